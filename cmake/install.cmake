@@ -1,0 +1,5 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# What `make install` puts where.
+
+include(GNUInstallDirs)

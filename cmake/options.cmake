@@ -1,0 +1,63 @@
+# SPDX-License-Identifier: Apache-2.0
+#
+# Switches of the build and the compiler flags they stand for. All code is compiled with the interface
+# target mr_flags.
+
+if(NOT CMAKE_BUILD_TYPE)
+    set(CMAKE_BUILD_TYPE Release CACHE STRING "Release or Debug" FORCE)
+endif()
+set(MR_SANITIZE none CACHE STRING "none, address (ASan + UBSan) or thread (TSan)")
+set_property(CACHE MR_SANITIZE PROPERTY STRINGS none address thread)
+set(MR_PLANT "" CACHE STRING "name of one planted bug, or empty")
+option(MR_FUZZ "build the fuzzers with libFuzzer (needs clang)" OFF)
+option(MR_SAN_FATAL "the first sanitizer report ends the program" ON)
+
+set(CMAKE_C_STANDARD 17)
+set(CMAKE_C_STANDARD_REQUIRED ON)
+set(CMAKE_C_EXTENSIONS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+# Assertions are ours and stay on in release, so NDEBUG is never set.
+set(CMAKE_C_FLAGS_RELEASE "-O2 -g")
+set(CMAKE_C_FLAGS_DEBUG "-O0 -g3")
+find_package(Threads REQUIRED)
+find_package(PkgConfig REQUIRED)
+
+add_library(mr_flags INTERFACE)
+target_include_directories(mr_flags INTERFACE "${PROJECT_SOURCE_DIR}/include"
+                                              "${PROJECT_SOURCE_DIR}/src")
+target_compile_definitions(mr_flags INTERFACE _GNU_SOURCE MR_VERSION_TEXT="${PROJECT_VERSION}")
+target_compile_options(mr_flags INTERFACE
+    -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
+    -Wvla -Wpointer-arith -Wwrite-strings -Wformat=2 -Wimplicit-fallthrough
+    -fno-common -fno-omit-frame-pointer -fno-semantic-interposition)
+target_link_libraries(mr_flags INTERFACE Threads::Threads)
+
+if(MR_SANITIZE STREQUAL "address")
+    set(san -fsanitize=address,undefined)
+elseif(MR_SANITIZE STREQUAL "thread")
+    set(san -fsanitize=thread)
+elseif(NOT MR_SANITIZE STREQUAL "none")
+    message(FATAL_ERROR "MR_SANITIZE is '${MR_SANITIZE}'; it must be none, address or thread")
+endif()
+if(MR_FUZZ)
+    if(NOT CMAKE_C_COMPILER_ID STREQUAL "Clang")
+        message(FATAL_ERROR "MR_FUZZ needs clang: configure with -DCMAKE_C_COMPILER=clang")
+    endif()
+    list(APPEND san -fsanitize=fuzzer-no-link)
+endif()
+if(san)
+    if(MR_SAN_FATAL)
+        list(APPEND san -fno-sanitize-recover=all)
+    endif()
+    target_compile_options(mr_flags INTERFACE ${san})
+    target_link_options(mr_flags INTERFACE ${san})
+endif()
+
+if(MR_PLANT)
+    if(NOT MR_PLANT MATCHES "^[A-Za-z0-9_]+$")
+        message(FATAL_ERROR "MR_PLANT is '${MR_PLANT}'; it must be letters, digits and underscores")
+    endif()
+    string(TOUPPER "${MR_PLANT}" plant)
+    target_compile_definitions(mr_flags INTERFACE MR_PLANT_${plant}=1)
+endif()
