@@ -1,0 +1,84 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The executor with one thread: jobs come in over one channel and leave over another, so a job
+ * belongs to exactly one thread at any time and needs no lock.
+ */
+#include "base/exec.h"
+
+#include <stdlib.h>
+
+#include "base/list.h"
+
+struct mr_exec_thread {
+    struct mr_exec exec;
+    struct mr_chan jobs;
+    struct mr_chan *owner; /* where finished jobs go */
+    _Atomic bool stopping; /* set after the last submit */
+    pthread_t thread;
+};
+
+static void run_all(struct mr_exec_thread *exec)
+{
+    struct mr_msg *next;
+    for (struct mr_msg *msg = mr_chan_take_all(&exec->jobs); msg != NULL; msg = next) {
+        next = msg->next; /* the sending below reuses it, and gives the job away */
+        struct mr_job *job = mr_container(msg, struct mr_job, msg);
+        job->run(job);
+        mr_chan_send(exec->owner, &job->msg);
+    }
+}
+
+static void *exec_run(void *arg)
+{
+    struct mr_exec_thread *exec = arg;
+    for (;;) {
+        /* Read before the jobs are taken: whoever sees it set then sees every job submitted before.
+         */
+        bool stopping = atomic_load(&exec->stopping);
+        run_all(exec);
+        if (stopping)
+            return NULL;
+        mr_chan_wait(&exec->jobs, INT64_MAX);
+    }
+}
+
+static void submit(struct mr_exec *base, struct mr_job *job)
+{
+    struct mr_exec_thread *exec = mr_container(base, struct mr_exec_thread, exec);
+    mr_assert(!atomic_load(&exec->stopping));
+    mr_chan_send(&exec->jobs, &job->msg);
+}
+
+enum mr_err mr_exec_thread_new(const char *name, struct mr_chan *owner,
+                               struct mr_exec_thread **ret_exec)
+{
+    struct mr_exec_thread *exec = calloc(1, sizeof *exec);
+    if (exec == NULL)
+        return MR_NOMEM;
+    exec->exec.submit = submit;
+    exec->owner = owner;
+    mr_chan_init(&exec->jobs);
+    atomic_init(&exec->stopping, false);
+    enum mr_err err = mr_thread_start(&exec->thread, name, exec_run, exec);
+    if (err != MR_OK) {
+        free(exec);
+        return err;
+    }
+    *ret_exec = exec;
+    return MR_OK;
+}
+
+struct mr_exec *mr_exec_thread_exec(struct mr_exec_thread *exec)
+{
+    return &exec->exec;
+}
+
+void mr_exec_thread_free(struct mr_exec_thread *exec)
+{
+    if (exec == NULL)
+        return;
+    atomic_store(&exec->stopping, true);
+    mr_chan_wake(&exec->jobs);
+    mr_thread_join(exec->thread);
+    free(exec);
+}
