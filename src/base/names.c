@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Names that every surface shares: the version and the states of a task. */
+#include "base/slice.h"
+
+/* Not MR_VERSION: that is an error code. */
+#ifndef MR_VERSION_TEXT
+#define MR_VERSION_TEXT "0.1.0"
+#endif
+
+static const char *const state_names[] = {
+    [MR_STATE_NONE] = "none",     [MR_SCHEDULED] = "scheduled", [MR_PENDING] = "pending",
+    [MR_ACTIVE] = "active",       [MR_RETRY] = "retry",         [MR_ARCHIVED] = "archived",
+    [MR_COMPLETED] = "completed",
+};
+
+_Static_assert(sizeof state_names / sizeof state_names[0] == MR_STATE_COUNT, "a name per state");
+
+const char *mr_state_name(enum mr_state state)
+{
+    return (unsigned)state < MR_STATE_COUNT ? state_names[state] : "unknown";
+}
+
+enum mr_state mr_state_parse(struct mr_slice name)
+{
+    for (unsigned state = MR_STATE_NONE + 1; state < MR_STATE_COUNT; state++) {
+        if (mr_slice_equal(name, mr_slice_str(state_names[state])))
+            return (enum mr_state)state;
+    }
+    return MR_STATE_NONE;
+}
+
+const char *mr_version(void)
+{
+    return MR_VERSION_TEXT;
+}
