@@ -56,3 +56,11 @@ if(MR_MODULES)
         list(APPEND MR_EXAMPLES example_${name})
     endforeach()
 endif()
+
+# What `make build` makes: the things that are installed, without tests.
+add_custom_target(product)
+foreach(target millrace millrace_static millrace_shared)
+    if(TARGET ${target})
+        add_dependencies(product ${target})
+    endif()
+endforeach()

@@ -9,7 +9,8 @@
 #   tests/fuzz/fuzz_*.c      libFuzzer programs with MR_FUZZ, else replays of tests/fuzz/corpus/<name>/
 #   tests/integration/*.sh   run with MILLRACE=<the program>
 #
-# Labels: sample (part of `make test`), threads (also run under TSan), integration, long.
+# Labels: sample (part of `make test`), threads (also run under TSan), campaign (takes its size from
+# the environment), integration (on the release binary), long (part of `make test-long`).
 
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 set(tests_dir "${PROJECT_SOURCE_DIR}/tests")
@@ -26,7 +27,7 @@ function(link_what_is_used target)
                 set(top ${MR_LEVEL_${module}})
             endif()
         endforeach()
-        if(text MATCHES "mr_(client|worker|inspect)_[a-z]+\\(")
+        if(text MATCHES "mr_(client|worker|enqueue|fsck|queue|control|stats)[a-z_]*\\(")
             set(top 9)
         endif()
         if(text MATCHES "#include \"sim/" AND TARGET mr_sim AND NOT target STREQUAL "mr_sim")
@@ -73,12 +74,35 @@ function(add_test_program name)
         RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 endfunction()
 
+# Sanitizers stop at the first report and say where.
+set(san_env "UBSAN_OPTIONS=print_stacktrace=1" "TSAN_OPTIONS=halt_on_error=1"
+    "ASAN_OPTIONS=detect_stack_use_after_return=1")
+
 # add_labelled_test(NAME LABELS COMMAND...)
 function(add_labelled_test name labels)
     add_test(NAME ${name} COMMAND ${ARGN})
-    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 300
-        ENVIRONMENT "MR_SOURCE_DIR=${PROJECT_SOURCE_DIR};MR_BINARY_DIR=${PROJECT_BINARY_DIR}")
+    set_tests_properties(${name} PROPERTIES LABELS "${labels}" TIMEOUT 300)
+    set_property(TEST ${name} PROPERTY ENVIRONMENT ${san_env}
+        "MR_SOURCE_DIR=${PROJECT_SOURCE_DIR}" "MR_BINARY_DIR=${PROJECT_BINARY_DIR}")
+    if(MR_HAS_CLI)
+        set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "MILLRACE=$<TARGET_FILE:millrace>")
+    endif()
+    if("threads" IN_LIST labels)
+        add_dependencies(threads_tests ${name})
+    endif()
 endfunction()
+
+# add_campaign(PROGRAM SAMPLE LONG): the same program at two sizes, given as lists of variables.
+function(add_campaign program sample long)
+    add_labelled_test(${program} "sample;campaign" ${program})
+    set_property(TEST ${program} APPEND PROPERTY ENVIRONMENT ${sample})
+    add_labelled_test(${program}_long "long" ${program})
+    set_property(TEST ${program}_long APPEND PROPERTY ENVIRONMENT ${long} MR_LONG=1)
+    set_tests_properties(${program}_long PROPERTIES TIMEOUT 4500)
+endfunction()
+
+add_custom_target(threads_tests)
+add_custom_target(fuzzers)
 
 file(GLOB units CONFIGURE_DEPENDS "${tests_dir}/unit/test_*.c")
 foreach(source IN LISTS units)
@@ -91,28 +115,36 @@ foreach(source IN LISTS units)
     add_labelled_test(${name} "${labels}" ${name})
 endforeach()
 
-foreach(program conform model)
-    file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/${program}/*.c")
-    if(sources)
-        add_test_program(${program} ${sources})
-        set(labels sample)
-        if(program STREQUAL "conform")
-            list(APPEND labels threads)
-        else()
-            list(APPEND labels campaign)
-        endif()
-        add_labelled_test(${program} "${labels}" ${program})
-    endif()
-endforeach()
+# Sizes of the campaigns: in `make test`, and in `make test-long`.
+set(sample_model MR_STEPS=20000 MR_SEEDS=2)
+set(long_model MR_STEPS=100000 MR_SEEDS=20)
+set(sample_sim MR_SEEDS=150)
+set(long_sim MR_SEEDS=10000)
+set(sample_crash MR_IMAGES=600)
+set(long_crash MR_IMAGES=20000)
+set(sample_kill MR_KILLS=5)
+set(long_kill MR_KILLS=200)
+
+file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/conform/*.c")
+if(sources)
+    add_test_program(conform ${sources})
+    add_labelled_test(conform "sample;threads" conform)
+endif()
+
+file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/model/*.c")
+if(sources)
+    add_test_program(model ${sources})
+    add_campaign(model "${sample_model}" "${long_model}")
+endif()
 
 foreach(source IN LISTS sim_mains)
     get_filename_component(name "${source}" NAME_WE)
-    string(REPLACE "main_" "millrace-" program ${name})
-    add_test_program(${program} "${source}")
+    string(REPLACE "main_" "" kind ${name})
+    add_test_program(millrace-${kind} "${source}")
     if(TARGET mr_sim)
-        target_link_libraries(${program} PUBLIC mr_sim)
+        target_link_libraries(millrace-${kind} PUBLIC mr_sim)
     endif()
-    add_labelled_test(${program} "sample;campaign" ${program})
+    add_campaign(millrace-${kind} "${sample_${kind}}" "${long_${kind}}")
 endforeach()
 
 file(GLOB fuzzers CONFIGURE_DEPENDS "${tests_dir}/fuzz/fuzz_*.c")
@@ -123,6 +155,7 @@ foreach(source IN LISTS fuzzers)
     if(MR_FUZZ)
         add_test_program(${name} "${source}")
         target_link_options(${name} PRIVATE -fsanitize=fuzzer)
+        add_dependencies(fuzzers ${name})
     elseif(replay_main)
         add_test_program(${name} "${source}" "${replay_main}")
         add_labelled_test(${name} "sample;fuzz" ${name} "${tests_dir}/fuzz/corpus/${corpus}")
@@ -133,8 +166,4 @@ file(GLOB scripts CONFIGURE_DEPENDS "${tests_dir}/integration/*.sh")
 foreach(script IN LISTS scripts)
     get_filename_component(name "${script}" NAME_WE)
     add_labelled_test(integration_${name} "integration" "${script}")
-    if(MR_HAS_CLI)
-        set_property(TEST integration_${name} APPEND PROPERTY
-            ENVIRONMENT "MILLRACE=$<TARGET_FILE:millrace>")
-    endif()
 endforeach()

@@ -1,0 +1,62 @@
+#!/bin/sh
+# SPDX-License-Identifier: Apache-2.0
+#
+# Brings what a target needs on Debian 12, as root or through sudo:
+#
+#   setup.sh build   compiler, build tools, libraries
+#   setup.sh test    and what the tests and checks use (the default)
+#   setup.sh fuzz    and clang with libFuzzer
+#
+# Asks dpkg first and calls apt only when something is missing, so it needs no network (and no root)
+# on a machine that has everything.
+
+set -eu
+
+build="gcc libc6-dev make cmake ninja-build pkg-config libjansson-dev libcmocka-dev"
+test="$build clang-format python3 jq"
+fuzz="$test clang libclang-rt-14-dev"
+
+case "${1:-test}" in
+build) wanted=$build ;;
+test) wanted=$test ;;
+fuzz) wanted=$fuzz ;;
+*)
+    echo "setup: unknown set '$1' (build, test or fuzz)" >&2
+    exit 2
+    ;;
+esac
+
+if ! command -v dpkg-query >/dev/null 2>&1; then
+    echo "setup: not a Debian system; please see to these packages yourself: $wanted" >&2
+    exit 0
+fi
+
+missing=
+for package in $wanted; do
+    status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
+    # pkgconf replaces pkg-config on newer systems; the command is what counts.
+    if [ "$package" = pkg-config ] && command -v pkg-config >/dev/null 2>&1; then
+        continue
+    fi
+    if [ "$status" != "install ok installed" ]; then
+        echo "setup: $package is missing"
+        missing="$missing $package"
+    fi
+done
+[ -n "$missing" ] || exit 0
+
+if [ "$(id -u)" -eq 0 ]; then
+    sudo=
+elif command -v sudo >/dev/null 2>&1; then
+    sudo=sudo
+else
+    echo "setup: cannot install without root or sudo; as root, run: apt-get install$missing" >&2
+    exit 1
+fi
+
+# $sudo is empty or one word, $missing a list of words: both are meant to be split.
+echo "setup: apt-get update"
+$sudo apt-get update -qq
+echo "setup: apt-get install$missing"
+$sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing >/dev/null
+echo "setup: done"

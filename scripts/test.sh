@@ -1,0 +1,88 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Builds what the tests need and runs them:
+#
+#   test.sh sample   tidy; everything at a small size under ASan + UBSan; what has threads under TSan;
+#                    integration tests on the release binary
+#   test.sh long     the campaigns at full size, two at a time, under ASan + UBSan
+#   test.sh soak     the campaigns with fresh seeds for SOAK_SECONDS
+#
+# All stages run even when one fails; the end says which failed.
+
+set -euo pipefail
+cd "$(dirname "${BASH_SOURCE[0]}")/.."
+
+jobs=${JOBS:-2}
+failed=()
+
+# stage NAME COMMAND...: runs the command, says how long it took, remembers a failure.
+stage() {
+    local name=$1 began=$SECONDS
+    shift
+    printf '\n== %s\n' "$name"
+    if "$@"; then
+        printf '== %s: passed in %d s\n' "$name" $((SECONDS - began))
+    else
+        printf '== %s: FAILED after %d s\n' "$name" $((SECONDS - began))
+        failed+=("$name")
+    fi
+}
+
+# compile FOLDER TARGET CMAKE-OPTION...
+compile() {
+    local folder=$1 target=$2
+    shift 2
+    cmake -S . -B "$folder" -G Ninja "$@" >/dev/null && cmake --build "$folder" -j "$jobs" --target "$target"
+}
+
+# run FOLDER CTEST-OPTION...
+run() {
+    local folder=$1
+    shift
+    ctest --test-dir "$folder" --output-on-failure --no-tests=error "$@"
+}
+
+sample() {
+    stage "check" scripts/tidy.py
+    stage "build (release)" compile build all -DCMAKE_BUILD_TYPE=Release
+    stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
+    stage "build (TSan)" compile build/tsan threads_tests -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=thread
+    stage "sample (ASan + UBSan)" run build/asan -j "$jobs" -L sample
+    stage "threads (TSan)" run build/tsan -j "$jobs" -L threads
+    stage "integration (release)" run build -L integration
+}
+
+long() {
+    stage "build (release)" compile build all -DCMAKE_BUILD_TYPE=Release
+    stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
+    stage "campaigns (ASan + UBSan)" run build/asan -j 2 -L long
+    stage "campaigns (release)" run build -j 2 -L long
+}
+
+# Each round takes seeds nobody has run: the clock gives the first.
+soak() {
+    local until=$((SECONDS + ${SOAK_SECONDS:-3600})) round=0
+    stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
+    while [ "$SECONDS" -lt "$until" ] && [ "${#failed[@]}" -eq 0 ]; do
+        round=$((round + 1))
+        export MR_SEED=$(($(date +%s) * 1000))
+        stage "soak round $round (MR_SEED=$MR_SEED)" run build/asan -j 2 -L campaign
+    done
+}
+
+began=$SECONDS
+case "${1:-sample}" in
+sample | long | soak) "${1:-sample}" ;;
+*)
+    echo "test: unknown run '$1' (sample, long or soak)" >&2
+    exit 2
+    ;;
+esac
+
+printf '\n'
+if [ "${#failed[@]}" -gt 0 ]; then
+    printf 'FAILED: %s\n' "${failed[@]}"
+    exit 1
+fi
+printf 'All passed in %d s.\n' $((SECONDS - began))
