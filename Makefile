@@ -47,8 +47,9 @@ check: ## sizes, module levels, formatting, banned calls
 format: ## runs clang-format over all C files
 	@find include src tests examples -name '*.[ch]' -print0 2>/dev/null | xargs -0 -r clang-format -i
 
-install: build ## installs into $(DESTDIR)$(PREFIX)
+install: build ## installs under PREFIX (default /usr/local), below DESTDIR if given
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
+	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ldconfig
 
 debug: ## a debug build with its tests in build/debug
 	@$(CMAKE) -B build/debug -DCMAKE_BUILD_TYPE=Debug && cmake --build build/debug -j $(JOBS)

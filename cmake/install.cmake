@@ -1,5 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What `make install` puts where.
+# What `make install` puts where: program, libraries, header, pkg-config file, and the man pages
+# and completions that the tree holds.
 
 include(GNUInstallDirs)
+
+if(TARGET millrace_static)
+    install(TARGETS millrace_static ARCHIVE DESTINATION ${CMAKE_INSTALL_LIBDIR})
+    install(TARGETS millrace_shared LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+if(TARGET millrace)
+    install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
+endif()
+install(FILES "${PROJECT_SOURCE_DIR}/include/millrace.h" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+
+set(pc_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
+file(RELATIVE_PATH MR_PC_PREFIX "/${pc_dir}" "/")
+string(REGEX REPLACE "/$" "" MR_PC_PREFIX "${MR_PC_PREFIX}")
+configure_file("${PROJECT_SOURCE_DIR}/packaging/millrace.pc.in"
+               "${PROJECT_BINARY_DIR}/millrace.pc" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/millrace.pc" DESTINATION ${pc_dir})
+
+foreach(section 1 3 5 7)
+    file(GLOB pages CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/docs/man/*.${section}")
+    if(pages)
+        install(FILES ${pages} DESTINATION "${CMAKE_INSTALL_MANDIR}/man${section}")
+    endif()
+endforeach()
+file(GLOB completions CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/packaging/completions/millrace.bash")
+if(completions)
+    install(FILES ${completions} RENAME millrace
+            DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+endif()
