@@ -1,0 +1,438 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open addressing with linear probing in Robin Hood order: entries of a run stand in the order of
+ * their home slots, so a search ends as soon as it meets an entry that is nearer to its home than
+ * the key would be. Removal shifts the rest of the run back by one. There are no tombstones:
+ * nothing decays under endless inserts and removals.
+ *
+ * A slot is a handle (4 bytes) and a meta byte: 5 bits of distance from the home slot plus one (0:
+ * the slot is empty) and 3 bits of the hash. The meta bytes alone decide nearly every step of a
+ * search, so ops->equal, which means a cache miss in the caller's records, is called about once per
+ * hit and almost never for an absent key; and neither shifting nor searching calls ops->hash.
+ * Distances of DISTANCE_MAX and more, about one entry in ten million at the highest load, share one
+ * value and are computed from the hash.
+ *
+ * Growing and shrinking keep two tables: new entries go to `now`, and each insert or remove moves a
+ * few runs from `old`. Whole runs are moved, from a run's start to the next one, so the part of
+ * `old` that was not reached yet stays searchable. Memory of a drained table goes back to the
+ * system piece by piece.
+ *
+ * Thread: the owner.
+ */
+#include "base/map.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+
+enum {
+    DISTANCE_BITS = 5,
+    DISTANCE_MASK = (1 << DISTANCE_BITS) - 1,
+    DISTANCE_MAX = DISTANCE_MASK - 1, /* this or more */
+    TAG_SHIFT = 61,                   /* the tag is the top of the hash, the home slot its bottom */
+    CAP_MIN = 64,
+    /* Per insert or remove. Growing from C slots must end before C / 2 further entries, shrinking
+     * to C / 2 before C / 4; both hold with room to spare. */
+    MOVE_ENTRIES = 4,
+    MOVE_SLOTS = 16,
+    /* Tables from this size on are mapped: their zero pages cost nothing until touched, whereas
+     * calloc would at times clear recycled memory in one go. */
+    MAP_BYTES_MIN = 256 * 1024,
+    RELEASE_BYTES = 256 * 1024, /* unmapped per step */
+};
+
+struct table {
+    uint8_t *meta; /* cap bytes, followed by the slots in the same memory */
+    uint32_t *slots;
+    size_t cap;   /* a power of two; 0: no table */
+    size_t n;     /* entries */
+    size_t bytes; /* of the memory that is still there */
+};
+
+struct mr_map {
+    const struct mr_map_ops *ops;
+    void *arg;
+    struct table now;
+    struct table old; /* while growing or shrinking; afterwards only its memory, shrinking away */
+    size_t old_start; /* where the move began: the first start of a run */
+    size_t old_moved; /* slots done from there; a start of a run follows, unless all are done */
+    size_t cap_floor; /* reserved and not filled yet: not to be shrunk */
+};
+
+/* ---- memory -------------------------------------------------------------------------------------
+ */
+
+static size_t table_bytes(size_t cap)
+{
+    return cap * (sizeof(uint8_t) + sizeof(uint32_t));
+}
+
+static enum mr_err table_init(struct table *table, size_t cap)
+{
+    size_t bytes = table_bytes(cap);
+    void *memory;
+    if (bytes < MAP_BYTES_MIN) {
+        memory = calloc(1, bytes);
+        if (memory == NULL)
+            return MR_NOMEM;
+    } else {
+        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        if (memory == MAP_FAILED)
+            return MR_NOMEM;
+    }
+    *table = (struct table){
+        .meta = memory, .slots = (uint32_t *)((char *)memory + cap), .cap = cap, .bytes = bytes};
+    return MR_OK;
+}
+
+/* Gives back up to max bytes from the end; the table is gone when nothing is left. */
+static void table_release(struct table *table, size_t max)
+{
+    if (table_bytes(table->cap) < MAP_BYTES_MIN) {
+        free(table->meta);
+        *table = (struct table){0};
+        return;
+    }
+    size_t piece = table->bytes < max ? table->bytes : max;
+    /* Lengths are multiples of the page size, so this only fails for a wrong address. */
+    int failed = munmap(table->meta + table->bytes - piece, piece);
+    mr_assert(!failed);
+    table->bytes -= piece;
+    if (table->bytes == 0)
+        *table = (struct table){0};
+}
+
+static void table_done(struct table *table)
+{
+    if (table->cap != 0)
+        table_release(table, SIZE_MAX);
+}
+
+/* ---- one table ----------------------------------------------------------------------------------
+ */
+
+static uint8_t tag_of(uint64_t hash)
+{
+    return (uint8_t)(hash >> TAG_SHIFT << DISTANCE_BITS);
+}
+
+/* The distance field of an entry that is so far from home. */
+static uint8_t field_of(size_t distance)
+{
+    return (uint8_t)(distance < DISTANCE_MAX ? distance + 1 : DISTANCE_MASK);
+}
+
+static size_t home_of(const struct table *table, uint64_t hash)
+{
+    return hash & (table->cap - 1);
+}
+
+static size_t next_of(const struct table *table, size_t slot)
+{
+    return (slot + 1) & (table->cap - 1);
+}
+
+/* How far the entry in a slot is from its home. */
+static size_t distance_at(const struct mr_map *map, const struct table *table, size_t slot)
+{
+    uint8_t field = table->meta[slot] & DISTANCE_MASK;
+    if (field < DISTANCE_MASK)
+        return field - 1u;
+    return (slot - map->ops->hash(table->slots[slot], map->arg)) & (table->cap - 1);
+}
+
+/* Whether no entry from before this slot reaches into it. */
+static bool starts_run(const struct table *table, size_t slot)
+{
+    return (table->meta[slot] & DISTANCE_MASK) <= 1;
+}
+
+/* Whether the entry in a slot is nearer to its home than distance. An empty slot is. */
+static bool is_nearer(const struct mr_map *map, const struct table *table, size_t slot,
+                      size_t distance)
+{
+    uint8_t field = table->meta[slot] & DISTANCE_MASK;
+    if (field < DISTANCE_MASK || distance < DISTANCE_MAX)
+        return field < field_of(distance);
+    return distance_at(map, table, slot) < distance;
+}
+
+static void table_insert(const struct mr_map *map, struct table *table, uint64_t hash,
+                         uint32_t handle)
+{
+    mr_assert(table->n < table->cap);
+    size_t slot = home_of(table, hash);
+    size_t distance = 0;
+    uint8_t tag = tag_of(hash);
+    for (;; slot = next_of(table, slot), distance++) {
+        if (!is_nearer(map, table, slot, distance))
+            continue;
+        uint8_t meta = table->meta[slot];
+        uint32_t found = table->slots[slot];
+        size_t found_distance = meta != 0 ? distance_at(map, table, slot) : 0;
+        table->meta[slot] = tag | field_of(distance);
+        table->slots[slot] = handle;
+        if (meta == 0)
+            break;
+        /* The entry that was nearer to its home moves on. */
+        tag = meta & (uint8_t)~DISTANCE_MASK;
+        handle = found;
+        distance = found_distance;
+    }
+    table->n++;
+}
+
+static void table_remove_at(const struct mr_map *map, struct table *table, size_t slot)
+{
+    for (;;) {
+        size_t next = next_of(table, slot);
+        if (starts_run(table, next))
+            break;
+        uint8_t tag = table->meta[next] & (uint8_t)~DISTANCE_MASK;
+        table->meta[slot] = tag | field_of(distance_at(map, table, next) - 1);
+        table->slots[slot] = table->slots[next];
+        slot = next;
+    }
+    table->meta[slot] = 0;
+    table->n--;
+}
+
+/* Slot of the handle, or SIZE_MAX. */
+static size_t table_find_handle(const struct table *table, uint64_t hash, uint32_t handle)
+{
+    uint8_t tag = tag_of(hash);
+    size_t slot = home_of(table, hash);
+    for (size_t distance = 0; distance < table->cap; distance++, slot = next_of(table, slot)) {
+        uint8_t meta = table->meta[slot];
+        if ((meta & DISTANCE_MASK) < field_of(distance))
+            break;
+        if (meta == (tag | field_of(distance)) && table->slots[slot] == handle)
+            return slot;
+    }
+    return SIZE_MAX;
+}
+
+static uint32_t table_find(const struct mr_map *map, const struct table *table, uint64_t hash,
+                           const void *key)
+{
+    uint8_t tag = tag_of(hash);
+    size_t slot = home_of(table, hash);
+    for (size_t distance = 0; distance < table->cap; distance++, slot = next_of(table, slot)) {
+        uint8_t meta = table->meta[slot];
+        if ((meta & DISTANCE_MASK) < field_of(distance))
+            break;
+        if (meta == (tag | field_of(distance)) &&
+            map->ops->equal(table->slots[slot], key, map->arg))
+            return table->slots[slot];
+    }
+    return MR_MAP_NONE;
+}
+
+/* ---- growing and shrinking ----------------------------------------------------------------------
+ */
+
+static bool is_moving(const struct mr_map *map)
+{
+    return map->old.cap != 0 && map->old_moved < map->old.cap;
+}
+
+static size_t fill_max(size_t cap)
+{
+    return cap / 4 * 3;
+}
+
+/* Whether an entry with this hash may still be in the old table. */
+static bool may_be_old(const struct mr_map *map, uint64_t hash)
+{
+    if (!is_moving(map))
+        return false;
+    size_t home = home_of(&map->old, hash);
+    return ((home - map->old_start) & (map->old.cap - 1)) >= map->old_moved;
+}
+
+/* Moves runs from the old table until one of the limits is reached. */
+static void move_some(struct mr_map *map, size_t entries_max, size_t slots_max)
+{
+    struct table *old = &map->old;
+    size_t entries = 0;
+    size_t slot = (map->old_start + map->old_moved) & (old->cap - 1);
+    for (size_t slots = 0; map->old_moved < old->cap; slots++) {
+        bool enough = entries >= entries_max || slots >= slots_max;
+        if (enough && starts_run(old, slot))
+            break;
+        if (old->meta[slot] != 0) {
+            uint32_t handle = old->slots[slot];
+            old->meta[slot] = 0;
+            old->n--;
+            table_insert(map, &map->now, map->ops->hash(handle, map->arg), handle);
+            entries++;
+        }
+        slot = next_of(old, slot);
+        map->old_moved++;
+    }
+    mr_assert(is_moving(map) || old->n == 0);
+}
+
+/* A bounded share of the work that is left from the last change of size. */
+static void step(struct mr_map *map)
+{
+    if (is_moving(map))
+        move_some(map, MOVE_ENTRIES, MOVE_SLOTS);
+    else if (map->old.cap != 0)
+        table_release(&map->old, RELEASE_BYTES);
+}
+
+/* All of it. */
+static void finish(struct mr_map *map)
+{
+    if (is_moving(map))
+        move_some(map, SIZE_MAX, SIZE_MAX);
+    table_done(&map->old);
+}
+
+static enum mr_err resize(struct mr_map *map, size_t cap)
+{
+    struct table table;
+    MR_TRY(table_init(&table, cap));
+    /* The sizes of the steps make this the memory of a drained table at most, never entries. */
+    finish(map);
+    map->old = map->now;
+    map->now = table;
+    map->old_moved = 0;
+    map->old_start = 0;
+    while (!starts_run(&map->old, map->old_start))
+        map->old_start++;
+    return MR_OK;
+}
+
+/* A table that is an eighth full at most is halved. Without memory for that it stays as it is. */
+static void shrink_if_sparse(struct mr_map *map)
+{
+    size_t cap = map->now.cap;
+    if (map->old.cap != 0 || cap <= CAP_MIN || cap <= map->cap_floor || map->now.n > cap / 8)
+        return;
+    if (resize(map, cap / 2) != MR_OK)
+        return;
+    step(map);
+}
+
+/* ---- public -------------------------------------------------------------------------------------
+ */
+
+enum mr_err mr_map_new(const struct mr_map_ops *ops, void *arg, struct mr_map **ret_map)
+{
+    struct mr_map *map = calloc(1, sizeof *map);
+    if (map == NULL)
+        return MR_NOMEM;
+    enum mr_err err = table_init(&map->now, CAP_MIN);
+    if (err != MR_OK) {
+        free(map);
+        return err;
+    }
+    map->ops = ops;
+    map->arg = arg;
+    *ret_map = map;
+    return MR_OK;
+}
+
+void mr_map_free(struct mr_map *map)
+{
+    if (map == NULL)
+        return;
+    table_done(&map->now);
+    table_done(&map->old);
+    free(map);
+}
+
+uint32_t mr_map_find(const struct mr_map *map, uint64_t hash, const void *key)
+{
+    uint32_t handle = table_find(map, &map->now, hash, key);
+    if (handle == MR_MAP_NONE && may_be_old(map, hash))
+        handle = table_find(map, &map->old, hash, key);
+    return handle;
+}
+
+enum mr_err mr_map_insert(struct mr_map *map, uint64_t hash, uint32_t handle)
+{
+    mr_assert(handle <= MR_MAP_HANDLE_MAX);
+    step(map);
+    size_t n = mr_map_count(map);
+    if (n + 1 > fill_max(map->now.cap))
+        MR_TRY(resize(map, map->now.cap * 2));
+    table_insert(map, &map->now, hash, handle);
+    if (n + 1 > map->cap_floor / 8)
+        map->cap_floor = 0;
+    return MR_OK;
+}
+
+void mr_map_remove(struct mr_map *map, uint64_t hash, uint32_t handle)
+{
+    struct table *table = &map->now;
+    size_t slot = table_find_handle(table, hash, handle);
+    if (slot == SIZE_MAX && may_be_old(map, hash)) {
+        table = &map->old;
+        slot = table_find_handle(table, hash, handle);
+    }
+    mr_assert(slot != SIZE_MAX);
+    table_remove_at(map, table, slot);
+    step(map);
+    shrink_if_sparse(map);
+}
+
+enum mr_err mr_map_reserve(struct mr_map *map, size_t n)
+{
+    if (n > MR_MAP_HANDLE_MAX)
+        return MR_TOO_BIG;
+    size_t cap = CAP_MIN;
+    while (fill_max(cap) < n)
+        cap *= 2;
+    if (cap > map->now.cap) {
+        MR_TRY(resize(map, cap));
+        finish(map);
+    }
+    map->cap_floor = cap;
+    return MR_OK;
+}
+
+size_t mr_map_count(const struct mr_map *map)
+{
+    return map->now.n + map->old.n;
+}
+
+size_t mr_map_bytes(const struct mr_map *map)
+{
+    return sizeof *map + map->now.bytes + map->old.bytes;
+}
+
+/* ---- checks -------------------------------------------------------------------------------------
+ */
+
+static void table_validate(const struct mr_map *map, const struct table *table)
+{
+    size_t n = 0;
+    for (size_t slot = 0; slot < table->cap; slot++) {
+        if (table->meta[slot] == 0)
+            continue;
+        n++;
+        uint64_t hash = map->ops->hash(table->slots[slot], map->arg);
+        size_t distance = (slot - hash) & (table->cap - 1);
+        mr_assert(table->meta[slot] == (tag_of(hash) | field_of(distance)));
+        mr_assert(table_find_handle(table, hash, table->slots[slot]) == slot);
+        mr_assert(table != &map->old || may_be_old(map, hash));
+        /* The order of a run: the slot before holds an entry at most one nearer to its home. */
+        size_t before = (slot - 1) & (table->cap - 1);
+        mr_assert(distance == 0 ||
+                  (table->meta[before] != 0 && distance_at(map, table, before) + 1 >= distance));
+    }
+    mr_assert(n == table->n);
+}
+
+void mr_map_validate(const struct mr_map *map)
+{
+    table_validate(map, &map->now);
+    mr_assert(mr_map_count(map) <= fill_max(map->now.cap));
+    if (is_moving(map))
+        table_validate(map, &map->old);
+    else
+        mr_assert(map->old.n == 0);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Hash map from keys that live elsewhere to 32-bit handles: 5 bytes a slot, at most 3/4 of the slots full,
+ * and growing or shrinking that is spread over the following operations, so no single insert or remove
+ * ever rehashes the whole table. The keys are reached through two callbacks. Handles are
+ * 0 .. MR_MAP_HANDLE_MAX. Thread: the owner.
+ */
+#ifndef MR_BASE_MAP_H
+#define MR_BASE_MAP_H
+
+#include "base/err.h"
+
+#define MR_MAP_HANDLE_MAX 0xfffffffdu
+#define MR_MAP_NONE       0xffffffffu
+
+struct mr_map;
+
+struct mr_map_ops {
+    /* Well mixed hash of the key a handle stands for. */
+    uint64_t (*hash)(uint32_t handle, void *arg);
+    /* Whether a handle stands for this key. */
+    bool (*equal)(uint32_t handle, const void *key, void *arg);
+};
+
+MR_MUST_USE enum mr_err mr_map_new(const struct mr_map_ops *ops, void *arg, struct mr_map **ret_map);
+void mr_map_free(struct mr_map *map);
+/* MR_MAP_NONE when absent. */
+uint32_t mr_map_find(const struct mr_map *map, uint64_t hash, const void *key);
+/* The key must be absent; hash is what ops->hash would answer for handle. */
+MR_MUST_USE enum mr_err mr_map_insert(struct mr_map *map, uint64_t hash, uint32_t handle);
+/* The handle must be present under hash. */
+void mr_map_remove(struct mr_map *map, uint64_t hash, uint32_t handle);
+/* Grows at once for n entries, for bulk loads. */
+MR_MUST_USE enum mr_err mr_map_reserve(struct mr_map *map, size_t n);
+size_t mr_map_count(const struct mr_map *map);
+size_t mr_map_bytes(const struct mr_map *map);
+/* O(n); asserts that every entry can be found. */
+void mr_map_validate(const struct mr_map *map);
+
+#endif
