@@ -10,7 +10,7 @@ CMAKE = cmake -S . -G Ninja
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-long soak fuzz demo check format install debug asan tsan clean
+.PHONY: help build test test-long soak fuzz plants demo check format install debug asan tsan clean
 
 help: ## this list
 	@echo "Millrace $$(cat VERSION)"; echo
@@ -39,6 +39,10 @@ soak: ## the campaigns with fresh seeds for SOAK_SECONDS (default 3600)
 fuzz: ## every fuzzer for FUZZ_SECONDS (default 60) with libFuzzer
 	@scripts/setup.sh fuzz
 	@scripts/fuzz.sh
+
+plants: ## builds with each planted bug and expects a test to catch it
+	@scripts/setup.sh test
+	@scripts/plants.sh
 
 check: ## sizes, module levels, formatting, banned calls
 	@scripts/setup.sh test

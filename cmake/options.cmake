@@ -31,7 +31,7 @@ target_compile_options(mr_flags INTERFACE
     -Wall -Wextra -Werror -Wshadow -Wstrict-prototypes -Wmissing-prototypes -Wold-style-definition
     -Wvla -Wpointer-arith -Wwrite-strings -Wformat=2 -Wimplicit-fallthrough
     -fno-common -fno-omit-frame-pointer -fno-semantic-interposition)
-target_link_libraries(mr_flags INTERFACE Threads::Threads)
+target_link_libraries(mr_flags INTERFACE Threads::Threads m)
 
 if(MR_SANITIZE STREQUAL "address")
     set(san -fsanitize=address,undefined)
@@ -57,10 +57,21 @@ if(san)
     target_link_options(mr_flags INTERFACE ${san})
 endif()
 
-if(MR_PLANT)
-    if(NOT MR_PLANT MATCHES "^[A-Za-z0-9_]+$")
-        message(FATAL_ERROR "MR_PLANT is '${MR_PLANT}'; it must be letters, digits and underscores")
-    endif()
-    string(TOUPPER "${MR_PLANT}" plant)
-    target_compile_definitions(mr_flags INTERFACE MR_PLANT_${plant}=1)
+# A planted bug is compiled only into the sources that name one, so that going from plant to plant
+# builds little. Plants therefore stand in .c files, never in headers.
+if(MR_PLANT AND NOT MR_PLANT MATCHES "^[A-Za-z0-9_]+$")
+    message(FATAL_ERROR "MR_PLANT is '${MR_PLANT}'; it must be letters, digits and underscores")
 endif()
+string(TOUPPER "${MR_PLANT}" MR_PLANT_NAME)
+function(plant_in sources)
+    if(NOT MR_PLANT_NAME)
+        return()
+    endif()
+    foreach(source IN LISTS sources)
+        file(STRINGS "${source}" plants REGEX "MR_PLANT_" LIMIT_COUNT 1)
+        if(plants)
+            set_source_files_properties("${source}" PROPERTIES
+                COMPILE_DEFINITIONS "MR_PLANT_${MR_PLANT_NAME}=1")
+        endif()
+    endforeach()
+endfunction()

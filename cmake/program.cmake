@@ -2,24 +2,35 @@
 #
 # libmillrace (static and shared) from all modules but cli, the program, and the examples.
 
-# exports_from_header(FILE): a version script that exports the functions of the public header and
-# nothing else, so that names shared between modules stay inside the library.
-function(exports_from_header script)
-    set_property(DIRECTORY "${PROJECT_SOURCE_DIR}" APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS
-        "${PROJECT_SOURCE_DIR}/include/millrace.h")
-    file(READ "${PROJECT_SOURCE_DIR}/include/millrace.h" header)
-    string(REGEX MATCHALL "mr_[a-z0-9_]+\\(" calls "${header}")
-    list(REMOVE_DUPLICATES calls)
-    list(SORT calls)
-    list(JOIN calls "|" names)
-    string(REPLACE "(|" ";\n        " names "${names}")
-    string(REPLACE "(" ";" names "${names}")
-    file(CONFIGURE OUTPUT "${script}" CONTENT
-        "MILLRACE_${PROJECT_VERSION_MAJOR} {\n    global:\n        ${names}\n    local:\n        *;\n};\n")
-endfunction()
+# Only the functions of the public header are visible from outside, in either library; names shared
+# between modules stay inside. The list is taken from the header.
+set_property(DIRECTORY APPEND PROPERTY CMAKE_CONFIGURE_DEPENDS include/millrace.h)
+file(READ "${PROJECT_SOURCE_DIR}/include/millrace.h" header)
+string(REGEX MATCHALL "mr_[a-z0-9_]+\\(" public "${header}")
+list(REMOVE_DUPLICATES public)
+list(TRANSFORM public REPLACE "\\($" "")
+list(JOIN public "\n" public_lines)
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/public.txt" CONTENT "${public_lines}\n")
+string(REPLACE "\n" ";\n" public_lines "${public_lines}")
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/public.map" CONTENT
+    "MILLRACE_${PROJECT_VERSION_MAJOR} {\nglobal:\n${public_lines};\nlocal: *;\n};\n")
 
 if(MR_MODULES)
-    add_library(millrace_static STATIC ${MR_LIB_OBJECTS})
+    # Sanitizers want the objects as the compiler made them.
+    if(MR_SANITIZE STREQUAL "none" AND NOT MR_FUZZ)
+        set(one_object "${PROJECT_BINARY_DIR}/libmillrace.o")
+        add_custom_command(OUTPUT "${one_object}"
+            COMMAND ${CMAKE_C_COMPILER} -r -nostdlib -o "${one_object}" ${MR_LIB_OBJECTS}
+            COMMAND ${CMAKE_OBJCOPY} --keep-global-symbols=public.txt "${one_object}"
+            DEPENDS ${MR_LIB_OBJECTS} "${PROJECT_BINARY_DIR}/public.txt"
+            WORKING_DIRECTORY "${PROJECT_BINARY_DIR}"
+            COMMAND_EXPAND_LISTS VERBATIM COMMENT "Joining the modules to libmillrace.o")
+        set_source_files_properties("${one_object}" PROPERTIES EXTERNAL_OBJECT ON GENERATED ON)
+        add_library(millrace_static STATIC "${one_object}")
+        set_target_properties(millrace_static PROPERTIES LINKER_LANGUAGE C)
+    else()
+        add_library(millrace_static STATIC ${MR_LIB_OBJECTS})
+    endif()
     add_library(millrace_shared SHARED ${MR_LIB_OBJECTS})
     foreach(lib millrace_static millrace_shared)
         set_target_properties(${lib} PROPERTIES OUTPUT_NAME millrace)
@@ -28,9 +39,8 @@ if(MR_MODULES)
     endforeach()
     set_target_properties(millrace_shared PROPERTIES VERSION ${PROJECT_VERSION}
                                                      SOVERSION ${PROJECT_VERSION_MAJOR})
-    exports_from_header("${PROJECT_BINARY_DIR}/millrace.map")
     target_link_options(millrace_shared PRIVATE
-        "-Wl,--version-script,${PROJECT_BINARY_DIR}/millrace.map")
+        "-Wl,--version-script,${PROJECT_BINARY_DIR}/public.map")
     # Nothing may be left undefined, except what a sanitizer's runtime brings in at the start.
     if(MR_SANITIZE STREQUAL "none" AND NOT MR_FUZZ)
         target_link_options(millrace_shared PRIVATE -Wl,--no-undefined)
@@ -40,7 +50,7 @@ endif()
 if(MR_HAS_CLI)
     pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
     add_executable(millrace ${MR_CLI_SOURCES})
-    target_link_libraries(millrace PRIVATE mr_all PkgConfig::JANSSON m)
+    target_link_libraries(millrace PRIVATE mr_all PkgConfig::JANSSON)
 endif()
 
 # The examples see what a user sees: the public header and the library.
