@@ -190,7 +190,7 @@ static void more_events_than_places_lose_no_count(void **state)
         mr_diag(MR_DIAG_INFO, "first", "i=%d", i);
     mono_ns += 1;
     for (int i = 0; i < 100; i++) {
-        char event[16];
+        char event[32];
         snprintf(event, sizeof event, "event.%d", i);
         mr_diag(MR_DIAG_INFO, event, "x=1");
     }
