@@ -34,7 +34,7 @@ enum {
     /* Per insert or remove. Growing from C slots must end before C / 2 further entries, shrinking
      * to C / 2 before C / 4; both hold with room to spare. */
     MOVE_ENTRIES = 4,
-    MOVE_SLOTS = 16,
+    MOVE_SLOTS = 64, /* a cache line of meta bytes */
     /* Tables from this size on are mapped: their zero pages cost nothing until touched, whereas
      * calloc would at times clear recycled memory in one go. */
     MAP_BYTES_MIN = 256 * 1024,
