@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* millrace backup: a consistent copy of a store in another folder. */
+#include "cli/cli.h"
+#include "cli/jw.h"
+
+static int run(struct cli *cli, void *args)
+{
+    (void)args;
+    const char *dir = cli->words[0];
+    struct mr_detail detail = {0};
+    enum mr_err err = mr_backup(cli->client, dir, &detail);
+    if (err != MR_OK && detail.text[0])
+        return cli_fail(mr_err_exit_code(err), "cannot back up to %s: %s", dir, detail.text);
+    if (err != MR_OK)
+        return cli_fail_err(err, "cannot back up to %s", dir);
+    if (cli->json) {
+        struct jw jw = {0};
+        jw_object_begin(&jw, NULL);
+        jw_text(&jw, "dir", dir);
+        jw_object_end(&jw);
+        jw_finish(&jw);
+    } else {
+        cli_note(cli, "%s is copied; open the copy as file:%s", cli->broker, dir);
+    }
+    return CLI_OK;
+}
+
+static const struct cli_verb verb = {
+    .synopsis = "DIR",
+    .about = "Writes a consistent copy of the store to a new or empty folder.",
+    .examples = (const char *const[]){"millrace backup --broker file:./tasks ./tasks-copy", NULL},
+    .words_min = 1,
+    .words_max = 1,
+    .store = CLI_STORE_MUST_EXIST,
+    .run = run,
+};
+
+const struct cli_command cli_backup = {
+    .name = "backup", .about = "copy a store", .verbs = &verb, .verbs_n = 1};

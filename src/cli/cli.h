@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The command line: one row per command and verb, from which parsing, help and errors follow.
+ *
+ * A verb's options are parsed into a struct of its own that holds one struct cli_value per option; rows
+ * say where. Every function that ends a command answers its exit code. Errors are one line on stderr that
+ * says what went wrong, where, and what to do next; data goes to stdout. Thread: the main one, unless a
+ * function says otherwise.
+ */
+#ifndef MR_CLI_CLI_H
+#define MR_CLI_CLI_H
+
+#include "base/buf.h"
+
+enum cli_exit {
+    CLI_OK = 0,
+    CLI_FAILED = 1,
+    CLI_USAGE = 2,
+    CLI_NOT_FOUND = 3,
+    CLI_CONFLICT = 4,
+    CLI_UNREACHABLE = 6,
+    CLI_SIGNAL_BASE = 128, /* ended by a signal: plus its number */
+};
+
+/* What an option's value must be. */
+enum cli_kind {
+    CLI_FLAG,     /* no value */
+    CLI_TEXT,     /* any bytes */
+    CLI_NAME,     /* a name as of mr_name_check */
+    CLI_DURATION, /* number: ms */
+    CLI_TIME,     /* number: ms since the Unix epoch */
+    CLI_COUNT,    /* number: within min..max */
+    CLI_REAL,     /* real */
+    CLI_CHOICE,   /* number: index into choices */
+    CLI_KIND_COUNT
+};
+
+/* What was given for one option. */
+struct cli_value {
+    bool given;
+    const char *text; /* the last one given */
+    int64_t number;
+    double real;
+    const char **items; /* repeatable options: all that were given */
+    size_t items_n;
+};
+
+/* Where an option may appear again and again, or is known but not served by this build's brokers. */
+enum cli_option_note { CLI_ONCE, CLI_REPEATS, CLI_NOT_HERE };
+
+struct cli_option {
+    const char *name; /* without the dashes */
+    char letter;      /* 0: none */
+    enum cli_kind kind;
+    enum cli_option_note note;
+    size_t offset;           /* of the struct cli_value in the verb's arguments */
+    const char *value;       /* shown for the value in help */
+    const char *help;        /* one line; for CLI_NOT_HERE why not, and what to do */
+    const char *const *choices;
+    int64_t min, max; /* CLI_COUNT; max 0: none */
+};
+
+/* Whether a command on file:DIR may make a new store there. A verb that has more to check before anything
+ * is opened says CLI_STORE_NONE and calls cli_open itself. */
+enum cli_store { CLI_STORE_NONE, CLI_STORE_MAY_CREATE, CLI_STORE_MUST_EXIST };
+
+struct cli;
+typedef int cli_run(struct cli *cli, void *args);
+
+struct cli_verb {
+    const char *name;     /* NULL: the command has no verbs */
+    const char *synopsis; /* what follows the name, options apart */
+    const char *about;    /* one line */
+    const char *const *examples; /* NULL-terminated; the first line of help */
+    const struct cli_option *options;
+    size_t options_n;
+    size_t args_size;          /* of the struct the options are parsed into */
+    unsigned words_min, words_max; /* plain arguments */
+    enum { CLI_WORDS_PLAIN, CLI_FIRST_IS_QUEUE } words; /* what is checked of them */
+    enum cli_store store;
+    enum { CLI_TAIL_WORDS, CLI_TAIL_COMMAND } tail; /* what "--" starts: plain words, or a command */
+    cli_run *run;
+};
+
+struct cli_command {
+    const char *name;
+    const char *about;
+    const struct cli_verb *verbs;
+    size_t verbs_n;
+};
+
+enum { CLI_WORDS_ANY = 1 << 30 };
+
+/* Options every command has. */
+struct cli_globals {
+    struct cli_value broker, namespace_, token_file, json, quiet, no_color, version, help;
+};
+
+/* One invocation. */
+struct cli {
+    struct cli_globals globals;
+    const char *broker; /* flag, environment or default */
+    const char *namespace_;
+    bool json, quiet;
+    const struct cli_command *command;
+    const struct cli_verb *verb;
+    char **words; /* plain arguments, in order */
+    size_t words_n;
+    char **tail; /* what follows "--" */
+    size_t tail_n;
+    bool tail_given;
+    struct mr_client *client; /* NULL until opened; closed at the end */
+};
+
+#define CLI_LEN(array) (sizeof(array) / sizeof(array)[0])
+
+/* ---- the commands ------------------------------------------------------------------------------ */
+
+extern const struct cli_command cli_enqueue, cli_work, cli_queue, cli_task, cli_dead, cli_bench,
+    cli_fsck, cli_backup;
+extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in the order of help */
+
+/* ---- options.c --------------------------------------------------------------------------------- */
+
+extern const struct cli_option cli_global_options[];
+extern const size_t cli_global_options_n;
+
+/*
+ * Finds command and verb and parses everything else into cli and *ret_args (the verb's struct, to be
+ * freed). Answers 0, or the exit code after saying what is wrong. A call for help or the version leaves
+ * the rest unparsed and is answered 0.
+ */
+int cli_parse(struct cli *cli, int argc, char **argv, void **ret_args);
+
+/* What is wrong with a name, NULL when it is fine. */
+const char *cli_name_problem(const char *name);
+
+/* ---- help.c ------------------------------------------------------------------------------------ */
+
+void cli_help(const struct cli *cli);
+
+/* ---- report.c ---------------------------------------------------------------------------------- */
+
+/* Each prints "millrace: ..." on stderr, control characters escaped, and answers the exit code. */
+int cli_fail(int code, const char *fmt, ...) MR_PRINTF(2, 3);
+/* With " (see millrace COMMAND --help)" behind it; CLI_USAGE. */
+int cli_usage(const struct cli *cli, const char *fmt, ...) MR_PRINTF(2, 3);
+/* What was attempted, then the text of err; the exit code of err. */
+int cli_fail_err(enum mr_err err, const char *fmt, ...) MR_PRINTF(2, 3);
+/* A line for people on stderr, unless --quiet. */
+void cli_note(const struct cli *cli, const char *fmt, ...) MR_PRINTF(2, 3);
+
+/* Memory for the command line; ends the program when there is none. */
+void *cli_alloc(size_t n, size_t size);
+void *cli_grow(void *memory, size_t n, size_t size);
+/* The same for buffers and copies. */
+void cli_must(enum mr_err err);
+
+/* ---- open.c ------------------------------------------------------------------------------------ */
+
+/* Opens cli->broker into cli->client; 0 or the exit code after saying why not. */
+int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store);
+/* The folder of a file: URL, or NULL. */
+const char *cli_file_dir(const char *url);
+/* Reads standard input to its end, at most max bytes: MR_TOO_BIG beyond. */
+MR_MUST_USE enum mr_err cli_read_stdin(struct mr_buf *buf, size_t max);
+
+#endif

@@ -1,0 +1,56 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the ways to enqueue: one task from the flags, lines, JSON. */
+#ifndef MR_CLI_ENQUEUE_H
+#define MR_CLI_ENQUEUE_H
+
+#include <jansson.h>
+
+#include "cli/cli.h"
+#include "cli/jw.h"
+
+struct enqueue_args {
+    struct cli_value queue, type, id, priority, delay, at, retry, timeout, deadline, unique, unique_key,
+        on_duplicate, retention, group, topic, header, lines, not_here;
+};
+
+/* The task that the flags describe; JSON items start from it. */
+struct enqueue_template {
+    struct mr_task_options task;
+    struct mr_header headers[MR_HEADERS_MAX];
+};
+
+/* One task to send, with the memory behind it. Zero it first. */
+struct enqueue_item {
+    struct mr_task_options task;
+    struct mr_header *headers; /* of its own, where JSON gave some */
+    struct mr_buf payload;     /* decoded or read bytes, where the task needs them */
+    json_t *json;              /* keeps the strings of task alive */
+    enum mr_err err;           /* refused before it was sent */
+    char *why;                 /* then: the reason */
+};
+
+/* Fills item from a JSON object; a wrong one is told by item->err. Takes its own reference to json. */
+void enqueue_item_from_json(struct enqueue_item *item, const struct enqueue_template *template_,
+                            json_t *json);
+/* Parses text and does the same; for one line of JSON. */
+void enqueue_item_from_json_text(struct enqueue_item *item, const struct enqueue_template *template_,
+                                 struct mr_slice text);
+/* Refuses an item; the reason is for people. */
+void enqueue_item_refuse(struct enqueue_item *item, enum mr_err err, const char *fmt, ...)
+    MR_PRINTF(3, 4);
+/* Checks what the broker would refuse, so that the reason can be told. */
+void enqueue_item_check(struct enqueue_item *item);
+void enqueue_item_done(struct enqueue_item *item);
+
+/* The answer for one item: {"id","state"} or {"id","error"}. */
+void enqueue_answer_json(struct jw *jw, const struct enqueue_item *item,
+                         const struct mr_enqueue_result *result);
+/* The reason as text for people. */
+const char *enqueue_reason(const struct enqueue_item *item, const struct mr_enqueue_result *result,
+                           char text[600]);
+
+/* The commands; the store is not open yet. */
+int enqueue_lines(struct cli *cli, const struct enqueue_template *template_);
+int enqueue_json(struct cli *cli, const struct enqueue_template *template_);
+
+#endif

@@ -1,0 +1,121 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* millrace fsck: reads every byte of a store that nobody has open. */
+#include "cli/jw.h"
+#include "cli/cli.h"
+#include "cli/out.h"
+
+struct fsck_args {
+    struct cli_value repair;
+};
+
+struct findings {
+    struct cli *cli;
+    struct mr_buf scratch;
+    struct jw jw;
+};
+
+/* Findings are data: on stdout for people, in the document as JSON. */
+static void on_line(const char *text, void *arg)
+{
+    struct findings *findings = arg;
+    if (findings->cli->json)
+        jw_text(&findings->jw, NULL, text);
+    else
+        out_printf("%s\n", out_escaped(&findings->scratch, mr_slice_str(text)));
+}
+
+static void print_json(struct findings *findings, const char *url, const struct mr_fsck_report *r)
+{
+    struct jw *jw = &findings->jw;
+    jw_array_end(jw);
+    jw_text(jw, "url", url);
+    jw_bool(jw, "ok", r->damaged == 0 && r->mismatches == 0);
+    jw_uint(jw, "segments", r->segments);
+    jw_uint(jw, "records", r->records);
+    jw_uint(jw, "tasks", r->tasks);
+    jw_uint(jw, "damaged", r->damaged);
+    jw_uint(jw, "bytes_aside", r->bytes_aside);
+    jw_uint(jw, "torn_bytes", r->torn_bytes);
+    jw_uint(jw, "mismatches", r->mismatches);
+    jw_object_end(jw);
+    jw_finish(jw);
+}
+
+static void print_text(const struct mr_fsck_report *r)
+{
+    out_printf("%llu segments, %llu records, %llu tasks\n", (unsigned long long)r->segments,
+               (unsigned long long)r->records, (unsigned long long)r->tasks);
+    if (r->torn_bytes > 0)
+        out_printf("%llu bytes of a torn tail: never acknowledged, not an error\n",
+                   (unsigned long long)r->torn_bytes);
+    if (r->bytes_aside > 0)
+        out_printf("%llu bytes set aside in the folder's quarantine\n",
+                   (unsigned long long)r->bytes_aside);
+}
+
+/* Damage that repair has dealt with is told, and is no failure any more. */
+static int judge(const char *url, const struct mr_fsck_report *report, bool repair)
+{
+    if (report->damaged == 0 && report->mismatches == 0)
+        return CLI_OK;
+    if (repair)
+        return cli_fail(CLI_OK, "%s: %llu damaged places set aside; the rest is served", url,
+                        (unsigned long long)report->damaged);
+    return cli_fail(CLI_FAILED,
+                    "%s: %llu damaged places, %llu mismatches; --repair sets damage aside", url,
+                    (unsigned long long)report->damaged, (unsigned long long)report->mismatches);
+}
+
+static int run(struct cli *cli, void *args_)
+{
+    const struct fsck_args *args = args_;
+    const char *url = cli->words_n > 0 ? cli->words[0] : cli->broker;
+    if (!cli_file_dir(url))
+        return cli_usage(cli, "fsck checks a folder: give file:DIR, not %s", url);
+    struct findings findings = {.cli = cli};
+    if (cli->json) {
+        jw_object_begin(&findings.jw, NULL);
+        jw_array_begin(&findings.jw, "findings");
+    }
+    struct mr_fsck_report report = {0};
+    struct mr_detail detail = {0};
+    enum mr_err err = mr_fsck(url, args->repair.given ? MR_FSCK_REPAIR : MR_FSCK_CHECK, on_line,
+                              &findings, &report, &detail);
+    int code;
+    if (err == MR_OK) {
+        if (cli->json)
+            print_json(&findings, url, &report);
+        else
+            print_text(&report);
+        code = judge(url, &report, args->repair.given);
+    } else {
+        mr_buf_done(&findings.jw.buf);
+        code = detail.text[0]
+                   ? cli_fail(mr_err_exit_code(err), "cannot check %s: %s", url, detail.text)
+                   : cli_fail_err(err, "cannot check %s", url);
+    }
+    mr_buf_done(&findings.scratch);
+    return code;
+}
+
+static const struct cli_option options[] = {
+    {.name = "repair",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct fsck_args, repair),
+     .help = "set damage aside so that the rest can be served"},
+};
+
+static const struct cli_verb verb = {
+    .synopsis = "[URL]",
+    .about = "Checks every record of a store that nobody has open. Exit code 1 when it is damaged.",
+    .examples = (const char *const[]){"millrace fsck file:./tasks",
+                                      "millrace fsck --repair file:./tasks", NULL},
+    .options = options,
+    .options_n = CLI_LEN(options),
+    .args_size = sizeof(struct fsck_args),
+    .words_max = 1,
+    .run = run,
+};
+
+const struct cli_command cli_fsck = {
+    .name = "fsck", .about = "check a store, and repair it", .verbs = &verb, .verbs_n = 1};

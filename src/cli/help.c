@@ -1,0 +1,79 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Help, made from the tables: the example first, then what there is to say about each option. */
+#include "cli/cli.h"
+#include "cli/out.h"
+
+enum { NAME_COLUMN = 28 };
+
+static void print_option(const struct cli_option *option)
+{
+    char left[80];
+    snprintf(left, sizeof left, "%c%c%s --%s%s%s%s", option->letter ? '-' : ' ',
+             option->letter ? option->letter : ' ', option->letter ? "," : " ", option->name,
+             option->value ? " " : "", option->value ? option->value : "",
+             option->note == CLI_REPEATS ? "..." : "");
+    out_printf("  %-*s %s\n", NAME_COLUMN, left, option->help);
+}
+
+static void print_options(const char *title, const struct cli_option *options, size_t n)
+{
+    if (n == 0)
+        return;
+    out_printf("\n%s%s%s\n", out_colour(OUT_BOLD), title, out_colour(OUT_PLAIN));
+    for (size_t i = 0; i < n; i++)
+        if (options[i].note != CLI_NOT_HERE)
+            print_option(&options[i]);
+}
+
+static void print_examples(const struct cli_verb *verb)
+{
+    for (size_t i = 0; verb->examples && verb->examples[i]; i++)
+        out_printf("  %s\n", verb->examples[i]);
+}
+
+static void help_verb(const struct cli_command *command, const struct cli_verb *verb)
+{
+    print_examples(verb);
+    out_printf("\n%s\n\nusage: millrace %s%s%s [OPTIONS]%s%s\n", verb->about, command->name,
+               verb->name ? " " : "", verb->name ? verb->name : "", *verb->synopsis ? " " : "",
+               verb->synopsis);
+    print_options("options", verb->options, verb->options_n);
+    print_options("options of every command", cli_global_options, cli_global_options_n);
+}
+
+static void help_command(const struct cli_command *command)
+{
+    for (size_t i = 0; i < command->verbs_n; i++)
+        out_printf("  %s\n", command->verbs[i].examples[0]);
+    out_printf("\n%s\n\nusage: millrace %s VERB [OPTIONS] ...\n\n", command->about, command->name);
+    for (size_t i = 0; i < command->verbs_n; i++) {
+        char left[80];
+        snprintf(left, sizeof left, "%s %s", command->verbs[i].name, command->verbs[i].synopsis);
+        out_printf("  %-*s %s\n", NAME_COLUMN, left, command->verbs[i].about);
+    }
+    out_printf("\nmillrace %s VERB --help says more about each.\n", command->name);
+}
+
+static void help_all(void)
+{
+    out_printf("  millrace enqueue --broker file:./tasks -q mail 'hello'\n"
+               "  millrace work --broker file:./tasks -q mail --burst -- cat\n\n"
+               "Background work that is done once you hand it over.\n\n"
+               "usage: millrace COMMAND [OPTIONS] ...\n\n");
+    for (size_t i = 0; cli_commands[i]; i++)
+        out_printf("  %-10s %s\n", cli_commands[i]->name, cli_commands[i]->about);
+    print_options("options of every command", cli_global_options, cli_global_options_n);
+    out_printf("\nexit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict or duplicate, "
+               "5 not allowed,\n            6 broker out of reach, 7 timed out, 8 the awaited task "
+               "failed\n\nmillrace COMMAND --help says more about each.\n");
+}
+
+void cli_help(const struct cli *cli)
+{
+    if (cli->command && cli->verb)
+        help_verb(cli->command, cli->verb);
+    else if (cli->command)
+        help_command(cli->command);
+    else
+        help_all();
+}

@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The program: settings, one command, one exit code. */
+#include <locale.h>
+#include <signal.h>
+#include <stdlib.h>
+
+#include "cli/cli.h"
+#include "cli/out.h"
+
+#define DEFAULT_BROKER "millrace://127.0.0.1:7401"
+
+const struct cli_command *const cli_commands[] = {
+    &cli_enqueue, &cli_work,   &cli_queue, &cli_task, &cli_dead,
+    &cli_bench,   &cli_backup, &cli_fsck,  NULL,
+};
+
+/* Flag, then environment, then default; an empty variable counts as none. */
+static const char *setting(const struct cli_value *flag, const char *variable, const char *fallback)
+{
+    const char *from_env = getenv(variable);
+    if (flag->given)
+        return flag->text;
+    return from_env && *from_env ? from_env : fallback;
+}
+
+static void apply_settings(struct cli *cli)
+{
+    cli->broker = setting(&cli->globals.broker, "MILLRACE_BROKER", DEFAULT_BROKER);
+    cli->namespace_ = setting(&cli->globals.namespace_, "MILLRACE_NAMESPACE", "");
+    cli->json = cli->globals.json.given;
+    cli->quiet = cli->globals.quiet.given;
+}
+
+static int run_command(struct cli *cli, void *args)
+{
+    int code = CLI_OK;
+    if (cli->verb->store != CLI_STORE_NONE)
+        code = cli_open(cli, NULL, cli->verb->store);
+    if (code == CLI_OK)
+        code = cli->verb->run(cli, args);
+    mr_client_close(cli->client);
+    return code;
+}
+
+static int start(struct cli *cli, int argc, char **argv)
+{
+    void *args = NULL;
+    int code = cli_parse(cli, argc, argv, &args);
+    out_init(cli->globals.no_color.given ? OUT_COLOUR_NEVER : OUT_COLOUR_AUTO);
+    if (code != CLI_OK)
+        return code;
+    if (cli->globals.help.given) {
+        cli_help(cli);
+    } else if (cli->globals.version.given) {
+        out_printf("millrace %s\n", mr_version());
+    } else {
+        apply_settings(cli);
+        code = run_command(cli, args);
+        free(args);
+    }
+    return code;
+}
+
+int main(int argc, char **argv)
+{
+    setlocale(LC_CTYPE, "C.UTF-8"); /* for the width of characters; nothing else depends on it */
+    signal(SIGPIPE, SIG_IGN);       /* a reader that goes away is an error of write, and a quiet one */
+    struct cli cli = {0};
+    int code = start(&cli, argc, argv);
+    free(cli.words);
+    int out_code = out_finish();
+    return code != CLI_OK ? code : out_code;
+}

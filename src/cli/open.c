@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Getting at the broker and at standard input. */
+#include <errno.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+
+const char *cli_file_dir(const char *url)
+{
+    static const char scheme[] = "file:";
+    return strncmp(url, scheme, strlen(scheme)) == 0 ? url + strlen(scheme) : NULL;
+}
+
+static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_detail *detail)
+{
+    if (err == MR_UNSUPPORTED)
+        return cli_fail(CLI_UNREACHABLE,
+                        "broker %s is out of reach: this build serves folders only; give --broker "
+                        "file:DIR or set MILLRACE_BROKER",
+                        cli->broker);
+    if (detail->text[0])
+        return cli_fail(mr_err_exit_code(err), "cannot open %s: %s", cli->broker, detail->text);
+    return cli_fail_err(err, "cannot open %s", cli->broker);
+}
+
+/* Looking into a folder that is not there must not leave an empty store behind. */
+static int check_exists(const struct cli *cli)
+{
+    const char *dir = cli_file_dir(cli->broker);
+    struct stat st;
+    if (!dir || stat(dir, &st) == 0 || errno != ENOENT)
+        return CLI_OK;
+    return cli_fail(CLI_NOT_FOUND, "no store at %s; millrace enqueue makes one", cli->broker);
+}
+
+int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store)
+{
+    int code = store == CLI_STORE_MUST_EXIST ? check_exists(cli) : CLI_OK;
+    if (code != CLI_OK)
+        return code;
+    struct mr_client_options chosen = {0};
+    if (options)
+        chosen = *options;
+    chosen.namespace_ = mr_slice_str(cli->namespace_);
+    struct mr_detail detail = {0};
+    enum mr_err err = mr_client_open(cli->broker, &chosen, &cli->client, &detail);
+    return err == MR_OK ? CLI_OK : fail_open(cli, err, &detail);
+}
+
+enum mr_err cli_read_stdin(struct mr_buf *buf, size_t max)
+{
+    enum { CHUNK = 64 * 1024 };
+    for (;;) {
+        MR_TRY(mr_buf_reserve(buf, CHUNK));
+        ssize_t n = read(STDIN_FILENO, buf->data + buf->len, CHUNK);
+        if (n < 0 && errno == EINTR)
+            continue;
+        if (n < 0)
+            return mr_err_from_errno(errno);
+        if (n == 0)
+            return MR_OK;
+        buf->len += (size_t)n;
+        if (buf->len > max)
+            return MR_TOO_BIG;
+    }
+}

@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stdout and the terminal. The settings below are written once by out_init and only read afterwards;
+ * whether a status line is shown is the one thing threads share, and an atomic.
+ */
+#include <errno.h>
+#include <stdarg.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/out.h"
+#include "cli/out_internal.h"
+
+static const char *const colour_codes[OUT_COLOURS] = {
+    [OUT_PLAIN] = "\033[0m", [OUT_BOLD] = "\033[1m",    [OUT_DIM] = "\033[2m",   [OUT_RED] = "\033[31m",
+    [OUT_GREEN] = "\033[32m", [OUT_YELLOW] = "\033[33m", [OUT_CYAN] = "\033[36m",
+};
+
+static const enum out_colour state_colours[MR_STATE_COUNT] = {
+    [MR_SCHEDULED] = OUT_DIM, [MR_PENDING] = OUT_PLAIN, [MR_ACTIVE] = OUT_CYAN,
+    [MR_RETRY] = OUT_YELLOW,  [MR_ARCHIVED] = OUT_RED,  [MR_COMPLETED] = OUT_GREEN,
+};
+
+static struct {
+    bool out_tty, err_tty, colour;
+    size_t columns; /* 0: as wide as it gets */
+    int write_errno;
+    _Atomic bool status_shown;
+} screen;
+
+static size_t terminal_columns(void)
+{
+    struct winsize size;
+    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
+        return size.ws_col;
+    enum { USUAL_COLUMNS = 80 };
+    return USUAL_COLUMNS;
+}
+
+void out_init(enum out_colour_mode mode)
+{
+    const char *no_color = getenv("NO_COLOR");
+    const char *term = getenv("TERM");
+    screen.out_tty = isatty(STDOUT_FILENO) == 1;
+    screen.err_tty = isatty(STDERR_FILENO) == 1;
+    screen.colour = mode == OUT_COLOUR_AUTO && screen.out_tty && !(no_color && *no_color) && term &&
+                    strcmp(term, "dumb") != 0;
+    screen.columns = screen.out_tty ? terminal_columns() : 0;
+}
+
+bool out_is_terminal(void)
+{
+    return screen.out_tty;
+}
+
+bool out_err_is_terminal(void)
+{
+    return screen.err_tty;
+}
+
+size_t out_columns(void)
+{
+    return screen.columns;
+}
+
+/* ---- stdout ------------------------------------------------------------------------------------ */
+
+static void keep_error(void)
+{
+    if (screen.write_errno == 0)
+        screen.write_errno = errno ? errno : EIO;
+}
+
+void out_write(struct mr_slice bytes)
+{
+    if (screen.write_errno == 0 && bytes.len > 0 &&
+        fwrite(bytes.data, 1, bytes.len, stdout) != bytes.len)
+        keep_error();
+}
+
+void out_printf(const char *fmt, ...)
+{
+    if (screen.write_errno != 0)
+        return;
+    va_list ap;
+    va_start(ap, fmt);
+    if (vprintf(fmt, ap) < 0)
+        keep_error();
+    va_end(ap);
+}
+
+bool out_broken(void)
+{
+    return screen.write_errno != 0;
+}
+
+void out_flush(void)
+{
+    if (screen.write_errno == 0 && fflush(stdout) != 0)
+        keep_error();
+}
+
+int out_finish(void)
+{
+    out_flush();
+    if (screen.write_errno == 0 || screen.write_errno == EPIPE)
+        return CLI_OK;
+    return cli_fail(CLI_FAILED, "cannot write to standard output: %s", strerror(screen.write_errno));
+}
+
+/* ---- small texts ------------------------------------------------------------------------------- */
+
+const char *out_colour(enum out_colour colour)
+{
+    return screen.colour ? colour_codes[colour] : "";
+}
+
+enum out_colour out_state_colour(enum mr_state state)
+{
+    return state < MR_STATE_COUNT ? state_colours[state] : OUT_PLAIN;
+}
+
+int64_t out_now_ms(void)
+{
+    return mr_wall_ms(mr_wall_now(mr_clock_system()));
+}
+
+void out_relative(int64_t ms, int64_t now_ms, char text[48])
+{
+    char span[32];
+    if (ms == 0) {
+        snprintf(text, 48, "-");
+    } else if (ms <= now_ms) {
+        mr_format_duration_ms(now_ms - ms, span);
+        snprintf(text, 48, "%s ago", span);
+    } else {
+        mr_format_duration_ms(ms - now_ms, span);
+        snprintf(text, 48, "in %s", span);
+    }
+}
+
+/* ---- the live line ----------------------------------------------------------------------------- */
+
+void out_status(const char *fmt, ...)
+{
+    if (!screen.err_tty)
+        return;
+    char line[160];
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(line, sizeof line, fmt, ap);
+    va_end(ap);
+    atomic_store(&screen.status_shown, true);
+    fprintf(stderr, "\r\033[K%s", line);
+}
+
+void out_status_clear(void)
+{
+    if (atomic_exchange(&screen.status_shown, false))
+        fputs("\r\033[K", stderr);
+}

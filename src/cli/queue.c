@@ -1,0 +1,294 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* millrace queue: look at queues, pause, resume, limit and remove them. */
+#include <stdlib.h>
+
+#include "base/text.h"
+#include "cli/out.h"
+#include "cli/show.h"
+
+enum { PAGE = 100 };
+
+/* ---- looking ----------------------------------------------------------------------------------- */
+
+static const struct out_column columns[] = {
+    {"QUEUE", OUT_LEFT},     {"PENDING", OUT_RIGHT},   {"ACTIVE", OUT_RIGHT},
+    {"SCHEDULED", OUT_RIGHT}, {"RETRY", OUT_RIGHT},     {"ARCHIVED", OUT_RIGHT},
+    {"COMPLETED", OUT_RIGHT}, {"OLDEST", OUT_RIGHT},    {"TODAY", OUT_RIGHT},
+    {"FAILED", OUT_RIGHT},    {"PAUSED", OUT_LEFT},
+};
+
+static void add_row(struct out_table *table, const struct mr_queue_info *info)
+{
+    static const enum mr_state states[] = {MR_PENDING, MR_ACTIVE,   MR_SCHEDULED,
+                                           MR_RETRY,   MR_ARCHIVED, MR_COMPLETED};
+    char oldest[32] = "-";
+    if (info->oldest_pending_ms > 0)
+        mr_format_duration_ms(info->oldest_pending_ms, oldest);
+    out_cell_bytes(table, OUT_BOLD, mr_slice_str(info->name));
+    for (size_t i = 0; i < CLI_LEN(states); i++)
+        out_cellf(table, info->counts[states[i]] ? out_state_colour(states[i]) : OUT_DIM, "%llu",
+                  (unsigned long long)info->counts[states[i]]);
+    out_cell(table, OUT_PLAIN, oldest);
+    out_cellf(table, OUT_PLAIN, "%llu", (unsigned long long)info->processed_today);
+    out_cellf(table, info->failed_today ? OUT_RED : OUT_DIM, "%llu",
+              (unsigned long long)info->failed_today);
+    out_cell(table, OUT_YELLOW, info->paused ? "paused" : "");
+}
+
+/* Calls each for every queue, by name. */
+static enum mr_err each_queue(struct cli *cli, void (*each)(const struct mr_queue_info *, void *),
+                              void *arg)
+{
+    struct mr_queue_info *infos = cli_alloc(PAGE, sizeof *infos);
+    char after[MR_NAME_MAX + 1] = "";
+    enum mr_err err = MR_OK;
+    size_t n = PAGE;
+    while (err == MR_OK && n == PAGE) {
+        err = mr_queue_list(cli->client, after[0] ? after : NULL, infos, PAGE, &n);
+        for (size_t i = 0; err == MR_OK && i < n; i++)
+            each(&infos[i], arg);
+        if (err == MR_OK && n > 0)
+            snprintf(after, sizeof after, "%s", infos[n - 1].name);
+    }
+    free(infos);
+    return err;
+}
+
+static void each_json(const struct mr_queue_info *info, void *arg)
+{
+    show_queue_json(arg, info);
+}
+
+struct rows {
+    struct out_table *table;
+    size_t n;
+};
+
+static void each_row(const struct mr_queue_info *info, void *arg)
+{
+    struct rows *rows = arg;
+    add_row(rows->table, info);
+    rows->n++;
+}
+
+static int run_list(struct cli *cli, void *args)
+{
+    (void)args;
+    enum mr_err err;
+    if (cli->json) {
+        struct jw jw = {0};
+        jw_array_begin(&jw, NULL);
+        err = each_queue(cli, each_json, &jw);
+        jw_array_end(&jw);
+        if (err == MR_OK)
+            jw_finish(&jw);
+        else
+            mr_buf_done(&jw.buf);
+    } else {
+        struct rows rows = {.table = out_table_new(columns, CLI_LEN(columns))};
+        err = each_queue(cli, each_row, &rows);
+        if (err == MR_OK && rows.n > 0)
+            out_table_flush(rows.table);
+        else if (err == MR_OK)
+            cli_note(cli, "no queues");
+        out_table_free(rows.table);
+    }
+    return err == MR_OK ? CLI_OK : cli_fail_err(err, "cannot list queues");
+}
+
+static void print_queue(const struct mr_queue_info *info)
+{
+    struct out_table *table = out_table_new(columns, CLI_LEN(columns));
+    add_row(table, info);
+    out_table_flush(table);
+    out_table_free(table);
+    out_printf("\nin all: processed %llu, failed %llu", (unsigned long long)info->processed_total,
+               (unsigned long long)info->failed_total);
+    if (info->max_length > 0)
+        out_printf("; at most %llu waiting", (unsigned long long)info->max_length);
+    out_printf("\n");
+}
+
+static int run_show(struct cli *cli, void *args)
+{
+    (void)args;
+    struct mr_queue_info info;
+    enum mr_err err = mr_queue_get(cli->client, mr_slice_str(cli->words[0]), &info);
+    if (err != MR_OK)
+        return cli_fail_err(err, "queue %s", cli->words[0]);
+    if (cli->json) {
+        struct jw jw = {0};
+        show_queue_json(&jw, &info);
+        jw_finish(&jw);
+    } else {
+        print_queue(&info);
+    }
+    return CLI_OK;
+}
+
+/* ---- changing ---------------------------------------------------------------------------------- */
+
+/* After a change: the queue as JSON when wanted, else a line for people. */
+static int report_change(struct cli *cli, enum mr_err err, const char *what)
+{
+    const char *queue = cli->words[0];
+    if (err != MR_OK)
+        return cli_fail_err(err, "queue %s", queue);
+    if (cli->json)
+        return run_show(cli, NULL);
+    cli_note(cli, "queue %s %s", queue, what);
+    return CLI_OK;
+}
+
+static int run_pause(struct cli *cli, void *args)
+{
+    (void)args;
+    enum mr_err err = mr_queue_pause(cli->client, mr_slice_str(cli->words[0]));
+    return report_change(cli, err, "is paused; millrace queue resume takes it up again");
+}
+
+static int run_resume(struct cli *cli, void *args)
+{
+    (void)args;
+    enum mr_err err = mr_queue_resume(cli->client, mr_slice_str(cli->words[0]));
+    return report_change(cli, err, "is running");
+}
+
+struct set_args {
+    struct cli_value max_length, not_here;
+};
+
+static int run_set(struct cli *cli, void *args_)
+{
+    const struct set_args *args = args_;
+    if (!args->max_length.given)
+        return cli_usage(cli, "nothing to set; give --max-length N");
+    int code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
+    if (code != CLI_OK)
+        return code;
+    enum mr_err err = mr_queue_set_max_length(cli->client, mr_slice_str(cli->words[0]),
+                                              (uint64_t)args->max_length.number);
+    return report_change(cli, err, "is set");
+}
+
+struct rm_args {
+    struct cli_value force;
+};
+
+static int run_rm(struct cli *cli, void *args_)
+{
+    const struct rm_args *args = args_;
+    const char *queue = cli->words[0];
+    enum mr_err err =
+        mr_queue_remove(cli->client, mr_slice_str(queue),
+                        args->force.given ? MR_QUEUE_REMOVE_FORCE : MR_QUEUE_REMOVE_EMPTY);
+    if (err == MR_WRONG_STATE)
+        return cli_fail(mr_err_exit_code(err),
+                        "queue %s holds tasks; --force deletes them with it", queue);
+    if (err == MR_RUNNING)
+        return cli_fail(mr_err_exit_code(err),
+                        "queue %s has running tasks; pause it and wait for them", queue);
+    if (err != MR_OK)
+        return cli_fail_err(err, "queue %s", queue);
+    if (cli->json) {
+        struct jw jw = {0};
+        jw_object_begin(&jw, NULL);
+        jw_text(&jw, "queue", queue);
+        jw_bool(&jw, "removed", true);
+        jw_object_end(&jw);
+        jw_finish(&jw);
+    } else {
+        cli_note(cli, "queue %s is removed", queue);
+    }
+    return CLI_OK;
+}
+
+/* ---- rows -------------------------------------------------------------------------------------- */
+
+#define NOT_HERE(option) {                                                                         \
+        .name = option, .kind = CLI_TEXT, .note = CLI_NOT_HERE,                                    \
+        .offset = offsetof(struct set_args, not_here), .value = "X",                               \
+        .help = "not supported on a file: broker"}
+
+static const struct cli_option set_options[] = {
+    {.name = "max-length",
+     .kind = CLI_COUNT,
+     .offset = offsetof(struct set_args, max_length),
+     .value = "N",
+     .help = "refuse new tasks beyond N waiting ones; 0: no limit"},
+    NOT_HERE("partitions"),  NOT_HERE("assign"),     NOT_HERE("rate"),
+    NOT_HERE("concurrency"), NOT_HERE("limit-type"),
+};
+
+static const struct cli_option rm_options[] = {
+    {.name = "force",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct rm_args, force),
+     .help = "delete its tasks too"},
+};
+
+#define EXAMPLES(...) (const char *const[]){__VA_ARGS__, NULL}
+
+static const struct cli_verb verbs[] = {
+    {.name = "list",
+     .synopsis = "",
+     .about = "Lists all queues with their figures.",
+     .examples = EXAMPLES("millrace queue list", "millrace queue list --json | jq '.[].pending'"),
+     .store = CLI_STORE_MUST_EXIST,
+     .run = run_list},
+    {.name = "show",
+     .synopsis = "QUEUE",
+     .about = "Shows one queue.",
+     .examples = EXAMPLES("millrace queue show mail"),
+     .words_min = 1,
+     .words_max = 1,
+     .words = CLI_FIRST_IS_QUEUE,
+     .store = CLI_STORE_MUST_EXIST,
+     .run = run_show},
+    {.name = "pause",
+     .synopsis = "QUEUE",
+     .about = "Hands out no more tasks of a queue; it still takes new ones.",
+     .examples = EXAMPLES("millrace queue pause mail"),
+     .words_min = 1,
+     .words_max = 1,
+     .words = CLI_FIRST_IS_QUEUE,
+     .store = CLI_STORE_MUST_EXIST,
+     .run = run_pause},
+    {.name = "resume",
+     .synopsis = "QUEUE",
+     .about = "Ends a pause.",
+     .examples = EXAMPLES("millrace queue resume mail"),
+     .words_min = 1,
+     .words_max = 1,
+     .words = CLI_FIRST_IS_QUEUE,
+     .store = CLI_STORE_MUST_EXIST,
+     .run = run_resume},
+    {.name = "rm",
+     .synopsis = "QUEUE",
+     .about = "Removes an empty queue, or with --force one with its tasks.",
+     .examples = EXAMPLES("millrace queue rm mail", "millrace queue rm mail --force"),
+     .options = rm_options,
+     .options_n = CLI_LEN(rm_options),
+     .args_size = sizeof(struct rm_args),
+     .words_min = 1,
+     .words_max = 1,
+     .words = CLI_FIRST_IS_QUEUE,
+     .store = CLI_STORE_MUST_EXIST,
+     .run = run_rm},
+    {.name = "set",
+     .synopsis = "QUEUE",
+     .about = "Changes a setting of a queue, which is made if need be.",
+     .examples = EXAMPLES("millrace queue set mail --max-length 100000"),
+     .options = set_options,
+     .options_n = CLI_LEN(set_options),
+     .args_size = sizeof(struct set_args),
+     .words_min = 1,
+     .words_max = 1,
+     .words = CLI_FIRST_IS_QUEUE,
+     .store = CLI_STORE_NONE,
+     .run = run_set},
+};
+
+const struct cli_command cli_queue = {
+    .name = "queue", .about = "look at queues, pause, limit and remove them",
+    .verbs = verbs, .verbs_n = CLI_LEN(verbs)};

@@ -1,0 +1,107 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lines on stderr, and memory that cannot fail: what every command needs when something goes wrong. */
+#include <stdarg.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "cli/cli.h"
+#include "cli/out.h"
+
+/* One write per line, so that lines of several threads and processes do not mix. */
+static void print_line(const struct mr_buf *text)
+{
+    struct mr_buf line = {0};
+    cli_must(mr_buf_append(&line, "millrace: ", strlen("millrace: ")));
+    out_escape(&line, mr_buf_slice(text));
+    cli_must(mr_buf_append(&line, "\n", 1));
+    out_status_clear();
+    fwrite(line.data, 1, line.len, stderr);
+    mr_buf_done(&line);
+}
+
+MR_PRINTF(2, 0) static void append_vformat(struct mr_buf *buf, const char *fmt, va_list ap)
+{
+    char *text = NULL;
+    if (vasprintf(&text, fmt, ap) < 0)
+        cli_must(MR_NOMEM);
+    cli_must(mr_buf_append(buf, text, strlen(text)));
+    free(text);
+}
+
+int cli_fail(int code, const char *fmt, ...)
+{
+    struct mr_buf text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    append_vformat(&text, fmt, ap);
+    va_end(ap);
+    print_line(&text);
+    mr_buf_done(&text);
+    return code;
+}
+
+int cli_usage(const struct cli *cli, const char *fmt, ...)
+{
+    struct mr_buf text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    append_vformat(&text, fmt, ap);
+    va_end(ap);
+    cli_must(mr_buf_printf(&text, " (see millrace%s%s%s%s --help)", cli->command ? " " : "",
+                           cli->command ? cli->command->name : "",
+                           cli->verb && cli->verb->name ? " " : "",
+                           cli->verb && cli->verb->name ? cli->verb->name : ""));
+    print_line(&text);
+    mr_buf_done(&text);
+    return CLI_USAGE;
+}
+
+int cli_fail_err(enum mr_err err, const char *fmt, ...)
+{
+    struct mr_buf text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    append_vformat(&text, fmt, ap);
+    va_end(ap);
+    cli_must(mr_buf_printf(&text, ": %s", mr_err_text(err)));
+    print_line(&text);
+    mr_buf_done(&text);
+    return mr_err_exit_code(err);
+}
+
+void cli_note(const struct cli *cli, const char *fmt, ...)
+{
+    if (cli->quiet)
+        return;
+    struct mr_buf text = {0};
+    va_list ap;
+    va_start(ap, fmt);
+    append_vformat(&text, fmt, ap);
+    va_end(ap);
+    print_line(&text);
+    mr_buf_done(&text);
+}
+
+void *cli_alloc(size_t n, size_t size)
+{
+    void *memory = calloc(n ? n : 1, size ? size : 1);
+    if (!memory)
+        cli_must(MR_NOMEM);
+    return memory;
+}
+
+void *cli_grow(void *memory, size_t n, size_t size)
+{
+    void *bigger = reallocarray(memory, n ? n : 1, size);
+    if (!bigger)
+        cli_must(MR_NOMEM);
+    return bigger;
+}
+
+void cli_must(enum mr_err err)
+{
+    if (err == MR_OK)
+        return;
+    fprintf(stderr, "millrace: %s\n", mr_err_text(err));
+    _exit(mr_err_exit_code(err));
+}

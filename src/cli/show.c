@@ -1,0 +1,164 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One task, field by field, in JSON and for people. Fields that are not set are 0 or empty in JSON. */
+#include "base/text.h"
+#include "cli/out.h"
+#include "cli/show.h"
+
+const char *const show_states[] = {"scheduled", "pending",   "active", "retry",
+                                   "archived",  "completed", NULL};
+
+static void headers_json(struct jw *jw, const struct mr_task *task)
+{
+    struct mr_buf name = {0};
+    jw_object_begin(jw, "headers");
+    for (size_t i = 0; i < task->headers_n; i++) {
+        mr_buf_clear(&name);
+        cli_must(mr_buf_append_slice(&name, task->headers[i].name));
+        cli_must(mr_buf_append(&name, "", 1));
+        jw_bytes(jw, (const char *)name.data, task->headers[i].value);
+    }
+    jw_object_end(jw);
+    mr_buf_done(&name);
+}
+
+void show_task_json(struct jw *jw, const struct mr_task *task)
+{
+    jw_object_begin(jw, NULL);
+    jw_bytes(jw, "id", task->id);
+    jw_bytes(jw, "queue", task->queue);
+    jw_int(jw, "partition", 0);
+    jw_bytes(jw, "type", task->type);
+    jw_text(jw, "state", mr_state_name(task->state));
+    jw_bytes(jw, "payload", task->payload);
+    headers_json(jw, task);
+    jw_real(jw, "priority", task->priority_s);
+    jw_int(jw, "order_time_ms", task->order_time_ms);
+    jw_uint(jw, "attempt", task->attempt);
+    jw_uint(jw, "retried", task->retried);
+    jw_uint(jw, "max_retry", task->max_retry);
+    jw_uint(jw, "crashes", task->crashes);
+    jw_uint(jw, "epoch", task->epoch);
+    jw_int(jw, "timeout_ms", task->timeout_ms);
+    jw_int(jw, "deadline_ms", task->deadline_ms);
+    jw_bytes(jw, "unique_key", task->unique_key);
+    jw_bytes(jw, "group", task->group);
+    jw_bytes(jw, "topic", task->topic);
+    jw_int(jw, "retention_ms", task->retention_ms);
+    jw_int(jw, "created_ms", task->created_ms);
+    jw_int(jw, "due_ms", task->due_ms);
+    jw_int(jw, "started_ms", task->started_ms);
+    jw_int(jw, "finished_ms", task->finished_ms);
+    jw_bytes(jw, "node", task->node);
+    jw_bytes(jw, "progress", task->progress);
+    jw_bytes(jw, "last_error", task->last_error);
+    jw_int(jw, "last_failed_ms", task->last_failed_ms);
+    jw_bytes(jw, "result", task->result);
+    jw_object_end(jw);
+}
+
+static void print_field(const char *name, enum out_colour colour, const char *text)
+{
+    enum { NAME_COLUMN = 12 };
+    out_printf("%s%-*s%s %s%s%s\n", out_colour(OUT_DIM), NAME_COLUMN, name, out_colour(OUT_PLAIN),
+               out_colour(colour), text, out_colour(OUT_PLAIN));
+}
+
+static void print_bytes(const char *name, enum out_colour colour, struct mr_slice bytes)
+{
+    if (bytes.len == 0)
+        return;
+    struct mr_buf scratch = {0};
+    print_field(name, colour, out_escaped(&scratch, bytes));
+    mr_buf_done(&scratch);
+}
+
+static void print_time(const char *name, int64_t ms)
+{
+    if (ms == 0)
+        return;
+    char at[32], ago[48], both[96];
+    mr_format_time_ms(ms, at);
+    out_relative(ms, out_now_ms(), ago);
+    snprintf(both, sizeof both, "%s (%s)", at, ago);
+    print_field(name, OUT_PLAIN, both);
+}
+
+static void print_span(const char *name, int64_t ms)
+{
+    if (ms <= 0)
+        return;
+    char text[32];
+    mr_format_duration_ms(ms, text);
+    print_field(name, OUT_PLAIN, text);
+}
+
+static void print_headers(const struct mr_task *task)
+{
+    struct mr_buf line = {0};
+    for (size_t i = 0; i < task->headers_n; i++) {
+        mr_buf_clear(&line);
+        out_escape(&line, task->headers[i].name);
+        cli_must(mr_buf_append(&line, "=", 1));
+        out_escape(&line, task->headers[i].value);
+        cli_must(mr_buf_append(&line, "", 1));
+        print_field("header", OUT_PLAIN, (const char *)line.data);
+    }
+    mr_buf_done(&line);
+}
+
+void show_task(const struct mr_task *task)
+{
+    char attempts[128];
+    snprintf(attempts, sizeof attempts, "%u (failed %u of %u, crashes %u, epoch %llu)",
+             task->attempt, task->retried, task->max_retry, task->crashes,
+             (unsigned long long)task->epoch);
+    print_bytes("id", OUT_BOLD, task->id);
+    print_field("state", out_state_colour(task->state), mr_state_name(task->state));
+    print_bytes("queue", OUT_PLAIN, task->queue);
+    print_bytes("type", OUT_PLAIN, task->type);
+    if (task->priority_s != 0)
+        out_printf("%s%-12s%s %g s ahead\n", out_colour(OUT_DIM), "priority", out_colour(OUT_PLAIN),
+                   task->priority_s);
+    print_field("attempt", OUT_PLAIN, attempts);
+    print_time("created", task->created_ms);
+    print_time("due", task->due_ms);
+    print_time("started", task->started_ms);
+    print_time("finished", task->finished_ms);
+    print_time("deadline", task->deadline_ms);
+    print_span("timeout", task->timeout_ms);
+    print_span("retention", task->retention_ms);
+    print_bytes("unique key", OUT_PLAIN, task->unique_key);
+    print_bytes("group", OUT_PLAIN, task->group);
+    print_bytes("topic", OUT_PLAIN, task->topic);
+    print_bytes("node", OUT_PLAIN, task->node);
+    print_headers(task);
+    print_bytes("progress", OUT_CYAN, task->progress);
+    print_bytes("payload", OUT_PLAIN, task->payload);
+    print_time("last failed", task->last_failed_ms);
+    print_bytes("last error", OUT_RED, task->last_error);
+    print_bytes("result", OUT_GREEN, task->result);
+}
+
+void show_queue_json(struct jw *jw, const struct mr_queue_info *info)
+{
+    jw_object_begin(jw, NULL);
+    jw_text(jw, "queue", info->name);
+    jw_int(jw, "partitions", 1);
+    jw_uint(jw, "pending", info->counts[MR_PENDING]);
+    jw_uint(jw, "active", info->counts[MR_ACTIVE]);
+    jw_uint(jw, "scheduled", info->counts[MR_SCHEDULED]);
+    jw_uint(jw, "retry", info->counts[MR_RETRY]);
+    jw_uint(jw, "archived", info->counts[MR_ARCHIVED]);
+    jw_uint(jw, "completed", info->counts[MR_COMPLETED]);
+    jw_uint(jw, "aggregating", 0);
+    jw_bool(jw, "paused", info->paused);
+    jw_int(jw, "oldest_pending_ms", info->oldest_pending_ms);
+    jw_uint(jw, "processed_total", info->processed_total);
+    jw_uint(jw, "failed_total", info->failed_total);
+    jw_uint(jw, "processed_today", info->processed_today);
+    jw_uint(jw, "failed_today", info->failed_today);
+    jw_uint(jw, "max_length", info->max_length);
+    jw_uint(jw, "rate", 0);
+    jw_uint(jw, "concurrency", 0);
+    jw_object_end(jw);
+}

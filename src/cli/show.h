@@ -1,0 +1,57 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tasks and queues as JSON and for people; the same fields on every command. */
+#ifndef MR_CLI_SHOW_H
+#define MR_CLI_SHOW_H
+
+#include "cli/cli.h"
+#include "cli/jw.h"
+
+void show_task_json(struct jw *jw, const struct mr_task *task);
+/* Field by field, for people. */
+void show_task(const struct mr_task *task);
+void show_queue_json(struct jw *jw, const struct mr_queue_info *info);
+
+/* Which tasks a command is about. Options of the verb are parsed into it. */
+struct show_filter {
+    struct cli_value queue, state, type, limit;
+};
+
+/* Rows of the options above, for a struct that begins with a struct show_filter. */
+#define SHOW_FILTER_OPTIONS                                                                        \
+    {.name = "queue",                                                                              \
+     .letter = 'q',                                                                                \
+     .kind = CLI_NAME,                                                                             \
+     .offset = offsetof(struct show_filter, queue),                                                \
+     .value = "QUEUE",                                                                             \
+     .help = "only tasks of this queue"},                                                          \
+        {.name = "type",                                                                           \
+         .letter = 't',                                                                            \
+         .kind = CLI_NAME,                                                                         \
+         .offset = offsetof(struct show_filter, type),                                             \
+         .value = "TYPE",                                                                          \
+         .help = "only tasks of this type"}
+#define SHOW_STATE_OPTION                                                                          \
+    {.name = "state",                                                                              \
+     .kind = CLI_CHOICE,                                                                           \
+     .offset = offsetof(struct show_filter, state),                                                \
+     .value = "STATE",                                                                             \
+     .help = "scheduled, pending, active, retry, archived or completed",                           \
+     .choices = show_states}
+#define SHOW_LIMIT_OPTION                                                                          \
+    {.name = "limit",                                                                              \
+     .kind = CLI_COUNT,                                                                            \
+     .offset = offsetof(struct show_filter, limit),                                                \
+     .value = "N",                                                                                 \
+     .help = "at most so many (default 50)",                                                       \
+     .min = 1}
+
+/* Names of states, so that the index is the state less one. */
+extern const char *const show_states[];
+
+struct mr_list_options show_list_options(const struct show_filter *filter);
+/* Lists to stdout as the user wants it; only is a state that goes before the filter's, or NONE. */
+int show_list(struct cli *cli, const struct show_filter *filter, enum mr_state only);
+/* One task by id to stdout; must_be as a state other than NONE refuses tasks in another one. */
+int show_one(struct cli *cli, const char *id, enum mr_state must_be);
+
+#endif

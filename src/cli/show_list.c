@@ -1,0 +1,156 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Lists of tasks, page by page, and one task by its id. */
+#include "base/text.h"
+#include "cli/out.h"
+#include "cli/show.h"
+
+enum { LIMIT_DEFAULT = 50, PAGE = 100 };
+
+static const struct out_column columns[] = {
+    {"ID", OUT_LEFT},      {"QUEUE", OUT_LEFT},   {"TYPE", OUT_LEFT},       {"STATE", OUT_LEFT},
+    {"ATTEMPT", OUT_RIGHT}, {"WHEN", OUT_LEFT}, {"PAYLOAD", OUT_STRETCH},
+};
+
+struct mr_list_options show_list_options(const struct show_filter *filter)
+{
+    return (struct mr_list_options){
+        .queue = mr_slice_str(filter->queue.given ? filter->queue.text : ""),
+        .type = mr_slice_str(filter->type.given ? filter->type.text : ""),
+        .state = filter->state.given ? (enum mr_state)(filter->state.number + 1) : MR_STATE_NONE,
+    };
+}
+
+/* The moment that matters in its state: when it ended, when it is due, when it came. */
+static int64_t moment(const struct mr_task *task)
+{
+    if (task->state == MR_ARCHIVED || task->state == MR_COMPLETED)
+        return task->finished_ms;
+    if (task->state == MR_SCHEDULED || task->state == MR_RETRY)
+        return task->due_ms;
+    return task->state == MR_ACTIVE && task->started_ms ? task->started_ms : task->created_ms;
+}
+
+static void add_row(struct out_table *table, const struct mr_task *task)
+{
+    char when[48];
+    out_relative(moment(task), out_now_ms(), when);
+    out_cell_bytes(table, OUT_PLAIN, task->id);
+    out_cell_bytes(table, OUT_PLAIN, task->queue);
+    out_cell_bytes(table, OUT_PLAIN, task->type);
+    out_cell(table, out_state_colour(task->state), mr_state_name(task->state));
+    out_cellf(table, OUT_PLAIN, "%u", task->attempt);
+    out_cell(table, OUT_PLAIN, when);
+    out_cell_bytes(table, OUT_PLAIN,
+                   task->state == MR_ARCHIVED && task->last_error.len ? task->last_error
+                                                                      : task->payload);
+}
+
+/* Where the tasks of a list go. */
+struct sink {
+    bool json;
+    struct jw jw;
+    struct out_table *table;
+};
+
+static void sink_begin(struct sink *sink, bool json)
+{
+    sink->json = json;
+    if (json)
+        jw_array_begin(&sink->jw, NULL);
+    else
+        sink->table = out_table_new(columns, CLI_LEN(columns));
+}
+
+static void sink_page(struct sink *sink, const struct mr_task_list *list, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (sink->json)
+            show_task_json(&sink->jw, mr_task_list_at(list, i));
+        else
+            add_row(sink->table, mr_task_list_at(list, i));
+    }
+    if (sink->json)
+        jw_flush(&sink->jw);
+    else if (n > 0)
+        out_table_flush(sink->table);
+}
+
+static void sink_end(struct sink *sink)
+{
+    if (sink->json) {
+        jw_array_end(&sink->jw);
+        jw_finish(&sink->jw);
+    }
+    out_table_free(sink->table);
+}
+
+/* Prints pages until the limit or the end; tells whether there is more. */
+static enum mr_err list_pages(struct cli *cli, struct mr_list_options options, size_t limit,
+                              struct sink *sink, size_t *ret_shown, bool *ret_more)
+{
+    struct mr_task_list *list = NULL;
+    size_t shown = 0;
+    bool more = true;
+    char cursor[256];
+    while (more && shown < limit && !out_broken()) {
+        options.limit = limit - shown < PAGE ? limit - shown : PAGE;
+        enum mr_err err = mr_task_list_get(cli->client, &options, &list);
+        if (err != MR_OK)
+            return err;
+        size_t n = mr_task_list_count(list);
+        sink_page(sink, list, n);
+        shown += n;
+        snprintf(cursor, sizeof cursor, "%s", mr_task_list_next(list));
+        options.cursor = cursor;
+        more = cursor[0] != '\0';
+        mr_task_list_free(list);
+        list = NULL;
+    }
+    *ret_shown = shown;
+    *ret_more = more;
+    return MR_OK;
+}
+
+int show_list(struct cli *cli, const struct show_filter *filter, enum mr_state only)
+{
+    struct mr_list_options options = show_list_options(filter);
+    if (only != MR_STATE_NONE)
+        options.state = only;
+    options.with_payload = true;
+    size_t limit = filter->limit.given ? (size_t)filter->limit.number : LIMIT_DEFAULT;
+    struct sink sink = {0};
+    size_t shown = 0;
+    bool more = false;
+    sink_begin(&sink, cli->json);
+    enum mr_err err = list_pages(cli, options, limit, &sink, &shown, &more);
+    sink_end(&sink);
+    if (err != MR_OK)
+        return cli_fail_err(err, "cannot list tasks");
+    if (more)
+        cli_note(cli, "%zu shown, there are more: --limit N shows more", shown);
+    else if (shown == 0)
+        cli_note(cli, "no tasks");
+    return CLI_OK;
+}
+
+int show_one(struct cli *cli, const char *id, enum mr_state must_be)
+{
+    struct mr_task_list *list = NULL;
+    enum mr_err err = mr_task_get(cli->client, mr_slice_str(id), &list);
+    if (err != MR_OK)
+        return cli_fail_err(err, "task %s", id);
+    const struct mr_task *task = mr_task_list_at(list, 0);
+    int code = CLI_OK;
+    if (must_be != MR_STATE_NONE && task->state != must_be) {
+        code = cli_fail(CLI_CONFLICT, "task %s is %s, not %s; see millrace task show", id,
+                        mr_state_name(task->state), mr_state_name(must_be));
+    } else if (cli->json) {
+        struct jw jw = {0};
+        show_task_json(&jw, task);
+        jw_finish(&jw);
+    } else {
+        show_task(task);
+    }
+    mr_task_list_free(list);
+    return code;
+}
