@@ -164,7 +164,8 @@ def rule_absolute_paths(source, _levels):
         return
     for number, line in enumerate(source.lines, 1):
         match = ABSOLUTE_PATH.search(line)
-        if match:
+        # Tests make their folders with mkdtemp, which wants a template below the temporary folder.
+        if match and not (match.group(1) == "tmp" and source.path.startswith("tests/")):
             yield number, "absolute path %s" % match.group()
 
 
