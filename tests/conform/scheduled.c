@@ -1,0 +1,115 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Conformance: tasks with a time. Never early, soon after, in the order they fall due. */
+#include <stdio.h>
+
+#include "conform/conform.h"
+
+enum { N = 100, SPREAD_MS = 500, LATE_MS = 50 };
+
+static int compare_ms(const void *a, const void *b)
+{
+    int64_t x = *(const int64_t *)a, y = *(const int64_t *)b;
+    return (x > y) - (x < y);
+}
+
+static void no_task_is_early_and_most_are_on_time(void **state)
+{
+    struct conform *t = *state;
+    struct mr_task_options tasks[N];
+    struct mr_enqueue_result results[N];
+    for (size_t i = 0; i < N; i++)
+        tasks[i] = (struct mr_task_options){.delay_ms = 50 + (int64_t)(i * 37 % SPREAD_MS)};
+    mr_mono put_at = conform_mono();
+    conform_put_all(t, tasks, N, results);
+    for (size_t i = 0; i < N; i++) {
+        assert_err(results[i].err, MR_OK);
+        assert_int_equal(results[i].state, MR_SCHEDULED);
+    }
+    struct conform_node *node = NODE(t, .slots = N);
+    int64_t late_ms[N];
+    size_t got = 0;
+    while (got < N) {
+        size_t n;
+        struct mr_lease *leases = conform_take_list(t, node, N, CONFORM_WAIT_MS / 2, &n);
+        assert_non_null(leases);
+        int64_t elapsed = conform_elapsed_ms(put_at);
+        for (struct mr_lease *lease = leases; lease != NULL; lease = lease->next) {
+            int64_t delay = lease->task.due_ms - lease->task.created_ms;
+            assert_true(elapsed >= delay);
+            late_ms[got++] = elapsed - delay;
+        }
+        conform_finish_list(t, leases, MR_DONE);
+    }
+    qsort(late_ms, N, sizeof late_ms[0], compare_ms);
+    assert_true(late_ms[N / 2] <= LATE_MS);
+    conform_take_none(t, node);
+}
+
+static void a_time_of_day_is_kept(void **state)
+{
+    struct conform *t = *state;
+    int64_t at_ms = conform_wall_ms() + 150;
+    const char *id = PUT_OK(t, .at_ms = at_ms);
+    assert_int_equal(conform_get(t, id)->due_ms, at_ms);
+    struct mr_lease *lease = conform_take_id(t, NODE(t), id);
+    assert_true(conform_wall_ms() >= at_ms);
+    FINISH_OK(t, lease, .outcome = MR_DONE);
+}
+
+static void a_time_that_has_passed_means_now(void **state)
+{
+    struct conform *t = *state;
+    struct mr_enqueue_result result = PUT(t, .at_ms = conform_wall_ms() - 60000);
+    assert_err(result.err, MR_OK);
+    assert_int_equal(result.state, MR_PENDING);
+    FINISH_OK(t, conform_take_id(t, NODE(t), result.id), .outcome = MR_DONE);
+}
+
+static void tasks_fall_due_in_the_order_of_their_times(void **state)
+{
+    struct conform *t = *state;
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("third"), .delay_ms = 180);
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("first"), .delay_ms = 20);
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("second"), .delay_ms = 100);
+    struct conform_node *node = NODE(t);
+    FINISH_OK(t, conform_take_id(t, node, "first"), .outcome = MR_DONE);
+    FINISH_OK(t, conform_take_id(t, node, "second"), .outcome = MR_DONE);
+    FINISH_OK(t, conform_take_id(t, node, "third"), .outcome = MR_DONE);
+}
+
+static void run_now_forgets_the_due_time(void **state)
+{
+    struct conform *t = *state;
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("x"), .delay_ms = 300);
+    assert_err(conform_act(t, MR_VERB_RUN, "x", 0), MR_OK);
+    struct conform_node *node = NODE(t);
+    mr_mono since = conform_mono();
+    FINISH_OK(t, conform_take_id(t, node, "x"), .outcome = MR_DONE);
+    size_t n;
+    assert_null(conform_take_list(t, node, 1, 400, &n));
+    assert_true(conform_elapsed_ms(since) >= 400);
+}
+
+static void a_deleted_task_does_not_fall_due(void **state)
+{
+    struct conform *t = *state;
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("x"), .delay_ms = 100);
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("y"), .delay_ms = 200);
+    assert_err(conform_act(t, MR_VERB_DELETE, "x", 0), MR_OK);
+    struct conform_node *node = NODE(t);
+    FINISH_OK(t, conform_take_id(t, node, "y"), .outcome = MR_DONE);
+    conform_take_none(t, node);
+}
+
+int conform_scheduled(const struct conform_engine *engine)
+{
+    static struct CMUnitTest tests[] = {
+        CONFORM_TEST(no_task_is_early_and_most_are_on_time),
+        CONFORM_TEST(a_time_of_day_is_kept),
+        CONFORM_TEST(a_time_that_has_passed_means_now),
+        CONFORM_TEST(tasks_fall_due_in_the_order_of_their_times),
+        CONFORM_TEST(run_now_forgets_the_due_time),
+        CONFORM_TEST(a_deleted_task_does_not_fall_due),
+    };
+    return CONFORM_RUN(engine, "scheduled", tests);
+}
