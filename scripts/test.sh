@@ -4,7 +4,7 @@
 # Builds what the tests need and runs them:
 #
 #   test.sh sample   tidy; everything at a small size under ASan + UBSan; what has threads under TSan;
-#                    integration tests on the release binary
+#                    unit and integration tests on the release build
 #   test.sh long     the campaigns at full size, two at a time, under ASan + UBSan; every planted bug
 #   test.sh soak     the campaigns with fresh seeds for SOAK_SECONDS
 #
@@ -50,6 +50,8 @@ sample() {
     stage "build (TSan)" compile build/tsan threads_tests -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=thread
     stage "sample (ASan + UBSan)" run build/asan -j "$jobs" -L sample
     stage "threads (TSan)" run build/tsan -j "$jobs" -L threads
+    # Here the failing allocator works; a sanitizer's own cannot be replaced.
+    stage "unit (release)" run build -j "$jobs" -L unit
     stage "integration (release)" run build -L integration
 }
 
