@@ -16,8 +16,7 @@ enum {
 #define ID_MS_MAX ((1ULL << 42) - 1)
 _Static_assert(ID_MS_SHIFT + 42 == 64, "milliseconds, node and counter fill the id");
 
-/* ---- UUID ---------------------------------------------------------------------------------------
- */
+/* ---- UUID ------------------------------------------------------------------------------------ */
 
 void mr_uuid_make(struct mr_uuid *uuid, mr_wall now, struct mr_rand *rand)
 {
@@ -78,8 +77,7 @@ bool mr_uuid_parse(struct mr_slice text, struct mr_uuid *ret_uuid)
     return true;
 }
 
-/* ---- SipHash ------------------------------------------------------------------------------------
- */
+/* ---- SipHash --------------------------------------------------------------------------------- */
 
 struct sip {
     uint64_t v0, v1, v2, v3;
@@ -139,8 +137,7 @@ struct mr_uuid mr_hash128(struct mr_hash_key key, struct mr_slice bytes)
     return hash;
 }
 
-/* ---- 64-bit ids ---------------------------------------------------------------------------------
- */
+/* ---- 64-bit ids ------------------------------------------------------------------------------ */
 
 static uint64_t id_make(uint64_t ms, uint16_t node, uint64_t counter)
 {

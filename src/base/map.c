@@ -12,10 +12,10 @@
  * Distances of DISTANCE_MAX and more, about one entry in ten million at the highest load, share one
  * value and are computed from the hash.
  *
- * Growing and shrinking keep two tables: new entries go to `now`, and each insert or remove moves a
- * few runs from `old`. Whole runs are moved, from a run's start to the next one, so the part of
- * `old` that was not reached yet stays searchable. Memory of a drained table goes back to the
- * system piece by piece.
+ * Growing and shrinking keep two tables: new entries go to `now`, and each insert or remove moves
+ * a few entries from `old`, slot by slot. The slots that were passed keep their meta bytes, so the
+ * rest stays searchable, but count as gone. Memory of a drained table goes back to the system piece
+ * by piece.
  *
  * Thread: the owner.
  */
@@ -55,12 +55,11 @@ struct mr_map {
     struct table now;
     struct table old; /* while growing or shrinking; afterwards only its memory, shrinking away */
     size_t old_start; /* where the move began: the first start of a run */
-    size_t old_moved; /* slots done from there; a start of a run follows, unless all are done */
+    size_t old_moved; /* slots passed from there */
     size_t cap_floor; /* reserved and not filled yet: not to be shrunk */
 };
 
-/* ---- memory -------------------------------------------------------------------------------------
- */
+/* ---- memory ---------------------------------------------------------------------------------- */
 
 static size_t table_bytes(size_t cap)
 {
@@ -108,8 +107,7 @@ static void table_done(struct table *table)
         table_release(table, SIZE_MAX);
 }
 
-/* ---- one table ----------------------------------------------------------------------------------
- */
+/* ---- one table ------------------------------------------------------------------------------- */
 
 static uint8_t tag_of(uint64_t hash)
 {
@@ -197,12 +195,13 @@ static void table_remove_at(const struct mr_map *map, struct table *table, size_
     table->n--;
 }
 
-/* Slot of the handle, or SIZE_MAX. */
-static size_t table_find_handle(const struct table *table, uint64_t hash, uint32_t handle)
+/* Slot of the handle, at `from` slots behind its home or later; SIZE_MAX when it is not there. */
+static size_t table_find_handle(const struct table *table, uint64_t hash, uint32_t handle,
+                                size_t from)
 {
     uint8_t tag = tag_of(hash);
-    size_t slot = home_of(table, hash);
-    for (size_t distance = 0; distance < table->cap; distance++, slot = next_of(table, slot)) {
+    size_t slot = home_of(table, hash + from);
+    for (size_t distance = from; distance < table->cap; distance++, slot = next_of(table, slot)) {
         uint8_t meta = table->meta[slot];
         if ((meta & DISTANCE_MASK) < field_of(distance))
             break;
@@ -212,12 +211,13 @@ static size_t table_find_handle(const struct table *table, uint64_t hash, uint32
     return SIZE_MAX;
 }
 
+/* The same for a key; the handle or MR_MAP_NONE. */
 static uint32_t table_find(const struct mr_map *map, const struct table *table, uint64_t hash,
-                           const void *key)
+                           const void *key, size_t from)
 {
     uint8_t tag = tag_of(hash);
-    size_t slot = home_of(table, hash);
-    for (size_t distance = 0; distance < table->cap; distance++, slot = next_of(table, slot)) {
+    size_t slot = home_of(table, hash + from);
+    for (size_t distance = from; distance < table->cap; distance++, slot = next_of(table, slot)) {
         uint8_t meta = table->meta[slot];
         if ((meta & DISTANCE_MASK) < field_of(distance))
             break;
@@ -228,8 +228,7 @@ static uint32_t table_find(const struct mr_map *map, const struct table *table, 
     return MR_MAP_NONE;
 }
 
-/* ---- growing and shrinking ----------------------------------------------------------------------
- */
+/* ---- growing and shrinking ------------------------------------------------------------------- */
 
 static bool is_moving(const struct mr_map *map)
 {
@@ -241,34 +240,28 @@ static size_t fill_max(size_t cap)
     return cap / 4 * 3;
 }
 
-/* Whether an entry with this hash may still be in the old table. */
-static bool may_be_old(const struct mr_map *map, uint64_t hash)
+/* Where to begin a search in the old table, in slots behind the home: none of those passed. */
+static size_t old_from(const struct mr_map *map, uint64_t hash)
 {
-    if (!is_moving(map))
-        return false;
-    size_t home = home_of(&map->old, hash);
-    return ((home - map->old_start) & (map->old.cap - 1)) >= map->old_moved;
+    size_t home = (home_of(&map->old, hash) - map->old_start) & (map->old.cap - 1);
+    return home < map->old_moved ? map->old_moved - home : 0;
 }
 
-/* Moves runs from the old table until one of the limits is reached. */
+/* Moves entries from the old table until one of the limits is reached. */
 static void move_some(struct mr_map *map, size_t entries_max, size_t slots_max)
 {
     struct table *old = &map->old;
-    size_t entries = 0;
     size_t slot = (map->old_start + map->old_moved) & (old->cap - 1);
-    for (size_t slots = 0; map->old_moved < old->cap; slots++) {
-        bool enough = entries >= entries_max || slots >= slots_max;
-        if (enough && starts_run(old, slot))
-            break;
+    while (map->old_moved < old->cap && entries_max > 0 && slots_max > 0) {
         if (old->meta[slot] != 0) {
             uint32_t handle = old->slots[slot];
-            old->meta[slot] = 0;
             old->n--;
             table_insert(map, &map->now, map->ops->hash(handle, map->arg), handle);
-            entries++;
+            entries_max--;
         }
         slot = next_of(old, slot);
         map->old_moved++;
+        slots_max--;
     }
     mr_assert(is_moving(map) || old->n == 0);
 }
@@ -316,8 +309,7 @@ static void shrink_if_sparse(struct mr_map *map)
     step(map);
 }
 
-/* ---- public -------------------------------------------------------------------------------------
- */
+/* ---- public ---------------------------------------------------------------------------------- */
 
 enum mr_err mr_map_new(const struct mr_map_ops *ops, void *arg, struct mr_map **ret_map)
 {
@@ -346,9 +338,9 @@ void mr_map_free(struct mr_map *map)
 
 uint32_t mr_map_find(const struct mr_map *map, uint64_t hash, const void *key)
 {
-    uint32_t handle = table_find(map, &map->now, hash, key);
-    if (handle == MR_MAP_NONE && may_be_old(map, hash))
-        handle = table_find(map, &map->old, hash, key);
+    uint32_t handle = table_find(map, &map->now, hash, key, 0);
+    if (handle == MR_MAP_NONE && is_moving(map))
+        handle = table_find(map, &map->old, hash, key, old_from(map, hash));
     return handle;
 }
 
@@ -368,10 +360,10 @@ enum mr_err mr_map_insert(struct mr_map *map, uint64_t hash, uint32_t handle)
 void mr_map_remove(struct mr_map *map, uint64_t hash, uint32_t handle)
 {
     struct table *table = &map->now;
-    size_t slot = table_find_handle(table, hash, handle);
-    if (slot == SIZE_MAX && may_be_old(map, hash)) {
+    size_t slot = table_find_handle(table, hash, handle, 0);
+    if (slot == SIZE_MAX && is_moving(map)) {
         table = &map->old;
-        slot = table_find_handle(table, hash, handle);
+        slot = table_find_handle(table, hash, handle, old_from(map, hash));
     }
     mr_assert(slot != SIZE_MAX);
     table_remove_at(map, table, slot);
@@ -404,35 +396,37 @@ size_t mr_map_bytes(const struct mr_map *map)
     return sizeof *map + map->now.bytes + map->old.bytes;
 }
 
-/* ---- checks -------------------------------------------------------------------------------------
- */
+/* ---- checks ---------------------------------------------------------------------------------- */
 
-static void table_validate(const struct mr_map *map, const struct table *table)
+/* Checks the slots from the one `passed` slots behind start on. */
+static void table_validate(const struct mr_map *map, const struct table *table, size_t start,
+                           size_t passed)
 {
     size_t n = 0;
-    for (size_t slot = 0; slot < table->cap; slot++) {
+    for (; passed < table->cap; passed++) {
+        size_t slot = (start + passed) & (table->cap - 1);
         if (table->meta[slot] == 0)
             continue;
         n++;
         uint64_t hash = map->ops->hash(table->slots[slot], map->arg);
         size_t distance = (slot - hash) & (table->cap - 1);
+        size_t from = table == &map->old ? old_from(map, hash) : 0;
         mr_assert(table->meta[slot] == (tag_of(hash) | field_of(distance)));
-        mr_assert(table_find_handle(table, hash, table->slots[slot]) == slot);
-        mr_assert(table != &map->old || may_be_old(map, hash));
+        mr_assert(table_find_handle(table, hash, table->slots[slot], from) == slot);
         /* The order of a run: the slot before holds an entry at most one nearer to its home. */
         size_t before = (slot - 1) & (table->cap - 1);
-        mr_assert(distance == 0 ||
-                  (table->meta[before] != 0 && distance_at(map, table, before) + 1 >= distance));
+        size_t before_field = table->meta[before] & DISTANCE_MASK;
+        mr_assert(distance == 0 || before_field >= field_of(distance - 1));
     }
     mr_assert(n == table->n);
 }
 
 void mr_map_validate(const struct mr_map *map)
 {
-    table_validate(map, &map->now);
+    table_validate(map, &map->now, 0, 0);
     mr_assert(mr_map_count(map) <= fill_max(map->now.cap));
     if (is_moving(map))
-        table_validate(map, &map->old);
+        table_validate(map, &map->old, map->old_start, map->old_moved);
     else
         mr_assert(map->old.n == 0);
 }
