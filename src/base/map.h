@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Hash map from keys that live elsewhere to 32-bit handles: 5 bytes a slot, at most 3/4 of the slots full,
- * and growing or shrinking that is spread over the following operations, so no single insert or remove
- * ever rehashes the whole table. The keys are reached through two callbacks. Handles are
- * 0 .. MR_MAP_HANDLE_MAX. Thread: the owner.
+ * Hash map from keys that live elsewhere to 32-bit handles: 5 bytes a slot, at most 3/4 of the
+ * slots full, and growing or shrinking that is spread over the following operations, so no single
+ * insert or remove ever rehashes the whole table. The keys are reached through two callbacks.
+ * Handles are 0 .. MR_MAP_HANDLE_MAX. Thread: the owner.
  */
 #ifndef MR_BASE_MAP_H
 #define MR_BASE_MAP_H
@@ -22,7 +22,8 @@ struct mr_map_ops {
     bool (*equal)(uint32_t handle, const void *key, void *arg);
 };
 
-MR_MUST_USE enum mr_err mr_map_new(const struct mr_map_ops *ops, void *arg, struct mr_map **ret_map);
+MR_MUST_USE enum mr_err mr_map_new(const struct mr_map_ops *ops, void *arg,
+                                   struct mr_map **ret_map);
 void mr_map_free(struct mr_map *map);
 /* MR_MAP_NONE when absent. */
 uint32_t mr_map_find(const struct mr_map *map, uint64_t hash, const void *key);

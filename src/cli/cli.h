@@ -2,10 +2,10 @@
 /*
  * The command line: one row per command and verb, from which parsing, help and errors follow.
  *
- * A verb's options are parsed into a struct of its own that holds one struct cli_value per option; rows
- * say where. Every function that ends a command answers its exit code. Errors are one line on stderr that
- * says what went wrong, where, and what to do next; data goes to stdout. Thread: the main one, unless a
- * function says otherwise.
+ * A verb's options are parsed into a struct of its own that holds one struct cli_value per option;
+ * rows say where. Every function that ends a command answers its exit code. Errors are one line on
+ * stderr that says what went wrong, where, and what to do next; data goes to stdout. Thread: the
+ * main one, unless a function says otherwise.
  */
 #ifndef MR_CLI_CLI_H
 #define MR_CLI_CLI_H
@@ -45,7 +45,8 @@ struct cli_value {
     size_t items_n;
 };
 
-/* Where an option may appear again and again, or is known but not served by this build's brokers. */
+/* Where an option may appear again and again, or is known but not served by this build's brokers.
+ */
 enum cli_option_note { CLI_ONCE, CLI_REPEATS, CLI_NOT_HERE };
 
 struct cli_option {
@@ -53,32 +54,35 @@ struct cli_option {
     char letter;      /* 0: none */
     enum cli_kind kind;
     enum cli_option_note note;
-    size_t offset;           /* of the struct cli_value in the verb's arguments */
-    const char *value;       /* shown for the value in help */
-    const char *help;        /* one line; for CLI_NOT_HERE why not, and what to do */
+    size_t offset;     /* of the struct cli_value in the verb's arguments */
+    const char *value; /* shown for the value in help */
+    const char *help;  /* one line; for CLI_NOT_HERE why not, and what to do */
     const char *const *choices;
     int64_t min, max; /* CLI_COUNT; max 0: none */
 };
 
-/* Whether a command on file:DIR may make a new store there. A verb that has more to check before anything
- * is opened says CLI_STORE_NONE and calls cli_open itself. */
+/* Whether a command on file:DIR may make a new store there. A verb that has more to check before
+ * anything is opened says CLI_STORE_NONE and calls cli_open itself. */
 enum cli_store { CLI_STORE_NONE, CLI_STORE_MAY_CREATE, CLI_STORE_MUST_EXIST };
 
 struct cli;
 typedef int cli_run(struct cli *cli, void *args);
 
 struct cli_verb {
-    const char *name;     /* NULL: the command has no verbs */
-    const char *synopsis; /* what follows the name, options apart */
-    const char *about;    /* one line */
+    const char *name;            /* NULL: the command has no verbs */
+    const char *synopsis;        /* what follows the name, options apart */
+    const char *about;           /* one line */
     const char *const *examples; /* NULL-terminated; the first line of help */
     const struct cli_option *options;
     size_t options_n;
-    size_t args_size;          /* of the struct the options are parsed into */
+    size_t args_size;              /* of the struct the options are parsed into */
     unsigned words_min, words_max; /* plain arguments */
     enum { CLI_WORDS_PLAIN, CLI_FIRST_IS_QUEUE } words; /* what is checked of them */
     enum cli_store store;
-    enum { CLI_TAIL_WORDS, CLI_TAIL_COMMAND } tail; /* what "--" starts: plain words, or a command */
+    enum {
+        CLI_TAIL_WORDS,
+        CLI_TAIL_COMMAND
+    } tail; /* what "--" starts: plain words, or a command */
     cli_run *run;
 };
 
@@ -114,32 +118,36 @@ struct cli {
 
 #define CLI_LEN(array) (sizeof(array) / sizeof(array)[0])
 
-/* ---- the commands ------------------------------------------------------------------------------ */
+/* ---- the commands ------------------------------------------------------------------------------
+ */
 
 extern const struct cli_command cli_enqueue, cli_work, cli_queue, cli_task, cli_dead, cli_bench,
     cli_fsck, cli_backup;
 extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in the order of help */
 
-/* ---- options.c --------------------------------------------------------------------------------- */
+/* ---- options.c ---------------------------------------------------------------------------------
+ */
 
 extern const struct cli_option cli_global_options[];
 extern const size_t cli_global_options_n;
 
 /*
- * Finds command and verb and parses everything else into cli and *ret_args (the verb's struct, to be
- * freed). Answers 0, or the exit code after saying what is wrong. A call for help or the version leaves
- * the rest unparsed and is answered 0.
+ * Finds command and verb and parses everything else into cli and *ret_args (the verb's struct, to
+ * be freed). Answers 0, or the exit code after saying what is wrong. A call for help or the version
+ * leaves the rest unparsed and is answered 0.
  */
 int cli_parse(struct cli *cli, int argc, char **argv, void **ret_args);
 
 /* What is wrong with a name, NULL when it is fine. */
 const char *cli_name_problem(const char *name);
 
-/* ---- help.c ------------------------------------------------------------------------------------ */
+/* ---- help.c ------------------------------------------------------------------------------------
+ */
 
 void cli_help(const struct cli *cli);
 
-/* ---- report.c ---------------------------------------------------------------------------------- */
+/* ---- report.c ----------------------------------------------------------------------------------
+ */
 
 /* Each prints "millrace: ..." on stderr, control characters escaped, and answers the exit code. */
 int cli_fail(int code, const char *fmt, ...) MR_PRINTF(2, 3);
@@ -156,7 +164,8 @@ void *cli_grow(void *memory, size_t n, size_t size);
 /* The same for buffers and copies. */
 void cli_must(enum mr_err err);
 
-/* ---- open.c ------------------------------------------------------------------------------------ */
+/* ---- open.c ------------------------------------------------------------------------------------
+ */
 
 /* Opens cli->broker into cli->client; 0 or the exit code after saying why not. */
 int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Acting on tasks: on those named, or on all that a filter finds. A filter is looked up first and acted on
- * afterwards, so a task that changes its state on the way is not met twice.
+ * Acting on tasks: on those named, or on all that a filter finds. A filter is looked up first and
+ * acted on afterwards, so a task that changes its state on the way is not met twice.
  */
 #ifndef MR_CLI_CONTROL_H
 #define MR_CLI_CONTROL_H
@@ -37,10 +37,10 @@ struct control_args {
 
 struct control_plan {
     enum mr_verb verb;
-    const char *did;    /* "deleted" */
-    const char *name;   /* "delete" */
-    unsigned states;    /* bit per state this can be done to; others are left out of a filter */
-    bool states_only;   /* also a task named by its id must be in one of them */
+    const char *did;  /* "deleted" */
+    const char *name; /* "delete" */
+    unsigned states;  /* bit per state this can be done to; others are left out of a filter */
+    bool states_only; /* also a task named by its id must be in one of them */
     double value;
     char **ids; /* named tasks; none: by filter */
     size_t ids_n;

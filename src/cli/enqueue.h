@@ -9,8 +9,8 @@
 #include "cli/jw.h"
 
 struct enqueue_args {
-    struct cli_value queue, type, id, priority, delay, at, retry, timeout, deadline, unique, unique_key,
-        on_duplicate, retention, group, topic, header, lines, not_here;
+    struct cli_value queue, type, id, priority, delay, at, retry, timeout, deadline, unique,
+        unique_key, on_duplicate, retention, group, topic, header, lines, not_here;
 };
 
 /* The task that the flags describe; JSON items start from it. */
@@ -29,12 +29,13 @@ struct enqueue_item {
     char *why;                 /* then: the reason */
 };
 
-/* Fills item from a JSON object; a wrong one is told by item->err. Takes its own reference to json. */
+/* Fills item from a JSON object; a wrong one is told by item->err. Takes its own reference to json.
+ */
 void enqueue_item_from_json(struct enqueue_item *item, const struct enqueue_template *template_,
                             json_t *json);
 /* Parses text and does the same; for one line of JSON. */
-void enqueue_item_from_json_text(struct enqueue_item *item, const struct enqueue_template *template_,
-                                 struct mr_slice text);
+void enqueue_item_from_json_text(struct enqueue_item *item,
+                                 const struct enqueue_template *template_, struct mr_slice text);
 /* Refuses an item; the reason is for people. */
 void enqueue_item_refuse(struct enqueue_item *item, enum mr_err err, const char *fmt, ...)
     MR_PRINTF(3, 4);

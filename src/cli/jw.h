@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Writes JSON to stdout, append only: the caller says what comes, commas and escapes follow. Bytes that
- * are not UTF-8 appear under NAME_base64 instead of NAME.
+ * Writes JSON to stdout, append only: the caller says what comes, commas and escapes follow. Bytes
+ * that are not UTF-8 appear under NAME_base64 instead of NAME.
  */
 #ifndef MR_CLI_JW_H
 #define MR_CLI_JW_H
@@ -28,7 +28,8 @@ void jw_uint(struct jw *jw, const char *name, uint64_t value);
 /* The shortest text that reads back as the same number. */
 void jw_real(struct jw *jw, const char *name, double value);
 void jw_bool(struct jw *jw, const char *name, bool value);
-/* {"code":...,"message":...} under the name error; with the state of the task that is there unless NONE. */
+/* {"code":...,"message":...} under the name error; with the state of the task that is there unless
+ * NONE. */
 void jw_error(struct jw *jw, enum mr_err err, const char *message, enum mr_state state);
 
 /* Gives what has been written to stdout, and keeps on writing in the same document. */

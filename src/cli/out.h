@@ -1,14 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What people see: text made safe for a terminal, tables that fit its width, colours where wanted, and
- * stdout whose reader may go away.
+ * What people see: text made safe for a terminal, tables that fit its width, colours where wanted,
+ * and stdout whose reader may go away.
  */
 #ifndef MR_CLI_OUT_H
 #define MR_CLI_OUT_H
 
 #include "base/buf.h"
 
-enum out_colour { OUT_PLAIN, OUT_BOLD, OUT_DIM, OUT_RED, OUT_GREEN, OUT_YELLOW, OUT_CYAN, OUT_COLOURS };
+enum out_colour {
+    OUT_PLAIN,
+    OUT_BOLD,
+    OUT_DIM,
+    OUT_RED,
+    OUT_GREEN,
+    OUT_YELLOW,
+    OUT_CYAN,
+    OUT_COLOURS
+};
 
 enum out_colour_mode { OUT_COLOUR_AUTO, OUT_COLOUR_NEVER };
 
@@ -17,9 +26,11 @@ void out_init(enum out_colour_mode mode);
 bool out_is_terminal(void);
 bool out_err_is_terminal(void);
 
-/* ---- stdout ------------------------------------------------------------------------------------ */
+/* ---- stdout ------------------------------------------------------------------------------------
+ */
 
-/* Both are quiet when the reader has gone (EPIPE); any other error is kept for out_finish. Thread: one. */
+/* Both are quiet when the reader has gone (EPIPE); any other error is kept for out_finish. Thread:
+ * one. */
 void out_write(struct mr_slice bytes);
 void out_printf(const char *fmt, ...) MR_PRINTF(1, 2);
 /* The reader has gone: no use in going on. */
@@ -28,7 +39,8 @@ void out_flush(void);
 /* Flushes; 0, or an exit code after saying that stdout could not be written. */
 int out_finish(void);
 
-/* ---- text -------------------------------------------------------------------------------------- */
+/* ---- text --------------------------------------------------------------------------------------
+ */
 
 /* Appends bytes as one line of printable text: control, direction-changing and broken characters as
  * \n, \t, \xNN or \u{NNNN}. For eyes, not for parsing back. */
@@ -44,24 +56,31 @@ const char *out_colour(enum out_colour colour);
 enum out_colour out_state_colour(enum mr_state state);
 int64_t out_now_ms(void);
 
-/* ---- tables ------------------------------------------------------------------------------------ */
+/* ---- tables ------------------------------------------------------------------------------------
+ */
 
 struct out_column {
     const char *title;
-    enum { OUT_LEFT, OUT_RIGHT, OUT_STRETCH } fit; /* OUT_STRETCH: left, cut when the line is too wide */
+    enum {
+        OUT_LEFT,
+        OUT_RIGHT,
+        OUT_STRETCH
+    } fit; /* OUT_STRETCH: left, cut when the line is too wide */
 };
 
 struct out_table;
 struct out_table *out_table_new(const struct out_column *columns, size_t n);
 /* Adds the next cell; text is copied and must be escaped already. */
 void out_cell(struct out_table *table, enum out_colour colour, const char *text);
-void out_cellf(struct out_table *table, enum out_colour colour, const char *fmt, ...) MR_PRINTF(3, 4);
+void out_cellf(struct out_table *table, enum out_colour colour, const char *fmt, ...)
+    MR_PRINTF(3, 4);
 void out_cell_bytes(struct out_table *table, enum out_colour colour, struct mr_slice bytes);
 /* Prints what is there, under a header the first time, and forgets it. */
 void out_table_flush(struct out_table *table);
 void out_table_free(struct out_table *table);
 
-/* ---- the live line on stderr ------------------------------------------------------------------- */
+/* ---- the live line on stderr -------------------------------------------------------------------
+ */
 
 /* Shows one line that the next one replaces; nothing unless stderr is a terminal. Thread: any. */
 void out_status(const char *fmt, ...) MR_PRINTF(1, 2);

@@ -24,26 +24,22 @@ struct show_filter {
      .offset = offsetof(struct show_filter, queue),                                                \
      .value = "QUEUE",                                                                             \
      .help = "only tasks of this queue"},                                                          \
-        {.name = "type",                                                                           \
-         .letter = 't',                                                                            \
-         .kind = CLI_NAME,                                                                         \
-         .offset = offsetof(struct show_filter, type),                                             \
-         .value = "TYPE",                                                                          \
-         .help = "only tasks of this type"}
+    {                                                                                              \
+        .name = "type", .letter = 't', .kind = CLI_NAME,                                           \
+        .offset = offsetof(struct show_filter, type), .value = "TYPE",                             \
+        .help = "only tasks of this type"                                                          \
+    }
 #define SHOW_STATE_OPTION                                                                          \
-    {.name = "state",                                                                              \
-     .kind = CLI_CHOICE,                                                                           \
-     .offset = offsetof(struct show_filter, state),                                                \
-     .value = "STATE",                                                                             \
-     .help = "scheduled, pending, active, retry, archived or completed",                           \
-     .choices = show_states}
+    {                                                                                              \
+        .name = "state", .kind = CLI_CHOICE, .offset = offsetof(struct show_filter, state),        \
+        .value = "STATE", .help = "scheduled, pending, active, retry, archived or completed",      \
+        .choices = show_states                                                                     \
+    }
 #define SHOW_LIMIT_OPTION                                                                          \
-    {.name = "limit",                                                                              \
-     .kind = CLI_COUNT,                                                                            \
-     .offset = offsetof(struct show_filter, limit),                                                \
-     .value = "N",                                                                                 \
-     .help = "at most so many (default 50)",                                                       \
-     .min = 1}
+    {                                                                                              \
+        .name = "limit", .kind = CLI_COUNT, .offset = offsetof(struct show_filter, limit),         \
+        .value = "N", .help = "at most so many (default 50)", .min = 1                             \
+    }
 
 /* Names of states, so that the index is the state less one. */
 extern const char *const show_states[];

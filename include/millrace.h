@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Millrace: background work that is done once you hand it over.
+ *
+ * The whole public C API. Handles are opaque; option structs are made for designated initialisers
+ * and zero means the default; input slices are borrowed for the length of the call; every function
+ * that can fail returns enum mr_err and leaves its ret_ pointers untouched on failure. "Thread:
+ * any" holds for every function here unless its comment says otherwise.
+ */
+#ifndef MILLRACE_H
+#define MILLRACE_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+#define MR_MUST_USE          __attribute__((warn_unused_result))
+#define MR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
+
+/* ---- errors ------------------------------------------------------------------------------------
+ */
+
+/*
+ * One list for every surface. Columns: name, what it means in one line, whether trying again later
+ * can help (1) or not (0), exit code of the command line, gRPC status, HTTP status.
+ */
+#define MR_ERR_MAP(X)                                                                              \
+    X(OK, "ok", 0, 0, 0, 200)                                                                      \
+    X(FAILED, "failed", 0, 1, 13, 500)                                                             \
+    X(NOMEM, "out of memory", 1, 1, 8, 503)                                                        \
+    X(INVALID, "invalid argument", 0, 2, 3, 400)                                                   \
+    X(TOO_BIG, "over the limit", 0, 2, 3, 413)                                                     \
+    X(NOT_FOUND, "not found", 0, 3, 5, 404)                                                        \
+    X(CONFLICT, "a task with this id exists", 0, 4, 6, 409)                                        \
+    X(DUPLICATE, "a task with this unique key exists", 0, 4, 6, 409)                               \
+    X(RUNNING, "the task is running", 0, 4, 9, 409)                                                \
+    X(WRONG_STATE, "not possible in this state", 0, 4, 9, 409)                                     \
+    X(STALE, "lease lost: another epoch holds the task", 0, 4, 10, 409)                            \
+    X(DENIED, "not allowed", 0, 5, 7, 403)                                                         \
+    X(IN_USE, "in use by another process", 1, 6, 14, 503)                                          \
+    X(UNAVAILABLE, "broker out of reach", 1, 6, 14, 503)                                           \
+    X(TIMEOUT, "timed out", 1, 7, 4, 504)                                                          \
+    X(EMPTY, "nothing to take", 1, 3, 5, 404)                                                      \
+    X(QUEUE_FULL, "the queue is at its maximum length", 1, 1, 8, 429)                              \
+    X(BUSY, "too much in flight", 1, 1, 8, 429)                                                    \
+    X(DISK_FULL, "disk full: new work is refused until there is space", 1, 1, 8, 503)              \
+    X(IO, "input/output error", 0, 1, 13, 503)                                                     \
+    X(DAMAGED, "damaged data", 0, 1, 15, 500)                                                      \
+    X(VERSION, "written by a newer version", 0, 1, 9, 500)                                         \
+    X(NOT_A_STORE, "not a Millrace store", 0, 1, 9, 500)                                           \
+    X(CLOSED, "closed", 0, 1, 1, 503)                                                              \
+    X(CANCELLED, "cancelled", 0, 1, 1, 499)                                                        \
+    X(UNSUPPORTED, "not supported here", 0, 2, 12, 501)
+
+enum mr_err {
+#define MR_ERR_ENUM(name, text, retriable, exit, grpc, http) MR_##name,
+    MR_ERR_MAP(MR_ERR_ENUM)
+#undef MR_ERR_ENUM
+        MR_ERR_COUNT
+};
+
+/* Name ("NOT_FOUND") and one-line text of an error; never NULL, also for unknown values. */
+const char *mr_err_name(enum mr_err err);
+const char *mr_err_text(enum mr_err err);
+bool mr_err_retriable(enum mr_err err);
+int mr_err_exit_code(enum mr_err err);
+
+/* Text for humans about one failure: what, where, what next. Filled on failure where a function
+ * takes it. */
+struct mr_detail {
+    char text[512];
+};
+
+/* ---- bytes, limits -----------------------------------------------------------------------------
+ */
+
+/* Bytes owned by somebody else. */
+struct mr_slice {
+    const void *data;
+    size_t len;
+};
+
+/* A slice of a string literal or of a NUL-terminated string. */
+struct mr_slice mr_slice_str(const char *text);
+
+enum {
+    MR_ID_MAX = 128,     /* bytes of a task id */
+    MR_NAME_MAX = 128,   /* bytes of a queue, type, group, topic, node, unique key name */
+    MR_HEADERS_MAX = 64, /* headers of a task */
+    MR_HEADER_BYTES_MAX = 16 * 1024,
+    MR_PAYLOAD_MAX =
+        1024 * 1024, /* default limit of a payload; a setting, never above MR_PAYLOAD_HARD_MAX */
+    MR_PAYLOAD_HARD_MAX = 16 * 1024 * 1024,
+    MR_RESULT_MAX = 1024 * 1024,
+    MR_ERROR_TEXT_MAX = 4096,
+    MR_BATCH_MAX = 1000,     /* items of one call */
+    MR_TAKE_QUEUES_MAX = 64, /* queues one worker listens to */
+    MR_RETRY_MAX = 65535,
+    MR_CRASHES_MAX = 3, /* a task that lost its worker so often is quarantined in the archive */
+    MR_SLOTS_MAX = 4096,
+};
+
+/* ---- tasks -------------------------------------------------------------------------------------
+ */
+
+enum mr_state {
+    MR_STATE_NONE, /* no such task */
+    MR_SCHEDULED,
+    MR_PENDING,
+    MR_ACTIVE,
+    MR_RETRY,
+    MR_ARCHIVED,
+    MR_COMPLETED,
+    MR_STATE_COUNT
+};
+
+const char *mr_state_name(enum mr_state state);
+/* MR_STATE_NONE for an unknown name. */
+enum mr_state mr_state_parse(struct mr_slice name);
+
+struct mr_header {
+    struct mr_slice name;
+    struct mr_slice value;
+};
+
+enum mr_on_duplicate {
+    MR_DUPLICATE_REJECT,  /* MR_DUPLICATE, nothing changes */
+    MR_DUPLICATE_IGNORE,  /* MR_OK with the id of the task that is there */
+    MR_DUPLICATE_REPLACE, /* the waiting task takes the new order time (and due time); its id is
+                             returned */
+};
+
+/* What a producer says about a task. Only payload is usually needed; zero is the default
+ * everywhere. */
+struct mr_task_options {
+    struct mr_slice queue;   /* "default" */
+    struct mr_slice type;    /* "task" */
+    struct mr_slice payload; /* any bytes */
+    struct mr_slice id;   /* a generated UUID; enqueue of an id that exists answers MR_CONFLICT */
+    double priority_s;    /* seconds ahead: positive is earlier, within +- 10 years */
+    int64_t delay_ms;     /* run this long from now at the earliest; negative is refused */
+    int64_t at_ms;        /* or at this time (ms since the Unix epoch) */
+    int32_t max_retry;    /* 0 means the default, 25; MR_NO_RETRY for none */
+    int64_t timeout_ms;   /* one run may last this long; 0 means 30 min; MR_NO_TIMEOUT for none */
+    int64_t deadline_ms;  /* no run after this time; 0 none */
+    int64_t retention_ms; /* keep the completed task and its result this long */
+    int64_t unique_ms;    /* hold the unique key this long at most; 0: no unique key */
+    struct mr_slice unique_key; /* with unique_ms: the key; empty means queue + type + payload */
+    enum mr_on_duplicate on_duplicate;
+    struct mr_slice group;
+    struct mr_slice topic; /* leave the outcome in this result topic */
+    const struct mr_header *headers;
+    size_t headers_n;
+};
+
+#define MR_NO_RETRY   (-1)
+#define MR_NO_TIMEOUT (-1)
+
+/* The answer for one enqueued task. */
+struct mr_enqueue_result {
+    enum mr_err err;
+    enum mr_state
+        state; /* of the new task, or with MR_CONFLICT and MR_DUPLICATE of the one that is there */
+    char id[MR_ID_MAX + 1]; /* of the new task, or of the one that is there */
+};
+
+/* Everything that is known of a task. Slices live as long as the object they came from says. */
+struct mr_task {
+    struct mr_slice id, queue, type, payload, unique_key, group, topic, node, last_error, result,
+        progress;
+    const struct mr_header *headers;
+    size_t headers_n;
+    enum mr_state state;
+    double priority_s;
+    int64_t order_time_ms;
+    uint32_t attempt, retried, max_retry, crashes;
+    uint64_t epoch;
+    int64_t timeout_ms, deadline_ms, retention_ms;
+    int64_t created_ms, due_ms, started_ms, finished_ms, last_failed_ms;
+    bool cancel_requested;
+};
+
+/* ---- client ------------------------------------------------------------------------------------
+ */
+
+struct mr_client;
+
+struct mr_client_options {
+    size_t payload_max;         /* MR_PAYLOAD_MAX */
+    size_t segment_bytes;       /* file: size of a log segment; 64 MiB */
+    struct mr_slice namespace_; /* reserved for shared brokers; empty is the default one */
+    bool repair;                /* file: set damage in the log aside instead of refusing to open */
+};
+
+/*
+ * Opens a broker by URL; "file:DIR" is the embedded engine, which creates DIR when it is missing.
+ * Errors: MR_IN_USE (another process has DIR open; named in detail), MR_DAMAGED (file and offset in
+ * detail), MR_VERSION, MR_NOT_A_STORE, MR_DENIED, MR_DISK_FULL, MR_IO, MR_INVALID. options and
+ * detail may be NULL.
+ */
+MR_MUST_USE enum mr_err mr_client_open(const char *url, const struct mr_client_options *options,
+                                       struct mr_client **ret_client, struct mr_detail *detail);
+/* Closes; everything acknowledged stays. Workers must be freed before. NULL is fine. */
+void mr_client_close(struct mr_client *client);
+
+/*
+ * Enqueues n <= MR_BATCH_MAX tasks and waits until they are on disk. ret_results has n entries. The
+ * return value is MR_OK when the request was carried out, even if some items failed: see each
+ * entry.
+ */
+MR_MUST_USE enum mr_err mr_enqueue(struct mr_client *client, const struct mr_task_options *tasks,
+                                   size_t n, struct mr_enqueue_result *ret_results);
+
+/* Called once, on the broker's thread: do little, and never call a waiting function of this API
+ * from it. */
+typedef void mr_enqueue_done(enum mr_err err, const struct mr_enqueue_result *results, size_t n,
+                             void *arg);
+
+/*
+ * Like mr_enqueue, but returns at once and calls done when all n tasks are durable (or refused).
+ * Everything in tasks is copied before it returns. Keep as many in flight as you like up to the
+ * broker's limit; beyond it: MR_BUSY, nothing sent.
+ */
+MR_MUST_USE enum mr_err mr_enqueue_async(struct mr_client *client,
+                                         const struct mr_task_options *tasks, size_t n,
+                                         mr_enqueue_done *done, void *arg);
+
+/* ---- inspection and control ---------------------------------------------------------------------
+ */
+
+/* One answer with many tasks; free it when done with its slices. */
+struct mr_task_list;
+size_t mr_task_list_count(const struct mr_task_list *list);
+const struct mr_task *mr_task_list_at(const struct mr_task_list *list, size_t i);
+/* Where the next page begins; empty when this was the last one. */
+const char *mr_task_list_next(const struct mr_task_list *list);
+void mr_task_list_free(struct mr_task_list *list);
+
+struct mr_list_options {
+    struct mr_slice queue; /* empty: all queues */
+    enum mr_state state;   /* MR_STATE_NONE: all states */
+    struct mr_slice type;  /* empty: all types */
+    const char *cursor;    /* of the page before; NULL from the start */
+    size_t limit;          /* 0: 50; at most MR_BATCH_MAX */
+    bool with_payload;
+};
+
+/* Lists in the order of each set: pending by order time, scheduled and retry by due time, archived
+ * and completed by the time of their end. The cost of a page does not depend on how far it is. */
+MR_MUST_USE enum mr_err mr_task_list_get(struct mr_client *client,
+                                         const struct mr_list_options *options,
+                                         struct mr_task_list **ret_list);
+/* One task by id, as a list of one. */
+MR_MUST_USE enum mr_err mr_task_get(struct mr_client *client, struct mr_slice id,
+                                    struct mr_task_list **ret_list);
+
+enum mr_verb {
+    MR_VERB_CANCEL,     /* waiting: to the archive; running: told to stop */
+    MR_VERB_DELETE,     /* gone, counted; running: MR_RUNNING, flagged */
+    MR_VERB_RUN,        /* scheduled, retry, archived: pending now (archived: counts start again) */
+    MR_VERB_ARCHIVE,    /* waiting: to the archive */
+    MR_VERB_PRIORITISE, /* waiting: new priority, in value */
+};
+
+struct mr_control {
+    enum mr_verb verb;
+    struct mr_slice id;
+    double value; /* MR_VERB_PRIORITISE: seconds ahead */
+};
+
+/* Acts on n <= MR_BATCH_MAX tasks; ret_errs has n entries. */
+MR_MUST_USE enum mr_err mr_control(struct mr_client *client, const struct mr_control *items,
+                                   size_t n, enum mr_err *ret_errs);
+
+struct mr_queue_info {
+    char name[MR_NAME_MAX + 1];
+    uint64_t counts[MR_STATE_COUNT];
+    bool paused;
+    int64_t oldest_pending_ms; /* age of the task that waits longest; 0 when none waits */
+    uint64_t processed_total, failed_total, processed_today, failed_today;
+    uint64_t max_length; /* 0: none */
+};
+
+/* Fills up to max entries, ordered by name, starting after the name `after` (NULL: from the start).
+ */
+MR_MUST_USE enum mr_err mr_queue_list(struct mr_client *client, const char *after,
+                                      struct mr_queue_info *ret_infos, size_t max, size_t *ret_n);
+MR_MUST_USE enum mr_err mr_queue_get(struct mr_client *client, struct mr_slice queue,
+                                     struct mr_queue_info *ret_info);
+MR_MUST_USE enum mr_err mr_queue_pause(struct mr_client *client, struct mr_slice queue);
+MR_MUST_USE enum mr_err mr_queue_resume(struct mr_client *client, struct mr_slice queue);
+/* Beyond max waiting tasks, enqueue answers MR_QUEUE_FULL; 0 lifts the limit. Creates the queue if
+ * need be. */
+MR_MUST_USE enum mr_err mr_queue_set_max_length(struct mr_client *client, struct mr_slice queue,
+                                                uint64_t max);
+enum mr_queue_remove_mode {
+    MR_QUEUE_REMOVE_EMPTY, /* MR_WRONG_STATE when it holds tasks */
+    MR_QUEUE_REMOVE_FORCE, /* deletes its tasks too, counted; MR_RUNNING when some are running */
+};
+MR_MUST_USE enum mr_err mr_queue_remove(struct mr_client *client, struct mr_slice queue,
+                                        enum mr_queue_remove_mode mode);
+
+/* Figures of the broker behind a client. */
+struct mr_stats {
+    uint64_t tasks;        /* in every state */
+    uint64_t memory_bytes; /* spent on the index of tasks */
+    uint64_t disk_bytes;   /* of all its files */
+    uint64_t live_bytes;   /* of them, needed by tasks that exist */
+    uint64_t segments;
+    uint64_t syncs; /* since the start */
+    uint64_t sync_p50_us, sync_p99_us;
+    uint64_t records_damaged; /* found and set aside since the start */
+    uint64_t stale_refused;   /* finishes refused because their epoch was old */
+    uint64_t deleted,
+        expired;        /* tasks removed since the store was made: by a caller, by retention */
+    uint64_t snapshots; /* written since the start */
+    bool disk_full;     /* new work is refused now */
+    bool failed;        /* a sync failed: the store must be opened again */
+};
+MR_MUST_USE enum mr_err mr_stats_get(struct mr_client *client, struct mr_stats *ret_stats);
+
+/* Writes a consistent copy of the running store to the new or empty folder dir. */
+MR_MUST_USE enum mr_err mr_backup(struct mr_client *client, const char *dir,
+                                  struct mr_detail *detail);
+
+/* ---- worker ------------------------------------------------------------------------------------
+ */
+
+struct mr_worker;
+struct mr_run; /* one run of one task, as its handler sees it */
+
+/* How a run ended. */
+enum mr_outcome {
+    MR_DONE, /* success; the result written with mr_run_result is kept as long as retention says */
+    MR_FAIL, /* failure: retried by policy, then archived */
+    MR_FAIL_FOR_GOOD, /* failure: archived at once */
+    MR_HAND_BACK,     /* not now, not counted: pending again at once for another worker */
+    MR_DROP,          /* processed, nothing kept */
+    MR_LATER,         /* not a failure: tried again after the retry delay, not counted as one */
+};
+
+typedef enum mr_outcome mr_handler(struct mr_run *run, void *arg);
+
+/* Thread: the handler's own, for all mr_run functions. Slices live until the handler returns. */
+const struct mr_task *mr_run_task(struct mr_run *run);
+/* True once the task should stop: timeout, cancel, lost lease or the worker stopping past its
+ * drain. */
+bool mr_run_cancelled(struct mr_run *run);
+/* Waits up to timeout_ms for that; true when it came. */
+bool mr_run_wait_cancelled(struct mr_run *run, int64_t timeout_ms);
+/* When this run must be over: ms since the Unix epoch, 0 for never. */
+int64_t mr_run_deadline_ms(struct mr_run *run);
+/* Appends to the result; MR_TOO_BIG beyond MR_RESULT_MAX. */
+MR_MUST_USE enum mr_err mr_run_result(struct mr_run *run, struct mr_slice bytes);
+/* Shown to people while the task runs; percent within 0..100. */
+MR_MUST_USE enum mr_err mr_run_progress(struct mr_run *run, int percent, struct mr_slice text);
+/* The text kept with a failure. */
+void mr_run_error(struct mr_run *run, const char *fmt, ...) MR_PRINTF(2, 3);
+/* Overrides the retry delay for this failure. */
+void mr_run_retry_after(struct mr_run *run, int64_t delay_ms);
+
+struct mr_worker_queue {
+    struct mr_slice name;
+    uint32_t weight; /* 0 means 1 */
+};
+
+enum mr_queue_order {
+    MR_QUEUES_WEIGHTED, /* in proportion to the weights */
+    MR_QUEUES_STRICT,   /* an earlier queue is emptied first */
+};
+
+/* Retry delay in ms for the n-th failure (1, 2, ...) of a task. Thread: the worker's slots. */
+typedef int64_t mr_retry_delay(const struct mr_task *task, uint32_t n, void *arg);
+/* Whether this outcome counts as a failure; false turns MR_FAIL into MR_LATER. */
+typedef bool mr_is_failure(const struct mr_task *task, const char *error, void *arg);
+/* Told of every failed run. */
+typedef void mr_error_handler(const struct mr_task *task, const char *error, void *arg);
+
+struct mr_worker_options {
+    struct mr_slice node;                 /* name shown to people; default host:pid */
+    const struct mr_worker_queue *queues; /* default: "default" */
+    size_t queues_n;
+    enum mr_queue_order order;
+    uint32_t slots;                 /* runs at once; default: cores */
+    int64_t drain_ms;               /* mr_worker_stop waits this long for runs; default 30 s */
+    int64_t grace_ms;               /* a cancelled run gets this long to return; default 5 s */
+    int64_t beat_ms;                /* heartbeat; default 5 s */
+    uint32_t beats_missed;          /* dead after so many; default 3 */
+    const int64_t *retry_levels_ms; /* delay of the 1st, 2nd, ... failure; the last one repeats */
+    size_t retry_levels_n;
+    int64_t retry_max_ms;        /* upper limit of the exponential default; 0: 1 day */
+    mr_retry_delay *retry_delay; /* or the caller's own */
+    mr_is_failure *is_failure;
+    mr_error_handler *on_error;
+    void *arg;  /* for the three above */
+    bool burst; /* mr_worker_run returns when the queues are empty */
+};
+
+MR_MUST_USE enum mr_err mr_worker_new(struct mr_client *client,
+                                      const struct mr_worker_options *options,
+                                      struct mr_worker **ret_worker);
+/*
+ * Handles tasks whose type is pattern, or begins with it when it ends in '*'. The exact one wins,
+ * then the longest prefix. Before mr_worker_start. A type nobody handles is handed back with a
+ * delay.
+ */
+MR_MUST_USE enum mr_err mr_worker_handle(struct mr_worker *worker, const char *pattern,
+                                         mr_handler *handler, void *arg);
+MR_MUST_USE enum mr_err mr_worker_start(struct mr_worker *worker);
+/* Takes no more; waits for runs up to drain_ms, cancels the rest, hands back what did not begin or
+ * finish without counting an attempt. Returns when everything is reported. */
+void mr_worker_stop(struct mr_worker *worker);
+/* Starts, then waits until mr_worker_stop is called (by another thread) or, with burst, the queues
+ * are empty. */
+MR_MUST_USE enum mr_err mr_worker_run(struct mr_worker *worker);
+/* Stops if need be. NULL is fine. */
+void mr_worker_free(struct mr_worker *worker);
+
+struct mr_worker_figures {
+    uint64_t done, failed, handed_back, dropped, unhandled, stale;
+};
+void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_figures);
+
+/* ---- offline -----------------------------------------------------------------------------------
+ */
+
+enum mr_fsck_mode { MR_FSCK_CHECK, MR_FSCK_REPAIR };
+
+struct mr_fsck_report {
+    uint64_t segments, records, tasks;
+    uint64_t damaged;     /* places with damage */
+    uint64_t bytes_aside; /* moved to the folder's quarantine by repair */
+    uint64_t torn_bytes;  /* of a torn tail: not an error */
+    uint64_t mismatches;  /* index entries that differ from a recount */
+};
+
+/* Called for each finding, one line of text. */
+typedef void mr_fsck_line(const char *text, void *arg);
+
+/* Reads every byte of a store that nobody has open. MR_OK also when damage was found: see the
+ * report. */
+MR_MUST_USE enum mr_err mr_fsck(const char *url, enum mr_fsck_mode mode, mr_fsck_line *line,
+                                void *arg, struct mr_fsck_report *ret_report,
+                                struct mr_detail *detail);
+
+const char *mr_version(void);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif

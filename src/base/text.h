@@ -1,0 +1,24 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What people type: durations, sizes, times, numbers. And the nearest known word for "did you
+ * mean". */
+#ifndef MR_BASE_TEXT_H
+#define MR_BASE_TEXT_H
+
+#include "base/slice.h"
+
+/* "250ms", "10s", "5m", "1h30m", "7d"; a bare number is refused except "0". Never negative. */
+MR_MUST_USE enum mr_err mr_parse_duration_ms(const char *text, int64_t *ret_ms);
+/* "64KiB", "1MiB", "2GiB", plain bytes. */
+MR_MUST_USE enum mr_err mr_parse_size(const char *text, uint64_t *ret_bytes);
+/* RFC 3339 with zone, or Unix seconds (with fraction); ms since the Unix epoch. */
+MR_MUST_USE enum mr_err mr_parse_time_ms(const char *text, int64_t *ret_ms);
+MR_MUST_USE enum mr_err mr_parse_int64(const char *text, int64_t *ret_value);
+MR_MUST_USE enum mr_err mr_parse_double(const char *text, double *ret_value);
+/* RFC 3339 in UTC with milliseconds: 24 characters and a NUL. */
+void mr_format_time_ms(int64_t ms, char text[32]);
+/* "1h30m", "250ms", the two largest units. */
+void mr_format_duration_ms(int64_t ms, char text[32]);
+/* The entry of words (NULL-terminated) nearest to word, or NULL when none is near. */
+const char *mr_nearest_word(const char *word, const char *const *words);
+
+#endif

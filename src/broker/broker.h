@@ -1,0 +1,263 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The broker contract: what every engine (embedded, Redis, remote) does, and all that the levels
+ * above may know of it. The conformance suite in tests/conform is its definition in code.
+ *
+ * A caller fills a request, submits it and is called back once, on the broker's own thread.
+ * Requests of one thread are carried out in the order of submission. Inputs are borrowed until done
+ * is called; answers live in the request's arena until mr_req_done. All task operations work on
+ * batches and answer per item: a request whose err is MR_OK was carried out, and each item has its
+ * own err.
+ *
+ * What an answer promises: it is given only when everything it is based on is durable. Two
+ * exceptions: a take is handed out as soon as it is written (losing it only means handing out again
+ * under a higher epoch), and a beat changes nothing durable.
+ */
+#ifndef MR_BROKER_BROKER_H
+#define MR_BROKER_BROKER_H
+
+#include "base/arena.h"
+#include "base/chan.h"
+#include "base/clock.h"
+#include "base/id.h"
+#include "base/list.h"
+
+struct mr_broker;
+
+enum mr_op {
+    MR_OP_ENQUEUE,
+    MR_OP_NODE_OPEN,
+    MR_OP_NODE_CLOSE,
+    MR_OP_TAKE,
+    MR_OP_BEAT,
+    MR_OP_FINISH,
+    MR_OP_CONTROL,
+    MR_OP_GET,
+    MR_OP_LIST,
+    MR_OP_QUEUE_LIST,
+    MR_OP_QUEUE_SET,
+    MR_OP_QUEUE_REMOVE,
+    MR_OP_STATS,
+    MR_OP_BACKUP,
+    MR_OP_COUNT
+};
+
+/* Head of every request. Zero it, then set op and done. */
+struct mr_req {
+    struct mr_msg msg; /* for the way to the broker's thread */
+    enum mr_op op;
+    enum mr_err err;                  /* of the request as a whole */
+    void (*done)(struct mr_req *req); /* broker's thread; the request is the caller's again */
+    void *arg;                        /* the caller's */
+    struct mr_arena arena;            /* holds the answer */
+    struct mr_link link;              /* the engine's, while it has the request */
+    uint64_t wait_for;                /* the engine's */
+};
+
+/* Frees the answer; not the request itself. */
+void mr_req_done(struct mr_req *req);
+
+/* ---- producing ----------------------------------------------------------------------------------
+ */
+
+struct mr_req_enqueue {
+    struct mr_req req;
+    const struct mr_task_options *tasks;
+    size_t n;
+    struct mr_enqueue_result *results; /* n entries, the caller's memory */
+    void *prepared;                    /* the engine's, in the arena */
+};
+
+/* ---- nodes and working --------------------------------------------------------------------------
+ */
+
+enum mr_stop_reason { MR_STOP_CANCEL, MR_STOP_LOST };
+
+/* What a broker tells a node by itself. Broker's thread: do little, submit at most. */
+struct mr_node_events {
+    /* The run under this epoch should stop: cancelled by somebody, or its lease is lost. */
+    void (*stop)(uint64_t epoch, enum mr_stop_reason reason, void *arg);
+    /* Others wait while this node holds tasks ahead of its free slots: hand those back. May be
+     * NULL. */
+    void (*wanted)(void *arg);
+    void *arg;
+};
+
+/* Registers a node that takes tasks. Its leases live while it beats. */
+struct mr_req_node_open {
+    struct mr_req req;
+    struct mr_slice name;
+    const struct mr_worker_queue *queues;
+    size_t queues_n;
+    enum mr_queue_order order;
+    uint32_t slots;
+    int64_t lease_ms;             /* dead when this passes without a beat */
+    struct mr_node_events events; /* copied */
+    uint64_t node;                /* answer: handle for the following requests */
+    uint32_t first_slot; /* answer: for mr_broker_begun; slots are first_slot .. + slots - 1 */
+};
+
+/* Forgets the node. What it holds goes back to pending at once, not counted (a run that began: as a
+ * crash). */
+struct mr_req_node_close {
+    struct mr_req req;
+    uint64_t node;
+};
+
+/* One task in hand. Its memory belongs to whoever holds it; mr_lease_free ends it. */
+struct mr_lease {
+    struct mr_lease *next; /* for the holder's own lists */
+    uint64_t epoch;
+    uint64_t ref;              /* the engine's shortcut to the task; pass it back in finish */
+    struct mr_task task;       /* filled by mr_broker_lease_open */
+    struct mr_header *headers; /* behind task.headers */
+    size_t body_len;
+    uint8_t body[]; /* the engine's encoding of the task */
+};
+
+void mr_lease_free(struct mr_lease *lease);
+
+/*
+ * Takes up to max tasks from the node's queues. When there is none, waits up to wait_ms (0: not at
+ * all) for the first. Answers MR_EMPTY when none came, MR_CLOSED when the node is gone.
+ */
+struct mr_req_take {
+    struct mr_req req;
+    uint64_t node;
+    size_t max;
+    int64_t wait_ms;
+    struct mr_lease *leases; /* answer: list of n, in the order to run them */
+    size_t n;
+    mr_mono deadline; /* the engine's */
+};
+
+struct mr_progress {
+    uint64_t epoch;
+    uint64_t ref;
+    int percent;
+    struct mr_slice text;
+};
+
+/* Renews all leases of the node. MR_NOT_FOUND when the node was declared dead: its leases are lost.
+ */
+struct mr_req_beat {
+    struct mr_req req;
+    uint64_t node;
+    const struct mr_progress *progress;
+    size_t progress_n;
+};
+
+/* Ends one run. outcome decides what delay_ms, error and result mean. */
+struct mr_finish {
+    struct mr_slice id;
+    uint64_t epoch;
+    uint64_t ref; /* of the lease; 0 if unknown */
+    enum mr_outcome outcome;
+    int64_t delay_ms;       /* MR_FAIL, MR_LATER, MR_HAND_BACK: not before this has passed */
+    struct mr_slice error;  /* MR_FAIL, MR_FAIL_FOR_GOOD */
+    struct mr_slice result; /* MR_DONE */
+};
+
+/* Per item: MR_OK, MR_STALE (another epoch holds it, or it is no longer active), MR_NOT_FOUND. */
+struct mr_req_finish {
+    struct mr_req req;
+    const struct mr_finish *items;
+    size_t n;
+    enum mr_err *errs; /* n entries, the caller's memory */
+};
+
+/* ---- control and inspection ---------------------------------------------------------------------
+ */
+
+struct mr_req_control {
+    struct mr_req req;
+    const struct mr_control *items;
+    size_t n;
+    enum mr_err *errs; /* n entries, the caller's memory */
+};
+
+struct mr_req_get {
+    struct mr_req req;
+    struct mr_slice id;
+    struct mr_task task; /* answer; slices in the arena */
+};
+
+enum { MR_CURSOR_MAX = 128 };
+
+struct mr_req_list {
+    struct mr_req req;
+    struct mr_list_options options;
+    struct mr_task *tasks; /* answer, in the arena */
+    size_t n;
+    char next[MR_CURSOR_MAX]; /* answer: empty at the end */
+};
+
+struct mr_req_queue_list {
+    struct mr_req req;
+    struct mr_slice after;       /* names above this one; empty: all */
+    struct mr_slice only;        /* just this queue: MR_NOT_FOUND when it is not there */
+    struct mr_queue_info *infos; /* the caller's memory */
+    size_t max, n;
+};
+
+enum mr_queue_setting { MR_QUEUE_PAUSED, MR_QUEUE_MAX_LENGTH };
+
+/* Creates the queue when it is missing, except for pause and resume: MR_NOT_FOUND. */
+struct mr_req_queue_set {
+    struct mr_req req;
+    struct mr_slice queue;
+    enum mr_queue_setting setting;
+    uint64_t value; /* paused: 0 or 1 */
+};
+
+struct mr_req_queue_remove {
+    struct mr_req req;
+    struct mr_slice queue;
+    enum mr_queue_remove_mode mode;
+};
+
+struct mr_req_stats {
+    struct mr_req req;
+    struct mr_stats stats;
+};
+
+struct mr_req_backup {
+    struct mr_req req;
+    const char *dir;
+    struct mr_detail detail;
+};
+
+/* ---- the operations of an engine
+ * ----------------------------------------------------------------- */
+
+struct mr_broker_ops {
+    /* Thread: any. Checks the inputs on the caller's thread, then queues the request. */
+    void (*submit)(struct mr_broker *broker, struct mr_req *req);
+    /* The run under this epoch begins in this slot of its node; epoch 0: the slot is free. Cheap:
+     * called before every run, waits for nothing. Thread: any, one per slot. */
+    void (*begun)(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
+    /* Fills lease->task from its encoding. MR_DAMAGED cannot happen unless memory is. Thread: the
+     * holder. */
+    enum mr_err (*lease_open)(struct mr_broker *broker, struct mr_lease *lease);
+    /* Answers what is in flight with MR_CLOSED where it cannot be carried out, then frees the
+     * broker. */
+    void (*close)(struct mr_broker *broker);
+};
+
+struct mr_broker {
+    const struct mr_broker_ops *ops;
+};
+
+void mr_broker_submit(struct mr_broker *broker, struct mr_req *req);
+void mr_broker_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
+MR_MUST_USE enum mr_err mr_broker_lease_open(struct mr_broker *broker, struct mr_lease *lease);
+void mr_broker_close(struct mr_broker *broker);
+
+/* Submits and waits; answers req->err. Not from the broker's thread. */
+MR_MUST_USE enum mr_err mr_broker_call(struct mr_broker *broker, struct mr_req *req);
+
+/* The checks every engine makes at its door, before memory is spent. Fills detail (may be NULL). */
+MR_MUST_USE enum mr_err mr_task_options_check(const struct mr_task_options *task,
+                                              size_t payload_max, struct mr_detail *detail);
+
+#endif

@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Applying records. Every function checks what the bytes say against what is there and answers
+ * MR_DAMAGED where they do not fit: a record is data from a disk. Live, the engine has made sure
+ * that they fit.
+ */
+#include <stdlib.h>
+
+#include "broker/embedded/message.h"
+#include "broker/embedded/state_internal.h"
+
+/* ---- the second part of a task ------------------------------------------------------------------
+ */
+
+static enum mr_err more_ensure(struct state *state, struct task *task, struct more **ret_more)
+{
+    if (task->more == NO_HANDLE) {
+        uint32_t handle;
+        MR_TRY(slab_alloc(&state->mores, &handle));
+        task->more = handle;
+        ((struct more *)slab_at(&state->mores, handle))->percent = -1;
+    }
+    *ret_more = slab_at(&state->mores, task->more);
+    return MR_OK;
+}
+
+static void more_free(struct state *state, struct task *task)
+{
+    struct more *more = more_of(state, task);
+    if (more == NULL)
+        return;
+    free(more->progress);
+    slab_free(&state->mores, task->more);
+    task->more = NO_HANDLE;
+}
+
+/* A waiting task with nothing to remember goes back to its 64 bytes. */
+static void more_trim(struct state *state, struct task *task)
+{
+    const struct more *more = more_of(state, task);
+    bool waiting = task->state == MR_PENDING || task->state == MR_SCHEDULED;
+    if (more != NULL && waiting && more->note_size == 0 && more->order_ms == 0 &&
+        more->failed_ms == 0 && !(task->flags & MR_TASK_UNIQUE))
+        more_free(state, task);
+}
+
+/* ---- unique keys --------------------------------------------------------------------------------
+ */
+
+void unique_release(struct state *state, struct task *task, uint32_t handle)
+{
+    if (!(task->flags & MR_TASK_UNIQUE))
+        return;
+    mr_map_remove(state->by_unique, mr_uuid_hash(&more_of(state, task)->unique), handle);
+    task->flags &= (uint8_t)~MR_TASK_UNIQUE;
+}
+
+/* Takes the key, also from a holder whose time has passed. */
+static enum mr_err unique_take(struct state *state, uint32_t handle, const struct mr_uuid *key)
+{
+    uint32_t holder = find_unique(state, key);
+    if (holder != NO_HANDLE) {
+        state->touch(holder, state->touch_arg);
+        unique_release(state, task_at(state, holder), holder);
+    }
+    return mr_map_insert(state->by_unique, mr_uuid_hash(key), handle);
+}
+
+/* ---- a task comes -------------------------------------------------------------------------------
+ */
+
+/* What can be known only from the message: a unique key, an order time other than the due time. */
+static enum mr_err note_message(struct state *state, uint32_t handle,
+                                const struct mr_event_task *event, struct mr_slice message)
+{
+    struct task *task = task_at(state, handle);
+    bool order = event->state == MR_SCHEDULED && (event->flags & MR_TASK_PRIORITY);
+    if (!order && !(event->flags & MR_TASK_UNIQUE))
+        return MR_OK;
+    struct mr_task_msg msg;
+    struct more *more;
+    MR_TRY(mr_task_msg_decode(message, &msg));
+    MR_TRY(more_ensure(state, task, &more));
+    if (order)
+        more->order_ms = event->key - msg.priority_ms;
+    if (event->flags & MR_TASK_UNIQUE) {
+        more->unique = message_unique_key(state->hash_key, &msg);
+        more->unique_until_ms = event->created_ms + msg.unique_ms;
+        MR_TRY(unique_take(state, handle, &more->unique));
+        task->flags |= MR_TASK_UNIQUE;
+    }
+    return MR_OK;
+}
+
+static enum mr_err task_new(struct state *state, const struct mr_uuid *id, uint32_t *ret_handle)
+{
+    uint32_t handle;
+    state->touch(slab_peek(&state->tasks), state->touch_arg);
+    MR_TRY(slab_alloc(&state->tasks, &handle));
+    struct task *task = task_at(state, handle);
+    task->id = *id;
+    task->more = NO_HANDLE;
+    enum mr_err err = mr_map_insert(state->by_id, mr_uuid_hash(id), handle);
+    if (err != MR_OK) {
+        slab_free(&state->tasks, handle);
+        return err;
+    }
+    *ret_handle = handle;
+    return MR_OK;
+}
+
+static bool queue_known(const struct state *state, uint32_t number)
+{
+    return number < state->queues_n && state->queues[number] != NULL;
+}
+
+/* While replaying an id may still be held by a task that had expired when the new one came. */
+static enum mr_err make_way(struct state *state, const struct mr_uuid *id)
+{
+    uint32_t old = find_task(state, id);
+    if (old == NO_HANDLE)
+        return MR_OK;
+    if (!state->replaying || task_at(state, old)->state != MR_COMPLETED)
+        return MR_DAMAGED;
+    state->expired++;
+    task_release(state, old);
+    return MR_OK;
+}
+
+enum mr_err apply_task(struct state *state, const struct mr_record *record, struct mr_log_pos pos)
+{
+    struct mr_event_task event;
+    struct mr_slice message;
+    uint32_t handle;
+    MR_TRY(mr_event_task_decode(record->body, &event, &message));
+    if (!queue_known(state, event.queue))
+        return MR_DAMAGED;
+    if (state->replaying)
+        MR_TRY(make_way(state, &event.id));
+    MR_TRY(task_new(state, &event.id, &handle));
+    struct task *task = task_at(state, handle);
+    task->key = event.key;
+    task->tie = record->seq;
+    task->pos = pos;
+    task->size = (uint32_t)(MR_RECORD_HEADER + record->body.len);
+    task->queue = event.queue;
+    task->max_retry = event.max_retry;
+    task->state = event.state;
+    task->flags = event.flags & MR_TASK_FLAGS_KEPT & (uint8_t)~MR_TASK_UNIQUE;
+    state->queues[event.queue]->counts[event.state]++;
+    hold(state, pos, task->size, 1);
+    MR_TRY(note_message(state, handle, &event, message));
+    return limbo_enter(state, handle, record->seq);
+}
+
+/* ---- a task goes --------------------------------------------------------------------------------
+ */
+
+void task_release(struct state *state, uint32_t handle)
+{
+    struct task *task = task_at(state, handle);
+    struct more *more = more_of(state, task);
+    state->touch(handle, state->touch_arg);
+    if (task->state == MR_ACTIVE)
+        state->lease_ended(handle, state->lease_arg);
+    set_leave(state, handle);
+    queue_of(state, task)->counts[task->state]--;
+    unique_release(state, task, handle);
+    mr_map_remove(state->by_id, mr_uuid_hash(&task->id), handle);
+    hold(state, task->pos, task->size, -1);
+    if (more != NULL && more->note_size > 0)
+        hold(state, more->note, more->note_size, -1);
+    more_free(state, task);
+    slab_free(&state->tasks, handle);
+}
+
+/* ---- a task changes -----------------------------------------------------------------------------
+ */
+
+enum mr_err apply_take(struct state *state, const struct mr_event_take *event, uint32_t handle,
+                       uint64_t seq)
+{
+    if (handle == NO_HANDLE && (handle = find_task(state, &event->id)) == NO_HANDLE)
+        return MR_NOT_FOUND;
+    struct task *task = task_at(state, handle);
+    bool waiting =
+        task->state == MR_PENDING || task->state == MR_SCHEDULED || task->state == MR_RETRY;
+    if (!waiting)
+        return MR_DAMAGED;
+    struct more *more;
+    state->touch(handle, state->touch_arg);
+    MR_TRY(more_ensure(state, task, &more));
+    set_leave(state, handle);
+    struct queue *queue = queue_of(state, task);
+    queue->counts[task->state]--;
+    queue->counts[MR_ACTIVE]++;
+    if (task->state != MR_PENDING && more->order_ms != 0)
+        task->key = more->order_ms; /* becoming due is not logged */
+    task->state = MR_ACTIVE;
+    task->last = (uint32_t)seq;
+    more->epoch = event->epoch;
+    more->started_ms = event->ms;
+    more->percent = -1;
+    return set_enter(state, handle);
+}
+
+static enum mr_err note_outcome(struct state *state, struct task *task,
+                                const struct mr_event_change *event, const struct mr_record *record,
+                                struct mr_log_pos pos)
+{
+    bool failed = record->type == MR_RECORD_FINISH &&
+                  (event->outcome == MR_FAIL || event->outcome == MR_FAIL_FOR_GOOD);
+    bool ended = event->state == MR_ARCHIVED || event->state == MR_COMPLETED;
+    struct more *more;
+    if (event->text.len == 0 && event->order_ms == 0 && !failed && !ended &&
+        task->more == NO_HANDLE)
+        return MR_OK;
+    MR_TRY(more_ensure(state, task, &more));
+    if (event->text.len > 0) {
+        if (more->note_size > 0)
+            hold(state, more->note, more->note_size, -1);
+        more->note = pos;
+        more->note_size = (uint32_t)(MR_RECORD_HEADER + record->body.len);
+        hold(state, pos, more->note_size, 1);
+    }
+    more->order_ms = event->order_ms;
+    more->finished_ms = ended ? event->ms : 0;
+    if (failed)
+        more->failed_ms = event->ms;
+    return MR_OK;
+}
+
+static enum mr_err count_outcome(struct queue *queue, const struct mr_event_change *event,
+                                 uint8_t type)
+{
+    static const struct {
+        bool counts, failed;
+    } outcomes[] = {
+        [MR_DONE] = {true, false}, [MR_FAIL] = {true, true},    [MR_FAIL_FOR_GOOD] = {true, true},
+        [MR_DROP] = {true, false}, [MR_LATER] = {false, false},
+    };
+    if (type != MR_RECORD_FINISH || event->outcome >= sizeof outcomes / sizeof *outcomes)
+        return MR_OK;
+    if (!outcomes[event->outcome].counts)
+        return MR_OK;
+    return queue_count_run(queue, event->ms, outcomes[event->outcome].failed);
+}
+
+enum mr_err apply_change(struct state *state, const struct mr_event_change *event,
+                         const struct mr_record *record, struct mr_log_pos pos, uint32_t handle)
+{
+    if (handle == NO_HANDLE && (handle = find_task(state, &event->id)) == NO_HANDLE)
+        return MR_NOT_FOUND;
+    struct task *task = task_at(state, handle);
+    struct queue *queue = queue_of(state, task);
+    MR_TRY(count_outcome(queue, event, record->type));
+    if (event->state == MR_STATE_NONE) {
+        state->deleted += record->type == MR_RECORD_DELETE;
+        task_release(state, handle);
+        return MR_OK;
+    }
+    state->touch(handle, state->touch_arg);
+    if (task->state == MR_ACTIVE)
+        state->lease_ended(handle, state->lease_arg);
+    set_leave(state, handle);
+    queue->counts[task->state]--;
+    queue->counts[event->state]++;
+    MR_TRY(note_outcome(state, task, event, record, pos));
+#ifndef MR_PLANT_UNIQUE_LEAK
+    if (event->state == MR_ARCHIVED || event->state == MR_COMPLETED)
+        unique_release(state, task, handle);
+#endif
+    uint8_t kept = MR_TASK_CANCEL;
+    task->flags = (uint8_t)((task->flags & ~kept) | (event->flags & kept));
+    task->state = event->state;
+    task->key = event->key;
+    task->retried = event->retried;
+    task->crashes = event->crashes;
+    more_trim(state, task);
+    return limbo_enter(state, handle, record->seq);
+}
+
+void moved_task(struct state *state, uint32_t handle, struct mr_log_pos pos, uint32_t size)
+{
+    struct task *task = task_at(state, handle);
+    state->touch(handle, state->touch_arg);
+    hold(state, task->pos, task->size, -1);
+    task->pos = pos;
+    task->size = size;
+    hold(state, pos, size, 1);
+}
+
+void moved_note(struct state *state, uint32_t handle, struct mr_log_pos pos, uint32_t size)
+{
+    struct more *more = more_of(state, task_at(state, handle));
+    state->touch(handle, state->touch_arg);
+    hold(state, more->note, more->note_size, -1);
+    more->note = pos;
+    more->note_size = size;
+    hold(state, pos, size, 1);
+}
+
+/* ---- snapshots ----------------------------------------------------------------------------------
+ */
+
+void entry_of(const struct state *state, uint32_t handle, struct mr_entry *ret_entry)
+{
+    const struct task *task = task_at(state, handle);
+    const struct more *more = more_of(state, task);
+    *ret_entry = (struct mr_entry){
+        .id = task->id,
+        .key = task->key,
+        .tie = task->tie,
+        .segment = task->pos.segment,
+        .offset = task->pos.offset,
+        .size = task->size,
+        .queue = task->queue,
+        .retried = task->retried,
+        .max_retry = task->max_retry,
+        .state = task->state,
+        .flags = task->flags & MR_TASK_FLAGS_KEPT,
+        .crashes = task->crashes,
+        .has_more = more != NULL,
+    };
+    if (more == NULL)
+        return;
+    ret_entry->epoch = more->epoch;
+    ret_entry->note_segment = more->note.segment;
+    ret_entry->note_offset = more->note.offset;
+    ret_entry->note_size = more->note_size;
+    ret_entry->started_ms = more->started_ms;
+    ret_entry->finished_ms = more->finished_ms;
+    ret_entry->failed_ms = more->failed_ms;
+    ret_entry->order_ms = more->order_ms;
+    ret_entry->unique_until_ms = more->unique_until_ms;
+    ret_entry->unique = more->unique;
+}
+
+static enum mr_err entry_more(struct state *state, uint32_t handle, const struct mr_entry *entry)
+{
+    struct task *task = task_at(state, handle);
+    struct more *more;
+    MR_TRY(more_ensure(state, task, &more));
+    more->epoch = entry->epoch;
+    more->note = (struct mr_log_pos){entry->note_segment, entry->note_offset};
+    more->note_size = entry->note_size;
+    more->started_ms = entry->started_ms;
+    more->finished_ms = entry->finished_ms;
+    more->failed_ms = entry->failed_ms;
+    more->order_ms = entry->order_ms;
+    more->unique_until_ms = entry->unique_until_ms;
+    more->unique = entry->unique;
+    if (entry->flags & MR_TASK_UNIQUE) {
+        MR_TRY(unique_take(state, handle, &more->unique));
+        task->flags |= MR_TASK_UNIQUE;
+    }
+    return MR_OK;
+}
+
+enum mr_err apply_entry(struct state *state, const struct mr_entry *entry)
+{
+    uint32_t handle;
+    if (!queue_known(state, entry->queue) || find_task(state, &entry->id) != NO_HANDLE)
+        return MR_DAMAGED;
+    if ((entry->state == MR_ACTIVE || (entry->flags & MR_TASK_UNIQUE)) && !entry->has_more)
+        return MR_DAMAGED;
+    MR_TRY(task_new(state, &entry->id, &handle));
+    struct task *task = task_at(state, handle);
+    task->key = entry->key;
+    task->tie = entry->tie;
+    task->pos = (struct mr_log_pos){entry->segment, entry->offset};
+    task->size = entry->size;
+    task->queue = entry->queue;
+    task->retried = entry->retried;
+    task->max_retry = entry->max_retry;
+    task->state = entry->state;
+    task->flags = entry->flags & MR_TASK_FLAGS_KEPT & (uint8_t)~MR_TASK_UNIQUE;
+    task->crashes = entry->crashes;
+    if (entry->has_more)
+        MR_TRY(entry_more(state, handle, entry));
+    state->queues[entry->queue]->counts[entry->state]++;
+    return set_enter(state, handle);
+}
+
+/* ---- replaying ----------------------------------------------------------------------------------
+ */
+
+static enum mr_err replay_take(struct state *state, const struct mr_record *record,
+                               struct mr_log_pos pos)
+{
+    (void)pos;
+    struct mr_event_take event;
+    MR_TRY(mr_event_take_decode(record->body, &event));
+    return apply_take(state, &event, NO_HANDLE, record->seq);
+}
+
+static enum mr_err replay_change(struct state *state, const struct mr_record *record,
+                                 struct mr_log_pos pos)
+{
+    struct mr_event_change event;
+    MR_TRY(mr_event_change_decode(record->body, &event));
+    return apply_change(state, &event, record, pos, NO_HANDLE);
+}
+
+static enum mr_err replay_copy(struct state *state, const struct mr_record *record,
+                               struct mr_log_pos pos)
+{
+    struct mr_entry entry;
+    struct mr_slice message;
+    int64_t created_ms;
+    MR_TRY(message_split_copy(record->body, &entry, &created_ms, &message));
+    uint32_t handle = find_task(state, &entry.id);
+    uint32_t size = (uint32_t)(MR_RECORD_HEADER + record->body.len);
+    if (handle == NO_HANDLE) {
+        /* Its own record was lost to damage; the copy brings it back as it was. */
+        entry.segment = pos.segment;
+        entry.offset = pos.offset;
+        entry.size = size;
+        state->anomalies++;
+        return apply_entry(state, &entry);
+    }
+    moved_task(state, handle, pos, size);
+    return MR_OK;
+}
+
+static enum mr_err replay_note(struct state *state, const struct mr_record *record,
+                               struct mr_log_pos pos)
+{
+    struct mr_event_change event;
+    MR_TRY(mr_event_change_decode(record->body, &event));
+    uint32_t handle = find_task(state, &event.id);
+    if (handle == NO_HANDLE || more_of(state, task_at(state, handle)) == NULL)
+        return MR_NOT_FOUND;
+    moved_note(state, handle, pos, (uint32_t)(MR_RECORD_HEADER + record->body.len));
+    return MR_OK;
+}
+
+static enum mr_err replay_queue(struct state *state, const struct mr_record *record,
+                                struct mr_log_pos pos)
+{
+    (void)pos;
+    struct mr_event_queue event;
+    struct queue *queue;
+    MR_TRY(mr_event_queue_decode(record->body, &event));
+    return queue_put(state, &event, &queue);
+}
+
+static enum mr_err replay_unqueue(struct state *state, const struct mr_record *record,
+                                  struct mr_log_pos pos)
+{
+    (void)pos;
+    struct mr_event_queue event;
+    MR_TRY(mr_event_queue_decode(record->body, &event));
+    struct queue *queue = find_queue(state, event.name);
+    if (queue == NULL || queue->number != event.number)
+        return MR_NOT_FOUND;
+    queue_drop(state, queue);
+    return MR_OK;
+}
+
+static enum mr_err replay_ceiling(struct state *state, const struct mr_record *record,
+                                  struct mr_log_pos pos)
+{
+    (void)pos;
+    if (record->body.len != MR_EVENT_CEILING_SIZE)
+        return MR_DAMAGED;
+    uint64_t ceiling = mr_load64(record->body.data);
+#ifndef MR_PLANT_FORGET_CEILING
+    if (ceiling > state->epoch_ceiling)
+        state->epoch_ceiling = ceiling;
+#endif
+    return MR_OK;
+}
+
+static enum mr_err replay_nothing(struct state *state, const struct mr_record *record,
+                                  struct mr_log_pos pos)
+{
+    (void)state, (void)record, (void)pos;
+    return MR_OK;
+}
+
+enum mr_err apply_record(struct state *state, const struct mr_record *record, struct mr_log_pos pos)
+{
+    static enum mr_err (*const replay[MR_RECORD_TYPE_COUNT])(
+        struct state *, const struct mr_record *, struct mr_log_pos) = {
+        [MR_RECORD_OPEN] = replay_ceiling,  [MR_RECORD_CEILING] = replay_ceiling,
+        [MR_RECORD_MARK] = replay_nothing,  [MR_RECORD_SKIP] = replay_nothing,
+        [MR_RECORD_QUEUE] = replay_queue,   [MR_RECORD_UNQUEUE] = replay_unqueue,
+        [MR_RECORD_TASK] = apply_task,      [MR_RECORD_COPY] = replay_copy,
+        [MR_RECORD_NOTE] = replay_note,     [MR_RECORD_TAKE] = replay_take,
+        [MR_RECORD_FINISH] = replay_change, [MR_RECORD_LOST] = replay_change,
+        [MR_RECORD_MOVE] = replay_change,   [MR_RECORD_DELETE] = replay_change,
+    };
+    if (record->version > MR_RECORD_VERSION)
+        return MR_VERSION;
+    mr_assert(record->type < MR_RECORD_TYPE_COUNT && replay[record->type] != NULL);
+    return replay[record->type](state, record, pos);
+}

@@ -1,0 +1,50 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The embedded engine: a durable queue in one folder, run by one thread of this process. */
+#ifndef MR_BROKER_EMBEDDED_H
+#define MR_BROKER_EMBEDDED_H
+
+#include "base/exec.h"
+#include "base/fs.h"
+#include "broker/broker.h"
+
+struct mr_embedded_options {
+    const char *dir;
+    size_t payload_max;     /* 0: MR_PAYLOAD_MAX */
+    size_t segment_bytes;   /* 0: 64 MiB */
+    bool repair;            /* set damage aside instead of refusing to open */
+    struct mr_fs *fs;       /* NULL: the system's */
+    struct mr_clock *clock; /* NULL: the system's */
+};
+
+/* Opens with threads of its own. Errors as mr_client_open. */
+MR_MUST_USE enum mr_err mr_embedded_open(const struct mr_embedded_options *options,
+                                         struct mr_broker **ret_broker, struct mr_detail *detail);
+
+/*
+ * The same engine without threads, for the simulator and the crash tests: the caller turns it.
+ * Requests submitted are carried out in the next turn; jobs go to the caller's executors, whose
+ * done functions the caller runs between turns.
+ */
+struct mr_engine;
+
+struct mr_engine_options {
+    struct mr_embedded_options base; /* fs and clock must be set */
+    struct mr_exec *sync_exec;       /* syncs of the log */
+    struct mr_exec *file_exec;       /* zero-filling, snapshots, removal, backup */
+    struct mr_rand rand;
+};
+
+MR_MUST_USE enum mr_err mr_engine_open(const struct mr_engine_options *options,
+                                       struct mr_engine **ret_engine, struct mr_detail *detail);
+struct mr_broker *mr_engine_broker(struct mr_engine *engine);
+/* Carries out what was submitted, fires what is due, starts what must be written. */
+void mr_engine_turn(struct mr_engine *engine);
+/* When the next turn is needed if nothing is submitted and no job ends before. */
+mr_mono mr_engine_next(struct mr_engine *engine);
+/* O(n): every index and counter equals a recount; asserts. */
+void mr_engine_validate(struct mr_engine *engine);
+/* Frees without writing anything, as if the process had died. Jobs in flight must have been
+ * dropped. */
+void mr_engine_abandon(struct mr_engine *engine);
+
+#endif

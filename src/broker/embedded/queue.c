@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queues: their numbers, settings and counters. Numbers are never used again. */
+#include <stdlib.h>
+
+#include "broker/embedded/state_internal.h"
+
+void queue_free(struct queue *queue)
+{
+    if (queue == NULL)
+        return;
+    for (size_t s = 0; s < MR_STATE_COUNT; s++)
+        order_done(&queue->sets[s]);
+    mr_list_remove(&queue->ready);
+    free(queue->days);
+    free(queue);
+}
+
+static enum mr_err numbers_reserve(struct state *state, uint32_t number)
+{
+    if (number < state->queues_cap)
+        return MR_OK;
+    uint32_t cap = state->queues_cap ? state->queues_cap : 16;
+    while (cap <= number)
+        cap *= 2;
+    struct queue **grown = realloc(state->queues, cap * sizeof *grown);
+    if (grown == NULL)
+        return MR_NOMEM;
+    memset(grown + state->queues_cap, 0, (cap - state->queues_cap) * sizeof *grown);
+    state->queues = grown;
+    state->queues_cap = cap;
+    return MR_OK;
+}
+
+static enum mr_err queue_new(struct state *state, const struct mr_event_queue *event,
+                             struct queue **ret_queue)
+{
+    if (event->number >= QUEUES_MAX * 16)
+        return MR_DAMAGED;
+    MR_TRY(numbers_reserve(state, event->number));
+    struct queue *queue = calloc(1, sizeof *queue);
+    if (queue == NULL)
+        return MR_NOMEM;
+    queue->number = event->number;
+    queue->name_len = event->name.len;
+    memcpy(queue->name, event->name.data, event->name.len);
+    mr_list_init(&queue->waiters);
+    mr_list_init(&queue->ready);
+    state->queues[event->number] = queue;
+    enum mr_err err =
+        mr_map_insert(state->by_name, queue_name_hash(state, event->name), event->number);
+    if (err != MR_OK) {
+        state->queues[event->number] = NULL;
+        queue_free(queue);
+        return err;
+    }
+    if (event->number >= state->queues_n)
+        state->queues_n = event->number + 1;
+    *ret_queue = queue;
+    return MR_OK;
+}
+
+enum mr_err queue_put(struct state *state, const struct mr_event_queue *event,
+                      struct queue **ret_queue)
+{
+    bool known = event->number < state->queues_n && state->queues[event->number] != NULL;
+    struct queue *queue = known ? state->queues[event->number] : NULL;
+    struct queue *same_name = find_queue(state, event->name);
+    if (same_name != queue)
+        return MR_DAMAGED;
+    if (queue == NULL)
+        MR_TRY(queue_new(state, event, &queue));
+    queue->paused = event->paused != 0;
+    queue->max_length = event->max_length;
+    *ret_queue = queue;
+    return MR_OK;
+}
+
+/* Its waiters have been moved off by the caller. Its tasks go with it, counted. */
+void queue_drop(struct state *state, struct queue *queue)
+{
+    for (uint32_t i = 0; i < state->tasks.used; i++) {
+        const struct task *task = task_at(state, i);
+        if (task->state == MR_STATE_NONE || task->queue != queue->number)
+            continue;
+        state->deleted++;
+        task_release(state, i);
+    }
+    struct mr_slice name = mr_slice_make(queue->name, queue->name_len);
+    mr_map_remove(state->by_name, queue_name_hash(state, name), queue->number);
+    state->queues[queue->number] = NULL;
+    queue_free(queue);
+}
+
+enum mr_err queue_add_day(struct queue *queue, const struct day *day)
+{
+    if (queue->days_n == DAYS_KEPT) {
+        memmove(queue->days, queue->days + 1, (DAYS_KEPT - 1) * sizeof *queue->days);
+        queue->days_n--;
+    }
+    if (queue->days_n == queue->days_cap) {
+        size_t cap = queue->days_cap ? 2 * queue->days_cap : 4;
+        struct day *grown = realloc(queue->days, cap * sizeof *grown);
+        if (grown == NULL)
+            return MR_NOMEM;
+        queue->days = grown;
+        queue->days_cap = cap;
+    }
+    queue->days[queue->days_n++] = *day;
+    return MR_OK;
+}
+
+enum mr_err queue_count_run(struct queue *queue, int64_t ms, bool failed)
+{
+    int32_t today = (int32_t)(ms / MR_MS_PER_DAY);
+    struct day *last = queue->days_n > 0 ? &queue->days[queue->days_n - 1] : NULL;
+    if (last == NULL || last->day < today) { /* a clock set back counts into the newest day */
+        MR_TRY(queue_add_day(queue, &(struct day){.day = today}));
+        last = &queue->days[queue->days_n - 1];
+    }
+    last->processed++;
+    last->failed += failed;
+    queue->processed++;
+    queue->failed += failed;
+    return MR_OK;
+}

@@ -1,0 +1,35 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Fixed-size items in chunks that never move, named by 32-bit handles; freed ones are used again.
+ */
+#ifndef MR_EMBEDDED_SLAB_H
+#define MR_EMBEDDED_SLAB_H
+
+#include "base/err.h"
+
+enum { SLAB_SHIFT = 10, SLAB_CHUNK = 1 << SLAB_SHIFT };
+
+#define NO_HANDLE UINT32_MAX
+
+struct slab {
+    size_t item_size;
+    uint8_t **chunks;
+    size_t chunks_n, chunks_cap;
+    uint32_t used;      /* handles below this were given out at least once */
+    uint32_t free_head; /* list of freed items, through their first four bytes */
+    size_t count;
+};
+
+void slab_init(struct slab *slab, size_t item_size);
+void slab_done(struct slab *slab);
+/* Zeroed item. The handle that the next alloc will give is slab_peek. */
+MR_MUST_USE enum mr_err slab_alloc(struct slab *slab, uint32_t *ret_handle);
+uint32_t slab_peek(const struct slab *slab);
+void slab_free(struct slab *slab, uint32_t handle);
+size_t slab_bytes(const struct slab *slab);
+
+static inline void *slab_at(const struct slab *slab, uint32_t handle)
+{
+    return slab->chunks[handle >> SLAB_SHIFT] + (handle & (SLAB_CHUNK - 1)) * slab->item_size;
+}
+
+#endif

@@ -1,0 +1,316 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Life of the state, look-ups, limbo, time, recounts. Applying records is in apply.c, queues in
+ * queue.c. */
+#include "broker/embedded/state_internal.h"
+
+#include <stdlib.h>
+
+/* ---- maps ---------------------------------------------------------------------------------------
+ */
+
+static uint64_t id_hash(uint32_t handle, void *arg)
+{
+    return mr_uuid_hash(&task_at(arg, handle)->id);
+}
+
+static bool id_equal(uint32_t handle, const void *key, void *arg)
+{
+    return memcmp(&task_at(arg, handle)->id, key, sizeof(struct mr_uuid)) == 0;
+}
+
+static uint64_t unique_hash(uint32_t handle, void *arg)
+{
+    return mr_uuid_hash(&more_of(arg, task_at(arg, handle))->unique);
+}
+
+static bool unique_equal(uint32_t handle, const void *key, void *arg)
+{
+    return memcmp(&more_of(arg, task_at(arg, handle))->unique, key, sizeof(struct mr_uuid)) == 0;
+}
+
+uint64_t queue_name_hash(const struct state *state, struct mr_slice name)
+{
+    struct mr_uuid hash = mr_hash128(state->hash_key, name);
+    return mr_uuid_hash(&hash);
+}
+
+static uint64_t name_hash(uint32_t number, void *arg)
+{
+    const struct state *state = arg;
+    const struct queue *queue = state->queues[number];
+    return queue_name_hash(state, mr_slice_make(queue->name, queue->name_len));
+}
+
+static bool name_equal(uint32_t number, const void *key, void *arg)
+{
+    const struct queue *queue = ((const struct state *)arg)->queues[number];
+    return mr_slice_equal(mr_slice_make(queue->name, queue->name_len),
+                          *(const struct mr_slice *)key);
+}
+
+enum mr_err state_init(struct state *state, struct mr_hash_key key)
+{
+    static const struct mr_map_ops id_ops = {id_hash, id_equal};
+    static const struct mr_map_ops unique_ops = {unique_hash, unique_equal};
+    static const struct mr_map_ops name_ops = {name_hash, name_equal};
+    *state = (struct state){.hash_key = key, .replaying = true};
+    slab_init(&state->tasks, sizeof(struct task));
+    slab_init(&state->mores, sizeof(struct more));
+    mr_list_init(&state->ready);
+    MR_TRY(mr_map_new(&id_ops, state, &state->by_id));
+    MR_TRY(mr_map_new(&unique_ops, state, &state->by_unique));
+    return mr_map_new(&name_ops, state, &state->by_name);
+}
+
+void state_done(struct state *state)
+{
+    for (uint32_t i = 0; i < state->mores.used; i++)
+        free(((struct more *)slab_at(&state->mores, i))->progress);
+    for (uint32_t i = 0; i < state->queues_n; i++)
+        queue_free(state->queues[i]);
+    free(state->queues);
+    free(state->limbo);
+    mr_map_free(state->by_id);
+    mr_map_free(state->by_unique);
+    mr_map_free(state->by_name);
+    slab_done(&state->tasks);
+    slab_done(&state->mores);
+}
+
+/* ---- look-ups -----------------------------------------------------------------------------------
+ */
+
+struct mr_uuid id_key(const struct state *state, struct mr_slice id, bool *ret_is_uuid)
+{
+    struct mr_uuid key;
+    *ret_is_uuid = mr_uuid_parse(id, &key);
+    return *ret_is_uuid ? key : mr_hash128(state->hash_key, id);
+}
+
+uint32_t find_task(const struct state *state, const struct mr_uuid *id)
+{
+    uint32_t handle = mr_map_find(state->by_id, mr_uuid_hash(id), id);
+    return handle == MR_MAP_NONE ? NO_HANDLE : handle;
+}
+
+uint32_t find_unique(const struct state *state, const struct mr_uuid *key)
+{
+    uint32_t handle = mr_map_find(state->by_unique, mr_uuid_hash(key), key);
+    return handle == MR_MAP_NONE ? NO_HANDLE : handle;
+}
+
+struct queue *find_queue(const struct state *state, struct mr_slice name)
+{
+    uint32_t number = mr_map_find(state->by_name, queue_name_hash(state, name), &name);
+    return number == MR_MAP_NONE ? NULL : state->queues[number];
+}
+
+struct queue *queue_of(const struct state *state, const struct task *task)
+{
+    return state->queues[task->queue];
+}
+
+/* ---- sets and limbo -----------------------------------------------------------------------------
+ */
+
+enum mr_err set_enter(struct state *state, uint32_t handle)
+{
+    struct task *task = task_at(state, handle);
+    struct queue *queue = queue_of(state, task);
+    MR_TRY(order_insert(&queue->sets[task->state], &state->tasks, handle));
+    if (task->state == MR_PENDING && mr_list_empty(&queue->ready))
+        mr_list_push_back(&state->ready, &queue->ready);
+    return MR_OK;
+}
+
+void set_leave(struct state *state, uint32_t handle)
+{
+    struct task *task = task_at(state, handle);
+    if (task->flags & TASK_LIMBO)
+        task->flags &= (uint8_t)~TASK_LIMBO; /* its entry in the ring no longer matches */
+    else
+        order_remove(&queue_of(state, task)->sets[task->state], &state->tasks, handle);
+}
+
+static enum mr_err limbo_grow(struct state *state)
+{
+    size_t cap = state->limbo_cap ? 2 * state->limbo_cap : 1024;
+    struct limbo *grown = malloc(cap * sizeof *grown);
+    if (grown == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < state->limbo_n; i++)
+        grown[i] = state->limbo[(state->limbo_head + i) & (state->limbo_cap - 1)];
+    free(state->limbo);
+    state->limbo = grown;
+    state->limbo_head = 0;
+    state->limbo_cap = cap;
+    return MR_OK;
+}
+
+enum mr_err limbo_enter(struct state *state, uint32_t handle, uint64_t seq)
+{
+    struct task *task = task_at(state, handle);
+    task->last = (uint32_t)seq;
+#ifndef MR_PLANT_HAND_OUT_UNDURABLE
+    if (!state->replaying) {
+        if (state->limbo_n == state->limbo_cap)
+            MR_TRY(limbo_grow(state));
+        size_t at = (state->limbo_head + state->limbo_n++) & (state->limbo_cap - 1);
+        state->limbo[at] = (struct limbo){.seq = seq, .tie = task->tie, .task = handle};
+        task->flags |= TASK_LIMBO;
+        return MR_OK;
+    }
+#endif
+    return set_enter(state, handle);
+}
+
+enum mr_err state_durable(struct state *state, uint64_t seq)
+{
+    while (state->limbo_n > 0) {
+        struct limbo limbo = state->limbo[state->limbo_head];
+        if (limbo.seq > seq)
+            return MR_OK;
+        state->limbo_head = (state->limbo_head + 1) & (state->limbo_cap - 1);
+        state->limbo_n--;
+        struct task *task = task_at(state, limbo.task);
+        bool same = task->state != MR_STATE_NONE && task->tie == limbo.tie &&
+                    task->last == (uint32_t)limbo.seq && (task->flags & TASK_LIMBO);
+        if (!same)
+            continue; /* changed again since: a later entry stands for it, or it is gone */
+        task->flags &= (uint8_t)~TASK_LIMBO;
+        MR_TRY(set_enter(state, limbo.task));
+    }
+    return MR_OK;
+}
+
+/* ---- time ---------------------------------------------------------------------------------------
+ */
+
+static bool tick_one(struct state *state, struct queue *queue, enum mr_state from, int64_t now_ms)
+{
+    uint32_t handle = order_first(&queue->sets[from]);
+    if (handle == NO_HANDLE || task_at(state, handle)->key > now_ms)
+        return false;
+    if (from == MR_COMPLETED) {
+        state->expired++;
+        task_release(state, handle);
+        return true;
+    }
+    struct task *task = task_at(state, handle);
+    struct more *more = more_of(state, task);
+    state->touch(handle, state->touch_arg);
+    set_leave(state, handle);
+    queue->counts[from]--;
+    queue->counts[MR_PENDING]++;
+    task->state = MR_PENDING;
+    if (more != NULL && more->order_ms != 0)
+        task->key = more->order_ms;
+    return set_enter(state, handle) == MR_OK;
+}
+
+bool queue_tick(struct state *state, struct queue *queue, int64_t now_ms, size_t budget)
+{
+    static const enum mr_state timed[] = {MR_SCHEDULED, MR_RETRY, MR_COMPLETED};
+    for (size_t i = 0; i < sizeof timed / sizeof *timed; i++)
+        while (budget > 0 && tick_one(state, queue, timed[i], now_ms))
+            budget--;
+    return budget == 0;
+}
+
+int64_t queue_next_ms(const struct state *state, const struct queue *queue)
+{
+    static const enum mr_state timed[] = {MR_SCHEDULED, MR_RETRY, MR_COMPLETED};
+    int64_t next = INT64_MAX;
+    for (size_t i = 0; i < sizeof timed / sizeof *timed; i++) {
+        uint32_t handle = order_first(&queue->sets[timed[i]]);
+        if (handle != NO_HANDLE && task_at(state, handle)->key < next)
+            next = task_at(state, handle)->key;
+    }
+    return next;
+}
+
+/* ---- space and recounts -------------------------------------------------------------------------
+ */
+
+void hold(struct state *state, struct mr_log_pos pos, uint32_t size, int sign)
+{
+    if (state->replaying || pos.segment == 0)
+        return;
+    mr_log_hold(state->log, pos.segment, sign * (int64_t)size);
+    state->live_bytes += (uint64_t)(sign * (int64_t)size);
+}
+
+uint64_t state_hold_all(struct state *state)
+{
+    uint64_t lost = 0;
+    for (uint32_t i = 0; i < state->tasks.used; i++) {
+        struct task *task = task_at(state, i);
+        if (task->state == MR_STATE_NONE)
+            continue;
+        struct more *more = more_of(state, task);
+        if (!mr_log_has_segment(state->log, task->pos.segment)) {
+            task->pos.segment = 0;
+            task->flags |= TASK_DAMAGED;
+            lost++;
+        }
+        if (more != NULL && more->note_size > 0 &&
+            !mr_log_has_segment(state->log, more->note.segment))
+            more->note_size = 0;
+        hold(state, task->pos, task->size, 1);
+        if (more != NULL && more->note_size > 0)
+            hold(state, more->note, more->note_size, 1);
+    }
+    return lost;
+}
+
+size_t state_bytes(const struct state *state)
+{
+    size_t bytes = slab_bytes(&state->tasks) + slab_bytes(&state->mores) +
+                   mr_map_bytes(state->by_id) + mr_map_bytes(state->by_unique) +
+                   state->limbo_cap * sizeof *state->limbo;
+    for (uint32_t i = 0; i < state->queues_n; i++)
+        for (size_t s = 0; state->queues[i] != NULL && s < MR_STATE_COUNT; s++)
+            bytes += order_bytes(&state->queues[i]->sets[s]);
+    return bytes;
+}
+
+static void validate_task(const struct state *state, uint32_t handle)
+{
+    const struct task *task = task_at(state, handle);
+    const struct more *more = more_of(state, task);
+    mr_assert(find_task(state, &task->id) == handle);
+    mr_assert(task->queue < state->queues_n && state->queues[task->queue] != NULL);
+    mr_assert(task->state != MR_ACTIVE || (more != NULL && more->epoch != 0));
+    mr_assert(!(task->flags & TASK_LIMBO) || task->state != MR_ACTIVE);
+    if (task->flags & MR_TASK_UNIQUE)
+        mr_assert(more != NULL && find_unique(state, &more->unique) == handle);
+}
+
+void state_validate(const struct state *state)
+{
+    uint64_t(*counts)[MR_STATE_COUNT] = calloc(state->queues_n + 1, sizeof *counts);
+    mr_assert(counts != NULL);
+    size_t total = 0, unique = 0, in_limbo = 0, in_sets = 0;
+    for (uint32_t i = 0; i < state->tasks.used; i++) {
+        const struct task *task = task_at(state, i);
+        if (task->state == MR_STATE_NONE)
+            continue;
+        validate_task(state, i);
+        counts[task->queue][task->state]++;
+        unique += (task->flags & MR_TASK_UNIQUE) != 0;
+        in_limbo += (task->flags & TASK_LIMBO) != 0;
+        total++;
+    }
+    for (uint32_t i = 0; i < state->queues_n; i++) {
+        const struct queue *queue = state->queues[i];
+        for (size_t s = 0; queue != NULL && s < MR_STATE_COUNT; s++) {
+            mr_assert(queue->counts[s] == counts[i][s]);
+            order_validate(&queue->sets[s], &state->tasks);
+            in_sets += queue->sets[s].count;
+        }
+    }
+    free(counts);
+    mr_assert(total == state->tasks.count && total == mr_map_count(state->by_id));
+    mr_assert(unique == mr_map_count(state->by_unique) && in_sets + in_limbo == total);
+    mr_map_validate(state->by_id);
+}

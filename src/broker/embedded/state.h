@@ -1,0 +1,142 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The state machine: queues, tasks and their sets, changed only by applying records of the log, by
+ * the passing of time (a due task becomes pending, an expired one goes) and by nothing else. A
+ * start applies the same records with the same functions, so what is recovered is what was. It does
+ * no IO.
+ *
+ * Live, a changed task is in limbo until its record is durable: in no set, so that nothing is
+ * handed out and nothing listed that a power cut could take back. While replaying everything is
+ * durable already.
+ */
+#ifndef MR_EMBEDDED_STATE_H
+#define MR_EMBEDDED_STATE_H
+
+#include "base/list.h"
+#include "base/map.h"
+#include "broker/broker.h"
+#include "broker/embedded/order.h"
+#include "broker/embedded/task.h"
+#include "log/log.h"
+#include "wire/event.h"
+
+enum {
+    QUEUES_MAX = 65536,
+    DAYS_KEPT = 90,
+};
+
+struct day {
+    int32_t day; /* since the Unix epoch */
+    uint64_t processed, failed;
+};
+
+struct queue {
+    uint32_t number;
+    char name[MR_NAME_MAX + 1];
+    size_t name_len;
+    bool paused;
+    uint64_t max_length;             /* 0: none */
+    uint64_t counts[MR_STATE_COUNT]; /* limbo included */
+    struct order sets[MR_STATE_COUNT];
+    uint64_t processed, failed;
+    struct day *days; /* oldest first */
+    size_t days_n, days_cap;
+    struct mr_link waiters; /* of struct listener: nodes waiting for a task of this queue */
+    struct mr_link ready;   /* in the engine's list of queues that got something to take */
+};
+
+/* A task whose change is not durable yet. */
+struct limbo {
+    uint64_t seq;
+    uint64_t tie;
+    uint32_t task;
+};
+
+struct state {
+    struct slab tasks, mores;
+    struct mr_map *by_id;     /* task handles */
+    struct mr_map *by_unique; /* task handles */
+    struct mr_map *by_name;   /* queue numbers */
+    struct queue **queues;    /* by number; NULL: removed */
+    uint32_t queues_n, queues_cap;
+    struct mr_hash_key hash_key;
+    struct mr_log *log; /* only for holding space */
+    bool replaying;
+    struct limbo *limbo; /* ring */
+    size_t limbo_head, limbo_n, limbo_cap;
+    struct mr_link ready; /* of struct queue: got a pending task since last looked at */
+    uint64_t live_bytes;  /* of records that tasks need */
+    uint64_t deleted, expired;
+    uint64_t epoch_ceiling; /* largest ceiling ever logged */
+    uint64_t
+        anomalies; /* records of unknown tasks: only damage that was set aside can cause them */
+    /* Called before a task changes or is made, for the snapshot in the making. */
+    void (*touch)(uint32_t task, void *arg);
+    void *touch_arg;
+    /* Called when an active task's lease ends; node and links are still set. */
+    void (*lease_ended)(uint32_t task, void *arg);
+    void *lease_arg;
+};
+
+MR_MUST_USE enum mr_err state_init(struct state *state, struct mr_hash_key key);
+void state_done(struct state *state);
+
+static inline struct task *task_at(const struct state *state, uint32_t handle)
+{
+    return slab_at(&state->tasks, handle);
+}
+static inline struct more *more_of(const struct state *state, const struct task *task)
+{
+    return task->more == NO_HANDLE ? NULL : slab_at(&state->mores, task->more);
+}
+
+/* The key a task id stands for. */
+struct mr_uuid id_key(const struct state *state, struct mr_slice id, bool *ret_is_uuid);
+/* NO_HANDLE when there is none. */
+uint32_t find_task(const struct state *state, const struct mr_uuid *id);
+uint32_t find_unique(const struct state *state, const struct mr_uuid *key);
+struct queue *find_queue(const struct state *state, struct mr_slice name);
+struct queue *queue_of(const struct state *state, const struct task *task);
+
+/* ---- applying; seq and pos are those of the record ---- */
+
+MR_MUST_USE enum mr_err apply_record(struct state *state, const struct mr_record *record,
+                                     struct mr_log_pos pos);
+MR_MUST_USE enum mr_err apply_task(struct state *state, const struct mr_record *record,
+                                   struct mr_log_pos pos);
+/* handle: of the task when the caller knows it, else NO_HANDLE. */
+MR_MUST_USE enum mr_err apply_take(struct state *state, const struct mr_event_take *event,
+                                   uint32_t handle, uint64_t seq);
+MR_MUST_USE enum mr_err apply_change(struct state *state, const struct mr_event_change *event,
+                                     const struct mr_record *record, struct mr_log_pos pos,
+                                     uint32_t handle);
+/* A task found in a snapshot. */
+MR_MUST_USE enum mr_err apply_entry(struct state *state, const struct mr_entry *entry);
+void entry_of(const struct state *state, uint32_t handle, struct mr_entry *ret_entry);
+/* Compaction moved the record or the note of a task. */
+void moved_task(struct state *state, uint32_t handle, struct mr_log_pos pos, uint32_t size);
+void moved_note(struct state *state, uint32_t handle, struct mr_log_pos pos, uint32_t size);
+
+MR_MUST_USE enum mr_err queue_put(struct state *state, const struct mr_event_queue *event,
+                                  struct queue **ret_queue);
+void queue_drop(struct state *state, struct queue *queue);
+MR_MUST_USE enum mr_err queue_count_run(struct queue *queue, int64_t ms, bool failed);
+MR_MUST_USE enum mr_err queue_add_day(struct queue *queue, const struct day *day);
+
+/* ---- time and durability ---- */
+
+/* Everything up to seq is durable: tasks leave limbo. */
+MR_MUST_USE enum mr_err state_durable(struct state *state, uint64_t seq);
+/* Due tasks become pending, expired ones go. At most budget of them; true when more are due. */
+bool queue_tick(struct state *state, struct queue *queue, int64_t now_ms, size_t budget);
+/* When queue_tick has something to do; INT64_MAX for never. */
+int64_t queue_next_ms(const struct state *state, const struct queue *queue);
+
+/* After a replay: space held by tasks is counted, records in segments that are gone are noted.
+ * Returns how many tasks have lost their record. */
+uint64_t state_hold_all(struct state *state);
+size_t state_bytes(const struct state *state);
+/* Asserts that sets, maps and counters equal a recount. */
+void state_validate(const struct state *state);
+
+#endif

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Between state.c, apply.c and queue.c only. */
+#ifndef MR_EMBEDDED_STATE_INTERNAL_H
+#define MR_EMBEDDED_STATE_INTERNAL_H
+
+#include "broker/embedded/state.h"
+
+uint64_t queue_name_hash(const struct state *state, struct mr_slice name);
+void queue_free(struct queue *queue);
+
+/* Into the set of its queue and state, and out of it (or of limbo). */
+MR_MUST_USE enum mr_err set_enter(struct state *state, uint32_t handle);
+void set_leave(struct state *state, uint32_t handle);
+/* Into limbo until seq is durable; while replaying straight into its set. */
+MR_MUST_USE enum mr_err limbo_enter(struct state *state, uint32_t handle, uint64_t seq);
+/* Out of every set, map and count, its space given back. */
+void task_release(struct state *state, uint32_t handle);
+/* Lets go of its unique key, if it holds one. */
+void unique_release(struct state *state, struct task *task, uint32_t handle);
+/* Counts bytes of a record as needed (1) or no longer needed (-1). */
+void hold(struct state *state, struct mr_log_pos pos, uint32_t size, int sign);
+
+#endif

@@ -1,0 +1,51 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What the engine keeps in memory of a task: 64 bytes for every one, and a second part only for
+ * those that run, failed before, hold a unique key or have been kept. The payload stays in the log.
+ */
+#ifndef MR_EMBEDDED_TASK_H
+#define MR_EMBEDDED_TASK_H
+
+#include <assert.h>
+
+#include "broker/embedded/slab.h"
+#include "log/log.h"
+#include "wire/event.h"
+
+/* Flags beside those of wire/event.h, in memory only. */
+enum {
+    TASK_LIMBO = 1 << 6,   /* its last change is not durable yet: in no set, not to be handed out */
+    TASK_DAMAGED = 1 << 7, /* its record cannot be read */
+};
+
+struct task {
+    struct mr_uuid
+        id;       /* first: slab_free overwrites the start, state says whether the rest counts */
+    int64_t key;  /* place in its set: order time, due time, time of the end or of expiry */
+    uint64_t tie; /* number of its first record: orders equal keys, and names it for ever */
+    struct mr_log_pos pos; /* of its record (TASK or COPY) */
+    uint32_t size;         /* of that record */
+    uint32_t queue;
+    uint32_t more; /* struct more, or NO_HANDLE */
+    uint32_t last; /* low bits of the number of the last record about it */
+    uint16_t retried, max_retry;
+    uint8_t state, flags, crashes;
+};
+
+struct more {
+    uint64_t epoch;         /* of the last lease */
+    struct mr_log_pos note; /* record with the last result or error */
+    uint32_t note_size;     /* 0: none */
+    uint32_t node;          /* while active: number of its node, 0 for none */
+    uint32_t next, prev;    /* other tasks of the node */
+    int32_t percent;        /* progress, -1: none said */
+    char *progress;         /* text, heap */
+    int64_t started_ms, finished_ms, failed_ms;
+    int64_t order_ms; /* order time once it is pending again; 0: its key then */
+    int64_t unique_until_ms;
+    struct mr_uuid unique; /* key of the unique lock, when the flag is set */
+};
+
+static_assert(sizeof(struct task) == 64, "every waiting task costs this much memory");
+
+#endif

@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Shared by the files of the log; nobody else includes it. */
+#ifndef MR_LOG_INTERNAL_H
+#define MR_LOG_INTERNAL_H
+
+#include "log/log.h"
+
+enum {
+    BLOCK_BYTES = 64 * 1024,     /* unit of the read cache */
+    BLOCKS = 64,                 /* in the cache */
+    FILL_STEP = 2 * 1024 * 1024, /* zeroes written between two syncs of a segment in the making */
+    FILES_PER_SYNC = 4,          /* segments one sync can cover */
+    SYNC_BUCKETS = 256,          /* of the histogram of sync times */
+};
+
+/* Share of a segment that new work leaves free for finishing. */
+#define RESERVE_DIVISOR 4
+
+struct segment {
+    uint32_t number;
+    struct mr_file *file;
+    uint64_t bytes;     /* size of the file */
+    uint64_t end;       /* first byte not in use; for sealed segments found at start: bytes */
+    uint64_t first_seq; /* 0: no record yet */
+    uint64_t last_seq;
+    uint64_t live; /* bytes held by tasks */
+    bool sealed;
+    bool removing; /* a job is taking it away */
+};
+
+/* One block of the read cache. */
+struct block {
+    uint32_t segment; /* 0: empty */
+    uint32_t index;
+    size_t valid; /* bytes read; the end of the newest block grows later */
+    uint8_t *data;
+};
+
+struct sync_job {
+    struct mr_job job;
+    struct mr_log *log;
+    struct mr_file *files[FILES_PER_SYNC + 1];
+    size_t files_n;
+    uint64_t upto; /* durable when it succeeds */
+    int64_t took_ns;
+    enum mr_err err;
+};
+
+/* Makes the next segment (from nothing or from an old one), or removes one; a step at a time. */
+struct file_job {
+    struct mr_job job;
+    struct mr_log *log;
+    enum { FILE_IDLE, FILE_CREATE, FILE_RECYCLE, FILE_REMOVE } kind;
+    uint32_t number;      /* of the new segment */
+    uint32_t old_number;  /* recycled or removed */
+    struct mr_file *file; /* under construction */
+    uint64_t filled;      /* bytes zeroed so far */
+    bool complete;
+    enum mr_err err;
+};
+
+struct mr_log {
+    struct mr_fs *fs;
+    char dir[MR_PATH_MAX];
+    struct mr_uuid store;
+    uint32_t salt, term, last_term;
+    size_t segment_bytes;
+    struct mr_clock *clock;
+    struct mr_exec *sync_exec, *file_exec;
+    void (*changed)(void *arg);
+    void *arg;
+
+    struct segment *segments; /* by number; the last one is written to */
+    size_t segments_n, segments_cap;
+    struct segment next; /* ready when next.file is set */
+
+    /* Sealed records not yet handed to the operating system stand in buf, from file offset
+     * buf_offset. */
+    struct mr_buf buf;
+    uint64_t buf_offset;
+    size_t open_len; /* body length between begin and append */
+    uint64_t last_seq, written_seq, durable_seq;
+    uint64_t wanted_seq;                      /* newest record somebody waits for */
+    struct mr_file *unsynced[FILES_PER_SYNC]; /* sealed segments written since the last sync */
+    size_t unsynced_n;
+
+    struct sync_job sync;
+    bool syncing;
+    struct file_job filing;
+    enum mr_err full; /* why the next segment could not be made; MR_OK: it could */
+    enum mr_err failure;
+    unsigned pins;
+    uint64_t trim_seq;
+
+    struct block blocks[BLOCKS];
+    struct mr_buf scratch; /* a record that spans blocks */
+
+    uint64_t syncs;
+    uint64_t sync_times[SYNC_BUCKETS]; /* counts, by bucket_of */
+};
+
+/* segment.c */
+MR_MUST_USE enum mr_err segment_path(const struct mr_log *log, const char *prefix, uint32_t number,
+                                     char path[MR_PATH_MAX]);
+MR_MUST_USE enum mr_err segment_open(struct mr_log *log, uint32_t number, bool read_only,
+                                     struct segment *ret_segment, struct mr_detail *detail);
+MR_MUST_USE enum mr_err segment_write_header(struct mr_log *log, struct mr_file *file,
+                                             uint32_t number);
+MR_MUST_USE enum mr_err segment_add(struct mr_log *log, const struct segment *segment);
+struct segment *segment_find(const struct mr_log *log, uint32_t number);
+struct segment *segment_current(const struct mr_log *log);
+/* Makes the first segment of a log, or one behind the last, while the caller waits. */
+MR_MUST_USE enum mr_err segment_make_now(struct mr_log *log, uint32_t number);
+/* Starts making the next segment when it is time to. */
+void segment_prepare(struct mr_log *log);
+
+/* read.c */
+void cache_forget(struct mr_log *log, uint32_t segment);
+
+#endif

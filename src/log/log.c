@@ -1,0 +1,323 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Appending, group commit, and the log's life. Invariants:
+ *   durable_seq <= written_seq <= last_seq, and wanted_seq <= last_seq;
+ *   the last segment is the only one that is written to; buf holds its bytes from buf_offset on;
+ *   at most one sync is under way, and it covers exactly what was written when it began.
+ */
+#include <stdlib.h>
+
+#include "log/internal.h"
+
+enum mr_err mr_log_new(const struct mr_log_options *options, struct mr_log **ret_log)
+{
+    mr_assert(options->segment_bytes >= MR_SEGMENT_BYTES_MIN);
+    struct mr_log *log = calloc(1, sizeof *log);
+    if (log == NULL)
+        return MR_NOMEM;
+    *log = (struct mr_log){
+        .fs = options->fs,
+        .store = options->store,
+        .salt = options->salt,
+        .segment_bytes = options->segment_bytes,
+        .clock = options->clock,
+        .sync_exec = options->sync_exec,
+        .file_exec = options->file_exec,
+        .changed = options->changed,
+        .arg = options->arg,
+    };
+    size_t len = strlen(options->dir);
+    if (len >= sizeof log->dir) {
+        free(log);
+        return MR_TOO_BIG;
+    }
+    memcpy(log->dir, options->dir, len + 1);
+    *ret_log = log;
+    return MR_OK;
+}
+
+void mr_log_free(struct mr_log *log)
+{
+    if (log == NULL)
+        return;
+    for (size_t i = 0; i < log->segments_n; i++)
+        mr_file_close(log->segments[i].file);
+    mr_file_close(log->next.file);
+    for (size_t i = 0; i < BLOCKS; i++)
+        free(log->blocks[i].data);
+    mr_buf_done(&log->buf);
+    mr_buf_done(&log->scratch);
+    free(log->segments);
+    free(log);
+}
+
+/* ---- room --------------------------------------------------------------------------------------
+ */
+
+enum mr_err mr_log_room(struct mr_log *log, size_t body_len, enum mr_log_use use)
+{
+    if (log->failure != MR_OK)
+        return log->failure;
+    const struct segment *current = segment_current(log);
+    size_t size = mr_record_size(body_len);
+    if (size > (log->segment_bytes - MR_SEGMENT_HEADER) / 2)
+        return MR_TOO_BIG;
+    uint64_t reserve = use == MR_LOG_NEW_WORK ? log->segment_bytes / RESERVE_DIVISOR : 0;
+    uint64_t used = log->buf_offset + log->buf.len;
+    uint64_t left = current->bytes > used ? current->bytes - used : 0;
+    if (size + reserve <= left)
+        return MR_OK;
+    if (log->next.file != NULL)
+        return size <= left || log->unsynced_n < FILES_PER_SYNC ? MR_OK : MR_BUSY;
+    segment_prepare(log);
+    return log->full != MR_OK ? log->full : MR_BUSY;
+}
+
+/* ---- appending ---------------------------------------------------------------------------------
+ */
+
+/* The current segment is full: what is sealed goes to it, the next one takes over. */
+static enum mr_err roll(struct mr_log *log)
+{
+    MR_TRY(mr_log_write(log));
+    struct segment *current = segment_current(log);
+    mr_assert(log->next.file != NULL && log->next.number == current->number + 1);
+    mr_assert(log->unsynced_n < FILES_PER_SYNC);
+    current->sealed = true;
+    log->unsynced[log->unsynced_n++] = current->file;
+    MR_TRY(segment_add(log, &log->next));
+    log->next = (struct segment){0};
+    log->buf_offset = MR_SEGMENT_HEADER;
+    return MR_OK;
+}
+
+uint8_t *mr_log_begin(struct mr_log *log, size_t body_len)
+{
+    size_t size = mr_record_size(body_len);
+    uint64_t used = log->buf_offset + log->buf.len;
+    if (used + size > segment_current(log)->bytes && roll(log) != MR_OK)
+        return NULL;
+    if (mr_buf_reserve(&log->buf, size) != MR_OK)
+        return NULL;
+    log->open_len = body_len;
+    return log->buf.data + log->buf.len + MR_RECORD_HEADER;
+}
+
+uint64_t mr_log_append(struct mr_log *log, enum mr_record_type type, enum mr_log_wait wait,
+                       struct mr_log_pos *ret_pos)
+{
+    struct segment *segment = segment_current(log);
+    uint64_t seq = log->last_seq + 1;
+    uint64_t lag = seq - log->durable_seq;
+    struct mr_record record = {
+        .seq = seq,
+        .lag = lag < UINT32_MAX ? (uint32_t)lag : UINT32_MAX,
+        .term = log->term,
+        .segment = segment->number,
+        .type = (uint8_t)type,
+        .version = MR_RECORD_VERSION,
+        .body.len = log->open_len,
+    };
+    mr_record_seal(log->buf.data + log->buf.len, &record, log->salt);
+    if (ret_pos != NULL)
+        *ret_pos = (struct mr_log_pos){segment->number, (uint32_t)(log->buf_offset + log->buf.len)};
+    log->buf.len += mr_record_size(log->open_len);
+    log->last_seq = seq;
+    if (segment->first_seq == 0)
+        segment->first_seq = seq;
+    segment->last_seq = seq;
+    segment->end = log->buf_offset + log->buf.len;
+    if (wait == MR_LOG_DURABLE)
+        log->wanted_seq = seq;
+    return seq;
+}
+
+/* ---- writing and syncing ------------------------------------------------------------------------
+ */
+
+enum mr_err mr_log_write(struct mr_log *log)
+{
+    if (log->failure != MR_OK)
+        return log->failure;
+    if (log->buf.len == 0)
+        return MR_OK;
+    enum mr_err err =
+        mr_file_pwrite(segment_current(log)->file, log->buf.data, log->buf.len, log->buf_offset);
+    if (err != MR_OK) {
+        /* What reached the file is unknown; appending behind it would be a gap nobody can explain.
+         */
+        log->failure = MR_IO;
+        return MR_IO;
+    }
+    log->buf_offset += log->buf.len;
+    mr_buf_clear(&log->buf);
+    log->written_seq = log->last_seq;
+    segment_prepare(log);
+    return MR_OK;
+}
+
+static void sync_run(struct mr_job *base)
+{
+    struct sync_job *job = mr_container(base, struct sync_job, job);
+    mr_mono start = mr_mono_now(job->log->clock);
+    job->err = MR_OK;
+    for (size_t i = 0; i < job->files_n && job->err == MR_OK; i++)
+        job->err = mr_file_sync(job->files[i]);
+    job->took_ns = mr_mono_now(job->log->clock).ns - start.ns;
+}
+
+/* Four buckets to a factor of two, in microseconds. */
+static size_t bucket_of(int64_t ns)
+{
+    uint64_t us = ns < 4000 ? 4 : (uint64_t)ns / 1000;
+    unsigned log2 = 63 - (unsigned)__builtin_clzll(us);
+    size_t bucket = 4 * log2 + ((us >> (log2 - 2)) & 3);
+    return bucket < SYNC_BUCKETS ? bucket : SYNC_BUCKETS - 1;
+}
+
+static uint64_t percentile_us(const struct mr_log *log, unsigned percent)
+{
+    uint64_t rank = (log->syncs * percent + 99) / 100, seen = 0;
+    for (size_t i = 0; i < SYNC_BUCKETS; i++) {
+        seen += log->sync_times[i];
+        if (seen >= rank && rank > 0)
+            return ((uint64_t)1 << (i / 4)) + ((uint64_t)(i % 4 + 1) << (i / 4)) / 4;
+    }
+    return 0;
+}
+
+static void sync_done(struct mr_job *base)
+{
+    struct sync_job *job = mr_container(base, struct sync_job, job);
+    struct mr_log *log = job->log;
+    log->syncing = false;
+    log->syncs++;
+    log->sync_times[bucket_of(job->took_ns)]++;
+    if (job->err == MR_OK && log->failure == MR_OK) {
+        mr_assert(job->upto >= log->durable_seq && job->upto <= log->last_seq);
+        log->durable_seq = job->upto;
+    } else if (log->failure == MR_OK) {
+        /* The kernel may have dropped the pages: asking again could succeed and mean nothing. */
+        log->failure = MR_IO;
+    }
+    log->changed(log->arg);
+}
+
+void mr_log_sync(struct mr_log *log)
+{
+    bool wanted = log->wanted_seq > log->durable_seq || log->unsynced_n == FILES_PER_SYNC;
+    if (log->syncing || log->failure != MR_OK || !wanted)
+        return;
+    struct sync_job *job = &log->sync;
+    *job = (struct sync_job){.log = log, .upto = log->written_seq};
+    mr_job_init(&job->job, sync_run, sync_done);
+    for (size_t i = 0; i < log->unsynced_n; i++)
+        job->files[job->files_n++] = log->unsynced[i];
+    log->unsynced_n = 0;
+    job->files[job->files_n++] = segment_current(log)->file;
+    log->syncing = true;
+    log->sync_exec->submit(log->sync_exec, &job->job);
+#ifdef MR_PLANT_ACK_BEFORE_SYNC
+    log->durable_seq = job->upto;
+#endif
+}
+
+/* ---- figures ------------------------------------------------------------------------------------
+ */
+
+void mr_log_set_term(struct mr_log *log, uint32_t term)
+{
+    mr_assert(term >= log->last_term);
+    log->term = term;
+}
+
+uint64_t mr_log_last_seq(const struct mr_log *log)
+{
+    return log->last_seq;
+}
+
+uint64_t mr_log_durable(const struct mr_log *log)
+{
+    return log->durable_seq;
+}
+
+uint32_t mr_log_last_term(const struct mr_log *log)
+{
+    return log->last_term;
+}
+
+enum mr_err mr_log_failure(const struct mr_log *log)
+{
+    return log->failure;
+}
+
+bool mr_log_full(const struct mr_log *log)
+{
+    return log->full != MR_OK;
+}
+
+bool mr_log_idle(const struct mr_log *log)
+{
+    return !log->syncing && log->filing.kind == FILE_IDLE;
+}
+
+void mr_log_hold(struct mr_log *log, uint32_t number, int64_t bytes)
+{
+    struct segment *segment = segment_find(log, number);
+    mr_assert(segment != NULL);
+    mr_assert(bytes >= 0 || segment->live >= (uint64_t)-bytes);
+    segment->live += (uint64_t)bytes;
+}
+
+size_t mr_log_segments(const struct mr_log *log)
+{
+    return log->segments_n;
+}
+
+void mr_log_segment_at(const struct mr_log *log, size_t i, struct mr_segment_info *ret_info)
+{
+    const struct segment *segment = &log->segments[i];
+    *ret_info = (struct mr_segment_info){
+        .number = segment->number,
+        .bytes = segment->bytes,
+        .end = segment->end,
+        .live = segment->live,
+        .last_seq = segment->last_seq,
+        .sealed = segment->sealed,
+    };
+}
+
+uint64_t mr_log_disk_bytes(const struct mr_log *log)
+{
+    bool second = log->next.file != NULL || log->filing.kind == FILE_CREATE;
+    uint64_t bytes = second ? log->segment_bytes : 0;
+    for (size_t i = 0; i < log->segments_n; i++)
+        bytes += log->segments[i].bytes;
+    return bytes;
+}
+
+bool mr_log_has_segment(const struct mr_log *log, uint32_t number)
+{
+    return segment_find(log, number) != NULL;
+}
+
+void mr_log_pin(struct mr_log *log)
+{
+    log->pins++;
+}
+
+void mr_log_unpin(struct mr_log *log)
+{
+    mr_assert(log->pins > 0);
+    log->pins--;
+    mr_log_trim(log, log->trim_seq);
+}
+
+void mr_log_figures(const struct mr_log *log, struct mr_log_figures *ret_figures)
+{
+    *ret_figures = (struct mr_log_figures){
+        .syncs = log->syncs,
+        .sync_p50_us = percentile_us(log, 50),
+        .sync_p99_us = percentile_us(log, 99),
+    };
+}

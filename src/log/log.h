@@ -1,0 +1,166 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The commit log: records in preallocated, zero-filled segments, one writer, group commit.
+ *
+ * Life of a record: mr_log_room says whether it may come; mr_log_begin gives room for its body and
+ * mr_log_append seals it in memory; mr_log_write hands everything sealed to the operating system;
+ * mr_log_sync starts one fdatasync beside the owner's thread when there is something to sync and
+ * none is under way, so a lone writer waits for one sync and many share one. When it ends,
+ * mr_log_durable has moved on.
+ *
+ * A failed write or sync is final: the log answers MR_IO from then on and what is not yet durable
+ * never will be. Nothing is ever retried into silence.
+ *
+ * Space: the next segment is made ready beside the owner's thread while the current one fills, from
+ * a segment that is no longer needed where there is one. New work may use all but a reserve; when
+ * no next segment can be made because the disk is full, new work is refused and the reserve serves
+ * the rest.
+ *
+ * Thread: the owner, for everything here.
+ */
+#ifndef MR_LOG_LOG_H
+#define MR_LOG_LOG_H
+
+#include "base/buf.h"
+#include "base/exec.h"
+#include "base/fs.h"
+#include "base/id.h"
+#include "wire/record.h"
+
+struct mr_log;
+
+/* Where a record stands. Offsets are below 4 GiB. */
+struct mr_log_pos {
+    uint32_t segment, offset;
+};
+
+enum {
+    MR_SEGMENT_HEADER = 512,
+    MR_SEGMENT_VERSION = 1,
+    MR_SEGMENT_BYTES_MIN = 16 * 1024,
+    MR_SEGMENT_BYTES_DEFAULT = 64 * 1024 * 1024,
+};
+
+struct mr_log_options {
+    struct mr_fs *fs;
+    const char *dir;      /* copied */
+    struct mr_uuid store; /* written into every segment and checked */
+    uint32_t salt;        /* starts every checksum */
+    size_t segment_bytes;
+    struct mr_clock *clock; /* times the syncs */
+    struct mr_exec *sync_exec;
+    struct mr_exec *file_exec;
+    /* After every job of the log that ended: something may have become durable, room, or failed. */
+    void (*changed)(void *arg);
+    void *arg;
+};
+
+MR_MUST_USE enum mr_err mr_log_new(const struct mr_log_options *options, struct mr_log **ret_log);
+/* Closes files; no job may be under way. NULL is fine. */
+void mr_log_free(struct mr_log *log);
+
+/* ---- recovery -----------------------------------------------------------------------------------
+ */
+
+/* Called for every record behind the snapshot, in order. An error ends the recovery with it. */
+typedef enum mr_err mr_log_visit(const struct mr_record *record, struct mr_log_pos pos, void *arg);
+
+struct mr_log_recovery {
+    uint64_t after_seq; /* records up to this one are known already */
+    mr_log_visit *visit;
+    void *arg;
+    enum mr_fsck_mode mode; /* MR_FSCK_REPAIR: set damage aside and go on */
+    bool read_only;         /* change nothing: no repair, no first segment, no sync */
+    mr_fsck_line *line;     /* told of each finding; may be NULL */
+    void *line_arg;
+    /* Answers. */
+    uint64_t records, damaged, bytes_aside, torn_bytes;
+};
+
+/*
+ * Reads the segments, finds the end of the log and makes everything found durable; creates the
+ * first segment of a new log. A torn tail is cut; damage before the end answers MR_DAMAGED with
+ * file and offset in detail.
+ */
+MR_MUST_USE enum mr_err mr_log_recover(struct mr_log *log, struct mr_log_recovery *recovery,
+                                       struct mr_detail *detail);
+
+/* ---- writing ------------------------------------------------------------------------------------
+ */
+
+enum mr_log_use {
+    MR_LOG_NEW_WORK, /* keeps the reserve free */
+    MR_LOG_ONGOING,  /* finishing and the like: may use the reserve */
+};
+
+/* Whether a record with this much body may be appended now: MR_OK; MR_BUSY (the next segment is
+ * being made: try again after changed); MR_DISK_FULL; MR_IO (failed); MR_TOO_BIG (never fits a
+ * segment). */
+MR_MUST_USE enum mr_err mr_log_room(struct mr_log *log, size_t body_len, enum mr_log_use use);
+/* Room for the body, valid until append. After mr_log_room said yes. NULL when out of memory. */
+uint8_t *mr_log_begin(struct mr_log *log, size_t body_len);
+/* Seals what begin gave room for. sync: somebody waits for it. Returns its sequence number. */
+enum mr_log_wait { MR_LOG_LAZY, MR_LOG_DURABLE };
+uint64_t mr_log_append(struct mr_log *log, enum mr_record_type type, enum mr_log_wait wait,
+                       struct mr_log_pos *ret_pos);
+/* The checked record at a place that is still in memory or on disk; pointers stay valid until the
+ * next call of the log. MR_DAMAGED when it does not check. */
+MR_MUST_USE enum mr_err mr_log_read(struct mr_log *log, struct mr_log_pos pos, size_t size,
+                                    struct mr_record *ret_record);
+
+MR_MUST_USE enum mr_err mr_log_write(struct mr_log *log);
+void mr_log_sync(struct mr_log *log);
+
+void mr_log_set_term(struct mr_log *log, uint32_t term);
+uint64_t mr_log_last_seq(const struct mr_log *log);
+uint64_t mr_log_durable(const struct mr_log *log);
+uint32_t mr_log_last_term(const struct mr_log *log);
+enum mr_err mr_log_failure(const struct mr_log *log);
+bool mr_log_full(const struct mr_log *log);
+/* No job is under way. */
+bool mr_log_idle(const struct mr_log *log);
+/* Tries again to make the next segment after the disk was full. */
+void mr_log_retry_space(struct mr_log *log);
+
+/* ---- space --------------------------------------------------------------------------------------
+ */
+
+/* A task holds (positive) or no longer holds (negative) so many bytes of a segment. */
+void mr_log_hold(struct mr_log *log, uint32_t segment, int64_t bytes);
+
+struct mr_segment_info {
+    uint32_t number;
+    uint64_t bytes; /* of the file */
+    uint64_t end;   /* bytes in use */
+    uint64_t live;  /* held by tasks */
+    uint64_t last_seq;
+    bool sealed; /* no longer written */
+};
+
+size_t mr_log_segments(const struct mr_log *log);
+void mr_log_segment_at(const struct mr_log *log, size_t i, struct mr_segment_info *ret_info);
+uint64_t mr_log_disk_bytes(const struct mr_log *log);
+bool mr_log_has_segment(const struct mr_log *log, uint32_t number);
+
+/* Removes or recycles sealed segments that nothing lives in and whose records are all covered by
+ * snap_seq. */
+void mr_log_trim(struct mr_log *log, uint64_t snap_seq);
+/* While pinned nothing is removed. Pins nest. */
+void mr_log_pin(struct mr_log *log);
+void mr_log_unpin(struct mr_log *log);
+
+/* Walks a sealed segment in steps: from *offset (0 at the start) visits records until about
+ * max_bytes are read; *offset is 0 again at its end. Damaged records are passed over, counted in
+ * *damaged. */
+MR_MUST_USE enum mr_err mr_log_walk(struct mr_log *log, uint32_t segment, uint32_t *offset,
+                                    size_t max_bytes, mr_log_visit *visit, void *arg,
+                                    uint64_t *damaged);
+
+struct mr_log_figures {
+    uint64_t syncs, sync_p50_us, sync_p99_us;
+};
+void mr_log_figures(const struct mr_log *log, struct mr_log_figures *ret_figures);
+
+void mr_segment_name(char name[32], uint32_t number);
+
+#endif

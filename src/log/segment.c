@@ -1,0 +1,350 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Segment files. Header, 512 bytes, little-endian:
+ *
+ *   0 "MRSEGMNT"  8 u32 version  12 u32 number  16 store id (16 bytes)  32 u32 CRC32C of bytes
+ * 0..31
+ *
+ * A segment gets its name only when it is whole: it is made under a tmp- name (or an old one is
+ * renamed to it), zero-filled, given its header, synced and then renamed, and the folder is synced.
+ * So a crash leaves either a tmp- file, which the next start removes, or a complete segment.
+ *
+ * Zero-filling is more than allocation: blocks that were only reserved turn every later sync into a
+ * commit of the file system's own journal, which halves the rate.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/crc.h"
+#include "log/internal.h"
+
+static const char magic[8] = {'M', 'R', 'S', 'E', 'G', 'M', 'N', 'T'};
+
+enum { AT_VERSION = 8, AT_NUMBER = 12, AT_STORE = 16, AT_CRC = 32 };
+
+void mr_segment_name(char name[32], uint32_t number)
+{
+    snprintf(name, 32, "log-%08x", number);
+}
+
+enum mr_err segment_path(const struct mr_log *log, const char *prefix, uint32_t number,
+                         char path[MR_PATH_MAX])
+{
+    char name[32];
+    snprintf(name, sizeof name, "%s-%08x", prefix, number);
+    return mr_path_join(path, log->dir, name);
+}
+
+enum mr_err segment_write_header(struct mr_log *log, struct mr_file *file, uint32_t number)
+{
+    uint8_t header[MR_SEGMENT_HEADER] = {0};
+    memcpy(header, magic, sizeof magic);
+    mr_store32(header + AT_VERSION, MR_SEGMENT_VERSION);
+    mr_store32(header + AT_NUMBER, number);
+    memcpy(header + AT_STORE, log->store.bytes, sizeof log->store.bytes);
+    mr_store32(header + AT_CRC, mr_crc32c(0, header, AT_CRC));
+    return mr_file_pwrite(file, header, sizeof header, 0);
+}
+
+static enum mr_err header_check(const struct mr_log *log, const uint8_t *header, uint32_t number,
+                                const char *path, struct mr_detail *detail)
+{
+    if (memcmp(header, magic, sizeof magic) != 0) {
+        mr_detail_set(detail, "%s at offset 0: not a log segment", path);
+        return MR_DAMAGED;
+    }
+    if (mr_load32(header + AT_CRC) != mr_crc32c(0, header, AT_CRC)) {
+        mr_detail_set(detail, "%s at offset 0: damaged segment header", path);
+        return MR_DAMAGED;
+    }
+    if (mr_load32(header + AT_VERSION) > MR_SEGMENT_VERSION) {
+        mr_detail_set(detail, "%s: format version %u is newer than this program knows (%d)", path,
+                      mr_load32(header + AT_VERSION), MR_SEGMENT_VERSION);
+        return MR_VERSION;
+    }
+    if (mr_load32(header + AT_NUMBER) != number ||
+        memcmp(header + AT_STORE, log->store.bytes, sizeof log->store.bytes) != 0) {
+        mr_detail_set(detail, "%s at offset 0: the segment belongs to another place or store",
+                      path);
+        return MR_DAMAGED;
+    }
+    return MR_OK;
+}
+
+enum mr_err segment_open(struct mr_log *log, uint32_t number, bool read_only,
+                         struct segment *ret_segment, struct mr_detail *detail)
+{
+    char path[MR_PATH_MAX];
+    MR_TRY(segment_path(log, "log", number, path));
+    struct segment segment = {.number = number, .end = MR_SEGMENT_HEADER};
+    enum mr_err err =
+        mr_fs_open(log->fs, path, read_only ? MR_OPEN_READ : MR_OPEN_WRITE, &segment.file);
+    if (err == MR_OK)
+        err = mr_file_size(segment.file, &segment.bytes);
+    uint8_t header[MR_SEGMENT_HEADER] = {0};
+    if (err == MR_OK && segment.bytes >= sizeof header)
+        err = mr_file_pread(segment.file, header, sizeof header, 0);
+    if (err != MR_OK) {
+        mr_detail_set(detail, "%s: %s", path, mr_err_text(err));
+        mr_file_close(segment.file);
+        return err;
+    }
+    err = header_check(log, header, number, path, detail);
+    if (err != MR_OK && err != MR_DAMAGED) {
+        mr_file_close(segment.file);
+        return err;
+    }
+    *ret_segment = segment; /* open even when its header is damaged: repair needs it */
+    return err;
+}
+
+enum mr_err segment_add(struct mr_log *log, const struct segment *segment)
+{
+    if (log->segments_n == log->segments_cap) {
+        size_t cap = log->segments_cap ? 2 * log->segments_cap : 16;
+        struct segment *grown = realloc(log->segments, cap * sizeof *grown);
+        if (grown == NULL)
+            return MR_NOMEM;
+        log->segments = grown;
+        log->segments_cap = cap;
+    }
+    mr_assert(log->segments_n == 0 || log->segments[log->segments_n - 1].number < segment->number);
+    log->segments[log->segments_n++] = *segment;
+    return MR_OK;
+}
+
+struct segment *segment_current(const struct mr_log *log)
+{
+    mr_assert(log->segments_n > 0);
+    return &log->segments[log->segments_n - 1];
+}
+
+struct segment *segment_find(const struct mr_log *log, uint32_t number)
+{
+    size_t low = 0, high = log->segments_n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (log->segments[middle].number < number)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    bool found = low < log->segments_n && log->segments[low].number == number;
+    return found ? &log->segments[low] : NULL;
+}
+
+/* ---- making, recycling and removing, beside the owner's thread ---------------------------------
+ */
+
+/* Zero-fills up to one step; complete when the whole file is. */
+static enum mr_err fill_step(struct file_job *job)
+{
+    static const uint8_t zeroes[64 * 1024];
+    size_t bytes = job->log->segment_bytes;
+    uint64_t stop = job->filled + FILL_STEP < bytes ? job->filled + FILL_STEP : bytes;
+    while (job->filled < stop) {
+        size_t n =
+            stop - job->filled < sizeof zeroes ? (size_t)(stop - job->filled) : sizeof zeroes;
+        MR_TRY(mr_file_pwrite(job->file, zeroes, n, job->filled));
+        job->filled += n;
+    }
+    return mr_file_sync(job->file);
+}
+
+/* Header, sync, the final name, folder sync. */
+static enum mr_err publish(struct file_job *job, uint32_t tmp_number)
+{
+    struct mr_log *log = job->log;
+    char from[MR_PATH_MAX], to[MR_PATH_MAX];
+    MR_TRY(segment_path(log, "tmp", tmp_number, from));
+    MR_TRY(segment_path(log, "log", job->number, to));
+    MR_TRY(segment_write_header(log, job->file, job->number));
+    MR_TRY(mr_file_sync(job->file));
+    MR_TRY(log->fs->ops->rename(log->fs, from, to));
+#ifndef MR_PLANT_NO_DIR_SYNC
+    MR_TRY(log->fs->ops->dir_sync(log->fs, log->dir));
+#endif
+    job->complete = true;
+    return MR_OK;
+}
+
+static enum mr_err create_step(struct file_job *job)
+{
+    char path[MR_PATH_MAX];
+    MR_TRY(segment_path(job->log, "tmp", job->number, path));
+    if (job->file == NULL)
+        MR_TRY(mr_fs_open(job->log->fs, path, MR_OPEN_CREATE, &job->file));
+    MR_TRY(fill_step(job));
+    return job->filled == job->log->segment_bytes ? publish(job, job->number) : MR_OK;
+}
+
+/* The old name goes first, so that no start ever sees one file under two numbers. */
+static enum mr_err recycle_step(struct file_job *job)
+{
+    struct mr_log *log = job->log;
+    char from[MR_PATH_MAX], to[MR_PATH_MAX];
+    MR_TRY(segment_path(log, "log", job->old_number, from));
+    MR_TRY(segment_path(log, "tmp", job->old_number, to));
+    MR_TRY(log->fs->ops->rename(log->fs, from, to));
+    MR_TRY(log->fs->ops->dir_sync(log->fs, log->dir));
+    return publish(job, job->old_number);
+}
+
+static enum mr_err remove_step(struct file_job *job)
+{
+    struct mr_log *log = job->log;
+    char path[MR_PATH_MAX];
+    MR_TRY(segment_path(log, "log", job->old_number, path));
+    MR_TRY(log->fs->ops->remove(log->fs, path));
+    MR_TRY(log->fs->ops->dir_sync(log->fs, log->dir));
+    job->complete = true;
+    return MR_OK;
+}
+
+static enum mr_err (*const steps[])(struct file_job *job) = {
+    [FILE_CREATE] = create_step,
+    [FILE_RECYCLE] = recycle_step,
+    [FILE_REMOVE] = remove_step,
+};
+
+static void file_run(struct mr_job *base)
+{
+    struct file_job *job = mr_container(base, struct file_job, job);
+    job->err = steps[job->kind](job);
+}
+
+static void drop_unfinished(struct file_job *job)
+{
+    char path[MR_PATH_MAX];
+    mr_file_close(job->file);
+    job->file = NULL;
+    if (job->kind == FILE_CREATE && segment_path(job->log, "tmp", job->number, path) == MR_OK)
+        (void)job->log->fs->ops->remove(job->log->fs, path);
+}
+
+static void forget_segment(struct mr_log *log, uint32_t number, bool close_file)
+{
+    struct segment *segment = segment_find(log, number);
+    mr_assert(segment != NULL && segment->removing);
+    if (close_file)
+        mr_file_close(segment->file);
+    cache_forget(log, number);
+    size_t i = (size_t)(segment - log->segments);
+    memmove(segment, segment + 1, (log->segments_n - i - 1) * sizeof *segment);
+    log->segments_n--;
+}
+
+/* No failure here can lose anything: an old segment that could not be taken away is found again at
+ * the next start, and a new one is tried again later. Until then there is no room beyond the
+ * reserve. */
+static void file_failed(struct mr_log *log, struct file_job *job)
+{
+    if (job->kind != FILE_REMOVE)
+        log->full = job->err;
+    drop_unfinished(job);
+}
+
+static void file_done(struct mr_job *base)
+{
+    struct file_job *job = mr_container(base, struct file_job, job);
+    struct mr_log *log = job->log;
+    if (job->err == MR_OK && !job->complete) {
+        log->file_exec->submit(log->file_exec, &job->job);
+        return;
+    }
+    if (job->kind != FILE_CREATE)
+        forget_segment(log, job->old_number, job->kind == FILE_REMOVE);
+    if (job->err != MR_OK) {
+        file_failed(log, job);
+    } else if (job->kind != FILE_REMOVE) {
+        log->next = (struct segment){.number = job->number,
+                                     .file = job->file,
+                                     .bytes = log->segment_bytes,
+                                     .end = MR_SEGMENT_HEADER};
+        log->full = MR_OK;
+    }
+    job->kind = FILE_IDLE;
+    job->file = NULL;
+    mr_log_trim(log, log->trim_seq);
+    segment_prepare(log);
+    log->changed(log->arg);
+}
+
+static void file_start(struct mr_log *log, int kind, uint32_t number, uint32_t old_number)
+{
+    mr_assert(log->filing.kind == FILE_IDLE);
+    log->filing =
+        (struct file_job){.log = log, .kind = kind, .number = number, .old_number = old_number};
+    mr_job_init(&log->filing.job, file_run, file_done);
+    log->file_exec->submit(log->file_exec, &log->filing.job);
+}
+
+/* Half a segment ahead: late enough that an old segment is often free to be recycled instead. */
+void segment_prepare(struct mr_log *log)
+{
+    if (log->next.file != NULL || log->filing.kind != FILE_IDLE || log->full != MR_OK ||
+        log->failure != MR_OK)
+        return;
+    const struct segment *current = segment_current(log);
+    if (log->buf_offset + log->buf.len >= current->bytes / 2)
+        file_start(log, FILE_CREATE, current->number + 1, 0);
+}
+
+void mr_log_retry_space(struct mr_log *log)
+{
+    if (log->full == MR_OK)
+        return;
+    log->full = MR_OK;
+    segment_prepare(log);
+}
+
+static bool removable(const struct mr_log *log, const struct segment *segment)
+{
+    return segment->sealed && !segment->removing && segment->live == 0 &&
+           segment->last_seq <= log->trim_seq && segment->last_seq <= log->durable_seq;
+}
+
+void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
+{
+    log->trim_seq = snap_seq;
+    if (log->pins > 0 || log->filing.kind != FILE_IDLE || log->failure != MR_OK)
+        return;
+    for (size_t i = 0; i + 1 < log->segments_n; i++) {
+        struct segment *segment = &log->segments[i];
+#ifdef MR_PLANT_REMOVE_LIVE_SEGMENT
+        if (!removable(log, segment) && !(segment->sealed && segment->last_seq <= snap_seq))
+#else
+        if (!removable(log, segment))
+#endif
+            continue;
+        segment->removing = true;
+        bool recycle = log->next.file == NULL && segment->bytes == log->segment_bytes;
+        if (recycle) {
+            uint32_t number = segment_current(log)->number + 1;
+            file_start(log, FILE_RECYCLE, number, segment->number);
+            log->filing.file = segment->file;
+        } else {
+            file_start(log, FILE_REMOVE, 0, segment->number);
+        }
+        return;
+    }
+}
+
+/* The whole of create_step while the caller waits. */
+enum mr_err segment_make_now(struct mr_log *log, uint32_t number)
+{
+    struct file_job job = {.log = log, .kind = FILE_CREATE, .number = number};
+    enum mr_err err = MR_OK;
+    while (err == MR_OK && !job.complete)
+        err = create_step(&job);
+    if (err != MR_OK) {
+        drop_unfinished(&job);
+        return err;
+    }
+    struct segment segment = {
+        .number = number, .file = job.file, .bytes = log->segment_bytes, .end = MR_SEGMENT_HEADER};
+    err = segment_add(log, &segment);
+    if (err != MR_OK)
+        mr_file_close(job.file);
+    return err;
+}

@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Bodies of the log's records. Everything an event decides is in it, so replaying needs no clock
+ * and no policy. Times are ms since the Unix epoch. All little-endian, fixed parts first.
+ */
+#ifndef MR_WIRE_EVENT_H
+#define MR_WIRE_EVENT_H
+
+#include "base/id.h"
+#include "base/slice.h"
+
+/* Facts about a task that are known without reading its message. Part of the format. */
+enum mr_task_flag {
+    MR_TASK_UUID = 1 << 0,     /* the id is the UUID itself; otherwise the message has the text */
+    MR_TASK_RETAIN = 1 << 1,   /* kept after completion */
+    MR_TASK_UNIQUE = 1 << 2,   /* holds a unique key */
+    MR_TASK_PRIORITY = 1 << 3, /* has a priority */
+    MR_TASK_CANCEL = 1 << 4,   /* a caller wants it stopped */
+    MR_TASK_FLAGS_KEPT = 0x1f,
+};
+
+/* MR_RECORD_TASK: followed by the task message (wire/task.h). */
+struct mr_event_task {
+    struct mr_uuid id;
+    int64_t key; /* order time, or due time when scheduled */
+    int64_t created_ms;
+    uint32_t queue;
+    uint16_t max_retry;
+    uint8_t state, flags;
+};
+enum { MR_EVENT_TASK_SIZE = 40 };
+void mr_event_task_encode(const struct mr_event_task *event, uint8_t bytes[MR_EVENT_TASK_SIZE]);
+MR_MUST_USE enum mr_err mr_event_task_decode(struct mr_slice body, struct mr_event_task *ret_event,
+                                             struct mr_slice *ret_message);
+
+/* MR_RECORD_TAKE */
+struct mr_event_take {
+    struct mr_uuid id;
+    uint64_t epoch;
+    int64_t ms;
+};
+enum { MR_EVENT_TAKE_SIZE = 32 };
+void mr_event_take_encode(const struct mr_event_take *event, uint8_t bytes[MR_EVENT_TAKE_SIZE]);
+MR_MUST_USE enum mr_err mr_event_take_decode(struct mr_slice body, struct mr_event_take *ret_event);
+
+/* MR_RECORD_FINISH, _LOST, _MOVE, _DELETE: what the task is from now on, and why. */
+struct mr_event_change {
+    struct mr_uuid id;
+    uint64_t epoch;   /* of the lease that ended; 0 when none did */
+    int64_t key;      /* place in the order of its new state */
+    int64_t order_ms; /* order time when it becomes pending again; 0: the key decides */
+    int64_t ms;       /* when it happened */
+    uint16_t retried;
+    uint8_t crashes;
+    uint8_t state;        /* MR_STATE_NONE: the task is gone */
+    uint8_t flags;        /* enum mr_task_flag */
+    uint8_t outcome;      /* enum mr_outcome for a finish; enum mr_verb for a move */
+    struct mr_slice text; /* result or error */
+};
+enum { MR_EVENT_CHANGE_SIZE = 56 };
+void mr_event_change_encode(const struct mr_event_change *event,
+                            uint8_t *bytes); /* with its text */
+MR_MUST_USE enum mr_err mr_event_change_decode(struct mr_slice body,
+                                               struct mr_event_change *ret_event);
+
+/* MR_RECORD_QUEUE and _UNQUEUE (number only counts). */
+struct mr_event_queue {
+    uint32_t number;
+    uint8_t paused;
+    uint64_t max_length;
+    struct mr_slice name;
+};
+enum { MR_EVENT_QUEUE_SIZE = 16 };
+void mr_event_queue_encode(const struct mr_event_queue *event, uint8_t *bytes); /* with its name */
+MR_MUST_USE enum mr_err mr_event_queue_decode(struct mr_slice body,
+                                              struct mr_event_queue *ret_event);
+
+/* MR_RECORD_OPEN and _CEILING: epochs up to and including ceiling may be handed out. */
+enum { MR_EVENT_CEILING_SIZE = 8 };
+
+/* Everything the index knows of a task: an entry of a snapshot, and the head of MR_RECORD_COPY. */
+struct mr_entry {
+    struct mr_uuid id;
+    int64_t key;
+    uint64_t tie;
+    uint32_t segment, offset, size, queue;
+    uint16_t retried, max_retry;
+    uint8_t state, flags, crashes;
+    uint8_t has_more; /* the fields below are there */
+    uint64_t epoch;
+    uint32_t note_segment, note_offset, note_size;
+    int64_t started_ms, finished_ms, failed_ms, order_ms, unique_until_ms;
+    struct mr_uuid unique;
+};
+enum {
+    MR_ENTRY_SIZE = 56,
+    MR_ENTRY_MORE_SIZE = 76,
+    MR_ENTRY_MAX = MR_ENTRY_SIZE + MR_ENTRY_MORE_SIZE
+};
+/* Returns the bytes used. */
+size_t mr_entry_encode(const struct mr_entry *entry, uint8_t bytes[MR_ENTRY_MAX]);
+/* Takes one entry off the front of *bytes. */
+MR_MUST_USE enum mr_err mr_entry_decode(struct mr_slice *bytes, struct mr_entry *ret_entry);
+
+#endif
