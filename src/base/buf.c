@@ -18,12 +18,12 @@ enum mr_err mr_buf_reserve(struct mr_buf *buf, size_t more)
     mr_assert(buf->len <= buf->cap);
     if (more <= buf->cap - buf->len)
         return MR_OK;
-    if (more > SIZE_MAX - buf->len)
+    /* No object is larger than PTRDIFF_MAX. */
+    if (more > PTRDIFF_MAX - buf->len)
         return MR_NOMEM;
     size_t need = buf->len + more;
-    /* Doubling keeps appending O(1) amortised; at the end of the address space, just what is
-     * needed. */
-    size_t cap = buf->cap <= SIZE_MAX / 2 ? buf->cap * 2 : need;
+    /* Doubling keeps appending O(1) amortised. */
+    size_t cap = buf->cap <= PTRDIFF_MAX / 2 ? buf->cap * 2 : need;
     if (cap < need)
         cap = need;
     if (cap < BUF_CAP_MIN)

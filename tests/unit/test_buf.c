@@ -91,6 +91,7 @@ static void impossible_sizes_are_refused_and_change_nothing(void **state)
     assert_int_equal(mr_buf_reserve(&buf, SIZE_MAX), MR_NOMEM);
     assert_int_equal(mr_buf_reserve(&buf, SIZE_MAX - 4), MR_NOMEM);
     assert_int_equal(mr_buf_reserve(&buf, SIZE_MAX - 3), MR_NOMEM);
+    assert_int_equal(mr_buf_reserve(&buf, (size_t)PTRDIFF_MAX - 3), MR_NOMEM);
     assert_true(mr_slice_equal(mr_buf_slice(&buf), MR_SLICE_LIT("keep")));
     mr_buf_done(&buf);
 }
