@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What all engines share: the way into an engine's operations, waiting for an answer, and the
+ * checks of a task's options at the door. No state. Thread: any.
+ */
+#include "broker/broker.h"
+
+#include <math.h>
+#include <stdlib.h>
+
+/* Ten years of 365.25 days: nobody needs to go further ahead, and sums of times stay far from
+ * overflow. */
+#define PRIORITY_MAX_S (10 * 365.25 * 86400)
+/* The end of the year 9999, the last time that can be written down in RFC 3339. */
+#define TIME_MAX_MS 253402300799999LL
+
+void mr_req_done(struct mr_req *req)
+{
+    mr_arena_done(&req->arena);
+}
+
+void mr_lease_free(struct mr_lease *lease)
+{
+    if (!lease)
+        return;
+    free(lease->headers);
+    free(lease);
+}
+
+void mr_broker_submit(struct mr_broker *broker, struct mr_req *req)
+{
+    mr_assert(req->op < MR_OP_COUNT && req->done);
+    broker->ops->submit(broker, req);
+}
+
+void mr_broker_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch)
+{
+    broker->ops->begun(broker, slot, epoch);
+}
+
+enum mr_err mr_broker_lease_open(struct mr_broker *broker, struct mr_lease *lease)
+{
+    return broker->ops->lease_open(broker, lease);
+}
+
+void mr_broker_close(struct mr_broker *broker)
+{
+    if (broker)
+        broker->ops->close(broker);
+}
+
+static void call_done(struct mr_req *req)
+{
+    mr_event_set(req->arg);
+}
+
+enum mr_err mr_broker_call(struct mr_broker *broker, struct mr_req *req)
+{
+    struct mr_event answered;
+    mr_event_init(&answered);
+    req->done = call_done;
+    req->arg = &answered;
+    mr_broker_submit(broker, req);
+    mr_event_wait(&answered, INT64_MAX);
+    return req->err;
+}
+
+/* ---- the door -----------------------------------------------------------------------------------
+ */
+
+/* Optional names; empty stands for the default. */
+static const struct {
+    const char *what;
+    size_t offset;
+} name_fields[] = {
+    {"queue", offsetof(struct mr_task_options, queue)},
+    {"type", offsetof(struct mr_task_options, type)},
+    {"unique key", offsetof(struct mr_task_options, unique_key)},
+    {"group", offsetof(struct mr_task_options, group)},
+    {"topic", offsetof(struct mr_task_options, topic)},
+};
+
+/* Times and lengths of time in ms. least is the sentinel for "none" where there is one. */
+static const struct {
+    const char *what;
+    size_t offset;
+    int64_t least;
+} time_fields[] = {
+    {"delay", offsetof(struct mr_task_options, delay_ms), 0},
+    {"time", offsetof(struct mr_task_options, at_ms), 0},
+    {"timeout", offsetof(struct mr_task_options, timeout_ms), MR_NO_TIMEOUT},
+    {"deadline", offsetof(struct mr_task_options, deadline_ms), 0},
+    {"retention", offsetof(struct mr_task_options, retention_ms), 0},
+    {"unique time", offsetof(struct mr_task_options, unique_ms), 0},
+};
+
+static enum mr_err check_name(const char *what, struct mr_slice name, struct mr_detail *detail)
+{
+    enum mr_err err = name.data ? mr_name_check(name) : MR_INVALID;
+    if (err == MR_TOO_BIG)
+        mr_detail_set(detail, "%s: %zu bytes, the limit is %d", what, name.len, MR_NAME_MAX);
+    else if (err != MR_OK)
+        mr_detail_set(detail, "%s: must be UTF-8 without control characters or braces", what);
+    return err;
+}
+
+static enum mr_err check_names(const struct mr_task_options *task, struct mr_detail *detail)
+{
+    for (size_t i = 0; i < sizeof name_fields / sizeof *name_fields; i++) {
+        struct mr_slice name;
+        memcpy(&name, (const char *)task + name_fields[i].offset, sizeof name);
+        if (name.len > 0)
+            MR_TRY(check_name(name_fields[i].what, name, detail));
+    }
+    return MR_OK;
+}
+
+/* An id is shown in lists and used in paths of URLs, so it is text; unlike names it may hold
+ * braces. */
+static enum mr_err check_id(struct mr_slice id, struct mr_detail *detail)
+{
+    if (id.len > MR_ID_MAX) {
+        mr_detail_set(detail, "id: %zu bytes, the limit is %d", id.len, MR_ID_MAX);
+        return MR_TOO_BIG;
+    }
+    const unsigned char *bytes = id.data;
+    bool fine = id.len == 0 || (bytes && mr_utf8_valid(id));
+    for (size_t i = 0; fine && i < id.len; i++)
+        fine = bytes[i] >= 0x20 && bytes[i] != 0x7f;
+    if (!fine)
+        mr_detail_set(detail, "id: must be UTF-8 without control characters");
+    return fine ? MR_OK : MR_INVALID;
+}
+
+static enum mr_err check_times(const struct mr_task_options *task, struct mr_detail *detail)
+{
+    for (size_t i = 0; i < sizeof time_fields / sizeof *time_fields; i++) {
+        int64_t value;
+        memcpy(&value, (const char *)task + time_fields[i].offset, sizeof value);
+        if (value < time_fields[i].least) {
+            mr_detail_set(detail, "%s: must not be negative", time_fields[i].what);
+            return MR_INVALID;
+        }
+        if (value > TIME_MAX_MS) {
+            mr_detail_set(detail, "%s: must not be after the year 9999", time_fields[i].what);
+            return MR_INVALID;
+        }
+    }
+    if (task->delay_ms > 0 && task->at_ms > 0) {
+        mr_detail_set(detail, "delay and time: give one of them");
+        return MR_INVALID;
+    }
+    return MR_OK;
+}
+
+static enum mr_err check_numbers(const struct mr_task_options *task, struct mr_detail *detail)
+{
+    if (!(fabs(task->priority_s) <= PRIORITY_MAX_S)) { /* also refuses NaN */
+        mr_detail_set(detail, "priority: must be within 10 years");
+        return MR_INVALID;
+    }
+    if (task->max_retry < MR_NO_RETRY || task->max_retry > MR_RETRY_MAX) {
+        mr_detail_set(detail, "retry: must be within 0 and %d", MR_RETRY_MAX);
+        return MR_INVALID;
+    }
+    if (task->on_duplicate > MR_DUPLICATE_REPLACE) {
+        mr_detail_set(detail, "on duplicate: not one of reject, ignore, replace");
+        return MR_INVALID;
+    }
+    if (task->unique_key.len > 0 && task->unique_ms == 0) {
+        mr_detail_set(detail, "unique key: say how long it holds, too");
+        return MR_INVALID;
+    }
+    return MR_OK;
+}
+
+static enum mr_err check_headers(const struct mr_task_options *task, struct mr_detail *detail)
+{
+    if (task->headers_n > MR_HEADERS_MAX) {
+        mr_detail_set(detail, "headers: %zu, the limit is %d", task->headers_n, MR_HEADERS_MAX);
+        return MR_TOO_BIG;
+    }
+    if (task->headers_n > 0 && !task->headers) {
+        mr_detail_set(detail, "headers: missing");
+        return MR_INVALID;
+    }
+    size_t bytes = 0;
+    for (size_t i = 0; i < task->headers_n; i++) {
+        struct mr_header header = task->headers[i];
+        MR_TRY(check_name("header name", header.name, detail));
+        if (header.value.len > 0 && !header.value.data) {
+            mr_detail_set(detail, "headers: a value is missing");
+            return MR_INVALID;
+        }
+        /* Cut, so that the sum cannot overflow. */
+        size_t value_len = header.value.len;
+        bytes += header.name.len;
+        bytes += value_len > MR_HEADER_BYTES_MAX ? MR_HEADER_BYTES_MAX + 1 : value_len;
+    }
+    if (bytes > MR_HEADER_BYTES_MAX) {
+        mr_detail_set(detail, "headers: over the limit of %d bytes in all", MR_HEADER_BYTES_MAX);
+        return MR_TOO_BIG;
+    }
+    return MR_OK;
+}
+
+enum mr_err mr_task_options_check(const struct mr_task_options *task, size_t payload_max,
+                                  struct mr_detail *detail)
+{
+    if (task->payload.len > payload_max) {
+        mr_detail_set(detail, "payload: %zu bytes, the limit is %zu", task->payload.len,
+                      payload_max);
+        return MR_TOO_BIG;
+    }
+    if (task->payload.len > 0 && !task->payload.data) {
+        mr_detail_set(detail, "payload: missing");
+        return MR_INVALID;
+    }
+    MR_TRY(check_names(task, detail));
+    MR_TRY(check_id(task->id, detail));
+    MR_TRY(check_times(task, detail));
+    MR_TRY(check_numbers(task, detail));
+    return check_headers(task, detail);
+}

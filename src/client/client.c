@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening a broker by URL. One engine is there so far; others are refused by name. Thread: any. */
+#include "client/client.h"
+
+#include <stdlib.h>
+
+#include "broker/embedded/embedded.h"
+#include "worker/worker.h"
+
+/* Of the embedded engine. */
+enum mr_err mr_store_fsck(const char *dir, enum mr_fsck_mode mode, mr_fsck_line *line, void *arg,
+                          struct mr_fsck_report *ret_report, struct mr_detail *detail);
+
+#define FILE_SCHEME "file:"
+
+/* A namespace becomes a folder, so it must not lead elsewhere. */
+static enum mr_err namespace_dir(struct mr_slice name, const char *base, char ret_dir[MR_PATH_MAX],
+                                 struct mr_detail *detail)
+{
+    enum mr_err err = mr_name_check(name);
+    if (err == MR_OK && memchr(name.data, '/', name.len))
+        err = MR_INVALID;
+    if (err != MR_OK) {
+        mr_detail_set(detail,
+                      "namespace: must be 1 to %d bytes of UTF-8 without control characters, "
+                      "braces or '/'",
+                      MR_NAME_MAX);
+        return err;
+    }
+    char folder[sizeof "ns-" + MR_NAME_MAX];
+    snprintf(folder, sizeof folder, "ns-%.*s", (int)name.len, (const char *)name.data);
+    return mr_path_join(ret_dir, base, folder);
+}
+
+enum mr_err mr_url_dir(const char *url, struct mr_slice namespace_, char ret_dir[MR_PATH_MAX],
+                       struct mr_detail *detail)
+{
+    if (!url || strncmp(url, FILE_SCHEME, strlen(FILE_SCHEME)) != 0) {
+        mr_detail_set(detail, "%s: this version opens %sDIR, the embedded engine, and nothing else",
+                      url ? url : "(no URL)", FILE_SCHEME);
+        return url && strchr(url, ':') ? MR_UNSUPPORTED : MR_INVALID;
+    }
+    const char *dir = url + strlen(FILE_SCHEME);
+    if (*dir == '\0') {
+        mr_detail_set(detail, "%s: the folder is missing, write %sDIR", url, FILE_SCHEME);
+        return MR_INVALID;
+    }
+    if (strlen(dir) >= MR_PATH_MAX) {
+        mr_detail_set(detail, "the folder's name is over the limit of %d bytes", MR_PATH_MAX - 1);
+        return MR_TOO_BIG;
+    }
+    if (namespace_.len > 0)
+        return namespace_dir(namespace_, dir, ret_dir, detail);
+    memcpy(ret_dir, dir, strlen(dir) + 1);
+    return MR_OK;
+}
+
+enum mr_err mr_client_open(const char *url, const struct mr_client_options *options,
+                           struct mr_client **ret_client, struct mr_detail *detail)
+{
+    static const struct mr_client_options defaults;
+    options = options ? options : &defaults;
+    char dir[MR_PATH_MAX];
+    MR_TRY(mr_url_dir(url, options->namespace_, dir, detail));
+    if (options->payload_max > MR_PAYLOAD_HARD_MAX) {
+        mr_detail_set(detail, "payload limit: %zu bytes, at most %d", options->payload_max,
+                      MR_PAYLOAD_HARD_MAX);
+        return MR_INVALID;
+    }
+    struct mr_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return MR_NOMEM;
+    struct mr_embedded_options embedded = {
+        .dir = dir,
+        .payload_max = options->payload_max,
+        .segment_bytes = options->segment_bytes,
+        .repair = options->repair,
+    };
+    enum mr_err err = mr_embedded_open(&embedded, &client->broker, detail);
+    if (err != MR_OK) {
+        free(client);
+        return err;
+    }
+    *ret_client = client;
+    return MR_OK;
+}
+
+void mr_client_close(struct mr_client *client)
+{
+    if (!client)
+        return;
+    mr_broker_close(client->broker); /* answers what is in flight */
+    mr_assert(atomic_load(&client->tasks) == 0);
+    free(client);
+}
+
+enum mr_err mr_worker_new(struct mr_client *client, const struct mr_worker_options *options,
+                          struct mr_worker **ret_worker)
+{
+    return mr_worker_new_on(client->broker, options, ret_worker);
+}
+
+enum mr_err mr_fsck(const char *url, enum mr_fsck_mode mode, mr_fsck_line *line, void *arg,
+                    struct mr_fsck_report *ret_report, struct mr_detail *detail)
+{
+    char dir[MR_PATH_MAX];
+    MR_TRY(mr_url_dir(url, (struct mr_slice){0}, dir, detail));
+    return mr_store_fsck(dir, mode, line, arg, ret_report, detail);
+}

@@ -1,0 +1,26 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of the client share: a broker opened by URL, and what is under way to it. */
+#ifndef MR_CLIENT_CLIENT_H
+#define MR_CLIENT_CLIENT_H
+
+#include <stdatomic.h>
+
+#include "base/fs.h"
+#include "broker/broker.h"
+
+enum {
+    MR_IN_FLIGHT_TASKS_MAX = 1000 * 1000, /* of mr_enqueue_async, not answered yet */
+    MR_IN_FLIGHT_BYTES_MAX = 256 * 1024 * 1024,
+};
+
+struct mr_client {
+    struct mr_broker *broker;
+    _Atomic size_t tasks, bytes; /* in flight */
+};
+
+/* The folder of a "file:" URL, with the namespace's own folder when it has a name. MR_UNSUPPORTED
+ * for other engines, MR_INVALID, MR_TOO_BIG; all with detail (may be NULL). */
+MR_MUST_USE enum mr_err mr_url_dir(const char *url, struct mr_slice namespace_,
+                                   char ret_dir[MR_PATH_MAX], struct mr_detail *detail);
+
+#endif

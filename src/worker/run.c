@@ -1,0 +1,241 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One run: what its handler may ask and say, how it is told to stop, and what is made of its
+ * answer.
+ *
+ * A run that was told to stop and still succeeds has succeeded. Otherwise the reason to stop
+ * decides what is reported, since the handler's failure is only its consequence.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+
+#include "base/diag.h"
+#include "base/text.h"
+#include "worker/internal.h"
+
+/* Beyond this a delay means "never", and sums with it still fit. */
+#define DELAY_MAX_MS (100 * 365 * MR_MS_PER_DAY)
+
+static struct mr_slot *slot_of(struct mr_run *run)
+{
+    return mr_container(run, struct mr_slot, run);
+}
+
+static struct mr_worker *worker_of(struct mr_run *run)
+{
+    return slot_of(run)->worker;
+}
+
+/* ---- what the handler sees
+ * ----------------------------------------------------------------------- */
+
+const struct mr_task *mr_run_task(struct mr_run *run)
+{
+    return &run->lease->task;
+}
+
+bool mr_run_cancelled(struct mr_run *run)
+{
+    return atomic_load_explicit(&run->stop, memory_order_relaxed) != RUN_GOES_ON;
+}
+
+bool mr_run_wait_cancelled(struct mr_run *run, int64_t timeout_ms)
+{
+    int64_t max_ns = INT64_MAX;
+    if (timeout_ms < INT64_MAX / MR_NS_PER_MS)
+        max_ns = timeout_ms * MR_NS_PER_MS;
+    return mr_event_wait(&run->stopping, max_ns);
+}
+
+int64_t mr_run_deadline_ms(struct mr_run *run)
+{
+    int64_t due_ns = atomic_load(&slot_of(run)->due_ns);
+    if (due_ns == INT64_MAX)
+        return 0;
+    struct mr_clock *clock = worker_of(run)->clock;
+    int64_t left_ms = (due_ns - mr_mono_now(clock).ns) / MR_NS_PER_MS;
+    return mr_wall_ms(mr_wall_now(clock)) + left_ms;
+}
+
+enum mr_err mr_run_result(struct mr_run *run, struct mr_slice bytes)
+{
+    if (bytes.len > MR_RESULT_MAX - run->result.len)
+        return MR_TOO_BIG;
+    return mr_buf_append_slice(&run->result, bytes);
+}
+
+/* Cuts text at a limit without cutting a character of UTF-8 in two. */
+static size_t cut_text(struct mr_slice text, size_t max)
+{
+    if (text.len <= max)
+        return text.len;
+    const unsigned char *bytes = text.data;
+    size_t len = max;
+    while (len > 0 && (bytes[len] & 0xc0) == 0x80)
+        len--;
+    return len;
+}
+
+enum mr_err mr_run_progress(struct mr_run *run, int percent, struct mr_slice text)
+{
+    if (percent < 0 || percent > 100 || (text.len > 0 && !text.data))
+        return MR_INVALID;
+    struct mr_worker *w = worker_of(run);
+    mr_mono now = mr_mono_now(w->clock);
+    mr_lock_enter(&w->lock);
+    run->percent = percent;
+    run->progress_len = cut_text(text, PROGRESS_TEXT_MAX);
+    if (run->progress_len > 0)
+        memcpy(run->progress, text.data, run->progress_len);
+    run->progress_new = true;
+    mr_mono beat_at = mr_mono_add_ms(now, PROGRESS_MS);
+    if (beat_at.ns < w->beat_at.ns) {
+        w->beat_at = beat_at;
+        mr_monitor_by(w, beat_at);
+    }
+    mr_lock_leave(&w->lock);
+    return MR_OK;
+}
+
+void mr_run_error(struct mr_run *run, const char *fmt, ...)
+{
+    char text[MR_ERROR_TEXT_MAX + 1];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    mr_buf_clear(&run->error);
+    if (mr_buf_append(&run->error, text, strlen(text) + 1) != MR_OK)
+        mr_buf_clear(&run->error); /* out of memory: the failure counts, its text is lost */
+}
+
+void mr_run_retry_after(struct mr_run *run, int64_t delay_ms)
+{
+    run->retry_after_ms = delay_ms > 0 ? delay_ms : 0;
+}
+
+/* ---- telling it to stop
+ * -------------------------------------------------------------------------- */
+
+void mr_run_stop(struct mr_slot *slot, enum run_stop reason, mr_mono now)
+{
+    struct mr_run *run = &slot->run;
+    if (!slot->running || atomic_load(&run->owner) != RUN_OPEN)
+        return;
+    bool told = atomic_load(&run->stop) != RUN_GOES_ON;
+    if (told && reason != RUN_LOST)
+        return;
+    atomic_store(&run->stop, reason);
+    if (told)
+        return;
+    mr_event_set(&run->stopping);
+    if (run->watch)
+        run->watch(run->watch_arg);
+    struct mr_worker *w = slot->worker;
+    mr_mono end = mr_mono_add_ms(now, w->options.grace_ms + ABANDON_SLACK_MS);
+    mr_wheel_start(w->wheel, &slot->timer, mr_worker_tick_up(w, end.ns));
+    mr_monitor_by(w, end);
+}
+
+void mr_run_watch(struct mr_run *run, void (*watch)(void *arg), void *arg)
+{
+    struct mr_worker *w = worker_of(run);
+    mr_lock_enter(&w->lock);
+    run->watch = watch;
+    run->watch_arg = arg;
+    if (watch && mr_run_cancelled(run))
+        watch(arg);
+    mr_lock_leave(&w->lock);
+}
+
+int64_t mr_run_grace_ms(struct mr_run *run)
+{
+    return worker_of(run)->options.grace_ms;
+}
+
+/* ---- what is made of its answer
+ * ------------------------------------------------------------------ */
+
+/* One row per reason to stop: what a run that did not succeed counts as, and why. */
+static const struct {
+    enum mr_outcome outcome;
+    const char *why;
+} stop_rows[RUN_STOP_COUNT] = {
+    [RUN_CANCELLED] = {MR_FAIL_FOR_GOOD, "cancelled"},
+    [RUN_TIMEOUT] = {MR_FAIL, "timeout after "},
+    [RUN_DEADLINE] = {MR_FAIL_FOR_GOOD, "deadline passed"},
+    [RUN_WORKER_STOPS] = {MR_HAND_BACK, NULL},
+};
+
+/* The reason first, then what the handler had to say. Out of memory the text stays shorter. */
+static void explain(struct mr_run *run, enum run_stop stop, const char *said, struct mr_buf *error)
+{
+    char timeout[32] = "";
+    if (stop == RUN_TIMEOUT)
+        mr_format_duration_ms(run->lease->task.timeout_ms, timeout);
+    const char *why = stop_rows[stop].why ? stop_rows[stop].why : "";
+    bool both = *why && *said;
+    if (mr_buf_printf(error, "%s%s%s%s", why, timeout, both ? "\n" : "", said) != MR_OK)
+        mr_buf_clear(error);
+    if (error->len > MR_ERROR_TEXT_MAX)
+        error->len = cut_text(mr_buf_slice(error), MR_ERROR_TEXT_MAX);
+    if (mr_buf_append(error, "", 1) != MR_OK)
+        mr_buf_clear(error);
+}
+
+static enum mr_outcome settle(enum run_stop stop, enum mr_outcome outcome)
+{
+    if (outcome == MR_DONE || stop == RUN_GOES_ON || stop == RUN_LOST)
+        return outcome;
+    /* A worker that stops hands back what it broke off, but what the handler decided stays decided.
+     */
+    if (stop == RUN_WORKER_STOPS && (outcome == MR_DROP || outcome == MR_FAIL_FOR_GOOD))
+        return outcome;
+    return stop_rows[stop].outcome;
+}
+
+static int64_t delay_of(struct mr_run *run, enum mr_outcome outcome, int64_t retry_after_ms,
+                        struct mr_rand *rand)
+{
+    int64_t delay_ms = 0;
+    const struct mr_task *task = &run->lease->task;
+    if (retry_after_ms >= 0)
+        delay_ms = retry_after_ms;
+    else if (outcome == MR_FAIL || outcome == MR_LATER)
+        delay_ms = mr_retry_delay_ms(&worker_of(run)->retry, task, task->retried + 1, rand);
+    return delay_ms < DELAY_MAX_MS ? delay_ms : DELAY_MAX_MS;
+}
+
+static void tell_failure(struct mr_worker *w, const struct mr_task *task, const char *error)
+{
+    char id[MR_ID_MAX * 4 + 1], type[MR_NAME_MAX * 4 + 1], text[256];
+    mr_diag(MR_DIAG_WARN, "task.failed", "id=%s type=%s attempt=%u error=\"%s\"",
+            mr_diag_escape(task->id, id, sizeof id), mr_diag_escape(task->type, type, sizeof type),
+            task->attempt, mr_diag_escape(mr_slice_str(error), text, sizeof text));
+    if (w->options.on_error)
+        w->options.on_error(task, error, w->options.arg);
+}
+
+void mr_run_judge(struct mr_run *run, struct run_answer answer, struct mr_rand *rand,
+                  struct mr_report *report)
+{
+    struct mr_worker *w = worker_of(run);
+    const struct mr_task *task = &run->lease->task;
+    enum run_stop stop = (enum run_stop)atomic_load(&run->stop);
+    enum mr_outcome outcome = settle(stop, answer.outcome);
+    report->item.outcome = outcome;
+    if (outcome == MR_DONE)
+        return;
+    if (outcome == MR_FAIL || outcome == MR_FAIL_FOR_GOOD) {
+        explain(run, stop, *answer.error || stop ? answer.error : "failed", &report->error);
+        const char *error = report->error.len > 0 ? (const char *)report->error.data : "";
+        mr_is_failure *is_failure = w->options.is_failure;
+        if (outcome == MR_FAIL && is_failure && !is_failure(task, error, w->options.arg))
+            report->item.outcome = MR_LATER;
+        else
+            tell_failure(w, task, error);
+        if (report->error.len > 0)
+            report->item.error = mr_slice_make(error, report->error.len - 1);
+    }
+    report->item.delay_ms = delay_of(run, report->item.outcome, answer.retry_after_ms, rand);
+}

@@ -1,0 +1,392 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The life of a worker: options, start, stop. Stopping is a drain with an end: nothing new is
+ * taken, what did not begin is handed back at once, runs get drain_ms to end by themselves, then
+ * they are told to stop, and the monitor gives up those that do not return. So when no run is left
+ * and every report is answered, the node can be closed.
+ */
+#include "worker/worker.h"
+
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/diag.h"
+#include "worker/internal.h"
+
+#define DRAIN_MS     (30 * MR_MS_PER_S)
+#define GRACE_MS     (5 * MR_MS_PER_S)
+#define BEAT_MS      (5 * MR_MS_PER_S)
+#define BEATS_MISSED 3
+
+enum { LEVELS_MAX = 1000, HOST_MAX = 64 };
+
+/* ---- options
+ * ------------------------------------------------------------------------------------- */
+
+static enum mr_err check_options(const struct mr_worker_options *o)
+{
+    if (o->slots > MR_SLOTS_MAX || o->queues_n > MR_TAKE_QUEUES_MAX ||
+        o->retry_levels_n > LEVELS_MAX)
+        return MR_TOO_BIG;
+    if (o->drain_ms < 0 || o->grace_ms < 0 || o->beat_ms < 0 || o->retry_max_ms < 0 ||
+        o->drain_ms > MR_MS_PER_DAY || o->grace_ms > MR_MS_PER_DAY || o->beat_ms > MR_MS_PER_DAY ||
+        o->beats_missed > 1000 || o->order > MR_QUEUES_STRICT)
+        return MR_INVALID;
+    if ((o->queues_n > 0 && !o->queues) || (o->retry_levels_n > 0 && !o->retry_levels_ms))
+        return MR_INVALID;
+    for (size_t i = 0; i < o->queues_n; i++)
+        MR_TRY(mr_name_check(o->queues[i].name));
+    for (size_t i = 0; i < o->retry_levels_n; i++)
+        if (o->retry_levels_ms[i] < 0)
+            return MR_INVALID;
+    return o->node.len > 0 ? mr_name_check(o->node) : MR_OK;
+}
+
+static enum mr_err copy_queues(struct mr_worker *w)
+{
+    static const struct mr_worker_queue only = {MR_SLICE_LIT("default"), 1};
+    struct mr_worker_options *o = &w->options;
+    if (o->queues_n == 0) {
+        o->queues = &only;
+        o->queues_n = 1;
+        return MR_OK;
+    }
+    struct mr_worker_queue *copy = mr_arena_calloc(&w->memory, o->queues_n, sizeof *copy);
+    if (!copy)
+        return MR_NOMEM;
+    for (size_t i = 0; i < o->queues_n; i++) {
+        copy[i].weight = o->queues[i].weight > 0 ? o->queues[i].weight : 1;
+        MR_TRY(mr_arena_copy(&w->memory, o->queues[i].name, &copy[i].name));
+    }
+    o->queues = copy;
+    return MR_OK;
+}
+
+static enum mr_err copy_node(struct mr_worker *w)
+{
+    char name[HOST_MAX + 32];
+    struct mr_slice node = w->options.node;
+    if (node.len == 0) {
+        char host[HOST_MAX + 1] = "localhost";
+        if (gethostname(host, sizeof host - 1) != 0 || mr_name_check(mr_slice_str(host)) != MR_OK)
+            memcpy(host, "localhost", sizeof "localhost");
+        snprintf(name, sizeof name, "%s:%ld", host, (long)getpid());
+        node = mr_slice_str(name);
+    }
+    return mr_arena_copy(&w->memory, node, &w->options.node);
+}
+
+static enum mr_err copy_levels(struct mr_worker *w)
+{
+    size_t n = w->options.retry_levels_n;
+    if (n == 0)
+        return MR_OK;
+    int64_t *copy = mr_arena_calloc(&w->memory, n, sizeof *copy);
+    if (!copy)
+        return MR_NOMEM;
+    memcpy(copy, w->options.retry_levels_ms, n * sizeof *copy);
+    w->options.retry_levels_ms = copy;
+    return MR_OK;
+}
+
+static uint32_t default_slots(void)
+{
+    long cores = sysconf(_SC_NPROCESSORS_ONLN);
+    if (cores < 1)
+        return 1;
+    return cores < MR_SLOTS_MAX ? (uint32_t)cores : MR_SLOTS_MAX;
+}
+
+/* Copies what the caller may free, and fills in the defaults. */
+static enum mr_err set_options(struct mr_worker *w, const struct mr_worker_options *options)
+{
+    struct mr_worker_options *o = &w->options;
+    *o = *options;
+    MR_TRY(copy_queues(w));
+    MR_TRY(copy_node(w));
+    MR_TRY(copy_levels(w));
+    o->slots = o->slots ? o->slots : default_slots();
+    o->drain_ms = o->drain_ms ? o->drain_ms : DRAIN_MS;
+    o->grace_ms = o->grace_ms ? o->grace_ms : GRACE_MS;
+    o->beat_ms = o->beat_ms ? o->beat_ms : BEAT_MS;
+    o->beats_missed = o->beats_missed ? o->beats_missed : BEATS_MISSED;
+    o->retry_max_ms = o->retry_max_ms ? o->retry_max_ms : MR_MS_PER_DAY;
+    w->slots_n = o->slots;
+    w->lease_ms = o->beat_ms * o->beats_missed;
+    w->retry = (struct mr_retry){
+        .delay = o->retry_delay,
+        .arg = o->arg,
+        .levels_ms = o->retry_levels_ms,
+        .levels_n = o->retry_levels_n,
+        .max_ms = o->retry_max_ms,
+    };
+    return MR_OK;
+}
+
+/* ---- making
+ * -------------------------------------------------------------------------------------- */
+
+static enum mr_err make_slots(struct mr_worker *w)
+{
+    w->slots = calloc(w->slots_n, sizeof *w->slots);
+    if (!w->slots)
+        return MR_NOMEM;
+    for (uint32_t i = 0; i < w->slots_n; i++) {
+        struct mr_slot *slot = &w->slots[i];
+        slot->worker = w;
+        slot->index = i;
+        mr_rand_seed_system(&slot->rand);
+        mr_event_init(&slot->wake);
+        mr_event_init(&slot->run.stopping);
+        mr_timer_init(&slot->timer, mr_monitor_fire);
+        atomic_init(&slot->due_ns, INT64_MAX);
+        slot->spare = calloc(1, sizeof *slot->spare);
+        if (!slot->spare)
+            return MR_NOMEM;
+    }
+    return MR_OK;
+}
+
+static void slot_done(struct mr_slot *slot)
+{
+    mr_reports_free(slot->spare);
+    mr_reports_free(atomic_load(&slot->returned));
+    mr_buf_done(&slot->run.result);
+    mr_buf_done(&slot->run.error);
+}
+
+enum mr_err mr_worker_new_on(struct mr_broker *broker, const struct mr_worker_options *options,
+                             struct mr_worker **ret_worker)
+{
+    static const struct mr_worker_options defaults;
+    options = options ? options : &defaults;
+    MR_TRY(check_options(options));
+    struct mr_worker *w = calloc(1, sizeof *w);
+    if (!w)
+        return MR_NOMEM;
+    w->broker = broker;
+    w->clock = mr_clock_system();
+    w->recall_at = MR_MONO_NEVER;
+    mr_lock_init(&w->lock);
+    mr_rand_seed_system(&w->rand);
+    enum mr_err err = set_options(w, options);
+    if (err == MR_OK)
+        err = make_slots(w);
+    if (err == MR_OK)
+        err = mr_wheel_new(0, &w->wheel);
+    if (err != MR_OK) {
+        mr_worker_free(w);
+        return err;
+    }
+    *ret_worker = w;
+    return MR_OK;
+}
+
+enum mr_err mr_worker_handle(struct mr_worker *worker, const char *pattern, mr_handler *handler,
+                             void *arg)
+{
+    mr_lock_enter(&worker->lock);
+    enum mr_err err = MR_WRONG_STATE;
+    if (worker->life == WORKER_NEW)
+        err = mr_handlers_add(&worker->handlers, pattern, handler, arg);
+    mr_lock_leave(&worker->lock);
+    return err;
+}
+
+/* ---- starting
+ * ------------------------------------------------------------------------------------ */
+
+static enum mr_err start_threads(struct mr_worker *w)
+{
+    MR_TRY(mr_thread_start(&w->monitor, "mr-monitor", mr_monitor_main, w));
+    w->monitor_there = true;
+    for (uint32_t i = 0; i < w->slots_n; i++) {
+        struct mr_slot *slot = &w->slots[i];
+        MR_TRY(mr_thread_start(&slot->thread, "mr-slot", mr_slot_main, slot));
+        slot->thread_there = true;
+    }
+    return MR_OK;
+}
+
+enum mr_err mr_worker_start(struct mr_worker *worker)
+{
+    struct mr_worker *w = worker;
+    mr_lock_enter(&w->lock);
+    bool fresh = w->life == WORKER_NEW;
+    if (fresh)
+        w->life = WORKER_RUNNING;
+    mr_lock_leave(&w->lock);
+    if (!fresh)
+        return MR_WRONG_STATE;
+    w->start = mr_mono_now(w->clock);
+    atomic_store(&w->scan_ns, mr_mono_add_ms(w->start, w->options.beat_ms).ns);
+    enum mr_err err = mr_node_open(w);
+    if (err == MR_OK)
+        err = start_threads(w);
+    if (err != MR_OK)
+        mr_worker_stop(w);
+    return err;
+}
+
+/* ---- stopping
+ * ------------------------------------------------------------------------------------ */
+
+static bool all_reported(struct mr_worker *w)
+{
+    return w->reported == atomic_load(&w->acked);
+}
+
+/* Waits up to max_ms for the runs to end. With the lock. */
+static void await_runs(struct mr_worker *w, int64_t max_ms)
+{
+    mr_mono now = mr_mono_now(w->clock);
+    mr_mono end = mr_mono_add_ms(now, max_ms);
+    while (w->busy > 0 && now.ns < end.ns) {
+        mr_lock_wait(&w->lock, end.ns - now.ns);
+        now = mr_mono_now(w->clock);
+    }
+}
+
+/* Nothing begins any more. */
+static void hold(struct mr_worker *w)
+{
+    size_t n;
+    mr_lock_enter(&w->lock);
+    struct mr_lease *rest = mr_hand_cut(&w->hand, 0, &n);
+    struct mr_slot *woken = mr_slots_unlist(w, w->slots_n);
+    /* What waited to be sent again is lost; the node's end brings the tasks back. */
+    struct mr_report *again = w->again;
+    for (struct mr_report *report = again; report; report = report->next)
+        w->reported--;
+    w->again = NULL;
+    mr_lock_leave(&w->lock);
+    mr_slots_wake(woken);
+    mr_leases_finish(w, rest, MR_HAND_BACK, (struct mr_slice){0});
+    mr_reports_free(again);
+}
+
+/* Ends the runs, one way or the other; everything is reported afterwards. */
+static void drain(struct mr_worker *w)
+{
+    mr_lock_enter(&w->lock);
+    await_runs(w, w->options.drain_ms);
+    mr_mono now = mr_mono_now(w->clock);
+    for (uint32_t i = 0; i < w->slots_n; i++)
+        mr_run_stop(&w->slots[i], RUN_WORKER_STOPS, now);
+    while (w->busy > 0) /* the monitor gives up those that do not return */
+        mr_lock_wait(&w->lock, INT64_MAX);
+    atomic_store(&w->ack_awaited, true);
+    while (!all_reported(w))
+        mr_lock_wait(&w->lock, INT64_MAX);
+    w->monitor_ends = true;
+    mr_lock_notify_all(&w->lock);
+    mr_lock_leave(&w->lock);
+    if (w->monitor_there)
+        mr_thread_join(w->monitor);
+}
+
+/* No request of ours is at the broker afterwards. */
+static void leave_broker(struct mr_worker *w)
+{
+    mr_lock_enter(&w->lock);
+    bool node = w->node != 0;
+    w->node_open = false;
+    mr_lock_leave(&w->lock);
+    if (node)
+        mr_node_close(w);
+    mr_lock_enter(&w->lock);
+    while (w->take_busy || w->beat_busy || !all_reported(w))
+        mr_lock_wait(&w->lock, INT64_MAX);
+    w->life = WORKER_STOPPED;
+    mr_lock_notify_all(&w->lock);
+    mr_lock_leave(&w->lock);
+}
+
+void mr_worker_stop(struct mr_worker *worker)
+{
+    struct mr_worker *w = worker;
+    mr_lock_enter(&w->lock);
+    bool first = w->life == WORKER_RUNNING;
+    if (first)
+        w->life = WORKER_STOPPING;
+    else if (w->life == WORKER_NEW)
+        w->life = WORKER_STOPPED;
+    mr_lock_notify_all(&w->lock);
+    while (!first && w->life != WORKER_STOPPED)
+        mr_lock_wait(&w->lock, INT64_MAX);
+    mr_lock_leave(&w->lock);
+    if (!first)
+        return;
+    hold(w);
+    drain(w);
+    leave_broker(w);
+}
+
+enum mr_err mr_worker_run(struct mr_worker *worker)
+{
+    struct mr_worker *w = worker;
+    MR_TRY(mr_worker_start(w));
+    mr_lock_enter(&w->lock);
+    while (w->life == WORKER_RUNNING && !w->burst_over)
+        mr_lock_wait(&w->lock, INT64_MAX);
+    mr_lock_leave(&w->lock);
+    mr_worker_stop(w);
+    return MR_OK;
+}
+
+void mr_worker_free(struct mr_worker *worker)
+{
+    struct mr_worker *w = worker;
+    if (!w)
+        return;
+    mr_worker_stop(w);
+    for (uint32_t i = 0; w->slots && i < w->slots_n; i++) {
+        if (w->slots[i].thread_there)
+            mr_thread_join(w->slots[i].thread);
+        slot_done(&w->slots[i]);
+    }
+    mr_arena_done(&w->beat_memory);
+    mr_wheel_free(w->wheel);
+    mr_handlers_done(&w->handlers);
+    mr_lock_done(&w->lock);
+    mr_arena_done(&w->memory);
+    free(w->slots);
+    free(w);
+}
+
+/* ---- looking at it
+ * ------------------------------------------------------------------------------- */
+
+void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_figures)
+{
+    _Atomic uint64_t *f = worker->figures;
+    *ret_figures = (struct mr_worker_figures){
+        .done = f[FIGURE_DONE],
+        .failed = f[FIGURE_FAILED],
+        .handed_back = f[FIGURE_HANDED_BACK],
+        .dropped = f[FIGURE_DROPPED],
+        .unhandled = f[FIGURE_UNHANDLED],
+        .stale = f[FIGURE_STALE],
+    };
+}
+
+const char *mr_slot_state_name(enum mr_slot_state state)
+{
+    static const char *const names[MR_SLOT_STATE_COUNT] = {
+        [MR_SLOT_PENDING] = "pending", [MR_SLOT_POLLING] = "polling",
+        [MR_SLOT_WORKING] = "working", [MR_SLOT_REPORTING] = "reporting",
+        [MR_SLOT_ERROR] = "error",     [MR_SLOT_STOPPING] = "stopping",
+    };
+    return state < MR_SLOT_STATE_COUNT ? names[state] : "unknown";
+}
+
+enum mr_slot_state mr_worker_slot_state(struct mr_worker *worker, uint32_t slot)
+{
+    mr_assert(slot < worker->slots_n);
+    return (enum mr_slot_state)atomic_load(&worker->slots[slot].state);
+}
+
+uint32_t mr_worker_slot_count(struct mr_worker *worker)
+{
+    return worker->slots_n;
+}
