@@ -19,8 +19,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/spawn.h"
 #include "worker/exec_env.h"
-#include "worker/exec_spawn.h"
 #include "worker/internal.h"
 
 /* Our ends of the child's pipes by the child's descriptor, then what else the loop waits for. */
@@ -155,9 +155,9 @@ static void drink_rest(struct process *p)
 /* Moves a descriptor out of the child's range, so that its dup2 calls cannot meet. */
 static int above_childs(int fd)
 {
-    if (fd < 0 || fd > MR_EXEC_PROGRESS_FD)
+    if (fd < 0 || fd > MR_SPAWN_PROGRESS_FD)
         return fd;
-    int moved = fcntl(fd, F_DUPFD_CLOEXEC, MR_EXEC_PROGRESS_FD + 1);
+    int moved = fcntl(fd, F_DUPFD_CLOEXEC, MR_SPAWN_PROGRESS_FD + 1);
     close(fd);
     return moved;
 }
@@ -175,7 +175,7 @@ static bool open_pipe(int *ours, int *childs, bool child_reads)
 static bool start(struct process *p, char *const *argv)
 {
     struct mr_arena arena = {0};
-    struct mr_exec_spawn spawn = {.argv = argv, .fds = {-1, -1, -1, -1}};
+    struct mr_spawn spawn = {.argv = argv, .fds = {-1, -1, -1, -1}};
     int errnum = 0;
     p->fds[STOP] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
     bool fine = p->fds[STOP] >= 0;
@@ -184,13 +184,13 @@ static bool start(struct process *p, char *const *argv)
     if (!fine)
         errnum = errno;
     char **env = NULL;
-    if (fine && mr_exec_env(mr_run_task(p->run), mr_run_deadline_ms(p->run), MR_EXEC_PROGRESS_FD,
+    if (fine && mr_exec_env(mr_run_task(p->run), mr_run_deadline_ms(p->run), MR_SPAWN_PROGRESS_FD,
                             environ, &arena, &env) != MR_OK) {
         errnum = ENOMEM;
         fine = false;
     }
     spawn.env = env;
-    fine = fine && mr_exec_spawn(&spawn, &p->pid, &p->fds[PROCESS], &errnum) == MR_OK;
+    fine = fine && mr_spawn(&spawn, &p->pid, &p->fds[PROCESS], &errnum) == MR_OK;
     for (int i = 0; i < PIPES; i++)
         close_fd(&spawn.fds[i]);
     mr_arena_done(&arena);

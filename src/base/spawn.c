@@ -5,7 +5,7 @@
  * worker has, and the child can leave its errno where we read it. Between clone and exec it only
  * makes system calls. (posix_spawn itself cannot tie the child's life to ours.)
  */
-#include "worker/exec_spawn.h"
+#include "base/spawn.h"
 
 #include <errno.h>
 #include <sched.h>
@@ -19,7 +19,7 @@
 enum { STACK_BYTES = 128 * 1024, NOT_STARTED = 127 };
 
 struct child {
-    const struct mr_exec_spawn *spawn;
+    const struct mr_spawn *spawn;
     pid_t parent;
     volatile int errnum;
 };
@@ -40,17 +40,17 @@ static void reset_signals(void)
 static int child_main(void *arg)
 {
     struct child *child = arg;
-    const struct mr_exec_spawn *spawn = child->spawn;
+    const struct mr_spawn *spawn = child->spawn;
     if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
         goto failed;
     if (getppid() != child->parent)
         _exit(NOT_STARTED); /* it died before we were tied to it */
-    for (int fd = 0; fd <= MR_EXEC_PROGRESS_FD; fd++)
+    for (int fd = 0; fd <= MR_SPAWN_PROGRESS_FD; fd++)
         if (dup2(spawn->fds[fd], fd) < 0)
             goto failed;
     /* Without this call (old kernels) only descriptors that forgot close-on-exec would be
      * inherited. */
-    syscall(SYS_close_range, MR_EXEC_PROGRESS_FD + 1, ~0U, 0);
+    syscall(SYS_close_range, MR_SPAWN_PROGRESS_FD + 1, ~0U, 0);
     reset_signals();
     execvpe(spawn->argv[0], spawn->argv, spawn->env);
 failed:
@@ -71,8 +71,7 @@ static pid_t clone_child(struct child *child, char *stack)
     return pid;
 }
 
-enum mr_err mr_exec_spawn(const struct mr_exec_spawn *spawn, pid_t *ret_pid, int *ret_pidfd,
-                          int *ret_errno)
+enum mr_err mr_spawn(const struct mr_spawn *spawn, pid_t *ret_pid, int *ret_pidfd, int *ret_errno)
 {
     char *stack = malloc(STACK_BYTES);
     if (!stack) {

@@ -1,19 +1,19 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Starting and ending the process of a task. */
-#ifndef MR_WORKER_EXEC_SPAWN_H
-#define MR_WORKER_EXEC_SPAWN_H
+/* Starting a process with four pipes. Thread: any. */
+#ifndef MR_BASE_SPAWN_H
+#define MR_BASE_SPAWN_H
 
 #include <sys/types.h>
 
 #include "base/err.h"
 
-enum { MR_EXEC_PROGRESS_FD = 3 }; /* what the child sees as its progress pipe */
+enum { MR_SPAWN_PROGRESS_FD = 3 }; /* what the child sees as its progress pipe */
 
 /* The child's ends, in the order of its descriptors: stdin, stdout, stderr, progress. */
-struct mr_exec_spawn {
+struct mr_spawn {
     char *const *argv;
     char *const *env;
-    int fds[MR_EXEC_PROGRESS_FD + 1]; /* each above MR_EXEC_PROGRESS_FD, close-on-exec */
+    int fds[MR_SPAWN_PROGRESS_FD + 1]; /* each above MR_SPAWN_PROGRESS_FD, close-on-exec */
 };
 
 /*
@@ -21,7 +21,7 @@ struct mr_exec_spawn {
  * descriptor open. It dies with the calling thread. Answers the process and a descriptor that
  * becomes readable when it ends; on failure errno in ret_errno.
  */
-MR_MUST_USE enum mr_err mr_exec_spawn(const struct mr_exec_spawn *spawn, pid_t *ret_pid,
-                                      int *ret_pidfd, int *ret_errno);
+MR_MUST_USE enum mr_err mr_spawn(const struct mr_spawn *spawn, pid_t *ret_pid, int *ret_pidfd,
+                                 int *ret_errno);
 
 #endif
