@@ -1,0 +1,309 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Requests of the model test, part one: producing, looking, acting, queues, time. See driver.h. */
+#include "model/driver.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+void driver_fail(const struct driver *d, const char *fmt, ...)
+{
+    va_list args;
+    fprintf(stderr, "model: seed=%llu step=%llu %s: ", (unsigned long long)d->seed,
+            (unsigned long long)d->step, d->doing);
+    va_start(args, fmt);
+    vfprintf(stderr, fmt, args);
+    va_end(args);
+    fprintf(stderr, "\nrepeat with: MR_SEED=%llu MR_SEEDS=1 MR_STEPS=%llu MR_TRACE=1 model\n",
+            (unsigned long long)d->seed, (unsigned long long)d->step + 1);
+    exit(1);
+}
+
+void driver_trace(const struct driver *d, const char *fmt, ...)
+{
+    if (!d->trace)
+        return;
+    va_list args;
+    printf("%llu %lld %s: ", (unsigned long long)d->step,
+           (long long)(d->model.now_ms - RIG_EPOCH_US / 1000), d->doing);
+    va_start(args, fmt);
+    vprintf(fmt, args);
+    va_end(args);
+    printf("\n");
+    fflush(stdout);
+}
+
+enum mr_err driver_call(struct driver *d, struct mr_req *req)
+{
+    int64_t before_ms = rig_wall_ms(&d->rig);
+    enum mr_err err = rig_call(&d->rig, req);
+    if (d->rig.engine == NULL)
+        driver_fail(d, "no answer");
+    if (rig_wall_ms(&d->rig) != before_ms)
+        driver_fail(d, "an answer took %lld ms of virtual time",
+                    (long long)(rig_wall_ms(&d->rig) - before_ms));
+    return err;
+}
+
+int64_t driver_some_ms(struct driver *d, int64_t below_ms)
+{
+    return MODEL_TICK_MS / 2 +
+           MODEL_TICK_MS * (int64_t)mr_rand_below(&d->rand, (uint64_t)(below_ms / MODEL_TICK_MS));
+}
+
+struct mr_slice driver_some_id(struct driver *d, char text[MODEL_TEXT_MAX])
+{
+    if (d->model.tasks_n == 0 || mr_rand_one_in(&d->rand, 20))
+        (void)snprintf(text, MODEL_TEXT_MAX, "name-%llu",
+                       (unsigned long long)mr_rand_below(&d->rand, 400));
+    else
+        (void)snprintf(text, MODEL_TEXT_MAX, "%s",
+                       d->model.tasks[mr_rand_below(&d->rand, d->model.tasks_n)].id);
+    return mr_slice_str(text);
+}
+
+/* ---- enqueue ------------------------------------------------------------------------------------
+ */
+
+/* One wish, as the model sees it and as the broker does. */
+struct wish {
+    struct model_task task;
+    int64_t delay_ms, unique_ms;
+    enum mr_on_duplicate on_duplicate;
+    struct mr_task_options options;
+    char key[16];
+    uint8_t payload[256];
+};
+
+static void wish_some(struct driver *d, struct wish *wish)
+{
+    struct mr_rand *rand = &d->rand;
+    memset(wish, 0, sizeof *wish);
+    struct model_task *task = &wish->task;
+    if (mr_rand_one_in(rand, 2))
+        (void)snprintf(task->id, sizeof task->id, "name-%llu",
+                       (unsigned long long)mr_rand_below(rand, 400));
+    task->queue = (unsigned)mr_rand_below(rand, MODEL_QUEUES);
+    task->type = (unsigned)mr_rand_below(rand, MODEL_TYPES);
+    task->payload_seed = (uint32_t)mr_rand_next(rand);
+    task->payload_len = mr_rand_below(rand, sizeof wish->payload + 1);
+    if (mr_rand_one_in(rand, 3))
+        task->priority_ms = 1000 * ((int64_t)mr_rand_below(rand, 7) - 3);
+    if (mr_rand_one_in(rand, 3))
+        wish->delay_ms = driver_some_ms(d, 2000);
+    task->max_retry = (uint32_t)mr_rand_below(rand, 4);
+    task->timeout_ms = 1 + (int64_t)mr_rand_below(rand, 100000);
+    if (mr_rand_one_in(rand, 2))
+        task->retention_ms = driver_some_ms(d, 3000);
+    if (mr_rand_one_in(rand, 4)) {
+        task->unique = 1 + (unsigned)mr_rand_below(rand, MODEL_UNIQUE_KEYS);
+        wish->unique_ms = driver_some_ms(d, 4000);
+        wish->on_duplicate = (enum mr_on_duplicate)mr_rand_below(rand, 3);
+        (void)snprintf(wish->key, sizeof wish->key, "key-%u", task->unique);
+    }
+}
+
+static void wish_fill(struct wish *wish)
+{
+    const struct model_task *task = &wish->task;
+    model_payload(task->payload_seed, wish->payload, task->payload_len);
+    wish->options = (struct mr_task_options){
+        .queue = mr_slice_str(model_queue_names[task->queue]),
+        .type = mr_slice_str(model_type_names[task->type]),
+        .payload = mr_slice_make(wish->payload, task->payload_len),
+        .id = mr_slice_str(task->id),
+        .priority_s = (double)task->priority_ms / 1000,
+        .delay_ms = wish->delay_ms,
+        .max_retry = task->max_retry == 0 ? MR_NO_RETRY : (int32_t)task->max_retry,
+        .timeout_ms = task->timeout_ms,
+        .retention_ms = task->retention_ms,
+        .unique_ms = wish->unique_ms,
+        .unique_key = mr_slice_str(wish->key),
+        .on_duplicate = wish->on_duplicate,
+    };
+}
+
+static void compare_put(struct driver *d, struct wish *wish, const struct mr_enqueue_result *got)
+{
+    struct mr_enqueue_result want =
+        model_put(&d->model, &wish->task, wish->delay_ms, wish->unique_ms, wish->on_duplicate);
+    bool adopted = want.err == MR_OK && want.id[0] == '\0';
+    if (adopted) {
+        if (strlen(got->id) != MR_UUID_TEXT_LEN)
+            driver_fail(d, "made the id '%s'", got->id);
+        struct model_task *task = &d->model.tasks[d->model.tasks_n - 1];
+        memcpy(task->id, got->id, MR_UUID_TEXT_LEN + 1);
+        memcpy(want.id, got->id, MR_UUID_TEXT_LEN + 1);
+    }
+    driver_trace(d, "id=%s queue=%s delay=%lld unique=%u -> %s", got->id,
+                 model_queue_names[wish->task.queue], (long long)wish->delay_ms, wish->task.unique,
+                 mr_err_name(got->err));
+    if (got->err != want.err)
+        driver_fail(d, "id '%s' in %s: %s, expected %s", wish->task.id,
+                    model_queue_names[wish->task.queue], mr_err_name(got->err),
+                    mr_err_name(want.err));
+    if (want.id[0] != '\0' && strcmp(got->id, want.id) != 0)
+        driver_fail(d, "answered id '%s', expected '%s'", got->id, want.id);
+    if (want.id[0] != '\0' && got->state != want.state)
+        driver_fail(d, "'%s' is %s, expected %s", got->id, mr_state_name(got->state),
+                    mr_state_name(want.state));
+}
+
+void driver_enqueue(struct driver *d)
+{
+    enum { BATCH = 5 };
+    struct wish wishes[BATCH];
+    struct mr_task_options options[BATCH];
+    struct mr_enqueue_result results[BATCH];
+    size_t n = 1 + mr_rand_below(&d->rand, BATCH);
+    if (d->model.tasks_n + n > MODEL_TASKS_MAX)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        wish_some(d, &wishes[i]);
+        wish_fill(&wishes[i]);
+        options[i] = wishes[i].options;
+    }
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = options, .n = n, .results = results};
+    enum mr_err err = driver_call(d, &req.req);
+    mr_req_done(&req.req);
+    if (err != MR_OK)
+        driver_fail(d, "%s", mr_err_name(err));
+    for (size_t i = 0; i < n; i++)
+        compare_put(d, &wishes[i], &results[i]);
+}
+
+/* ---- looking and acting -------------------------------------------------------------------------
+ */
+
+void driver_get(struct driver *d)
+{
+    char text[MODEL_TEXT_MAX];
+    struct mr_req_get req = {.req.op = MR_OP_GET, .id = driver_some_id(d, text)};
+    enum mr_err err = driver_call(d, &req.req);
+    const struct model_task *want = model_find(&d->model, req.id);
+    driver_trace(d, "%s -> %s", text, mr_err_name(err));
+    if (err != (want != NULL ? MR_OK : MR_NOT_FOUND))
+        driver_fail(d, "'%s': %s", text, mr_err_name(err));
+    const char *what = want != NULL ? model_differs(&d->model, want, &req.task, true) : NULL;
+    if (what != NULL)
+        driver_fail(d, "'%s' differs in %s", text, what);
+    mr_req_done(&req.req);
+}
+
+void driver_control(struct driver *d)
+{
+    enum { BATCH = 3 };
+    char texts[BATCH][MODEL_TEXT_MAX];
+    struct mr_control items[BATCH];
+    enum mr_err errs[BATCH];
+    size_t n = 1 + mr_rand_below(&d->rand, BATCH);
+    for (size_t i = 0; i < n; i++)
+        items[i] = (struct mr_control){.verb = (enum mr_verb)mr_rand_below(&d->rand, 5),
+                                       .id = driver_some_id(d, texts[i]),
+                                       .value = (double)mr_rand_below(&d->rand, 9) - 4};
+    struct mr_req_control req = {.req.op = MR_OP_CONTROL, .items = items, .n = n, .errs = errs};
+    enum mr_err err = driver_call(d, &req.req);
+    mr_req_done(&req.req);
+    if (err != MR_OK)
+        driver_fail(d, "%s", mr_err_name(err));
+    for (size_t i = 0; i < n; i++) {
+        const struct model_task *task = model_find(&d->model, items[i].id);
+        enum mr_state state = task != NULL ? task->state : MR_STATE_NONE;
+        enum mr_err want = model_act(&d->model, &items[i]);
+        driver_trace(d, "verb %d on %s (%s) -> %s", items[i].verb, texts[i], mr_state_name(state),
+                     mr_err_name(errs[i]));
+        if (errs[i] != want)
+            driver_fail(d, "verb %d on '%s' (%s): %s, expected %s", items[i].verb, texts[i],
+                        mr_state_name(state), mr_err_name(errs[i]), mr_err_name(want));
+    }
+}
+
+/* ---- queues -------------------------------------------------------------------------------------
+ */
+
+static enum mr_err remove_queue(struct driver *d, unsigned queue, enum mr_err *ret_want)
+{
+    enum mr_queue_remove_mode mode =
+        mr_rand_one_in(&d->rand, 3) ? MR_QUEUE_REMOVE_FORCE : MR_QUEUE_REMOVE_EMPTY;
+    struct mr_req_queue_remove req = {.req.op = MR_OP_QUEUE_REMOVE,
+                                      .queue = mr_slice_str(model_queue_names[queue]),
+                                      .mode = mode};
+    enum mr_err err = driver_call(d, &req.req);
+    mr_req_done(&req.req);
+    *ret_want = model_queue_remove(&d->model, queue, mode);
+    return err;
+}
+
+static enum mr_err set_queue(struct driver *d, unsigned queue, enum mr_err *ret_want)
+{
+    bool pause = mr_rand_one_in(&d->rand, 2);
+    uint64_t value = pause                         ? mr_rand_below(&d->rand, 2)
+                     : mr_rand_one_in(&d->rand, 2) ? 0
+                                                   : 1 + mr_rand_below(&d->rand, 200);
+    struct mr_req_queue_set req = {.req.op = MR_OP_QUEUE_SET,
+                                   .queue = mr_slice_str(model_queue_names[queue]),
+                                   .setting = pause ? MR_QUEUE_PAUSED : MR_QUEUE_MAX_LENGTH,
+                                   .value = value};
+    enum mr_err err = driver_call(d, &req.req);
+    mr_req_done(&req.req);
+    *ret_want = model_queue_set(&d->model, queue, req.setting, value);
+    return err;
+}
+
+void driver_queue(struct driver *d)
+{
+    unsigned queue = (unsigned)mr_rand_below(&d->rand, MODEL_QUEUES);
+    enum mr_err want;
+    enum mr_err err =
+        mr_rand_one_in(&d->rand, 8) ? remove_queue(d, queue, &want) : set_queue(d, queue, &want);
+    driver_trace(d, "%s -> %s", model_queue_names[queue], mr_err_name(err));
+    if (err != want)
+        driver_fail(d, "%s: %s, expected %s", model_queue_names[queue], mr_err_name(err),
+                    mr_err_name(want));
+}
+
+/* ---- time ---------------------------------------------------------------------------------------
+ */
+
+/* Leases of nodes the model has just seen die are old now. */
+static void drop_dead(struct driver *d)
+{
+    for (int i = 0; i < MODEL_NODES; i++)
+        if (!d->model.nodes[i].open)
+            driver_drop_held(d, i);
+}
+
+void driver_pass_time(struct driver *d)
+{
+    int64_t ticks = mr_rand_one_in(&d->rand, 200) ? 3600 * 100 * 5
+                    : mr_rand_one_in(&d->rand, 4) ? (int64_t)mr_rand_below(&d->rand, 100)
+                                                  : (int64_t)mr_rand_below(&d->rand, 10);
+    int64_t ms = ticks * MODEL_TICK_MS;
+    rig_run(&d->rig, d->rig.clock.mono_ns + ms * MR_NS_PER_MS);
+    model_advance(&d->model, d->model.now_ms + ms);
+    driver_trace(d, "%lld ms", (long long)ms);
+    drop_dead(d);
+}
+
+void driver_restart(struct driver *d)
+{
+    simfs_stop(d->fs);
+    rig_kill(&d->rig);
+    simfs_crash(d->fs, &d->rand, SIMFS_KEEP_ALL);
+    if (mr_rand_one_in(&d->rand, 2)) {
+        int64_t ms = MODEL_TICK_MS * (int64_t)mr_rand_below(&d->rand, 100);
+        d->rig.clock.mono_ns += ms * MR_NS_PER_MS;
+        d->rig.clock.wall_us += ms * MR_US_PER_MS;
+        model_restarted(&d->model);
+        model_advance(&d->model, d->model.now_ms + ms);
+    } else {
+        model_restarted(&d->model);
+    }
+    driver_trace(d, "killed");
+    driver_drop_held(d, -1);
+    enum mr_err err = rig_open(&d->rig);
+    if (err != MR_OK)
+        driver_fail(d, "%s: %s", mr_err_name(err), d->rig.detail.text);
+    driver_compare(d);
+}

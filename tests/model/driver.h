@@ -1,0 +1,69 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * One run of the model test: an engine on virtual time and a disk in memory, the model beside it,
+ * and the leases that the nodes of the test hold. Every step is one random request carried out by
+ * both.
+ */
+#ifndef MR_TESTS_DRIVER_H
+#define MR_TESTS_DRIVER_H
+
+#include "model/model.h"
+#include "sim/rig.h"
+
+enum { DRIVER_HELD_MAX = 64, DRIVER_OLD_MAX = 16, DRIVER_SAMPLE = 500 };
+
+struct driver_held {
+    struct mr_lease *lease;
+    int node;
+    bool owned; /* by a node that is alive: its finish must be accepted */
+};
+
+struct driver {
+    uint64_t seed;
+    uint64_t step;
+    const char *doing; /* for messages */
+    bool trace;
+    struct mr_rand rand;
+    struct simfs *fs;
+    struct rig rig;
+    struct model model;
+    struct driver_held held[DRIVER_HELD_MAX];
+    size_t held_n;
+    struct driver_held old[DRIVER_OLD_MAX]; /* leases that ended, for late finishes */
+    size_t old_n;
+    uint64_t made; /* names handed out so far */
+};
+
+/* Ends the program with seed, step and reason. */
+_Noreturn void driver_fail(const struct driver *d, const char *fmt, ...) MR_PRINTF(2, 3);
+void driver_trace(const struct driver *d, const char *fmt, ...) MR_PRINTF(2, 3);
+
+/* Requests that both carry out; each compares the answers. */
+void driver_enqueue(struct driver *d);
+void driver_take(struct driver *d);
+void driver_begin(struct driver *d);
+void driver_finish(struct driver *d);
+void driver_finish_old(struct driver *d);
+void driver_control(struct driver *d);
+void driver_get(struct driver *d);
+void driver_queue(struct driver *d);
+void driver_node(struct driver *d);
+void driver_beat(struct driver *d);
+void driver_pass_time(struct driver *d);
+void driver_restart(struct driver *d);
+
+/* Leases of a lost node end: they go to the old ones. -1: of every node. */
+void driver_drop_held(struct driver *d, int node);
+/* Frees a lease that ended, or keeps it for a late finish. */
+void driver_retire(struct driver *d, struct driver_held held);
+
+/* Submits and waits; the request must be answered. */
+enum mr_err driver_call(struct driver *d, struct mr_req *req);
+/* The whole state, compared. */
+void driver_compare(struct driver *d);
+/* A name in the store or one that is not. */
+struct mr_slice driver_some_id(struct driver *d, char text[MODEL_TEXT_MAX]);
+/* 5, 15, 25, ... below below_ms: never on the grid of the clock. */
+int64_t driver_some_ms(struct driver *d, int64_t below_ms);
+
+#endif

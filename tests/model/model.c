@@ -1,0 +1,445 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The naive model: see model.h. Every loop here goes over everything; nothing is kept twice. */
+#include "model/model.h"
+
+#include <stdio.h>
+
+const char *const model_queue_names[MODEL_QUEUES] = {"default", "mail", "slow", "\xc3\xbc\x62rig"};
+const char *const model_type_names[MODEL_TYPES] = {"task", "mail:send"};
+
+/* ---- small things -------------------------------------------------------------------------------
+ */
+
+static void remove_task(struct model *model, struct model_task *task)
+{
+    size_t at = (size_t)(task - model->tasks);
+    memmove(task, task + 1, (--model->tasks_n - at) * sizeof *task);
+}
+
+struct model_task *model_find(struct model *model, struct mr_slice id)
+{
+    for (size_t i = 0; i < model->tasks_n; i++)
+        if (mr_slice_equal(mr_slice_str(model->tasks[i].id), id))
+            return &model->tasks[i];
+    return NULL;
+}
+
+struct model_task *model_holder(struct model *model, unsigned unique)
+{
+    for (size_t i = 0; i < model->tasks_n; i++)
+        if (unique != 0 && model->tasks[i].unique == unique &&
+            model->tasks[i].unique_until_ms > model->now_ms)
+            return &model->tasks[i];
+    return NULL;
+}
+
+uint64_t model_count(const struct model *model, unsigned queue, enum mr_state state)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < model->tasks_n; i++)
+        n += model->tasks[i].queue == queue && model->tasks[i].state == state;
+    return n;
+}
+
+static bool is_waiting(const struct model_task *task)
+{
+    return task->state == MR_SCHEDULED || task->state == MR_PENDING || task->state == MR_RETRY;
+}
+
+static void count_run(struct model *model, unsigned queue, bool failed)
+{
+    struct model_queue *q = &model->queues[queue];
+    int64_t day = model->now_ms / MR_MS_PER_DAY;
+    if (q->day != day) {
+        q->day = day;
+        q->processed_day = q->failed_day = 0;
+    }
+    q->processed++;
+    q->processed_day++;
+    q->failed += failed;
+    q->failed_day += failed;
+}
+
+static void archive(struct model *model, struct model_task *task)
+{
+    task->state = MR_ARCHIVED;
+    task->finished_ms = model->now_ms;
+    task->unique = 0;
+}
+
+static void wait_until(struct model_task *task, enum mr_state state, int64_t due_ms,
+                       int64_t order_ms)
+{
+    task->state = state;
+    task->due_ms = due_ms;
+    task->order_ms = order_ms;
+}
+
+void model_payload(uint32_t seed, uint8_t *bytes, size_t len)
+{
+    for (size_t i = 0; i < len; i++) {
+        seed = seed * 1664525 + 1013904223;
+        bytes[i] = (uint8_t)(seed >> 24);
+    }
+}
+
+/* ---- time and nodes -----------------------------------------------------------------------------
+ */
+
+/* The lease of an active task ended without a finish. */
+static void lease_lost(struct model *model, struct model_task *task, bool begun)
+{
+    task->state = MR_PENDING;
+    if (begun && ++task->crashes >= MR_CRASHES_MAX) {
+        archive(model, task);
+        task->quarantined = true;
+        task->failed_ms = model->now_ms;
+    }
+}
+
+void model_node_lost(struct model *model, int index)
+{
+    struct model_node *node = &model->nodes[index];
+    for (size_t i = 0; i < model->tasks_n; i++) {
+        struct model_task *task = &model->tasks[i];
+        if (task->state != MR_ACTIVE || task->node != index)
+            continue;
+        bool begun = false;
+        for (size_t s = 0; s < MODEL_SLOTS; s++)
+            begun |= node->slots[s] == task->epoch;
+        lease_lost(model, task, begun);
+    }
+    node->open = false;
+}
+
+void model_restarted(struct model *model)
+{
+    for (int i = 0; i < MODEL_NODES; i++)
+        if (model->nodes[i].open)
+            model_node_lost(model, i);
+    model->stale = 0;
+}
+
+/* When the next thing falls due; INT64_MAX for never. */
+static int64_t next_due(const struct model *model)
+{
+    int64_t next = INT64_MAX;
+    for (size_t i = 0; i < model->tasks_n; i++) {
+        const struct model_task *task = &model->tasks[i];
+        int64_t due = task->state == MR_SCHEDULED || task->state == MR_RETRY ? task->due_ms
+                      : task->state == MR_COMPLETED                          ? task->expires_ms
+                                                                             : INT64_MAX;
+        next = due < next ? due : next;
+    }
+    for (size_t i = 0; i < MODEL_NODES; i++)
+        if (model->nodes[i].open && model->nodes[i].dead_at_ms < next)
+            next = model->nodes[i].dead_at_ms;
+    return next;
+}
+
+static void happen(struct model *model)
+{
+    for (int i = 0; i < MODEL_NODES; i++)
+        if (model->nodes[i].open && model->nodes[i].dead_at_ms <= model->now_ms)
+            model_node_lost(model, i);
+    for (size_t i = model->tasks_n; i-- > 0;) {
+        struct model_task *task = &model->tasks[i];
+        bool waits = task->state == MR_SCHEDULED || task->state == MR_RETRY;
+        if (waits && task->due_ms <= model->now_ms)
+            task->state = MR_PENDING;
+        if (task->state == MR_COMPLETED && task->expires_ms <= model->now_ms) {
+            model->expired++;
+            remove_task(model, task);
+        }
+    }
+}
+
+void model_advance(struct model *model, int64_t now_ms)
+{
+    for (int64_t due; (due = next_due(model)) <= now_ms;) {
+        model->now_ms = due;
+        happen(model);
+    }
+    model->now_ms = now_ms;
+}
+
+/* ---- enqueue ------------------------------------------------------------------------------------
+ */
+
+static struct mr_enqueue_result answer(enum mr_err err, const struct model_task *task)
+{
+    struct mr_enqueue_result result = {.err = err};
+    if (task != NULL) {
+        result.state = task->state;
+        (void)snprintf(result.id, sizeof result.id, "%s", task->id);
+    }
+    return result;
+}
+
+/* Where a task that is enqueued now stands. */
+static void place(const struct model *model, struct model_task *task, int64_t priority_ms,
+                  int64_t delay_ms)
+{
+    int64_t due_ms = model->now_ms + delay_ms;
+    task->priority_ms = priority_ms;
+    wait_until(task, delay_ms > 0 ? MR_SCHEDULED : MR_PENDING, due_ms, due_ms - priority_ms);
+}
+
+static struct mr_enqueue_result duplicate(struct model *model, struct model_task *holder,
+                                          const struct model_task *wish, int64_t delay_ms,
+                                          int64_t unique_ms, enum mr_on_duplicate on_duplicate)
+{
+    if (on_duplicate == MR_DUPLICATE_IGNORE)
+        return answer(MR_OK, holder);
+    if (on_duplicate == MR_DUPLICATE_REJECT || !is_waiting(holder))
+        return answer(MR_DUPLICATE, holder);
+    (void)unique_ms;
+    place(model, holder, wish->priority_ms, delay_ms);
+    return answer(MR_OK, holder);
+}
+
+struct mr_enqueue_result model_put(struct model *model, const struct model_task *wish,
+                                   int64_t delay_ms, int64_t unique_ms,
+                                   enum mr_on_duplicate on_duplicate)
+{
+    struct model_task *same =
+        wish->id[0] != '\0' ? model_find(model, mr_slice_str(wish->id)) : NULL;
+    if (same != NULL)
+        return answer(MR_CONFLICT, same);
+    struct model_task *holder = model_holder(model, wish->unique);
+    if (holder != NULL)
+        return duplicate(model, holder, wish, delay_ms, unique_ms, on_duplicate);
+    struct model_queue *queue = &model->queues[wish->queue];
+    uint64_t waiting = model_count(model, wish->queue, MR_PENDING) +
+                       model_count(model, wish->queue, MR_SCHEDULED) +
+                       model_count(model, wish->queue, MR_RETRY);
+    if (queue->exists && queue->max_length != 0 && waiting >= queue->max_length)
+        return answer(MR_QUEUE_FULL, NULL);
+    mr_assert(model->tasks_n < MODEL_TASKS_MAX);
+    queue->exists = true;
+    /* A key whose time is over changes hands. */
+    for (size_t i = 0; i < model->tasks_n; i++)
+        if (wish->unique != 0 && model->tasks[i].unique == wish->unique)
+            model->tasks[i].unique = 0;
+    struct model_task *task = &model->tasks[model->tasks_n++];
+    *task = *wish;
+    task->seq = ++model->last_seq;
+    task->created_ms = model->now_ms;
+    task->unique_until_ms = model->now_ms + unique_ms;
+    task->unique_said = wish->unique;
+    place(model, task, wish->priority_ms, delay_ms);
+    return answer(MR_OK, task);
+}
+
+/* ---- take ---------------------------------------------------------------------------------------
+ */
+
+/* The first of a queue, or NULL. */
+static struct model_task *first_of(struct model *model, unsigned queue)
+{
+    struct model_task *first = NULL;
+    for (size_t i = 0; i < model->tasks_n; i++) {
+        struct model_task *task = &model->tasks[i];
+        if (task->queue == queue && task->state == MR_PENDING &&
+            (first == NULL || task->order_ms < first->order_ms))
+            first = task; /* equal order times: the older stands first in tasks */
+    }
+    return model->queues[queue].paused ? NULL : first;
+}
+
+bool model_nothing_for(struct model *model, int node)
+{
+    for (size_t i = 0; i < model->nodes[node].queues_n; i++)
+        if (first_of(model, model->nodes[node].queues[i]) != NULL)
+            return false;
+    return true;
+}
+
+const char *model_take(struct model *model, int index, struct mr_slice id, uint64_t epoch)
+{
+    struct model_node *node = &model->nodes[index];
+    struct model_task *task = model_find(model, id);
+    if (task == NULL)
+        return "a task that is not there";
+    if (task->state != MR_PENDING)
+        return "a task that is not pending";
+    bool listens = false;
+    for (size_t i = 0; i < node->queues_n && !listens; i++) {
+        listens = node->queues[i] == task->queue;
+        if (!listens && node->order == MR_QUEUES_STRICT && first_of(model, node->queues[i]) != NULL)
+            return "strict: an earlier queue has something";
+    }
+    if (!listens)
+        return "not a queue of this node";
+    if (model->queues[task->queue].paused)
+        return "its queue is paused";
+    if (first_of(model, task->queue) != task)
+        return "not the first of its queue";
+    if (epoch <= model->last_epoch)
+        return "its epoch does not rise";
+    model->last_epoch = epoch;
+    task->state = MR_ACTIVE;
+    task->node = index;
+    task->epoch = epoch;
+    task->started_ms = model->now_ms;
+    return NULL;
+}
+
+/* ---- finish -------------------------------------------------------------------------------------
+ */
+
+static void set_text(char text[MODEL_TEXT_MAX], struct mr_slice from)
+{
+    (void)snprintf(text, MODEL_TEXT_MAX, "%.*s", (int)from.len, (const char *)from.data);
+}
+
+static void finish_failed(struct model *model, struct model_task *task,
+                          const struct mr_finish *item)
+{
+    count_run(model, task->queue, true);
+    set_text(task->last_error, item->error);
+    task->failed_ms = model->now_ms;
+    if (item->outcome == MR_FAIL_FOR_GOOD || task->retried >= task->max_retry) {
+        archive(model, task);
+        return;
+    }
+    task->retried++;
+    int64_t due_ms = model->now_ms + item->delay_ms;
+    wait_until(task, MR_RETRY, due_ms, due_ms);
+}
+
+static void finish_done(struct model *model, struct model_task *task, const struct mr_finish *item)
+{
+    count_run(model, task->queue, false);
+    if (item->outcome == MR_DROP || task->retention_ms == 0) {
+        remove_task(model, task);
+        return;
+    }
+    task->state = MR_COMPLETED;
+    task->unique = 0;
+    task->finished_ms = model->now_ms;
+    task->expires_ms = model->now_ms + task->retention_ms;
+    set_text(task->result, item->result);
+}
+
+enum mr_err model_finish(struct model *model, const struct mr_finish *item)
+{
+    struct model_task *task = model_find(model, item->id);
+    if (task == NULL)
+        return MR_NOT_FOUND;
+    if (task->state != MR_ACTIVE || task->epoch != item->epoch) {
+        model->stale++;
+        return MR_STALE;
+    }
+    int64_t due_ms = model->now_ms + item->delay_ms;
+    switch (item->outcome) {
+    case MR_DONE:
+    case MR_DROP:
+        finish_done(model, task, item);
+        break;
+    case MR_FAIL:
+    case MR_FAIL_FOR_GOOD:
+        finish_failed(model, task, item);
+        break;
+    case MR_HAND_BACK:
+        if (item->delay_ms > 0)
+            wait_until(task, MR_SCHEDULED, due_ms, task->order_ms);
+        else
+            task->state = MR_PENDING;
+        break;
+    case MR_LATER:
+        wait_until(task, MR_RETRY, due_ms, due_ms);
+        break;
+    }
+    return MR_OK;
+}
+
+/* ---- control ------------------------------------------------------------------------------------
+ */
+
+static enum mr_err act_on_active(struct model_task *task, enum mr_verb verb)
+{
+    if (verb == MR_VERB_CANCEL || verb == MR_VERB_DELETE)
+        task->cancel = true;
+    return verb == MR_VERB_CANCEL ? MR_OK : MR_RUNNING;
+}
+
+static enum mr_err run_now(struct model *model, struct model_task *task)
+{
+    if (task->state != MR_SCHEDULED && task->state != MR_RETRY && task->state != MR_ARCHIVED)
+        return MR_WRONG_STATE;
+    if (task->state == MR_ARCHIVED) {
+        task->retried = task->crashes = 0;
+        task->cancel = false;
+    }
+    task->state = MR_PENDING;
+    task->order_ms = model->now_ms - task->priority_ms;
+    return MR_OK;
+}
+
+static void prioritise(struct model *model, struct model_task *task, double seconds)
+{
+    task->priority_ms = (int64_t)(seconds * 1000);
+    int64_t base_ms = task->state == MR_PENDING ? model->now_ms : task->due_ms;
+    task->order_ms = base_ms - task->priority_ms;
+}
+
+enum mr_err model_act(struct model *model, const struct mr_control *item)
+{
+    struct model_task *task = model_find(model, item->id);
+    if (task == NULL)
+        return MR_NOT_FOUND;
+    if (task->state == MR_ACTIVE)
+        return act_on_active(task, item->verb);
+    if (item->verb == MR_VERB_DELETE) {
+        model->deleted++;
+        remove_task(model, task);
+        return MR_OK;
+    }
+    if (item->verb == MR_VERB_RUN)
+        return run_now(model, task);
+    if (!is_waiting(task))
+        return MR_WRONG_STATE;
+    if (item->verb == MR_VERB_PRIORITISE)
+        prioritise(model, task, item->value);
+    else
+        archive(model, task);
+    return MR_OK;
+}
+
+/* ---- queues -------------------------------------------------------------------------------------
+ */
+
+enum mr_err model_queue_set(struct model *model, unsigned index, enum mr_queue_setting setting,
+                            uint64_t value)
+{
+    struct model_queue *queue = &model->queues[index];
+    if (setting == MR_QUEUE_PAUSED) {
+        if (!queue->exists)
+            return MR_NOT_FOUND;
+        queue->paused = value != 0;
+        return MR_OK;
+    }
+    queue->exists = true;
+    queue->max_length = value;
+    return MR_OK;
+}
+
+enum mr_err model_queue_remove(struct model *model, unsigned index, enum mr_queue_remove_mode mode)
+{
+    if (!model->queues[index].exists)
+        return MR_NOT_FOUND;
+    uint64_t all = 0;
+    for (int s = 1; s < MR_STATE_COUNT; s++)
+        all += model_count(model, index, (enum mr_state)s);
+    if (mode == MR_QUEUE_REMOVE_EMPTY && all > 0)
+        return MR_WRONG_STATE;
+    if (model_count(model, index, MR_ACTIVE) > 0)
+        return MR_RUNNING;
+    for (size_t i = model->tasks_n; i-- > 0;)
+        if (model->tasks[i].queue == index)
+            remove_task(model, &model->tasks[i]);
+    model->deleted += all;
+    model->queues[index] = (struct model_queue){.exists = false};
+    return MR_OK;
+}

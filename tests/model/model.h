@@ -1,0 +1,117 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The naive model of a broker: plain arrays, every question answered by looking at everything. It
+ * says what the answer to each request must be, and what the whole state must look like. Only the
+ * choice between queues of a weighted node is left open: there the model checks what it is told.
+ *
+ * Times of the test are chosen so that nothing falls due at the moment of a request: the clock
+ * stands at multiples of MODEL_TICK_MS, what is due lies between them.
+ */
+#ifndef MR_TESTS_MODEL_H
+#define MR_TESTS_MODEL_H
+
+#include "broker/broker.h"
+
+enum {
+    MODEL_TICK_MS = 10,
+    MODEL_QUEUES = 4,
+    MODEL_TYPES = 2,
+    MODEL_NODES = 6,
+    MODEL_SLOTS = 4,
+    MODEL_TASKS_MAX = 900,
+    MODEL_TEXT_MAX = 48,
+    MODEL_UNIQUE_KEYS = 12,
+};
+
+extern const char *const model_queue_names[MODEL_QUEUES];
+extern const char *const model_type_names[MODEL_TYPES];
+
+struct model_task {
+    char id[MODEL_TEXT_MAX];
+    uint64_t seq; /* order of creation */
+    unsigned queue, type;
+    enum mr_state state;
+    uint32_t payload_seed;
+    size_t payload_len;
+    int64_t priority_ms;
+    int64_t order_ms; /* order time: while pending, or once it is again */
+    int64_t due_ms;   /* while scheduled or waiting for a retry */
+    int64_t created_ms, started_ms, finished_ms, failed_ms;
+    int64_t expires_ms; /* while completed */
+    uint32_t retried, crashes, max_retry;
+    int64_t timeout_ms, deadline_ms, retention_ms;
+    unsigned unique;      /* number of the key it holds; 0: none */
+    unsigned unique_said; /* the key it was enqueued with */
+    int64_t unique_until_ms;
+    uint64_t epoch; /* of the last lease */
+    int node;       /* while active */
+    char last_error[MODEL_TEXT_MAX], result[MODEL_TEXT_MAX];
+    bool cancel, quarantined;
+};
+
+struct model_queue {
+    bool exists, paused;
+    uint64_t max_length;
+    uint64_t processed, failed;
+    int64_t day; /* that the next two count */
+    uint64_t processed_day, failed_day;
+};
+
+struct model_node {
+    bool open;
+    uint64_t node;
+    uint32_t first_slot;
+    uint64_t slots[MODEL_SLOTS]; /* epoch whose run has begun there */
+    unsigned queues[MODEL_QUEUES];
+    size_t queues_n;
+    enum mr_queue_order order;
+    int64_t lease_ms, dead_at_ms;
+};
+
+struct model {
+    int64_t now_ms;
+    struct model_task tasks[MODEL_TASKS_MAX]; /* by seq */
+    size_t tasks_n;
+    uint64_t last_seq, last_epoch;
+    struct model_queue queues[MODEL_QUEUES];
+    struct model_node nodes[MODEL_NODES];
+    uint64_t deleted, expired, stale;
+};
+
+/* Lets everything happen that is due up to then, in the order of its time. */
+void model_advance(struct model *model, int64_t now_ms);
+
+/* NULL when there is none. */
+struct model_task *model_find(struct model *model, struct mr_slice id);
+struct model_task *model_holder(struct model *model, unsigned unique);
+
+/* Carries out one enqueue. task: what is asked, id empty when the broker makes one. The answer's id
+ * stays empty then, and the new task is the last of tasks. */
+struct mr_enqueue_result model_put(struct model *model, const struct model_task *task,
+                                   int64_t delay_ms, int64_t unique_ms,
+                                   enum mr_on_duplicate on_duplicate);
+
+/* Whether a take of this node may answer this task now, and if so takes it. NULL, or what is wrong.
+ */
+const char *model_take(struct model *model, int node, struct mr_slice id, uint64_t epoch);
+/* Whether a take of this node finds nothing. */
+bool model_nothing_for(struct model *model, int node);
+
+enum mr_err model_finish(struct model *model, const struct mr_finish *item);
+enum mr_err model_act(struct model *model, const struct mr_control *item);
+void model_node_lost(struct model *model, int node);
+enum mr_err model_queue_set(struct model *model, unsigned queue, enum mr_queue_setting setting,
+                            uint64_t value);
+enum mr_err model_queue_remove(struct model *model, unsigned queue, enum mr_queue_remove_mode mode);
+uint64_t model_count(const struct model *model, unsigned queue, enum mr_state state);
+/* The process died: every node is gone, figures of the opening start again. */
+void model_restarted(struct model *model);
+
+/* Deterministic bytes of a payload. */
+void model_payload(uint32_t seed, uint8_t *bytes, size_t len);
+
+/* NULL when the task a broker shows is the model's, or what differs. */
+const char *model_differs(const struct model *model, const struct model_task *want,
+                          const struct mr_task *got, bool with_payload);
+
+#endif
