@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The oracle: one judge of the invariants for every harness (simulator, crash points, bit rot,
+ * kill).
+ *
+ * It is told what was asked and what was answered, and knows for each task which fates are
+ * possible: waiting or running (live), archived, completed, gone. A request without an answer may
+ * or may not have happened; an answer narrows the fates, and so does a listing, because an answer
+ * is given only when all it rests on is durable. A crash keeps exactly the fates that were possible
+ * at that moment.
+ *
+ * Checked: no acknowledged task is lost; nothing ended or unknown appears; one state per task and
+ * counters that equal a recount; epochs rise for ever; one accepted outcome per epoch and none from
+ * an old one; failures and crashes add up; one live task per unique key; payloads are what was
+ * sent; first hand-outs of equal priority come in the order of submission; nothing early; nothing
+ * from a paused queue.
+ *
+ * The first violation is kept as text; nothing aborts, so a test can plant a bug and see it caught.
+ * A task is known by its token: its place in the oracle, carried in its id or in its payload.
+ * Thread: one.
+ */
+#ifndef MR_TESTS_ORACLE_H
+#define MR_TESTS_ORACLE_H
+
+#include "broker/broker.h"
+
+struct oracle;
+
+/* What was asked of a task. The payload follows from token and payload_len. */
+struct oracle_spec {
+    char id[40]; /* empty: the engine makes one, and then payload_len >= 8 */
+    char queue[16], type[16];
+    size_t payload_len;
+    double priority_s;
+    int64_t delay_ms;
+    int32_t max_retry; /* as for mr_task_options: 0 is the default */
+    int64_t retention_ms, deadline_ms;
+    uint32_t unique;     /* number of the unique key; 0: none */
+    bool unique_forever; /* its time to live is beyond the end of the test */
+    enum mr_on_duplicate on_duplicate;
+};
+
+/* A request on one task that is on its way; the caller keeps it between sent and answered. */
+struct oracle_op {
+    uint32_t token;
+    uint8_t adds; /* fates it may bring */
+    bool old;     /* finish: a newer epoch was handed out before it was sent */
+    bool ended;   /* finish: the task had surely ended before it was sent */
+    bool must;    /* finish: the lease is surely alive */
+    enum mr_outcome outcome;
+    enum mr_verb verb;
+    uint64_t epoch, seq;
+    uint32_t retried;      /* finish: of the lease */
+    int64_t not_before_ms; /* finish: the earliest next start */
+};
+
+/* What the whole store shows at one moment. */
+struct oracle_view {
+    const struct mr_task *tasks; /* of every state, with payload */
+    size_t tasks_n;
+    const struct mr_queue_info *queues;
+    size_t queues_n;
+    const struct mr_stats *stats; /* NULL: not asked */
+};
+
+enum oracle_crash { ORACLE_KILLED, ORACLE_POWER_CUT };
+
+struct oracle *oracle_new(void);
+struct oracle *oracle_clone(const struct oracle *oracle);
+void oracle_free(struct oracle *oracle);
+/* The first violation, or NULL. */
+const char *oracle_error(const struct oracle *oracle);
+/* Reports a violation found by a harness. */
+void oracle_fail(struct oracle *oracle, const char *fmt, ...) MR_PRINTF(2, 3);
+
+/* The wall clock, whenever it moves. Jumping: times prove nothing from now on. */
+void oracle_time(struct oracle *oracle, int64_t wall_ms);
+void oracle_clock_jumped(struct oracle *oracle);
+
+/* ---- producing */
+/* Registers a task that may be enqueued any number of times; its token. */
+uint32_t oracle_add(struct oracle *oracle, const struct oracle_spec *spec);
+uint32_t oracle_count(const struct oracle *oracle); /* tokens are 0 .. count - 1 */
+const struct oracle_spec *oracle_spec(const struct oracle *oracle, uint32_t token);
+/* Fills options from the spec; payload is the caller's memory of payload_len bytes, key of 32. */
+void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payload, char *key,
+                    struct mr_task_options *ret_options);
+void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op *ret_op);
+void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err,
+                             const struct mr_enqueue_result *result);
+
+/* ---- working */
+/* The token of an opened lease, or UINT32_MAX after a violation. */
+uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease);
+void oracle_begun(struct oracle *oracle, uint32_t token, uint64_t epoch);
+void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_finish *finish,
+                        bool alive, struct oracle_op *ret_op);
+void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err);
+
+/* ---- control */
+void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb verb,
+                         struct oracle_op *ret_op);
+void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err);
+void oracle_remove_sent(struct oracle *oracle, const char *queue, struct oracle_op *ret_op);
+void oracle_remove_answered(struct oracle *oracle, const char *queue, const struct oracle_op *op,
+                            enum mr_err err);
+void oracle_pause_sent(struct oracle *oracle, const char *queue);
+void oracle_pause_answered(struct oracle *oracle, const char *queue, bool paused, enum mr_err err);
+
+/* ---- crashes and checks */
+void oracle_crashed(struct oracle *oracle, enum oracle_crash kind);
+/* One answer about one task, by token: MR_OK with the task, or MR_NOT_FOUND. */
+void oracle_saw(struct oracle *oracle, uint32_t token, enum mr_err err, const struct mr_task *task);
+void oracle_check(struct oracle *oracle, const struct oracle_view *view);
+/* After the heal phase: nothing may wait any more. */
+void oracle_check_idle(struct oracle *oracle, const struct oracle_view *view);
+/* Damage was set aside: tasks may be missing, but nothing may be wrong. */
+void oracle_allow_loss(struct oracle *oracle);
+/* Everything that must be equal between two recoveries of the same store. */
+uint64_t oracle_digest(const struct oracle_view *view);
+
+/* For choosing what to do: whether the task is surely there and has no request under way; its id.
+ */
+bool oracle_is_settled(const struct oracle *oracle, uint32_t token);
+bool oracle_may_live(const struct oracle *oracle, uint32_t token);
+bool oracle_may_be_gone(const struct oracle *oracle, uint32_t token);
+const char *oracle_id(const struct oracle *oracle, uint32_t token); /* empty while unknown */
+
+#endif

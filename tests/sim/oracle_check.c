@@ -1,0 +1,197 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Judging what a store shows as a whole. See oracle.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/oracle_int.h"
+#include "sim/simfs_int.h"
+
+uint8_t fate_of(enum mr_state state)
+{
+    static const uint8_t fates[MR_STATE_COUNT] = {
+        [MR_STATE_NONE] = GONE,     [MR_SCHEDULED] = LIVE, [MR_PENDING] = LIVE,
+        [MR_ACTIVE] = LIVE,         [MR_RETRY] = LIVE,     [MR_ARCHIVED] = ARCHIVED,
+        [MR_COMPLETED] = COMPLETED,
+    };
+    return state < MR_STATE_COUNT ? fates[state] : 0;
+}
+
+static bool has_requests(const struct fact *fact)
+{
+    for (unsigned i = 0; i < FATES; i++)
+        if (fact->adds[i])
+            return true;
+    return false;
+}
+
+/* What was shown is durable: other fates are no longer possible. */
+static void narrow(struct fact *fact, const struct mr_task *task)
+{
+    if (has_requests(fact) || fact->open)
+        return;
+    fact->sure = fate_of(task->state);
+    fact->retried = (struct range){task->retried, task->retried};
+    fact->crashes = (struct range){task->crashes, task->crashes};
+}
+
+static void check_shown(struct oracle *oracle, uint32_t token, const struct mr_task *task)
+{
+    struct fact *fact = fact_at(oracle, token);
+    uint8_t fate = fate_of(task->state), fates = may(oracle, fact);
+    if (!(fate & fates))
+        oracle_fail(oracle, "%s: task %u (%s) is %s, which it cannot be (fates %x)",
+                    fates == GONE ? "ghost" : "state", token, fact->id, mr_state_name(task->state),
+                    fates);
+    check_body(oracle, token, task);
+    check_counts(oracle, token, task);
+    if (fate == LIVE && task->crashes >= MR_CRASHES_MAX)
+        oracle_fail(oracle, "task %u lost its worker %u times and is not quarantined", token,
+                    task->crashes);
+    if (task->state == MR_ACTIVE && task->epoch < fact->epoch)
+        oracle_fail(oracle, "task %u runs under epoch %llu, but %llu was handed out", token,
+                    (unsigned long long)task->epoch, (unsigned long long)fact->epoch);
+    narrow(fact, task);
+}
+
+void oracle_saw(struct oracle *oracle, uint32_t token, enum mr_err err, const struct mr_task *task)
+{
+    struct fact *fact = fact_at(oracle, token);
+    if (err == MR_NOT_FOUND) {
+        if (!(may(oracle, fact) & GONE) && !oracle->allow_loss)
+            oracle_fail(oracle, "lost: task %u (%s) not found", token, fact->id);
+        else if (!has_requests(fact) && !fact->open)
+            fact->sure = GONE;
+    } else if (err == MR_OK) {
+        if (token_of(oracle, task) != token)
+            oracle_fail(oracle, "asked for task %u (%s), shown another", token, fact->id);
+        else
+            check_shown(oracle, token, task);
+    }
+}
+
+static void check_listed(struct oracle *oracle, const struct oracle_view *view)
+{
+    for (size_t i = 0; i < view->tasks_n; i++) {
+        const struct mr_task *task = &view->tasks[i];
+        uint32_t token = token_of(oracle, task);
+        if (token == UINT32_MAX) {
+            oracle_fail(oracle, "ghost: id %.*s listed, nobody asked for it", (int)task->id.len,
+                        (const char *)task->id.data);
+            continue;
+        }
+        struct fact *fact = fact_at(oracle, token);
+        if (fact->seen)
+            oracle_fail(oracle, "task %u (%s) is listed twice", token, fact->id);
+        fact->seen = true;
+        check_shown(oracle, token, task);
+    }
+}
+
+static void check_missing(struct oracle *oracle)
+{
+    for (uint32_t i = 0; i < oracle->n; i++) {
+        struct fact *fact = &oracle->facts[i];
+        if (fact->seen)
+            continue;
+        if (!(may(oracle, fact) & GONE) && !oracle->allow_loss)
+            oracle_fail(oracle, "lost: task %u (%s) is not there (fates %x)", i, fact->id,
+                        may(oracle, fact));
+        if (!has_requests(fact) && !fact->open)
+            fact->sure = GONE;
+    }
+}
+
+/* Every counter of every queue equals a recount. */
+static void check_queues(struct oracle *oracle, const struct oracle_view *view)
+{
+    size_t listed = 0;
+    for (size_t q = 0; q < view->queues_n; q++) {
+        const struct mr_queue_info *info = &view->queues[q];
+        uint64_t counts[MR_STATE_COUNT] = {0};
+        for (size_t i = 0; i < view->tasks_n; i++)
+            if (mr_slice_equal(view->tasks[i].queue, mr_slice_str(info->name)))
+                counts[view->tasks[i].state]++;
+        for (enum mr_state s = MR_SCHEDULED; s < MR_STATE_COUNT; s++) {
+            listed += counts[s];
+            if (counts[s] != info->counts[s])
+                oracle_fail(oracle, "queue %s counts %llu tasks %s, %llu are listed", info->name,
+                            (unsigned long long)info->counts[s], mr_state_name(s),
+                            (unsigned long long)counts[s]);
+        }
+        if (strlen(info->name) >= sizeof oracle->queues[0].name)
+            continue;
+        struct queue_fact *fact = queue_at(oracle, info->name);
+        if ((fact->paused && !info->paused) || (fact->running && info->paused))
+            oracle_fail(oracle, "queue %s is %s", info->name, info->paused ? "paused" : "running");
+        fact->paused = info->paused;
+        fact->running = !info->paused;
+    }
+    if (listed != view->tasks_n)
+        oracle_fail(oracle, "%zu tasks are in queues that are not listed", view->tasks_n - listed);
+    if (view->stats && view->stats->tasks != view->tasks_n)
+        oracle_fail(oracle, "the store counts %llu tasks, %zu are listed",
+                    (unsigned long long)view->stats->tasks, view->tasks_n);
+}
+
+static void check_keys(struct oracle *oracle, const struct oracle_view *view)
+{
+    for (size_t i = 0; i < view->tasks_n; i++) {
+        uint32_t a = token_of(oracle, &view->tasks[i]);
+        if (a == UINT32_MAX || fate_of(view->tasks[i].state) != LIVE)
+            continue;
+        const struct oracle_spec *spec = oracle_spec(oracle, a);
+        for (size_t j = 0; spec->unique && spec->unique_forever && j < i; j++) {
+            uint32_t b = token_of(oracle, &view->tasks[j]);
+            if (b == UINT32_MAX || fate_of(view->tasks[j].state) != LIVE)
+                continue;
+            if (oracle_spec(oracle, b)->unique == spec->unique &&
+                oracle_spec(oracle, b)->unique_forever)
+                oracle_fail(oracle, "unique: tasks %u and %u both hold key-%u", b, a, spec->unique);
+        }
+    }
+}
+
+void oracle_check(struct oracle *oracle, const struct oracle_view *view)
+{
+    for (size_t i = 0; i < oracle->n; i++)
+        oracle->facts[i].seen = false;
+    check_listed(oracle, view);
+    check_missing(oracle);
+    check_queues(oracle, view);
+    check_keys(oracle, view);
+}
+
+void oracle_check_idle(struct oracle *oracle, const struct oracle_view *view)
+{
+    oracle_check(oracle, view);
+    for (size_t i = 0; i < view->tasks_n; i++)
+        if (fate_of(view->tasks[i].state) == LIVE)
+            oracle_fail(oracle, "stuck: task %u (%.*s) is still %s",
+                        token_of(oracle, &view->tasks[i]), (int)view->tasks[i].id.len,
+                        (const char *)view->tasks[i].id.data, mr_state_name(view->tasks[i].state));
+}
+
+static uint64_t mix(uint64_t hash, const void *data, size_t len)
+{
+    const uint8_t *bytes = data;
+    for (size_t i = 0; i < len; i++)
+        hash = (hash ^ bytes[i]) * 0x100000001b3ULL;
+    return hash ^ hash >> 29;
+}
+
+/* The sum over the tasks does not depend on the order of the list. */
+uint64_t oracle_digest(const struct oracle_view *view)
+{
+    uint64_t sum = view->tasks_n;
+    for (size_t i = 0; i < view->tasks_n; i++) {
+        const struct mr_task *task = &view->tasks[i];
+        uint64_t hash = mix(0xcbf29ce484222325ULL, task->id.data, task->id.len);
+        hash = mix(hash, task->queue.data, task->queue.len);
+        hash = mix(hash, task->payload.data, task->payload.len);
+        hash = mix(hash, task->unique_key.data, task->unique_key.len);
+        int64_t numbers[] = {(int64_t)task->state, (int64_t)task->retried, (int64_t)task->crashes,
+                             task->order_time_ms,  task->created_ms,       task->retention_ms};
+        sum += mix(hash, numbers, sizeof numbers);
+    }
+    return sum;
+}

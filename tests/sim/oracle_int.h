@@ -1,0 +1,73 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Inside of the oracle: shared by the recording (oracle.c) and the judging of views
+ * (oracle_check.c). */
+#ifndef MR_TESTS_ORACLE_INT_H
+#define MR_TESTS_ORACLE_INT_H
+
+#include "sim/oracle.h"
+
+/* Fates of a task, as bits. */
+enum { GONE = 1, LIVE = 2, ARCHIVED = 4, COMPLETED = 8, FATES = 4 };
+
+/* A count that is known, or known to lie within. */
+struct range {
+    uint32_t min, max;
+};
+
+struct fact {
+    struct oracle_spec spec;
+    char id[MR_ID_MAX + 1];
+    uint8_t sure;           /* fates possible by what was answered */
+    uint8_t adds[FATES];    /* requests under way that may bring each */
+    bool cancelled, doomed; /* told to stop, or to go, while running */
+    bool plain;             /* never delayed, failed or moved: hand-outs come in order */
+    bool open;              /* the newest lease was not ended by an answer we saw */
+    bool begun;             /* its run began */
+    bool finish_under_way;
+    bool announced;    /* handed out before its enqueue was answered */
+    uint64_t sent_seq; /* of the newest enqueue */
+    int64_t sent_ms;   /* when that was sent */
+    uint64_t epoch;    /* of the newest lease */
+    uint64_t accepted; /* the newest epoch with an accepted outcome */
+    uint64_t seq;      /* order of submission */
+    struct range retried, crashes;
+    int64_t not_before_ms; /* the earliest start */
+    int64_t ended_ms;      /* when a finish with retention was sent first */
+    bool seen;             /* scratch of a check */
+};
+
+enum { ORACLE_QUEUES_MAX = 32 };
+
+struct queue_fact {
+    char name[16];
+    bool paused, running; /* surely; neither while unknown */
+    uint64_t last_seq[8]; /* by priority: the newest plain task handed out first */
+    double priorities[8];
+    size_t priorities_n;
+};
+
+struct oracle {
+    struct fact *facts;
+    size_t n, cap;
+    struct queue_fact queues[ORACLE_QUEUES_MAX];
+    size_t queues_n;
+    uint64_t seq;
+    uint64_t epoch_max, epoch_floor; /* ever, and when the last life ended */
+    int64_t now_ms, wall_max_ms;
+    bool jumping, allow_loss;
+    bool failed;
+    char error[512];
+};
+
+struct fact *fact_at(struct oracle *oracle, uint32_t token);
+/* The token of a task by what it carries; UINT32_MAX when nobody asked for it. */
+uint32_t token_of(const struct oracle *oracle, const struct mr_task *task);
+uint8_t may(const struct oracle *oracle, const struct fact *fact);
+struct queue_fact *queue_at(struct oracle *oracle, const char *name);
+/* Bytes, queue and type are what was sent. */
+void check_body(struct oracle *oracle, uint32_t token, const struct mr_task *task);
+void check_counts(struct oracle *oracle, uint32_t token, const struct mr_task *task);
+uint8_t fate_of(enum mr_state state);
+void payload_fill(uint32_t token, uint8_t *payload, size_t len);
+
+#endif

@@ -1,0 +1,698 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The actors of the world: what they ask, and how the oracle is told of the answers. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/simfs_int.h"
+#include "sim/world_int.h"
+
+const char *const world_queues[8] = {"default", "mail", "video", "bulk", "low", "q5", "q6", "q7"};
+
+static uint64_t below(struct world *world, uint64_t n)
+{
+    return mr_rand_below(&world->rand, n);
+}
+
+bool world_chance(struct world *world, uint32_t percent)
+{
+    return below(world, 100) < percent;
+}
+
+void world_trace(struct world *world, const char *what, uint64_t a, uint64_t b)
+{
+    uint64_t numbers[] = {a, b, (uint64_t)world->rig.clock.mono_ns};
+    uint64_t hash = world->report->hash;
+    for (const char *c = what; *c; c++)
+        hash = (hash ^ (uint8_t)*c) * 0x100000001b3ULL;
+    for (size_t i = 0; i < 3; i++)
+        hash = (hash ^ numbers[i]) * 0x100000001b3ULL ^ hash >> 31;
+    world->report->hash = hash;
+    if (world->verbose)
+        printf("%14.6f %-18s %llu %llu\n", (double)world->rig.clock.mono_ns / 1e9, what,
+               (unsigned long long)a, (unsigned long long)b);
+}
+
+/* ---- answers
+ * -------------------------------------------------------------------------------------- */
+
+static void note_failure(struct world *world, enum mr_err err)
+{
+    if (err == MR_IO || err == MR_CLOSED)
+        world->restart = true;
+}
+
+static void enqueue_answered(struct world *world, struct wreq *wreq)
+{
+    for (size_t i = 0; i < wreq->n; i++) {
+        enum mr_err err = wreq->u.req.err != MR_OK ? wreq->u.req.err : wreq->results[i].err;
+        oracle_enqueue_answered(world->oracle, &wreq->ops[i], wreq->u.req.err, &wreq->results[i]);
+        world_trace(world, "enqueue", wreq->ops[i].token, err);
+        note_failure(world, err);
+    }
+}
+
+static void node_open_answered(struct world *world, struct wreq *wreq)
+{
+    struct node *node = wreq->node;
+    world_trace(world, "node_open", (uint64_t)(node - world->nodes), wreq->u.req.err);
+    if (wreq->incarnation != node->incarnation)
+        return;
+    if (wreq->u.req.err != MR_OK) {
+        node->used = false;
+        return;
+    }
+    node->open = true;
+    node->handle = wreq->u.node_open.node;
+    node->first_slot = wreq->u.node_open.first_slot;
+}
+
+static void node_close_answered(struct world *world, struct wreq *wreq)
+{
+    world_trace(world, "node_close", 0, wreq->u.req.err);
+}
+
+static void bury(struct world *world, struct hand *hand)
+{
+    struct zombie *zombie = &world->zombies[world->zombies_n % WORLD_ZOMBIES];
+    world->zombies_n++;
+    *zombie = (struct zombie){.token = hand->token, .epoch = hand->lease->epoch};
+    snprintf(zombie->id, sizeof zombie->id, "%.*s", (int)hand->lease->task.id.len,
+             (const char *)hand->lease->task.id.data);
+    mr_lease_free(hand->lease);
+    *hand = (struct hand){0};
+}
+
+static struct hand *free_hand(struct node *node)
+{
+    for (size_t i = 0; i < WORLD_HANDS; i++)
+        if (!node->hands[i].lease)
+            return &node->hands[i];
+    return NULL;
+}
+
+static void take_answered(struct world *world, struct wreq *wreq)
+{
+    struct node *node = wreq->node;
+    bool mine = wreq->incarnation == node->incarnation;
+    if (mine)
+        node->taking = false;
+    world_trace(world, "take", wreq->u.take.n, wreq->u.req.err);
+    if (wreq->u.req.err != MR_OK)
+        return;
+    size_t n = 0;
+    for (struct mr_lease *lease = wreq->u.take.leases, *next; lease; lease = next, n++) {
+        next = lease->next;
+        if (mr_broker_lease_open(mr_engine_broker(world->rig.engine), lease) != MR_OK)
+            oracle_fail(world->oracle, "a lease does not open");
+        struct hand hand = {.lease = lease, .token = oracle_leased(world->oracle, lease)};
+        world_trace(world, "lease", hand.token, lease->epoch);
+        world->report->leases++;
+        struct hand *place = mine ? free_hand(node) : NULL;
+        if (place)
+            *place = hand;
+        else
+            bury(world, &hand);
+        if (oracle_error(world->oracle) && hand.token == UINT32_MAX)
+            return;
+    }
+    if (n != wreq->u.take.n || n == 0)
+        oracle_fail(world->oracle, "a take says %zu leases and has %zu", wreq->u.take.n, n);
+}
+
+static void beat_answered(struct world *world, struct wreq *wreq)
+{
+    world_trace(world, "beat", (uint64_t)(wreq->node - world->nodes), wreq->u.req.err);
+    struct node *node = wreq->node;
+    if (wreq->incarnation != node->incarnation)
+        return;
+    node->beating = false;
+    if (wreq->u.req.err == MR_OK)
+        node->beat_sent_ns = wreq->sent_ns;
+    if (wreq->u.req.err != MR_NOT_FOUND)
+        return;
+    for (size_t i = 0; i < WORLD_HANDS; i++)
+        if (node->hands[i].lease)
+            bury(world, &node->hands[i]);
+    *node = (struct node){.incarnation = ++world->incarnations};
+}
+
+static void finish_answered(struct world *world, struct wreq *wreq)
+{
+    for (size_t i = 0; i < wreq->n; i++) {
+        enum mr_err err = wreq->u.req.err != MR_OK ? wreq->u.req.err : wreq->errs[i];
+        oracle_finish_answered(world->oracle, &wreq->ops[i], err);
+        world_trace(world, "finish", wreq->ops[i].token, err);
+        note_failure(world, err);
+    }
+}
+
+static void control_answered(struct world *world, struct wreq *wreq)
+{
+    for (size_t i = 0; i < wreq->n; i++) {
+        enum mr_err err = wreq->u.req.err != MR_OK ? wreq->u.req.err : wreq->errs[i];
+        oracle_control_answered(world->oracle, &wreq->ops[i], err);
+        world_trace(world, "control", wreq->ops[i].token, (uint64_t)wreq->ops[i].verb << 8 | err);
+        note_failure(world, err);
+    }
+}
+
+static void get_answered(struct world *world, struct wreq *wreq)
+{
+    world_trace(world, "get", wreq->token, wreq->u.req.err);
+    oracle_saw(world->oracle, wreq->token, wreq->u.req.err, &wreq->u.get.task);
+}
+
+static void queue_set_answered(struct world *world, struct wreq *wreq)
+{
+    world_trace(world, "queue_set", wreq->u.queue_set.value, wreq->u.req.err);
+    if (wreq->u.queue_set.setting == MR_QUEUE_PAUSED)
+        oracle_pause_answered(world->oracle, wreq->name, wreq->u.queue_set.value, wreq->u.req.err);
+    note_failure(world, wreq->u.req.err);
+}
+
+static void queue_remove_answered(struct world *world, struct wreq *wreq)
+{
+    world_trace(world, "queue_remove", 0, wreq->u.req.err);
+    oracle_remove_answered(world->oracle, wreq->name, &wreq->ops[0], wreq->u.req.err);
+    note_failure(world, wreq->u.req.err);
+}
+
+static void answered(struct mr_req *req)
+{
+    static void (*const rows[MR_OP_COUNT])(struct world *, struct wreq *) = {
+        [MR_OP_ENQUEUE] = enqueue_answered,
+        [MR_OP_NODE_OPEN] = node_open_answered,
+        [MR_OP_NODE_CLOSE] = node_close_answered,
+        [MR_OP_TAKE] = take_answered,
+        [MR_OP_BEAT] = beat_answered,
+        [MR_OP_FINISH] = finish_answered,
+        [MR_OP_CONTROL] = control_answered,
+        [MR_OP_GET] = get_answered,
+        [MR_OP_QUEUE_SET] = queue_set_answered,
+        [MR_OP_QUEUE_REMOVE] = queue_remove_answered,
+    };
+    struct wreq *wreq = req->arg;
+    struct world *world = wreq->world;
+    mr_assert(!wreq->answered);
+    wreq->answered = true;
+    if (world->dying || simfs_crashed(world->fs))
+        return; /* nobody hears the dead */
+    oracle_time(world->oracle, rig_wall_ms(&world->rig));
+    rows[req->op](world, wreq);
+}
+
+/* ---- requests
+ * ------------------------------------------------------------------------------------- */
+
+static struct wreq *new_req(struct world *world, enum mr_op op)
+{
+    struct wreq *wreq = sim_alloc(sizeof *wreq);
+    memset(wreq, 0, sizeof *wreq);
+    wreq->world = world;
+    wreq->u.req.op = op;
+    wreq->u.req.done = answered;
+    wreq->u.req.arg = wreq;
+    wreq->sent_ns = world->rig.clock.mono_ns;
+    mr_list_push_back(&world->reqs, &wreq->link);
+    oracle_time(world->oracle, rig_wall_ms(&world->rig));
+    return wreq;
+}
+
+static void free_req(struct wreq *wreq)
+{
+    mr_list_remove(&wreq->link);
+    mr_req_done(&wreq->u.req);
+    mr_arena_done(&wreq->memory);
+    free(wreq);
+}
+
+void world_reap(struct world *world)
+{
+    for (struct mr_link *link = world->reqs.next, *next; link != &world->reqs; link = next) {
+        next = link->next;
+        struct wreq *wreq = mr_container(link, struct wreq, link);
+        if (wreq->answered)
+            free_req(wreq);
+    }
+}
+
+void world_drop(struct world *world)
+{
+    while (!mr_list_empty(&world->reqs))
+        free_req(mr_container(world->reqs.next, struct wreq, link));
+    for (size_t n = 0; n < WORLD_NODES; n++) {
+        struct node *node = &world->nodes[n];
+        for (size_t i = 0; i < WORLD_HANDS; i++)
+            if (node->hands[i].lease && node->hands[i].token != UINT32_MAX)
+                bury(world, &node->hands[i]);
+        *node = (struct node){.incarnation = ++world->incarnations};
+    }
+}
+
+static void pick_name(struct world *world, struct oracle_spec *spec)
+{
+    uint32_t token = oracle_count(world->oracle);
+    snprintf(spec->queue, sizeof spec->queue, "%s",
+             world_queues[below(world, world->dials.queues)]);
+    snprintf(spec->type, sizeof spec->type, "type%u", (unsigned)below(world, 3));
+    spec->payload_len = (size_t)below(world, world->dials.payload_max);
+    if (world_chance(world, world->dials.own_id) || spec->payload_len < 8)
+        snprintf(spec->id, sizeof spec->id, "t-%u", token);
+}
+
+uint32_t world_new_task(struct world *world)
+{
+    struct dials *dials = &world->dials;
+    struct oracle_spec spec = {0};
+    pick_name(world, &spec);
+    if (world_chance(world, dials->delayed))
+        spec.delay_ms = 1 + (int64_t)below(world, 600000);
+    if (world_chance(world, dials->prioritised))
+        spec.priority_s = (double)below(world, 4) * 10 - 10;
+    if (world_chance(world, dials->kept))
+        spec.retention_ms = 1 + (int64_t)below(world, 300000);
+    if (world_chance(world, dials->dated))
+        spec.deadline_ms = rig_wall_ms(&world->rig) + 1 + (int64_t)below(world, 300000);
+    if (world_chance(world, dials->unique)) {
+        spec.unique = 1 + (uint32_t)below(world, WORLD_KEYS);
+        spec.unique_forever = spec.unique % 2;
+        spec.on_duplicate = (enum mr_on_duplicate)below(world, 3);
+    }
+    static const int32_t retries[] = {0, MR_NO_RETRY, 1, 2, 5};
+    spec.max_retry = retries[below(world, 5)];
+    return oracle_add(world->oracle, &spec);
+}
+
+void world_enqueue(struct world *world, const uint32_t *tokens, size_t n)
+{
+    struct wreq *wreq = new_req(world, MR_OP_ENQUEUE);
+    wreq->n = n;
+    for (size_t i = 0; i < n; i++) {
+        size_t len = oracle_spec(world->oracle, tokens[i])->payload_len;
+        uint8_t *payload = mr_arena_alloc(&wreq->memory, len ? len : 1);
+        mr_assert(payload);
+        oracle_options(world->oracle, tokens[i], payload, wreq->keys[i], &wreq->tasks[i]);
+        oracle_enqueue_sent(world->oracle, tokens[i], &wreq->ops[i]);
+    }
+    wreq->u.enqueue.tasks = wreq->tasks;
+    wreq->u.enqueue.n = n;
+    wreq->u.enqueue.results = wreq->results;
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
+static void act_enqueue(struct world *world)
+{
+    uint32_t tokens[WORLD_BATCH];
+    size_t n = 1 + below(world, world->dials.batch_max);
+    if (oracle_count(world->oracle) + n > WORLD_TASKS)
+        return;
+    for (size_t i = 0; i < n; i++)
+        tokens[i] = world_new_task(world);
+    world_enqueue(world, tokens, n);
+}
+
+/* The same id once more: a producer that did not hear the answer. */
+static void act_enqueue_again(struct world *world)
+{
+    uint32_t count = oracle_count(world->oracle);
+    if (count == 0)
+        return;
+    uint32_t token = (uint32_t)below(world, count);
+    if (oracle_spec(world->oracle, token)->id[0])
+        world_enqueue(world, &token, 1);
+}
+
+static void told_to_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    world_trace(arg, "stop", epoch, reason);
+}
+
+static void told_wanted(void *arg)
+{
+    world_trace(arg, "wanted", 0, 0);
+}
+
+void world_node_open(struct world *world, struct node *node)
+{
+    struct wreq *wreq = new_req(world, MR_OP_NODE_OPEN);
+    *node = (struct node){.used = true,
+                          .slots = world->healing ? WORLD_SLOTS
+                                                  : 1 + (uint32_t)below(world, WORLD_SLOTS),
+                          .incarnation = ++world->incarnations,
+                          .beat_sent_ns = world->rig.clock.mono_ns};
+    wreq->node = node;
+    wreq->incarnation = node->incarnation;
+    size_t n = 0, start = below(world, world->dials.queues);
+    size_t want = world->healing ? world->dials.queues : 1 + below(world, world->dials.queues);
+    for (; n < want; n++)
+        wreq->queues[n] =
+            (struct mr_worker_queue){mr_slice_str(world_queues[(start + n) % world->dials.queues]),
+                                     (uint32_t)below(world, 4)};
+    struct mr_req_node_open *open = &wreq->u.node_open;
+    open->name = MR_SLICE_LIT("node");
+    open->queues = wreq->queues;
+    open->queues_n = n;
+    open->order = below(world, 2) ? MR_QUEUES_STRICT : MR_QUEUES_WEIGHTED;
+    open->slots = node->slots;
+    open->lease_ms = world->dials.lease_ms;
+    open->events = (struct mr_node_events){told_to_stop, told_wanted, world};
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
+static struct node *pick_node(struct world *world, bool used)
+{
+    size_t start = below(world, WORLD_NODES);
+    for (size_t i = 0; i < WORLD_NODES; i++) {
+        struct node *node = &world->nodes[(start + i) % WORLD_NODES];
+        bool ready = node->open && node->stalled_until_ns <= world->rig.clock.mono_ns;
+        if (used ? ready : !node->used)
+            return node;
+    }
+    return NULL;
+}
+
+static void act_node_open(struct world *world)
+{
+    struct node *node = pick_node(world, false);
+    if (node)
+        world_node_open(world, node);
+}
+
+static void act_node_close(struct world *world)
+{
+    struct node *node = pick_node(world, true);
+    if (!node)
+        return;
+    struct wreq *wreq = new_req(world, MR_OP_NODE_CLOSE);
+    wreq->u.node_close.node = node->handle;
+    for (size_t i = 0; i < WORLD_HANDS; i++)
+        if (node->hands[i].lease)
+            bury(world, &node->hands[i]);
+    *node = (struct node){.incarnation = ++world->incarnations};
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
+static void act_node_vanish(struct world *world)
+{
+    struct node *node = pick_node(world, true);
+    if (!node)
+        return;
+    world_trace(world, "vanish", (uint64_t)(node - world->nodes), 0);
+    for (size_t i = 0; i < WORLD_HANDS; i++)
+        if (node->hands[i].lease)
+            bury(world, &node->hands[i]);
+    *node = (struct node){.incarnation = ++world->incarnations};
+}
+
+static void act_node_stall(struct world *world)
+{
+    struct node *node = pick_node(world, true);
+    if (node)
+        node->stalled_until_ns =
+            world->rig.clock.mono_ns +
+            (int64_t)below(world, (uint64_t)world->dials.lease_ms * 3 * MR_NS_PER_MS);
+}
+
+void world_take(struct world *world, struct node *node, size_t max, int64_t wait_ms)
+{
+    struct wreq *wreq = new_req(world, MR_OP_TAKE);
+    wreq->node = node;
+    wreq->incarnation = node->incarnation;
+    wreq->u.take.node = node->handle;
+    wreq->u.take.max = max;
+    wreq->u.take.wait_ms = wait_ms;
+    node->taking = true;
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
+static size_t free_hands(const struct node *node)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < WORLD_HANDS; i++)
+        n += !node->hands[i].lease;
+    return n;
+}
+
+static void act_take(struct world *world)
+{
+    struct node *node = pick_node(world, true);
+    if (!node || node->taking || free_hands(node) == 0)
+        return;
+    size_t max = 1 + below(world, free_hands(node));
+    world_take(world, node, max, world_chance(world, 50) ? (int64_t)below(world, 5000) : 0);
+}
+
+static bool self_fenced(const struct world *world, const struct node *node)
+{
+    int64_t age_ns = world->rig.clock.mono_ns - node->beat_sent_ns;
+    return age_ns * 10 >= world->dials.lease_ms * MR_NS_PER_MS * 9;
+}
+
+void world_begin(struct world *world, struct node *node, struct hand *hand)
+{
+    if (hand->begun || self_fenced(world, node))
+        return;
+    bool taken[WORLD_SLOTS] = {false};
+    for (size_t i = 0; i < WORLD_HANDS; i++)
+        if (node->hands[i].lease && node->hands[i].begun)
+            taken[node->hands[i].slot] = true;
+    for (uint32_t slot = 0; slot < node->slots; slot++) {
+        if (taken[slot])
+            continue;
+        hand->begun = true;
+        hand->slot = slot;
+        mr_broker_begun(mr_engine_broker(world->rig.engine), node->first_slot + slot,
+                        hand->lease->epoch);
+        oracle_begun(world->oracle, hand->token, hand->lease->epoch);
+        return;
+    }
+}
+
+static struct hand *pick_hand(struct world *world, struct node *node, bool begun)
+{
+    size_t start = below(world, WORLD_HANDS);
+    for (size_t i = 0; i < WORLD_HANDS; i++) {
+        struct hand *hand = &node->hands[(start + i) % WORLD_HANDS];
+        if (hand->lease && hand->begun == begun)
+            return hand;
+    }
+    return NULL;
+}
+
+static void act_begin(struct world *world)
+{
+    struct node *node = pick_node(world, true);
+    struct hand *hand = node ? pick_hand(world, node, false) : NULL;
+    if (hand)
+        world_begin(world, node, hand);
+}
+
+static void add_finish(struct world *world, struct wreq *wreq, struct mr_finish finish,
+                       uint32_t token, bool alive)
+{
+    size_t i = wreq->n++;
+    if (finish.outcome == MR_FAIL || finish.outcome == MR_LATER || finish.outcome == MR_HAND_BACK)
+        finish.delay_ms = world_chance(world, 50) ? (int64_t)below(world, 120000) : 0;
+    if (finish.outcome == MR_FAIL || finish.outcome == MR_FAIL_FOR_GOOD)
+        finish.error = MR_SLICE_LIT("it broke");
+    if (finish.outcome == MR_DONE && world_chance(world, 30))
+        finish.result = MR_SLICE_LIT("a result");
+    memcpy(wreq->ids[i], finish.id.data, finish.id.len);
+    finish.id = mr_slice_make(wreq->ids[i], finish.id.len);
+    wreq->finishes[i] = finish;
+    oracle_finish_sent(world->oracle, token, &wreq->finishes[i], alive, &wreq->ops[i]);
+    world_trace(world, "finish_sent", token, finish.outcome);
+}
+
+static void send_finish(struct world *world, struct wreq *wreq)
+{
+    wreq->u.finish.items = wreq->finishes;
+    wreq->u.finish.n = wreq->n;
+    wreq->u.finish.errs = wreq->errs;
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
+static void drop_hand(struct world *world, struct node *node, struct hand *hand)
+{
+    /* Past its lease the slot may be another node's. */
+    if (hand->begun && !self_fenced(world, node))
+        mr_broker_begun(mr_engine_broker(world->rig.engine), node->first_slot + hand->slot, 0);
+    mr_lease_free(hand->lease);
+    *hand = (struct hand){0};
+}
+
+void world_finish(struct world *world, struct node *node, struct hand *hand,
+                  enum mr_outcome outcome)
+{
+    struct wreq *wreq = new_req(world, MR_OP_FINISH);
+    struct mr_finish finish = {.id = hand->lease->task.id,
+                               .epoch = hand->lease->epoch,
+                               .ref = world_chance(world, 90) ? hand->lease->ref : 0,
+                               .outcome = outcome};
+    bool alive = !world->dials.stalls && !self_fenced(world, node);
+    add_finish(world, wreq, finish, hand->token, alive);
+    send_finish(world, wreq);
+    if (!simfs_crashed(world->fs))
+        drop_hand(world, node, hand);
+}
+
+static enum mr_outcome pick_outcome(struct world *world)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i <= MR_LATER; i++)
+        sum += world->dials.outcomes[i];
+    uint64_t at = below(world, sum);
+    size_t i = 0;
+    while (at >= world->dials.outcomes[i])
+        at -= world->dials.outcomes[i++];
+    return (enum mr_outcome)i;
+}
+
+static void act_finish(struct world *world)
+{
+    struct node *node = pick_node(world, true);
+    struct hand *hand = node ? pick_hand(world, node, !world_chance(world, 5)) : NULL;
+    if (hand)
+        world_finish(world, node, hand, pick_outcome(world));
+}
+
+/* A worker that lost its lease long ago and does not know. */
+static void act_finish_late(struct world *world)
+{
+    size_t n = world->zombies_n < WORLD_ZOMBIES ? world->zombies_n : WORLD_ZOMBIES;
+    if (n == 0)
+        return;
+    struct zombie *zombie = &world->zombies[below(world, n)];
+    struct wreq *wreq = new_req(world, MR_OP_FINISH);
+    struct mr_finish finish = {
+        .id = mr_slice_str(zombie->id), .epoch = zombie->epoch, .outcome = pick_outcome(world)};
+    add_finish(world, wreq, finish, zombie->token, false);
+    send_finish(world, wreq);
+}
+
+static void act_control(struct world *world)
+{
+    uint32_t count = oracle_count(world->oracle);
+    if (count == 0)
+        return;
+    struct wreq *wreq = new_req(world, MR_OP_CONTROL);
+    size_t n = 1 + below(world, 3);
+    for (size_t i = 0; i < n; i++) {
+        uint32_t token = (uint32_t)below(world, count);
+        if (!oracle_id(world->oracle, token)[0])
+            continue;
+        enum mr_verb verb = (enum mr_verb)below(world, MR_VERB_PRIORITISE + 1);
+        size_t at = wreq->n++;
+        snprintf(wreq->ids[at], sizeof wreq->ids[at], "%s", oracle_id(world->oracle, token));
+        wreq->controls[at] =
+            (struct mr_control){verb, mr_slice_str(wreq->ids[at]), (double)below(world, 100) - 50};
+        oracle_control_sent(world->oracle, token, verb, &wreq->ops[at]);
+        world_trace(world, "control_sent", token, verb);
+    }
+    wreq->u.control.items = wreq->controls;
+    wreq->u.control.n = wreq->n;
+    wreq->u.control.errs = wreq->errs;
+    if (wreq->n)
+        rig_submit(&world->rig, &wreq->u.req);
+    else
+        free_req(wreq);
+}
+
+void world_pause(struct world *world, const char *queue, bool paused)
+{
+    struct wreq *wreq = new_req(world, MR_OP_QUEUE_SET);
+    snprintf(wreq->name, sizeof wreq->name, "%s", queue);
+    wreq->u.queue_set.queue = mr_slice_str(wreq->name);
+    wreq->u.queue_set.setting = MR_QUEUE_PAUSED;
+    wreq->u.queue_set.value = paused;
+    oracle_pause_sent(world->oracle, queue);
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
+static const char *pick_queue(struct world *world)
+{
+    return world_queues[below(world, world->dials.queues)];
+}
+
+static void act_pause(struct world *world)
+{
+    world_pause(world, pick_queue(world), world_chance(world, 40));
+}
+
+static void act_limit(struct world *world)
+{
+    struct wreq *wreq = new_req(world, MR_OP_QUEUE_SET);
+    wreq->u.queue_set.queue = mr_slice_str(pick_queue(world));
+    wreq->u.queue_set.setting = MR_QUEUE_MAX_LENGTH;
+    wreq->u.queue_set.value = world_chance(world, 50) ? 0 : below(world, 50);
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
+static void act_queue_remove(struct world *world)
+{
+    struct wreq *wreq = new_req(world, MR_OP_QUEUE_REMOVE);
+    snprintf(wreq->name, sizeof wreq->name, "%s", pick_queue(world));
+    wreq->u.queue_remove.queue = mr_slice_str(wreq->name);
+    wreq->u.queue_remove.mode =
+        world_chance(world, 30) ? MR_QUEUE_REMOVE_FORCE : MR_QUEUE_REMOVE_EMPTY;
+    oracle_remove_sent(world->oracle, wreq->name, &wreq->ops[0]);
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
+static void act_get(struct world *world)
+{
+    uint32_t count = oracle_count(world->oracle);
+    if (count == 0)
+        return;
+    uint32_t token = (uint32_t)below(world, count);
+    if (!oracle_id(world->oracle, token)[0])
+        return;
+    struct wreq *wreq = new_req(world, MR_OP_GET);
+    wreq->token = token;
+    snprintf(wreq->ids[0], sizeof wreq->ids[0], "%s", oracle_id(world->oracle, token));
+    wreq->u.get.id = mr_slice_str(wreq->ids[0]);
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
+void world_beat(struct world *world)
+{
+    for (size_t i = 0; i < WORLD_NODES; i++) {
+        struct node *node = &world->nodes[i];
+        int64_t now_ns = world->rig.clock.mono_ns;
+        bool due = (now_ns - node->beat_sent_ns) * 4 >= world->dials.lease_ms * MR_NS_PER_MS;
+        if (!node->open || node->beating || node->stalled_until_ns > now_ns || !due)
+            continue;
+        struct wreq *wreq = new_req(world, MR_OP_BEAT);
+        wreq->node = node;
+        wreq->incarnation = node->incarnation;
+        wreq->u.beat.node = node->handle;
+        node->beating = true;
+        rig_submit(&world->rig, &wreq->u.req);
+        if (simfs_crashed(world->fs))
+            return;
+    }
+}
+
+void world_act(struct world *world, enum act act)
+{
+    static void (*const rows[ACT_COUNT])(struct world *) = {
+        [ACT_ENQUEUE] = act_enqueue,
+        [ACT_ENQUEUE_AGAIN] = act_enqueue_again,
+        [ACT_NODE_OPEN] = act_node_open,
+        [ACT_NODE_CLOSE] = act_node_close,
+        [ACT_NODE_VANISH] = act_node_vanish,
+        [ACT_NODE_STALL] = act_node_stall,
+        [ACT_TAKE] = act_take,
+        [ACT_BEGIN] = act_begin,
+        [ACT_FINISH] = act_finish,
+        [ACT_FINISH_LATE] = act_finish_late,
+        [ACT_CONTROL] = act_control,
+        [ACT_PAUSE] = act_pause,
+        [ACT_LIMIT] = act_limit,
+        [ACT_QUEUE_REMOVE] = act_queue_remove,
+        [ACT_GET] = act_get,
+    };
+    if (rows[act])
+        rows[act](world);
+}
