@@ -31,12 +31,14 @@ static void add_id(struct work *work, struct mr_slice id)
     work->n++;
 }
 
-/* ---- finding ----------------------------------------------------------------------------------- */
+/* ---- finding -----------------------------------------------------------------------------------
+ */
 
 static bool fits(const struct control_plan *plan, const struct show_filter *filter,
                  enum mr_state state)
 {
-    return (filter->state.given && !plan->states_only) || (plan->states & CONTROL_STATE(state)) != 0;
+    return (filter->state.given && !plan->states_only) ||
+           (plan->states & CONTROL_STATE(state)) != 0;
 }
 
 static enum mr_err find(struct work *work, const struct show_filter *filter)
@@ -64,7 +66,8 @@ static enum mr_err find(struct work *work, const struct show_filter *filter)
     return MR_OK;
 }
 
-/* ---- acting ------------------------------------------------------------------------------------ */
+/* ---- acting ------------------------------------------------------------------------------------
+ */
 
 static void note_failure(struct work *work, struct mr_slice id, enum mr_err err)
 {
@@ -113,8 +116,7 @@ static enum mr_err sort_out_named(struct work *work)
     for (size_t i = 0; i < work->n; i++) {
         struct mr_task_list *list = NULL;
         enum mr_err err = mr_task_get(work->cli->client, work->ids[i], &list);
-        if (err == MR_OK &&
-            !(work->plan->states & CONTROL_STATE(mr_task_list_at(list, 0)->state)))
+        if (err == MR_OK && !(work->plan->states & CONTROL_STATE(mr_task_list_at(list, 0)->state)))
             err = MR_WRONG_STATE;
         mr_task_list_free(list);
         if (err == MR_OK)
@@ -128,7 +130,8 @@ static enum mr_err sort_out_named(struct work *work)
     return MR_OK;
 }
 
-/* ---- telling ----------------------------------------------------------------------------------- */
+/* ---- telling -----------------------------------------------------------------------------------
+ */
 
 static void tell_json(struct work *work, size_t matched, bool dry_run)
 {
@@ -185,7 +188,8 @@ static int tell_dry_run(struct work *work)
     return CLI_OK;
 }
 
-/* ---- consent ----------------------------------------------------------------------------------- */
+/* ---- consent -----------------------------------------------------------------------------------
+ */
 
 /* A filter may find more than was meant: ask, or be told --yes. */
 static int consent(struct work *work, const struct control_args *args)
@@ -202,7 +206,8 @@ static int consent(struct work *work, const struct control_args *args)
     return cli_fail(CLI_FAILED, "nothing done");
 }
 
-/* ---- the whole --------------------------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------------------------------
+ */
 
 static int run_by_filter(struct work *work, const struct control_args *args)
 {

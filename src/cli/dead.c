@@ -47,7 +47,11 @@ static const struct cli_option act_options[] = {
     CONTROL_OPTIONS,
 };
 
-#define EXAMPLES(...) (const char *const[]){__VA_ARGS__, NULL}
+#define EXAMPLES(...)                                                                              \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
 
 static const struct cli_verb verbs[] = {
     {.name = "list",

@@ -19,7 +19,8 @@ static int check_flags(struct cli *cli, const struct enqueue_args *args)
     if (args->lines.given && args->id.given)
         return cli_usage(cli, "--id names one task; --lines makes many");
     if (args->lines.given && cli->words_n > 0)
-        return cli_usage(cli, "--lines reads standard input; drop the payload %.80s", cli->words[0]);
+        return cli_usage(cli, "--lines reads standard input; drop the payload %.80s",
+                         cli->words[0]);
     if (args->header.items_n > MR_HEADERS_MAX)
         return cli_usage(cli, "--header: %zu are over the limit of %d", args->header.items_n,
                          MR_HEADERS_MAX);
@@ -75,7 +76,8 @@ static int fill_template(struct cli *cli, const struct enqueue_args *args,
     return fill_headers(cli, args, template_);
 }
 
-/* ---- one task ---------------------------------------------------------------------------------- */
+/* ---- one task ----------------------------------------------------------------------------------
+ */
 
 static int fail_item(const struct enqueue_item *item, const struct mr_enqueue_result *result)
 {
@@ -151,7 +153,8 @@ static int run(struct cli *cli, void *args_)
     return code;
 }
 
-/* ---- row --------------------------------------------------------------------------------------- */
+/* ---- row ---------------------------------------------------------------------------------------
+ */
 
 static const char *const duplicate_words[] = {"reject", "ignore", "replace", NULL};
 
@@ -159,23 +162,29 @@ static const char *const duplicate_words[] = {"reject", "ignore", "replace", NUL
     .kind = kind_, .offset = offsetof(struct enqueue_args, field), .value = value_, .help = help_
 #define NOT_HERE(kind_, why) .note = CLI_NOT_HERE, OPT(not_here, kind_, "X", why)
 #define NEEDS_SERVER                                                                               \
-    "a file: broker is open in this process alone, nobody else could run the task; see "          \
+    "a file: broker is open in this process alone, nobody else could run the task; see "           \
     "millrace task show ID"
 
 static const struct cli_option options[] = {
     {.name = "queue", .letter = 'q', OPT(queue, CLI_NAME, "QUEUE", "queue (default: default)")},
-    {.name = "type", .letter = 't', OPT(type, CLI_NAME, "TYPE", "type of the task (default: task)")},
+    {.name = "type",
+     .letter = 't',
+     OPT(type, CLI_NAME, "TYPE", "type of the task (default: task)")},
     {.name = "id", OPT(id, CLI_NAME, "ID", "its id; one that exists is refused (default: a UUID)")},
     {.name = "priority", OPT(priority, CLI_REAL, "SECONDS", "seconds ahead; positive is earlier")},
     {.name = "delay", OPT(delay, CLI_DURATION, "D", "not before this has passed")},
     {.name = "at", OPT(at, CLI_TIME, "T", "not before this time: RFC 3339 or Unix seconds")},
-    {.name = "retry", OPT(retry, CLI_COUNT, "N", "failures before it is archived (default 25)"),
+    {.name = "retry",
+     OPT(retry, CLI_COUNT, "N", "failures before it is archived (default 25)"),
      .max = MR_RETRY_MAX},
-    {.name = "timeout", OPT(timeout, CLI_DURATION, "D", "one run may last this long (default 30m)")},
+    {.name = "timeout",
+     OPT(timeout, CLI_DURATION, "D", "one run may last this long (default 30m)")},
     {.name = "deadline", OPT(deadline, CLI_TIME, "T", "no run after this time")},
     {.name = "unique", OPT(unique, CLI_DURATION, "D", "hold a unique key so long at most")},
-    {.name = "unique-key", OPT(unique_key, CLI_NAME, "K", "the key (default: queue, type, payload)")},
-    {.name = "on-duplicate", OPT(on_duplicate, CLI_CHOICE, "HOW", "reject, ignore or replace"),
+    {.name = "unique-key",
+     OPT(unique_key, CLI_NAME, "K", "the key (default: queue, type, payload)")},
+    {.name = "on-duplicate",
+     OPT(on_duplicate, CLI_CHOICE, "HOW", "reject, ignore or replace"),
      .choices = duplicate_words},
     {.name = "retention", OPT(retention, CLI_DURATION, "D", "keep it when completed (default 1h)")},
     {.name = "group", OPT(group, CLI_NAME, "G", "group it belongs to")},
@@ -190,14 +199,16 @@ static const struct cli_option options[] = {
 
 static const struct cli_verb verb = {
     .synopsis = "[PAYLOAD|-]",
-    .about = "Adds a task and prints its id once it is on disk. --lines makes one of every line of\n"
-             "standard input; --json takes one object or an array of them (argument or standard\n"
-             "input) with the fields of a task and answers for each.",
-    .examples = (const char *const[]){
-        "millrace enqueue --broker file:./tasks -q mail 'hello'",
-        "seq 1000000 | millrace enqueue -q numbers --lines --quiet",
-        "millrace enqueue --json '{\"queue\":\"mail\",\"payload\":\"hello\",\"delay_ms\":5000}'",
-        NULL},
+    .about =
+        "Adds a task and prints its id once it is on disk. --lines makes one of every line of\n"
+        "standard input; --json takes one object or an array of them (argument or standard\n"
+        "input) with the fields of a task and answers for each.",
+    .examples =
+        (const char *const[]){"millrace enqueue --broker file:./tasks -q mail 'hello'",
+                              "seq 1000000 | millrace enqueue -q numbers --lines --quiet",
+                              "millrace enqueue --json "
+                              "'{\"queue\":\"mail\",\"payload\":\"hello\",\"delay_ms\":5000}'",
+                              NULL},
     .options = options,
     .options_n = CLI_LEN(options),
     .args_size = sizeof(struct enqueue_args),

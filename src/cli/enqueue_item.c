@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A task from JSON, field by field from a table. A field that no producer may set, or a word that nobody
- * knows, is an error that names it: a misspelt delay must not run a task at once.
+ * A task from JSON, field by field from a table. A field that no producer may set, or a word that
+ * nobody knows, is an error that names it: a misspelt delay must not run a task at once.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -33,7 +33,8 @@ static void *place(struct enqueue_item *item, const struct field *field)
     return (char *)&item->task + field->offset;
 }
 
-/* ---- setters ----------------------------------------------------------------------------------- */
+/* ---- setters -----------------------------------------------------------------------------------
+ */
 
 static void set_text(struct enqueue_item *item, const struct field *field, json_t *value)
 {
@@ -48,7 +49,9 @@ static void set_text(struct enqueue_item *item, const struct field *field, json_
 static void set_ms(struct enqueue_item *item, const struct field *field, json_t *value)
 {
     if (!json_is_integer(value) || json_integer_value(value) < 0)
-        enqueue_item_refuse(item, MR_INVALID, "\"%s\" must be a whole number of milliseconds, 0 or more", field->name);
+        enqueue_item_refuse(item, MR_INVALID,
+                            "\"%s\" must be a whole number of milliseconds, 0 or more",
+                            field->name);
     else
         *(int64_t *)place(item, field) = json_integer_value(value);
 }
@@ -65,7 +68,8 @@ static void set_retry(struct enqueue_item *item, const struct field *field, json
 {
     json_int_t n = json_integer_value(value);
     if (!json_is_integer(value) || n < 0 || n > MR_RETRY_MAX)
-        enqueue_item_refuse(item, MR_INVALID, "\"%s\" must be a whole number within 0 and %d", field->name, MR_RETRY_MAX);
+        enqueue_item_refuse(item, MR_INVALID, "\"%s\" must be a whole number within 0 and %d",
+                            field->name, MR_RETRY_MAX);
     else
         item->task.max_retry = n == 0 ? MR_NO_RETRY : (int32_t)n;
 }
@@ -94,7 +98,8 @@ static void set_on_duplicate(struct enqueue_item *item, const struct field *fiel
 static void set_headers(struct enqueue_item *item, const struct field *field, json_t *value)
 {
     if (!json_is_object(value) || json_object_size(value) > MR_HEADERS_MAX) {
-        enqueue_item_refuse(item, MR_INVALID, "\"%s\" must be an object of at most %d strings", field->name, MR_HEADERS_MAX);
+        enqueue_item_refuse(item, MR_INVALID, "\"%s\" must be an object of at most %d strings",
+                            field->name, MR_HEADERS_MAX);
         return;
     }
     const char *name;
@@ -136,7 +141,8 @@ static void set_payload_base64(struct enqueue_item *item, const struct field *fi
         bits = bits << 6 | (uint32_t)(digit & 63);
         size_t have = i % 4; /* a byte is complete at every digit but the first of four */
         if (valid && have > 0)
-            cli_must(mr_buf_append(&item->payload, &(uint8_t){(uint8_t)(bits >> (6 - 2 * have))}, 1));
+            cli_must(
+                mr_buf_append(&item->payload, &(uint8_t){(uint8_t)(bits >> (6 - 2 * have))}, 1));
     }
     if (!valid)
         enqueue_item_refuse(item, MR_INVALID, "\"%s\" must be a string in base64", field->name);
@@ -147,13 +153,15 @@ static void set_payload_base64(struct enqueue_item *item, const struct field *fi
 static void set_by_broker(struct enqueue_item *item, const struct field *field, json_t *value)
 {
     (void)value;
-    enqueue_item_refuse(item, MR_INVALID, "\"%s\" is not for a producer to set; leave it out", field->name);
+    enqueue_item_refuse(item, MR_INVALID, "\"%s\" is not for a producer to set; leave it out",
+                        field->name);
 }
 
 static void set_not_here(struct enqueue_item *item, const struct field *field, json_t *value)
 {
     if (!json_is_integer(value) || json_integer_value(value) != 0)
-        enqueue_item_refuse(item, MR_INVALID, "\"%s\" is not supported on a file: broker", field->name);
+        enqueue_item_refuse(item, MR_INVALID, "\"%s\" is not supported on a file: broker",
+                            field->name);
 }
 
 #define AT(member) offsetof(struct mr_task_options, member)
@@ -196,7 +204,8 @@ static const struct field fields[] = {
     {"result", set_by_broker, 0},
 };
 
-/* ---- items ------------------------------------------------------------------------------------- */
+/* ---- items -------------------------------------------------------------------------------------
+ */
 
 static void set_field(struct enqueue_item *item, const char *name, json_t *value)
 {
@@ -210,8 +219,9 @@ static void set_field(struct enqueue_item *item, const char *name, json_t *value
         words[i] = fields[i].name;
     }
     const char *nearest = mr_nearest_word(name, words);
-    enqueue_item_refuse(item, MR_INVALID, "unknown field \"%.100s\"%s%s%s", name, nearest ? "; did you mean \"" : "",
-           nearest ? nearest : "", nearest ? "\"?" : "");
+    enqueue_item_refuse(item, MR_INVALID, "unknown field \"%.100s\"%s%s%s", name,
+                        nearest ? "; did you mean \"" : "", nearest ? nearest : "",
+                        nearest ? "\"?" : "");
 }
 
 void enqueue_item_from_json(struct enqueue_item *item, const struct enqueue_template *template_,
@@ -220,7 +230,8 @@ void enqueue_item_from_json(struct enqueue_item *item, const struct enqueue_temp
     item->task = template_->task;
     item->json = json_incref(json);
     if (!json_is_object(json)) {
-        enqueue_item_refuse(item, MR_INVALID, "a task must be a JSON object such as {\"payload\":\"hello\"}");
+        enqueue_item_refuse(item, MR_INVALID,
+                            "a task must be a JSON object such as {\"payload\":\"hello\"}");
         return;
     }
     const char *name;
@@ -234,14 +245,15 @@ void enqueue_item_from_json(struct enqueue_item *item, const struct enqueue_temp
         enqueue_item_check(item);
 }
 
-void enqueue_item_from_json_text(struct enqueue_item *item, const struct enqueue_template *template_,
-                                 struct mr_slice text)
+void enqueue_item_from_json_text(struct enqueue_item *item,
+                                 const struct enqueue_template *template_, struct mr_slice text)
 {
     json_error_t error;
     json_t *json = json_loadb(text.data, text.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!json) {
         item->task = template_->task;
-        enqueue_item_refuse(item, MR_INVALID, "not JSON: %s at byte %d", error.text, error.position);
+        enqueue_item_refuse(item, MR_INVALID, "not JSON: %s at byte %d", error.text,
+                            error.position);
         return;
     }
     enqueue_item_from_json(item, template_, json);
@@ -264,7 +276,8 @@ void enqueue_item_done(struct enqueue_item *item)
     free(item->why);
 }
 
-/* ---- answers ----------------------------------------------------------------------------------- */
+/* ---- answers -----------------------------------------------------------------------------------
+ */
 
 const char *enqueue_reason(const struct enqueue_item *item, const struct mr_enqueue_result *result,
                            char text[600])
@@ -279,7 +292,8 @@ const char *enqueue_reason(const struct enqueue_item *item, const struct mr_enqu
         snprintf(text, SIZE, "a task with this unique key exists: %s (%s)", result->id,
                  mr_state_name(result->state));
     else if (result->err == MR_QUEUE_FULL)
-        snprintf(text, SIZE, "queue %.*s is at its maximum length; try later, or millrace queue set",
+        snprintf(text, SIZE,
+                 "queue %.*s is at its maximum length; try later, or millrace queue set",
                  item->task.queue.len ? (int)item->task.queue.len : 7,
                  item->task.queue.len ? (const char *)item->task.queue.data : "default");
     else

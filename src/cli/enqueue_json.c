@@ -143,7 +143,8 @@ static int send_array(struct cli *cli, struct batch *batch, json_t *json,
     if (err != MR_OK)
         return cli_fail_err(err, "cannot enqueue on %s", cli->broker);
     if (refused > 0)
-        return cli_fail(CLI_FAILED, "%zu of %zu tasks were refused; see their error", refused, total);
+        return cli_fail(CLI_FAILED, "%zu of %zu tasks were refused; see their error", refused,
+                        total);
     return CLI_OK;
 }
 

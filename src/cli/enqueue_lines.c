@@ -1,12 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * enqueue --lines: standard input to tasks, many batches in flight, ids printed in the order of the input
- * as they become durable.
+ * enqueue --lines: standard input to tasks, many batches in flight, ids printed in the order of the
+ * input as they become durable.
  *
- * A ring of batches: the main thread fills the newest, sends it, and prints the oldest once its answer is
- * there; the answer arrives on the broker's thread, which copies it and sets the batch's event, nothing
- * else. When the input pauses, what was read is sent and everything in flight is printed before the next
- * read, so a slow producer sees each id at once.
+ * A ring of batches: the main thread fills the newest, sends it, and prints the oldest once its
+ * answer is there; the answer arrives on the broker's thread, which copies it and sets the batch's
+ * event, nothing else. When the input pauses, what was read is sent and everything in flight is
+ * printed before the next read, so a slow producer sees each id at once.
  */
 #include <errno.h>
 #include <poll.h>
@@ -29,7 +29,7 @@ enum {
 struct batch {
     struct enqueue_item *items; /* BATCH_LINES */
     uint64_t *line_numbers;
-    struct mr_buf bytes;        /* of plain lines; items have offsets until it is sent */
+    struct mr_buf bytes; /* of plain lines; items have offsets until it is sent */
     size_t *ends;
     size_t n;
     struct mr_enqueue_result *results; /* BATCH_LINES, of those sent, in order */
@@ -42,17 +42,18 @@ struct lines {
     struct cli *cli;
     const struct enqueue_template *template_;
     struct batch ring[RING];
-    uint64_t first, next;    /* batches in flight: first .. next - 1; ring[next % RING] is filled */
+    uint64_t first, next; /* batches in flight: first .. next - 1; ring[next % RING] is filled */
     struct mr_task_options *tasks; /* BATCH_LINES, scratch */
-    struct mr_buf input;     /* what was read and not yet taken as a line */
-    bool skipping;           /* the rest of a line that was over the limit */
-    uint64_t line;           /* number of the line being read */
+    struct mr_buf input;           /* what was read and not yet taken as a line */
+    bool skipping;                 /* the rest of a line that was over the limit */
+    uint64_t line;                 /* number of the line being read */
     uint64_t accepted, refused;
-    enum mr_err stopped;     /* the broker takes nothing more */
+    enum mr_err stopped; /* the broker takes nothing more */
     struct jw jw;
 };
 
-/* ---- answers ----------------------------------------------------------------------------------- */
+/* ---- answers -----------------------------------------------------------------------------------
+ */
 
 /* Thread: the broker's. */
 static void on_answer(enum mr_err err, const struct mr_enqueue_result *results, size_t n, void *arg)
@@ -136,7 +137,8 @@ static void finish_all(struct lines *lines)
     out_flush();
 }
 
-/* ---- sending ----------------------------------------------------------------------------------- */
+/* ---- sending -----------------------------------------------------------------------------------
+ */
 
 /* The payloads of plain lines, now that their bytes no longer move. */
 static void settle_payloads(struct lines *lines, struct batch *batch)
@@ -200,7 +202,8 @@ static void add_item(struct lines *lines, struct mr_slice text, enum mr_err err)
         send_batch(lines);
 }
 
-/* ---- reading ----------------------------------------------------------------------------------- */
+/* ---- reading -----------------------------------------------------------------------------------
+ */
 
 static void take_line(struct lines *lines, struct mr_slice text)
 {
@@ -265,7 +268,8 @@ static enum mr_err read_all(struct lines *lines)
     return MR_OK;
 }
 
-/* ---- the whole --------------------------------------------------------------------------------- */
+/* ---- the whole ---------------------------------------------------------------------------------
+ */
 
 static struct lines *lines_new(struct cli *cli, const struct enqueue_template *template_)
 {

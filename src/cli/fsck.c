@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace fsck: reads every byte of a store that nobody has open. */
-#include "cli/jw.h"
 #include "cli/cli.h"
+#include "cli/jw.h"
 #include "cli/out.h"
 
 struct fsck_args {

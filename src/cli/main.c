@@ -64,7 +64,7 @@ static int start(struct cli *cli, int argc, char **argv)
 int main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, "C.UTF-8"); /* for the width of characters; nothing else depends on it */
-    signal(SIGPIPE, SIG_IGN);       /* a reader that goes away is an error of write, and a quiet one */
+    signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of write, and a quiet one */
     struct cli cli = {0};
     int code = start(&cli, argc, argv);
     free(cli.words);

@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "client/client.h"
 
 const char *cli_file_dir(const char *url)
 {
@@ -27,10 +28,11 @@ static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_det
 /* Looking into a folder that is not there must not leave an empty store behind. */
 static int check_exists(const struct cli *cli)
 {
-    const char *dir = cli_file_dir(cli->broker);
+    char dir[MR_PATH_MAX];
     struct stat st;
-    if (!dir || stat(dir, &st) == 0 || errno != ENOENT)
-        return CLI_OK;
+    enum mr_err err = mr_url_dir(cli->broker, mr_slice_str(cli->namespace_), dir, NULL);
+    if (err != MR_OK || stat(dir, &st) == 0 || errno != ENOENT)
+        return CLI_OK; /* opening tells what is wrong, if anything is */
     return cli_fail(CLI_NOT_FOUND, "no store at %s; millrace enqueue makes one", cli->broker);
 }
 

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Arguments, by table. Two passes: the first finds the command and its verb, for which it must know which
- * options carry a value; the second stores everything. Own parsing instead of getopt_long, since options
- * may stand before the command and errors are to name what was typed and the nearest known thing.
+ * Arguments, by table. Two passes: the first finds the command and its verb, for which it must know
+ * which options carry a value; the second stores everything. Own parsing instead of getopt_long,
+ * since options may stand before the command and errors are to name what was typed and the nearest
+ * known thing.
  */
 #include <assert.h>
 #include <ctype.h>
@@ -15,21 +16,34 @@
 #define AT(field) offsetof(struct cli_globals, field)
 
 const struct cli_option cli_global_options[] = {
-    {.name = "broker", .kind = CLI_TEXT, .offset = AT(broker), .value = "URL",
+    {.name = "broker",
+     .kind = CLI_TEXT,
+     .offset = AT(broker),
+     .value = "URL",
      .help = "where tasks live, such as file:DIR; else MILLRACE_BROKER"},
-    {.name = "namespace", .kind = CLI_NAME, .offset = AT(namespace_), .value = "NAME",
+    {.name = "namespace",
+     .kind = CLI_NAME,
+     .offset = AT(namespace_),
+     .value = "NAME",
      .help = "separate space on a shared broker; else MILLRACE_NAMESPACE"},
-    {.name = "token-file", .kind = CLI_TEXT, .offset = AT(token_file), .value = "FILE",
+    {.name = "token-file",
+     .kind = CLI_TEXT,
+     .offset = AT(token_file),
+     .value = "FILE",
      .help = "token for a server; a file: broker needs none"},
     {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "JSON on standard output"},
     {.name = "quiet", .kind = CLI_FLAG, .offset = AT(quiet), .help = "nothing but data and errors"},
-    {.name = "no-color", .kind = CLI_FLAG, .offset = AT(no_color), .help = "no colours; also NO_COLOR"},
+    {.name = "no-color",
+     .kind = CLI_FLAG,
+     .offset = AT(no_color),
+     .help = "no colours; also NO_COLOR"},
     {.name = "version", .kind = CLI_FLAG, .offset = AT(version), .help = "print the version"},
     {.name = "help", .letter = 'h', .kind = CLI_FLAG, .offset = AT(help), .help = "print this"},
 };
 const size_t cli_global_options_n = CLI_LEN(cli_global_options);
 
-/* ---- values ------------------------------------------------------------------------------------ */
+/* ---- values ------------------------------------------------------------------------------------
+ */
 
 /* Each checks value->text and fills the rest; answers NULL, or what is wrong with it. */
 typedef const char *parse_value(const struct cli_option *option, struct cli_value *value);
@@ -112,12 +126,13 @@ static const char *parse_choice(const struct cli_option *option, struct cli_valu
 }
 
 static parse_value *const parsers[CLI_KIND_COUNT] = {
-    [CLI_FLAG] = parse_text,         [CLI_TEXT] = parse_text,   [CLI_NAME] = parse_name,
-    [CLI_DURATION] = parse_duration, [CLI_TIME] = parse_time,   [CLI_COUNT] = parse_count,
+    [CLI_FLAG] = parse_text,         [CLI_TEXT] = parse_text,     [CLI_NAME] = parse_name,
+    [CLI_DURATION] = parse_duration, [CLI_TIME] = parse_time,     [CLI_COUNT] = parse_count,
     [CLI_REAL] = parse_real,         [CLI_CHOICE] = parse_choice,
 };
 
-/* ---- tokens ------------------------------------------------------------------------------------ */
+/* ---- tokens ------------------------------------------------------------------------------------
+ */
 
 struct token {
     enum { TOKEN_WORD, TOKEN_OPTION, TOKEN_END } kind;
@@ -161,8 +176,7 @@ static const struct cli_option *find_row(const struct cli_option *rows, size_t n
 /* Global options first; then those of the verb, or of all verbs while it is not known. */
 static const struct cli_option *find_option(const struct cli *cli, const struct token *token)
 {
-    const struct cli_option *found =
-        find_row(cli_global_options, cli_global_options_n, token);
+    const struct cli_option *found = find_row(cli_global_options, cli_global_options_n, token);
     if (found || !cli->command)
         return found;
     if (cli->verb)
@@ -196,7 +210,8 @@ static int fail_unknown_option(const struct cli *cli, const struct token *token)
     return cli_usage(cli, "unknown option --%s", name);
 }
 
-/* ---- first pass: command and verb --------------------------------------------------------------- */
+/* ---- first pass: command and verb ---------------------------------------------------------------
+ */
 
 static int find_command(struct cli *cli, const char *word)
 {
@@ -284,7 +299,8 @@ static int first_pass(struct cli *cli, int argc, char **argv, struct places *pla
     return CLI_OK;
 }
 
-/* ---- second pass: values ------------------------------------------------------------------------ */
+/* ---- second pass: values ------------------------------------------------------------------------
+ */
 
 /* "--queue" or "-q", as it was typed. */
 static const char *typed(const struct token *token, char text[72])

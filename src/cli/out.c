@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stdout and the terminal. The settings below are written once by out_init and only read afterwards;
- * whether a status line is shown is the one thing threads share, and an atomic.
+ * Stdout and the terminal. The settings below are written once by out_init and only read
+ * afterwards; whether a status line is shown is the one thing threads share, and an atomic.
  */
 #include <errno.h>
 #include <stdarg.h>
@@ -17,8 +17,9 @@
 #include "cli/out_internal.h"
 
 static const char *const colour_codes[OUT_COLOURS] = {
-    [OUT_PLAIN] = "\033[0m", [OUT_BOLD] = "\033[1m",    [OUT_DIM] = "\033[2m",   [OUT_RED] = "\033[31m",
-    [OUT_GREEN] = "\033[32m", [OUT_YELLOW] = "\033[33m", [OUT_CYAN] = "\033[36m",
+    [OUT_PLAIN] = "\033[0m", [OUT_BOLD] = "\033[1m",   [OUT_DIM] = "\033[2m",
+    [OUT_RED] = "\033[31m",  [OUT_GREEN] = "\033[32m", [OUT_YELLOW] = "\033[33m",
+    [OUT_CYAN] = "\033[36m",
 };
 
 static const enum out_colour state_colours[MR_STATE_COUNT] = {
@@ -68,7 +69,8 @@ size_t out_columns(void)
     return screen.columns;
 }
 
-/* ---- stdout ------------------------------------------------------------------------------------ */
+/* ---- stdout ------------------------------------------------------------------------------------
+ */
 
 static void keep_error(void)
 {
@@ -110,10 +112,12 @@ int out_finish(void)
     out_flush();
     if (screen.write_errno == 0 || screen.write_errno == EPIPE)
         return CLI_OK;
-    return cli_fail(CLI_FAILED, "cannot write to standard output: %s", strerror(screen.write_errno));
+    return cli_fail(CLI_FAILED, "cannot write to standard output: %s",
+                    strerror(screen.write_errno));
 }
 
-/* ---- small texts ------------------------------------------------------------------------------- */
+/* ---- small texts -------------------------------------------------------------------------------
+ */
 
 const char *out_colour(enum out_colour colour)
 {
@@ -144,7 +148,8 @@ void out_relative(int64_t ms, int64_t now_ms, char text[48])
     }
 }
 
-/* ---- the live line ----------------------------------------------------------------------------- */
+/* ---- the live line -----------------------------------------------------------------------------
+ */
 
 void out_status(const char *fmt, ...)
 {

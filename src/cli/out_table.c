@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tables. Cells are kept until the flush, which measures them; columns never get narrower from one flush
- * to the next. On a terminal the stretching column gives way until the line fits.
+ * Tables. Cells are kept until the flush, which measures them; columns never get narrower from one
+ * flush to the next. On a terminal the stretching column gives way until the line fits.
  */
 #include <stdarg.h>
 #include <stdlib.h>

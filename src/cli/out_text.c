@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Bytes of strangers on a terminal: nothing they contain may move the cursor, change colours or turn the
- * direction of text. What is not plain is shown as an escape.
+ * Bytes of strangers on a terminal: nothing they contain may move the cursor, change colours or
+ * turn the direction of text. What is not plain is shown as an escape.
  */
 #include <wchar.h>
 

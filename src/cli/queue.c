@@ -8,12 +8,13 @@
 
 enum { PAGE = 100 };
 
-/* ---- looking ----------------------------------------------------------------------------------- */
+/* ---- looking -----------------------------------------------------------------------------------
+ */
 
 static const struct out_column columns[] = {
-    {"QUEUE", OUT_LEFT},     {"PENDING", OUT_RIGHT},   {"ACTIVE", OUT_RIGHT},
-    {"SCHEDULED", OUT_RIGHT}, {"RETRY", OUT_RIGHT},     {"ARCHIVED", OUT_RIGHT},
-    {"COMPLETED", OUT_RIGHT}, {"OLDEST", OUT_RIGHT},    {"TODAY", OUT_RIGHT},
+    {"QUEUE", OUT_LEFT},      {"PENDING", OUT_RIGHT}, {"ACTIVE", OUT_RIGHT},
+    {"SCHEDULED", OUT_RIGHT}, {"RETRY", OUT_RIGHT},   {"ARCHIVED", OUT_RIGHT},
+    {"COMPLETED", OUT_RIGHT}, {"OLDEST", OUT_RIGHT},  {"TODAY", OUT_RIGHT},
     {"FAILED", OUT_RIGHT},    {"PAUSED", OUT_LEFT},
 };
 
@@ -126,7 +127,8 @@ static int run_show(struct cli *cli, void *args)
     return CLI_OK;
 }
 
-/* ---- changing ---------------------------------------------------------------------------------- */
+/* ---- changing ----------------------------------------------------------------------------------
+ */
 
 /* After a change: the queue as JSON when wanted, else a line for people. */
 static int report_change(struct cli *cli, enum mr_err err, const char *what)
@@ -183,8 +185,8 @@ static int run_rm(struct cli *cli, void *args_)
         mr_queue_remove(cli->client, mr_slice_str(queue),
                         args->force.given ? MR_QUEUE_REMOVE_FORCE : MR_QUEUE_REMOVE_EMPTY);
     if (err == MR_WRONG_STATE)
-        return cli_fail(mr_err_exit_code(err),
-                        "queue %s holds tasks; --force deletes them with it", queue);
+        return cli_fail(mr_err_exit_code(err), "queue %s holds tasks; --force deletes them with it",
+                        queue);
     if (err == MR_RUNNING)
         return cli_fail(mr_err_exit_code(err),
                         "queue %s has running tasks; pause it and wait for them", queue);
@@ -203,12 +205,15 @@ static int run_rm(struct cli *cli, void *args_)
     return CLI_OK;
 }
 
-/* ---- rows -------------------------------------------------------------------------------------- */
+/* ---- rows --------------------------------------------------------------------------------------
+ */
 
-#define NOT_HERE(option) {                                                                         \
+#define NOT_HERE(option)                                                                           \
+    {                                                                                              \
         .name = option, .kind = CLI_TEXT, .note = CLI_NOT_HERE,                                    \
         .offset = offsetof(struct set_args, not_here), .value = "X",                               \
-        .help = "not supported on a file: broker"}
+        .help = "not supported on a file: broker"                                                  \
+    }
 
 static const struct cli_option set_options[] = {
     {.name = "max-length",
@@ -216,8 +221,11 @@ static const struct cli_option set_options[] = {
      .offset = offsetof(struct set_args, max_length),
      .value = "N",
      .help = "refuse new tasks beyond N waiting ones; 0: no limit"},
-    NOT_HERE("partitions"),  NOT_HERE("assign"),     NOT_HERE("rate"),
-    NOT_HERE("concurrency"), NOT_HERE("limit-type"),
+    NOT_HERE("partitions"),
+    NOT_HERE("assign"),
+    NOT_HERE("rate"),
+    NOT_HERE("concurrency"),
+    NOT_HERE("limit-type"),
 };
 
 static const struct cli_option rm_options[] = {
@@ -227,7 +235,11 @@ static const struct cli_option rm_options[] = {
      .help = "delete its tasks too"},
 };
 
-#define EXAMPLES(...) (const char *const[]){__VA_ARGS__, NULL}
+#define EXAMPLES(...)                                                                              \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
 
 static const struct cli_verb verbs[] = {
     {.name = "list",
@@ -289,6 +301,7 @@ static const struct cli_verb verbs[] = {
      .run = run_set},
 };
 
-const struct cli_command cli_queue = {
-    .name = "queue", .about = "look at queues, pause, limit and remove them",
-    .verbs = verbs, .verbs_n = CLI_LEN(verbs)};
+const struct cli_command cli_queue = {.name = "queue",
+                                      .about = "look at queues, pause, limit and remove them",
+                                      .verbs = verbs,
+                                      .verbs_n = CLI_LEN(verbs)};

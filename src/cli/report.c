@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Lines on stderr, and memory that cannot fail: what every command needs when something goes wrong. */
+/* Lines on stderr, and memory that cannot fail: what every command needs when something goes wrong.
+ */
 #include <stdarg.h>
 #include <stdlib.h>
 #include <unistd.h>

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One task, field by field, in JSON and for people. Fields that are not set are 0 or empty in JSON. */
+/* One task, field by field, in JSON and for people. Fields that are not set are 0 or empty in JSON.
+ */
+#include "cli/show.h"
 #include "base/text.h"
 #include "cli/out.h"
-#include "cli/show.h"
 
 const char *const show_states[] = {"scheduled", "pending",   "active", "retry",
                                    "archived",  "completed", NULL};

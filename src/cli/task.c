@@ -17,9 +17,8 @@ static int run_show(struct cli *cli, void *args)
     return show_one(cli, cli->words[0], MR_STATE_NONE);
 }
 
-#define WAITING                                                                                    \
-    (CONTROL_STATE(MR_SCHEDULED) | CONTROL_STATE(MR_PENDING) | CONTROL_STATE(MR_RETRY))
-#define ENDED (CONTROL_STATE(MR_ARCHIVED) | CONTROL_STATE(MR_COMPLETED))
+#define WAITING (CONTROL_STATE(MR_SCHEDULED) | CONTROL_STATE(MR_PENDING) | CONTROL_STATE(MR_RETRY))
+#define ENDED   (CONTROL_STATE(MR_ARCHIVED) | CONTROL_STATE(MR_COMPLETED))
 
 /* What each verb does, and which states a filter leaves in for it. */
 static const struct control_plan plans[] = {
@@ -31,8 +30,7 @@ static const struct control_plan plans[] = {
     {.verb = MR_VERB_RUN,
      .name = "run",
      .did = "run",
-     .states =
-         CONTROL_STATE(MR_SCHEDULED) | CONTROL_STATE(MR_RETRY) | CONTROL_STATE(MR_ARCHIVED)},
+     .states = CONTROL_STATE(MR_SCHEDULED) | CONTROL_STATE(MR_RETRY) | CONTROL_STATE(MR_ARCHIVED)},
     {.verb = MR_VERB_ARCHIVE, .name = "archive", .did = "archived", .states = WAITING},
     {.verb = MR_VERB_PRIORITISE, .name = "prioritise", .did = "prioritised", .states = WAITING},
 };
@@ -77,7 +75,11 @@ static const struct cli_option act_options[] = {
     CONTROL_OPTIONS,
 };
 
-#define EXAMPLES(...) (const char *const[]){__VA_ARGS__, NULL}
+#define EXAMPLES(...)                                                                              \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
 #define ACTS(name_, synopsis_, about_, min_, run_)                                                 \
     .name = name_, .synopsis = synopsis_, .about = about_, .options = act_options,                 \
     .options_n = CLI_LEN(act_options), .args_size = sizeof(struct control_args),                   \

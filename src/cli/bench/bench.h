@@ -1,0 +1,135 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * millrace bench: figures beside their yardsticks, measured in the same run, since a machine that
+ * is shared with others is noisy. Rows are made by groups; a group runs when one of its rows is
+ * wanted.
+ */
+#ifndef MR_CLI_BENCH_BENCH_H
+#define MR_CLI_BENCH_BENCH_H
+
+#include <stdatomic.h>
+
+#include "base/chan.h"
+#include "base/fs.h"
+#include "cli/cli.h"
+
+enum { BENCH_PAYLOAD = 100, BENCH_BATCH = 256, BENCH_ROWS_MAX = 32, BENCH_TEXT = 120 };
+
+/* One figure. */
+struct bench_row {
+    const char *name;
+    double value;
+    const char *unit;
+    char yardstick[BENCH_TEXT];
+    double yardstick_value;
+    double ratio; /* value / yardstick_value */
+    char goal[BENCH_TEXT];
+    bool met;
+    char note[BENCH_TEXT]; /* what a reader should know; may be empty */
+};
+
+struct bench {
+    struct cli *cli;
+    double seconds;   /* each timed loop lasts this long */
+    uint64_t backlog; /* tasks of the big backlog */
+    const struct cli_value *only;
+    bool own_dir;          /* dir was made by us and goes at the end */
+    char dir[MR_PATH_MAX]; /* where yardsticks and stores are */
+    struct bench_row rows[BENCH_ROWS_MAX];
+    size_t rows_n;
+    struct mr_detail detail; /* of the failure that ended a group */
+};
+
+#define BENCH_QUEUE "millrace-bench"
+
+struct bench_group {
+    const char *const *names; /* of its rows, NULL-terminated */
+    enum mr_err (*run)(struct bench *bench);
+};
+
+extern const struct bench_group bench_enqueue_batch, bench_enqueue_threads, bench_latency,
+    bench_snapshot, bench_disk, bench_lateness, bench_backlog, bench_idle;
+
+bool bench_wants(const struct bench *bench, const char *name);
+/* Adds a row; the ratio follows. */
+struct bench_row *bench_add(struct bench *bench, const char *name, double value, const char *unit);
+void bench_yardstick(struct bench_row *row, double value, const char *fmt, ...) MR_PRINTF(3, 4);
+void bench_goal(struct bench_row *row, bool met, const char *fmt, ...) MR_PRINTF(3, 4);
+/* Tells a person on a terminal what goes on now. */
+void bench_doing(const struct bench *bench, const char *what);
+/* Set by SIGINT and SIGTERM; loops end early and the group answers MR_CANCELLED. */
+bool bench_interrupted(void);
+
+/* ---- store.c -----------------------------------------------------------------------------------
+ */
+
+/* A store for one group: a fresh folder, or the broker the user named. */
+struct bench_store {
+    struct mr_client *client;
+    char url[MR_PATH_MAX + 8];
+    char dir[MR_PATH_MAX]; /* removed at the end; empty: not ours */
+};
+
+MR_MUST_USE enum mr_err bench_store_open(struct bench *bench, const char *name,
+                                         const struct mr_client_options *options,
+                                         struct bench_store *store);
+/* Closes and opens again; the time it took to open. */
+MR_MUST_USE enum mr_err bench_store_reopen(struct bench *bench, struct bench_store *store,
+                                           double *ret_seconds);
+/* Closes and removes what the bench has put there. */
+void bench_store_close(struct bench_store *store);
+void bench_remove_dir(const char *dir);
+
+/* ---- load.c ------------------------------------------------------------------------------------
+ */
+
+int64_t bench_now_ns(void);
+double bench_seconds_since(int64_t start_ns);
+
+/* What to enqueue. */
+struct bench_load {
+    uint64_t tasks; /* so many; 0: until seconds have passed */
+    double seconds;
+    unsigned outstanding; /* batches in flight */
+    /* Shapes task i of the run, whose queue and payload are set; may be NULL. */
+    void (*shape)(struct mr_task_options *task, uint64_t i, void *arg);
+    void *arg;
+};
+
+/* Enqueues batches of BENCH_BATCH and waits until all are durable. */
+MR_MUST_USE enum mr_err bench_load_run(struct mr_client *client, const struct bench_load *load,
+                                       uint64_t *ret_tasks, double *ret_seconds);
+/* One plain task. */
+struct mr_task_options bench_task(void);
+
+/* A worker on the bench's queue, started. */
+MR_MUST_USE enum mr_err bench_worker_new(struct mr_client *client, uint32_t slots,
+                                         mr_handler *handler, void *arg,
+                                         struct mr_worker **ret_worker);
+/* Does nothing and succeeds. */
+enum mr_outcome bench_noop(struct mr_run *run, void *arg);
+/* Waits until the worker has had n tasks acknowledged as done; MR_TIMEOUT when it stands still. */
+MR_MUST_USE enum mr_err bench_worker_await(struct mr_worker *worker, uint64_t n);
+
+/* Samples of times, in ns. */
+struct bench_samples {
+    int64_t *ns;
+    size_t n, cap;
+};
+
+/* With a fixed capacity of n; further samples are dropped. */
+void bench_samples_init(struct bench_samples *samples, size_t n);
+void bench_samples_done(struct bench_samples *samples);
+void bench_samples_add(struct bench_samples *samples, int64_t ns);
+/* Sorts; the sample below which a share of all lie, in ms; 0 when there is none. */
+double bench_samples_ms(struct bench_samples *samples, double share);
+
+/* ---- raw.c -------------------------------------------------------------------------------------
+ */
+
+/* The yardstick: records of 200 bytes with length and CRC, pwrite + fdatasync of batch at a time,
+ * into a zero-filled file. Records a second, and the 99th percentile of one round in ms. */
+MR_MUST_USE enum mr_err bench_raw(struct bench *bench, unsigned batch, double *ret_rate,
+                                  double *ret_p99_ms);
+
+#endif

@@ -1,0 +1,158 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* How long one task waits: from the call of enqueue to the handler's start, and lateness of due
+ * ones. */
+#include "base/clock.h"
+#include "cli/bench/bench.h"
+
+/* ---- enqueue to start --------------------------------------------------------------------------
+ */
+
+/* One task at a time: the handler tells when it began. */
+struct meeting {
+    struct mr_event began;
+    int64_t began_ns;
+};
+
+static enum mr_outcome note_start(struct mr_run *run, void *arg)
+{
+    (void)run;
+    struct meeting *meeting = arg;
+    meeting->began_ns = bench_now_ns();
+    mr_event_set(&meeting->began);
+    return MR_DONE;
+}
+
+static enum mr_err one_by_one(struct mr_client *client, struct meeting *meeting, double seconds,
+                              struct bench_samples *samples)
+{
+    enum { PATIENCE_S = 30 };
+    struct mr_task_options task = bench_task();
+    struct mr_enqueue_result result;
+    for (int64_t start = bench_now_ns(); bench_seconds_since(start) < seconds;) {
+        mr_event_reset(&meeting->began);
+        int64_t called = bench_now_ns();
+        MR_TRY(mr_enqueue(client, &task, 1, &result));
+        MR_TRY(result.err);
+        if (!mr_event_wait(&meeting->began, PATIENCE_S * MR_NS_PER_S))
+            return MR_TIMEOUT;
+        bench_samples_add(samples, meeting->began_ns - called);
+        if (bench_interrupted())
+            return MR_CANCELLED;
+    }
+    return MR_OK;
+}
+
+static enum mr_err run_latency(struct bench *bench)
+{
+    enum { SLOTS = 8, SAMPLES = 1000 * 1000 };
+    static const double SLACK_MS = 0.3;
+    double rate, sync_p99;
+    MR_TRY(bench_raw(bench, 1, &rate, &sync_p99));
+    struct bench_store store;
+    MR_TRY(bench_store_open(bench, "latency", NULL, &store));
+    bench_doing(bench, "latency-p99");
+    struct meeting meeting;
+    mr_event_init(&meeting.began);
+    struct bench_samples samples;
+    bench_samples_init(&samples, SAMPLES);
+    struct mr_worker *worker = NULL;
+    enum mr_err err = bench_worker_new(store.client, SLOTS, note_start, &meeting, &worker);
+    if (err == MR_OK)
+        err = one_by_one(store.client, &meeting, bench->seconds, &samples);
+    mr_worker_free(worker);
+    bench_store_close(&store);
+    if (err == MR_OK) {
+        double p99 = bench_samples_ms(&samples, 0.99);
+        struct bench_row *row = bench_add(bench, "latency-p99", p99, "ms");
+        bench_yardstick(row, sync_p99, "p99 of one sync");
+        bench_goal(row, p99 <= sync_p99 + SLACK_MS, "the yardstick + %.1f ms", SLACK_MS);
+        snprintf(row->note, sizeof row->note, "median %.3f ms, %zu tasks",
+                 bench_samples_ms(&samples, 0.5), samples.n);
+    }
+    bench_samples_done(&samples);
+    return err;
+}
+
+const struct bench_group bench_latency = {.names = (const char *const[]){"latency-p99", NULL},
+                                          .run = run_latency};
+
+/* ---- due tasks ---------------------------------------------------------------------------------
+ */
+
+enum { DUE_PER_SECOND = 10 * 1000, DUE_SECONDS_MAX = 10, DUE_SLOTS = 8 };
+
+struct due {
+    int64_t first_ms;
+    uint64_t tasks, span_ms;
+    struct mr_lock lock; /* samples come from several slots */
+    struct bench_samples late;
+    uint64_t early;
+};
+
+static void shape_due(struct mr_task_options *task, uint64_t i, void *arg)
+{
+    const struct due *due = arg;
+    task->at_ms = due->first_ms + (int64_t)(i * due->span_ms / due->tasks);
+}
+
+static enum mr_outcome note_lateness(struct mr_run *run, void *arg)
+{
+    struct due *due = arg;
+    int64_t now_us = mr_wall_now(mr_clock_system()).us;
+    int64_t late_us = now_us - mr_run_task(run)->due_ms * MR_US_PER_MS;
+    mr_lock_enter(&due->lock);
+    bench_samples_add(&due->late, late_us * MR_NS_PER_US);
+    due->early += late_us < 0;
+    mr_lock_leave(&due->lock);
+    return MR_DONE;
+}
+
+static void add_lateness(struct bench *bench, struct due *due)
+{
+    static const double GOAL_MS = 5;
+    double p99 = bench_samples_ms(&due->late, 0.99);
+    struct bench_row *row = bench_add(bench, "lateness-p99", p99, "ms");
+    bench_yardstick(row, GOAL_MS, "goal");
+    bench_goal(row, p99 <= GOAL_MS && due->early == 0, "%.0f ms, none early", GOAL_MS);
+    snprintf(row->note, sizeof row->note, "%llu tasks over %.0f s, %llu early",
+             (unsigned long long)due->tasks, (double)due->span_ms / (double)MR_MS_PER_S,
+             (unsigned long long)due->early);
+}
+
+static enum mr_err run_lateness(struct bench *bench)
+{
+    /* Time to enqueue them all before the first is due. */
+    static const int64_t LEAD_MS = 3000;
+    double span = bench->seconds < DUE_SECONDS_MAX ? bench->seconds : DUE_SECONDS_MAX;
+    struct due due = {.tasks = (uint64_t)(span * DUE_PER_SECOND),
+                      .span_ms = (uint64_t)(span * (double)MR_MS_PER_S)};
+    struct bench_store store;
+    MR_TRY(bench_store_open(bench, "lateness", NULL, &store));
+    bench_doing(bench, "lateness-p99");
+    mr_lock_init(&due.lock);
+    bench_samples_init(&due.late, due.tasks);
+    due.first_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + LEAD_MS;
+    struct bench_load load = {
+        .tasks = due.tasks, .outstanding = 4, .shape = shape_due, .arg = &due};
+    struct mr_worker *worker = NULL;
+    enum mr_err err = bench_load_run(store.client, &load, NULL, NULL);
+    if (err == MR_OK && mr_wall_ms(mr_wall_now(mr_clock_system())) >= due.first_ms) {
+        mr_detail_set(&bench->detail, "enqueueing took longer than the lead of %lld ms",
+                      (long long)LEAD_MS);
+        err = MR_TIMEOUT;
+    }
+    if (err == MR_OK)
+        err = bench_worker_new(store.client, DUE_SLOTS, note_lateness, &due, &worker);
+    if (err == MR_OK)
+        err = bench_worker_await(worker, due.tasks);
+    mr_worker_free(worker);
+    bench_store_close(&store);
+    if (err == MR_OK)
+        add_lateness(bench, &due);
+    bench_samples_done(&due.late);
+    mr_lock_done(&due.lock);
+    return err;
+}
+
+const struct bench_group bench_lateness = {.names = (const char *const[]){"lateness-p99", NULL},
+                                           .run = run_lateness};

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stores of the bench. Without --broker each group has a fresh one in the bench's own folder; with
+ * it they share the named store, use one queue there and remove it when they are done.
+ */
+#include <ftw.h>
+#include <stdio.h>
+
+#include "cli/bench/bench.h"
+
+static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
+{
+    (void)st;
+    (void)type;
+    (void)ftw;
+    return remove(path);
+}
+
+void bench_remove_dir(const char *dir)
+{
+    enum { OPEN_FOLDERS = 8 };
+    if (nftw(dir, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS) != 0)
+        cli_fail(CLI_FAILED, "cannot remove the folder %s; remove it by hand", dir);
+}
+
+/* Somebody's tasks are not ours to run or remove. */
+static enum mr_err check_queue_free(struct bench *bench, struct mr_client *client)
+{
+    struct mr_queue_info info;
+    enum mr_err err = mr_queue_get(client, MR_SLICE_LIT(BENCH_QUEUE), &info);
+    if (err == MR_NOT_FOUND)
+        return MR_OK;
+    MR_TRY(err);
+    for (size_t i = 0; i < MR_STATE_COUNT; i++) {
+        if (info.counts[i] > 0) {
+            mr_detail_set(&bench->detail, "queue %s of %s holds tasks; remove it first",
+                          BENCH_QUEUE, bench->cli->broker);
+            return MR_CONFLICT;
+        }
+    }
+    return MR_OK;
+}
+
+enum mr_err bench_store_open(struct bench *bench, const char *name,
+                             const struct mr_client_options *options, struct bench_store *store)
+{
+    *store = (struct bench_store){0};
+    if (bench->own_dir) {
+        MR_TRY(mr_path_join(store->dir, bench->dir, name));
+        snprintf(store->url, sizeof store->url, "file:%s", store->dir);
+    } else {
+        snprintf(store->url, sizeof store->url, "%s", bench->cli->broker);
+    }
+    MR_TRY(mr_client_open(store->url, options, &store->client, &bench->detail));
+    enum mr_err err = check_queue_free(bench, store->client);
+    if (err != MR_OK) {
+        mr_client_close(store->client);
+        store->client = NULL;
+    }
+    return err;
+}
+
+enum mr_err bench_store_reopen(struct bench *bench, struct bench_store *store, double *ret_seconds)
+{
+    mr_client_close(store->client);
+    store->client = NULL;
+    int64_t start = bench_now_ns();
+    MR_TRY(mr_client_open(store->url, NULL, &store->client, &bench->detail));
+    *ret_seconds = bench_seconds_since(start);
+    return MR_OK;
+}
+
+void bench_store_close(struct bench_store *store)
+{
+    if (store->client && !store->dir[0]) {
+        enum mr_err err =
+            mr_queue_remove(store->client, MR_SLICE_LIT(BENCH_QUEUE), MR_QUEUE_REMOVE_FORCE);
+        if (err != MR_OK && err != MR_NOT_FOUND)
+            cli_fail_err(err, "cannot remove queue %s", BENCH_QUEUE);
+    }
+    mr_client_close(store->client);
+    if (store->client && store->dir[0])
+        bench_remove_dir(store->dir);
+    store->client = NULL;
+}

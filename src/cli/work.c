@@ -1,0 +1,374 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * millrace work: a worker that runs a command once per task.
+ *
+ * The main thread waits for signals; another one runs the worker. The first SIGINT or SIGTERM stops
+ * taking and waits for what runs, up to the drain timeout; the second one ends what runs at once.
+ * Both hand back unfinished tasks without counting an attempt. Handlers run on the worker's threads
+ * and print their own lines.
+ */
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "base/chan.h"
+#include "base/diag.h"
+#include "base/text.h"
+#include "cli/cli.h"
+#include "cli/out.h"
+#include "cli/work.h"
+#include "worker/exec.h"
+
+struct work_args {
+    struct cli_value queue, strict, concurrency, type, node, tag, drain_timeout, burst;
+};
+
+struct work {
+    struct cli *cli;
+    struct mr_exec_command command;
+    struct mr_worker *worker;
+    struct mr_worker_queue queues[MR_TAKE_QUEUES_MAX];
+    size_t queues_n;
+    struct mr_buf names[MR_TAKE_QUEUES_MAX]; /* of queues whose names are put together here */
+    pthread_t main_thread, run_thread, stop_thread;
+    bool stopping;
+    enum mr_err err; /* of the run */
+    _Atomic uint32_t running;
+    _Atomic bool at_once; /* the second signal came */
+    int64_t started_ns;
+};
+
+/* Tells the main thread that the worker has ended. */
+#define SIGNAL_ENDED SIGUSR1
+
+/* ---- runs --------------------------------------------------------------------------------------
+ */
+
+/* What is said of a run; failures are told with their error by on_error. */
+static const char *const outcome_words[] = {
+    [MR_DONE] = "done",
+    [MR_HAND_BACK] = "handed back",
+    [MR_DROP] = "dropped",
+    [MR_LATER] = "not now, later",
+};
+
+static const char *outcome_word(struct mr_run *run, enum mr_outcome outcome)
+{
+    if (outcome != MR_DONE && mr_run_cancelled(run))
+        return "stopped";
+    return (size_t)outcome < CLI_LEN(outcome_words) ? outcome_words[outcome] : NULL;
+}
+
+static void tell_run(const struct work *work, const struct mr_task *task, const char *word,
+                     int64_t ns)
+{
+    char took[32];
+    mr_format_duration_ms(ns / MR_NS_PER_MS, took);
+    cli_note(work->cli, "%s %.*s %.*s/%.*s attempt %u in %s", word, (int)task->id.len,
+             (const char *)task->id.data, (int)task->queue.len, (const char *)task->queue.data,
+             (int)task->type.len, (const char *)task->type.data, task->attempt, took);
+}
+
+/* Thread: a slot's. */
+static enum mr_outcome run_task(struct mr_run *run, void *arg)
+{
+    struct work *work = arg;
+    int64_t begin = mr_mono_now(mr_clock_system()).ns;
+    atomic_fetch_add(&work->running, 1);
+    enum mr_outcome outcome = mr_exec_handler(run, &work->command);
+    atomic_fetch_sub(&work->running, 1);
+    if (outcome == MR_FAIL && atomic_load(&work->at_once))
+        outcome = MR_HAND_BACK; /* killed by us, not by its own fault */
+    const char *word = outcome_word(run, outcome);
+    if (word)
+        tell_run(work, mr_run_task(run), word, mr_mono_now(mr_clock_system()).ns - begin);
+    return outcome;
+}
+
+/* Thread: a slot's. */
+static void on_error(const struct mr_task *task, const char *error, void *arg)
+{
+    const struct work *work = arg;
+    cli_note(work->cli, "failed %.*s %.*s/%.*s attempt %u: %s", (int)task->id.len,
+             (const char *)task->id.data, (int)task->queue.len, (const char *)task->queue.data,
+             (int)task->type.len, (const char *)task->type.data, task->attempt, error);
+}
+
+/* The library's own messages. Failures of tasks have their line already. Thread: any. */
+static void on_diag(enum mr_diag_level level, const char *line, void *arg)
+{
+    const struct work *work = arg;
+    if (strstr(line, "task.failed"))
+        return;
+    if (level >= MR_DIAG_ERROR)
+        cli_fail(CLI_FAILED, "%s", line);
+    else
+        cli_note(work->cli, "%s", line);
+}
+
+/* ---- options -----------------------------------------------------------------------------------
+ */
+
+static int add_queue(struct work *work, struct mr_slice name, uint32_t weight, const char *at)
+{
+    if (work->queues_n == MR_TAKE_QUEUES_MAX)
+        return cli_usage(work->cli, "-q: more than %d queues", MR_TAKE_QUEUES_MAX);
+    struct mr_buf *buf = &work->names[work->queues_n];
+    cli_must(mr_buf_append_slice(buf, name));
+    if (at)
+        cli_must(mr_buf_printf(buf, "@%s", at));
+    cli_must(mr_buf_append(buf, "", 1));
+    const char *text = (const char *)buf->data;
+    const char *problem = cli_name_problem(text);
+    if (problem)
+        return cli_usage(work->cli, "-q: \"%.200s\" %s", text, problem);
+    work->queues[work->queues_n++] = (struct mr_worker_queue){mr_slice_str(text), weight};
+    return CLI_OK;
+}
+
+/* A queue with what is addressed to this node and its tags there, which goes first when strict. */
+static int add_queue_option(struct work *work, const struct work_args *args, const char *text)
+{
+    const char *equals = strrchr(text, '=');
+    struct mr_slice name = mr_slice_make(text, equals ? (size_t)(equals - text) : strlen(text));
+    int64_t weight = 1;
+    if (equals && (mr_parse_int64(equals + 1, &weight) != MR_OK || weight < 1 || weight > 1000000))
+        return cli_usage(work->cli, "-q: \"%.200s\" is not QUEUE=WEIGHT with a weight of 1 or more",
+                         text);
+    int code = CLI_OK;
+    if (args->node.given)
+        code = add_queue(work, name, (uint32_t)weight, args->node.text);
+    for (size_t i = 0; code == CLI_OK && i < args->tag.items_n; i++)
+        code = add_queue(work, name, (uint32_t)weight, args->tag.items[i]);
+    return code == CLI_OK ? add_queue(work, name, (uint32_t)weight, NULL) : code;
+}
+
+static int add_queues(struct work *work, const struct work_args *args)
+{
+    if (args->queue.items_n == 0)
+        return add_queue_option(work, args, "default");
+    int code = CLI_OK;
+    for (size_t i = 0; code == CLI_OK && i < args->queue.items_n; i++)
+        code = add_queue_option(work, args, args->queue.items[i]);
+    return code;
+}
+
+/* A command that cannot be found would fail every task: better not to begin. */
+static bool can_run(const char *command)
+{
+    if (strchr(command, '/'))
+        return access(command, X_OK) == 0;
+    const char *path = getenv("PATH");
+    for (path = path ? path : "/bin:/usr/bin"; *path;) {
+        size_t len = strcspn(path, ":");
+        char file[4096];
+        snprintf(file, sizeof file, "%.*s/%s", len ? (int)len : 1, len ? path : ".", command);
+        if (access(file, X_OK) == 0)
+            return true;
+        path += len + (path[len] == ':');
+    }
+    return false;
+}
+
+static int check(struct work *work, const struct work_args *args)
+{
+    const struct cli *cli = work->cli;
+    if (cli->tail_n == 0)
+        return cli_usage(cli, "the command to run is missing: millrace work ... -- CMD [ARG]...");
+    if (!can_run(cli->tail[0]))
+        return cli_fail(CLI_NOT_FOUND, "cannot run %s: no such command", cli->tail[0]);
+    return add_queues(work, args);
+}
+
+static enum mr_err make_worker(struct work *work, const struct work_args *args)
+{
+    struct mr_worker_options options = {
+        .node = mr_slice_str(args->node.given ? args->node.text : ""),
+        .queues = work->queues,
+        .queues_n = work->queues_n,
+        .order = args->strict.given ? MR_QUEUES_STRICT : MR_QUEUES_WEIGHTED,
+        .slots = (uint32_t)args->concurrency.number,
+        .drain_ms = args->drain_timeout.number,
+        .on_error = on_error,
+        .arg = work,
+        .burst = args->burst.given,
+    };
+    if (args->drain_timeout.given && args->drain_timeout.number == 0)
+        options.drain_ms = 1; /* 0 would be the default */
+    MR_TRY(mr_worker_new(work->cli->client, &options, &work->worker));
+    if (args->type.items_n == 0)
+        return mr_worker_handle(work->worker, "*", run_task, work);
+    for (size_t i = 0; i < args->type.items_n; i++)
+        MR_TRY(mr_worker_handle(work->worker, args->type.items[i], run_task, work));
+    return MR_OK;
+}
+
+/* ---- the life of the worker ---------------------------------------------------------------------
+ */
+
+static void *run_main(void *arg)
+{
+    struct work *work = arg;
+    work->err = mr_worker_run(work->worker);
+    pthread_kill(work->main_thread, SIGNAL_ENDED);
+    return NULL;
+}
+
+static void *stop_main(void *arg)
+{
+    struct work *work = arg;
+    mr_worker_stop(work->worker);
+    return NULL;
+}
+
+static void show_status(const struct work *work)
+{
+    struct mr_worker_figures figures;
+    mr_worker_figures(work->worker, &figures);
+    double seconds =
+        (double)(mr_mono_now(mr_clock_system()).ns - work->started_ns) / (double)MR_NS_PER_S;
+    out_status("%u running, %llu done, %llu failed, %.0f/s", atomic_load(&work->running),
+               (unsigned long long)figures.done, (unsigned long long)figures.failed,
+               (double)figures.done / (seconds > 1 ? seconds : 1));
+}
+
+static int on_stop_signal(struct work *work, int number)
+{
+    if (!work->stopping) {
+        work->stopping = true;
+        cli_note(work->cli, "stopping: %u running; again to end them at once",
+                 atomic_load(&work->running));
+        cli_must(mr_thread_start(&work->stop_thread, "mr-stop", stop_main, work));
+        return CLI_OK;
+    }
+    atomic_store(&work->at_once, true);
+    return CLI_SIGNAL_BASE + number;
+}
+
+/* Until the worker has ended. */
+static int await_end(struct work *work, const sigset_t *signals)
+{
+    enum { STATUS_NS = 250 * 1000 * 1000, KILL_NS = 20 * 1000 * 1000 };
+    int code = CLI_OK;
+    for (;;) {
+        bool at_once = atomic_load(&work->at_once);
+        bool live = out_err_is_terminal() && !work->cli->quiet;
+        struct timespec tick = {.tv_nsec = at_once ? KILL_NS : STATUS_NS};
+        int number =
+            at_once || live ? sigtimedwait(signals, NULL, &tick) : sigwaitinfo(signals, NULL);
+        if (number == SIGNAL_ENDED)
+            return code;
+        if (number > 0)
+            code = on_stop_signal(work, number);
+        if (atomic_load(&work->at_once))
+            work_kill_children(); /* each round: one may just have been started */
+        else if (live)
+            show_status(work);
+    }
+}
+
+static int run_worker(struct work *work)
+{
+    sigset_t signals;
+    sigemptyset(&signals);
+    sigaddset(&signals, SIGINT);
+    sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGNAL_ENDED);
+    pthread_sigmask(SIG_BLOCK, &signals, NULL);
+    work->main_thread = pthread_self();
+    work->started_ns = mr_mono_now(mr_clock_system()).ns;
+    cli_must(mr_thread_start(&work->run_thread, "mr-work", run_main, work));
+    int code = await_end(work, &signals);
+    mr_thread_join(work->run_thread);
+    if (work->stopping)
+        mr_thread_join(work->stop_thread);
+    out_status_clear();
+    if (work->err != MR_OK)
+        return cli_fail_err(work->err, "the worker cannot run on %s", work->cli->broker);
+    return code;
+}
+
+static void tell_end(const struct work *work)
+{
+    struct mr_worker_figures figures;
+    mr_worker_figures(work->worker, &figures);
+    cli_note(work->cli, "%llu done, %llu failed, %llu handed back",
+             (unsigned long long)figures.done, (unsigned long long)figures.failed,
+             (unsigned long long)figures.handed_back);
+}
+
+static int run(struct cli *cli, void *args_)
+{
+    const struct work_args *args = args_;
+    struct work *work = cli_alloc(1, sizeof *work);
+    work->cli = cli;
+    work->command.argv = cli->tail;
+    int code = check(work, args);
+    if (code == CLI_OK)
+        code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
+    if (code == CLI_OK) {
+        mr_diag_set_sink(on_diag, work);
+        enum mr_err err = make_worker(work, args);
+        code = err == MR_OK ? run_worker(work) : cli_fail_err(err, "cannot make the worker");
+        if (err == MR_OK && work->err == MR_OK)
+            tell_end(work);
+        mr_worker_free(work->worker);
+        mr_diag_set_sink(NULL, NULL);
+    }
+    for (size_t i = 0; i < MR_TAKE_QUEUES_MAX; i++)
+        mr_buf_done(&work->names[i]);
+    free(work);
+    return code;
+}
+
+/* ---- row ---------------------------------------------------------------------------------------
+ */
+
+#define OPT(field, kind_, value_, help_)                                                           \
+    .kind = kind_, .offset = offsetof(struct work_args, field), .value = value_, .help = help_
+
+static const struct cli_option options[] = {
+    {.name = "queue",
+     .letter = 'q',
+     .note = CLI_REPEATS,
+     OPT(queue, CLI_TEXT, "QUEUE[=W]", "take from it, with a weight (default: default)")},
+    {.name = "strict", OPT(strict, CLI_FLAG, NULL, "empty an earlier queue before a later one")},
+    {.name = "concurrency",
+     .letter = 'c',
+     OPT(concurrency, CLI_COUNT, "N", "so many at once (default: cores)"),
+     .min = 1,
+     .max = MR_SLOTS_MAX},
+    {.name = "type",
+     .letter = 't',
+     .note = CLI_REPEATS,
+     OPT(type, CLI_TEXT, "TYPE", "only this type, or types that begin so: mail.*")},
+    {.name = "node", OPT(node, CLI_NAME, "NAME", "name shown to people (default: host:pid)")},
+    {.name = "tag",
+     .note = CLI_REPEATS,
+     OPT(tag, CLI_NAME, "TAG", "take also what is addressed to QUEUE@TAG")},
+    {.name = "drain-timeout",
+     OPT(drain_timeout, CLI_DURATION, "D", "wait so long for runs when stopped (default 30s)")},
+    {.name = "burst", OPT(burst, CLI_FLAG, NULL, "end when the queues are empty")},
+};
+
+static const struct cli_verb verb = {
+    .synopsis = "-- CMD [ARG]...",
+    .about =
+        "Runs CMD once per task: the payload on its standard input, its standard output is the\n"
+        "result, the end of its standard error the reason of a failure. Exit code 0: done; 100:\n"
+        "failed for good; 101: hand it back; 102: drop it; 103: not a failure, later; any other:\n"
+        "failed, tried again. MILLRACE_TASK_ID and others are in its environment.",
+    .examples =
+        (const char *const[]){"millrace work --broker file:./tasks -q mail -c 4 -- ./send-mail",
+                              "millrace work -q urgent=5 -q bulk --burst -- sh -c 'cat; echo done'",
+                              NULL},
+    .options = options,
+    .options_n = CLI_LEN(options),
+    .args_size = sizeof(struct work_args),
+    .tail = CLI_TAIL_COMMAND,
+    .run = run,
+};
+
+const struct cli_command cli_work = {
+    .name = "work", .about = "run a command for every task", .verbs = &verb, .verbs_n = 1};
