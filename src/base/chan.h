@@ -25,7 +25,7 @@ struct mr_msg {
 
 struct mr_chan {
     _Atomic(struct mr_msg *) head; /* newest first */
-    _Atomic uint32_t sleeping;     /* futex word: 1 while the receiver sleeps or is about to */
+    _Atomic uint32_t sleeping;     /* futex word: awake, sleeping (or about to), or woken */
 };
 
 void mr_chan_init(struct mr_chan *chan);
@@ -36,7 +36,7 @@ struct mr_msg *mr_chan_take_all(struct mr_chan *chan);
 /* Sleeps until there is a message, mr_chan_wake is called or max_ns passed (0: returns at once;
  * INT64_MAX: for ever). Thread: the receiver. */
 void mr_chan_wait(struct mr_chan *chan, int64_t max_ns);
-/* Ends the receiver's wait without a message. Thread: any. */
+/* Ends the receiver's wait without a message; when it does not wait, its next one. Thread: any. */
 void mr_chan_wake(struct mr_chan *chan);
 
 struct mr_event {

@@ -24,7 +24,7 @@ static int setup(void **state)
 {
     (void)state;
     const char *tmp = getenv("TMPDIR");
-    snprintf(root, sizeof root, "%.900s/millrace-fs-XXXXXX", tmp != NULL ? tmp : "/tmp");
+    snprintf(root, sizeof root, "%.900s/millrace-fs-XXXXXX", tmp != NULL ? tmp : P_tmpdir);
     fs = mr_fs_system();
     return mkdtemp(root) != NULL ? 0 : -1;
 }
