@@ -137,6 +137,7 @@ extern const size_t cli_global_options_n;
  * leaves the rest unparsed and is answered 0.
  */
 int cli_parse(struct cli *cli, int argc, char **argv, void **ret_args);
+void cli_args_free(const struct cli *cli, void *args);
 
 /* What is wrong with a name, NULL when it is fine. */
 const char *cli_name_problem(const char *name);

@@ -161,9 +161,7 @@ static const char *const duplicate_words[] = {"reject", "ignore", "replace", NUL
 #define OPT(field, kind_, value_, help_)                                                           \
     .kind = kind_, .offset = offsetof(struct enqueue_args, field), .value = value_, .help = help_
 #define NOT_HERE(kind_, why) .note = CLI_NOT_HERE, OPT(not_here, kind_, "X", why)
-#define NEEDS_SERVER                                                                               \
-    "a file: broker is open in this process alone, nobody else could run the task; see "           \
-    "millrace task show ID"
+#define NEEDS_SERVER         "needs a server: a file: broker is open in this process alone"
 
 static const struct cli_option options[] = {
     {.name = "queue", .letter = 'q', OPT(queue, CLI_NAME, "QUEUE", "queue (default: default)")},

@@ -56,7 +56,7 @@ static int start(struct cli *cli, int argc, char **argv)
     } else {
         apply_settings(cli);
         code = run_command(cli, args);
-        free(args);
+        cli_args_free(cli, args);
     }
     return code;
 }

@@ -191,6 +191,20 @@ static bool is_global(const struct cli_option *option)
     return option >= cli_global_options && option < cli_global_options + cli_global_options_n;
 }
 
+/* The nearest word, or the first that begins alike and is about as long: --retires means --retry.
+ */
+static const char *nearest_option(const char *name, const char *const *words)
+{
+    enum { ALIKE = 3, LONGER_MAX = 3 };
+    const char *nearest = mr_nearest_word(name, words);
+    for (size_t i = 0; !nearest && words[i]; i++) {
+        long longer = (long)strlen(words[i]) - (long)strlen(name);
+        if (strncmp(words[i], name, ALIKE) == 0 && labs(longer) <= LONGER_MAX)
+            nearest = words[i];
+    }
+    return nearest;
+}
+
 static int fail_unknown_option(const struct cli *cli, const struct token *token)
 {
     if (token->letter)
@@ -204,7 +218,7 @@ static int fail_unknown_option(const struct cli *cli, const struct token *token)
         words[n++] = cli->verb->options[i].name;
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)token->name_len, token->name);
-    const char *nearest = mr_nearest_word(name, words);
+    const char *nearest = nearest_option(name, words);
     if (nearest)
         return cli_usage(cli, "unknown option --%s; did you mean --%s?", name, nearest);
     return cli_usage(cli, "unknown option --%s", name);
@@ -419,6 +433,16 @@ static int fail_no_verb(const struct cli *cli)
     return code;
 }
 
+void cli_args_free(const struct cli *cli, void *args)
+{
+    for (size_t i = 0; args && i < cli->verb->options_n; i++) {
+        const struct cli_option *option = &cli->verb->options[i];
+        if (option->note == CLI_REPEATS)
+            free(((struct cli_value *)((char *)args + option->offset))->items);
+    }
+    free(args);
+}
+
 int cli_parse(struct cli *cli, int argc, char **argv, void **ret_args)
 {
     struct places places = {0};
@@ -434,7 +458,7 @@ int cli_parse(struct cli *cli, int argc, char **argv, void **ret_args)
     if (code == CLI_OK)
         code = check_words(cli);
     if (code != CLI_OK) {
-        free(args);
+        cli_args_free(cli, args);
         return code;
     }
     *ret_args = args;

@@ -31,7 +31,7 @@ struct work {
     struct mr_worker_queue queues[MR_TAKE_QUEUES_MAX];
     size_t queues_n;
     struct mr_buf names[MR_TAKE_QUEUES_MAX]; /* of queues whose names are put together here */
-    pthread_t main_thread, run_thread, stop_thread;
+    pthread_t run_thread, stop_thread;
     bool stopping;
     enum mr_err err; /* of the run */
     _Atomic uint32_t running;
@@ -39,7 +39,7 @@ struct work {
     int64_t started_ns;
 };
 
-/* Tells the main thread that the worker has ended. */
+/* Tells the main thread that the worker has ended; blocked everywhere, waited for there. */
 #define SIGNAL_ENDED SIGUSR1
 
 /* ---- runs --------------------------------------------------------------------------------------
@@ -211,7 +211,7 @@ static void *run_main(void *arg)
 {
     struct work *work = arg;
     work->err = mr_worker_run(work->worker);
-    pthread_kill(work->main_thread, SIGNAL_ENDED);
+    kill(getpid(), SIGNAL_ENDED);
     return NULL;
 }
 
@@ -275,8 +275,7 @@ static int run_worker(struct work *work)
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
     sigaddset(&signals, SIGNAL_ENDED);
-    pthread_sigmask(SIG_BLOCK, &signals, NULL);
-    work->main_thread = pthread_self();
+    sigprocmask(SIG_BLOCK, &signals, NULL);
     work->started_ns = mr_mono_now(mr_clock_system()).ns;
     cli_must(mr_thread_start(&work->run_thread, "mr-work", run_main, work));
     int code = await_end(work, &signals);

@@ -5,7 +5,6 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/text.h"
 #include "cli/jw.h"

@@ -85,6 +85,8 @@ void bench_remove_dir(const char *dir);
 
 int64_t bench_now_ns(void);
 double bench_seconds_since(int64_t start_ns);
+/* Ends early when interrupted. */
+void bench_sleep(double seconds);
 
 /* What to enqueue. */
 struct bench_load {

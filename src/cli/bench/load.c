@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Load and samples that the groups share. */
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/bench/bench.h"
@@ -17,6 +16,15 @@ int64_t bench_now_ns(void)
 double bench_seconds_since(int64_t start_ns)
 {
     return (double)(bench_now_ns() - start_ns) / (double)MR_NS_PER_S;
+}
+
+void bench_sleep(double seconds)
+{
+    static const double STEP = 0.5; /* after which an interruption is seen */
+    struct mr_event never;
+    mr_event_init(&never);
+    for (double left = seconds; left > 0 && !bench_interrupted(); left -= STEP)
+        mr_event_wait(&never, (int64_t)((left < STEP ? left : STEP) * (double)MR_NS_PER_S));
 }
 
 /* ---- producing ---------------------------------------------------------------------------------
@@ -156,7 +164,8 @@ enum mr_err bench_worker_new(struct mr_client *client, uint32_t slots, mr_handle
 
 enum mr_err bench_worker_await(struct mr_worker *worker, uint64_t n)
 {
-    enum { LOOK_US = 200, STILL_S = 60 };
+    enum { STILL_S = 60 };
+    static const double LOOK_S = 0.0002;
     struct mr_worker_figures figures;
     uint64_t last = 0;
     int64_t moved = bench_now_ns();
@@ -171,7 +180,7 @@ enum mr_err bench_worker_await(struct mr_worker *worker, uint64_t n)
         if (bench_interrupted())
             return MR_CANCELLED;
         last = figures.done;
-        usleep(LOOK_US);
+        bench_sleep(LOOK_S);
     }
 }
 

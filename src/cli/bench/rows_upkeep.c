@@ -2,7 +2,6 @@
 /* What upkeep costs: enqueue while snapshots are written, disk that is given back, and doing
  * nothing. */
 #include <sys/resource.h>
-#include <unistd.h>
 
 #include "base/clock.h"
 #include "cli/bench/bench.h"
@@ -136,7 +135,8 @@ static void shape_one_percent(struct mr_task_options *task, uint64_t i, void *ar
 static enum mr_err await_space(struct mr_client *client, size_t segment_bytes,
                                struct mr_stats *ret_stats, double *ret_limit)
 {
-    enum { PATIENCE_S = 10, LOOK_US = 50 * 1000 };
+    enum { PATIENCE_S = 10 };
+    static const double LOOK_S = 0.05;
     struct mr_stats stats;
     double limit = 0;
     for (int64_t start = bench_now_ns(); bench_seconds_since(start) < PATIENCE_S;) {
@@ -146,7 +146,7 @@ static enum mr_err await_space(struct mr_client *client, size_t segment_bytes,
             break;
         if (bench_interrupted())
             return MR_CANCELLED;
-        usleep(LOOK_US);
+        bench_sleep(LOOK_S);
     }
     *ret_stats = stats;
     *ret_limit = limit;
@@ -213,7 +213,7 @@ static enum mr_err run_idle(struct bench *bench)
     double cpu = cpu_seconds();
     int64_t start = bench_now_ns();
     if (err == MR_OK)
-        usleep((useconds_t)(bench->seconds * 1e6));
+        bench_sleep(bench->seconds);
     double percent = 100 * (cpu_seconds() - cpu) / bench_seconds_since(start);
     mr_worker_free(worker);
     bench_store_close(&store);
