@@ -291,10 +291,9 @@ static void accepted(struct oracle *oracle, const struct oracle_op *op,
                      const struct mr_enqueue_result *result)
 {
     struct fact *fact = fact_at(oracle, op->token);
-    uint32_t other = token_by_id(oracle, result->id);
-    bool joined = fact->spec.unique && fact->spec.on_duplicate != MR_DUPLICATE_REJECT &&
-                  other != UINT32_MAX && other != op->token;
-    if (joined) {
+    bool may_join = fact->spec.unique && fact->spec.on_duplicate != MR_DUPLICATE_REJECT;
+    uint32_t other = may_join ? token_by_id(oracle, result->id) : UINT32_MAX;
+    if (other != UINT32_MAX && other != op->token) {
         struct fact *holder = fact_at(oracle, other);
         if (holder->spec.unique != fact->spec.unique)
             oracle_fail(oracle, "unique: task %u joined task %u of another key", op->token, other);
@@ -707,6 +706,8 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
         if (fact->open && fact->begun) {
             fact->crashes.max++;
             fact->crashes.min += kind == ORACLE_KILLED && !fact->finish_under_way;
+        } else if (kind == ORACLE_UNSEEN && fact->sure & LIVE) {
+            fact->crashes.max++;
         }
         if (fact->crashes.max >= MR_CRASHES_MAX && fact->sure & LIVE)
             fact->sure |= ARCHIVED;

@@ -63,7 +63,11 @@ struct oracle_view {
     const struct mr_stats *stats; /* NULL: not asked */
 };
 
-enum oracle_crash { ORACLE_KILLED, ORACLE_POWER_CUT };
+enum oracle_crash {
+    ORACLE_KILLED,    /* whatever the process had written is there */
+    ORACLE_POWER_CUT, /* only what was synced */
+    ORACLE_UNSEEN,    /* killed, and we may not have heard of the last runs that began */
+};
 
 struct oracle *oracle_new(void);
 struct oracle *oracle_clone(const struct oracle *oracle);
@@ -112,6 +116,8 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind);
 /* One answer about one task, by token: MR_OK with the task, or MR_NOT_FOUND. */
 void oracle_saw(struct oracle *oracle, uint32_t token, enum mr_err err, const struct mr_task *task);
 void oracle_check(struct oracle *oracle, const struct oracle_view *view);
+/* Only that somebody asked for it and its bytes are right, whatever its state. */
+void oracle_check_task_body(struct oracle *oracle, const struct mr_task *task);
 /* After the heal phase: nothing may wait any more. */
 void oracle_check_idle(struct oracle *oracle, const struct oracle_view *view);
 /* Damage was set aside: tasks may be missing, but nothing may be wrong. */

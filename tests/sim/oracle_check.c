@@ -87,6 +87,16 @@ static void check_listed(struct oracle *oracle, const struct oracle_view *view)
     }
 }
 
+void oracle_check_task_body(struct oracle *oracle, const struct mr_task *task)
+{
+    uint32_t token = token_of(oracle, task);
+    if (token == UINT32_MAX)
+        oracle_fail(oracle, "ghost: id %.*s listed, nobody asked for it", (int)task->id.len,
+                    (const char *)task->id.data);
+    else
+        check_body(oracle, token, task);
+}
+
 static void check_missing(struct oracle *oracle)
 {
     for (uint32_t i = 0; i < oracle->n; i++) {
