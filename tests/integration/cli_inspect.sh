@@ -1,0 +1,136 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Looking at queues and tasks, and acting on them by id and by filter.
+
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/cli_lib.bash"
+export MILLRACE_BROKER=$store
+
+enqueue() { m enqueue "$@" >/dev/null; }
+state() { field "$1" state; }
+
+# ---- queues
+
+for i in 1 2 3; do enqueue -q a --id "a$i" "payload $i"; done
+enqueue -q b --id b1 --delay 1h -t report x
+is "queues by name" 'a b' "$(m queue list --json | jq -r 'map(.queue)|join(" ")')"
+m queue show a --json | jq -e '.pending == 3 and .paused == false and .partitions == 1 and
+    .processed_total == 0 and .aggregating == 0 and has("oldest_pending_ms") and has("rate")
+    and has("concurrency") and .max_length == 0' >/dev/null || fail "fields of a queue"
+expect 0 queue list
+grep -qE '^QUEUE +PENDING' "$room/out" || fail "no header"
+grep -qE '^a +3 +0 ' "$room/out" || fail "$(cat "$room/out")"
+refuses 3 'queue nowhere: not found' queue show nowhere
+refuses 3 'queue nowhere: not found' queue pause nowhere
+expect 0 queue pause a
+is "paused" true "$(m queue show a --json | jq .paused)"
+expect 0 work -q a --burst -- true
+is "a paused queue hands out nothing" 3 "$(count a pending)"
+expect 0 queue resume a
+is "resumed" false "$(m queue show a --json | jq .paused)"
+is "set answers with the queue" 5 "$(m --json queue set a --max-length 5 | jq .max_length)"
+refuses 4 'holds tasks; --force' queue rm a
+is "still there" 3 "$(count a pending)"
+
+# ---- lists
+
+expect 0 task list -q a
+grep -qE '^ID +QUEUE +TYPE +STATE' "$room/out" || fail "no header"
+is "a row each" 4 "$(wc -l <"$room/out")"
+is "in order" 'a1 a2 a3' "$(m task list -q a --json | jq -r 'map(.id)|join(" ")')"
+is "by state" b1 "$(m task list --state scheduled --json | jq -r 'map(.id)|join(" ")')"
+is "by type" b1 "$(m task list --type report --json | jq -r 'map(.id)|join(" ")')"
+is "limited" 2 "$(m task list --limit 2 --json 2>/dev/null | jq length)"
+expect 0 task list -q a --limit 2
+grep -q '2 shown, there are more' "$room/err" || fail "no word about the rest"
+expect 0 task list -q nowhere --json
+is "an empty list" '[]' "$(cat "$room/out")"
+seq 1234 | m enqueue -q pages --lines >/dev/null
+is "pages are one list" 1234 "$(m task list -q pages --limit 100000 --json | jq 'map(.id)|unique|length')"
+expect 0 task show a1
+grep -qE '^state +pending' "$room/out" || fail "$(cat "$room/out")"
+refuses 3 'task nothing: not found' task show nothing
+
+# Nothing that a payload holds acts on a terminal.
+enqueue -q odd --id odd $'\x1b[31mred\nline \u202e'
+expect 0 task show odd
+grep -qF '\x1b[31mred\nline \u{202e}' "$room/out" || fail "$(cat -v "$room/out")"
+is "JSON has it exactly" "$(printf '\x1b[31mred\nline \u202e' | base64)" \
+    "$(m task show odd --json | jq -j .payload | base64)"
+
+# ---- why
+
+m task why b1 | grep -q 'due at' || fail "why scheduled"
+m --quiet queue pause a
+m task why a1 | grep -q 'queue a is paused' || fail "why paused"
+m --quiet queue resume a
+is "why as JSON" 'a1 pending true' \
+    "$(m task why a1 --json | jq -r '[.id,.state,(.reasons|length>0)]|join(" ")')"
+
+# ---- acting by id
+
+expect 0 task archive a1
+is "archived" archived "$(state a1)"
+refuses 4 'cannot archive task a1' task archive a1
+expect 0 task run a1
+is "run again" pending "$(state a1)"
+expect 0 task run b1
+is "run now" pending "$(state b1)"
+expect 0 task cancel b1
+is "cancelled" archived "$(state b1)"
+expect 0 task prioritise a3 3600
+is "first in line" a3 "$(m task list -q a --json | jq -r '.[0].id')"
+expect 0 task prioritise a3 -3600
+is "last in line" a3 "$(m task list -q a --json | jq -r '.[-1].id')"
+refuses 2 'not a number of seconds' task prioritise a3 soon
+refuses 3 'cannot delete task nothing' task delete nothing
+expect 0 --json task delete a3
+is "what was done" 'delete 1 1 0' "$(jq -r '[.verb,.matched,.done,.failed]|join(" ")' "$room/out")"
+refuses 3 'not found' task show a3
+expect 1 --json task delete a2 nothing
+is "one of two" '1 1 NOT_FOUND' "$(jq -r '[.done,.failed,.errors[0].error.code]|join(" ")' "$room/out")"
+
+# ---- acting by filter
+
+refuses 2 'which tasks?' task delete
+refuses 2 'not both' task delete a1 -q a
+refuses 2 '1234 tasks would be deleted; add --yes' task delete -q pages
+is "nothing deleted" 1234 "$(count pages pending)"
+expect 0 task delete -q pages --dry-run
+grep -q 'would have deleted 1234 tasks' "$room/out" || fail "$(cat "$room/out")"
+is "nothing deleted by a dry run" 1234 "$(count pages pending)"
+expect 0 task archive -q pages --limit 1000 --yes
+is "archived in bulk" '234 1000' "$(count pages pending) $(count pages archived)"
+expect 0 task run -q pages --state archived --limit 10 --yes
+is "run in bulk" '244 990' "$(count pages pending) $(count pages archived)"
+expect 0 task cancel -q pages --yes
+is "cancelled in bulk" 1234 "$(count pages archived)"
+
+# ---- dead
+
+is "dead by queue" 'b1' "$(m dead list -q b --json | jq -r 'map(.id)|join(" ")')"
+expect 0 dead show b1
+refuses 4 'is pending, not archived' dead show a1
+refuses 4 'cannot requeue task a1' dead requeue a1
+expect 0 dead requeue b1
+is "requeued" pending "$(state b1)"
+refuses 2 'which tasks?' dead requeue
+expect 0 dead requeue --all -q pages --yes
+is "all requeued" 1234 "$(count pages pending)"
+m --quiet task archive -q pages --yes
+refuses 2 'add --yes' dead purge
+expect 0 dead purge -q pages --yes
+is "purged" '0 0' "$(count pages pending) $(count pages archived)"
+
+# ---- removal
+
+expect 0 queue rm pages
+expect 0 queue rm a --force
+refuses 3 'not found' queue show a
+refuses 3 'not found' task show a1
+
+# Namespaces do not see each other.
+expect 0 --namespace other enqueue --id elsewhere x
+refuses 3 'not found' task show elsewhere
+expect 0 --namespace other task show elsewhere

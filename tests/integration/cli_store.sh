@@ -1,0 +1,51 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The folder behind a file: URL: backup, fsck, damage, and folders that cannot be used.
+
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/cli_lib.bash"
+export MILLRACE_BROKER=$store
+
+seq 1000 | m enqueue -q a --lines >"$room/ids"
+
+# A sound store.
+expect 0 fsck "$store"
+grep -q ' 1000 tasks' "$room/out" || fail "$(cat "$room/out")"
+expect 0 --json fsck
+is "fsck as JSON" 'true 1000 0' "$(jq -r '[.ok,.tasks,.damaged]|join(" ")' "$room/out")"
+
+# A backup is a store of its own.
+expect 0 backup "$room/copy"
+is "copied" 1000 "$(m --broker "file:$room/copy" queue show a --json | jq .pending)"
+refuses 4 'copy' backup "$room/copy"
+expect 0 fsck "file:$room/copy"
+m --quiet --broker "file:$room/copy" task delete -q a --yes
+is "the original is not touched" 1000 "$(count a pending)"
+
+# Damage in the middle is named, stops the start, and is set aside by --repair alone.
+segment=$(find "$room/store" -type f -size +512k | sort | head -1)
+offset=$(grep -abo -m1 -F "$(sed -n 500p "$room/ids" | head -c 36 | tr -d '-' | sed 's/../\\x&/g' |
+    xargs -0 printf)" "$segment" | head -1 | cut -d: -f1 || true)
+[ -n "$offset" ] || offset=65536
+printf 'damage' | dd of="$segment" bs=1 seek="$offset" conv=notrunc status=none
+expect 1 fsck "$store"
+grep -q 'damaged' "$room/err" || fail "$(cat "$room/err")"
+refuses 1 "$(basename "$segment")" queue list
+expect 0 fsck --repair "$store"
+expect 0 fsck "$store"
+rest=$(count a pending)
+[ "$rest" -ge 990 ] && [ "$rest" -lt 1000 ] || fail "$rest tasks left of 1000"
+
+# What is not a store, or not for us.
+refuses 3 'nowhere' fsck "file:$room/nowhere"
+refuses 2 'fsck checks a folder' fsck redis://x
+mkdir "$room/other"
+echo text >"$room/other/file"
+echo text >"$room/plain"
+refuses 1 plain --broker "file:$room/plain" enqueue x
+if [ "$(id -u)" -ne 0 ]; then
+    mkdir "$room/locked"
+    chmod 500 "$room/locked"
+    refuses 5 locked --broker "file:$room/locked/store" enqueue x
+fi

@@ -1,0 +1,81 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Help, versions and wrong arguments: one clear line, the right exit code, and nothing changed.
+
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/cli_lib.bash"
+
+# Help begins with an example and goes to stdout, wherever it is asked for.
+for command in enqueue work "queue list" "queue set" "task list" "task cancel" "task why" \
+    "dead requeue" bench backup fsck; do
+    # shellcheck disable=SC2086
+    expect 0 $command --help
+    grep -q "^  millrace ${command%% *}" <(head -1 "$room/out") || fail "$command: no example first"
+    grep -q '^usage: millrace' "$room/out" || fail "$command: no usage"
+    [ ! -s "$room/err" ] || fail "$command --help wrote to stderr"
+done
+expect 0 -h
+expect 0 help task
+grep -q prioritise "$room/out"
+expect 0 --version
+grep -qE '^millrace [0-9]+\.[0-9]+' "$room/out" || fail "version"
+
+# What was typed, and the nearest known thing.
+refuses 2 'no command'
+refuses 2 'unknown command enquue; did you mean enqueue?' enquue
+refuses 2 'unknown verb lst; did you mean list?' task lst
+refuses 2 'unknown option --retires; did you mean --retry? (see millrace enqueue --help)' \
+    enqueue --retires 3
+refuses 2 'unknown option -z' enqueue -z
+refuses 2 'needs one of list, show' task
+refuses 2 'needs a value' enqueue --queue
+refuses 2 'takes no value' enqueue --json=1
+refuses 2 'missing: millrace task show ID' --broker "$store" task show
+refuses 2 'unexpected argument y' --broker "$store" enqueue x y
+
+# Bad values name the option.
+refuses 2 '--delay: "-5s" must not be negative' --broker "$store" enqueue --delay -5s x
+refuses 2 '--delay: "5" is not a duration' --broker "$store" enqueue --delay 5 x
+refuses 2 '--at: "soon" is not a time' --broker "$store" enqueue --at soon x
+refuses 2 '--retry: "-1" must not be negative' --broker "$store" enqueue --retry -1 x
+refuses 2 '--retry: "99999999" is over the limit' --broker "$store" enqueue --retry 99999999 x
+refuses 2 '--priority: "high" is not a number' --broker "$store" enqueue --priority high x
+refuses 2 'priority' --broker "$store" enqueue --priority 1e12 x
+refuses 2 '--queue: "" is empty' --broker "$store" enqueue --queue '' x
+refuses 2 'is not valid UTF-8' --broker "$store" enqueue -q $'a\xff' x
+refuses 2 'control characters or braces' --broker "$store" enqueue -q 'a{b}' x
+refuses 2 'over the limit of 128 bytes' --broker "$store" enqueue -q "$(printf 'q%.0s' {1..129})" x
+refuses 2 'is not NAME=VALUE' --broker "$store" enqueue --header nonsense x
+refuses 2 'is none of reject, ignore, replace' --broker "$store" enqueue --unique 1h \
+    --on-duplicate maybe x
+refuses 2 '--unique-key needs --unique' --broker "$store" enqueue --unique-key k x
+refuses 2 'exclude each other' --broker "$store" enqueue --delay 1s --at 2000000000 x
+refuses 2 'is none of scheduled, pending' --broker "$store" task list --state waiting
+refuses 2 'needs a server' --broker "$store" enqueue --wait x
+refuses 2 'not supported' --broker "$store" queue set q --rate 5/s
+refuses 2 'nothing to set' --broker "$store" queue set q
+refuses 2 'QUEUE=WEIGHT' --broker "$store" work -q a=0 -- true
+refuses 2 'follows --' --broker "$store" work cat
+refuses 2 'command to run is missing' --broker "$store" work -q a
+refuses 3 'no such command' --broker "$store" work -- no-such-command-here
+refuses 2 'did you mean process' bench --only proces
+
+# A name shown back cannot act on the terminal.
+refuses 2 '\x1b[31m' --broker "$store" $'\x1b[31m'
+
+# None of this has made a store; looking at one that is not there does not either.
+[ ! -e "$room/store" ] || fail "a refused command made a store"
+refuses 3 'no store at' --broker "$store" queue list
+refuses 3 'no store at' --broker "$store" task delete x
+[ ! -e "$room/store" ] || fail "looking made a store"
+
+# Brokers this build cannot serve.
+refuses 6 'give --broker file:DIR' enqueue x
+refuses 6 'redis://127.0.0.1:1 is out of reach' --broker redis://127.0.0.1:1 queue list
+refuses 2 'nonsense' --broker nonsense enqueue x
+
+# Global options stand before or after; the environment counts less than the flag.
+MILLRACE_BROKER=redis://nowhere expect 0 enqueue x --broker "$store"
+MILLRACE_BROKER=$store expect 0 --json queue list
+is "queues in the store of the environment" default "$(jq -r '.[0].queue' "$room/out")"

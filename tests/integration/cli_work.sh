@@ -1,0 +1,141 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# A worker in any language: what a command is given, what its end means, and how the worker stops.
+
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/cli_lib.bash"
+export MILLRACE_BROKER=$store
+
+enqueue() { m enqueue "$@" >/dev/null; }
+state() { field "$1" state; }
+
+# Payload in, result out; a line per task on stderr, nothing on stdout.
+enqueue --id upper 'make me big'
+expect 0 work --burst -- tr a-z A-Z
+is "state" completed "$(state upper)"
+is "result" 'MAKE ME BIG' "$(field upper result)"
+[ ! -s "$room/out" ] || fail "work wrote to stdout"
+grep -qE '^millrace: done upper default/task attempt 1 in ' "$room/err" || fail "$(cat "$room/err")"
+enqueue --id silent x
+expect 0 --quiet work --burst -- true
+[ ! -s "$room/err" ] || fail "--quiet is not quiet: $(cat "$room/err")"
+
+# The environment of a run.
+enqueue --id env -q jobs -t resize --header Trace-Id=abc x
+expect 0 work -q jobs --burst -- env
+field env result >"$room/env"
+for line in MILLRACE_TASK_ID=env MILLRACE_TASK_TYPE=resize MILLRACE_QUEUE=jobs MILLRACE_ATTEMPT=1; do
+    grep -qx "$line" "$room/env" || fail "no $line in $(cat "$room/env")"
+done
+grep -qE '^MILLRACE_EPOCH=[1-9][0-9]+$' "$room/env" || fail "no epoch"
+grep -qE '^MILLRACE_DEADLINE=[0-9]{13}$' "$room/env" || fail "no deadline"
+grep -qE '^MILLRACE_PROGRESS_FD=[0-9]+$' "$room/env" || fail "no progress"
+grep -qE '^MILLRACE_HEADER_TRACE.ID=abc$' "$room/env" || fail "no header"
+
+# What an exit code means.
+for code in 0 1 100 102 103; do enqueue -q codes --id "code$code" "$code"; done
+expect 0 work -q codes --burst -- sh -c 'echo "said by $$" >&2; exit "$(cat)"'
+is "0" completed "$(state code0)"
+is "1" retry "$(state code1)"
+is "1 counts" '1 said by' "$(field code1 retried) $(field code1 last_error | cut -d' ' -f1,2)"
+is "100" archived "$(state code100)"
+refuses 3 'not found' task show code102
+is "103 waits" retry "$(state code103)"
+is "103 does not count" 0 "$(field code103 retried)"
+grep -q '^millrace: failed code1 codes/task attempt 1: said by' "$room/err" || fail "$(cat "$room/err")"
+is "figures" '1 1 2' \
+    "$(m queue show codes --json | jq -r '[.completed,.archived,.retry]|join(" ")')"
+m task why code1 | grep -q 'said by' || fail "why retry"
+
+# Handed back: pending again, no attempt counted.
+enqueue -q back --id back x
+cat >"$room/back.sh" <<'BACK'
+#!/bin/sh
+[ -e "$0.seen" ] && exit 0
+touch "$0.seen"
+exit 101
+BACK
+chmod +x "$room/back.sh"
+expect 0 work -q back -c 1 --burst -- "$room/back.sh"
+is "handed back, then done" 'completed 0' "$(state back) $(field back retried)"
+
+# A type that is not handled stays.
+enqueue -q types -t mail.send --id t1 x
+enqueue -q types -t report --id t2 x
+expect 0 work -q types -t 'mail.*' --burst -- true
+is "handled" completed "$(state t1)"
+case $(state t2) in pending | scheduled | retry) ;; *) fail "unhandled type: $(state t2)" ;; esac
+is "not counted" 0 "$(field t2 retried)"
+
+# Strict order, and weights.
+for i in 1 2 3; do enqueue -q low "low$i"; enqueue -q high "high$i"; done
+expect 0 work -q high -q low --strict -c 1 --burst -- sh -c "cat >>$room/order; echo >>$room/order"
+is "strict" high1,high2,high3,low1,low2,low3 "$(paste -sd, "$room/order")"
+
+# A timeout ends the run and counts as a failure.
+enqueue -q slow --id slow --timeout 200ms x
+expect 0 work -q slow --burst -- sleep 60
+is "timed out" 'retry 1' "$(state slow) $(field slow retried)"
+
+# SIGTERM: takes no more, lets the running one end.
+started() { [ -e "$room/started" ]; }
+enqueue -q drain --id d1 x
+enqueue -q drain --id d2 x
+"$MILLRACE" work -q drain -c 1 -- sh -c "touch $room/started; while [ ! -e $room/go ]; do sleep 0.02; done; echo ok" \
+    2>"$room/err" &
+worker=$!
+until_true started
+kill -TERM "$worker"
+until_true grep -q stopping "$room/err"
+touch "$room/go"
+code=0
+wait "$worker" || code=$?
+is "graceful end" 0 "$code"
+is "the running one ended, the other waits" 'completed pending' "$(state d1) $(state d2)"
+
+# A second signal ends it at once; the task is handed back, uncounted.
+rm "$room/started" "$room/go"
+"$MILLRACE" work -q drain -c 1 -- sh -c "trap '' TERM; touch $room/started; sleep 600" 2>"$room/err" &
+worker=$!
+until_true started
+kill -INT "$worker"
+until_true grep -q stopping "$room/err"
+kill -INT "$worker"
+code=0
+wait "$worker" || code=$?
+is "interrupted" 130 "$code"
+is "handed back" 'pending 0 0' "$(state d2) $(field d2 retried) $(field d2 crashes)"
+
+# --drain-timeout: what does not end by then is stopped and handed back.
+rm "$room/started"
+"$MILLRACE" work -q drain -c 1 --drain-timeout 100ms -- sh -c "touch $room/started; sleep 600" \
+    2>"$room/err" &
+worker=$!
+until_true started
+kill -TERM "$worker"
+code=0
+wait "$worker" || code=$?
+is "drained" 0 "$code"
+is "handed back after the drain" 'pending 0 0' "$(state d2) $(field d2 retried) $(field d2 crashes)"
+
+# While a worker has the folder, others are refused by name.
+rm "$room/started"
+"$MILLRACE" work -q drain -c 1 -- sh -c "touch $room/started; sleep 600" 2>"$room/err2" &
+worker=$!
+until_true started
+refuses 6 "$worker" enqueue x
+kill -TERM "$worker"
+until_true grep -q stopping "$room/err2"
+kill -TERM "$worker"
+wait "$worker" || true
+
+# kill -9: nothing is lost, the crash is counted apart from failures.
+rm "$room/started"
+"$MILLRACE" work -q drain -c 1 -- sh -c "touch $room/started; sleep 600" 2>"$room/err2" &
+worker=$!
+until_true started
+kill -9 "$worker"
+wait "$worker" || true
+expect 0 work -q drain --burst -- true
+is "survived" 'completed 0 1' "$(state d2) $(field d2 retried) $(field d2 crashes)"
