@@ -1,0 +1,91 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Bodies of records and entries of snapshots: judged without harm, and equal when written again. */
+#include "wire/event.h"
+
+#include <stdlib.h>
+
+#include "fuzz/fuzz.h"
+
+enum { BODY_MAX = 64 * 1024 };
+
+static void check_task(struct mr_slice body)
+{
+    struct mr_event_task event;
+    struct mr_slice message;
+    if (mr_event_task_decode(body, &event, &message) != MR_OK)
+        return;
+    uint8_t again[MR_EVENT_TASK_SIZE];
+    mr_assert(event.state < MR_STATE_COUNT && fuzz_within(message, body));
+    mr_event_task_encode(&event, again);
+    mr_assert(memcmp(again, body.data, sizeof again) == 0);
+}
+
+static void check_take(struct mr_slice body)
+{
+    struct mr_event_take event;
+    if (mr_event_take_decode(body, &event) != MR_OK)
+        return;
+    uint8_t again[MR_EVENT_TAKE_SIZE];
+    mr_event_take_encode(&event, again);
+    mr_assert(mr_slice_equal(mr_slice_make(again, sizeof again), body));
+}
+
+static void check_change(struct mr_slice body)
+{
+    struct mr_event_change event, back;
+    if (mr_event_change_decode(body, &event) != MR_OK)
+        return;
+    mr_assert(event.state < MR_STATE_COUNT && fuzz_within(event.text, body));
+    uint8_t *again = malloc(MR_EVENT_CHANGE_SIZE + event.text.len);
+    mr_assert(again != NULL);
+    mr_event_change_encode(&event, again);
+    mr_assert(mr_event_change_decode(mr_slice_make(again, MR_EVENT_CHANGE_SIZE + event.text.len),
+                                     &back) == MR_OK);
+    mr_assert(mr_slice_equal(back.text, event.text) && back.key == event.key);
+    mr_assert(back.state == event.state && back.epoch == event.epoch && back.ms == event.ms);
+    free(again);
+}
+
+static void check_queue(struct mr_slice body)
+{
+    struct mr_event_queue event;
+    if (mr_event_queue_decode(body, &event) != MR_OK)
+        return;
+    mr_assert(event.name.len >= 1 && event.name.len <= MR_NAME_MAX);
+    mr_assert(fuzz_within(event.name, body));
+    uint8_t again[MR_EVENT_QUEUE_SIZE + MR_NAME_MAX];
+    struct mr_event_queue back;
+    mr_event_queue_encode(&event, again);
+    mr_assert(mr_event_queue_decode(mr_slice_make(again, MR_EVENT_QUEUE_SIZE + event.name.len),
+                                    &back) == MR_OK);
+    mr_assert(back.number == event.number && mr_slice_equal(back.name, event.name));
+}
+
+static void check_entries(struct mr_slice bytes)
+{
+    struct mr_entry entry;
+    struct mr_slice rest = bytes;
+    while (mr_entry_decode(&rest, &entry) == MR_OK) {
+        size_t used = bytes.len - rest.len;
+        uint8_t again[MR_ENTRY_MAX];
+        mr_assert(used == MR_ENTRY_SIZE || used == MR_ENTRY_MAX);
+        mr_assert(entry.state > MR_STATE_NONE && entry.state < MR_STATE_COUNT);
+        mr_assert(mr_entry_encode(&entry, again) == used);
+        mr_assert(memcmp(again, bytes.data, used) == 0);
+        bytes = rest;
+    }
+    mr_assert(rest.len == bytes.len);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    if (size > BODY_MAX)
+        return 0;
+    struct mr_slice body = mr_slice_make(data, size);
+    check_task(body);
+    check_take(body);
+    check_change(body);
+    check_queue(body);
+    check_entries(body);
+    return 0;
+}
