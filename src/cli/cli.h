@@ -118,15 +118,13 @@ struct cli {
 
 #define CLI_LEN(array) (sizeof(array) / sizeof(array)[0])
 
-/* ---- the commands ------------------------------------------------------------------------------
- */
+/* ---- the commands --------------------------------------------------------------------------- */
 
 extern const struct cli_command cli_enqueue, cli_work, cli_queue, cli_task, cli_dead, cli_bench,
     cli_fsck, cli_backup;
 extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in the order of help */
 
-/* ---- options.c ---------------------------------------------------------------------------------
- */
+/* ---- options.c ------------------------------------------------------------------------------ */
 
 extern const struct cli_option cli_global_options[];
 extern const size_t cli_global_options_n;
@@ -142,13 +140,11 @@ void cli_args_free(const struct cli *cli, void *args);
 /* What is wrong with a name, NULL when it is fine. */
 const char *cli_name_problem(const char *name);
 
-/* ---- help.c ------------------------------------------------------------------------------------
- */
+/* ---- help.c --------------------------------------------------------------------------------- */
 
 void cli_help(const struct cli *cli);
 
-/* ---- report.c ----------------------------------------------------------------------------------
- */
+/* ---- report.c ------------------------------------------------------------------------------- */
 
 /* Each prints "millrace: ..." on stderr, control characters escaped, and answers the exit code. */
 int cli_fail(int code, const char *fmt, ...) MR_PRINTF(2, 3);
@@ -165,8 +161,7 @@ void *cli_grow(void *memory, size_t n, size_t size);
 /* The same for buffers and copies. */
 void cli_must(enum mr_err err);
 
-/* ---- open.c ------------------------------------------------------------------------------------
- */
+/* ---- open.c --------------------------------------------------------------------------------- */
 
 /* Opens cli->broker into cli->client; 0 or the exit code after saying why not. */
 int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store);

@@ -31,8 +31,7 @@ static void add_id(struct work *work, struct mr_slice id)
     work->n++;
 }
 
-/* ---- finding -----------------------------------------------------------------------------------
- */
+/* ---- finding -------------------------------------------------------------------------------- */
 
 static bool fits(const struct control_plan *plan, const struct show_filter *filter,
                  enum mr_state state)
@@ -66,8 +65,7 @@ static enum mr_err find(struct work *work, const struct show_filter *filter)
     return MR_OK;
 }
 
-/* ---- acting ------------------------------------------------------------------------------------
- */
+/* ---- acting --------------------------------------------------------------------------------- */
 
 static void note_failure(struct work *work, struct mr_slice id, enum mr_err err)
 {
@@ -130,8 +128,7 @@ static enum mr_err sort_out_named(struct work *work)
     return MR_OK;
 }
 
-/* ---- telling -----------------------------------------------------------------------------------
- */
+/* ---- telling -------------------------------------------------------------------------------- */
 
 static void tell_json(struct work *work, size_t matched, bool dry_run)
 {
@@ -188,8 +185,7 @@ static int tell_dry_run(struct work *work)
     return CLI_OK;
 }
 
-/* ---- consent -----------------------------------------------------------------------------------
- */
+/* ---- consent -------------------------------------------------------------------------------- */
 
 /* A filter may find more than was meant: ask, or be told --yes. */
 static int consent(struct work *work, const struct control_args *args)
@@ -206,8 +202,7 @@ static int consent(struct work *work, const struct control_args *args)
     return cli_fail(CLI_FAILED, "nothing done");
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 static int run_by_filter(struct work *work, const struct control_args *args)
 {

@@ -76,8 +76,7 @@ static int fill_template(struct cli *cli, const struct enqueue_args *args,
     return fill_headers(cli, args, template_);
 }
 
-/* ---- one task ----------------------------------------------------------------------------------
- */
+/* ---- one task ------------------------------------------------------------------------------- */
 
 static int fail_item(const struct enqueue_item *item, const struct mr_enqueue_result *result)
 {
@@ -153,8 +152,7 @@ static int run(struct cli *cli, void *args_)
     return code;
 }
 
-/* ---- row ---------------------------------------------------------------------------------------
- */
+/* ---- row ------------------------------------------------------------------------------------ */
 
 static const char *const duplicate_words[] = {"reject", "ignore", "replace", NULL};
 

@@ -33,8 +33,7 @@ static void *place(struct enqueue_item *item, const struct field *field)
     return (char *)&item->task + field->offset;
 }
 
-/* ---- setters -----------------------------------------------------------------------------------
- */
+/* ---- setters -------------------------------------------------------------------------------- */
 
 static void set_text(struct enqueue_item *item, const struct field *field, json_t *value)
 {
@@ -204,8 +203,7 @@ static const struct field fields[] = {
     {"result", set_by_broker, 0},
 };
 
-/* ---- items -------------------------------------------------------------------------------------
- */
+/* ---- items ---------------------------------------------------------------------------------- */
 
 static void set_field(struct enqueue_item *item, const char *name, json_t *value)
 {
@@ -276,8 +274,7 @@ void enqueue_item_done(struct enqueue_item *item)
     free(item->why);
 }
 
-/* ---- answers -----------------------------------------------------------------------------------
- */
+/* ---- answers -------------------------------------------------------------------------------- */
 
 const char *enqueue_reason(const struct enqueue_item *item, const struct mr_enqueue_result *result,
                            char text[600])

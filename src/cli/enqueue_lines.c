@@ -52,8 +52,7 @@ struct lines {
     struct jw jw;
 };
 
-/* ---- answers -----------------------------------------------------------------------------------
- */
+/* ---- answers -------------------------------------------------------------------------------- */
 
 /* Thread: the broker's. */
 static void on_answer(enum mr_err err, const struct mr_enqueue_result *results, size_t n, void *arg)
@@ -137,8 +136,7 @@ static void finish_all(struct lines *lines)
     out_flush();
 }
 
-/* ---- sending -----------------------------------------------------------------------------------
- */
+/* ---- sending -------------------------------------------------------------------------------- */
 
 /* The payloads of plain lines, now that their bytes no longer move. */
 static void settle_payloads(struct lines *lines, struct batch *batch)
@@ -202,8 +200,7 @@ static void add_item(struct lines *lines, struct mr_slice text, enum mr_err err)
         send_batch(lines);
 }
 
-/* ---- reading -----------------------------------------------------------------------------------
- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 static void take_line(struct lines *lines, struct mr_slice text)
 {
@@ -268,8 +265,7 @@ static enum mr_err read_all(struct lines *lines)
     return MR_OK;
 }
 
-/* ---- the whole ---------------------------------------------------------------------------------
- */
+/* ---- the whole ------------------------------------------------------------------------------ */
 
 static struct lines *lines_new(struct cli *cli, const struct enqueue_template *template_)
 {

@@ -42,8 +42,7 @@ const struct cli_option cli_global_options[] = {
 };
 const size_t cli_global_options_n = CLI_LEN(cli_global_options);
 
-/* ---- values ------------------------------------------------------------------------------------
- */
+/* ---- values --------------------------------------------------------------------------------- */
 
 /* Each checks value->text and fills the rest; answers NULL, or what is wrong with it. */
 typedef const char *parse_value(const struct cli_option *option, struct cli_value *value);
@@ -131,8 +130,7 @@ static parse_value *const parsers[CLI_KIND_COUNT] = {
     [CLI_REAL] = parse_real,         [CLI_CHOICE] = parse_choice,
 };
 
-/* ---- tokens ------------------------------------------------------------------------------------
- */
+/* ---- tokens --------------------------------------------------------------------------------- */
 
 struct token {
     enum { TOKEN_WORD, TOKEN_OPTION, TOKEN_END } kind;
@@ -224,8 +222,7 @@ static int fail_unknown_option(const struct cli *cli, const struct token *token)
     return cli_usage(cli, "unknown option --%s", name);
 }
 
-/* ---- first pass: command and verb ---------------------------------------------------------------
- */
+/* ---- first pass: command and verb ----------------------------------------------------------- */
 
 static int find_command(struct cli *cli, const char *word)
 {
@@ -313,8 +310,7 @@ static int first_pass(struct cli *cli, int argc, char **argv, struct places *pla
     return CLI_OK;
 }
 
-/* ---- second pass: values ------------------------------------------------------------------------
- */
+/* ---- second pass: values -------------------------------------------------------------------- */
 
 /* "--queue" or "-q", as it was typed. */
 static const char *typed(const struct token *token, char text[72])

@@ -26,8 +26,7 @@ void out_init(enum out_colour_mode mode);
 bool out_is_terminal(void);
 bool out_err_is_terminal(void);
 
-/* ---- stdout ------------------------------------------------------------------------------------
- */
+/* ---- stdout --------------------------------------------------------------------------------- */
 
 /* Both are quiet when the reader has gone (EPIPE); any other error is kept for out_finish. Thread:
  * one. */
@@ -39,8 +38,7 @@ void out_flush(void);
 /* Flushes; 0, or an exit code after saying that stdout could not be written. */
 int out_finish(void);
 
-/* ---- text --------------------------------------------------------------------------------------
- */
+/* ---- text ----------------------------------------------------------------------------------- */
 
 /* Appends bytes as one line of printable text: control, direction-changing and broken characters as
  * \n, \t, \xNN or \u{NNNN}. For eyes, not for parsing back. */
@@ -56,8 +54,7 @@ const char *out_colour(enum out_colour colour);
 enum out_colour out_state_colour(enum mr_state state);
 int64_t out_now_ms(void);
 
-/* ---- tables ------------------------------------------------------------------------------------
- */
+/* ---- tables --------------------------------------------------------------------------------- */
 
 struct out_column {
     const char *title;
@@ -79,8 +76,7 @@ void out_cell_bytes(struct out_table *table, enum out_colour colour, struct mr_s
 void out_table_flush(struct out_table *table);
 void out_table_free(struct out_table *table);
 
-/* ---- the live line on stderr -------------------------------------------------------------------
- */
+/* ---- the live line on stderr ---------------------------------------------------------------- */
 
 /* Shows one line that the next one replaces; nothing unless stderr is a terminal. Thread: any. */
 void out_status(const char *fmt, ...) MR_PRINTF(1, 2);

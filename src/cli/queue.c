@@ -8,8 +8,7 @@
 
 enum { PAGE = 100 };
 
-/* ---- looking -----------------------------------------------------------------------------------
- */
+/* ---- looking -------------------------------------------------------------------------------- */
 
 static const struct out_column columns[] = {
     {"QUEUE", OUT_LEFT},      {"PENDING", OUT_RIGHT}, {"ACTIVE", OUT_RIGHT},
@@ -127,8 +126,7 @@ static int run_show(struct cli *cli, void *args)
     return CLI_OK;
 }
 
-/* ---- changing ----------------------------------------------------------------------------------
- */
+/* ---- changing ------------------------------------------------------------------------------- */
 
 /* After a change: the queue as JSON when wanted, else a line for people. */
 static int report_change(struct cli *cli, enum mr_err err, const char *what)
@@ -205,8 +203,7 @@ static int run_rm(struct cli *cli, void *args_)
     return CLI_OK;
 }
 
-/* ---- rows --------------------------------------------------------------------------------------
- */
+/* ---- rows ----------------------------------------------------------------------------------- */
 
 #define NOT_HERE(option)                                                                           \
     {                                                                                              \

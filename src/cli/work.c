@@ -42,8 +42,7 @@ struct work {
 /* Tells the main thread that the worker has ended; blocked everywhere, waited for there. */
 #define SIGNAL_ENDED SIGUSR1
 
-/* ---- runs --------------------------------------------------------------------------------------
- */
+/* ---- runs ----------------------------------------------------------------------------------- */
 
 /* What is said of a run; failures are told with their error by on_error. */
 static const char *const outcome_words[] = {
@@ -107,8 +106,7 @@ static void on_diag(enum mr_diag_level level, const char *line, void *arg)
         cli_note(work->cli, "%s", line);
 }
 
-/* ---- options -----------------------------------------------------------------------------------
- */
+/* ---- options -------------------------------------------------------------------------------- */
 
 static int add_queue(struct work *work, struct mr_slice name, uint32_t weight, const char *at)
 {
@@ -204,8 +202,7 @@ static enum mr_err make_worker(struct work *work, const struct work_args *args)
     return MR_OK;
 }
 
-/* ---- the life of the worker ---------------------------------------------------------------------
- */
+/* ---- the life of the worker ----------------------------------------------------------------- */
 
 static void *run_main(void *arg)
 {
@@ -321,8 +318,7 @@ static int run(struct cli *cli, void *args_)
     return code;
 }
 
-/* ---- row ---------------------------------------------------------------------------------------
- */
+/* ---- row ------------------------------------------------------------------------------------ */
 
 #define OPT(field, kind_, value_, help_)                                                           \
     .kind = kind_, .offset = offsetof(struct work_args, field), .value = value_, .help = help_

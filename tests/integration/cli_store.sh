@@ -7,7 +7,7 @@ set -euo pipefail
 source "$(dirname "${BASH_SOURCE[0]}")/cli_lib.bash"
 export MILLRACE_BROKER=$store
 
-seq 1000 | m enqueue -q a --lines >"$room/ids"
+{ seq 500; echo a-payload-to-be-found; seq 501 999; } | m enqueue -q a --lines >"$room/ids"
 
 # A sound store.
 expect 0 fsck "$store"
@@ -24,10 +24,8 @@ m --quiet --broker "file:$room/copy" task delete -q a --yes
 is "the original is not touched" 1000 "$(count a pending)"
 
 # Damage in the middle is named, stops the start, and is set aside by --repair alone.
-segment=$(find "$room/store" -type f -size +512k | sort | head -1)
-offset=$(grep -abo -m1 -F "$(sed -n 500p "$room/ids" | head -c 36 | tr -d '-' | sed 's/../\\x&/g' |
-    xargs -0 printf)" "$segment" | head -1 | cut -d: -f1 || true)
-[ -n "$offset" ] || offset=65536
+segment=$(grep -rlaF a-payload-to-be-found "$room/store" | sort | head -1)
+offset=$(grep -aboF -m1 a-payload-to-be-found "$segment" | head -1 | cut -d: -f1)
 printf 'damage' | dd of="$segment" bs=1 seek="$offset" conv=notrunc status=none
 expect 1 fsck "$store"
 grep -q 'damaged' "$room/err" || fail "$(cat "$room/err")"
@@ -35,7 +33,7 @@ refuses 1 "$(basename "$segment")" queue list
 expect 0 fsck --repair "$store"
 expect 0 fsck "$store"
 rest=$(count a pending)
-[ "$rest" -ge 990 ] && [ "$rest" -lt 1000 ] || fail "$rest tasks left of 1000"
+((rest >= 700 && rest < 1000)) || fail "$rest tasks left of 1000"
 
 # What is not a store, or not for us.
 refuses 3 'nowhere' fsck "file:$room/nowhere"

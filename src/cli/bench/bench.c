@@ -21,8 +21,7 @@ static const struct bench_group *const groups[] = {
     &bench_backlog,       &bench_snapshot,        &bench_disk,    &bench_idle,
 };
 
-/* ---- interruption ------------------------------------------------------------------------------
- */
+/* ---- interruption --------------------------------------------------------------------------- */
 
 static _Atomic int interrupted_by;
 
@@ -44,8 +43,7 @@ static void watch_signals(void)
     sigaction(SIGTERM, &action, NULL);
 }
 
-/* ---- rows --------------------------------------------------------------------------------------
- */
+/* ---- rows ----------------------------------------------------------------------------------- */
 
 bool bench_wants(const struct bench *bench, const char *name)
 {
@@ -88,8 +86,7 @@ void bench_doing(const struct bench *bench, const char *what)
         out_status("%s ...", what);
 }
 
-/* ---- showing -----------------------------------------------------------------------------------
- */
+/* ---- showing -------------------------------------------------------------------------------- */
 
 /* Whole numbers for big values, three digits behind the point for small ones. */
 static void format_value(double value, char text[32])
@@ -146,8 +143,7 @@ static void print_json(const struct bench *bench)
     jw_finish(&jw);
 }
 
-/* ---- running -----------------------------------------------------------------------------------
- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 static bool group_wanted(const struct bench *bench, const struct bench_group *group)
 {

@@ -60,8 +60,7 @@ void bench_doing(const struct bench *bench, const char *what);
 /* Set by SIGINT and SIGTERM; loops end early and the group answers MR_CANCELLED. */
 bool bench_interrupted(void);
 
-/* ---- store.c -----------------------------------------------------------------------------------
- */
+/* ---- store.c -------------------------------------------------------------------------------- */
 
 /* A store for one group: a fresh folder, or the broker the user named. */
 struct bench_store {
@@ -80,8 +79,7 @@ MR_MUST_USE enum mr_err bench_store_reopen(struct bench *bench, struct bench_sto
 void bench_store_close(struct bench_store *store);
 void bench_remove_dir(const char *dir);
 
-/* ---- load.c ------------------------------------------------------------------------------------
- */
+/* ---- load.c --------------------------------------------------------------------------------- */
 
 int64_t bench_now_ns(void);
 double bench_seconds_since(int64_t start_ns);
@@ -126,8 +124,7 @@ void bench_samples_add(struct bench_samples *samples, int64_t ns);
 /* Sorts; the sample below which a share of all lie, in ms; 0 when there is none. */
 double bench_samples_ms(struct bench_samples *samples, double share);
 
-/* ---- raw.c -------------------------------------------------------------------------------------
- */
+/* ---- raw.c ---------------------------------------------------------------------------------- */
 
 /* The yardstick: records of 200 bytes with length and CRC, pwrite + fdatasync of batch at a time,
  * into a zero-filled file. Records a second, and the 99th percentile of one round in ms. */

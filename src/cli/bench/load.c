@@ -5,8 +5,7 @@
 #include "base/clock.h"
 #include "cli/bench/bench.h"
 
-/* ---- time --------------------------------------------------------------------------------------
- */
+/* ---- time ----------------------------------------------------------------------------------- */
 
 int64_t bench_now_ns(void)
 {
@@ -27,8 +26,7 @@ void bench_sleep(double seconds)
         mr_event_wait(&never, (int64_t)((left < STEP ? left : STEP) * (double)MR_NS_PER_S));
 }
 
-/* ---- producing ---------------------------------------------------------------------------------
- */
+/* ---- producing ------------------------------------------------------------------------------ */
 
 struct mr_task_options bench_task(void)
 {
@@ -134,8 +132,7 @@ enum mr_err bench_load_run(struct mr_client *client, const struct bench_load *lo
     return MR_OK;
 }
 
-/* ---- working -----------------------------------------------------------------------------------
- */
+/* ---- working -------------------------------------------------------------------------------- */
 
 enum mr_outcome bench_noop(struct mr_run *run, void *arg)
 {
@@ -184,8 +181,7 @@ enum mr_err bench_worker_await(struct mr_worker *worker, uint64_t n)
     }
 }
 
-/* ---- samples -----------------------------------------------------------------------------------
- */
+/* ---- samples -------------------------------------------------------------------------------- */
 
 void bench_samples_init(struct bench_samples *samples, size_t n)
 {

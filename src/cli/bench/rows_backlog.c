@@ -12,8 +12,7 @@ enum { SLOTS = 8, SMALL_BACKLOG = 10 * 1000, OUTSTANDING = 8 };
 
 static const double GOAL_RATE = 250 * 1000, GOAL_FALL = 0.9, GOAL_BYTES = 128, GOAL_RESTART_S = 5;
 
-/* ---- memory ------------------------------------------------------------------------------------
- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 static double rss_bytes(void)
 {
@@ -56,8 +55,7 @@ static enum mr_err measure_memory(struct bench *bench, struct mr_client *client)
     return MR_OK;
 }
 
-/* ---- restart -----------------------------------------------------------------------------------
- */
+/* ---- restart -------------------------------------------------------------------------------- */
 
 static enum mr_err measure_restart(struct bench *bench, struct bench_store *store)
 {
@@ -71,8 +69,7 @@ static enum mr_err measure_restart(struct bench *bench, struct bench_store *stor
     return MR_OK;
 }
 
-/* ---- processing --------------------------------------------------------------------------------
- */
+/* ---- processing ----------------------------------------------------------------------------- */
 
 /* Lets the worker drain what waits in the paused queue; adds to the time. */
 static enum mr_err drain(struct mr_client *client, struct mr_worker *worker, uint64_t until,
@@ -144,8 +141,7 @@ static enum mr_err measure_process(struct bench *bench, struct mr_client *client
     return MR_OK;
 }
 
-/* ---- the group ---------------------------------------------------------------------------------
- */
+/* ---- the group ------------------------------------------------------------------------------ */
 
 static enum mr_err on_big_store(struct bench *bench, struct bench_store *store, double small)
 {

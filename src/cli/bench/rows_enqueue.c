@@ -2,8 +2,7 @@
 /* Durable enqueue: batches of one producer, and many threads that wait for one task each. */
 #include "cli/bench/bench.h"
 
-/* ---- batches -----------------------------------------------------------------------------------
- */
+/* ---- batches -------------------------------------------------------------------------------- */
 
 static enum mr_err run_batch(struct bench *bench)
 {
@@ -28,8 +27,7 @@ static enum mr_err run_batch(struct bench *bench)
 const struct bench_group bench_enqueue_batch = {
     .names = (const char *const[]){"enqueue-batch", NULL}, .run = run_batch};
 
-/* ---- threads -----------------------------------------------------------------------------------
- */
+/* ---- threads -------------------------------------------------------------------------------- */
 
 enum { THREADS = 64 };
 

@@ -4,8 +4,7 @@
 #include "base/clock.h"
 #include "cli/bench/bench.h"
 
-/* ---- enqueue to start --------------------------------------------------------------------------
- */
+/* ---- enqueue to start ----------------------------------------------------------------------- */
 
 /* One task at a time: the handler tells when it began. */
 struct meeting {
@@ -76,8 +75,7 @@ static enum mr_err run_latency(struct bench *bench)
 const struct bench_group bench_latency = {.names = (const char *const[]){"latency-p99", NULL},
                                           .run = run_latency};
 
-/* ---- due tasks ---------------------------------------------------------------------------------
- */
+/* ---- due tasks ------------------------------------------------------------------------------ */
 
 enum { DUE_PER_SECOND = 10 * 1000, DUE_SECONDS_MAX = 10, DUE_SLOTS = 8 };
 

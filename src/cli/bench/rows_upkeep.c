@@ -8,8 +8,7 @@
 
 enum { SLOTS = 8, MIB = 1024 * 1024 };
 
-/* ---- enqueue while snapshots are written --------------------------------------------------------
- */
+/* ---- enqueue while snapshots are written ---------------------------------------------------- */
 
 /* Batches that come and go beside the one whose latency is measured. */
 struct churn {
@@ -121,8 +120,7 @@ static enum mr_err run_snapshot(struct bench *bench)
 const struct bench_group bench_snapshot = {.names = (const char *const[]){"snapshot-p99", NULL},
                                            .run = run_snapshot};
 
-/* ---- disk --------------------------------------------------------------------------------------
- */
+/* ---- disk ----------------------------------------------------------------------------------- */
 
 static void shape_one_percent(struct mr_task_options *task, uint64_t i, void *arg)
 {
@@ -191,8 +189,7 @@ static enum mr_err run_disk(struct bench *bench)
 const struct bench_group bench_disk = {.names = (const char *const[]){"disk", NULL},
                                        .run = run_disk};
 
-/* ---- doing nothing -----------------------------------------------------------------------------
- */
+/* ---- doing nothing -------------------------------------------------------------------------- */
 
 static double cpu_seconds(void)
 {
