@@ -65,17 +65,11 @@ static void live(struct life *life, struct simfs *fs, const struct rig_clock *cl
     rig->clock.wall_us = clock->wall_us;
     enum mr_err err = rig_open(rig);
     if (err == MR_OK && !simfs_crashed(fs)) {
-        struct rig_view view;
-        err = rig_view(rig, &view);
-        oracle_time(oracle, rig_wall_ms(rig));
-        if (err == MR_OK && !simfs_crashed(fs)) {
+        err = rig_judge(rig, oracle, RIG_CHECK, &life->digest);
+        if (err == MR_OK)
             mr_engine_validate(rig->engine);
-            oracle_check(oracle, &view.view);
-            life->digest = oracle_digest(&view.view);
-        } else if (!simfs_crashed(fs)) {
+        else if (!simfs_crashed(fs))
             oracle_fail(oracle, "the recovered store answers %s", mr_err_name(err));
-        }
-        rig_view_done(&view);
     } else if (!simfs_crashed(fs)) {
         oracle_fail(oracle, "the store does not open: %s: %s", mr_err_name(err), rig->detail.text);
     }

@@ -10,7 +10,7 @@
 #include "sim/oracle_int.h"
 #include "sim/simfs_int.h"
 
-enum { DEFAULT_RETRY = 25 };
+enum { DEFAULT_RETRY = 25, UNIQUE_SHORT_MS = 5000 };
 
 struct oracle *oracle_new(void)
 {
@@ -227,7 +227,7 @@ void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payloa
     if (spec->unique) {
         snprintf(key, 32, "key-%u", spec->unique);
         ret_options->unique_key = mr_slice_str(key);
-        ret_options->unique_ms = spec->unique_forever ? 3650 * MR_MS_PER_DAY : 5 * MR_MS_PER_S;
+        ret_options->unique_ms = spec->unique_forever ? 3650 * MR_MS_PER_DAY : UNIQUE_SHORT_MS;
     }
 }
 
@@ -240,8 +240,10 @@ void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op
     add(fact, LIVE, 1);
 }
 
-/* Another task than this one that may hold its unique key; UINT32_MAX when there is none. */
-static uint32_t key_holder(const struct oracle *oracle, uint32_t token, uint8_t only)
+enum holder { MAY_HOLD, SURELY_HOLDS };
+
+/* Another task than this one that holds its unique key; UINT32_MAX when there is none. */
+static uint32_t key_holder(const struct oracle *oracle, uint32_t token, enum holder how)
 {
     uint32_t key = oracle->facts[token].spec.unique;
     for (uint32_t i = 0; i < oracle->n; i++) {
@@ -249,7 +251,9 @@ static uint32_t key_holder(const struct oracle *oracle, uint32_t token, uint8_t 
         if (i == token || fact->spec.unique != key)
             continue;
         uint8_t fates = may(oracle, fact);
-        if (only ? fates == only && fact->spec.unique_forever : fates & LIVE)
+        bool locked = fact->spec.unique_forever ||
+                      (!oracle->jumping && fact->sent_ms + UNIQUE_SHORT_MS > oracle->now_ms);
+        if (how == SURELY_HOLDS ? fates == LIVE && locked : fates & LIVE)
             return i;
     }
     return UINT32_MAX;
@@ -260,7 +264,7 @@ static void check_new_key(struct oracle *oracle, uint32_t token)
     struct fact *fact = fact_at(oracle, token);
     if (!fact->spec.unique)
         return;
-    uint32_t holder = key_holder(oracle, token, LIVE);
+    uint32_t holder = key_holder(oracle, token, SURELY_HOLDS);
     if (holder != UINT32_MAX)
         oracle_fail(oracle, "unique: task %u accepted while task %u holds key-%u", token, holder,
                     fact->spec.unique);
@@ -320,7 +324,7 @@ static void accepted(struct oracle *oracle, const struct oracle_op *op,
 static bool is_refusal(enum mr_err err)
 {
     return err == MR_QUEUE_FULL || err == MR_DISK_FULL || err == MR_INVALID || err == MR_TOO_BIG ||
-           err == MR_BUSY;
+           err == MR_BUSY || err == MR_RUNNING;
 }
 
 void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err,
@@ -340,7 +344,7 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
             oracle_fail(oracle, "conflict of id %s names state %s", fact->id,
                         mr_state_name(result->state));
     } else if (err == MR_DUPLICATE) {
-        if (!fact->spec.unique || key_holder(oracle, op->token, 0) == UINT32_MAX)
+        if (!fact->spec.unique || key_holder(oracle, op->token, MAY_HOLD) == UINT32_MAX)
             oracle_fail(oracle, "unique: task %u refused, but nobody can hold its key", op->token);
     } else if (!is_refusal(err)) {
         fact->sure |= LIVE;
@@ -432,8 +436,6 @@ static void check_times(struct oracle *oracle, uint32_t token)
     if (oracle->now_ms < fact->not_before_ms)
         oracle_fail(oracle, "task %u handed out %lld ms early", token,
                     (long long)(fact->not_before_ms - oracle->now_ms));
-    if (fact->spec.deadline_ms && oracle->now_ms > fact->spec.deadline_ms)
-        oracle_fail(oracle, "task %u handed out after its deadline", token);
 }
 
 uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
@@ -596,7 +598,7 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
     add(fact, ret_op->adds, 1);
     fact->plain = false;
     fact->not_before_ms = 0;
-    if (verb == MR_VERB_CANCEL)
+    if (verb == MR_VERB_CANCEL || verb == MR_VERB_DELETE)
         fact->cancelled = true;
     if (verb == MR_VERB_DELETE)
         fact->doomed = true;

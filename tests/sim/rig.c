@@ -7,7 +7,7 @@
 
 #include "sim/simfs_int.h"
 
-enum { CALL_STEPS_MAX = 200000 };
+enum { CALL_STEPS_MAX = 200000, SPINS_MAX = 100000, LOOKS_MAX = 20 };
 static const int64_t call_ns_max = 3600 * MR_NS_PER_S;
 
 static mr_mono clock_mono(struct mr_clock *clock)
@@ -154,12 +154,22 @@ bool rig_step(struct rig *rig, int64_t until_ns)
 
 void rig_run(struct rig *rig, int64_t until_ns)
 {
-    while (!simfs_crashed(rig->fs) && rig_step(rig, until_ns))
-        ;
+    int spins = 0;
+    int64_t before_ns = rig->clock.mono_ns;
+    while (!simfs_crashed(rig->fs) && rig_step(rig, until_ns)) {
+        spins = rig->clock.mono_ns == before_ns ? spins + 1 : 0;
+        before_ns = rig->clock.mono_ns;
+        if (spins > SPINS_MAX) {
+            rig->spins = true;
+            simfs_stop(rig->fs);
+        }
+    }
 }
 
 void rig_submit(struct rig *rig, struct mr_req *req)
 {
+    if (simfs_crashed(rig->fs))
+        return; /* a dead process takes no requests */
     mr_broker_submit(mr_engine_broker(rig->engine), req);
     turn(rig);
 }
@@ -236,4 +246,38 @@ void rig_view_done(struct rig_view *view)
     mr_req_done(&view->list.req);
     mr_req_done(&view->queues.req);
     mr_req_done(&view->stats.req);
+}
+
+/* True when it is right, or when this was the last look. */
+static bool judge(struct oracle *oracle, const struct oracle_view *view, enum rig_judge how,
+                  bool last)
+{
+    void (*check)(struct oracle *, const struct oracle_view *) =
+        how == RIG_CHECK_IDLE ? oracle_check_idle : oracle_check;
+    struct oracle *trial = oracle_clone(oracle);
+    check(trial, view);
+    bool right = !oracle_error(trial);
+    oracle_free(trial);
+    if (right || last)
+        check(oracle, view);
+    return right || last;
+}
+
+enum mr_err rig_judge(struct rig *rig, struct oracle *oracle, enum rig_judge how,
+                      uint64_t *ret_digest)
+{
+    for (int look = 1;; look++) {
+        struct rig_view view;
+        enum mr_err err = rig_view(rig, &view);
+        oracle_time(oracle, rig_wall_ms(rig));
+        bool settled = err != MR_OK || judge(oracle, &view.view, how, look == LOOKS_MAX);
+        if (err == MR_OK && settled && ret_digest)
+            *ret_digest = oracle_digest(&view.view);
+        rig_view_done(&view);
+        if (settled)
+            return err;
+        rig_run(rig, rig->clock.mono_ns + (look < 5 ? 10 : 500) * MR_NS_PER_MS);
+        if (simfs_crashed(rig->fs))
+            return MR_CLOSED;
+    }
 }

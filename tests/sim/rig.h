@@ -45,6 +45,7 @@ struct rig {
     int64_t job_delay_max_ns; /* 0: jobs run and end at once */
     uint32_t stall_one_in;    /* a job takes stall_ns instead; 0: never */
     int64_t stall_ns;
+    bool spins;    /* the engine wanted turn after turn without any time passing */
     bool validate; /* check the engine's own indexes after each turn */
 };
 
@@ -64,6 +65,7 @@ void rig_kill(struct rig *rig);
 bool rig_step(struct rig *rig, int64_t until_ns);
 /* Steps until the time has come or the disk has died. */
 void rig_run(struct rig *rig, int64_t until_ns);
+/* Never answered when the disk has died. */
 void rig_submit(struct rig *rig, struct mr_req *req);
 /* Submits and steps until it is answered. When the disk died, or it takes for ever, the engine is
  * killed and the answer is MR_CLOSED. req->done and req->arg are used. */
@@ -84,5 +86,14 @@ struct rig_view {
 /* As rig_call. The view lives until rig_view_done, which is due after any answer. */
 MR_MUST_USE enum mr_err rig_view(struct rig *rig, struct rig_view *view);
 void rig_view_done(struct rig_view *view);
+
+/*
+ * Lets the oracle judge all the store shows. While changes are on their way to the disk a list may
+ * leave their tasks out, so what looks wrong is looked at again a little later, when nothing is
+ * under way. Errors as rig_view. ret_digest may be NULL.
+ */
+enum rig_judge { RIG_CHECK, RIG_CHECK_IDLE };
+MR_MUST_USE enum mr_err rig_judge(struct rig *rig, struct oracle *oracle, enum rig_judge how,
+                                  uint64_t *ret_digest);
 
 #endif

@@ -74,19 +74,13 @@ static void choose_dials(struct world *world)
 /* ---- accidents
  * ------------------------------------------------------------------------------------ */
 
-static void check_view(struct world *world, bool idle)
+static void check_store(struct world *world, enum rig_judge how)
 {
-    struct rig_view view;
-    enum mr_err err = rig_view(&world->rig, &view);
-    oracle_time(world->oracle, rig_wall_ms(&world->rig));
-    if (err == MR_OK && idle)
-        oracle_check_idle(world->oracle, &view.view);
-    else if (err == MR_OK)
-        oracle_check(world->oracle, &view.view);
-    world_trace(world, "check", err, err == MR_OK ? oracle_digest(&view.view) : 0);
+    uint64_t digest = 0;
+    enum mr_err err = rig_judge(&world->rig, world->oracle, how, &digest);
+    world_trace(world, "check", err, digest);
     if (err == MR_IO)
         world->restart = true;
-    rig_view_done(&view);
 }
 
 static enum simfs_policy pick_policy(struct world *world)
@@ -129,7 +123,7 @@ static void crash(struct world *world, enum simfs_policy policy)
         oracle_time(world->oracle, rig_wall_ms(&world->rig));
         if (err == MR_OK && !simfs_crashed(world->fs)) {
             simfs_stop_at(world->fs, 0);
-            check_view(world, false);
+            check_store(world, RIG_CHECK);
             if (!world->restart && world->rig.engine)
                 return;
         } else if (err != MR_OK && !simfs_crashed(world->fs)) {
@@ -199,6 +193,10 @@ static enum act pick_act(struct world *world)
 
 static void after_calls(struct world *world)
 {
+    if (world->rig.spins) {
+        oracle_fail(world->oracle, "the engine spins");
+        return;
+    }
     if (simfs_crashed(world->fs) || !world->rig.engine)
         crash(world, world_chance(world, 40) ? SIMFS_KEEP_ALL : pick_policy(world));
     else if (world->restart && world_chance(world, 20))
@@ -226,7 +224,7 @@ static void step(struct world *world)
     if (!simfs_crashed(world->fs)) {
         enum act act = pick_act(world);
         if (act == ACT_CHECK)
-            check_view(world, false);
+            check_store(world, RIG_CHECK);
         else if (act >= ACT_KILL)
             accident(world, act);
         else
@@ -286,12 +284,12 @@ static void heal(struct world *world)
         work_off(world, node);
         pass_time(world, rounds % 64 == 63 ? 3 * MR_NS_PER_S : 50 * MR_NS_PER_MS);
         if (rounds % 64 == 63 && !oracle_error(world->oracle))
-            check_view(world, false);
+            check_store(world, RIG_CHECK);
         if (rounds % 64 == 63 && all_ended(world))
             break;
     }
     if (!oracle_error(world->oracle))
-        check_view(world, true);
+        check_store(world, RIG_CHECK_IDLE);
 }
 
 /* Enqueues one task more and waits for it, which must succeed. */
