@@ -1,0 +1,401 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The oracle accepts what may happen and names what may not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "sim/oracle_int.h"
+
+/* A store as the oracle may see it: at most a few tasks in one queue. */
+struct shown {
+    struct mr_task tasks[4];
+    uint8_t payloads[4][64];
+    size_t n;
+    struct mr_queue_info queue;
+};
+
+static void show(struct shown *shown, struct oracle *oracle, uint32_t token, enum mr_state state)
+{
+    const struct oracle_spec *spec = oracle_spec(oracle, token);
+    payload_fill(token, shown->payloads[shown->n], spec->payload_len);
+    shown->tasks[shown->n] =
+        (struct mr_task){.id = mr_slice_str(oracle_id(oracle, token)),
+                         .queue = mr_slice_str(spec->queue),
+                         .type = mr_slice_str(spec->type),
+                         .payload = mr_slice_make(shown->payloads[shown->n], spec->payload_len),
+                         .state = state};
+    shown->n++;
+    shown->queue.counts[state]++;
+}
+
+static void check(struct oracle *oracle, struct shown *shown)
+{
+    memcpy(shown->queue.name, "q", 2);
+    struct oracle_view view = {shown->tasks, shown->n, &shown->queue, 1, NULL};
+    oracle_check(oracle, &view);
+}
+
+static uint32_t new_task(struct oracle *oracle, struct oracle_spec spec)
+{
+    memcpy(spec.queue, "q", 2);
+    memcpy(spec.type, "t", 2);
+    spec.payload_len = 16;
+    uint32_t token = oracle_count(oracle);
+    spec.id[0] = 't';
+    spec.id[1] = '-';
+    spec.id[2] = (char)('0' + token);
+    return oracle_add(oracle, &spec);
+}
+
+static struct mr_enqueue_result result_of(struct oracle *oracle, uint32_t token, enum mr_err err)
+{
+    struct mr_enqueue_result result = {.err = err, .state = MR_PENDING};
+    memcpy(result.id, oracle_id(oracle, token), sizeof result.id);
+    return result;
+}
+
+static uint32_t acked(struct oracle *oracle, struct oracle_spec spec)
+{
+    uint32_t token = new_task(oracle, spec);
+    struct oracle_op op;
+    oracle_enqueue_sent(oracle, token, &op);
+    struct mr_enqueue_result result = result_of(oracle, token, MR_OK);
+    oracle_enqueue_answered(oracle, &op, MR_OK, &result);
+    return token;
+}
+
+static void lease(struct oracle *oracle, uint32_t token, uint64_t epoch, uint32_t crashes)
+{
+    struct shown shown = {0};
+    show(&shown, oracle, token, MR_ACTIVE);
+    struct mr_lease *lease = calloc(1, sizeof *lease);
+    assert_non_null(lease);
+    lease->epoch = epoch;
+    lease->task = shown.tasks[0];
+    lease->task.crashes = crashes;
+    lease->task.attempt = 1 + crashes;
+    oracle_leased(oracle, lease);
+    free(lease);
+}
+
+static void finish(struct oracle *oracle, uint32_t token, uint64_t epoch, enum mr_outcome outcome,
+                   enum mr_err err)
+{
+    struct mr_finish item = {.epoch = epoch, .outcome = outcome};
+    struct oracle_op op;
+    oracle_finish_sent(oracle, token, &item, false, &op);
+    oracle_finish_answered(oracle, &op, err);
+}
+
+#define assert_fine(oracle) assert_null(oracle_error(oracle))
+#define assert_caught(oracle, word)                                                                \
+    do {                                                                                           \
+        assert_non_null(oracle_error(oracle));                                                     \
+        assert_non_null(strstr(oracle_error(oracle), word));                                       \
+    } while (0)
+
+static void a_whole_life_is_fine(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    struct shown shown = {0};
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    show(&shown, oracle, token, MR_PENDING);
+    check(oracle, &shown);
+    lease(oracle, token, 10, 0);
+    oracle_begun(oracle, token, 10);
+    oracle_crashed(oracle, ORACLE_KILLED);
+    lease(oracle, token, 11, 1);
+    finish(oracle, token, 10, MR_DONE, MR_STALE);
+    finish(oracle, token, 11, MR_DONE, MR_OK);
+    check(oracle, &(struct shown){0});
+    assert_fine(oracle);
+    oracle_free(oracle);
+}
+
+static void a_lost_acknowledged_task_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    acked(oracle, (struct oracle_spec){0});
+    oracle_crashed(oracle, ORACLE_POWER_CUT);
+    check(oracle, &(struct shown){0});
+    assert_caught(oracle, "lost");
+    oracle_free(oracle);
+}
+
+static void an_unanswered_enqueue_may_be_there_or_not(void **state)
+{
+    (void)state;
+    for (int there = 0; there < 2; there++) {
+        struct oracle *oracle = oracle_new();
+        uint32_t token = new_task(oracle, (struct oracle_spec){0});
+        struct oracle_op op;
+        oracle_enqueue_sent(oracle, token, &op);
+        oracle_crashed(oracle, ORACLE_POWER_CUT);
+        struct shown shown = {0};
+        if (there)
+            show(&shown, oracle, token, MR_PENDING);
+        check(oracle, &shown);
+        assert_fine(oracle);
+        /* What was seen once stays so. */
+        oracle_crashed(oracle, ORACLE_POWER_CUT);
+        struct shown other = {0};
+        if (!there)
+            show(&other, oracle, token, MR_PENDING);
+        check(oracle, &other);
+        assert_caught(oracle, there ? "lost" : "ghost");
+        oracle_free(oracle);
+    }
+}
+
+static void a_task_that_comes_back_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    lease(oracle, token, 5, 0);
+    finish(oracle, token, 5, MR_DONE, MR_OK);
+    struct shown shown = {0};
+    show(&shown, oracle, token, MR_PENDING);
+    check(oracle, &shown);
+    assert_caught(oracle, "ghost");
+    oracle_free(oracle);
+}
+
+static void a_task_nobody_asked_for_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    struct oracle *other = oracle_new();
+    uint32_t token = acked(other, (struct oracle_spec){0});
+    struct shown shown = {0};
+    show(&shown, other, token, MR_PENDING);
+    check(oracle, &shown);
+    assert_caught(oracle, "nobody asked");
+    oracle_free(other);
+    oracle_free(oracle);
+}
+
+static void an_outcome_of_an_old_epoch_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    lease(oracle, token, 5, 0);
+    lease(oracle, token, 6, 0);
+    assert_fine(oracle);
+    finish(oracle, token, 5, MR_DONE, MR_OK);
+    assert_caught(oracle, "old epoch");
+    oracle_free(oracle);
+}
+
+static void two_outcomes_of_one_epoch_are_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    lease(oracle, token, 5, 0);
+    finish(oracle, token, 5, MR_HAND_BACK, MR_OK);
+    finish(oracle, token, 5, MR_DONE, MR_OK);
+    assert_caught(oracle, "second outcome");
+    oracle_free(oracle);
+}
+
+static void an_epoch_that_repeats_after_a_restart_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t a = acked(oracle, (struct oracle_spec){0});
+    uint32_t b = acked(oracle, (struct oracle_spec){0});
+    lease(oracle, a, 5, 0);
+    oracle_crashed(oracle, ORACLE_POWER_CUT);
+    lease(oracle, b, 5, 0);
+    assert_caught(oracle, "not above");
+    oracle_free(oracle);
+}
+
+static void a_crash_that_counts_as_failure_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    lease(oracle, token, 5, 0);
+    oracle_begun(oracle, token, 5);
+    oracle_crashed(oracle, ORACLE_KILLED);
+    struct shown shown = {0};
+    show(&shown, oracle, token, MR_PENDING);
+    shown.tasks[0].crashes = 1;
+    shown.tasks[0].retried = 1;
+    check(oracle, &shown);
+    assert_caught(oracle, "failures shown");
+    oracle_free(oracle);
+}
+
+static void a_crash_of_a_run_that_never_began_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    lease(oracle, token, 5, 0);
+    oracle_crashed(oracle, ORACLE_KILLED);
+    struct shown shown = {0};
+    show(&shown, oracle, token, MR_PENDING);
+    shown.tasks[0].crashes = 1;
+    check(oracle, &shown);
+    assert_caught(oracle, "crashes shown");
+    oracle_free(oracle);
+}
+
+static void two_holders_of_a_unique_key_are_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    acked(oracle, (struct oracle_spec){.unique = 1, .unique_forever = true});
+    assert_fine(oracle);
+    acked(oracle, (struct oracle_spec){.unique = 1, .unique_forever = true});
+    assert_caught(oracle, "unique");
+    oracle_free(oracle);
+}
+
+static void a_key_that_outlives_its_task_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    struct oracle_spec spec = {.unique = 1, .unique_forever = true};
+    uint32_t first = acked(oracle, spec);
+    lease(oracle, first, 5, 0);
+    finish(oracle, first, 5, MR_DROP, MR_OK);
+    uint32_t second = new_task(oracle, spec);
+    struct oracle_op op;
+    oracle_enqueue_sent(oracle, second, &op);
+    struct mr_enqueue_result result = result_of(oracle, second, MR_DUPLICATE);
+    oracle_enqueue_answered(oracle, &op, MR_OK, &result);
+    assert_caught(oracle, "nobody can hold");
+    oracle_free(oracle);
+}
+
+static void a_second_task_of_the_same_id_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    struct oracle_op op;
+    oracle_enqueue_sent(oracle, token, &op);
+    struct mr_enqueue_result result = result_of(oracle, token, MR_OK);
+    oracle_enqueue_answered(oracle, &op, MR_OK, &result);
+    assert_caught(oracle, "although the task exists");
+    oracle_free(oracle);
+}
+
+static void a_changed_payload_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    struct shown shown = {0};
+    show(&shown, oracle, token, MR_PENDING);
+    shown.payloads[0][12] ^= 4;
+    check(oracle, &shown);
+    assert_caught(oracle, "payload");
+    oracle_free(oracle);
+}
+
+static void a_counter_that_is_off_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    struct shown shown = {0};
+    show(&shown, oracle, token, MR_PENDING);
+    shown.queue.counts[MR_PENDING]++;
+    check(oracle, &shown);
+    assert_caught(oracle, "counts");
+    oracle_free(oracle);
+}
+
+static void a_later_task_before_an_earlier_one_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t first = acked(oracle, (struct oracle_spec){0});
+    uint32_t second = acked(oracle, (struct oracle_spec){0});
+    lease(oracle, second, 5, 0);
+    assert_fine(oracle);
+    lease(oracle, first, 6, 0);
+    assert_caught(oracle, "order");
+    oracle_free(oracle);
+}
+
+static void a_task_from_a_paused_queue_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    oracle_pause_sent(oracle, "q");
+    oracle_pause_answered(oracle, "q", true, MR_OK);
+    lease(oracle, token, 5, 0);
+    assert_caught(oracle, "paused");
+    oracle_free(oracle);
+}
+
+static void an_early_task_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    oracle_time(oracle, 1000);
+    uint32_t token = acked(oracle, (struct oracle_spec){.delay_ms = 500});
+    oracle_time(oracle, 1499);
+    lease(oracle, token, 5, 0);
+    assert_caught(oracle, "early");
+    oracle_free(oracle);
+}
+
+static void a_poison_task_that_goes_on_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    for (uint32_t i = 0; i < MR_CRASHES_MAX; i++) {
+        lease(oracle, token, 5 + i, i);
+        oracle_begun(oracle, token, 5 + i);
+        oracle_crashed(oracle, ORACLE_KILLED);
+    }
+    assert_fine(oracle);
+    struct shown shown = {0};
+    show(&shown, oracle, token, MR_PENDING);
+    shown.tasks[0].crashes = MR_CRASHES_MAX;
+    check(oracle, &shown);
+    assert_caught(oracle, "quarantined");
+    oracle_free(oracle);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_whole_life_is_fine),
+        cmocka_unit_test(a_lost_acknowledged_task_is_caught),
+        cmocka_unit_test(an_unanswered_enqueue_may_be_there_or_not),
+        cmocka_unit_test(a_task_that_comes_back_is_caught),
+        cmocka_unit_test(a_task_nobody_asked_for_is_caught),
+        cmocka_unit_test(an_outcome_of_an_old_epoch_is_caught),
+        cmocka_unit_test(two_outcomes_of_one_epoch_are_caught),
+        cmocka_unit_test(an_epoch_that_repeats_after_a_restart_is_caught),
+        cmocka_unit_test(a_crash_that_counts_as_failure_is_caught),
+        cmocka_unit_test(a_crash_of_a_run_that_never_began_is_caught),
+        cmocka_unit_test(two_holders_of_a_unique_key_are_caught),
+        cmocka_unit_test(a_key_that_outlives_its_task_is_caught),
+        cmocka_unit_test(a_second_task_of_the_same_id_is_caught),
+        cmocka_unit_test(a_changed_payload_is_caught),
+        cmocka_unit_test(a_counter_that_is_off_is_caught),
+        cmocka_unit_test(a_later_task_before_an_earlier_one_is_caught),
+        cmocka_unit_test(a_task_from_a_paused_queue_is_caught),
+        cmocka_unit_test(an_early_task_is_caught),
+        cmocka_unit_test(a_poison_task_that_goes_on_is_caught),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
