@@ -2,12 +2,15 @@
 /*
  * The child is cloned the way posix_spawn does it: it shares our memory on a stack of its own and
  * we stand still until it runs the command. So the cost does not depend on how much memory the
- * worker has, and the child can leave its errno where we read it. Between clone and exec it only
- * makes system calls. (posix_spawn itself cannot tie the child's life to ours.)
+ * worker has. Between clone and exec it only makes system calls. (posix_spawn itself cannot tie the
+ * child's life to ours.) Why it could not run the command comes through a pipe that a successful
+ * exec closes.
  */
 #include "base/spawn.h"
 
 #include <errno.h>
+#include <fcntl.h>
+#include <linux/close_range.h>
 #include <sched.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -21,7 +24,7 @@ enum { STACK_BYTES = 128 * 1024, NOT_STARTED = 127 };
 struct child {
     const struct mr_spawn *spawn;
     pid_t parent;
-    volatile int errnum;
+    int failure; /* takes an errno */
 };
 
 /* Handlers must not run in memory that is shared with us, so no signal may have one when they are
@@ -39,8 +42,9 @@ static void reset_signals(void)
 
 static int child_main(void *arg)
 {
-    struct child *child = arg;
+    const struct child *child = arg;
     const struct mr_spawn *spawn = child->spawn;
+    int errnum;
     if (setpgid(0, 0) != 0 || prctl(PR_SET_PDEATHSIG, SIGKILL) != 0)
         goto failed;
     if (getppid() != child->parent)
@@ -48,54 +52,83 @@ static int child_main(void *arg)
     for (int fd = 0; fd <= MR_SPAWN_PROGRESS_FD; fd++)
         if (dup2(spawn->fds[fd], fd) < 0)
             goto failed;
-    /* Without this call (old kernels) only descriptors that forgot close-on-exec would be
-     * inherited. */
-    syscall(SYS_close_range, MR_SPAWN_PROGRESS_FD + 1, ~0U, 0);
+    /* For descriptors that were opened without close-on-exec. Old kernels do not have this call. */
+    syscall(SYS_close_range, MR_SPAWN_PROGRESS_FD + 1, ~0U, CLOSE_RANGE_CLOEXEC);
     reset_signals();
     execvpe(spawn->argv[0], spawn->argv, spawn->env);
 failed:
-    child->errnum = errno;
-    _exit(NOT_STARTED);
+    errnum = errno;
+    ssize_t written = write(child->failure, &errnum, sizeof errnum);
+    _exit(written == sizeof errnum ? NOT_STARTED : NOT_STARTED + 1);
 }
 
-static pid_t clone_child(struct child *child, char *stack)
+/* -1 with errno. */
+static pid_t clone_child(struct child *child)
 {
-    /* Signals wait: a handler in the child would run in our memory. */
+#ifdef __SANITIZE_THREAD__
+    /* ThreadSanitizer takes a clone for a fork and forgets its own state in our shared memory. */
+    pid_t pid = fork();
+    return pid != 0 ? pid : child_main(child);
+#else
+    char *stack = malloc(STACK_BYTES);
+    if (!stack)
+        return -1;
+    pid_t pid = clone(child_main, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, child);
+    int errnum = errno;
+    free(stack);
+    errno = errnum;
+    return pid;
+#endif
+}
+
+/* Signals wait meanwhile: a handler in the child would run in our memory. -1 with errno. */
+static pid_t start_child(struct child *child)
+{
     sigset_t all, before;
     sigfillset(&all);
     pthread_sigmask(SIG_SETMASK, &all, &before);
-    pid_t pid = clone(child_main, stack + STACK_BYTES, CLONE_VM | CLONE_VFORK | SIGCHLD, child);
-    if (pid < 0)
-        child->errnum = errno;
+    pid_t pid = clone_child(child);
+    int errnum = errno;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    errno = errnum;
     return pid;
+}
+
+/* Runs the command; answers 0 or an errno. */
+static int start(const struct mr_spawn *spawn, pid_t *ret_pid)
+{
+    int failure[2];
+    if (pipe2(failure, O_CLOEXEC) != 0)
+        return errno;
+    int childs = fcntl(failure[1], F_DUPFD_CLOEXEC, MR_SPAWN_PROGRESS_FD + 1);
+    struct child child = {.spawn = spawn, .parent = getpid(), .failure = childs};
+    pid_t pid = childs >= 0 ? start_child(&child) : -1;
+    int errnum = pid < 0 ? errno : 0;
+    close(failure[1]);
+    if (childs >= 0)
+        close(childs);
+    if (pid > 0 && read(failure[0], &errnum, sizeof errnum) != 0)
+        waitpid(pid, NULL, 0);
+    close(failure[0]);
+    *ret_pid = pid;
+    return errnum;
 }
 
 enum mr_err mr_spawn(const struct mr_spawn *spawn, pid_t *ret_pid, int *ret_pidfd, int *ret_errno)
 {
-    char *stack = malloc(STACK_BYTES);
-    if (!stack) {
-        *ret_errno = ENOMEM;
-        return MR_NOMEM;
-    }
-    struct child child = {.spawn = spawn, .parent = getpid()};
-    pid_t pid = clone_child(&child, stack);
-    free(stack);
-    int pidfd = -1;
-    if (pid > 0 && child.errnum == 0) {
-        pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
-        if (pidfd < 0) {
-            child.errnum = errno;
-            kill(-pid, SIGKILL);
+    pid_t pid = -1;
+    int errnum = start(spawn, &pid);
+    if (errnum == 0) {
+        int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+        if (pidfd >= 0) {
+            *ret_pid = pid;
+            *ret_pidfd = pidfd;
+            return MR_OK;
         }
+        errnum = errno;
+        kill(-pid, SIGKILL);
+        waitpid(pid, NULL, 0);
     }
-    if (child.errnum != 0) {
-        if (pid > 0)
-            waitpid(pid, NULL, 0);
-        *ret_errno = child.errnum;
-        return mr_err_from_errno(child.errnum);
-    }
-    *ret_pid = pid;
-    *ret_pidfd = pidfd;
-    return MR_OK;
+    *ret_errno = errnum;
+    return mr_err_from_errno(errnum);
 }
