@@ -173,6 +173,11 @@ static void far_times_never_wrap_round(void **state)
     conform_take_none(t, NODE(t));
 }
 
+static void ignore_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason, (void)arg;
+}
+
 static void bad_nodes_are_refused(void **state)
 {
     struct conform *t = *state;
@@ -185,13 +190,16 @@ static void bad_nodes_are_refused(void **state)
                                     .queues = queues,
                                     .queues_n = 1,
                                     .slots = 1,
-                                    .lease_ms = 1000};
+                                    .lease_ms = 1000,
+                                    .events = {.stop = ignore_stop}};
     struct mr_req_node_open bad[5] = {good, good, good, good, good};
     bad[0].queues_n = MR_TAKE_QUEUES_MAX + 1;
     bad[1].queues = &brace;
     bad[2].slots = MR_SLOTS_MAX + 1;
     bad[3].name = MR_SLICE_LIT("\xff");
     bad[4].lease_ms = -1;
+    assert_err(mr_broker_call(t->broker, &good.req), MR_OK);
+    mr_req_done(&good.req);
     for (size_t i = 0; i < 5; i++) {
         enum mr_err err = mr_broker_call(t->broker, &bad[i].req);
         assert_true(err == MR_INVALID || err == MR_TOO_BIG);

@@ -210,6 +210,25 @@ static void pages_over_all_queues_and_states_are_complete(void **state)
     }
 }
 
+/* The page goes on behind a queue that is no longer there, without losing any of the next one. */
+static void a_cursor_outlives_its_queue(void **state)
+{
+    struct conform *t = *state;
+    for (int i = 0; i < 4; i++)
+        (void)PUT_OK(t, .queue = MR_SLICE_LIT("q1"), .delay_ms = 7200000);
+    for (int i = 0; i < 4; i++)
+        (void)PUT_OK(t, .queue = MR_SLICE_LIT("q2"), .delay_ms = 3600000);
+    struct conform_page page = PAGE(t, .limit = 2);
+    assert_int_equal(page.n, 2);
+    assert_slice(page.tasks[0].queue, "q1");
+    assert_err(conform_queue_remove(t, "q1", MR_QUEUE_REMOVE_FORCE), MR_OK);
+    page = PAGE(t, .limit = 100, .cursor = page.next);
+    assert_err(page.err, MR_OK);
+    assert_int_equal(page.n, 4);
+    for (size_t i = 0; i < page.n; i++)
+        assert_slice(page.tasks[i].queue, "q2");
+}
+
 static void payloads_are_listed_only_on_demand(void **state)
 {
     struct conform *t = *state;
@@ -240,7 +259,7 @@ static void a_page_never_exceeds_the_batch_limit(void **state)
     if (page.err == MR_OK)
         assert_int_equal(page.n, MR_BATCH_MAX);
     else
-        assert_err(page.err, MR_TOO_BIG);
+        assert_true(page.err == MR_TOO_BIG || page.err == MR_INVALID);
 }
 
 int conform_list(const struct conform_engine *engine)
@@ -254,6 +273,7 @@ int conform_list(const struct conform_engine *engine)
         CONFORM_TEST(pages_stay_true_while_the_set_changes),
         CONFORM_TEST(filters_by_queue_state_and_type_combine),
         CONFORM_TEST(pages_over_all_queues_and_states_are_complete),
+        CONFORM_TEST(a_cursor_outlives_its_queue),
         CONFORM_TEST(payloads_are_listed_only_on_demand),
         CONFORM_TEST(a_cursor_that_is_none_is_refused),
         CONFORM_TEST(a_page_never_exceeds_the_batch_limit),

@@ -17,8 +17,12 @@ static void no_task_is_early_and_most_are_on_time(void **state)
     struct conform *t = *state;
     struct mr_task_options tasks[N];
     struct mr_enqueue_result results[N];
-    for (size_t i = 0; i < N; i++)
-        tasks[i] = (struct mr_task_options){.delay_ms = 50 + (int64_t)(i * 37 % SPREAD_MS)};
+    int64_t delays_ms[N];
+    for (size_t i = 0; i < N; i++) {
+        delays_ms[i] = 50 + (int64_t)(i * 37 % SPREAD_MS);
+        tasks[i] = (struct mr_task_options){
+            .delay_ms = delays_ms[i], .payload = mr_slice_make(&delays_ms[i], sizeof(int64_t))};
+    }
     mr_mono put_at = conform_mono();
     conform_put_all(t, tasks, N, results);
     for (size_t i = 0; i < N; i++) {
@@ -34,7 +38,9 @@ static void no_task_is_early_and_most_are_on_time(void **state)
         assert_non_null(leases);
         int64_t elapsed = conform_elapsed_ms(put_at);
         for (struct mr_lease *lease = leases; lease != NULL; lease = lease->next) {
-            int64_t delay = lease->task.due_ms - lease->task.created_ms;
+            int64_t delay;
+            assert_int_equal(lease->task.payload.len, sizeof delay);
+            memcpy(&delay, lease->task.payload.data, sizeof delay);
             assert_true(elapsed >= delay);
             late_ms[got++] = elapsed - delay;
         }

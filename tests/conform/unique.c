@@ -91,6 +91,15 @@ static void the_default_key_is_queue_type_and_payload(void **state)
     assert_err(conform_put_one(t, &task).err, MR_OK);
 }
 
+static void a_key_holds_within_its_queue(void **state)
+{
+    struct conform *t = *state;
+    (void)PUT_OK(t, .queue = MR_SLICE_LIT("q1"), KEYED("k", LONG_MS));
+    (void)PUT_OK(t, .queue = MR_SLICE_LIT("q2"), KEYED("k", LONG_MS));
+    assert_err(PUT(t, .queue = MR_SLICE_LIT("q1"), KEYED("k", LONG_MS)).err, MR_DUPLICATE);
+    assert_err(PUT(t, .queue = MR_SLICE_LIT("q2"), KEYED("k", LONG_MS)).err, MR_DUPLICATE);
+}
+
 static void a_key_is_free_when_its_time_is_over(void **state)
 {
     struct conform *t = *state;
@@ -161,7 +170,7 @@ static void a_key_is_free_when_its_queue_is_removed(void **state)
     struct conform *t = *state;
     (void)PUT_OK(t, .queue = MR_SLICE_LIT("q"), KEYED("k", LONG_MS));
     assert_err(conform_queue_remove(t, "q", MR_QUEUE_REMOVE_FORCE), MR_OK);
-    assert_err(PUT(t, KEYED("k", LONG_MS)).err, MR_OK);
+    assert_err(PUT(t, .queue = MR_SLICE_LIT("q"), KEYED("k", LONG_MS)).err, MR_OK);
 }
 
 /* The id is looked at first: it is the stronger promise. */
@@ -183,6 +192,7 @@ int conform_unique(const struct conform_engine *engine)
         CONFORM_TEST(replace_moves_the_waiting_task_in_the_order),
         CONFORM_TEST(replace_moves_the_due_time),
         CONFORM_TEST(the_default_key_is_queue_type_and_payload),
+        CONFORM_TEST(a_key_holds_within_its_queue),
         CONFORM_TEST(a_key_is_free_when_its_time_is_over),
         CONFORM_TEST(an_outlived_holder_does_not_free_its_successors_key),
         CONFORM_TEST(a_key_is_held_through_run_and_retry),

@@ -79,8 +79,6 @@ static const char *state_differs(const struct model_task *want, const struct mr_
             return "epoch";
         if (got->started_ms != want->started_ms)
             return "started_ms";
-        if (got->node.len == 0)
-            return "node";
         break;
     case MR_COMPLETED:
         if (!text_is(got->result, want->result))
@@ -105,9 +103,8 @@ const char *model_differs(const struct model *model, const struct model_task *wa
     what = what != NULL ? what : state_differs(want, got);
     if (what == NULL && with_payload)
         what = payload_differs(want, got);
-    bool said_by_run = want->last_error[0] != '\0' && !want->quarantined;
-    if (what == NULL && said_by_run && want->state == MR_RETRY &&
-        !text_is(got->last_error, want->last_error))
+    bool told = want->state != MR_COMPLETED && want->state != MR_ACTIVE;
+    if (what == NULL && told && !text_is(got->last_error, want->last_error))
         what = "last_error";
     return what;
 }

@@ -15,7 +15,6 @@ enum { DRIVER_HELD_MAX = 64, DRIVER_OLD_MAX = 16, DRIVER_SAMPLE = 500 };
 struct driver_held {
     struct mr_lease *lease;
     int node;
-    bool owned; /* by a node that is alive: its finish must be accepted */
 };
 
 struct driver {

@@ -24,10 +24,10 @@ struct model_task *model_find(struct model *model, struct mr_slice id)
     return NULL;
 }
 
-struct model_task *model_holder(struct model *model, unsigned unique)
+struct model_task *model_holder(struct model *model, unsigned queue, unsigned unique)
 {
     for (size_t i = 0; i < model->tasks_n; i++)
-        if (unique != 0 && model->tasks[i].unique == unique &&
+        if (unique != 0 && model->tasks[i].unique == unique && model->tasks[i].queue == queue &&
             model->tasks[i].unique_until_ms > model->now_ms)
             return &model->tasks[i];
     return NULL;
@@ -60,8 +60,11 @@ static void count_run(struct model *model, unsigned queue, bool failed)
     q->failed_day += failed;
 }
 
-static void archive(struct model *model, struct model_task *task)
+/* why: what is kept as the reason; NULL leaves what is there. */
+static void archive(struct model *model, struct model_task *task, const char *why)
 {
+    if (why != NULL)
+        (void)snprintf(task->last_error, sizeof task->last_error, "%s", why);
     task->state = MR_ARCHIVED;
     task->finished_ms = model->now_ms;
     task->unique = 0;
@@ -90,11 +93,11 @@ void model_payload(uint32_t seed, uint8_t *bytes, size_t len)
 static void lease_lost(struct model *model, struct model_task *task, bool begun)
 {
     task->state = MR_PENDING;
-    if (begun && ++task->crashes >= MR_CRASHES_MAX) {
-        archive(model, task);
-        task->quarantined = true;
-        task->failed_ms = model->now_ms;
-    }
+    task->crashes += begun;
+    if (begun && task->crashes >= MR_CRASHES_MAX)
+        archive(model, task, "quarantined: its worker was lost 3 times while running it");
+    else if (task->cancel)
+        archive(model, task, "cancelled");
 }
 
 void model_node_lost(struct model *model, int index)
@@ -187,13 +190,14 @@ static void place(const struct model *model, struct model_task *task, int64_t pr
 
 static struct mr_enqueue_result duplicate(struct model *model, struct model_task *holder,
                                           const struct model_task *wish, int64_t delay_ms,
-                                          int64_t unique_ms, enum mr_on_duplicate on_duplicate)
+                                          enum mr_on_duplicate on_duplicate)
 {
     if (on_duplicate == MR_DUPLICATE_IGNORE)
         return answer(MR_OK, holder);
-    if (on_duplicate == MR_DUPLICATE_REJECT || !is_waiting(holder))
+    if (on_duplicate == MR_DUPLICATE_REJECT)
         return answer(MR_DUPLICATE, holder);
-    (void)unique_ms;
+    if (!is_waiting(holder))
+        return answer(MR_RUNNING, holder);
     place(model, holder, wish->priority_ms, delay_ms);
     return answer(MR_OK, holder);
 }
@@ -206,9 +210,9 @@ struct mr_enqueue_result model_put(struct model *model, const struct model_task 
         wish->id[0] != '\0' ? model_find(model, mr_slice_str(wish->id)) : NULL;
     if (same != NULL)
         return answer(MR_CONFLICT, same);
-    struct model_task *holder = model_holder(model, wish->unique);
+    struct model_task *holder = model_holder(model, wish->queue, wish->unique);
     if (holder != NULL)
-        return duplicate(model, holder, wish, delay_ms, unique_ms, on_duplicate);
+        return duplicate(model, holder, wish, delay_ms, on_duplicate);
     struct model_queue *queue = &model->queues[wish->queue];
     uint64_t waiting = model_count(model, wish->queue, MR_PENDING) +
                        model_count(model, wish->queue, MR_SCHEDULED) +
@@ -219,7 +223,8 @@ struct mr_enqueue_result model_put(struct model *model, const struct model_task 
     queue->exists = true;
     /* A key whose time is over changes hands. */
     for (size_t i = 0; i < model->tasks_n; i++)
-        if (wish->unique != 0 && model->tasks[i].unique == wish->unique)
+        if (wish->unique != 0 && model->tasks[i].unique == wish->unique &&
+            model->tasks[i].queue == wish->queue)
             model->tasks[i].unique = 0;
     struct model_task *task = &model->tasks[model->tasks_n++];
     *task = *wish;
@@ -299,8 +304,8 @@ static void finish_failed(struct model *model, struct model_task *task,
     count_run(model, task->queue, true);
     set_text(task->last_error, item->error);
     task->failed_ms = model->now_ms;
-    if (item->outcome == MR_FAIL_FOR_GOOD || task->retried >= task->max_retry) {
-        archive(model, task);
+    if (item->outcome == MR_FAIL_FOR_GOOD || task->retried >= task->max_retry || task->cancel) {
+        archive(model, task, NULL);
         return;
     }
     task->retried++;
@@ -332,6 +337,11 @@ enum mr_err model_finish(struct model *model, const struct mr_finish *item)
         return MR_STALE;
     }
     int64_t due_ms = model->now_ms + item->delay_ms;
+    bool returns = item->outcome == MR_HAND_BACK || item->outcome == MR_LATER;
+    if (returns && task->cancel) {
+        archive(model, task, "cancelled");
+        return MR_OK;
+    }
     switch (item->outcome) {
     case MR_DONE:
     case MR_DROP:
@@ -373,14 +383,15 @@ static enum mr_err run_now(struct model *model, struct model_task *task)
         task->cancel = false;
     }
     task->state = MR_PENDING;
-    task->order_ms = model->now_ms - task->priority_ms;
+    task->order_ms = model->now_ms;
     return MR_OK;
 }
 
-static void prioritise(struct model *model, struct model_task *task, double seconds)
+/* As if it had been enqueued with this priority. */
+static void prioritise(struct model_task *task, double seconds)
 {
     task->priority_ms = (int64_t)(seconds * 1000);
-    int64_t base_ms = task->state == MR_PENDING ? model->now_ms : task->due_ms;
+    int64_t base_ms = task->state == MR_PENDING ? task->created_ms : task->due_ms;
     task->order_ms = base_ms - task->priority_ms;
 }
 
@@ -401,9 +412,9 @@ enum mr_err model_act(struct model *model, const struct mr_control *item)
     if (!is_waiting(task))
         return MR_WRONG_STATE;
     if (item->verb == MR_VERB_PRIORITISE)
-        prioritise(model, task, item->value);
+        prioritise(task, item->value);
     else
-        archive(model, task);
+        archive(model, task, item->verb == MR_VERB_CANCEL ? "cancelled" : "archived by request");
     return MR_OK;
 }
 

@@ -19,7 +19,7 @@ enum {
     MODEL_NODES = 6,
     MODEL_SLOTS = 4,
     MODEL_TASKS_MAX = 900,
-    MODEL_TEXT_MAX = 48,
+    MODEL_TEXT_MAX = 64,
     MODEL_UNIQUE_KEYS = 12,
 };
 
@@ -46,7 +46,7 @@ struct model_task {
     uint64_t epoch; /* of the last lease */
     int node;       /* while active */
     char last_error[MODEL_TEXT_MAX], result[MODEL_TEXT_MAX];
-    bool cancel, quarantined;
+    bool cancel;
 };
 
 struct model_queue {
@@ -83,7 +83,8 @@ void model_advance(struct model *model, int64_t now_ms);
 
 /* NULL when there is none. */
 struct model_task *model_find(struct model *model, struct mr_slice id);
-struct model_task *model_holder(struct model *model, unsigned unique);
+/* Keys hold within a queue. */
+struct model_task *model_holder(struct model *model, unsigned queue, unsigned unique);
 
 /* Carries out one enqueue. task: what is asked, id empty when the broker makes one. The answer's id
  * stays empty then, and the new task is the last of tasks. */
