@@ -111,6 +111,7 @@ struct mr_lease {
     uint64_t ref;              /* the engine's shortcut to the task; pass it back in finish */
     struct mr_task task;       /* filled by mr_broker_lease_open */
     struct mr_header *headers; /* behind task.headers */
+    char id_text[MR_UUID_TEXT_LEN + 1];
     size_t body_len;
     uint8_t body[]; /* the engine's encoding of the task */
 };
@@ -128,7 +129,7 @@ struct mr_req_take {
     int64_t wait_ms;
     struct mr_lease *leases; /* answer: list of n, in the order to run them */
     size_t n;
-    mr_mono deadline; /* the engine's */
+    void *wait;             /* the engine's */
 };
 
 struct mr_progress {

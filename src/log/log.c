@@ -222,6 +222,26 @@ void mr_log_sync(struct mr_log *log)
 #endif
 }
 
+void mr_log_demand(struct mr_log *log)
+{
+    log->wanted_seq = log->last_seq;
+}
+
+enum mr_err mr_log_sync_now(struct mr_log *log)
+{
+    MR_TRY(mr_log_write(log));
+    mr_assert(!log->syncing);
+    for (size_t i = 0; i < log->unsynced_n && log->failure == MR_OK; i++)
+        if (mr_file_sync(log->unsynced[i]) != MR_OK)
+            log->failure = MR_IO;
+    log->unsynced_n = 0;
+    if (log->failure == MR_OK && mr_file_sync(segment_current(log)->file) != MR_OK)
+        log->failure = MR_IO;
+    if (log->failure == MR_OK)
+        log->durable_seq = log->written_seq;
+    return log->failure;
+}
+
 /* ---- figures ------------------------------------------------------------------------------------
  */
 
@@ -244,6 +264,11 @@ uint64_t mr_log_durable(const struct mr_log *log)
 uint32_t mr_log_last_term(const struct mr_log *log)
 {
     return log->last_term;
+}
+
+uint32_t mr_log_term(const struct mr_log *log)
+{
+    return log->term;
 }
 
 enum mr_err mr_log_failure(const struct mr_log *log)
@@ -285,6 +310,11 @@ void mr_log_segment_at(const struct mr_log *log, size_t i, struct mr_segment_inf
         .last_seq = segment->last_seq,
         .sealed = segment->sealed,
     };
+}
+
+size_t mr_log_segment_bytes(const struct mr_log *log)
+{
+    return log->segment_bytes;
 }
 
 uint64_t mr_log_disk_bytes(const struct mr_log *log)

@@ -66,7 +66,8 @@ void mr_log_free(struct mr_log *log);
 typedef enum mr_err mr_log_visit(const struct mr_record *record, struct mr_log_pos pos, void *arg);
 
 struct mr_log_recovery {
-    uint64_t after_seq; /* records up to this one are known already */
+    uint32_t after_term; /* term of the record at after_seq */
+    uint64_t after_seq;  /* records up to this one are known already */
     mr_log_visit *visit;
     void *arg;
     enum mr_fsck_mode mode; /* MR_FSCK_REPAIR: set damage aside and go on */
@@ -110,11 +111,18 @@ MR_MUST_USE enum mr_err mr_log_read(struct mr_log *log, struct mr_log_pos pos, s
 
 MR_MUST_USE enum mr_err mr_log_write(struct mr_log *log);
 void mr_log_sync(struct mr_log *log);
+/* Asks for a sync of everything appended so far. */
+void mr_log_demand(struct mr_log *log);
+/* Writes and syncs while the caller waits; for the start and the end, when no job is under way. */
+MR_MUST_USE enum mr_err mr_log_sync_now(struct mr_log *log);
+/* Makes the next segment while the caller waits, when the current one is half full. */
+void mr_log_make_room(struct mr_log *log);
 
 void mr_log_set_term(struct mr_log *log, uint32_t term);
 uint64_t mr_log_last_seq(const struct mr_log *log);
 uint64_t mr_log_durable(const struct mr_log *log);
-uint32_t mr_log_last_term(const struct mr_log *log);
+uint32_t mr_log_last_term(const struct mr_log *log); /* found by the recovery */
+uint32_t mr_log_term(const struct mr_log *log);      /* of what is written now */
 enum mr_err mr_log_failure(const struct mr_log *log);
 bool mr_log_full(const struct mr_log *log);
 /* No job is under way. */
@@ -139,6 +147,7 @@ struct mr_segment_info {
 
 size_t mr_log_segments(const struct mr_log *log);
 void mr_log_segment_at(const struct mr_log *log, size_t i, struct mr_segment_info *ret_info);
+size_t mr_log_segment_bytes(const struct mr_log *log);
 uint64_t mr_log_disk_bytes(const struct mr_log *log);
 bool mr_log_has_segment(const struct mr_log *log, uint32_t number);
 
@@ -149,12 +158,11 @@ void mr_log_trim(struct mr_log *log, uint64_t snap_seq);
 void mr_log_pin(struct mr_log *log);
 void mr_log_unpin(struct mr_log *log);
 
-/* Walks a sealed segment in steps: from *offset (0 at the start) visits records until about
- * max_bytes are read; *offset is 0 again at its end. Damaged records are passed over, counted in
- * *damaged. */
+/* Walks a segment in steps: from *offset (0 at the start) visits records until about max_bytes are
+ * read; *offset is 0 again at its end. Where a damaged stretch begins, visit is called with no
+ * record. */
 MR_MUST_USE enum mr_err mr_log_walk(struct mr_log *log, uint32_t segment, uint32_t *offset,
-                                    size_t max_bytes, mr_log_visit *visit, void *arg,
-                                    uint64_t *damaged);
+                                    size_t max_bytes, mr_log_visit *visit, void *arg);
 
 struct mr_log_figures {
     uint64_t syncs, sync_p50_us, sync_p99_us;

@@ -108,7 +108,7 @@ static enum mr_err record_at(struct mr_log *log, const struct segment *segment, 
 }
 
 enum mr_err mr_log_walk(struct mr_log *log, uint32_t number, uint32_t *offset, size_t max_bytes,
-                        mr_log_visit *visit, void *arg, uint64_t *damaged)
+                        mr_log_visit *visit, void *arg)
 {
     const struct segment *segment = segment_find(log, number);
     mr_assert(segment != NULL);
@@ -122,7 +122,8 @@ enum mr_err mr_log_walk(struct mr_log *log, uint32_t number, uint32_t *offset, s
         if (err != MR_OK && err != MR_NOT_FOUND)
             return err;
         if (!ours) {
-            *damaged += in_damage ? 0 : 1;
+            if (!in_damage)
+                MR_TRY(visit(NULL, (struct mr_log_pos){number, (uint32_t)at}, arg));
             in_damage = true;
             at += MR_RECORD_ALIGN;
             continue;
@@ -131,9 +132,8 @@ enum mr_err mr_log_walk(struct mr_log *log, uint32_t number, uint32_t *offset, s
         uint64_t seq = record.seq;
         size_t size = mr_record_size(record.body.len);
         MR_TRY(visit(&record, (struct mr_log_pos){number, (uint32_t)at}, arg));
-        at += size;
-        if (seq == segment->last_seq)
-            at = segment->end;
+        segment = segment_find(log, number); /* the visit may have appended, and moved the table */
+        at = seq == segment->last_seq ? segment->end : at + size;
     }
     *offset = at + MR_RECORD_HEADER <= segment->end ? (uint32_t)at : 0;
     return MR_OK;

@@ -86,7 +86,8 @@ static enum mr_err record_at(struct scan *scan, size_t i, uint64_t offset,
 
 static bool is_next(const struct scan *scan, const struct mr_record *record)
 {
-    return record->seq == scan->expected && record->term >= scan->log->last_term;
+    return record->seq == scan->expected &&
+           (record->seq <= scan->r->after_seq || record->term >= scan->log->last_term);
 }
 
 /* Quick look at a header before its checksum is worth computing. */
@@ -240,7 +241,8 @@ static void note_record(struct scan *scan, size_t i, uint64_t at, const struct m
         segment->first_seq = record->seq;
     segment->last_seq = record->seq;
     segment->end = at + mr_record_size(record->body.len);
-    scan->log->last_term = record->term;
+    if (record->term > scan->log->last_term)
+        scan->log->last_term = record->term;
     scan->expected = record->seq + 1;
     scan->end_in = i;
     scan->end_at = segment->end;
@@ -260,7 +262,6 @@ static enum mr_err take_record(struct scan *scan, size_t i, uint64_t *at,
         scan->expected = mr_load64(record->body.data);
         *at = mr_load64((const uint8_t *)record->body.data + 8);
         scan->log->segments[i].last_seq = scan->expected - 1;
-        return MR_OK;
     }
     return record->seq > scan->r->after_seq ? scan->r->visit(record, pos, scan->r->arg) : MR_OK;
 }
@@ -493,6 +494,7 @@ enum mr_err mr_log_recover(struct mr_log *log, struct mr_log_recovery *recovery,
                            struct mr_detail *detail)
 {
     struct scan scan = {.log = log, .r = recovery, .detail = detail, .in = SIZE_MAX};
+    log->last_term = recovery->after_term;
     enum mr_err err = recover(&scan);
     mr_buf_done(&scan.window);
     return err;

@@ -331,7 +331,7 @@ void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
 }
 
 /* The whole of create_step while the caller waits. */
-enum mr_err segment_make_now(struct mr_log *log, uint32_t number)
+static enum mr_err make_now(struct mr_log *log, uint32_t number, struct segment *ret_segment)
 {
     struct file_job job = {.log = log, .kind = FILE_CREATE, .number = number};
     enum mr_err err = MR_OK;
@@ -341,10 +341,25 @@ enum mr_err segment_make_now(struct mr_log *log, uint32_t number)
         drop_unfinished(&job);
         return err;
     }
-    struct segment segment = {
+    *ret_segment = (struct segment){
         .number = number, .file = job.file, .bytes = log->segment_bytes, .end = MR_SEGMENT_HEADER};
-    err = segment_add(log, &segment);
+    return MR_OK;
+}
+
+enum mr_err segment_make_now(struct mr_log *log, uint32_t number)
+{
+    struct segment segment;
+    MR_TRY(make_now(log, number, &segment));
+    enum mr_err err = segment_add(log, &segment);
     if (err != MR_OK)
-        mr_file_close(job.file);
+        mr_file_close(segment.file);
     return err;
+}
+
+void mr_log_make_room(struct mr_log *log)
+{
+    const struct segment *current = segment_current(log);
+    if (log->next.file != NULL || log->buf_offset < current->bytes / 2)
+        return;
+    log->full = make_now(log, current->number + 1, &log->next);
 }

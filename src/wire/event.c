@@ -83,7 +83,7 @@ void mr_event_change_encode(const struct mr_event_change *event, uint8_t *bytes)
 enum mr_err mr_event_change_decode(struct mr_slice body, struct mr_event_change *ret_event)
 {
     const uint8_t *bytes = body.data;
-    if (body.len < MR_EVENT_CHANGE_SIZE || !state_known(bytes[51]) || bytes[51] == MR_ACTIVE)
+    if (body.len < MR_EVENT_CHANGE_SIZE || !state_known(bytes[51]))
         return MR_DAMAGED;
     get_uuid(bytes, &ret_event->id);
     ret_event->epoch = mr_load64(bytes + 16);

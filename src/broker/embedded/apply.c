@@ -120,11 +120,22 @@ static enum mr_err make_way(struct state *state, const struct mr_uuid *id)
     uint32_t old = find_task(state, id);
     if (old == NO_HANDLE)
         return MR_OK;
-    if (!state->replaying || task_at(state, old)->state != MR_COMPLETED)
+    if (task_at(state, old)->state != MR_COMPLETED && !state->damage_seen)
         return MR_DAMAGED;
     state->expired++;
     task_release(state, old);
     return MR_OK;
+}
+
+/* The record that made the queue was lost to damage; the message has its name. */
+static enum mr_err queue_restore(struct state *state, uint32_t number, struct mr_slice message)
+{
+    struct mr_task_msg msg;
+    struct queue *queue;
+    if (!state->damage_seen)
+        return MR_DAMAGED;
+    MR_TRY(mr_task_msg_decode(message, &msg));
+    return queue_put(state, &(struct mr_event_queue){.number = number, .name = msg.queue}, &queue);
 }
 
 enum mr_err apply_task(struct state *state, const struct mr_record *record, struct mr_log_pos pos)
@@ -134,7 +145,7 @@ enum mr_err apply_task(struct state *state, const struct mr_record *record, stru
     uint32_t handle;
     MR_TRY(mr_event_task_decode(record->body, &event, &message));
     if (!queue_known(state, event.queue))
-        return MR_DAMAGED;
+        MR_TRY(queue_restore(state, event.queue, message));
     if (state->replaying)
         MR_TRY(make_way(state, &event.id));
     MR_TRY(task_new(state, &event.id, &handle));
@@ -185,7 +196,7 @@ enum mr_err apply_take(struct state *state, const struct mr_event_take *event, u
     struct task *task = task_at(state, handle);
     bool waiting =
         task->state == MR_PENDING || task->state == MR_SCHEDULED || task->state == MR_RETRY;
-    if (!waiting)
+    if (!waiting && !(state->damage_seen && state->replaying))
         return MR_DAMAGED;
     struct more *more;
     state->touch(handle, state->touch_arg);
@@ -259,7 +270,11 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
         task_release(state, handle);
         return MR_OK;
     }
+    uint8_t kept = MR_TASK_CANCEL;
     state->touch(handle, state->touch_arg);
+    task->flags = (uint8_t)((task->flags & ~kept) | (event->flags & kept));
+    if (event->state == MR_ACTIVE)
+        return task->state == MR_ACTIVE ? MR_OK : MR_DAMAGED; /* only the wish to cancel it */
     if (task->state == MR_ACTIVE)
         state->lease_ended(handle, state->lease_arg);
     set_leave(state, handle);
@@ -270,8 +285,6 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
     if (event->state == MR_ARCHIVED || event->state == MR_COMPLETED)
         unique_release(state, task, handle);
 #endif
-    uint8_t kept = MR_TASK_CANCEL;
-    task->flags = (uint8_t)((task->flags & ~kept) | (event->flags & kept));
     task->state = event->state;
     task->key = event->key;
     task->retried = event->retried;

@@ -9,11 +9,14 @@
 
 struct mr_embedded_options {
     const char *dir;
-    size_t payload_max;     /* 0: MR_PAYLOAD_MAX */
-    size_t segment_bytes;   /* 0: 64 MiB */
-    bool repair;            /* set damage aside instead of refusing to open */
-    struct mr_fs *fs;       /* NULL: the system's */
-    struct mr_clock *clock; /* NULL: the system's */
+    size_t payload_max;   /* 0: MR_PAYLOAD_MAX */
+    size_t segment_bytes; /* 0: 64 MiB */
+    bool repair;          /* set damage aside instead of refusing to open */
+    mr_fsck_line *line;   /* told of damage found; may be NULL */
+    void *line_arg;
+    struct mr_fsck_report *report; /* what was found and set aside at the open; may be NULL */
+    struct mr_fs *fs;              /* NULL: the system's */
+    struct mr_clock *clock;        /* NULL: the system's */
 };
 
 /* Opens with threads of its own. Errors as mr_client_open. */
@@ -32,6 +35,9 @@ struct mr_engine_options {
     struct mr_exec *sync_exec;       /* syncs of the log */
     struct mr_exec *file_exec;       /* zero-filling, snapshots, removal, backup */
     struct mr_rand rand;
+    /* With threads: where requests and finished jobs arrive. NULL: the engine has its own. */
+    struct mr_chan *inbox;
+    bool threaded; /* requests come from many threads */
 };
 
 MR_MUST_USE enum mr_err mr_engine_open(const struct mr_engine_options *options,
@@ -43,8 +49,15 @@ void mr_engine_turn(struct mr_engine *engine);
 mr_mono mr_engine_next(struct mr_engine *engine);
 /* O(n): every index and counter equals a recount; asserts. */
 void mr_engine_validate(struct mr_engine *engine);
+/* Makes everything durable at the end of a life without failures; no job may be under way. */
+void mr_engine_finish(struct mr_engine *engine);
 /* Frees without writing anything, as if the process had died. Jobs in flight must have been
  * dropped. */
 void mr_engine_abandon(struct mr_engine *engine);
+
+/* Checks, and with repair mends, a store that nobody has open. See mr_fsck. */
+MR_MUST_USE enum mr_err mr_store_fsck(const char *dir, enum mr_fsck_mode mode, mr_fsck_line *line,
+                                      void *arg, struct mr_fsck_report *ret_report,
+                                      struct mr_detail *detail);
 
 #endif

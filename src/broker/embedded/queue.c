@@ -45,6 +45,7 @@ static enum mr_err queue_new(struct state *state, const struct mr_event_queue *e
     memcpy(queue->name, event->name.data, event->name.len);
     mr_list_init(&queue->waiters);
     mr_list_init(&queue->ready);
+    queue->due.index = SIZE_MAX;
     state->queues[event->number] = queue;
     enum mr_err err =
         mr_map_insert(state->by_name, queue_name_hash(state, event->name), event->number);
@@ -88,6 +89,8 @@ void queue_drop(struct state *state, struct queue *queue)
     struct mr_slice name = mr_slice_make(queue->name, queue->name_len);
     mr_map_remove(state->by_name, queue_name_hash(state, name), queue->number);
     state->queues[queue->number] = NULL;
+    if (queue->due.index != SIZE_MAX)
+        mr_heap_remove(&state->due, &queue->due);
     queue_free(queue);
 }
 

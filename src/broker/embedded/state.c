@@ -64,12 +64,15 @@ enum mr_err state_init(struct state *state, struct mr_hash_key key)
 
 void state_done(struct state *state)
 {
+    if (state->by_name == NULL)
+        return; /* never begun */
     for (uint32_t i = 0; i < state->mores.used; i++)
         free(((struct more *)slab_at(&state->mores, i))->progress);
     for (uint32_t i = 0; i < state->queues_n; i++)
         queue_free(state->queues[i]);
     free(state->queues);
     free(state->limbo);
+    mr_heap_done(&state->due);
     mr_map_free(state->by_id);
     mr_map_free(state->by_unique);
     mr_map_free(state->by_name);
@@ -110,6 +113,8 @@ struct queue *queue_of(const struct state *state, const struct task *task)
     return state->queues[task->queue];
 }
 
+static enum mr_err queue_due_at(struct state *state, struct queue *queue, int64_t ms);
+
 /* ---- sets and limbo -----------------------------------------------------------------------------
  */
 
@@ -120,6 +125,10 @@ enum mr_err set_enter(struct state *state, uint32_t handle)
     MR_TRY(order_insert(&queue->sets[task->state], &state->tasks, handle));
     if (task->state == MR_PENDING && mr_list_empty(&queue->ready))
         mr_list_push_back(&state->ready, &queue->ready);
+    bool is_timed =
+        task->state == MR_SCHEDULED || task->state == MR_RETRY || task->state == MR_COMPLETED;
+    if (is_timed && (queue->due.index == SIZE_MAX || task->key < queue->due.key))
+        return queue_due_at(state, queue, task->key);
     return MR_OK;
 }
 
@@ -186,47 +195,90 @@ enum mr_err state_durable(struct state *state, uint64_t seq)
 /* ---- time ---------------------------------------------------------------------------------------
  */
 
-static bool tick_one(struct state *state, struct queue *queue, enum mr_state from, int64_t now_ms)
-{
-    uint32_t handle = order_first(&queue->sets[from]);
-    if (handle == NO_HANDLE || task_at(state, handle)->key > now_ms)
-        return false;
-    if (from == MR_COMPLETED) {
-        state->expired++;
-        task_release(state, handle);
-        return true;
-    }
-    struct task *task = task_at(state, handle);
-    struct more *more = more_of(state, task);
-    state->touch(handle, state->touch_arg);
-    set_leave(state, handle);
-    queue->counts[from]--;
-    queue->counts[MR_PENDING]++;
-    task->state = MR_PENDING;
-    if (more != NULL && more->order_ms != 0)
-        task->key = more->order_ms;
-    return set_enter(state, handle) == MR_OK;
-}
+static const enum mr_state timed[] = {MR_SCHEDULED, MR_RETRY, MR_COMPLETED};
+enum { TIMED = sizeof timed / sizeof *timed };
 
-bool queue_tick(struct state *state, struct queue *queue, int64_t now_ms, size_t budget)
+static int64_t queue_next_ms(const struct state *state, const struct queue *queue)
 {
-    static const enum mr_state timed[] = {MR_SCHEDULED, MR_RETRY, MR_COMPLETED};
-    for (size_t i = 0; i < sizeof timed / sizeof *timed; i++)
-        while (budget > 0 && tick_one(state, queue, timed[i], now_ms))
-            budget--;
-    return budget == 0;
-}
-
-int64_t queue_next_ms(const struct state *state, const struct queue *queue)
-{
-    static const enum mr_state timed[] = {MR_SCHEDULED, MR_RETRY, MR_COMPLETED};
     int64_t next = INT64_MAX;
-    for (size_t i = 0; i < sizeof timed / sizeof *timed; i++) {
+    for (size_t i = 0; i < TIMED; i++) {
         uint32_t handle = order_first(&queue->sets[timed[i]]);
         if (handle != NO_HANDLE && task_at(state, handle)->key < next)
             next = task_at(state, handle)->key;
     }
     return next;
+}
+
+static void queue_undue(struct state *state, struct queue *queue)
+{
+    if (queue->due.index == SIZE_MAX)
+        return;
+    mr_heap_remove(&state->due, &queue->due);
+    queue->due.index = SIZE_MAX;
+}
+
+/* Something happens in the queue at ms, and nothing before. */
+static enum mr_err queue_due_at(struct state *state, struct queue *queue, int64_t ms)
+{
+    queue_undue(state, queue);
+    if (ms == INT64_MAX)
+        return MR_OK;
+    queue->due.key = ms;
+    queue->due.tie = queue->number;
+    enum mr_err err = mr_heap_push(&state->due, &queue->due);
+    if (err != MR_OK)
+        queue->due.index = SIZE_MAX;
+    return err;
+}
+
+static enum mr_err tick_one(struct state *state, struct queue *queue, uint32_t handle)
+{
+    struct task *task = task_at(state, handle);
+    if (task->state == MR_COMPLETED) {
+        state->expired++;
+        task_release(state, handle);
+        return MR_OK;
+    }
+    const struct more *more = more_of(state, task);
+    state->touch(handle, state->touch_arg);
+    set_leave(state, handle);
+    queue->counts[task->state]--;
+    queue->counts[MR_PENDING]++;
+    task->state = MR_PENDING;
+    if (more != NULL && more->order_ms != 0)
+        task->key = more->order_ms;
+    return set_enter(state, handle);
+}
+
+static enum mr_err queue_tick(struct state *state, struct queue *queue, int64_t now_ms,
+                              size_t *budget)
+{
+    for (size_t i = 0; i < TIMED; i++) {
+        while (*budget > 0) {
+            uint32_t handle = order_first(&queue->sets[timed[i]]);
+            if (handle == NO_HANDLE || task_at(state, handle)->key > now_ms)
+                break;
+            MR_TRY(tick_one(state, queue, handle));
+            --*budget;
+        }
+    }
+    return queue_due_at(state, queue, queue_next_ms(state, queue));
+}
+
+enum mr_err state_tick(struct state *state, int64_t now_ms, size_t budget)
+{
+    const struct mr_heap_node *top;
+    while (budget > 0 && (top = mr_heap_top(&state->due)) != NULL && top->key <= now_ms) {
+        struct queue *queue = mr_container(top, struct queue, due);
+        MR_TRY(queue_tick(state, queue, now_ms, &budget));
+    }
+    return MR_OK;
+}
+
+int64_t state_next_ms(const struct state *state)
+{
+    const struct mr_heap_node *top = mr_heap_top(&state->due);
+    return top == NULL ? INT64_MAX : top->key;
 }
 
 /* ---- space and recounts -------------------------------------------------------------------------

@@ -12,6 +12,7 @@
 #ifndef MR_EMBEDDED_STATE_H
 #define MR_EMBEDDED_STATE_H
 
+#include "base/heap.h"
 #include "base/list.h"
 #include "base/map.h"
 #include "broker/broker.h"
@@ -41,8 +42,9 @@ struct queue {
     uint64_t processed, failed;
     struct day *days; /* oldest first */
     size_t days_n, days_cap;
-    struct mr_link waiters; /* of struct listener: nodes waiting for a task of this queue */
-    struct mr_link ready;   /* in the engine's list of queues that got something to take */
+    struct mr_heap_node due; /* when something happens in it; index is SIZE_MAX in no heap */
+    struct mr_link waiters;  /* of struct listen: nodes waiting for a task of this queue */
+    struct mr_link ready;    /* in the engine's list of queues that got something to take */
 };
 
 /* A task whose change is not durable yet. */
@@ -62,6 +64,8 @@ struct state {
     struct mr_hash_key hash_key;
     struct mr_log *log; /* only for holding space */
     bool replaying;
+    bool damage_seen;    /* records were set aside: what is left may not fit together */
+    struct mr_heap due;  /* of queues, by the first time something happens in them */
     struct limbo *limbo; /* ring */
     size_t limbo_head, limbo_n, limbo_cap;
     struct mr_link ready; /* of struct queue: got a pending task since last looked at */
@@ -127,10 +131,10 @@ MR_MUST_USE enum mr_err queue_add_day(struct queue *queue, const struct day *day
 
 /* Everything up to seq is durable: tasks leave limbo. */
 MR_MUST_USE enum mr_err state_durable(struct state *state, uint64_t seq);
-/* Due tasks become pending, expired ones go. At most budget of them; true when more are due. */
-bool queue_tick(struct state *state, struct queue *queue, int64_t now_ms, size_t budget);
-/* When queue_tick has something to do; INT64_MAX for never. */
-int64_t queue_next_ms(const struct state *state, const struct queue *queue);
+/* Due tasks become pending, expired ones go; about budget of them at most. */
+MR_MUST_USE enum mr_err state_tick(struct state *state, int64_t now_ms, size_t budget);
+/* When state_tick has something to do; INT64_MAX for never. */
+int64_t state_next_ms(const struct state *state);
 
 /* After a replay: space held by tasks is counted, records in segments that are gone are noted.
  * Returns how many tasks have lost their record. */

@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Online backup: the meta file, the newest snapshot and the log up to the durable end, copied in
+ * small steps beside the engine while nothing is removed. The copy is what a start would find after
+ * a crash at that moment, and it is opened the same way.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/embedded/engine.h"
+#include "broker/embedded/snapfile.h"
+
+enum { STEP = 4 * 1024 * 1024, CHUNK = 256 * 1024 };
+
+struct part {
+    char name[32];
+    uint64_t bytes;
+};
+
+struct backup {
+    struct mr_engine *engine;
+    struct mr_req_backup *req;
+    char dir[MR_PATH_MAX];
+    struct part *parts;
+    size_t parts_n;
+    /* With the executor while it runs. */
+    struct mr_job job;
+    size_t at; /* part being copied */
+    uint64_t offset;
+    struct mr_file *from, *to;
+    uint8_t *chunk;
+    bool complete;
+    enum mr_err err;
+};
+
+/* ---- beside the engine --------------------------------------------------------------------------
+ */
+
+static enum mr_err open_part(struct backup *backup)
+{
+    char path[MR_PATH_MAX];
+    struct mr_fs *fs = backup->engine->fs;
+    MR_TRY(mr_path_join(path, backup->engine->dir, backup->parts[backup->at].name));
+    MR_TRY(mr_fs_open(fs, path, MR_OPEN_READ, &backup->from));
+    MR_TRY(mr_path_join(path, backup->dir, backup->parts[backup->at].name));
+    return mr_fs_open(fs, path, MR_OPEN_CREATE, &backup->to);
+}
+
+static enum mr_err end_part(struct backup *backup)
+{
+    MR_TRY(mr_file_sync(backup->to));
+    mr_file_close(backup->from);
+    mr_file_close(backup->to);
+    backup->from = backup->to = NULL;
+    backup->at++;
+    backup->offset = 0;
+    return MR_OK;
+}
+
+static enum mr_err copy_step(struct backup *backup)
+{
+    for (size_t done = 0; done < STEP && backup->at < backup->parts_n; done += CHUNK) {
+        uint64_t bytes = backup->parts[backup->at].bytes;
+        if (backup->from == NULL)
+            MR_TRY(open_part(backup));
+        uint64_t left = bytes - backup->offset;
+        size_t n = left < CHUNK ? (size_t)left : CHUNK;
+        MR_TRY(mr_file_pread(backup->from, backup->chunk, n, backup->offset));
+        MR_TRY(mr_file_pwrite(backup->to, backup->chunk, n, backup->offset));
+        backup->offset += n;
+        if (backup->offset == bytes)
+            MR_TRY(end_part(backup));
+    }
+    if (backup->at < backup->parts_n)
+        return MR_OK;
+    backup->complete = true;
+    return backup->engine->fs->ops->dir_sync(backup->engine->fs, backup->dir);
+}
+
+static void backup_run(struct mr_job *job)
+{
+    struct backup *backup = mr_container(job, struct backup, job);
+    backup->err = copy_step(backup);
+}
+
+static void backup_free(struct backup *backup)
+{
+    if (backup == NULL)
+        return;
+    mr_file_close(backup->from);
+    mr_file_close(backup->to);
+    free(backup->chunk);
+    free(backup->parts);
+    free(backup);
+}
+
+static void backup_done(struct mr_job *job)
+{
+    struct backup *backup = mr_container(job, struct backup, job);
+    struct mr_engine *engine = backup->engine;
+    if (backup->err == MR_OK && !backup->complete) {
+        engine->options.file_exec->submit(engine->options.file_exec, &backup->job);
+        return;
+    }
+    struct mr_req_backup *req = backup->req;
+    enum mr_err err = backup->err;
+    if (err != MR_OK)
+        mr_detail_set(&req->detail, "%s: backup stopped: %s", backup->dir, mr_err_text(err));
+    engine->backup = NULL;
+    backup_free(backup);
+    mr_log_unpin(engine->log);
+    answer_now(&req->req, err);
+}
+
+void backup_abandon(struct mr_engine *engine)
+{
+    struct mr_link *link;
+    while ((link = mr_list_pop_front(&engine->backups)) != NULL)
+        answer_now(mr_container(link, struct mr_req, link), MR_CLOSED);
+    if (engine->backup == NULL)
+        return;
+    struct mr_req_backup *req = engine->backup->req;
+    backup_free(engine->backup);
+    engine->backup = NULL;
+    answer_now(&req->req, MR_CLOSED);
+}
+
+/* ---- on the engine's thread ---------------------------------------------------------------------
+ */
+
+static void count_entry(const char *name, void *arg)
+{
+    (void)name;
+    ++*(size_t *)arg;
+}
+
+static enum mr_err check_target(struct mr_engine *engine, struct mr_req_backup *req)
+{
+    size_t entries = 0;
+    enum mr_err err = engine->fs->ops->dir_make(engine->fs, req->dir);
+    if (err == MR_OK)
+        err = engine->fs->ops->dir_list(engine->fs, req->dir, count_entry, &entries);
+    if (err == MR_OK && entries > 0) {
+        mr_detail_set(&req->detail, "%s: not empty; a backup needs a new or empty folder",
+                      req->dir);
+        return MR_INVALID;
+    }
+    if (err != MR_OK)
+        mr_detail_set(&req->detail, "%s: cannot use the folder: %s", req->dir, mr_err_text(err));
+    return err;
+}
+
+static enum mr_err add_file(struct backup *backup, const char *name)
+{
+    char path[MR_PATH_MAX];
+    struct mr_file *file;
+    struct part *part = &backup->parts[backup->parts_n];
+    snprintf(part->name, sizeof part->name, "%s", name);
+    MR_TRY(mr_path_join(path, backup->engine->dir, name));
+    MR_TRY(mr_fs_open(backup->engine->fs, path, MR_OPEN_READ, &file));
+    enum mr_err err = mr_file_size(file, &part->bytes);
+    mr_file_close(file);
+    backup->parts_n++;
+    return err;
+}
+
+/* Everything written now. What is not durable yet was not acknowledged: a torn tail at worst. */
+static enum mr_err list_parts(struct mr_engine *engine, struct backup *backup)
+{
+    size_t segments = mr_log_segments(engine->log);
+    backup->parts = calloc(segments + 2, sizeof *backup->parts);
+    backup->chunk = malloc(CHUNK);
+    if (backup->parts == NULL || backup->chunk == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < segments; i++) {
+        struct mr_segment_info info;
+        struct part *part = &backup->parts[backup->parts_n++];
+        mr_log_segment_at(engine->log, i, &info);
+        mr_segment_name(part->name, info.number);
+        part->bytes = info.end;
+    }
+    if (engine->snap_seq > 0) {
+        char name[32];
+        snprintf(name, sizeof name, "snap-%016llx", (unsigned long long)engine->snap_seq);
+        MR_TRY(add_file(backup, name));
+    }
+    return add_file(backup, "meta"); /* last: without it the copy is no store */
+}
+
+static enum mr_err start(struct mr_engine *engine, struct mr_req_backup *req)
+{
+    size_t len = strlen(req->dir);
+    struct backup *backup = calloc(1, sizeof *backup);
+    enum mr_err err = backup == NULL ? MR_NOMEM : MR_OK;
+    if (err == MR_OK && len >= sizeof backup->dir)
+        err = MR_TOO_BIG;
+    if (err == MR_OK) {
+        backup->engine = engine;
+        backup->req = req;
+        memcpy(backup->dir, req->dir, len + 1);
+        err = list_parts(engine, backup);
+    }
+    if (err != MR_OK) {
+        backup_free(backup);
+        return err;
+    }
+    engine->backup = backup;
+    mr_log_pin(engine->log);
+    mr_job_init(&backup->job, backup_run, backup_done);
+    engine->options.file_exec->submit(engine->options.file_exec, &backup->job);
+    return MR_OK;
+}
+
+static void try_start(struct mr_engine *engine, struct mr_req_backup *req)
+{
+    enum mr_err err = check_target(engine, req);
+    if (err == MR_OK)
+        err = mr_log_write(engine->log); /* everything acknowledged is in the files already */
+    if (err == MR_OK)
+        err = start(engine, req);
+    if (err != MR_OK)
+        answer_now(&req->req, err);
+}
+
+bool backup_start_waiting(struct mr_engine *engine)
+{
+    struct mr_link *link;
+    while (engine->backup == NULL && (link = mr_list_pop_front(&engine->backups)) != NULL)
+        try_start(engine, mr_container(link, struct mr_req_backup, req.link));
+    return engine->backup != NULL;
+}
+
+/* It begins when no snapshot is in the making and no other backup is under way: see maintain. */
+enum handled handle_backup(struct mr_engine *engine, struct mr_req *base)
+{
+    mr_list_push_back(&engine->backups, &base->link);
+    return HANDLED;
+}

@@ -1,0 +1,174 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Giving space back while running. A segment may go when no task needs a record in it and a
+ * snapshot covers what it says. So there are two tools: a snapshot frees segments that are dead
+ * already; copying the few live records of a segment forward makes it dead. Both run in small steps
+ * between requests.
+ *
+ * The aim: files of at most twice the live data and three segments (the one being written, the
+ * next, and one being emptied). Both tools wait until what they would free is worth their writing,
+ * so the cost stays a fraction of the load's own, whatever the backlog.
+ */
+#include "broker/embedded/engine.h"
+
+enum {
+    WALK_STEP = 128 * 1024, /* bytes of a segment looked at in one turn */
+    REPLAY_SEGMENTS = 8,    /* a start replays about this much log behind a snapshot */
+};
+
+/* ---- copying forward ----------------------------------------------------------------------------
+ */
+
+static bool same_pos(struct mr_log_pos a, struct mr_log_pos b)
+{
+    return a.segment == b.segment && a.offset == b.offset;
+}
+
+static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
+                             const struct mr_record *record)
+{
+    const struct task *task = task_at(&engine->state, handle);
+    struct mr_slice message;
+    struct mr_entry entry;
+    int64_t created_ms;
+    uint8_t head[COPY_HEAD + MR_ENTRY_MAX];
+    MR_TRY(message_split(record, &task->id, &created_ms, &message));
+    entry_of(&engine->state, handle, &entry);
+    mr_store64(head, (uint64_t)created_ms);
+    size_t head_len = COPY_HEAD + mr_entry_encode(&entry, head + COPY_HEAD);
+    size_t len = head_len + message.len;
+    MR_TRY(log_room(engine, len, MR_LOG_ONGOING));
+    uint8_t *at = mr_log_begin(engine->log, len);
+    if (at == NULL)
+        return MR_NOMEM;
+    memcpy(at, head, head_len);
+    memcpy(at + head_len, message.data, message.len);
+    struct mr_log_pos pos;
+    engine->appended_bytes += mr_record_size(len);
+    mr_log_append(engine->log, MR_RECORD_COPY, MR_LOG_LAZY, &pos);
+    moved_task(&engine->state, handle, pos, (uint32_t)(MR_RECORD_HEADER + len));
+    return MR_OK;
+}
+
+static enum mr_err copy_note(struct mr_engine *engine, uint32_t handle,
+                             const struct mr_record *record)
+{
+    MR_TRY(log_room(engine, record->body.len, MR_LOG_ONGOING));
+    struct mr_log_pos pos;
+    uint32_t size = (uint32_t)(MR_RECORD_HEADER + record->body.len);
+    if (log_bytes(engine, MR_RECORD_NOTE, MR_LOG_LAZY, record->body.data, record->body.len, &pos) ==
+        0)
+        return MR_NOMEM;
+    moved_note(&engine->state, handle, pos, size);
+    return MR_OK;
+}
+
+/* Every record that a task may need begins with the task's id, but for the head of a copy. */
+static enum mr_err carry(const struct mr_record *record, struct mr_log_pos pos, void *arg)
+{
+    static const uint8_t id_at[MR_RECORD_TYPE_COUNT] = {[MR_RECORD_COPY] = COPY_HEAD};
+    struct mr_engine *engine = arg;
+    if (record == NULL)
+        return MR_OK; /* a damaged task stays where it is, and the segment with it */
+    bool task_record = record->type == MR_RECORD_TASK || record->type == MR_RECORD_COPY;
+    bool note_record = record->type == MR_RECORD_FINISH || record->type == MR_RECORD_LOST ||
+                       record->type == MR_RECORD_MOVE || record->type == MR_RECORD_NOTE;
+    if ((!task_record && !note_record) ||
+        record->body.len < id_at[record->type] + sizeof(struct mr_uuid))
+        return MR_OK;
+    struct mr_uuid id;
+    memcpy(&id, (const uint8_t *)record->body.data + id_at[record->type], sizeof id);
+    uint32_t handle = find_task(&engine->state, &id);
+    if (handle == NO_HANDLE)
+        return MR_OK;
+    const struct task *task = task_at(&engine->state, handle);
+    const struct more *more = more_of(&engine->state, task);
+    if (task_record && same_pos(task->pos, pos))
+        return copy_task(engine, handle, record);
+    if (note_record && more != NULL && more->note_size > 0 && same_pos(more->note, pos))
+        return copy_note(engine, handle, record);
+    return MR_OK;
+}
+
+static void compact_step(struct mr_engine *engine)
+{
+    enum mr_err err = mr_log_walk(engine->log, engine->compacting, &engine->compact_offset,
+                                  WALK_STEP, carry, engine);
+    if (err == MR_BUSY)
+        return; /* from the same place once there is room */
+    if (err != MR_OK || engine->compact_offset == 0) {
+        engine->compacted = engine->compacting;
+        engine->compacting = 0;
+    }
+}
+
+/* ---- what is worth doing
+ * ------------------------------------------------------------------------- */
+
+struct usage {
+    uint64_t sealed, dead; /* bytes: sealed segments; of them, those nothing lives in */
+    uint64_t sealed_live;
+    uint32_t emptiest; /* sealed segment with the smallest share of live bytes */
+    uint64_t emptiest_live, emptiest_bytes;
+};
+
+static void measure(const struct mr_engine *engine, struct usage *usage)
+{
+    *usage = (struct usage){0};
+    for (size_t i = 0; i < mr_log_segments(engine->log); i++) {
+        struct mr_segment_info info;
+        mr_log_segment_at(engine->log, i, &info);
+        if (!info.sealed)
+            continue;
+        usage->sealed += info.bytes;
+        usage->sealed_live += info.live;
+        if (info.live == 0) {
+            usage->dead += info.bytes;
+            continue;
+        }
+        bool emptier = usage->emptiest == 0 ||
+                       info.live * usage->emptiest_bytes < usage->emptiest_live * info.bytes;
+        if (emptier && info.number != engine->compacted) {
+            usage->emptiest = info.number;
+            usage->emptiest_live = info.live;
+            usage->emptiest_bytes = info.bytes;
+        }
+    }
+}
+
+static void decide(struct mr_engine *engine)
+{
+    struct usage usage;
+    measure(engine, &usage);
+    uint64_t live = engine->state.live_bytes, segment = mr_log_segment_bytes(engine->log);
+    uint64_t garbage = usage.sealed - usage.sealed_live;
+    uint64_t since = engine->appended_bytes - engine->snap_log_bytes;
+    bool replay_long = since > REPLAY_SEGMENTS * segment + live / 2;
+    bool worth = garbage > live / 2 + segment / 4;
+    bool grown = since > 0;
+    if (replay_long || (worth && grown && 2 * usage.dead >= garbage)) {
+        if (snapshot_begin(engine) != MR_OK)
+            engine->snap_log_bytes = engine->appended_bytes;
+    } else if (worth && usage.emptiest != 0 && 4 * usage.emptiest_live < 3 * usage.emptiest_bytes) {
+        engine->compacting = usage.emptiest;
+        engine->compact_offset = 0;
+    }
+}
+
+void maintain(struct mr_engine *engine)
+{
+    if (engine->failure != MR_OK || mr_log_failure(engine->log) != MR_OK)
+        return;
+    if (mr_log_full(engine->log) && !mr_timer_running(&engine->space_timer))
+        mr_wheel_start(engine->wheel, &engine->space_timer,
+                       tick_of(engine, engine->now) + RETRY_SPACE_MS);
+    if (engine->snapshot != NULL) {
+        snapshot_step(engine);
+        return;
+    }
+    mr_log_trim(engine->log, engine->snap_seq);
+    if (engine->compacting != 0)
+        compact_step(engine);
+    else if (engine->backup == NULL && !backup_start_waiting(engine))
+        decide(engine);
+}

@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What people do to tasks and queues. */
+#include <math.h>
+
+#include "broker/embedded/engine.h"
+
+/* ---- verbs, by state ----------------------------------------------------------------------------
+ */
+
+typedef enum mr_err act(struct mr_engine *engine, uint32_t handle, const struct mr_control *item);
+
+static enum mr_err move(struct mr_engine *engine, uint32_t handle, enum mr_verb verb,
+                        struct mr_event_change *change)
+{
+    change->outcome = (uint8_t)verb;
+    return change_task(engine, MR_RECORD_MOVE, handle, change);
+}
+
+static enum mr_err refuse(struct mr_engine *engine, uint32_t handle, const struct mr_control *item)
+{
+    (void)engine, (void)handle, (void)item;
+    return MR_WRONG_STATE;
+}
+
+static enum mr_err refuse_running(struct mr_engine *engine, uint32_t handle,
+                                  const struct mr_control *item)
+{
+    (void)engine, (void)handle, (void)item;
+    return MR_RUNNING;
+}
+
+static enum mr_err archive(struct mr_engine *engine, uint32_t handle, const struct mr_control *item)
+{
+    struct mr_event_change change = change_of(engine, handle);
+    change.state = MR_ARCHIVED;
+    change.key = engine->now_ms;
+    change.text = item->verb == MR_VERB_CANCEL ? MR_SLICE_LIT("cancelled")
+                                               : MR_SLICE_LIT("archived by request");
+    return move(engine, handle, item->verb, &change);
+}
+
+/* The wish is durable: a run that ends in any way but success after it goes to the archive. */
+static enum mr_err flag_cancel(struct mr_engine *engine, uint32_t handle,
+                               const struct mr_control *item)
+{
+    struct mr_event_change change = change_of(engine, handle);
+    change.flags |= MR_TASK_CANCEL;
+    return move(engine, handle, item->verb, &change);
+}
+
+static enum mr_err cancel_running(struct mr_engine *engine, uint32_t handle,
+                                  const struct mr_control *item)
+{
+    MR_TRY(flag_cancel(engine, handle, item));
+    const struct more *more = more_of(&engine->state, task_at(&engine->state, handle));
+    struct node *node = more->node ? engine->nodes_by_number[more->node] : NULL;
+    if (node != NULL)
+        node->events.stop(more->epoch, MR_STOP_CANCEL, node->events.arg);
+    return MR_OK;
+}
+
+static enum mr_err delete_running(struct mr_engine *engine, uint32_t handle,
+                                  const struct mr_control *item)
+{
+    MR_TRY(flag_cancel(engine, handle, item));
+    return MR_RUNNING;
+}
+
+static enum mr_err delete_task(struct mr_engine *engine, uint32_t handle,
+                               const struct mr_control *item)
+{
+    (void)item;
+    struct mr_event_change change = change_of(engine, handle);
+    change.state = MR_STATE_NONE;
+    return change_task(engine, MR_RECORD_DELETE, handle, &change);
+}
+
+static enum mr_err run_now(struct mr_engine *engine, uint32_t handle, const struct mr_control *item)
+{
+    struct mr_event_change change = change_of(engine, handle);
+    if (change.state == MR_ARCHIVED) {
+        change.retried = 0;
+        change.crashes = 0;
+        change.flags &= (uint8_t)~MR_TASK_CANCEL;
+    }
+    change.state = MR_PENDING;
+    change.key = engine->now_ms;
+    return move(engine, handle, item->verb, &change);
+}
+
+/* As if it had been enqueued with this priority, so that the time it has waited still counts. */
+static enum mr_err prioritise(struct mr_engine *engine, uint32_t handle,
+                              const struct mr_control *item)
+{
+    const struct task *task = task_at(&engine->state, handle);
+    struct mr_event_change change = change_of(engine, handle);
+    struct mr_task_msg msg;
+    int64_t base = task->key;
+    if (task->state == MR_PENDING)
+        MR_TRY(read_message(engine, task, &base, &msg, NULL));
+    change.order_ms = base - (int64_t)(item->value * 1000.0);
+    if (task->state == MR_PENDING)
+        change.key = change.order_ms;
+    return move(engine, handle, item->verb, &change);
+}
+
+static act *const acts[][MR_STATE_COUNT] = {
+    [MR_VERB_CANCEL] = {[MR_SCHEDULED] = archive,
+                        [MR_PENDING] = archive,
+                        [MR_ACTIVE] = cancel_running,
+                        [MR_RETRY] = archive,
+                        [MR_ARCHIVED] = refuse,
+                        [MR_COMPLETED] = refuse},
+    [MR_VERB_DELETE] = {[MR_SCHEDULED] = delete_task,
+                        [MR_PENDING] = delete_task,
+                        [MR_ACTIVE] = delete_running,
+                        [MR_RETRY] = delete_task,
+                        [MR_ARCHIVED] = delete_task,
+                        [MR_COMPLETED] = delete_task},
+    [MR_VERB_RUN] = {[MR_SCHEDULED] = run_now,
+                     [MR_PENDING] = refuse,
+                     [MR_ACTIVE] = refuse_running,
+                     [MR_RETRY] = run_now,
+                     [MR_ARCHIVED] = run_now,
+                     [MR_COMPLETED] = refuse},
+    [MR_VERB_ARCHIVE] = {[MR_SCHEDULED] = archive,
+                         [MR_PENDING] = archive,
+                         [MR_ACTIVE] = refuse_running,
+                         [MR_RETRY] = archive,
+                         [MR_ARCHIVED] = refuse,
+                         [MR_COMPLETED] = refuse},
+    [MR_VERB_PRIORITISE] = {[MR_SCHEDULED] = prioritise,
+                            [MR_PENDING] = prioritise,
+                            [MR_ACTIVE] = refuse_running,
+                            [MR_RETRY] = prioritise,
+                            [MR_ARCHIVED] = refuse,
+                            [MR_COMPLETED] = refuse},
+};
+
+enum { CHANGE_ROOM = MR_EVENT_CHANGE_SIZE + 64 }; /* a change with a short text */
+
+#define PRIORITY_MAX_S (10.0 * 366 * 86400)
+
+static enum mr_err control_one(struct mr_engine *engine, const struct mr_control *item)
+{
+    bool is_uuid;
+    if ((size_t)item->verb >= sizeof acts / sizeof *acts || item->id.len == 0 ||
+        item->id.len > MR_ID_MAX)
+        return MR_INVALID;
+    if (item->verb == MR_VERB_PRIORITISE && !(fabs(item->value) <= PRIORITY_MAX_S))
+        return MR_INVALID;
+    struct mr_uuid id = id_key(&engine->state, item->id, &is_uuid);
+    uint32_t handle = find_task(&engine->state, &id);
+    if (handle == NO_HANDLE)
+        return MR_NOT_FOUND;
+    MR_TRY(log_room(engine, CHANGE_ROOM, MR_LOG_ONGOING));
+    return acts[item->verb][task_at(&engine->state, handle)->state](engine, handle, item);
+}
+
+enum handled handle_control(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_control *req = mr_container(base, struct mr_req_control, req);
+    if (req->n > MR_BATCH_MAX) {
+        answer_now(base, MR_TOO_BIG);
+        return HANDLED;
+    }
+    for (size_t i = (size_t)base->wait_for; i < req->n; i++) {
+        req->errs[i] = control_one(engine, &req->items[i]);
+        if (req->errs[i] == MR_BUSY) {
+            base->wait_for = i;
+            return STALLED;
+        }
+    }
+    answer(engine, base, MR_OK);
+    return HANDLED;
+}
+
+/* ---- queues -------------------------------------------------------------------------------------
+ */
+
+static enum mr_err set_queue(struct mr_engine *engine, const struct mr_req_queue_set *req)
+{
+    MR_TRY(mr_name_check(req->queue));
+    struct queue *queue = find_queue(&engine->state, req->queue);
+    if (queue == NULL && req->setting == MR_QUEUE_PAUSED)
+        return MR_NOT_FOUND;
+    if (queue == NULL)
+        MR_TRY(ensure_queue(engine, req->queue, &queue));
+    struct mr_event_queue event = {
+        .number = queue->number,
+        .paused = queue->paused,
+        .max_length = queue->max_length,
+        .name = mr_slice_make(queue->name, queue->name_len),
+    };
+    if (req->setting == MR_QUEUE_PAUSED)
+        event.paused = req->value != 0;
+    else
+        event.max_length = req->value;
+    MR_TRY(log_queue(engine, &event, &queue));
+    if (!queue->paused && mr_list_empty(&queue->ready))
+        mr_list_push_back(&engine->state.ready, &queue->ready);
+    return MR_OK;
+}
+
+enum handled handle_queue_set(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_queue_set *req = mr_container(base, struct mr_req_queue_set, req);
+    enum mr_err err = set_queue(engine, req);
+    if (err == MR_BUSY)
+        return STALLED;
+    answer(engine, base, err);
+    return HANDLED;
+}
+
+static enum mr_err remove_queue(struct mr_engine *engine, const struct mr_req_queue_remove *req)
+{
+    struct queue *queue = find_queue(&engine->state, req->queue);
+    if (queue == NULL)
+        return MR_NOT_FOUND;
+    uint64_t total = 0;
+    for (size_t s = 0; s < MR_STATE_COUNT; s++)
+        total += queue->counts[s];
+    if (queue->counts[MR_ACTIVE] > 0)
+        return MR_RUNNING;
+    if (total > 0 && req->mode == MR_QUEUE_REMOVE_EMPTY)
+        return MR_WRONG_STATE;
+    struct mr_event_queue event = {.number = queue->number,
+                                   .name = mr_slice_make(queue->name, queue->name_len)};
+    uint8_t body[MR_EVENT_QUEUE_SIZE + MR_NAME_MAX];
+    size_t len = MR_EVENT_QUEUE_SIZE + event.name.len;
+    MR_TRY(log_room(engine, len, MR_LOG_ONGOING));
+    mr_event_queue_encode(&event, body);
+    if (log_bytes(engine, MR_RECORD_UNQUEUE, MR_LOG_DURABLE, body, len, NULL) == 0)
+        return MR_NOMEM;
+    node_forget_queue(engine, queue);
+    queue_drop(&engine->state, queue);
+    return MR_OK;
+}
+
+enum handled handle_queue_remove(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_queue_remove *req = mr_container(base, struct mr_req_queue_remove, req);
+    enum mr_err err = remove_queue(engine, req);
+    if (err == MR_BUSY)
+        return STALLED;
+    answer(engine, base, err);
+    return HANDLED;
+}

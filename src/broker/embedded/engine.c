@@ -1,0 +1,411 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The turn: requests in, time, hand-outs, log, answers out. */
+#include "broker/embedded/engine.h"
+
+#include <stdlib.h>
+
+/* ---- answers ------------------------------------------------------------------------------------
+ */
+
+void answer_now(struct mr_req *req, enum mr_err err)
+{
+    req->err = err;
+    req->done(req);
+}
+
+void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err)
+{
+    req->wait_for = mr_log_last_seq(engine->log);
+    req->err = err;
+    if (req->wait_for <= mr_log_durable(engine->log)) {
+        req->done(req);
+        return;
+    }
+    mr_list_push_back(&engine->waiting, &req->link);
+}
+
+static void answer_durable(struct mr_engine *engine)
+{
+    uint64_t durable = mr_log_durable(engine->log);
+    while (!mr_list_empty(&engine->waiting)) {
+        struct mr_req *req = mr_container(engine->waiting.next, struct mr_req, link);
+        if (req->wait_for > durable)
+            return;
+        mr_list_remove(&req->link);
+        req->done(req);
+    }
+}
+
+static void answer_failed(struct mr_engine *engine, enum mr_err err)
+{
+    struct mr_link *link;
+    while ((link = mr_list_pop_front(&engine->waiting)) != NULL)
+        answer_now(mr_container(link, struct mr_req, link), err);
+    while ((link = mr_list_pop_front(&engine->stalled)) != NULL) {
+        struct mr_req *req = mr_container(link, struct mr_req, link);
+        if (req->op == MR_OP_ENQUEUE)
+            unprepare_enqueue(req);
+        answer_now(req, err);
+    }
+}
+
+/* ---- logging ------------------------------------------------------------------------------------
+ */
+
+static enum mr_err engine_failure(const struct mr_engine *engine)
+{
+    return engine->failure != MR_OK ? engine->failure : mr_log_failure(engine->log);
+}
+
+void engine_fail(struct mr_engine *engine, enum mr_err err)
+{
+    if (engine->failure == MR_OK)
+        engine->failure = err;
+}
+
+enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum mr_log_use use)
+{
+    return engine->failure != MR_OK ? engine->failure : mr_log_room(engine->log, body_len, use);
+}
+
+uint64_t log_bytes(struct mr_engine *engine, enum mr_record_type type, enum mr_log_wait wait,
+                   const void *body, size_t len, struct mr_log_pos *ret_pos)
+{
+    uint8_t *at = mr_log_begin(engine->log, len);
+    if (at == NULL)
+        return 0;
+    if (len > 0)
+        memcpy(at, body, len);
+    engine->appended_bytes += mr_record_size(len);
+    engine->marked = type == MR_RECORD_MARK;
+    return mr_log_append(engine->log, type, wait, ret_pos);
+}
+
+struct mr_event_change change_of(const struct mr_engine *engine, uint32_t handle)
+{
+    const struct task *task = task_at(&engine->state, handle);
+    const struct more *more = more_of(&engine->state, task);
+    return (struct mr_event_change){
+        .id = task->id,
+        .epoch = task->state == MR_ACTIVE ? more->epoch : 0,
+        .key = task->key,
+        .ms = engine->now_ms,
+        .retried = task->retried,
+        .crashes = task->crashes,
+        .state = task->state,
+        .flags = task->flags & MR_TASK_FLAGS_KEPT,
+    };
+}
+
+enum mr_err change_task(struct mr_engine *engine, enum mr_record_type type, uint32_t handle,
+                        const struct mr_event_change *change)
+{
+    size_t len = MR_EVENT_CHANGE_SIZE + change->text.len;
+    uint8_t *at = mr_log_begin(engine->log, len);
+    if (at == NULL)
+        return MR_NOMEM;
+    mr_event_change_encode(change, at);
+    struct mr_log_pos pos;
+    engine->appended_bytes += mr_record_size(len);
+    engine->marked = false;
+    uint64_t seq = mr_log_append(engine->log, type, MR_LOG_DURABLE, &pos);
+    struct mr_record record = {.seq = seq, .type = (uint8_t)type, .body = mr_slice_make(NULL, len)};
+    enum mr_err err = apply_change(&engine->state, change, &record, pos, handle);
+    if (err != MR_OK)
+        engine_fail(engine, err);
+    return err;
+}
+
+/* ---- records of tasks ---------------------------------------------------------------------------
+ */
+
+enum mr_err read_message(struct mr_engine *engine, const struct task *task, int64_t *ret_created_ms,
+                         struct mr_task_msg *ret_msg, struct mr_slice *ret_bytes)
+{
+    struct mr_record record;
+    struct mr_slice bytes;
+    if (task->flags & TASK_DAMAGED)
+        return MR_DAMAGED;
+    MR_TRY(mr_log_read(engine->log, task->pos, task->size, &record));
+    MR_TRY(message_split(&record, &task->id, ret_created_ms, &bytes));
+    MR_TRY(mr_task_msg_decode(bytes, ret_msg));
+    if (ret_bytes != NULL)
+        *ret_bytes = bytes;
+    return MR_OK;
+}
+
+void quarantine_task(struct mr_engine *engine, uint32_t handle)
+{
+    struct task *task = task_at(&engine->state, handle);
+    engine->records_damaged++;
+    engine->state.touch(handle, engine->state.touch_arg);
+    task->flags |= TASK_DAMAGED;
+    struct mr_event_change change = change_of(engine, handle);
+    change.state = MR_ARCHIVED;
+    change.key = engine->now_ms;
+    change.text = MR_SLICE_LIT("quarantined: its record in the log is damaged");
+    enum mr_err err = log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING);
+    if (err == MR_OK)
+        err = change_task(engine, MR_RECORD_MOVE, handle, &change);
+    if (err == MR_NOMEM)
+        engine_fail(engine, err);
+}
+
+/* ---- requests -----------------------------------------------------------------------------------
+ */
+
+static request_handler *const handlers[MR_OP_COUNT] = {
+    [MR_OP_ENQUEUE] = handle_enqueue,
+    [MR_OP_NODE_OPEN] = handle_node_open,
+    [MR_OP_NODE_CLOSE] = handle_node_close,
+    [MR_OP_TAKE] = handle_take,
+    [MR_OP_BEAT] = handle_beat,
+    [MR_OP_FINISH] = handle_finish,
+    [MR_OP_CONTROL] = handle_control,
+    [MR_OP_GET] = handle_get,
+    [MR_OP_LIST] = handle_list,
+    [MR_OP_QUEUE_LIST] = handle_queue_list,
+    [MR_OP_QUEUE_SET] = handle_queue_set,
+    [MR_OP_QUEUE_REMOVE] = handle_queue_remove,
+    [MR_OP_STATS] = handle_stats,
+    [MR_OP_BACKUP] = handle_backup,
+};
+
+static void receive(struct mr_msg *msg, void *receiver)
+{
+    struct mr_engine *engine = receiver;
+    struct mr_req *req = mr_container(msg, struct mr_req, msg);
+    req->wait_for = 0; /* how far a stalled batch has come */
+    if (!mr_list_empty(&engine->stalled) || handlers[req->op](engine, req) == STALLED)
+        mr_list_push_back(&engine->stalled, &req->link);
+}
+
+static void resume_stalled(struct mr_engine *engine)
+{
+    while (!mr_list_empty(&engine->stalled)) {
+        struct mr_req *req = mr_container(engine->stalled.next, struct mr_req, link);
+        mr_list_remove(&req->link);
+        if (handlers[req->op](engine, req) == STALLED) {
+            mr_list_push_front(&engine->stalled, &req->link);
+            return;
+        }
+    }
+}
+
+static void embedded_submit(struct mr_broker *broker, struct mr_req *req)
+{
+    struct mr_engine *engine = mr_container(broker, struct mr_engine, broker);
+    mr_assert(req->op < MR_OP_COUNT && req->done != NULL);
+    req->msg.deliver = receive;
+    mr_list_init(&req->link);
+    if (req->op == MR_OP_ENQUEUE)
+        prepare_enqueue(engine, req);
+    mr_chan_send(engine->inbox, &req->msg);
+}
+
+static void embedded_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch)
+{
+    struct mr_engine *engine = mr_container(broker, struct mr_engine, broker);
+    mr_assert(slot < BOARD_SLOTS);
+    atomic_store_explicit(&engine->board[slot], epoch, memory_order_release);
+}
+
+/* ---- the turn -----------------------------------------------------------------------------------
+ */
+
+uint64_t tick_of(const struct mr_engine *engine, mr_mono at)
+{
+    return at.ns <= engine->started.ns ? 0
+                                       : (uint64_t)((at.ns - engine->started.ns) / MR_NS_PER_MS);
+}
+
+static void read_clocks(struct mr_engine *engine)
+{
+    engine->now = mr_mono_now(engine->clock);
+    engine->now_us = mr_wall_now(engine->clock).us;
+    engine->now_ms = mr_wall_ms((mr_wall){engine->now_us});
+}
+
+static void pass_time(struct mr_engine *engine)
+{
+    mr_wheel_advance(engine->wheel, tick_of(engine, engine->now), engine);
+    if (state_tick(&engine->state, engine->now_ms, TICK_BUDGET) != MR_OK)
+        engine_fail(engine, MR_NOMEM);
+}
+
+/* When all is durable and quiet, a mark makes the last acknowledged records provably so: see
+ * record.h. */
+static void mark_if_quiet(struct mr_engine *engine)
+{
+    uint64_t last = mr_log_last_seq(engine->log);
+    if (engine->marked || last == 0 || mr_log_durable(engine->log) != last ||
+        log_room(engine, 0, MR_LOG_ONGOING) != MR_OK)
+        return;
+    (void)log_bytes(engine, MR_RECORD_MARK, MR_LOG_LAZY, NULL, 0, NULL);
+}
+
+static void write_log(struct mr_engine *engine)
+{
+    if (mr_log_write(engine->log) == MR_OK)
+        mr_log_sync(engine->log);
+}
+
+/* Everything but the messages of the turn. */
+static void work(struct mr_engine *engine)
+{
+    uint64_t durable = mr_log_durable(engine->log);
+    if (state_durable(&engine->state, durable) != MR_OK)
+        engine_fail(engine, MR_NOMEM);
+    if (engine->ceiling_seq <= durable)
+        engine->ceiling = engine->ceiling_asked;
+    resume_stalled(engine);
+    pass_time(engine);
+    serve_ready(engine);
+    maintain(engine);
+    write_log(engine);
+    answer_granted(engine);
+    answer_durable(engine);
+    if (engine_failure(engine) != MR_OK)
+        answer_failed(engine, engine_failure(engine));
+    mark_if_quiet(engine);
+}
+
+void mr_engine_turn(struct mr_engine *engine)
+{
+    read_clocks(engine);
+    struct mr_msg *msg = mr_chan_take_all(engine->inbox);
+    while (msg != NULL) {
+        struct mr_msg *next = msg->next;
+        msg->deliver(msg, engine);
+        msg = next;
+    }
+    work(engine);
+}
+
+mr_mono mr_engine_next(struct mr_engine *engine)
+{
+    uint64_t tick = mr_wheel_next(engine->wheel);
+    int64_t next =
+        tick == MR_TICK_NEVER ? INT64_MAX : engine->started.ns + (int64_t)tick * MR_NS_PER_MS;
+    int64_t due = state_next_ms(&engine->state);
+    if (due != INT64_MAX) {
+        int64_t wait_us = due * MR_US_PER_MS - engine->now_us;
+        wait_us = wait_us < 0 ? 0 : wait_us;
+        wait_us = wait_us > WALL_CHECK_MS * MR_US_PER_MS ? WALL_CHECK_MS * MR_US_PER_MS : wait_us;
+        int64_t at = engine->now.ns + wait_us * MR_NS_PER_US;
+        next = at < next ? at : next;
+    }
+    bool busy = engine->compacting != 0 || (engine->snapshot != NULL && snapshot_idle(engine));
+    return (mr_mono){busy ? engine->now.ns : next};
+}
+
+void mr_engine_validate(struct mr_engine *engine)
+{
+    state_validate(&engine->state);
+    mr_wheel_validate(engine->wheel);
+    size_t in_hand = 0, active = 0;
+    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next)
+        in_hand += mr_container(link, struct node, link)->in_hand;
+    for (uint32_t i = 0; i < engine->state.queues_n; i++)
+        if (engine->state.queues[i] != NULL)
+            active += engine->state.queues[i]->counts[MR_ACTIVE];
+    mr_assert(in_hand == active);
+}
+
+struct mr_broker *mr_engine_broker(struct mr_engine *engine)
+{
+    return &engine->broker;
+}
+
+/* ---- life ---------------------------------------------------------------------------------------
+ */
+
+static void space_again(struct mr_timer *timer, void *arg)
+{
+    (void)timer;
+    struct mr_engine *engine = arg;
+    mr_log_retry_space(engine->log);
+}
+
+static void ceiling_again(struct mr_timer *timer, void *arg)
+{
+    struct mr_engine *engine = arg;
+    renew_ceiling(engine);
+    mr_wheel_start(engine->wheel, timer, tick_of(engine, engine->now) + CEILING_AHEAD_US / 2000);
+}
+
+void mr_engine_finish(struct mr_engine *engine)
+{
+    if (engine->failure != MR_OK || mr_log_sync_now(engine->log) != MR_OK ||
+        log_room(engine, 0, MR_LOG_ONGOING) != MR_OK)
+        return;
+    /* A second sync for the mark: it is what tells damage to the last records from a torn tail. */
+    (void)log_bytes(engine, MR_RECORD_MARK, MR_LOG_DURABLE, NULL, 0, NULL);
+    if (mr_log_sync_now(engine->log) != MR_OK)
+        engine_fail(engine, MR_IO);
+}
+
+void mr_engine_abandon(struct mr_engine *engine)
+{
+    if (engine == NULL)
+        return;
+    if (engine->log != NULL)
+        answer_failed(engine, MR_CLOSED);
+    nodes_free(engine);
+    snapshot_abandon(engine);
+    backup_abandon(engine);
+    state_done(&engine->state);
+    mr_log_free(engine->log);
+    mr_wheel_free(engine->wheel);
+    store_close_files(engine);
+    free(engine);
+}
+
+/* Without threads there is nobody to wait for: the caller closes by abandoning when it is idle. */
+static void manual_close(struct mr_broker *broker)
+{
+    mr_engine_abandon(mr_container(broker, struct mr_engine, broker));
+}
+
+static const struct mr_broker_ops manual_ops = {
+    .submit = embedded_submit,
+    .begun = embedded_begun,
+    .lease_open = embedded_lease_open,
+    .close = manual_close,
+};
+
+enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_engine **ret_engine,
+                           struct mr_detail *detail)
+{
+    struct mr_engine *engine = calloc(1, sizeof *engine);
+    if (engine == NULL)
+        return MR_NOMEM;
+    engine->broker.ops = &manual_ops;
+    engine->options = *options;
+    engine->fs = options->base.fs;
+    engine->clock = options->base.clock;
+    engine->rand = options->rand;
+    engine->payload_max = options->base.payload_max ? options->base.payload_max : MR_PAYLOAD_MAX;
+    mr_chan_init(&engine->own_inbox);
+    engine->inbox = options->inbox ? options->inbox : &engine->own_inbox;
+    engine->threaded = options->threaded;
+    mr_list_init(&engine->waiting);
+    mr_list_init(&engine->stalled);
+    mr_list_init(&engine->granted);
+    mr_list_init(&engine->nodes);
+    mr_list_init(&engine->backups);
+    read_clocks(engine);
+    engine->started = engine->now;
+    enum mr_err err = mr_wheel_new(0, &engine->wheel);
+    if (err == MR_OK)
+        err = store_open(engine, detail);
+    if (err != MR_OK) {
+        mr_engine_abandon(engine);
+        return err;
+    }
+    mr_timer_init(&engine->space_timer, space_again);
+    mr_timer_init(&engine->ceiling_timer, ceiling_again);
+    mr_wheel_start(engine->wheel, &engine->ceiling_timer, CEILING_AHEAD_US / 2000);
+    *ret_engine = engine;
+    return MR_OK;
+}

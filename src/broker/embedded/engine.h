@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the engine. One thread owns all of this. Requests and finished jobs come in through the
+ * inbox; each turn carries them out, lets time pass, hands out tasks, writes the log, starts a
+ * sync, and gives the answers whose records have become durable.
+ *
+ *   enqueue.c control.c inspect.c node.c take.c finish.c   the requests
+ *   store.c      the folder: meta file, lock, board, opening and closing
+ *   snapshot.c   writing and loading snapshots    compact.c  giving space back    backup.c  copies
+ *   driver.c     the threads; the simulator has none
+ */
+#ifndef MR_EMBEDDED_ENGINE_H
+#define MR_EMBEDDED_ENGINE_H
+
+#include "base/exec.h"
+#include "broker/embedded/embedded.h"
+#include "broker/embedded/message.h"
+#include "broker/embedded/state.h"
+#include "wheel/wheel.h"
+
+enum {
+    TICK_BUDGET = 1000, /* due tasks moved in one turn */
+    NODES_MAX = 16384,
+    BOARD_SLOTS = 16384,   /* of all nodes together */
+    RETRY_SPACE_MS = 1000, /* between two tries to get space on a full disk */
+    WALL_CHECK_MS = 1000, /* longest sleep while tasks wait for a time: the wall clock may be set */
+};
+
+/* Epochs are handed out only up to a ceiling on disk, renewed well before it is reached. */
+#define CEILING_AHEAD_US (10LL * 60 * 1000 * 1000)
+
+struct listen {
+    struct mr_link waiter; /* in the queue's waiters while the node waits */
+    struct node *node;
+    struct queue *queue; /* NULL: not there (any more) */
+    char name[MR_NAME_MAX + 1];
+    size_t name_len;
+    int64_t weight, current; /* smooth weighted round robin */
+};
+
+struct node {
+    struct mr_link link; /* in the engine's nodes */
+    struct mr_engine *engine;
+    uint64_t id;
+    uint32_t number; /* > 0; what tasks refer to */
+    char name[MR_NAME_MAX + 1];
+    uint32_t slots, first_slot;
+    int64_t lease_ms;
+    struct mr_node_events events;
+    struct mr_timer lease; /* dead when it fires */
+    enum mr_queue_order order;
+    struct listen *listens;
+    size_t listens_n;
+    struct mr_link takes; /* waiting struct mr_req_take, through req.link */
+    uint32_t first, last; /* tasks in hand, oldest first */
+    size_t in_hand;
+};
+
+/* A waiting take has a timer of its own in the request's arena. */
+struct take_wait {
+    struct mr_timer timer;
+    struct mr_req_take *req;
+    struct node *node;
+};
+
+struct snapshot; /* in the making */
+struct backup;
+
+struct mr_engine {
+    struct mr_broker broker;
+    struct mr_engine_options options;
+    char dir[MR_PATH_MAX];
+    struct mr_fs *fs;
+    struct mr_clock *clock;
+    struct mr_rand rand;
+    bool threaded;
+    struct mr_chan own_inbox;
+    struct mr_chan *inbox;
+
+    struct mr_uuid store_id;
+    uint32_t salt;
+    struct mr_file *lock_file;
+    struct mr_file *board_file;
+    _Atomic uint64_t *board; /* epoch of the run in each slot; survives the process */
+    uint8_t slot_used[BOARD_SLOTS];
+    struct mr_log *log;
+    struct state state;
+    size_t payload_max;
+    bool closing;
+
+    mr_mono now;            /* of this turn */
+    int64_t now_ms, now_us; /* wall, of this turn */
+    mr_mono started;
+    struct mr_wheel *wheel; /* ticks are ms since started */
+
+    struct mr_link waiting; /* answered, but for durability; by wait_for */
+    struct mr_link stalled; /* not carried out yet for want of a segment; in order */
+    struct mr_link granted; /* takes to be answered once written */
+
+    struct mr_link nodes;
+    uint32_t node_numbers;
+    struct node *nodes_by_number[NODES_MAX];
+
+    uint64_t last_epoch;
+    uint64_t ceiling, ceiling_asked; /* durable; in the log */
+    uint64_t ceiling_seq;
+
+    struct snapshot *snapshot; /* NULL: none in the making */
+    uint32_t snap_term;
+    uint64_t snap_seq;       /* covered by the newest snapshot */
+    uint64_t snap_bytes;     /* its size */
+    uint64_t snap_log_bytes; /* bytes appended when it was begun */
+    uint32_t compacting;     /* segment being emptied, 0: none */
+    uint32_t compact_offset;
+    uint32_t compacted;     /* the last one that was: not again at once, whatever is left in it */
+    struct backup *backup;  /* under way */
+    struct mr_link backups; /* requests waiting for it */
+    struct mr_timer space_timer, ceiling_timer;
+    bool marked;         /* the last record is a mark */
+    enum mr_err failure; /* the state no longer equals the log: out of memory while applying */
+
+    uint64_t appended_bytes;
+    uint64_t records_damaged, stale_refused, snapshots;
+    uint64_t torn_bytes; /* cut off the end of the log at the start */
+};
+
+/* ---- engine.c ---- */
+
+/* Gives the answer when everything logged so far is durable. */
+void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err);
+/* Gives it now. */
+void answer_now(struct mr_req *req, enum mr_err err);
+uint64_t tick_of(const struct mr_engine *engine, mr_mono at);
+/* Appends a record whose body is given, and answers its number; 0 when the log or memory failed
+ * (engine->failure or the log's says why). After log_room said yes. */
+uint64_t log_bytes(struct mr_engine *engine, enum mr_record_type type, enum mr_log_wait wait,
+                   const void *body, size_t len, struct mr_log_pos *ret_pos);
+/* mr_log_room, or the engine's own failure. */
+MR_MUST_USE enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum mr_log_use use);
+/* Logs and applies a change of a task. */
+MR_MUST_USE enum mr_err change_task(struct mr_engine *engine, enum mr_record_type type,
+                                    uint32_t handle, const struct mr_event_change *change);
+/* A change that leaves the task as it is, to be varied. */
+struct mr_event_change change_of(const struct mr_engine *engine, uint32_t handle);
+/* Notes that applying failed after logging: nothing is accepted from now on. */
+void engine_fail(struct mr_engine *engine, enum mr_err err);
+/* The checked record of a task. */
+MR_MUST_USE enum mr_err read_message(struct mr_engine *engine, const struct task *task,
+                                     int64_t *ret_created_ms, struct mr_task_msg *ret_msg,
+                                     struct mr_slice *ret_bytes);
+/* Sets a task whose record cannot be read aside, in the archive. */
+void quarantine_task(struct mr_engine *engine, uint32_t handle);
+
+/* What a request handler says: done with it, or put it back until there is room. */
+enum handled { HANDLED, STALLED };
+typedef enum handled request_handler(struct mr_engine *engine, struct mr_req *req);
+
+request_handler handle_enqueue, handle_node_open, handle_node_close, handle_take, handle_beat,
+    handle_finish, handle_control, handle_get, handle_list, handle_queue_list, handle_queue_set,
+    handle_queue_remove, handle_stats, handle_backup;
+
+/* ---- enqueue.c ---- */
+void prepare_enqueue(struct mr_engine *engine, struct mr_req *req); /* caller's thread */
+void unprepare_enqueue(struct mr_req *req);
+/* The queue of this name, made if need be. */
+MR_MUST_USE enum mr_err ensure_queue(struct mr_engine *engine, struct mr_slice name,
+                                     struct queue **ret_queue);
+MR_MUST_USE enum mr_err log_queue(struct mr_engine *engine, const struct mr_event_queue *event,
+                                  struct queue **ret_queue);
+
+/* ---- node.c ---- */
+struct node *find_node(const struct mr_engine *engine, uint64_t id);
+void node_listen_again(struct mr_engine *engine, struct queue *queue); /* a queue was made */
+void node_forget_queue(struct mr_engine *engine, struct queue *queue); /* and removed */
+void node_lease_ended(uint32_t task, void *arg);
+void nodes_free(struct mr_engine *engine);
+/* What is left of a lease whose holder is gone. */
+MR_MUST_USE enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun);
+bool board_has(const struct mr_engine *engine, uint32_t first, uint32_t n, uint64_t epoch);
+
+/* ---- take.c ---- */
+void serve_ready(struct mr_engine *engine);
+void answer_granted(struct mr_engine *engine);
+void take_cancel_waits(struct mr_engine *engine, struct node *node, enum mr_err err);
+enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease);
+void renew_ceiling(struct mr_engine *engine);
+
+/* ---- store.c ---- */
+MR_MUST_USE enum mr_err store_open(struct mr_engine *engine, struct mr_detail *detail);
+void store_close_files(struct mr_engine *engine);
+
+/* ---- snapshot.c ---- */
+MR_MUST_USE enum mr_err snapshot_load(struct mr_engine *engine, struct mr_detail *detail);
+MR_MUST_USE enum mr_err snapshot_begin(struct mr_engine *engine);
+void snapshot_step(struct mr_engine *engine);
+void snapshot_touch(uint32_t task, void *arg);
+void snapshot_abandon(struct mr_engine *engine);
+/* It can go on: it waits for no job and no sync. */
+bool snapshot_idle(const struct mr_engine *engine);
+
+/* ---- compact.c ---- */
+void maintain(struct mr_engine *engine);
+
+/* ---- backup.c ---- */
+void backup_abandon(struct mr_engine *engine);
+/* True when one is under way. */
+bool backup_start_waiting(struct mr_engine *engine);
+
+#endif

@@ -1,0 +1,302 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Enqueue. The caller's own thread checks every task and encodes its message (prepare); the
+ * engine's thread only looks up ids and keys, puts a 40-byte head before the message and copies
+ * both into the log.
+ */
+#include <stdlib.h>
+
+#include "broker/embedded/engine.h"
+
+struct item {
+    struct mr_uuid id;
+    struct mr_uuid unique;
+    size_t at, len; /* of the message in bytes */
+    struct mr_slice queue;
+    int64_t priority_ms;
+    uint16_t max_retry;
+    uint8_t flags;
+    bool generated; /* nobody else can have this id */
+    enum mr_err err;
+};
+
+struct prepared {
+    struct mr_buf bytes;
+    struct item items[];
+};
+
+/* ---- on the caller's thread ---------------------------------------------------------------------
+ */
+
+/* Every producer thread has its own chance; the simulator's comes from its seed. */
+static struct mr_rand *id_rand(struct mr_engine *engine)
+{
+    static _Thread_local struct mr_rand rand;
+    static _Thread_local bool seeded;
+    if (!engine->threaded)
+        return &engine->rand;
+    if (!seeded)
+        mr_rand_seed_system(&rand);
+    seeded = true;
+    return &rand;
+}
+
+static void choose_id(struct mr_engine *engine, const struct mr_task_options *options, mr_wall now,
+                      struct item *item, char text[MR_ID_MAX + 1])
+{
+    bool is_uuid = true;
+    item->generated = options->id.len == 0;
+    if (item->generated) {
+        mr_uuid_make(&item->id, now, id_rand(engine));
+        mr_uuid_format(&item->id, text);
+    } else {
+        item->id = id_key(&engine->state, options->id, &is_uuid);
+        memcpy(text, options->id.data, options->id.len);
+        text[options->id.len] = '\0';
+    }
+    item->flags = is_uuid ? MR_TASK_UUID : 0;
+}
+
+static enum mr_err prepare_one(struct mr_engine *engine, const struct mr_task_options *options,
+                               mr_wall now, struct prepared *prepared, struct item *item,
+                               char text[MR_ID_MAX + 1])
+{
+    MR_TRY(mr_task_options_check(options, engine->payload_max, NULL));
+    choose_id(engine, options, now, item, text);
+    item->queue = options->queue.len ? options->queue : MR_SLICE_LIT("default");
+    item->priority_ms = (int64_t)(options->priority_s * 1000.0);
+    int32_t retry = options->max_retry == 0 ? MR_DEFAULT_MAX_RETRY : options->max_retry;
+    item->max_retry = (uint16_t)(retry < 0 ? 0 : retry);
+    item->flags |= options->retention_ms > 0 ? MR_TASK_RETAIN : 0;
+    item->flags |= item->priority_ms != 0 ? MR_TASK_PRIORITY : 0;
+    item->flags |= options->unique_ms > 0 ? MR_TASK_UNIQUE : 0;
+    item->at = prepared->bytes.len;
+    struct mr_slice id = item->flags & MR_TASK_UUID ? mr_slice_make(NULL, 0) : options->id;
+    MR_TRY(mr_task_msg_encode(options, id, &prepared->bytes));
+    item->len = prepared->bytes.len - item->at;
+    if (item->flags & MR_TASK_UNIQUE) {
+        struct mr_task_msg msg;
+        MR_TRY(mr_task_msg_decode(mr_slice_make(prepared->bytes.data + item->at, item->len), &msg));
+        item->unique = message_unique_key(engine->state.hash_key, &msg);
+    }
+    return MR_OK;
+}
+
+void prepare_enqueue(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_enqueue *req = mr_container(base, struct mr_req_enqueue, req);
+    struct prepared *prepared = NULL;
+    req->prepared = NULL;
+    if (req->n > MR_BATCH_MAX)
+        return; /* answered with MR_TOO_BIG */
+    prepared = calloc(1, sizeof *prepared + req->n * sizeof *prepared->items);
+    size_t bound = 0;
+    for (size_t i = 0; i < req->n; i++)
+        bound += req->tasks[i].payload.len + 64;
+    if (prepared == NULL || mr_buf_reserve(&prepared->bytes, bound) != MR_OK) {
+        free(prepared);
+        return;
+    }
+    mr_wall now = mr_wall_now(engine->clock);
+    for (size_t i = 0; i < req->n; i++) {
+        struct mr_enqueue_result *result = &req->results[i];
+        result->id[0] = '\0';
+        result->state = MR_STATE_NONE;
+        prepared->items[i].err =
+            prepare_one(engine, &req->tasks[i], now, prepared, &prepared->items[i], result->id);
+    }
+    req->prepared = prepared;
+}
+
+void unprepare_enqueue(struct mr_req *base)
+{
+    struct mr_req_enqueue *req = mr_container(base, struct mr_req_enqueue, req);
+    struct prepared *prepared = req->prepared;
+    req->prepared = NULL;
+    if (prepared == NULL)
+        return;
+    mr_buf_done(&prepared->bytes);
+    free(prepared);
+}
+
+/* ---- queues -------------------------------------------------------------------------------------
+ */
+
+enum mr_err log_queue(struct mr_engine *engine, const struct mr_event_queue *event,
+                      struct queue **ret_queue)
+{
+    uint8_t body[MR_EVENT_QUEUE_SIZE + MR_NAME_MAX];
+    size_t len = MR_EVENT_QUEUE_SIZE + event->name.len;
+    MR_TRY(log_room(engine, len, MR_LOG_ONGOING));
+    mr_event_queue_encode(event, body);
+    if (log_bytes(engine, MR_RECORD_QUEUE, MR_LOG_DURABLE, body, len, NULL) == 0)
+        return MR_NOMEM;
+    enum mr_err err = queue_put(&engine->state, event, ret_queue);
+    if (err != MR_OK)
+        engine_fail(engine, err);
+    return err;
+}
+
+enum mr_err ensure_queue(struct mr_engine *engine, struct mr_slice name, struct queue **ret_queue)
+{
+    struct queue *queue = find_queue(&engine->state, name);
+    if (queue == NULL) {
+        if (mr_map_count(engine->state.by_name) >= QUEUES_MAX)
+            return MR_TOO_BIG;
+        struct mr_event_queue event = {.number = engine->state.queues_n, .name = name};
+        MR_TRY(log_queue(engine, &event, &queue));
+        node_listen_again(engine, queue);
+    }
+    *ret_queue = queue;
+    return MR_OK;
+}
+
+/* ---- on the engine's thread ---------------------------------------------------------------------
+ */
+
+static void id_text(struct mr_engine *engine, uint32_t handle, char text[MR_ID_MAX + 1])
+{
+    const struct task *task = task_at(&engine->state, handle);
+    struct mr_task_msg msg;
+    int64_t created_ms;
+    if (task->flags & MR_TASK_UUID) {
+        mr_uuid_format(&task->id, text);
+    } else if (read_message(engine, task, &created_ms, &msg, NULL) == MR_OK) {
+        memcpy(text, msg.id.data, msg.id.len);
+        text[msg.id.len] = '\0';
+    }
+}
+
+/* Moves the waiting holder of a unique key to where the new task would have stood. */
+static enum mr_err replace_holder(struct mr_engine *engine, uint32_t holder, int64_t order_ms,
+                                  int64_t due_ms)
+{
+    const struct task *task = task_at(&engine->state, holder);
+    if (task->state == MR_ACTIVE)
+        return MR_RUNNING;
+    struct mr_event_change change = change_of(engine, holder);
+    change.state = due_ms > engine->now_ms ? MR_SCHEDULED : MR_PENDING;
+    change.key = change.state == MR_SCHEDULED ? due_ms : order_ms;
+    change.order_ms = order_ms;
+    change.outcome = MR_VERB_PRIORITISE;
+    return change_task(engine, MR_RECORD_MOVE, holder, &change);
+}
+
+static enum mr_err on_duplicate(struct mr_engine *engine, const struct mr_task_options *options,
+                                uint32_t holder, int64_t order_ms, int64_t due_ms,
+                                struct mr_enqueue_result *result)
+{
+    id_text(engine, holder, result->id);
+    enum mr_err err = MR_DUPLICATE;
+    if (options->on_duplicate == MR_DUPLICATE_IGNORE)
+        err = MR_OK;
+    if (options->on_duplicate == MR_DUPLICATE_REPLACE)
+        err = replace_holder(engine, holder, order_ms, due_ms);
+    result->state = task_at(&engine->state, holder)->state;
+    return err;
+}
+
+static uint32_t live_holder(struct mr_engine *engine, const struct item *item)
+{
+    if (!(item->flags & MR_TASK_UNIQUE))
+        return NO_HANDLE;
+    uint32_t holder = find_unique(&engine->state, &item->unique);
+    if (holder == NO_HANDLE)
+        return NO_HANDLE;
+    const struct more *more = more_of(&engine->state, task_at(&engine->state, holder));
+    return more->unique_until_ms > engine->now_ms ? holder : NO_HANDLE;
+}
+
+static enum mr_err append_task(struct mr_engine *engine, const struct item *item,
+                               const uint8_t *message, const struct mr_event_task *event)
+{
+    size_t len = MR_EVENT_TASK_SIZE + item->len;
+    uint8_t *at = mr_log_begin(engine->log, len);
+    if (at == NULL)
+        return MR_NOMEM;
+    mr_event_task_encode(event, at);
+    memcpy(at + MR_EVENT_TASK_SIZE, message, item->len);
+    struct mr_log_pos pos;
+    engine->appended_bytes += mr_record_size(len);
+    engine->marked = false;
+    uint64_t seq = mr_log_append(engine->log, MR_RECORD_TASK, MR_LOG_DURABLE, &pos);
+    struct mr_record record = {.seq = seq, .type = MR_RECORD_TASK, .body = mr_slice_make(at, len)};
+    enum mr_err err = apply_task(&engine->state, &record, pos);
+    if (err != MR_OK)
+        engine_fail(engine, err);
+    return err;
+}
+
+static bool queue_full(const struct queue *queue)
+{
+    uint64_t waiting =
+        queue->counts[MR_PENDING] + queue->counts[MR_SCHEDULED] + queue->counts[MR_RETRY];
+    return queue->max_length > 0 && waiting >= queue->max_length;
+}
+
+/* When it may run, and where it stands in the order. */
+static void place(const struct mr_engine *engine, const struct mr_task_options *options,
+                  const struct item *item, struct mr_event_task *event, int64_t *ret_due_ms)
+{
+    int64_t due = options->at_ms != 0 ? options->at_ms : engine->now_ms + options->delay_ms;
+    bool later = due > engine->now_ms;
+    *ret_due_ms = later ? due : engine->now_ms;
+    event->state = later ? MR_SCHEDULED : MR_PENDING;
+    event->key = later ? due : engine->now_ms - item->priority_ms;
+}
+
+static enum mr_err enqueue_one(struct mr_engine *engine, const struct mr_task_options *options,
+                               const struct item *item, const uint8_t *message,
+                               struct mr_enqueue_result *result)
+{
+    struct queue *queue;
+    MR_TRY(item->err);
+    MR_TRY(log_room(engine, MR_EVENT_TASK_SIZE + item->len, MR_LOG_NEW_WORK));
+    uint32_t same = item->generated ? NO_HANDLE : find_task(&engine->state, &item->id);
+#ifdef MR_PLANT_DUPLICATE_ID_ACCEPTED
+    if (same != NO_HANDLE && task_at(&engine->state, same)->state == MR_PENDING)
+        return MR_OK;
+#endif
+    if (same != NO_HANDLE) {
+        result->state = task_at(&engine->state, same)->state;
+        return MR_CONFLICT;
+    }
+    struct mr_event_task event = {.id = item->id,
+                                  .created_ms = engine->now_ms,
+                                  .max_retry = item->max_retry,
+                                  .flags = item->flags};
+    int64_t due_ms;
+    place(engine, options, item, &event, &due_ms);
+    uint32_t holder = live_holder(engine, item);
+    if (holder != NO_HANDLE)
+        return on_duplicate(engine, options, holder, due_ms - item->priority_ms, due_ms, result);
+    MR_TRY(ensure_queue(engine, item->queue, &queue));
+    if (queue_full(queue))
+        return MR_QUEUE_FULL;
+    event.queue = queue->number;
+    result->state = event.state;
+    return append_task(engine, item, message, &event);
+}
+
+enum handled handle_enqueue(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_enqueue *req = mr_container(base, struct mr_req_enqueue, req);
+    struct prepared *prepared = req->prepared;
+    if (prepared == NULL) {
+        answer_now(base, req->n > MR_BATCH_MAX ? MR_TOO_BIG : MR_NOMEM);
+        return HANDLED;
+    }
+    for (size_t i = (size_t)base->wait_for; i < req->n; i++) {
+        const struct item *item = &prepared->items[i];
+        enum mr_err err = enqueue_one(engine, &req->tasks[i], item, prepared->bytes.data + item->at,
+                                      &req->results[i]);
+        if (err == MR_BUSY) {
+            base->wait_for = i;
+            return STALLED;
+        }
+        req->results[i].err = err;
+    }
+    unprepare_enqueue(base);
+    answer(engine, base, MR_OK);
+    return HANDLED;
+}

@@ -1,0 +1,176 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The end of runs. A finish counts only under the epoch of the lease that is in force. */
+#include "broker/embedded/engine.h"
+
+/* NO_HANDLE with *ret_err set when the finish does not hold. */
+static uint32_t find_leased(struct mr_engine *engine, const struct mr_finish *item,
+                            enum mr_err *ret_err)
+{
+    struct state *state = &engine->state;
+    uint32_t handle = NO_HANDLE;
+    if (item->ref != 0 && item->ref - 1 < state->tasks.used) {
+        handle = (uint32_t)(item->ref - 1);
+        const struct task *task = task_at(state, handle);
+        const struct more *more = task->state == MR_ACTIVE ? more_of(state, task) : NULL;
+        if (more == NULL || more->epoch != item->epoch)
+            handle = NO_HANDLE;
+    }
+    if (handle != NO_HANDLE)
+        return handle;
+    bool is_uuid;
+    struct mr_uuid id = id_key(state, item->id, &is_uuid);
+    handle = find_task(state, &id);
+    if (handle == NO_HANDLE) {
+        *ret_err = MR_NOT_FOUND;
+        return NO_HANDLE;
+    }
+    const struct task *task = task_at(state, handle);
+#ifdef MR_PLANT_NO_EPOCH_CHECK
+    if (task->state == MR_ACTIVE)
+        return handle;
+#endif
+    if (task->state == MR_ACTIVE && more_of(state, task)->epoch == item->epoch)
+        return handle;
+    *ret_err = MR_STALE;
+    engine->stale_refused++;
+    return NO_HANDLE;
+}
+
+/* ---- what becomes of the task, by outcome
+ * -------------------------------------------------------- */
+
+typedef enum mr_err decide(struct mr_engine *engine, const struct task *task,
+                           const struct mr_finish *item, struct mr_event_change *change);
+
+static void to_archive(struct mr_engine *engine, struct mr_event_change *change)
+{
+    change->state = MR_ARCHIVED;
+    change->key = engine->now_ms;
+}
+
+static enum mr_err decide_done(struct mr_engine *engine, const struct task *task,
+                               const struct mr_finish *item, struct mr_event_change *change)
+{
+    change->state = MR_STATE_NONE;
+    if (!(task->flags & MR_TASK_RETAIN))
+        return MR_OK;
+    struct mr_task_msg msg;
+    int64_t created_ms;
+    enum mr_err err = read_message(engine, task, &created_ms, &msg, NULL);
+    if (err == MR_DAMAGED)
+        return MR_OK; /* how long to keep it is not known any more */
+    MR_TRY(err);
+    change->state = MR_COMPLETED;
+    change->key = engine->now_ms + msg.retention_ms;
+    change->text = item->result;
+    return MR_OK;
+}
+
+static enum mr_err decide_fail(struct mr_engine *engine, const struct task *task,
+                               const struct mr_finish *item, struct mr_event_change *change)
+{
+    change->text = item->error;
+    if (task->retried >= task->max_retry || (task->flags & MR_TASK_CANCEL)) {
+        to_archive(engine, change);
+        return MR_OK;
+    }
+    change->state = MR_RETRY;
+    change->retried++;
+    change->key = engine->now_ms + item->delay_ms;
+    return MR_OK;
+}
+
+static enum mr_err decide_fail_for_good(struct mr_engine *engine, const struct task *task,
+                                        const struct mr_finish *item,
+                                        struct mr_event_change *change)
+{
+    (void)task;
+    change->text = item->error;
+    to_archive(engine, change);
+    return MR_OK;
+}
+
+static enum mr_err decide_hand_back(struct mr_engine *engine, const struct task *task,
+                                    const struct mr_finish *item, struct mr_event_change *change)
+{
+    if (task->flags & MR_TASK_CANCEL) {
+        change->text = MR_SLICE_LIT("cancelled");
+        to_archive(engine, change);
+        return MR_OK;
+    }
+    change->state = item->delay_ms > 0 ? MR_SCHEDULED : MR_PENDING;
+    if (item->delay_ms > 0) {
+        change->order_ms = task->key;
+        change->key = engine->now_ms + item->delay_ms;
+    }
+    return MR_OK;
+}
+
+static enum mr_err decide_drop(struct mr_engine *engine, const struct task *task,
+                               const struct mr_finish *item, struct mr_event_change *change)
+{
+    (void)engine, (void)task, (void)item;
+    change->state = MR_STATE_NONE;
+    return MR_OK;
+}
+
+static enum mr_err decide_later(struct mr_engine *engine, const struct task *task,
+                                const struct mr_finish *item, struct mr_event_change *change)
+{
+    if (task->flags & MR_TASK_CANCEL)
+        return decide_hand_back(engine, task, item, change);
+    change->state = MR_RETRY;
+    change->key = engine->now_ms + item->delay_ms;
+    return MR_OK;
+}
+
+static decide *const decisions[] = {
+    [MR_DONE] = decide_done,
+    [MR_FAIL] = decide_fail,
+    [MR_FAIL_FOR_GOOD] = decide_fail_for_good,
+    [MR_HAND_BACK] = decide_hand_back,
+    [MR_DROP] = decide_drop,
+    [MR_LATER] = decide_later,
+};
+
+static enum mr_err finish_check(const struct mr_finish *item)
+{
+    if ((size_t)item->outcome >= sizeof decisions / sizeof *decisions || item->delay_ms < 0 ||
+        item->delay_ms > 100LL * 366 * MR_MS_PER_DAY)
+        return MR_INVALID;
+    if (item->result.len > MR_RESULT_MAX || item->error.len > MR_ERROR_TEXT_MAX)
+        return MR_TOO_BIG;
+    return MR_OK;
+}
+
+static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *item)
+{
+    enum mr_err err = finish_check(item);
+    MR_TRY(err);
+    uint32_t handle = find_leased(engine, item, &err);
+    if (handle == NO_HANDLE)
+        return err;
+    struct mr_event_change change = change_of(engine, handle);
+    change.outcome = (uint8_t)item->outcome;
+    MR_TRY(decisions[item->outcome](engine, task_at(&engine->state, handle), item, &change));
+    MR_TRY(log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING));
+    return change_task(engine, MR_RECORD_FINISH, handle, &change);
+}
+
+enum handled handle_finish(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_finish *req = mr_container(base, struct mr_req_finish, req);
+    if (req->n > MR_BATCH_MAX) {
+        answer_now(base, MR_TOO_BIG);
+        return HANDLED;
+    }
+    for (size_t i = (size_t)base->wait_for; i < req->n; i++) {
+        req->errs[i] = finish_one(engine, &req->items[i]);
+        if (req->errs[i] == MR_BUSY) {
+            base->wait_for = i;
+            return STALLED;
+        }
+    }
+    answer(engine, base, MR_OK);
+    return HANDLED;
+}

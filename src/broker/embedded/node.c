@@ -1,0 +1,329 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Nodes: who takes tasks, and what becomes of their tasks when they go. A node lives while it
+ * beats; liveness is never judged by how long a task runs. The board holds the epoch of the run in
+ * each slot, in memory that outlives the process: so a lost worker's tasks are told apart into
+ * those that had begun (a crash) and those that were merely held.
+ */
+#include <stdlib.h>
+
+#include "broker/embedded/engine.h"
+
+/* ---- tasks in hand ------------------------------------------------------------------------------
+ */
+
+void node_lease_ended(uint32_t handle, void *arg)
+{
+    struct mr_engine *engine = arg;
+    struct state *state = &engine->state;
+    struct more *more = more_of(state, task_at(state, handle));
+    free(more->progress);
+    more->progress = NULL;
+    if (more->node == 0)
+        return;
+    struct node *node = engine->nodes_by_number[more->node];
+    if (more->prev != NO_HANDLE)
+        more_of(state, task_at(state, more->prev))->next = more->next;
+    else
+        node->first = more->next;
+    if (more->next != NO_HANDLE)
+        more_of(state, task_at(state, more->next))->prev = more->prev;
+    else
+        node->last = more->prev;
+    more->node = 0;
+    node->in_hand--;
+}
+
+bool board_has(const struct mr_engine *engine, uint32_t first, uint32_t n, uint64_t epoch)
+{
+    for (uint32_t i = first; i < first + n; i++)
+        if (atomic_load_explicit(&engine->board[i], memory_order_acquire) == epoch)
+            return true;
+    return false;
+}
+
+/* A crash is counted only for a run that had begun; the third one sends the task to the archive. */
+enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
+{
+    struct mr_event_change change = change_of(engine, handle);
+    change.state = MR_PENDING;
+    if (begun)
+        change.crashes++;
+#ifdef MR_PLANT_CRASH_EATS_RETRY
+    change.retried += begun;
+#endif
+    if (change.crashes >= MR_CRASHES_MAX && begun) {
+        change.state = MR_ARCHIVED;
+        change.text = MR_SLICE_LIT("quarantined: its worker was lost 3 times while running it");
+    } else if (change.flags & MR_TASK_CANCEL) {
+        change.state = MR_ARCHIVED;
+        change.text = MR_SLICE_LIT("cancelled");
+    }
+    if (change.state == MR_ARCHIVED)
+        change.key = engine->now_ms;
+    MR_TRY(log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING));
+    return change_task(engine, MR_RECORD_LOST, handle, &change);
+}
+
+/* ---- a node goes --------------------------------------------------------------------------------
+ */
+
+static void node_free(struct mr_engine *engine, struct node *node)
+{
+    for (size_t i = 0; i < node->listens_n; i++)
+        mr_list_remove(&node->listens[i].waiter);
+    mr_wheel_stop(engine->wheel, &node->lease);
+    for (uint32_t i = 0; i < node->slots; i++) {
+        engine->slot_used[node->first_slot + i] = 0;
+        atomic_store_explicit(&engine->board[node->first_slot + i], 0, memory_order_release);
+    }
+    engine->nodes_by_number[node->number] = NULL;
+    mr_list_remove(&node->link);
+    free(node->listens);
+    free(node);
+}
+
+void nodes_free(struct mr_engine *engine)
+{
+    while (!mr_list_empty(&engine->nodes)) {
+        struct node *node = mr_container(engine->nodes.next, struct node, link);
+        take_cancel_waits(engine, node, MR_CLOSED);
+        node_free(engine, node);
+    }
+}
+
+/* Gives back what it holds, oldest first. MR_BUSY and the like: some is left, try again. */
+static enum mr_err node_release_tasks(struct mr_engine *engine, struct node *node, bool dead)
+{
+    while (node->first != NO_HANDLE) {
+        uint32_t handle = node->first;
+        uint64_t epoch = more_of(&engine->state, task_at(&engine->state, handle))->epoch;
+        bool begun = board_has(engine, node->first_slot, node->slots, epoch);
+        MR_TRY(lose_lease(engine, handle, begun));
+        if (dead)
+            node->events.stop(epoch, MR_STOP_LOST, node->events.arg);
+    }
+    return MR_OK;
+}
+
+/* The lease of a node ran out: it is dead, whatever it thinks. */
+static void node_died(struct mr_timer *timer, void *arg)
+{
+    struct mr_engine *engine = arg;
+    struct node *node = mr_container(timer, struct node, lease);
+    take_cancel_waits(engine, node, MR_CLOSED);
+    if (node_release_tasks(engine, node, true) != MR_OK) {
+        mr_wheel_start(engine->wheel, timer, tick_of(engine, engine->now) + RETRY_SPACE_MS);
+        return;
+    }
+    node_free(engine, node);
+}
+
+struct node *find_node(const struct mr_engine *engine, uint64_t id)
+{
+    uint32_t number = (uint32_t)(id & (NODES_MAX - 1));
+    struct node *node = engine->nodes_by_number[number];
+    return node != NULL && node->id == id ? node : NULL;
+}
+
+enum handled handle_node_close(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_node_close *req = mr_container(base, struct mr_req_node_close, req);
+    struct node *node = find_node(engine, req->node);
+    if (node == NULL) {
+        answer(engine, base, MR_NOT_FOUND);
+        return HANDLED;
+    }
+    take_cancel_waits(engine, node, MR_CLOSED);
+    enum mr_err err = node_release_tasks(engine, node, false);
+    if (err == MR_BUSY)
+        return STALLED;
+    if (err == MR_OK)
+        node_free(engine, node);
+    answer(engine, base, err);
+    return HANDLED;
+}
+
+/* ---- a node comes -------------------------------------------------------------------------------
+ */
+
+static enum mr_err find_slots(struct mr_engine *engine, uint32_t n, uint32_t *ret_first)
+{
+    uint32_t run = 0;
+    for (uint32_t i = 0; i < BOARD_SLOTS; i++) {
+        run = engine->slot_used[i] ? 0 : run + 1;
+        if (run == n) {
+            *ret_first = i + 1 - n;
+            memset(engine->slot_used + *ret_first, 1, n);
+            return MR_OK;
+        }
+    }
+    return MR_BUSY;
+}
+
+static enum mr_err listen_all(struct mr_engine *engine, struct node *node,
+                              const struct mr_req_node_open *req)
+{
+    for (size_t i = 0; i < req->queues_n; i++) {
+        struct listen *listen = &node->listens[i];
+        mr_list_init(&listen->waiter);
+        listen->node = node;
+        listen->weight = req->queues[i].weight ? req->queues[i].weight : 1;
+        listen->name_len = req->queues[i].name.len;
+        memcpy(listen->name, req->queues[i].name.data, listen->name_len);
+        node->listens_n++;
+    }
+    for (size_t i = 0; i < req->queues_n; i++)
+        MR_TRY(ensure_queue(engine, req->queues[i].name, &node->listens[i].queue));
+    return MR_OK;
+}
+
+static enum mr_err node_check(const struct mr_req_node_open *req)
+{
+    if (req->queues_n == 0 || req->queues_n > MR_TAKE_QUEUES_MAX || req->slots == 0 ||
+        req->slots > MR_SLOTS_MAX || req->lease_ms <= 0 || req->events.stop == NULL)
+        return MR_INVALID;
+    if (req->name.len > MR_NAME_MAX)
+        return MR_TOO_BIG;
+    for (size_t i = 0; i < req->queues_n; i++)
+        MR_TRY(mr_name_check(req->queues[i].name));
+    return MR_OK;
+}
+
+static uint32_t free_number(struct mr_engine *engine)
+{
+    for (uint32_t tried = 1; tried < NODES_MAX; tried++) {
+        uint32_t number = ++engine->node_numbers & (NODES_MAX - 1);
+        if (number != 0 && engine->nodes_by_number[number] == NULL)
+            return number;
+    }
+    return 0;
+}
+
+static enum mr_err node_new(struct mr_engine *engine, const struct mr_req_node_open *req,
+                            struct node **ret_node)
+{
+    MR_TRY(node_check(req));
+    uint32_t number = free_number(engine);
+    struct node *node = calloc(1, sizeof *node);
+    struct listen *listens = calloc(req->queues_n, sizeof *listens);
+    uint32_t first_slot;
+    if (number == 0 || node == NULL || listens == NULL ||
+        find_slots(engine, req->slots, &first_slot) != MR_OK) {
+        free(node);
+        free(listens);
+        return number == 0 || (node && listens) ? MR_TOO_BIG : MR_NOMEM;
+    }
+    *node = (struct node){.engine = engine,
+                          .number = number,
+                          .id = mr_rand_next(&engine->rand) << 14 | number,
+                          .slots = req->slots,
+                          .first_slot = first_slot,
+                          .lease_ms = req->lease_ms,
+                          .events = req->events,
+                          .order = req->order,
+                          .listens = listens,
+                          .first = NO_HANDLE,
+                          .last = NO_HANDLE};
+    memcpy(node->name, req->name.data, req->name.len);
+    mr_list_init(&node->takes);
+    mr_list_push_back(&engine->nodes, &node->link);
+    engine->nodes_by_number[number] = node;
+    mr_timer_init(&node->lease, node_died);
+    *ret_node = node;
+    return MR_OK;
+}
+
+static void renew(struct mr_engine *engine, struct node *node)
+{
+    mr_wheel_start(engine->wheel, &node->lease,
+                   tick_of(engine, engine->now) + (uint64_t)node->lease_ms + 1);
+}
+
+enum handled handle_node_open(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_node_open *req = mr_container(base, struct mr_req_node_open, req);
+    struct node *node = NULL;
+    enum mr_err err = log_room(engine, MR_EVENT_QUEUE_SIZE + MR_NAME_MAX, MR_LOG_ONGOING);
+    if (err == MR_BUSY)
+        return STALLED;
+    if (err == MR_OK)
+        err = node_new(engine, req, &node);
+    if (err == MR_OK)
+        err = listen_all(engine, node, req);
+    if (err != MR_OK) {
+        if (node != NULL)
+            node_free(engine, node);
+        answer_now(base, err);
+        return HANDLED;
+    }
+    renew(engine, node);
+    req->node = node->id;
+    req->first_slot = node->first_slot;
+    answer(engine, base, MR_OK);
+    return HANDLED;
+}
+
+void node_listen_again(struct mr_engine *engine, struct queue *queue)
+{
+    struct mr_slice name = mr_slice_make(queue->name, queue->name_len);
+    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
+        struct node *node = mr_container(link, struct node, link);
+        for (size_t i = 0; i < node->listens_n; i++) {
+            struct listen *listen = &node->listens[i];
+            if (listen->queue != NULL ||
+                !mr_slice_equal(mr_slice_make(listen->name, listen->name_len), name))
+                continue;
+            listen->queue = queue;
+            if (!mr_list_empty(&node->takes))
+                mr_list_push_back(&queue->waiters, &listen->waiter);
+        }
+    }
+}
+
+void node_forget_queue(struct mr_engine *engine, struct queue *queue)
+{
+    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
+        struct node *node = mr_container(link, struct node, link);
+        for (size_t i = 0; i < node->listens_n; i++) {
+            if (node->listens[i].queue != queue)
+                continue;
+            mr_list_remove(&node->listens[i].waiter);
+            node->listens[i].queue = NULL;
+        }
+    }
+}
+
+/* ---- beats --------------------------------------------------------------------------------------
+ */
+
+static void note_progress(struct mr_engine *engine, const struct node *node,
+                          const struct mr_progress *progress)
+{
+    uint32_t handle = (uint32_t)(progress->ref - 1);
+    struct state *state = &engine->state;
+    if (progress->ref == 0 || handle >= state->tasks.used)
+        return;
+    const struct task *task = task_at(state, handle);
+    struct more *more = task->state == MR_ACTIVE ? more_of(state, task) : NULL;
+    if (more == NULL || more->epoch != progress->epoch || more->node != node->number)
+        return;
+    more->percent = progress->percent;
+    free(more->progress);
+    more->progress = progress->text.len ? strndup(progress->text.data, progress->text.len) : NULL;
+}
+
+enum handled handle_beat(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_beat *req = mr_container(base, struct mr_req_beat, req);
+    struct node *node = find_node(engine, req->node);
+    if (node == NULL) {
+        answer_now(base, MR_NOT_FOUND);
+        return HANDLED;
+    }
+    renew(engine, node);
+    for (size_t i = 0; i < req->progress_n; i++)
+        note_progress(engine, node, &req->progress[i]);
+    answer_now(base, MR_OK);
+    return HANDLED;
+}

@@ -1,0 +1,44 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The snapshot file, between its writer (snapshot.c) and its reader (snapload.c):
+ *
+ * 16 bytes "MRSNAP01", u32 version, u32 zero; then blocks of u32 crc (salted, over what follows),
+ * u32 len, u32 type, u32 zero, and a body: HEAD   store id (16), u64 seq, u32 term, u32 zero, u64
+ * epoch ceiling, u64 deleted, u64 expired QUEUE  queue event (wire/event.h), then u64 processed,
+ * u64 failed, u32 days, and per day i32, u64, u64 TASKS  entries (wire/event.h) END    u64 number
+ * of tasks
+ */
+#ifndef MR_EMBEDDED_SNAPFILE_H
+#define MR_EMBEDDED_SNAPFILE_H
+
+#include "base/buf.h"
+#include "base/fs.h"
+
+enum {
+    SNAP_VERSION = 1,
+    SNAP_FILE_HEAD = 16,
+    SNAP_BLOCK_HEAD = 16,
+    SNAP_HEAD_BODY = 56,
+    SNAP_BLOCK_MAX = 16 * 1024 * 1024,
+};
+
+enum snap_block { SNAP_HEAD = 1, SNAP_QUEUE, SNAP_TASKS, SNAP_END };
+
+struct loader {
+    struct mr_engine *engine;
+    uint64_t seq;
+    struct mr_file *file;
+    uint64_t size, offset;
+    struct mr_buf block;
+    bool headed, ended;
+    uint64_t tasks;
+};
+
+void snap_head_make(uint8_t head[SNAP_FILE_HEAD]);
+MR_MUST_USE enum mr_err snap_head_check(const uint8_t head[SNAP_FILE_HEAD]);
+/* A block: head and body in one piece. */
+void snap_block_seal(uint8_t *block, size_t body_len, enum snap_block type, uint32_t salt);
+bool snap_block_ok(const uint8_t *block, size_t body_len, uint32_t salt);
+MR_MUST_USE enum mr_err snap_path(const char *dir, uint64_t seq, char path[MR_PATH_MAX]);
+
+#endif

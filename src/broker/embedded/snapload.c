@@ -1,0 +1,157 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Loading the newest snapshot; see snapshot.c for the format. Nothing in the file is trusted. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/embedded/engine.h"
+#include "broker/embedded/snapfile.h"
+
+struct newest {
+    uint64_t seq;
+    bool found;
+};
+
+static void look_at(const char *name, void *arg)
+{
+    struct newest *newest = arg;
+    unsigned long long seq;
+    int used = 0;
+    if (sscanf(name, "snap-%16llx%n", &seq, &used) != 1 || used != 21 || name[used] != '\0')
+        return;
+    if (!newest->found || seq > newest->seq)
+        *newest = (struct newest){seq, true};
+}
+
+/* ---- blocks -------------------------------------------------------------------------------------
+ */
+
+static enum mr_err load_head(struct loader *loader, struct mr_slice body)
+{
+    struct mr_engine *engine = loader->engine;
+    const uint8_t *at = body.data;
+    if (body.len != SNAP_HEAD_BODY || memcmp(at, engine->store_id.bytes, 16) != 0 ||
+        mr_load64(at + 16) != loader->seq || loader->headed)
+        return MR_DAMAGED;
+    loader->headed = true;
+    engine->snap_seq = loader->seq;
+    engine->snap_term = mr_load32(at + 24);
+    engine->state.epoch_ceiling = mr_load64(at + 32);
+    engine->state.deleted = mr_load64(at + 40);
+    engine->state.expired = mr_load64(at + 48);
+    return MR_OK;
+}
+
+static enum mr_err load_queue(struct loader *loader, struct mr_slice body)
+{
+    const uint8_t *at = body.data;
+    if (!loader->headed || body.len < MR_EVENT_QUEUE_SIZE)
+        return MR_DAMAGED;
+    size_t event_len = MR_EVENT_QUEUE_SIZE + (size_t)at[5];
+    if (body.len < event_len + 20)
+        return MR_DAMAGED;
+    struct mr_event_queue event;
+    struct queue *queue;
+    MR_TRY(mr_event_queue_decode(mr_slice_make(at, event_len), &event));
+    MR_TRY(queue_put(&loader->engine->state, &event, &queue));
+    at += event_len;
+    queue->processed = mr_load64(at);
+    queue->failed = mr_load64(at + 8);
+    size_t days = mr_load32(at + 16);
+    if (days > DAYS_KEPT || body.len != event_len + 20 + days * 20)
+        return MR_DAMAGED;
+    for (size_t i = 0; i < days; i++) {
+        const uint8_t *d = at + 20 + i * 20;
+        struct day day = {(int32_t)mr_load32(d), mr_load64(d + 4), mr_load64(d + 12)};
+        MR_TRY(queue_add_day(queue, &day));
+    }
+    return MR_OK;
+}
+
+static enum mr_err load_tasks(struct loader *loader, struct mr_slice body)
+{
+    if (!loader->headed)
+        return MR_DAMAGED;
+    while (body.len > 0) {
+        struct mr_entry entry;
+        MR_TRY(mr_entry_decode(&body, &entry));
+        MR_TRY(apply_entry(&loader->engine->state, &entry));
+        loader->tasks++;
+    }
+    return MR_OK;
+}
+
+static enum mr_err load_end(struct loader *loader, struct mr_slice body)
+{
+    if (body.len != 8 || mr_load64(body.data) != loader->tasks)
+        return MR_DAMAGED;
+    loader->ended = true;
+    return MR_OK;
+}
+
+static enum mr_err (*const blocks[])(struct loader *loader, struct mr_slice body) = {
+    [SNAP_HEAD] = load_head,
+    [SNAP_QUEUE] = load_queue,
+    [SNAP_TASKS] = load_tasks,
+    [SNAP_END] = load_end,
+};
+
+/* ---- the file -----------------------------------------------------------------------------------
+ */
+
+static enum mr_err load_block(struct loader *loader)
+{
+    uint8_t head[SNAP_BLOCK_HEAD];
+    if (loader->offset + sizeof head > loader->size)
+        return MR_DAMAGED;
+    MR_TRY(mr_file_pread(loader->file, head, sizeof head, loader->offset));
+    size_t len = mr_load32(head + 4);
+    uint32_t type = mr_load32(head + 8);
+    if (type == 0 || type >= sizeof blocks / sizeof *blocks || len > SNAP_BLOCK_MAX ||
+        loader->offset + sizeof head + len > loader->size)
+        return MR_DAMAGED;
+    mr_buf_clear(&loader->block);
+    MR_TRY(mr_buf_append(&loader->block, head, sizeof head));
+    MR_TRY(mr_buf_reserve(&loader->block, len));
+    MR_TRY(mr_file_pread(loader->file, loader->block.data + sizeof head, len,
+                         loader->offset + sizeof head));
+    if (!snap_block_ok(loader->block.data, len, loader->engine->salt))
+        return MR_DAMAGED;
+    loader->offset += sizeof head + len;
+    return blocks[type](loader, mr_slice_make(loader->block.data + sizeof head, len));
+}
+
+static enum mr_err load_file(struct loader *loader)
+{
+    uint8_t head[SNAP_FILE_HEAD];
+    MR_TRY(mr_file_size(loader->file, &loader->size));
+    if (loader->size < sizeof head)
+        return MR_DAMAGED;
+    MR_TRY(mr_file_pread(loader->file, head, sizeof head, 0));
+    MR_TRY(snap_head_check(head));
+    loader->offset = sizeof head;
+    while (!loader->ended)
+        MR_TRY(load_block(loader));
+    loader->engine->snap_bytes = loader->size;
+    return loader->offset == loader->size ? MR_OK : MR_DAMAGED;
+}
+
+enum mr_err snapshot_load(struct mr_engine *engine, struct mr_detail *detail)
+{
+    struct newest newest = {0};
+    char path[MR_PATH_MAX];
+    MR_TRY(engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &newest));
+    if (!newest.found)
+        return MR_OK;
+    struct loader loader = {.engine = engine, .seq = newest.seq};
+    MR_TRY(snap_path(engine->dir, newest.seq, path));
+    MR_TRY(mr_fs_open(engine->fs, path, MR_OPEN_READ, &loader.file));
+    enum mr_err err = load_file(&loader);
+    mr_file_close(loader.file);
+    mr_buf_done(&loader.block);
+    if (err == MR_DAMAGED)
+        mr_detail_set(detail, "%s at offset %llu: damaged snapshot", path,
+                      (unsigned long long)loader.offset);
+    if (err == MR_VERSION)
+        mr_detail_set(detail, "%s: written by a newer version", path);
+    return err;
+}

@@ -1,0 +1,383 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Handing out. A take that finds nothing waits in the lists of its queues; a queue that gets a
+ * durable task serves its waiters in the order in which they came. Each hand-out has an epoch above
+ * every earlier one, also across restarts: max(last + 1, clock in microseconds), below a ceiling
+ * that is on disk before it is used. The hand-out is answered when its record is written, not
+ * synced.
+ */
+#include <stdlib.h>
+
+#include "broker/embedded/engine.h"
+
+/* What the engine puts in front of the message in a lease. Never leaves the process. */
+struct lease_head {
+    struct mr_uuid id;
+    int64_t created_ms, order_ms, started_ms;
+    uint32_t retried, crashes;
+    bool is_uuid, cancel;
+};
+
+/* ---- epochs -------------------------------------------------------------------------------------
+ */
+
+static bool next_epoch(struct mr_engine *engine, uint64_t *ret_epoch)
+{
+    uint64_t now = (uint64_t)engine->now_us;
+    uint64_t epoch = engine->last_epoch + 1 > now ? engine->last_epoch + 1 : now;
+    if (epoch > engine->ceiling) {
+        renew_ceiling(engine);
+        return false;
+    }
+    *ret_epoch = epoch;
+    return true;
+}
+
+void renew_ceiling(struct mr_engine *engine)
+{
+    uint64_t now = (uint64_t)engine->now_us;
+    uint64_t base = engine->last_epoch > now ? engine->last_epoch : now;
+    uint64_t ceiling = base + CEILING_AHEAD_US;
+    bool asked = engine->ceiling_asked > engine->ceiling;
+    if (asked || log_room(engine, MR_EVENT_CEILING_SIZE, MR_LOG_ONGOING) != MR_OK)
+        return;
+    uint8_t body[MR_EVENT_CEILING_SIZE];
+    mr_store64(body, ceiling);
+    uint64_t seq = log_bytes(engine, MR_RECORD_CEILING, MR_LOG_DURABLE, body, sizeof body, NULL);
+    if (seq == 0)
+        return;
+    engine->ceiling_asked = ceiling;
+    engine->ceiling_seq = seq;
+}
+
+/* ---- choosing -----------------------------------------------------------------------------------
+ */
+
+static bool can_give(const struct listen *listen)
+{
+    return listen->queue != NULL && !listen->queue->paused &&
+           listen->queue->sets[MR_PENDING].count > 0;
+}
+
+/* Smooth weighted round robin: over any stretch each queue with tasks gets its share. */
+static struct queue *choose_weighted(struct node *node)
+{
+    struct listen *best = NULL;
+    int64_t total = 0;
+    for (size_t i = 0; i < node->listens_n; i++) {
+        struct listen *listen = &node->listens[i];
+        if (!can_give(listen))
+            continue;
+        listen->current += listen->weight;
+        total += listen->weight;
+        if (best == NULL || listen->current > best->current)
+            best = listen;
+    }
+    if (best == NULL)
+        return NULL;
+    best->current -= total;
+    return best->queue;
+}
+
+static struct queue *choose_strict(struct node *node)
+{
+    for (size_t i = 0; i < node->listens_n; i++)
+        if (can_give(&node->listens[i]))
+            return node->listens[i].queue;
+    return NULL;
+}
+
+/* ---- giving -------------------------------------------------------------------------------------
+ */
+
+static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle,
+                              struct mr_lease **ret_lease)
+{
+    const struct task *task = task_at(&engine->state, handle);
+    struct mr_record record;
+    struct mr_slice message;
+    int64_t created_ms;
+    if (task->flags & TASK_DAMAGED)
+        return MR_DAMAGED;
+    MR_TRY(mr_log_read(engine->log, task->pos, task->size, &record));
+    MR_TRY(message_split(&record, &task->id, &created_ms, &message));
+    size_t len = sizeof(struct lease_head) + message.len;
+    struct mr_lease *lease = malloc(sizeof *lease + len);
+    if (lease == NULL)
+        return MR_NOMEM;
+    *lease = (struct mr_lease){.ref = (uint64_t)handle + 1, .body_len = len};
+    struct lease_head head = {
+        .id = task->id,
+        .created_ms = created_ms,
+        .order_ms = task->key,
+        .started_ms = engine->now_ms,
+        .retried = task->retried,
+        .crashes = task->crashes,
+        .is_uuid = task->flags & MR_TASK_UUID,
+        .cancel = task->flags & MR_TASK_CANCEL,
+    };
+    memcpy(lease->body, &head, sizeof head);
+    memcpy(lease->body + sizeof head, message.data, message.len);
+    *ret_lease = lease;
+    return MR_OK;
+}
+
+static void into_hand(struct mr_engine *engine, struct node *node, uint32_t handle)
+{
+    struct state *state = &engine->state;
+    struct more *more = more_of(state, task_at(state, handle));
+    more->node = node->number;
+    more->prev = node->last;
+    more->next = NO_HANDLE;
+    if (node->last != NO_HANDLE)
+        more_of(state, task_at(state, node->last))->next = handle;
+    else
+        node->first = handle;
+    node->last = handle;
+    node->in_hand++;
+}
+
+/* Logs and applies the hand-out of one task. */
+static enum mr_err give(struct mr_engine *engine, struct node *node, uint32_t handle,
+                        uint64_t epoch, struct mr_lease *lease)
+{
+    struct mr_event_take event = {
+        .id = task_at(&engine->state, handle)->id, .epoch = epoch, .ms = engine->now_ms};
+    uint8_t body[MR_EVENT_TAKE_SIZE];
+    mr_event_take_encode(&event, body);
+    uint64_t seq = log_bytes(engine, MR_RECORD_TAKE, MR_LOG_LAZY, body, sizeof body, NULL);
+    if (seq == 0)
+        return MR_NOMEM;
+    enum mr_err err = apply_take(&engine->state, &event, handle, seq);
+    if (err != MR_OK) {
+        engine_fail(engine, err);
+        return err;
+    }
+    engine->last_epoch = epoch;
+    lease->epoch = epoch;
+    into_hand(engine, node, handle);
+    return MR_OK;
+}
+
+/* One task for the node; NULL when there is none, or none may be handed out now. */
+static struct mr_lease *take_one(struct mr_engine *engine, struct node *node)
+{
+    uint64_t epoch;
+    for (;;) {
+        if (log_room(engine, MR_EVENT_TAKE_SIZE, MR_LOG_ONGOING) != MR_OK ||
+            !next_epoch(engine, &epoch))
+            return NULL;
+        struct queue *queue =
+            node->order == MR_QUEUES_STRICT ? choose_strict(node) : choose_weighted(node);
+        if (queue == NULL)
+            return NULL;
+        uint32_t handle = order_first(&queue->sets[MR_PENDING]);
+        struct mr_lease *lease;
+        enum mr_err err = make_lease(engine, handle, &lease);
+        if (err == MR_DAMAGED) {
+            quarantine_task(engine, handle);
+            continue;
+        }
+        if (err == MR_OK && give(engine, node, handle, epoch, lease) == MR_OK)
+            return lease;
+        if (err == MR_OK)
+            free(lease);
+        return NULL;
+    }
+}
+
+/* Fills a take; true when it got something. */
+static bool fill(struct mr_engine *engine, struct node *node, struct mr_req_take *req)
+{
+    struct mr_lease **tail = &req->leases;
+    req->leases = NULL;
+    for (req->n = 0; req->n < req->max; req->n++) {
+        struct mr_lease *lease = take_one(engine, node);
+        if (lease == NULL)
+            break;
+        *tail = lease;
+        tail = &lease->next;
+    }
+    return req->n > 0;
+}
+
+/* It is answered once the hand-outs are written. */
+static void grant(struct mr_engine *engine, struct mr_req_take *req)
+{
+    mr_list_push_back(&engine->granted, &req->req.link);
+}
+
+void answer_granted(struct mr_engine *engine)
+{
+    struct mr_link *link;
+    bool written = mr_log_failure(engine->log) == MR_OK;
+    while ((link = mr_list_pop_front(&engine->granted)) != NULL) {
+        struct mr_req_take *req = mr_container(link, struct mr_req_take, req.link);
+        while (!written && req->leases != NULL) {
+            struct mr_lease *lease = req->leases;
+            req->leases = lease->next;
+            mr_lease_free(lease);
+            req->n = 0;
+        }
+        answer_now(&req->req, written ? MR_OK : mr_log_failure(engine->log));
+    }
+}
+
+/* ---- waiting ------------------------------------------------------------------------------------
+ */
+
+static void listen_start(struct node *node)
+{
+    for (size_t i = 0; i < node->listens_n; i++)
+        if (node->listens[i].queue != NULL && mr_list_empty(&node->listens[i].waiter))
+            mr_list_push_back(&node->listens[i].queue->waiters, &node->listens[i].waiter);
+}
+
+static void listen_stop(struct node *node)
+{
+    for (size_t i = 0; i < node->listens_n; i++)
+        mr_list_remove(&node->listens[i].waiter);
+}
+
+static void wait_over(struct mr_engine *engine, struct mr_req_take *req, struct node *node)
+{
+    struct take_wait *wait = req->wait;
+    mr_wheel_stop(engine->wheel, &wait->timer);
+    mr_list_remove(&req->req.link);
+    if (mr_list_empty(&node->takes))
+        listen_stop(node);
+}
+
+static void wait_timed_out(struct mr_timer *timer, void *arg)
+{
+    struct mr_engine *engine = arg;
+    struct take_wait *wait = mr_container(timer, struct take_wait, timer);
+    struct mr_req_take *req = wait->req;
+    wait_over(engine, req, wait->node);
+    answer_now(&req->req, MR_EMPTY);
+}
+
+void take_cancel_waits(struct mr_engine *engine, struct node *node, enum mr_err err)
+{
+    while (!mr_list_empty(&node->takes)) {
+        struct mr_req_take *req = mr_container(node->takes.next, struct mr_req_take, req.link);
+        wait_over(engine, req, node);
+        answer_now(&req->req, err);
+    }
+}
+
+/* Somebody waits: those who hold more than they have slots for are asked to give some back. */
+static void ask_holders(struct mr_engine *engine, const struct node *waiter)
+{
+    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
+        struct node *node = mr_container(link, struct node, link);
+        if (node != waiter && node->in_hand > node->slots && node->events.wanted != NULL)
+            node->events.wanted(node->events.arg);
+    }
+}
+
+static enum mr_err start_waiting(struct mr_engine *engine, struct node *node,
+                                 struct mr_req_take *req)
+{
+    struct take_wait *wait = mr_arena_alloc(&req->req.arena, sizeof *wait);
+    if (wait == NULL)
+        return MR_NOMEM;
+    *wait = (struct take_wait){.req = req, .node = node};
+    mr_timer_init(&wait->timer, wait_timed_out);
+    req->wait = wait;
+    int64_t wait_ms = req->wait_ms < MR_MS_PER_DAY ? req->wait_ms : MR_MS_PER_DAY;
+    mr_wheel_start(engine->wheel, &wait->timer,
+                   tick_of(engine, engine->now) + (uint64_t)wait_ms + 1);
+    mr_list_push_back(&node->takes, &req->req.link);
+    listen_start(node);
+    ask_holders(engine, node);
+    return MR_OK;
+}
+
+enum handled handle_take(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_take *req = mr_container(base, struct mr_req_take, req);
+    struct node *node = find_node(engine, req->node);
+    req->leases = NULL;
+    req->n = 0;
+    if (node == NULL || req->max == 0 || req->max > MR_BATCH_MAX) {
+        answer_now(base, node == NULL ? MR_CLOSED : MR_INVALID);
+        return HANDLED;
+    }
+    if (mr_list_empty(&node->takes) && fill(engine, node, req)) {
+        grant(engine, req);
+        return HANDLED;
+    }
+    enum mr_err err = MR_EMPTY;
+    if (mr_log_failure(engine->log) != MR_OK)
+        err = mr_log_failure(engine->log);
+    else if (req->wait_ms > 0)
+        err = start_waiting(engine, node, req);
+    if (err != MR_OK)
+        answer_now(base, err);
+    return HANDLED;
+}
+
+/* Serves the waiters of one queue while it has tasks; each take ends with whatever it got. */
+static void serve_queue(struct mr_engine *engine, struct queue *queue)
+{
+    while (!queue->paused && queue->sets[MR_PENDING].count > 0 && !mr_list_empty(&queue->waiters)) {
+        struct listen *listen = mr_container(queue->waiters.next, struct listen, waiter);
+        struct node *node = listen->node;
+        struct mr_req_take *req = mr_container(node->takes.next, struct mr_req_take, req.link);
+        if (!fill(engine, node, req))
+            return; /* no room in the log, or no epoch yet: a later turn comes back to this queue */
+        wait_over(engine, req, node);
+        grant(engine, req);
+    }
+}
+
+void serve_ready(struct mr_engine *engine)
+{
+    struct mr_link again;
+    mr_list_init(&again);
+    struct mr_link *link;
+    while ((link = mr_list_pop_front(&engine->state.ready)) != NULL) {
+        struct queue *queue = mr_container(link, struct queue, ready);
+        serve_queue(engine, queue);
+        bool left =
+            !queue->paused && queue->sets[MR_PENDING].count > 0 && !mr_list_empty(&queue->waiters);
+        if (left)
+            mr_list_push_back(&again, link);
+    }
+    mr_list_splice_back(&engine->state.ready, &again);
+}
+
+/* ---- leases at their holder ---------------------------------------------------------------------
+ */
+
+enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease)
+{
+    (void)broker;
+    struct lease_head head;
+    struct mr_task_msg msg;
+    mr_assert(lease->body_len >= sizeof head);
+    memcpy(&head, lease->body, sizeof head);
+    struct mr_slice bytes = mr_slice_make(lease->body + sizeof head, lease->body_len - sizeof head);
+    MR_TRY(mr_task_msg_decode(bytes, &msg));
+    struct mr_task *task = &lease->task;
+    MR_TRY(message_fill(&msg, &head.id, head.is_uuid, lease->id_text, task));
+    if (msg.headers_n > 0) {
+        lease->headers = calloc(msg.headers_n, sizeof *lease->headers);
+        if (lease->headers == NULL)
+            return MR_NOMEM;
+        mr_task_msg_headers(&msg, lease->headers);
+        task->headers = lease->headers;
+        task->headers_n = msg.headers_n;
+    }
+    task->state = MR_ACTIVE;
+    task->epoch = lease->epoch;
+    task->retried = head.retried;
+    task->crashes = head.crashes;
+    task->attempt = 1 + head.retried + head.crashes;
+    task->created_ms = head.created_ms;
+    task->order_time_ms = head.order_ms;
+    task->started_ms = head.started_ms;
+    task->cancel_requested = head.cancel;
+    return MR_OK;
+}
