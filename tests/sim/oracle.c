@@ -234,10 +234,19 @@ void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payloa
 void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op *ret_op)
 {
     struct fact *fact = fact_at(oracle, token);
-    *ret_op = (struct oracle_op){.token = token, .adds = LIVE, .seq = ++oracle->seq};
-    fact->sent_seq = ret_op->seq;
-    fact->sent_ms = oracle->now_ms;
+    *ret_op = (struct oracle_op){
+        .token = token, .adds = LIVE, .seq = ++oracle->seq, .sent_ms = oracle->now_ms};
+    if (fact->enqueues++ == 0) {
+        fact->sent_seq = ret_op->seq;
+        fact->sent_ms = ret_op->sent_ms;
+    }
     add(fact, LIVE, 1);
+}
+
+/* Unique keys are kept per queue. */
+bool same_key(const struct oracle_spec *a, const struct oracle_spec *b)
+{
+    return a->unique == b->unique && strcmp(a->queue, b->queue) == 0;
 }
 
 enum holder { MAY_HOLD, SURELY_HOLDS };
@@ -245,15 +254,14 @@ enum holder { MAY_HOLD, SURELY_HOLDS };
 /* Another task than this one that holds its unique key; UINT32_MAX when there is none. */
 static uint32_t key_holder(const struct oracle *oracle, uint32_t token, enum holder how)
 {
-    uint32_t key = oracle->facts[token].spec.unique;
     for (uint32_t i = 0; i < oracle->n; i++) {
         const struct fact *fact = &oracle->facts[i];
-        if (i == token || fact->spec.unique != key)
+        if (i == token || !same_key(&fact->spec, &oracle->facts[token].spec))
             continue;
         uint8_t fates = may(oracle, fact);
         bool locked = fact->spec.unique_forever ||
-                      (!oracle->jumping && fact->sent_ms + UNIQUE_SHORT_MS > oracle->now_ms);
-        if (how == SURELY_HOLDS ? fates == LIVE && locked : fates & LIVE)
+                      (!oracle->jumping && fact->born_ms + UNIQUE_SHORT_MS > oracle->now_ms);
+        if (how == SURELY_HOLDS ? fates == LIVE && locked && !fact->keyless : fates & LIVE)
             return i;
     }
     return UINT32_MAX;
@@ -273,14 +281,21 @@ static void check_new_key(struct oracle *oracle, uint32_t token)
 static void begin_life(struct fact *fact)
 {
     const struct oracle_spec *spec = &fact->spec;
+    /* What was sent while the enqueue was under way is about this life. */
+    bool touched = fact->controls > 0;
     fact->sure = LIVE;
-    fact->cancelled = fact->doomed = false;
+    fact->cancelled = fact->cancelled && touched;
+    fact->doomed = fact->doomed && touched;
+    fact->keyless = false;
     fact->open = fact->begun = fact->finish_under_way = false;
     fact->retried = fact->crashes = (struct range){0, 0};
+    fact->unseen = 0;
     fact->seq = fact->sent_seq;
-    fact->plain =
-        spec->delay_ms == 0 && spec->deadline_ms == 0 && spec->on_duplicate != MR_DUPLICATE_REPLACE;
-    fact->not_before_ms = spec->delay_ms ? fact->sent_ms + spec->delay_ms : 0;
+    fact->born_ms = fact->sent_ms;
+    /* A task with a unique key may be moved by the enqueue of another. */
+    bool known = !touched && !spec->unique;
+    fact->plain = known && spec->delay_ms == 0;
+    fact->not_before_ms = known && spec->delay_ms ? fact->sent_ms + spec->delay_ms : 0;
 }
 
 static uint32_t token_by_id(const struct oracle *oracle, const char *id)
@@ -299,7 +314,7 @@ static void accepted(struct oracle *oracle, const struct oracle_op *op,
     uint32_t other = may_join ? token_by_id(oracle, result->id) : UINT32_MAX;
     if (other != UINT32_MAX && other != op->token) {
         struct fact *holder = fact_at(oracle, other);
-        if (holder->spec.unique != fact->spec.unique)
+        if (!same_key(&holder->spec, &fact->spec))
             oracle_fail(oracle, "unique: task %u joined task %u of another key", op->token, other);
         if (!(may(oracle, holder) & LIVE))
             oracle_fail(oracle, "unique: task %u joined task %u that has ended", op->token, other);
@@ -307,16 +322,16 @@ static void accepted(struct oracle *oracle, const struct oracle_op *op,
         holder->not_before_ms = 0;
         return;
     }
-    if (fact->announced) {
-        fact->announced = false;
+    if (fact->announced)
         return;
-    }
     if (!(may(oracle, fact) & GONE))
         oracle_fail(oracle, "enqueue of id %s accepted although the task exists", fact->id);
     /* A generated id is new each time. */
     if (fact->spec.id[0] && strcmp(fact->id, result->id) != 0)
         oracle_fail(oracle, "task %u asked for id %s, got %s", op->token, fact->id, result->id);
     snprintf(fact->id, sizeof fact->id, "%s", result->id);
+    fact->sent_seq = op->seq;
+    fact->sent_ms = op->sent_ms;
     begin_life(fact);
     check_new_key(oracle, op->token);
 }
@@ -332,6 +347,7 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
 {
     struct fact *fact = fact_at(oracle, op->token);
     add(fact, op->adds, -1);
+    fact->enqueues--;
     if (err == MR_OK)
         err = result->err;
     uint8_t fates = may(oracle, fact);
@@ -350,6 +366,7 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
         fact->sure |= LIVE;
         fact->plain = false;
     }
+    fact->announced = false;
 }
 
 /* ---- working
@@ -422,10 +439,10 @@ static void check_order(struct oracle *oracle, uint32_t token)
         queue->last_seq[i] = 0;
     }
     if (fact->seq < queue->last_seq[i])
-        oracle_fail(oracle, "order: task %u of queue %s handed out behind a later one", token,
-                    queue->name);
+        oracle_fail(oracle, "order: task %u of queue %s handed out behind the later %u", token,
+                    queue->name, queue->last_token[i]);
     else
-        queue->last_seq[i] = fact->seq;
+        queue->last_seq[i] = fact->seq, queue->last_token[i] = token;
 }
 
 static void check_times(struct oracle *oracle, uint32_t token)
@@ -436,6 +453,22 @@ static void check_times(struct oracle *oracle, uint32_t token)
     if (oracle->now_ms < fact->not_before_ms)
         oracle_fail(oracle, "task %u handed out %lld ms early", token,
                     (long long)(fact->not_before_ms - oracle->now_ms));
+}
+
+/* It is not known which life of the id this is: the one before, or that of the enqueue under way.
+ */
+static void announce(struct fact *fact)
+{
+    bool surely_new = !(fact->sure & LIVE);
+    struct range retried = fact->retried, crashes = fact->crashes;
+    begin_life(fact);
+    fact->announced = true;
+    if (surely_new)
+        return;
+    fact->retried = (struct range){0, retried.max};
+    fact->crashes = (struct range){0, crashes.max};
+    fact->plain = false;
+    fact->not_before_ms = 0;
 }
 
 uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
@@ -456,10 +489,8 @@ uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
                     (unsigned long long)lease->epoch, (unsigned long long)fact->epoch,
                     (unsigned long long)oracle->epoch_floor);
     settle_lease(fact);
-    if (!(fact->sure & LIVE) && fact->adds[1] && fact->sure & GONE) {
-        begin_life(fact);
-        fact->announced = true;
-    }
+    if (fact->enqueues > 0 && may(oracle, fact) & GONE)
+        announce(fact);
     check_counts(oracle, token, task);
     if (task->attempt != 1 + task->retried + task->crashes)
         oracle_fail(oracle, "task %u: attempt %u with %u failures and %u crashes", token,
@@ -472,6 +503,7 @@ uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
     fact->epoch = lease->epoch;
     fact->retried = (struct range){task->retried, task->retried};
     fact->crashes = (struct range){task->crashes, task->crashes};
+    fact->unseen = 0;
     if (lease->epoch > oracle->epoch_max)
         oracle->epoch_max = lease->epoch;
     return token;
@@ -570,8 +602,12 @@ void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, e
         if (op->must && fact->epoch == op->epoch)
             oracle_fail(oracle, "task %u: live lease %llu refused (%s)", op->token,
                         (unsigned long long)op->epoch, mr_err_name(err));
-        if (fact->epoch == op->epoch && op->adds)
+        if (fact->epoch == op->epoch && op->adds) {
+            /* The run was over when the lease was lost; it may or may not have counted as begun. */
             fact->finish_under_way = false;
+            fact->crashes.max += fact->open && fact->begun;
+            fact->begun = false;
+        }
     } else {
         fact->sure |= op->adds;
         fact->retried.max += op->outcome == MR_FAIL || op->outcome == MR_FAIL_FOR_GOOD;
@@ -596,8 +632,13 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
     if (!(may(oracle, fact) & ~GONE))
         ret_op->adds = 0;
     add(fact, ret_op->adds, 1);
+    fact->controls++;
     fact->plain = false;
     fact->not_before_ms = 0;
+    if (verb == MR_VERB_RUN && may(oracle, fact) & ARCHIVED) {
+        fact->keyless = true;
+        fact->retried.min = fact->crashes.min = fact->unseen = 0;
+    }
     if (verb == MR_VERB_CANCEL || verb == MR_VERB_DELETE)
         fact->cancelled = true;
     if (verb == MR_VERB_DELETE)
@@ -620,7 +661,7 @@ static void controlled(struct oracle *oracle, const struct oracle_op *op)
         if (!(may(oracle, fact) & (LIVE | ARCHIVED)))
             oracle_fail(oracle, "task %u made to run after its end", op->token);
         fact->sure = LIVE;
-        fact->retried.min = fact->crashes.min = 0;
+        fact->retried.min = fact->crashes.min = fact->unseen = 0;
         fact->cancelled = fact->adds[2] > 0;
         return;
     case MR_VERB_ARCHIVE:
@@ -635,6 +676,7 @@ void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, 
 {
     struct fact *fact = fact_at(oracle, op->token);
     add(fact, op->adds, -1);
+    fact->controls--;
     bool refused = err == MR_WRONG_STATE || err == MR_RUNNING || err == MR_NOT_FOUND ||
                    err == MR_DISK_FULL || err == MR_INVALID;
     if (err == MR_OK)
@@ -684,13 +726,15 @@ void oracle_pause_sent(struct oracle *oracle, const char *queue)
 {
     struct queue_fact *fact = queue_at(oracle, queue);
     fact->paused = fact->running = false;
+    fact->pauses++;
 }
 
 void oracle_pause_answered(struct oracle *oracle, const char *queue, bool paused, enum mr_err err)
 {
     struct queue_fact *fact = queue_at(oracle, queue);
-    fact->paused = err == MR_OK && paused;
-    fact->running = err == MR_OK && !paused;
+    bool last = --fact->pauses == 0;
+    fact->paused = last && err == MR_OK && paused;
+    fact->running = last && err == MR_OK && !paused;
 }
 
 /* ---- crashes
@@ -703,20 +747,29 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
         struct fact *fact = &oracle->facts[i];
         fact->sure = may(oracle, fact);
         fact->plain = fact->plain && !requests_under_way(fact);
+        if (kind == ORACLE_POWER_CUT) {
+            fact->crashes.min -= fact->unseen;
+            fact->unseen = 0;
+        }
         if (fact->finish_under_way)
             fact->retried.max++;
         if (fact->open && fact->begun) {
             fact->crashes.max++;
-            fact->crashes.min += kind == ORACLE_KILLED && !fact->finish_under_way;
+            bool counted = kind == ORACLE_KILLED && !fact->finish_under_way;
+            fact->crashes.min += counted;
+            fact->unseen += counted;
         } else if (kind == ORACLE_UNSEEN && fact->sure & LIVE) {
             fact->crashes.max++;
         }
         if (fact->crashes.max >= MR_CRASHES_MAX && fact->sure & LIVE)
             fact->sure |= ARCHIVED;
         memset(fact->adds, 0, sizeof fact->adds);
+        fact->enqueues = fact->controls = 0;
         fact->open = fact->begun = fact->finish_under_way = fact->announced = false;
     }
     for (size_t i = 0; i < oracle->queues_n; i++)
         if (!oracle->queues[i].paused)
             oracle->queues[i].running = false; /* a pause under way may have happened */
+    for (size_t i = 0; i < oracle->queues_n; i++)
+        oracle->queues[i].pauses = 0;
 }

@@ -50,7 +50,8 @@ struct oracle_op {
     enum mr_outcome outcome;
     enum mr_verb verb;
     uint64_t epoch, seq;
-    uint32_t retried;      /* finish: of the lease */
+    uint32_t retried; /* finish: of the lease */
+    int64_t sent_ms;
     int64_t not_before_ms; /* finish: the earliest next start */
 };
 
@@ -86,7 +87,8 @@ void oracle_clock_jumped(struct oracle *oracle);
 uint32_t oracle_add(struct oracle *oracle, const struct oracle_spec *spec);
 uint32_t oracle_count(const struct oracle *oracle); /* tokens are 0 .. count - 1 */
 const struct oracle_spec *oracle_spec(const struct oracle *oracle, uint32_t token);
-/* Fills options from the spec; payload is the caller's memory of payload_len bytes, key of 32. */
+/* Fills options from the spec; payload is the caller's memory of payload_len bytes, key of 32.
+ * Names are the oracle's, until the next oracle_add. */
 void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payload, char *key,
                     struct mr_task_options *ret_options);
 void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op *ret_op);

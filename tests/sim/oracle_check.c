@@ -32,6 +32,7 @@ static void narrow(struct fact *fact, const struct mr_task *task)
     fact->sure = fate_of(task->state);
     fact->retried = (struct range){task->retried, task->retried};
     fact->crashes = (struct range){task->crashes, task->crashes};
+    fact->unseen = 0;
 }
 
 static void check_shown(struct oracle *oracle, uint32_t token, const struct mr_task *task)
@@ -154,8 +155,8 @@ static void check_keys(struct oracle *oracle, const struct oracle_view *view)
             uint32_t b = token_of(oracle, &view->tasks[j]);
             if (b == UINT32_MAX || fate_of(view->tasks[j].state) != LIVE)
                 continue;
-            if (oracle_spec(oracle, b)->unique == spec->unique &&
-                oracle_spec(oracle, b)->unique_forever)
+            if (same_key(oracle_spec(oracle, b), spec) && !fact_at(oracle, a)->keyless &&
+                !fact_at(oracle, b)->keyless)
                 oracle_fail(oracle, "unique: tasks %u and %u both hold key-%u", b, a, spec->unique);
         }
     }

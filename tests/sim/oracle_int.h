@@ -24,13 +24,17 @@ struct fact {
     bool open;              /* the newest lease was not ended by an answer we saw */
     bool begun;             /* its run began */
     bool finish_under_way;
-    bool announced;    /* handed out before its enqueue was answered */
-    uint64_t sent_seq; /* of the newest enqueue */
-    int64_t sent_ms;   /* when that was sent */
-    uint64_t epoch;    /* of the newest lease */
-    uint64_t accepted; /* the newest epoch with an accepted outcome */
-    uint64_t seq;      /* order of submission */
+    bool keyless;               /* left the archive, without its unique key */
+    bool announced;             /* may have been handed out before its enqueue was answered */
+    uint8_t enqueues, controls; /* requests of these kinds under way */
+    uint64_t sent_seq;          /* of the first enqueue under way */
+    int64_t sent_ms;            /* when that was sent */
+    int64_t born_ms;            /* when the enqueue that made it was sent */
+    uint64_t epoch;             /* of the newest lease */
+    uint64_t accepted;          /* the newest epoch with an accepted outcome */
+    uint64_t seq;               /* order of submission */
     struct range retried, crashes;
+    uint32_t unseen;       /* crashes that a power cut could still undo, within crashes.min */
     int64_t not_before_ms; /* the earliest start */
     int64_t ended_ms;      /* when a finish with retention was sent first */
     bool seen;             /* scratch of a check */
@@ -40,8 +44,10 @@ enum { ORACLE_QUEUES_MAX = 32 };
 
 struct queue_fact {
     char name[16];
-    bool paused, running; /* surely; neither while unknown */
-    uint64_t last_seq[8]; /* by priority: the newest plain task handed out first */
+    bool paused, running;   /* surely; neither while unknown */
+    uint32_t pauses;        /* requests under way */
+    uint64_t last_seq[8];   /* by priority: the newest plain task handed out first */
+    uint32_t last_token[8]; /* that task */
     double priorities[8];
     size_t priorities_n;
 };
@@ -67,6 +73,7 @@ struct queue_fact *queue_at(struct oracle *oracle, const char *name);
 /* Bytes, queue and type are what was sent. */
 void check_body(struct oracle *oracle, uint32_t token, const struct mr_task *task);
 void check_counts(struct oracle *oracle, uint32_t token, const struct mr_task *task);
+bool same_key(const struct oracle_spec *a, const struct oracle_spec *b);
 uint8_t fate_of(enum mr_state state);
 void payload_fill(uint32_t token, uint8_t *payload, size_t len);
 

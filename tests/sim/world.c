@@ -275,9 +275,12 @@ static void heal(struct world *world)
     struct node *node = &world->nodes[0];
     for (size_t i = 0; i < WORLD_NODES; i++)
         if (world->nodes[i].used)
-            world_act(world, ACT_NODE_CLOSE);
+            world_node_close(world, &world->nodes[i]);
     int rounds = 0;
     for (; rounds < HEAL_ROUNDS_MAX && !oracle_error(world->oracle); rounds++) {
+        if (world->refused && node->used)
+            world_node_close(world, node);
+        world->refused = false;
         if (!node->used)
             world_node_open(world, node);
         world_beat(world);

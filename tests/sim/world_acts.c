@@ -144,6 +144,7 @@ static void finish_answered(struct world *world, struct wreq *wreq)
         oracle_finish_answered(world->oracle, &wreq->ops[i], err);
         world_trace(world, "finish", wreq->ops[i].token, err);
         note_failure(world, err);
+        world->refused = world->refused || err == MR_DISK_FULL;
     }
 }
 
@@ -292,7 +293,12 @@ void world_enqueue(struct world *world, const uint32_t *tokens, size_t n)
         size_t len = oracle_spec(world->oracle, tokens[i])->payload_len;
         uint8_t *payload = mr_arena_alloc(&wreq->memory, len ? len : 1);
         mr_assert(payload);
-        oracle_options(world->oracle, tokens[i], payload, wreq->keys[i], &wreq->tasks[i]);
+        struct mr_task_options *task = &wreq->tasks[i];
+        oracle_options(world->oracle, tokens[i], payload, wreq->keys[i], task);
+        /* The oracle's own text may move while the request is under way. */
+        struct mr_slice *texts[] = {&task->queue, &task->type, &task->id};
+        for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++)
+            mr_assert(mr_arena_copy(&wreq->memory, *texts[t], texts[t]) == MR_OK);
         oracle_enqueue_sent(world->oracle, tokens[i], &wreq->ops[i]);
     }
     wreq->u.enqueue.tasks = wreq->tasks;
@@ -379,11 +385,8 @@ static void act_node_open(struct world *world)
         world_node_open(world, node);
 }
 
-static void act_node_close(struct world *world)
+void world_node_close(struct world *world, struct node *node)
 {
-    struct node *node = pick_node(world, true);
-    if (!node)
-        return;
     struct wreq *wreq = new_req(world, MR_OP_NODE_CLOSE);
     wreq->u.node_close.node = node->handle;
     for (size_t i = 0; i < WORLD_HANDS; i++)
@@ -391,6 +394,13 @@ static void act_node_close(struct world *world)
             bury(world, &node->hands[i]);
     *node = (struct node){.incarnation = ++world->incarnations};
     rig_submit(&world->rig, &wreq->u.req);
+}
+
+static void act_node_close(struct world *world)
+{
+    struct node *node = pick_node(world, true);
+    if (node)
+        world_node_close(world, node);
 }
 
 static void act_node_vanish(struct world *world)

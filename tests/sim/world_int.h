@@ -133,6 +133,7 @@ struct world {
     bool io_failed; /* a write or sync failed in this life */
     bool restart;   /* the engine said that it failed */
     bool healing;
+    bool refused; /* a finish was refused: its worker must ask again */
     bool verbose;
     int64_t wall_max_us;
     const struct world_calm *calm; /* NULL: with accidents */
@@ -151,6 +152,7 @@ void world_reap(struct world *world);
 /* All that lived in the process is gone. */
 void world_drop(struct world *world);
 void world_node_open(struct world *world, struct node *node);
+void world_node_close(struct world *world, struct node *node);
 void world_take(struct world *world, struct node *node, size_t max, int64_t wait_ms);
 void world_begin(struct world *world, struct node *node, struct hand *hand);
 void world_finish(struct world *world, struct node *node, struct hand *hand,
