@@ -7,10 +7,6 @@
 #include "broker/embedded/embedded.h"
 #include "worker/worker.h"
 
-/* Of the embedded engine. */
-enum mr_err mr_store_fsck(const char *dir, enum mr_fsck_mode mode, mr_fsck_line *line, void *arg,
-                          struct mr_fsck_report *ret_report, struct mr_detail *detail);
-
 #define FILE_SCHEME "file:"
 
 /* A namespace becomes a folder, so it must not lead elsewhere. */

@@ -20,7 +20,7 @@ enum { PAYLOAD_BYTES = 900 * 1024 };
 struct world {
     struct fake *fake;
     struct mr_worker *worker;
-    char *argv[4];
+    const char *argv[4];
     struct mr_exec_command command;
 };
 
@@ -50,7 +50,7 @@ static int end_world(void **state)
 
 static void start(struct world *world, struct mr_worker_options options)
 {
-    world->command.argv = world->argv;
+    world->command.argv = (char *const *)world->argv;
     options.slots = options.slots ? options.slots : 1;
     assert_int_equal(mr_worker_new_on(fake_broker(world->fake), &options, &world->worker), MR_OK);
     assert_int_equal(mr_worker_handle(world->worker, "*", mr_exec_handler, &world->command), MR_OK);
@@ -62,7 +62,7 @@ static void start_shell(struct world *world, const char *line, struct mr_worker_
 {
     world->argv[0] = "sh";
     world->argv[1] = "-c";
-    world->argv[2] = (char *)line;
+    world->argv[2] = line;
     start(world, options);
 }
 
