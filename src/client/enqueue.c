@@ -29,14 +29,14 @@ enum mr_err mr_enqueue(struct mr_client *client, const struct mr_task_options *t
 /* ---- without waiting
  * ----------------------------------------------------------------------------- */
 
-/* One request and everything it needs: results, options, headers, then bytes. */
+/* One request and everything it needs, by falling alignment: options, headers, results, bytes. */
 struct flight {
     struct mr_req_enqueue enqueue;
     struct mr_client *client;
     mr_enqueue_done *done;
     void *arg;
     size_t bytes;
-    struct mr_enqueue_result results[];
+    struct mr_task_options tasks[];
 };
 
 /* The slices of a task that must be copied. */
@@ -80,11 +80,13 @@ static void copy_slice(struct mr_slice *slice, char **at)
     *at += slice->len;
 }
 
+/* Lays out the block and copies everything into it. */
 static void copy_tasks(struct flight *flight, const struct mr_task_options *tasks, size_t n)
 {
-    struct mr_task_options *copies = (struct mr_task_options *)(flight->results + n);
+    struct mr_task_options *copies = flight->tasks;
     memcpy(copies, tasks, n * sizeof *copies);
     struct mr_header *headers = (struct mr_header *)(copies + n);
+    struct mr_header *header = headers;
     for (size_t i = 0; i < n; i++) {
         if (tasks[i].headers_n == 0)
             continue;
@@ -92,8 +94,9 @@ static void copy_tasks(struct flight *flight, const struct mr_task_options *task
         copies[i].headers = headers;
         headers += tasks[i].headers_n;
     }
-    char *at = (char *)headers;
-    struct mr_header *header = (struct mr_header *)(copies + n);
+    flight->enqueue.tasks = copies;
+    flight->enqueue.results = (struct mr_enqueue_result *)headers;
+    char *at = (char *)(flight->enqueue.results + n);
     for (size_t i = 0; i < n; i++) {
         for (size_t j = 0; j < SLICE_FIELDS; j++)
             copy_slice((struct mr_slice *)((char *)&copies[i] + slice_fields[j]), &at);
@@ -102,7 +105,7 @@ static void copy_tasks(struct flight *flight, const struct mr_task_options *task
             copy_slice(&header->value, &at);
         }
     }
-    flight->enqueue.tasks = copies;
+    mr_assert(at == (char *)flight + flight->bytes);
 }
 
 /* Broker's thread. */
@@ -110,7 +113,7 @@ static void flight_done(struct mr_req *req)
 {
     struct flight *flight = req->arg;
     struct mr_client *client = flight->client;
-    flight->done(req->err, flight->results, flight->enqueue.n, flight->arg);
+    flight->done(req->err, flight->enqueue.results, flight->enqueue.n, flight->arg);
     atomic_fetch_sub(&client->tasks, flight->enqueue.n);
     atomic_fetch_sub(&client->bytes, flight->bytes);
     mr_req_done(req);
@@ -155,7 +158,6 @@ enum mr_err mr_enqueue_async(struct mr_client *client, const struct mr_task_opti
         .arg = arg,
         .bytes = bytes,
     };
-    flight->enqueue.results = flight->results;
     copy_tasks(flight, tasks, n);
     mr_broker_submit(client->broker, &flight->enqueue.req);
     return MR_OK;
