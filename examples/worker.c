@@ -39,7 +39,7 @@ static enum mr_outcome send_mail(struct mr_run *run, void *arg)
     const struct mr_task *task = mr_run_task(run);
     if (task->attempt == 1) {
         mr_run_error(run, "the mail server is having a nap");
-        mr_run_retry_after(run, 10);
+        mr_run_retry_after(run, 0);
         return MR_FAIL;
     }
     printf("sent %.*s\n", (int)task->type.len, (const char *)task->type.data);

@@ -209,10 +209,12 @@ static int64_t delay_of(struct mr_run *run, enum mr_outcome outcome, int64_t ret
 static void tell_failure(struct mr_worker *w, const struct mr_task *task, const char *error)
 {
     char id[MR_ID_MAX * 4 + 1], type[MR_NAME_MAX * 4 + 1], text[256];
-    mr_diag(MR_DIAG_WARN, "task.failed", "id=%s type=%s attempt=%u error=\"%s\"",
-            mr_diag_escape(task->id, id, sizeof id), mr_diag_escape(task->type, type, sizeof type),
-            task->attempt, mr_diag_escape(mr_slice_str(error), text, sizeof text));
-    if (w->options.on_error)
+    bool told = w->options.on_error != NULL;
+    mr_diag(told ? MR_DIAG_DEBUG : MR_DIAG_WARN, "task.failed",
+            "id=%s type=%s attempt=%u error=\"%s\"", mr_diag_escape(task->id, id, sizeof id),
+            mr_diag_escape(task->type, type, sizeof type), task->attempt,
+            mr_diag_escape(mr_slice_str(error), text, sizeof text));
+    if (told)
         w->options.on_error(task, error, w->options.arg);
 }
 

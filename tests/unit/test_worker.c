@@ -466,7 +466,8 @@ static void a_timeout_beyond_the_next_beat_is_kept_too(void **state)
     struct world *world = *state;
     size_t task =
         fake_add(world->fake, &(struct mr_task){.type = mr_slice_str("wait"), .timeout_ms = 100});
-    start_worker(world, (struct mr_worker_options){.slots = 1, .beat_ms = 20});
+    start_worker(world,
+                 (struct mr_worker_options){.slots = 1, .beat_ms = 20, .beats_missed = 1000});
     fake_await_state(world->fake, task, FAKE_ENDED);
     assert_string_equal(fake_look(world->fake, task).error, "timeout after 100ms");
 }
