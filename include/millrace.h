@@ -251,7 +251,8 @@ struct mr_list_options {
 };
 
 /* Lists in the order of each set: pending by order time, scheduled and retry by due time, archived
- * and completed by the time of their end. The cost of a page does not depend on how far it is. */
+ * by the time of their end, completed by the time they will be removed. The cost of a page does not
+ * depend on how far it is. */
 MR_MUST_USE enum mr_err mr_task_list_get(struct mr_client *client,
                                          const struct mr_list_options *options,
                                          struct mr_task_list **ret_list);
@@ -281,7 +282,7 @@ struct mr_queue_info {
     char name[MR_NAME_MAX + 1];
     uint64_t counts[MR_STATE_COUNT];
     bool paused;
-    int64_t oldest_pending_ms; /* age of the task that waits longest; 0 when none waits */
+    int64_t oldest_pending_ms; /* longest wait among the first 64 in order; 0: none waits */
     uint64_t processed_total, failed_total, processed_today, failed_today;
     uint64_t max_length; /* 0: none */
 };

@@ -23,7 +23,8 @@ struct segment {
     uint64_t end;       /* first byte not in use; for sealed segments found at start: bytes */
     uint64_t first_seq; /* 0: no record yet */
     uint64_t last_seq;
-    uint64_t live; /* bytes held by tasks */
+    uint64_t live;     /* bytes held by tasks */
+    uint64_t dead_seq; /* newest record when the last of them was let go */
     bool sealed;
     bool removing; /* a job is taking it away */
 };

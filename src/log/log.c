@@ -227,6 +227,11 @@ void mr_log_demand(struct mr_log *log)
     log->wanted_seq = log->last_seq;
 }
 
+uint64_t mr_log_wanted(const struct mr_log *log)
+{
+    return log->wanted_seq;
+}
+
 enum mr_err mr_log_sync_now(struct mr_log *log)
 {
     MR_TRY(mr_log_write(log));
@@ -292,6 +297,8 @@ void mr_log_hold(struct mr_log *log, uint32_t number, int64_t bytes)
     mr_assert(segment != NULL);
     mr_assert(bytes >= 0 || segment->live >= (uint64_t)-bytes);
     segment->live += (uint64_t)bytes;
+    if (segment->live == 0)
+        segment->dead_seq = log->last_seq;
 }
 
 size_t mr_log_segments(const struct mr_log *log)

@@ -113,6 +113,8 @@ MR_MUST_USE enum mr_err mr_log_write(struct mr_log *log);
 void mr_log_sync(struct mr_log *log);
 /* Asks for a sync of everything appended so far. */
 void mr_log_demand(struct mr_log *log);
+/* The newest record that somebody waits for. */
+uint64_t mr_log_wanted(const struct mr_log *log);
 /* Writes and syncs while the caller waits; for the start and the end, when no job is under way. */
 MR_MUST_USE enum mr_err mr_log_sync_now(struct mr_log *log);
 /* Makes the next segment while the caller waits, when the current one is half full. */

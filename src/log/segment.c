@@ -298,10 +298,13 @@ void mr_log_retry_space(struct mr_log *log)
     segment_prepare(log);
 }
 
+/* What it says is in the snapshot; what made it dead (a finish, a copy elsewhere) is durable as
+ * well. */
 static bool removable(const struct mr_log *log, const struct segment *segment)
 {
     return segment->sealed && !segment->removing && segment->live == 0 &&
-           segment->last_seq <= log->trim_seq && segment->last_seq <= log->durable_seq;
+           segment->last_seq <= log->trim_seq && segment->dead_seq <= log->durable_seq &&
+           segment->last_seq <= log->durable_seq;
 }
 
 void mr_log_trim(struct mr_log *log, uint64_t snap_seq)

@@ -133,7 +133,8 @@ static void entry_more_encode(const struct mr_entry *entry, uint8_t *at)
     mr_store64(at + 36, (uint64_t)entry->failed_ms);
     mr_store64(at + 44, (uint64_t)entry->order_ms);
     mr_store64(at + 52, (uint64_t)entry->unique_until_ms);
-    put_uuid(at + 60, &entry->unique);
+    mr_store64(at + 60, (uint64_t)entry->priority_ms);
+    put_uuid(at + 68, &entry->unique);
 }
 
 static void entry_more_decode(const uint8_t *at, struct mr_entry *entry)
@@ -147,7 +148,8 @@ static void entry_more_decode(const uint8_t *at, struct mr_entry *entry)
     entry->failed_ms = (int64_t)mr_load64(at + 36);
     entry->order_ms = (int64_t)mr_load64(at + 44);
     entry->unique_until_ms = (int64_t)mr_load64(at + 52);
-    get_uuid(at + 60, &entry->unique);
+    entry->priority_ms = (int64_t)mr_load64(at + 60);
+    get_uuid(at + 68, &entry->unique);
 }
 
 size_t mr_entry_encode(const struct mr_entry *entry, uint8_t bytes[MR_ENTRY_MAX])

@@ -11,12 +11,13 @@
 
 /* Facts about a task that are known without reading its message. Part of the format. */
 enum mr_task_flag {
-    MR_TASK_UUID = 1 << 0,     /* the id is the UUID itself; otherwise the message has the text */
-    MR_TASK_RETAIN = 1 << 1,   /* kept after completion */
-    MR_TASK_UNIQUE = 1 << 2,   /* holds a unique key */
-    MR_TASK_PRIORITY = 1 << 3, /* has a priority */
-    MR_TASK_CANCEL = 1 << 4,   /* a caller wants it stopped */
-    MR_TASK_FLAGS_KEPT = 0x1f,
+    MR_TASK_UUID = 1 << 0,      /* the id is the UUID itself; otherwise the message has the text */
+    MR_TASK_RETAIN = 1 << 1,    /* kept after completion */
+    MR_TASK_UNIQUE = 1 << 2,    /* holds a unique key */
+    MR_TASK_PRIORITY = 1 << 3,  /* has a priority */
+    MR_TASK_CANCEL = 1 << 4,    /* a caller wants it stopped */
+    MR_TASK_REORDERED = 1 << 5, /* a caller gave it a new priority */
+    MR_TASK_FLAGS_KEPT = 0x3f,
 };
 
 /* MR_RECORD_TASK: followed by the task message (wire/task.h). */
@@ -46,7 +47,7 @@ MR_MUST_USE enum mr_err mr_event_take_decode(struct mr_slice body, struct mr_eve
 /* MR_RECORD_FINISH, _LOST, _MOVE, _DELETE: what the task is from now on, and why. */
 struct mr_event_change {
     struct mr_uuid id;
-    uint64_t epoch;   /* of the lease that ended; 0 when none did */
+    uint64_t epoch;   /* of the lease that ended, 0 when none did; a new priority: its ms */
     int64_t key;      /* place in the order of its new state */
     int64_t order_ms; /* order time when it becomes pending again; 0: the key decides */
     int64_t ms;       /* when it happened */
@@ -63,7 +64,7 @@ void mr_event_change_encode(const struct mr_event_change *event,
 MR_MUST_USE enum mr_err mr_event_change_decode(struct mr_slice body,
                                                struct mr_event_change *ret_event);
 
-/* MR_RECORD_QUEUE and _UNQUEUE (number only counts). */
+/* MR_RECORD_QUEUE; and _UNQUEUE, where max_length is the time in ms. */
 struct mr_event_queue {
     uint32_t number;
     uint8_t paused;
@@ -89,12 +90,12 @@ struct mr_entry {
     uint8_t has_more; /* the fields below are there */
     uint64_t epoch;
     uint32_t note_segment, note_offset, note_size;
-    int64_t started_ms, finished_ms, failed_ms, order_ms, unique_until_ms;
+    int64_t started_ms, finished_ms, failed_ms, order_ms, unique_until_ms, priority_ms;
     struct mr_uuid unique;
 };
 enum {
     MR_ENTRY_SIZE = 56,
-    MR_ENTRY_MORE_SIZE = 76,
+    MR_ENTRY_MORE_SIZE = 84,
     MR_ENTRY_MAX = MR_ENTRY_SIZE + MR_ENTRY_MORE_SIZE
 };
 /* Returns the bytes used. */

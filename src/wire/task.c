@@ -3,6 +3,8 @@
  * there. */
 #include "wire/task.h"
 
+#include <math.h>
+
 enum task_field {
     FIELD_TIMEOUT = 1 << 0, /* absent: the default */
     FIELD_DEADLINE = 1 << 1,
@@ -66,7 +68,7 @@ static void put_headers(struct writer *w, const struct mr_task_options *options)
 
 static void put_fields(struct writer *w, const struct mr_task_options *options)
 {
-    int64_t priority_ms = (int64_t)(options->priority_s * 1000.0);
+    int64_t priority_ms = mr_priority_ms(options->priority_s);
     if (options->timeout_ms != 0)
         put_number(w, FIELD_TIMEOUT, options->timeout_ms < 0 ? 0 : options->timeout_ms);
     if (options->deadline_ms != 0)
@@ -81,6 +83,11 @@ static void put_fields(struct writer *w, const struct mr_task_options *options)
     put_name(w, FIELD_GROUP, options->group);
     put_name(w, FIELD_TOPIC, options->topic);
     put_headers(w, options);
+}
+
+int64_t mr_priority_ms(double priority_s)
+{
+    return llround(priority_s * 1000.0);
 }
 
 size_t mr_task_msg_bound(const struct mr_task_options *options, struct mr_slice id)
@@ -187,6 +194,14 @@ void mr_task_msg_headers(const struct mr_task_msg *msg, struct mr_header *ret_he
     }
 }
 
+static bool names_fit(const struct mr_task_msg *msg)
+{
+    return msg->queue.len > 0 && msg->queue.len <= MR_NAME_MAX && msg->type.len > 0 &&
+           msg->type.len <= MR_NAME_MAX && msg->id.len <= MR_ID_MAX &&
+           msg->unique_key.len <= MR_NAME_MAX && msg->group.len <= MR_NAME_MAX &&
+           msg->topic.len <= MR_NAME_MAX;
+}
+
 enum mr_err mr_task_msg_decode(struct mr_slice bytes, struct mr_task_msg *ret_msg)
 {
     const uint8_t *fixed = bytes.data;
@@ -212,7 +227,7 @@ enum mr_err mr_task_msg_decode(struct mr_slice bytes, struct mr_task_msg *ret_ms
     msg.type = get_bytes(&r, fixed[2]);
     msg.id = get_bytes(&r, fixed[3]);
     msg.payload = get_bytes(&r, mr_load32(fixed + 8));
-    if (r.bad || r.left != 0)
+    if (r.bad || r.left != 0 || !names_fit(&msg))
         return MR_DAMAGED;
     *ret_msg = msg;
     return MR_OK;

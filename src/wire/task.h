@@ -42,6 +42,8 @@ MR_MUST_USE enum mr_err mr_task_msg_encode(const struct mr_task_options *options
 MR_MUST_USE enum mr_err mr_task_msg_decode(struct mr_slice bytes, struct mr_task_msg *ret_msg);
 /* Fills headers_n entries. */
 void mr_task_msg_headers(const struct mr_task_msg *msg, struct mr_header *ret_headers);
+/* Seconds ahead as whole milliseconds. */
+int64_t mr_priority_ms(double priority_s);
 /* Upper bound of the encoded size, for reserving. */
 size_t mr_task_msg_bound(const struct mr_task_options *options, struct mr_slice id);
 

@@ -40,7 +40,7 @@ static void more_trim(struct state *state, struct task *task)
     const struct more *more = more_of(state, task);
     bool waiting = task->state == MR_PENDING || task->state == MR_SCHEDULED;
     if (more != NULL && waiting && more->note_size == 0 && more->order_ms == 0 &&
-        more->failed_ms == 0 && !(task->flags & MR_TASK_UNIQUE))
+        more->failed_ms == 0 && !(task->flags & (MR_TASK_UNIQUE | MR_TASK_REORDERED)))
         more_free(state, task);
 }
 
@@ -85,7 +85,7 @@ static enum mr_err note_message(struct state *state, uint32_t handle,
         more->order_ms = event->key - msg.priority_ms;
     if (event->flags & MR_TASK_UNIQUE) {
         more->unique = message_unique_key(state->hash_key, &msg);
-        more->unique_until_ms = event->created_ms + msg.unique_ms;
+        more->unique_until_ms = event->created_ms + msg.unique_ms + 1; /* created is rounded down */
         MR_TRY(unique_take(state, handle, &more->unique));
         task->flags |= MR_TASK_UNIQUE;
     }
@@ -223,7 +223,8 @@ static enum mr_err note_outcome(struct state *state, struct task *task,
                   (event->outcome == MR_FAIL || event->outcome == MR_FAIL_FOR_GOOD);
     bool ended = event->state == MR_ARCHIVED || event->state == MR_COMPLETED;
     struct more *more;
-    if (event->text.len == 0 && event->order_ms == 0 && !failed && !ended &&
+    bool reordered = event->flags & MR_TASK_REORDERED;
+    if (event->text.len == 0 && event->order_ms == 0 && !reordered && !failed && !ended &&
         task->more == NO_HANDLE)
         return MR_OK;
     MR_TRY(more_ensure(state, task, &more));
@@ -235,6 +236,8 @@ static enum mr_err note_outcome(struct state *state, struct task *task,
         hold(state, pos, more->note_size, 1);
     }
     more->order_ms = event->order_ms;
+    if (record->type == MR_RECORD_MOVE && event->outcome == MR_VERB_PRIORITISE)
+        more->priority_ms = (int64_t)event->epoch;
     more->finished_ms = ended ? event->ms : 0;
     if (failed)
         more->failed_ms = event->ms;
@@ -270,7 +273,7 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
         task_release(state, handle);
         return MR_OK;
     }
-    uint8_t kept = MR_TASK_CANCEL;
+    uint8_t kept = MR_TASK_CANCEL | MR_TASK_REORDERED;
     state->touch(handle, state->touch_arg);
     task->flags = (uint8_t)((task->flags & ~kept) | (event->flags & kept));
     if (event->state == MR_ACTIVE)
@@ -346,6 +349,7 @@ void entry_of(const struct state *state, uint32_t handle, struct mr_entry *ret_e
     ret_entry->failed_ms = more->failed_ms;
     ret_entry->order_ms = more->order_ms;
     ret_entry->unique_until_ms = more->unique_until_ms;
+    ret_entry->priority_ms = more->priority_ms;
     ret_entry->unique = more->unique;
 }
 
@@ -362,6 +366,7 @@ static enum mr_err entry_more(struct state *state, uint32_t handle, const struct
     more->failed_ms = entry->failed_ms;
     more->order_ms = entry->order_ms;
     more->unique_until_ms = entry->unique_until_ms;
+    more->priority_ms = entry->priority_ms;
     more->unique = entry->unique;
     if (entry->flags & MR_TASK_UNIQUE) {
         MR_TRY(unique_take(state, handle, &more->unique));
@@ -467,7 +472,7 @@ static enum mr_err replay_unqueue(struct state *state, const struct mr_record *r
     struct queue *queue = find_queue(state, event.name);
     if (queue == NULL || queue->number != event.number)
         return MR_NOT_FOUND;
-    queue_drop(state, queue);
+    queue_drop(state, queue, (int64_t)event.max_length);
     return MR_OK;
 }
 

@@ -92,8 +92,13 @@ static enum mr_err carry(const struct mr_record *record, struct mr_log_pos pos, 
 
 static void compact_step(struct mr_engine *engine)
 {
-    enum mr_err err = mr_log_walk(engine->log, engine->compacting, &engine->compact_offset,
-                                  WALK_STEP, carry, engine);
+    enum mr_err err = MR_OK;
+    if (!mr_log_has_segment(engine->log, engine->compacting))
+        engine->compact_offset = 0; /* its last task went by itself, and the segment with it */
+    else
+        err = mr_log_walk(engine->log, engine->compacting, &engine->compact_offset, WALK_STEP,
+                          carry, engine);
+    engine->compact_waits = err == MR_BUSY;
     if (err == MR_BUSY)
         return; /* from the same place once there is room */
     if (err != MR_OK || engine->compact_offset == 0) {
@@ -167,8 +172,8 @@ void maintain(struct mr_engine *engine)
         return;
     }
     mr_log_trim(engine->log, engine->snap_seq);
-    if (engine->compacting != 0)
+    if (engine->compacting != 0 && !engine->compact_waits)
         compact_step(engine);
-    else if (engine->backup == NULL && !backup_start_waiting(engine))
+    else if (engine->compacting == 0 && engine->backup == NULL && !backup_start_waiting(engine))
         decide(engine);
 }

@@ -75,6 +75,20 @@ static enum mr_err delete_task(struct mr_engine *engine, uint32_t handle,
     return change_task(engine, MR_RECORD_DELETE, handle, &change);
 }
 
+/* Given by a caller later on, or by its producer. */
+static int64_t priority_of(struct mr_engine *engine, uint32_t handle)
+{
+    const struct task *task = task_at(&engine->state, handle);
+    struct mr_task_msg msg;
+    int64_t created_ms;
+    if (task->flags & MR_TASK_REORDERED)
+        return more_of(&engine->state, task)->priority_ms;
+    if (!(task->flags & MR_TASK_PRIORITY) ||
+        read_message(engine, task, &created_ms, &msg, NULL) != MR_OK)
+        return 0;
+    return msg.priority_ms;
+}
+
 static enum mr_err run_now(struct mr_engine *engine, uint32_t handle, const struct mr_control *item)
 {
     struct mr_event_change change = change_of(engine, handle);
@@ -84,7 +98,7 @@ static enum mr_err run_now(struct mr_engine *engine, uint32_t handle, const stru
         change.flags &= (uint8_t)~MR_TASK_CANCEL;
     }
     change.state = MR_PENDING;
-    change.key = engine->now_ms;
+    change.key = engine->now_ms - priority_of(engine, handle);
     return move(engine, handle, item->verb, &change);
 }
 
@@ -98,7 +112,9 @@ static enum mr_err prioritise(struct mr_engine *engine, uint32_t handle,
     int64_t base = task->key;
     if (task->state == MR_PENDING)
         MR_TRY(read_message(engine, task, &base, &msg, NULL));
-    change.order_ms = base - (int64_t)(item->value * 1000.0);
+    change.epoch = (uint64_t)mr_priority_ms(item->value);
+    change.flags |= MR_TASK_REORDERED;
+    change.order_ms = base - mr_priority_ms(item->value);
     if (task->state == MR_PENDING)
         change.key = change.order_ms;
     return move(engine, handle, item->verb, &change);
@@ -220,11 +236,12 @@ static enum mr_err remove_queue(struct mr_engine *engine, const struct mr_req_qu
     uint64_t total = 0;
     for (size_t s = 0; s < MR_STATE_COUNT; s++)
         total += queue->counts[s];
-    if (queue->counts[MR_ACTIVE] > 0)
-        return MR_RUNNING;
     if (total > 0 && req->mode == MR_QUEUE_REMOVE_EMPTY)
         return MR_WRONG_STATE;
+    if (queue->counts[MR_ACTIVE] > 0)
+        return MR_RUNNING;
     struct mr_event_queue event = {.number = queue->number,
+                                   .max_length = (uint64_t)engine->now_ms,
                                    .name = mr_slice_make(queue->name, queue->name_len)};
     uint8_t body[MR_EVENT_QUEUE_SIZE + MR_NAME_MAX];
     size_t len = MR_EVENT_QUEUE_SIZE + event.name.len;
@@ -233,7 +250,7 @@ static enum mr_err remove_queue(struct mr_engine *engine, const struct mr_req_qu
     if (log_bytes(engine, MR_RECORD_UNQUEUE, MR_LOG_DURABLE, body, len, NULL) == 0)
         return MR_NOMEM;
     node_forget_queue(engine, queue);
-    queue_drop(&engine->state, queue);
+    queue_drop(&engine->state, queue, engine->now_ms);
     return MR_OK;
 }
 

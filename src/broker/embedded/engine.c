@@ -15,7 +15,7 @@ void answer_now(struct mr_req *req, enum mr_err err)
 
 void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err)
 {
-    req->wait_for = mr_log_last_seq(engine->log);
+    req->wait_for = mr_log_wanted(engine->log);
     req->err = err;
     if (req->wait_for <= mr_log_durable(engine->log)) {
         req->done(req);
@@ -134,21 +134,15 @@ enum mr_err read_message(struct mr_engine *engine, const struct task *task, int6
     return MR_OK;
 }
 
-void quarantine_task(struct mr_engine *engine, uint32_t handle)
+enum mr_err quarantine_task(struct mr_engine *engine, uint32_t handle)
 {
-    struct task *task = task_at(&engine->state, handle);
-    engine->records_damaged++;
-    engine->state.touch(handle, engine->state.touch_arg);
-    task->flags |= TASK_DAMAGED;
     struct mr_event_change change = change_of(engine, handle);
     change.state = MR_ARCHIVED;
     change.key = engine->now_ms;
     change.text = MR_SLICE_LIT("quarantined: its record in the log is damaged");
-    enum mr_err err = log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING);
-    if (err == MR_OK)
-        err = change_task(engine, MR_RECORD_MOVE, handle, &change);
-    if (err == MR_NOMEM)
-        engine_fail(engine, err);
+    MR_TRY(log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING));
+    engine->records_damaged++;
+    return change_task(engine, MR_RECORD_MOVE, handle, &change);
 }
 
 /* ---- requests -----------------------------------------------------------------------------------
@@ -224,6 +218,7 @@ static void read_clocks(struct mr_engine *engine)
     engine->now = mr_mono_now(engine->clock);
     engine->now_us = mr_wall_now(engine->clock).us;
     engine->now_ms = mr_wall_ms((mr_wall){engine->now_us});
+    engine->now_up_ms = mr_wall_ms((mr_wall){engine->now_us + MR_US_PER_MS - 1});
 }
 
 static void pass_time(struct mr_engine *engine)
@@ -259,7 +254,6 @@ static void work(struct mr_engine *engine)
     if (engine->ceiling_seq <= durable)
         engine->ceiling = engine->ceiling_asked;
     resume_stalled(engine);
-    pass_time(engine);
     serve_ready(engine);
     maintain(engine);
     write_log(engine);
@@ -272,8 +266,9 @@ static void work(struct mr_engine *engine)
 
 void mr_engine_turn(struct mr_engine *engine)
 {
-    read_clocks(engine);
     struct mr_msg *msg = mr_chan_take_all(engine->inbox);
+    read_clocks(engine); /* after the messages: no request came later than the time it is given */
+    pass_time(engine);
     while (msg != NULL) {
         struct mr_msg *next = msg->next;
         msg->deliver(msg, engine);
@@ -295,7 +290,8 @@ mr_mono mr_engine_next(struct mr_engine *engine)
         int64_t at = engine->now.ns + wait_us * MR_NS_PER_US;
         next = at < next ? at : next;
     }
-    bool busy = engine->compacting != 0 || (engine->snapshot != NULL && snapshot_idle(engine));
+    bool busy = (engine->compacting != 0 && !engine->compact_waits) ||
+                (engine->snapshot != NULL && snapshot_idle(engine));
     return (mr_mono){busy ? engine->now.ns : next};
 }
 

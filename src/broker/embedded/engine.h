@@ -89,6 +89,7 @@ struct mr_engine {
     bool closing;
 
     mr_mono now;            /* of this turn */
+    int64_t now_up_ms;      /* wall, rounded up: a delay from now is never short */
     int64_t now_ms, now_us; /* wall, of this turn */
     mr_mono started;
     struct mr_wheel *wheel; /* ticks are ms since started */
@@ -112,6 +113,7 @@ struct mr_engine {
     uint64_t snap_log_bytes; /* bytes appended when it was begun */
     uint32_t compacting;     /* segment being emptied, 0: none */
     uint32_t compact_offset;
+    bool compact_waits;     /* for room in the log */
     uint32_t compacted;     /* the last one that was: not again at once, whatever is left in it */
     struct backup *backup;  /* under way */
     struct mr_link backups; /* requests waiting for it */
@@ -126,7 +128,7 @@ struct mr_engine {
 
 /* ---- engine.c ---- */
 
-/* Gives the answer when everything logged so far is durable. */
+/* Gives the answer when everything it can be based on is durable. */
 void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err);
 /* Gives it now. */
 void answer_now(struct mr_req *req, enum mr_err err);
@@ -149,7 +151,7 @@ MR_MUST_USE enum mr_err read_message(struct mr_engine *engine, const struct task
                                      int64_t *ret_created_ms, struct mr_task_msg *ret_msg,
                                      struct mr_slice *ret_bytes);
 /* Sets a task whose record cannot be read aside, in the archive. */
-void quarantine_task(struct mr_engine *engine, uint32_t handle);
+MR_MUST_USE enum mr_err quarantine_task(struct mr_engine *engine, uint32_t handle);
 
 /* What a request handler says: done with it, or put it back until there is room. */
 enum handled { HANDLED, STALLED };

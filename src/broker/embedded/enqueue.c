@@ -64,7 +64,7 @@ static enum mr_err prepare_one(struct mr_engine *engine, const struct mr_task_op
     MR_TRY(mr_task_options_check(options, engine->payload_max, NULL));
     choose_id(engine, options, now, item, text);
     item->queue = options->queue.len ? options->queue : MR_SLICE_LIT("default");
-    item->priority_ms = (int64_t)(options->priority_s * 1000.0);
+    item->priority_ms = mr_priority_ms(options->priority_s);
     int32_t retry = options->max_retry == 0 ? MR_DEFAULT_MAX_RETRY : options->max_retry;
     item->max_retry = (uint16_t)(retry < 0 ? 0 : retry);
     item->flags |= options->retention_ms > 0 ? MR_TASK_RETAIN : 0;
@@ -168,9 +168,10 @@ static void id_text(struct mr_engine *engine, uint32_t handle, char text[MR_ID_M
 }
 
 /* Moves the waiting holder of a unique key to where the new task would have stood. */
-static enum mr_err replace_holder(struct mr_engine *engine, uint32_t holder, int64_t order_ms,
+static enum mr_err replace_holder(struct mr_engine *engine, uint32_t holder, int64_t priority_ms,
                                   int64_t due_ms)
 {
+    int64_t order_ms = due_ms - priority_ms;
     const struct task *task = task_at(&engine->state, holder);
     if (task->state == MR_ACTIVE)
         return MR_RUNNING;
@@ -178,12 +179,14 @@ static enum mr_err replace_holder(struct mr_engine *engine, uint32_t holder, int
     change.state = due_ms > engine->now_ms ? MR_SCHEDULED : MR_PENDING;
     change.key = change.state == MR_SCHEDULED ? due_ms : order_ms;
     change.order_ms = order_ms;
+    change.flags |= MR_TASK_REORDERED;
+    change.epoch = (uint64_t)priority_ms;
     change.outcome = MR_VERB_PRIORITISE;
     return change_task(engine, MR_RECORD_MOVE, holder, &change);
 }
 
 static enum mr_err on_duplicate(struct mr_engine *engine, const struct mr_task_options *options,
-                                uint32_t holder, int64_t order_ms, int64_t due_ms,
+                                uint32_t holder, int64_t priority_ms, int64_t due_ms,
                                 struct mr_enqueue_result *result)
 {
     id_text(engine, holder, result->id);
@@ -191,7 +194,7 @@ static enum mr_err on_duplicate(struct mr_engine *engine, const struct mr_task_o
     if (options->on_duplicate == MR_DUPLICATE_IGNORE)
         err = MR_OK;
     if (options->on_duplicate == MR_DUPLICATE_REPLACE)
-        err = replace_holder(engine, holder, order_ms, due_ms);
+        err = replace_holder(engine, holder, priority_ms, due_ms);
     result->state = task_at(&engine->state, holder)->state;
     return err;
 }
@@ -238,8 +241,8 @@ static bool queue_full(const struct queue *queue)
 static void place(const struct mr_engine *engine, const struct mr_task_options *options,
                   const struct item *item, struct mr_event_task *event, int64_t *ret_due_ms)
 {
-    int64_t due = options->at_ms != 0 ? options->at_ms : engine->now_ms + options->delay_ms;
-    bool later = due > engine->now_ms;
+    int64_t due = options->at_ms != 0 ? options->at_ms : engine->now_up_ms + options->delay_ms;
+    bool later = (options->at_ms != 0 || options->delay_ms > 0) && due > engine->now_ms;
     *ret_due_ms = later ? due : engine->now_ms;
     event->state = later ? MR_SCHEDULED : MR_PENDING;
     event->key = later ? due : engine->now_ms - item->priority_ms;
@@ -269,7 +272,7 @@ static enum mr_err enqueue_one(struct mr_engine *engine, const struct mr_task_op
     place(engine, options, item, &event, &due_ms);
     uint32_t holder = live_holder(engine, item);
     if (holder != NO_HANDLE)
-        return on_duplicate(engine, options, holder, due_ms - item->priority_ms, due_ms, result);
+        return on_duplicate(engine, options, holder, item->priority_ms, due_ms, result);
     MR_TRY(ensure_queue(engine, item->queue, &queue));
     if (queue_full(queue))
         return MR_QUEUE_FULL;

@@ -2,24 +2,27 @@
 /* The end of runs. A finish counts only under the epoch of the lease that is in force. */
 #include "broker/embedded/engine.h"
 
+/* The lease's own shortcut, when it still leads to this task. */
+static uint32_t follow_ref(const struct state *state, uint64_t ref, const struct mr_uuid *id)
+{
+    if (ref == 0 || ref - 1 >= state->tasks.used)
+        return NO_HANDLE;
+    uint32_t handle = (uint32_t)(ref - 1);
+    const struct task *task = task_at(state, handle);
+    bool same = task->state == MR_ACTIVE && memcmp(&task->id, id, sizeof *id) == 0;
+    return same ? handle : NO_HANDLE;
+}
+
 /* NO_HANDLE with *ret_err set when the finish does not hold. */
 static uint32_t find_leased(struct mr_engine *engine, const struct mr_finish *item,
                             enum mr_err *ret_err)
 {
     struct state *state = &engine->state;
-    uint32_t handle = NO_HANDLE;
-    if (item->ref != 0 && item->ref - 1 < state->tasks.used) {
-        handle = (uint32_t)(item->ref - 1);
-        const struct task *task = task_at(state, handle);
-        const struct more *more = task->state == MR_ACTIVE ? more_of(state, task) : NULL;
-        if (more == NULL || more->epoch != item->epoch)
-            handle = NO_HANDLE;
-    }
-    if (handle != NO_HANDLE)
-        return handle;
     bool is_uuid;
     struct mr_uuid id = id_key(state, item->id, &is_uuid);
-    handle = find_task(state, &id);
+    uint32_t handle = follow_ref(state, item->ref, &id);
+    if (handle == NO_HANDLE)
+        handle = find_task(state, &id);
     if (handle == NO_HANDLE) {
         *ret_err = MR_NOT_FOUND;
         return NO_HANDLE;
@@ -61,7 +64,7 @@ static enum mr_err decide_done(struct mr_engine *engine, const struct task *task
         return MR_OK; /* how long to keep it is not known any more */
     MR_TRY(err);
     change->state = MR_COMPLETED;
-    change->key = engine->now_ms + msg.retention_ms;
+    change->key = engine->now_up_ms + msg.retention_ms;
     change->text = item->result;
     return MR_OK;
 }
@@ -76,7 +79,7 @@ static enum mr_err decide_fail(struct mr_engine *engine, const struct task *task
     }
     change->state = MR_RETRY;
     change->retried++;
-    change->key = engine->now_ms + item->delay_ms;
+    change->key = engine->now_up_ms + item->delay_ms;
     return MR_OK;
 }
 
@@ -101,7 +104,7 @@ static enum mr_err decide_hand_back(struct mr_engine *engine, const struct task 
     change->state = item->delay_ms > 0 ? MR_SCHEDULED : MR_PENDING;
     if (item->delay_ms > 0) {
         change->order_ms = task->key;
-        change->key = engine->now_ms + item->delay_ms;
+        change->key = engine->now_up_ms + item->delay_ms;
     }
     return MR_OK;
 }
@@ -120,7 +123,7 @@ static enum mr_err decide_later(struct mr_engine *engine, const struct task *tas
     if (task->flags & MR_TASK_CANCEL)
         return decide_hand_back(engine, task, item, change);
     change->state = MR_RETRY;
-    change->key = engine->now_ms + item->delay_ms;
+    change->key = engine->now_up_ms + item->delay_ms;
     return MR_OK;
 }
 

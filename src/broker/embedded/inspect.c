@@ -8,6 +8,7 @@
 
 enum {
     LIST_DEFAULT = 50,
+    OLDEST_LOOK = 64, /* tasks at the head of a queue whose age is looked at */
     SCAN_MAX = 20000, /* tasks looked at for one page: a rare type does not stop the engine */
 };
 
@@ -81,6 +82,8 @@ static enum mr_err copy_more(struct mr_engine *engine, const struct task *task,
     out->started_ms = task->state == MR_ACTIVE || more->finished_ms ? more->started_ms : 0;
     out->finished_ms = more->finished_ms;
     out->last_failed_ms = more->failed_ms;
+    if (task->flags & MR_TASK_REORDERED)
+        out->priority_s = (double)more->priority_ms / 1000.0;
     if (task->state != MR_PENDING && more->order_ms != 0)
         out->order_time_ms = more->order_ms;
     if (task->state == MR_ACTIVE && more->node != 0) {
@@ -228,7 +231,7 @@ static bool page_wants(const struct page *page, const struct queue *queue, unsig
 static enum mr_err page_fill(struct page *page)
 {
     const struct state *state = &page->engine->state;
-    for (; page->at.queue < state->queues_n; page->at.queue++, page->at.state = 1) {
+    while (page->at.queue < state->queues_n) {
         const struct queue *queue = state->queues[page->at.queue];
         for (; queue != NULL && page->at.state < MR_STATE_COUNT; page->at.state++) {
             if (page_wants(page, queue, page->at.state))
@@ -238,6 +241,7 @@ static enum mr_err page_fill(struct page *page)
             page->at.key = INT64_MIN;
             page->at.tie = 0;
         }
+        page->at = (struct cursor){.queue = page->at.queue + 1, .state = 1, .key = INT64_MIN};
     }
     return MR_OK;
 }
@@ -274,7 +278,20 @@ enum handled handle_list(struct mr_engine *engine, struct mr_req *base)
 /* ---- queues -------------------------------------------------------------------------------------
  */
 
-static void queue_info(const struct mr_engine *engine, const struct queue *queue,
+/* How long a pending task has been ready to run: its order time, less what priority moved it ahead.
+ */
+static int64_t waiting_ms(struct mr_engine *engine, const struct task *task)
+{
+    struct mr_task_msg msg;
+    int64_t since = task->key, created_ms;
+    if (task->flags & (MR_TASK_PRIORITY | MR_TASK_REORDERED) &&
+        read_message(engine, task, &created_ms, &msg, NULL) == MR_OK)
+        since += task->flags & MR_TASK_REORDERED ? more_of(&engine->state, task)->priority_ms
+                                                 : msg.priority_ms;
+    return since < engine->now_ms ? engine->now_ms - since : 0;
+}
+
+static void queue_info(struct mr_engine *engine, const struct queue *queue,
                        struct mr_queue_info *ret_info)
 {
     const struct state *state = &engine->state;
@@ -290,9 +307,14 @@ static void queue_info(const struct mr_engine *engine, const struct queue *queue
         ret_info->processed_today = queue->days[queue->days_n - 1].processed;
         ret_info->failed_today = queue->days[queue->days_n - 1].failed;
     }
-    uint32_t first = order_first(&queue->sets[MR_PENDING]);
-    if (first != NO_HANDLE && task_at(state, first)->key < engine->now_ms)
-        ret_info->oldest_pending_ms = engine->now_ms - task_at(state, first)->key;
+    const struct order *pending = &queue->sets[MR_PENDING];
+    struct order_at at = order_seek(pending, &state->tasks, INT64_MIN, 0);
+    uint32_t handle;
+    for (size_t i = 0; i < OLDEST_LOOK && (handle = order_next(pending, &at)) != NO_HANDLE; i++) {
+        int64_t ms = waiting_ms(engine, task_at(state, handle));
+        if (ms > ret_info->oldest_pending_ms)
+            ret_info->oldest_pending_ms = ms;
+    }
 }
 
 static int by_name(const void *a, const void *b)

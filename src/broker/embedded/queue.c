@@ -76,14 +76,18 @@ enum mr_err queue_put(struct state *state, const struct mr_event_queue *event,
     return MR_OK;
 }
 
-/* Its waiters have been moved off by the caller. Its tasks go with it, counted. */
-void queue_drop(struct state *state, struct queue *queue)
+/* Its waiters have been moved off by the caller. Its tasks go with it, counted; what had expired by
+ * then, and only a replay still has, as expired. */
+void queue_drop(struct state *state, struct queue *queue, int64_t now_ms)
 {
     for (uint32_t i = 0; i < state->tasks.used; i++) {
         const struct task *task = task_at(state, i);
         if (task->state == MR_STATE_NONE || task->queue != queue->number)
             continue;
-        state->deleted++;
+        if (task->state == MR_COMPLETED && task->key <= now_ms)
+            state->expired++;
+        else
+            state->deleted++;
         task_release(state, i);
     }
     struct mr_slice name = mr_slice_make(queue->name, queue->name_len);

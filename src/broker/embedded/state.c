@@ -292,26 +292,38 @@ void hold(struct state *state, struct mr_log_pos pos, uint32_t size, int sign)
     state->live_bytes += (uint64_t)(sign * (int64_t)size);
 }
 
+/* Whether the task was lost with its segment. A completed one has merely expired: that is not
+ * logged. */
+static bool hold_task(struct state *state, uint32_t handle)
+{
+    struct task *task = task_at(state, handle);
+    struct more *more = more_of(state, task);
+    bool gone = !mr_log_has_segment(state->log, task->pos.segment);
+    bool note_gone =
+        more != NULL && more->note_size > 0 && !mr_log_has_segment(state->log, more->note.segment);
+    if (gone)
+        task->pos.segment = 0;
+    if (note_gone)
+        more->note_size = 0;
+    hold(state, task->pos, task->size, 1);
+    if (more != NULL && more->note_size > 0)
+        hold(state, more->note, more->note_size, 1);
+    if ((gone || note_gone) && task->state == MR_COMPLETED) {
+        state->expired++;
+        task_release(state, handle);
+        return false;
+    }
+    if (gone)
+        task->flags |= TASK_DAMAGED;
+    return gone;
+}
+
 uint64_t state_hold_all(struct state *state)
 {
     uint64_t lost = 0;
-    for (uint32_t i = 0; i < state->tasks.used; i++) {
-        struct task *task = task_at(state, i);
-        if (task->state == MR_STATE_NONE)
-            continue;
-        struct more *more = more_of(state, task);
-        if (!mr_log_has_segment(state->log, task->pos.segment)) {
-            task->pos.segment = 0;
-            task->flags |= TASK_DAMAGED;
+    for (uint32_t i = 0; i < state->tasks.used; i++)
+        if (task_at(state, i)->state != MR_STATE_NONE && hold_task(state, i))
             lost++;
-        }
-        if (more != NULL && more->note_size > 0 &&
-            !mr_log_has_segment(state->log, more->note.segment))
-            more->note_size = 0;
-        hold(state, task->pos, task->size, 1);
-        if (more != NULL && more->note_size > 0)
-            hold(state, more->note, more->note_size, 1);
-    }
     return lost;
 }
 

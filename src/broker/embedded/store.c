@@ -247,7 +247,8 @@ static void no_touch(uint32_t task, void *arg)
 
 static void log_changed(void *arg)
 {
-    (void)arg; /* the turn that follows every message looks at everything */
+    ((struct mr_engine *)arg)->compact_waits =
+        false; /* the turn that follows looks at everything */
 }
 
 enum mr_err recover_state(struct recovery *recovery)

@@ -14,23 +14,24 @@
 struct lease_head {
     struct mr_uuid id;
     int64_t created_ms, order_ms, started_ms;
+    int64_t priority_ms;
     uint32_t retried, crashes;
-    bool is_uuid, cancel;
+    bool is_uuid, cancel, reordered;
 };
 
 /* ---- epochs -------------------------------------------------------------------------------------
  */
 
-static bool next_epoch(struct mr_engine *engine, uint64_t *ret_epoch)
+static enum mr_err next_epoch(struct mr_engine *engine, uint64_t *ret_epoch)
 {
     uint64_t now = (uint64_t)engine->now_us;
     uint64_t epoch = engine->last_epoch + 1 > now ? engine->last_epoch + 1 : now;
     if (epoch > engine->ceiling) {
         renew_ceiling(engine);
-        return false;
+        return MR_BUSY;
     }
     *ret_epoch = epoch;
-    return true;
+    return MR_OK;
 }
 
 void renew_ceiling(struct mr_engine *engine)
@@ -115,7 +116,10 @@ static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle,
         .crashes = task->crashes,
         .is_uuid = task->flags & MR_TASK_UUID,
         .cancel = task->flags & MR_TASK_CANCEL,
+        .reordered = task->flags & MR_TASK_REORDERED,
     };
+    if (head.reordered)
+        head.priority_ms = more_of(&engine->state, task)->priority_ms;
     memcpy(lease->body, &head, sizeof head);
     memcpy(lease->body + sizeof head, message.data, message.len);
     *ret_lease = lease;
@@ -159,46 +163,49 @@ static enum mr_err give(struct mr_engine *engine, struct node *node, uint32_t ha
     return MR_OK;
 }
 
-/* One task for the node; NULL when there is none, or none may be handed out now. */
-static struct mr_lease *take_one(struct mr_engine *engine, struct node *node)
+/* One task for the node. MR_EMPTY: there is none. Any other error: there may be one, but it cannot
+ * be handed out now; MR_BUSY when a segment or a sync that is under way will change that. */
+static enum mr_err take_one(struct mr_engine *engine, struct node *node,
+                            struct mr_lease **ret_lease)
 {
-    uint64_t epoch;
     for (;;) {
-        if (log_room(engine, MR_EVENT_TAKE_SIZE, MR_LOG_ONGOING) != MR_OK ||
-            !next_epoch(engine, &epoch))
-            return NULL;
         struct queue *queue =
             node->order == MR_QUEUES_STRICT ? choose_strict(node) : choose_weighted(node);
         if (queue == NULL)
-            return NULL;
+            return MR_EMPTY;
+        uint64_t epoch;
+        MR_TRY(log_room(engine, MR_EVENT_TAKE_SIZE, MR_LOG_ONGOING));
+        MR_TRY(next_epoch(engine, &epoch));
         uint32_t handle = order_first(&queue->sets[MR_PENDING]);
         struct mr_lease *lease;
         enum mr_err err = make_lease(engine, handle, &lease);
         if (err == MR_DAMAGED) {
-            quarantine_task(engine, handle);
+            MR_TRY(quarantine_task(engine, handle));
             continue;
         }
-        if (err == MR_OK && give(engine, node, handle, epoch, lease) == MR_OK)
-            return lease;
+        MR_TRY(err);
+        err = give(engine, node, handle, epoch, lease);
         if (err == MR_OK)
+            *ret_lease = lease;
+        else
             free(lease);
-        return NULL;
+        return err;
     }
 }
 
-/* Fills a take; true when it got something. */
-static bool fill(struct mr_engine *engine, struct node *node, struct mr_req_take *req)
+/* Fills a take as far as it goes; MR_OK when it got something, else why not. */
+static enum mr_err fill(struct mr_engine *engine, struct node *node, struct mr_req_take *req)
 {
     struct mr_lease **tail = &req->leases;
+    enum mr_err err = MR_OK;
     req->leases = NULL;
     for (req->n = 0; req->n < req->max; req->n++) {
-        struct mr_lease *lease = take_one(engine, node);
-        if (lease == NULL)
+        err = take_one(engine, node, tail);
+        if (err != MR_OK)
             break;
-        *tail = lease;
-        tail = &lease->next;
+        tail = &(*tail)->next;
     }
-    return req->n > 0;
+    return req->n > 0 ? MR_OK : err;
 }
 
 /* It is answered once the hand-outs are written. */
@@ -304,14 +311,14 @@ enum handled handle_take(struct mr_engine *engine, struct mr_req *base)
         answer_now(base, node == NULL ? MR_CLOSED : MR_INVALID);
         return HANDLED;
     }
-    if (mr_list_empty(&node->takes) && fill(engine, node, req)) {
+    enum mr_err err = mr_list_empty(&node->takes) ? fill(engine, node, req) : MR_EMPTY;
+    if (err == MR_OK) {
         grant(engine, req);
         return HANDLED;
     }
-    enum mr_err err = MR_EMPTY;
-    if (mr_log_failure(engine->log) != MR_OK)
-        err = mr_log_failure(engine->log);
-    else if (req->wait_ms > 0)
+    if (err == MR_BUSY)
+        return STALLED;
+    if (err == MR_EMPTY && req->wait_ms > 0)
         err = start_waiting(engine, node, req);
     if (err != MR_OK)
         answer_now(base, err);
@@ -325,7 +332,7 @@ static void serve_queue(struct mr_engine *engine, struct queue *queue)
         struct listen *listen = mr_container(queue->waiters.next, struct listen, waiter);
         struct node *node = listen->node;
         struct mr_req_take *req = mr_container(node->takes.next, struct mr_req_take, req.link);
-        if (!fill(engine, node, req))
+        if (fill(engine, node, req) != MR_OK)
             return; /* no room in the log, or no epoch yet: a later turn comes back to this queue */
         wait_over(engine, req, node);
         grant(engine, req);
@@ -370,6 +377,8 @@ enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease
         task->headers = lease->headers;
         task->headers_n = msg.headers_n;
     }
+    if (head.reordered)
+        task->priority_s = (double)head.priority_ms / 1000.0;
     task->state = MR_ACTIVE;
     task->epoch = lease->epoch;
     task->retried = head.retried;
