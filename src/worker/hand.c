@@ -74,3 +74,8 @@ void mr_leases_free(struct mr_lease *leases)
         leases = next;
     }
 }
+
+enum mr_err mr_lease_ready(struct mr_worker *w, struct mr_lease *lease)
+{
+    return lease->task.id.len > 0 ? MR_OK : mr_broker_lease_open(w->broker, lease);
+}

@@ -38,6 +38,7 @@ enum {
     RECALL_MS = 20,           /* leases not begun for about this long are handed back */
     WANTED_MS = 10,           /* nothing is held ahead for so long after others wanted it */
     ABANDON_SLACK_MS = 250,   /* beyond the grace: a killed process needs a moment to be gone */
+    EARLY_MAX = 32,           /* stops remembered for leases that are on their way */
     UNHANDLED_MS = 1000,      /* a task nobody handles comes back after this, and a bit */
 };
 
@@ -108,6 +109,12 @@ struct mr_slot {
     struct mr_run run;
 };
 
+/* A stop that came before the lease it is for: the broker may decide on both at once. */
+struct early_stop {
+    uint64_t epoch;
+    enum mr_stop_reason reason;
+};
+
 struct mr_hand {
     struct mr_lease *first, *last;
     size_t n;
@@ -147,6 +154,8 @@ struct mr_worker {
     /* The take: one at a time. */
     struct mr_req_take take;
     bool take_busy;
+    struct early_stop early[EARLY_MAX];
+    size_t early_n;
     bool take_idle;      /* the worker had nothing to do when it was sent */
     mr_mono take_after;  /* not before: the last one failed */
     mr_mono ahead_after; /* nothing ahead before: others wanted it */
@@ -196,6 +205,8 @@ struct mr_lease *mr_hand_cut(struct mr_hand *hand, size_t keep, size_t *ret_n);
 /* The lease of this epoch, taken out; NULL when it is not there. */
 struct mr_lease *mr_hand_remove(struct mr_hand *hand, uint64_t epoch);
 void mr_leases_free(struct mr_lease *leases);
+/* Fills lease->task unless that was done before. Thread: the holder, no lock needed. */
+MR_MUST_USE enum mr_err mr_lease_ready(struct mr_worker *w, struct mr_lease *lease);
 
 /* ---- pump.c
  * ---------------------------------------------------------------------------------------- */

@@ -53,6 +53,8 @@ static void event_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
     struct mr_slot *slot = lease ? NULL : slot_by_epoch(w, epoch);
     if (slot)
         mr_run_stop(slot, reason == MR_STOP_LOST ? RUN_LOST : RUN_CANCELLED, now);
+    else if (!lease && w->take_busy && w->early_n < EARLY_MAX)
+        w->early[w->early_n++] = (struct early_stop){epoch, reason};
     mr_lock_leave(&w->lock);
     if (lease && reason == MR_STOP_CANCEL)
         mr_leases_finish(w, lease, MR_FAIL_FOR_GOOD, MR_SLICE_LIT("cancelled"));

@@ -88,13 +88,52 @@ static void note_failure(struct mr_worker *w, enum mr_err err, mr_mono now)
     }
 }
 
-/* Broker's thread. A stopping worker may be gone once the lock is left, unless leases were counted.
+/* Takes the leases out of the hand whose stop came first; answers the cancelled ones. Under the
+ * lock. */
+static struct mr_lease *obey_early(struct mr_worker *w)
+{
+    struct mr_lease *cancelled = NULL;
+    for (size_t i = 0; i < w->early_n; i++) {
+        struct mr_lease *lease = mr_hand_remove(&w->hand, w->early[i].epoch);
+        if (lease && w->early[i].reason == MR_STOP_CANCEL) {
+            lease->next = cancelled;
+            cancelled = lease;
+        } else {
+            mr_lease_free(lease);
+        }
+    }
+    w->early_n = 0;
+    return cancelled;
+}
+
+/* Puts the answer into the hand. Under the lock. */
+static void accept(struct mr_worker *w, mr_mono now)
+{
+    mr_hand_push(&w->hand, w->take.leases, w->take.n);
+    if (w->hand.n <= mr_worker_free_slots(w) || w->recall_at.ns != INT64_MAX)
+        return;
+    w->recall_popped = w->popped;
+    w->recall_at = mr_mono_add_ms(now, RECALL_MS);
+    mr_monitor_by(w, w->recall_at);
+}
+
+/* The answer came too late: all of it goes back. The count of reports that take_done raised holds
+ * the worker until here. */
+static void refuse(struct mr_worker *w, struct mr_lease *leases)
+{
+    mr_leases_finish(w, leases, MR_HAND_BACK, (struct mr_slice){0});
+    mr_lock_enter(&w->lock);
+    w->reported--;
+    mr_lock_notify_all(&w->lock);
+    mr_lock_leave(&w->lock);
+}
+
+/* Broker's thread. A stopping worker may be gone once the lock is left, unless leases are refused.
  */
 static void take_done(struct mr_req *req)
 {
     struct mr_worker *w = req->arg;
     struct mr_lease *refused = NULL;
-    struct mr_slot *woken = NULL;
     mr_mono now = mr_mono_now(w->clock);
     mr_req_done(req);
     mr_lock_enter(&w->lock);
@@ -104,29 +143,21 @@ static void take_done(struct mr_req *req)
     else if (w->life != WORKER_RUNNING || !w->node_open || w->take.node != w->node)
         refused = w->take.leases;
     else
-        mr_hand_push(&w->hand, w->take.leases, w->take.n);
-    if (refused)
-        w->reported++; /* holds the worker until mr_leases_finish has counted its own */
-    woken = mr_slots_unlist(w, w->hand.n);
-    if (w->hand.n > mr_worker_free_slots(w) && w->recall_at.ns == INT64_MAX) {
-        w->recall_popped = w->popped;
-        w->recall_at = mr_mono_add_ms(now, RECALL_MS);
-        mr_monitor_by(w, w->recall_at);
-    }
+        accept(w, now);
+    struct mr_lease *cancelled = obey_early(w);
+    struct mr_slot *woken = mr_slots_unlist(w, w->hand.n);
     bool again = mr_pump_prepare(w, now);
+    w->reported += refused != NULL;
     if (w->life == WORKER_STOPPING)
         mr_lock_notify_all(&w->lock);
     mr_lock_leave(&w->lock);
     mr_slots_wake(woken);
     if (again)
         mr_pump_submit(w);
-    if (refused) {
-        mr_leases_finish(w, refused, MR_HAND_BACK, (struct mr_slice){0});
-        mr_lock_enter(&w->lock);
-        w->reported--;
-        mr_lock_notify_all(&w->lock);
-        mr_lock_leave(&w->lock);
-    }
+    if (cancelled)
+        mr_leases_finish(w, cancelled, MR_FAIL_FOR_GOOD, MR_SLICE_LIT("cancelled"));
+    if (refused)
+        refuse(w, refused);
 }
 
 bool mr_pump_prepare(struct mr_worker *w, mr_mono now)

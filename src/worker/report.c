@@ -22,17 +22,18 @@ static const enum figure outcome_figures[] = {
     [MR_LATER] = FIGURE_HANDED_BACK,
 };
 
+/* Counts one answered finish. */
 static void count(struct mr_worker *w, const struct mr_finish *item, enum mr_err err,
                   bool unhandled)
 {
-    enum figure figure = outcome_figures[item->outcome];
-    if (unhandled)
-        figure = FIGURE_UNHANDLED;
+    enum figure figure = unhandled ? FIGURE_UNHANDLED : outcome_figures[item->outcome];
     if (err != MR_OK) {
-        figure = FIGURE_STALE;
         char id[MR_ID_MAX * 4 + 1];
-        mr_diag(MR_DIAG_WARN, "task.stale", "id=%s error=%s",
+        mr_diag(MR_DIAG_WARN, "finish.refused", "id=%s error=%s",
                 mr_diag_escape(item->id, id, sizeof id), mr_err_name(err));
+        if (err != MR_STALE && err != MR_NOT_FOUND)
+            return; /* the store fails: the task is as it was */
+        figure = FIGURE_STALE;
     }
     atomic_fetch_add_explicit(&w->figures[figure], 1, memory_order_relaxed);
 }
@@ -57,9 +58,8 @@ static void acknowledge(struct mr_worker *w)
 /* Whether the request should be sent again later; then it is listed for that. */
 static bool send_again(struct mr_report *report)
 {
-    enum mr_err err = report->finish.req.err;
     struct mr_worker *w = report->worker;
-    if (err == MR_OK || !mr_err_retriable(err))
+    if (!mr_err_retriable(report->err))
         return false;
     mr_mono at = mr_mono_add_ms(mr_mono_now(w->clock), RETRY_MS);
     mr_lock_enter(&w->lock);
@@ -104,12 +104,11 @@ static void report_answered(struct mr_req *req)
 {
     struct mr_report *report = req->arg;
     struct mr_worker *w = report->worker;
+    if (req->err != MR_OK)
+        report->err = req->err;
     if (send_again(report))
         return;
-    if (req->err == MR_OK)
-        count(w, &report->item, report->err, report->unhandled);
-    else
-        mr_diag(MR_DIAG_WARN, "finish.failed", "error=%s", mr_err_name(req->err));
+    count(w, &report->item, report->err, report->unhandled);
     if (report->home)
         give_home(report);
     else
@@ -197,6 +196,8 @@ struct bundle {
 /* The broker could not be told. */
 static void keep(struct mr_worker *w, struct mr_lease *leases)
 {
+    if (!leases)
+        return;
     size_t n = 0;
     for (struct mr_lease *lease = leases; lease; lease = lease->next)
         n++;
@@ -215,14 +216,21 @@ static void bundle_done(struct mr_req *req)
 {
     struct bundle *bundle = req->arg;
     struct mr_worker *w = bundle->worker;
-    if (req->err == MR_OK) {
-        for (size_t i = 0; i < bundle->finish.n; i++)
-            count(w, &bundle->items[i], bundle->errs[i], false);
-        mr_leases_free(bundle->leases);
-    } else {
-        mr_diag(MR_DIAG_WARN, "finish.failed", "error=%s", mr_err_name(req->err));
-        keep(w, bundle->leases);
+    struct mr_lease *kept = NULL;
+    for (size_t i = 0; i < bundle->finish.n; i++) {
+        struct mr_lease *lease = bundle->leases;
+        bundle->leases = lease->next;
+        lease->next = NULL;
+        enum mr_err err = req->err != MR_OK ? req->err : bundle->errs[i];
+        if (mr_err_retriable(err)) {
+            lease->next = kept;
+            kept = lease;
+            continue;
+        }
+        count(w, &bundle->items[i], err, false);
+        mr_lease_free(lease);
     }
+    keep(w, kept);
     mr_req_done(req);
     free(bundle);
     acknowledge(w);
@@ -241,7 +249,7 @@ static struct mr_lease *bundle_send(struct mr_worker *w, struct mr_lease *leases
     struct mr_lease **at = &leases;
     for (; *at && n < MR_BATCH_MAX; at = &(*at)->next) {
         struct mr_lease *lease = *at;
-        if (mr_broker_lease_open(w->broker, lease) != MR_OK)
+        if (mr_lease_ready(w, lease) != MR_OK)
             lease->task.id = (struct mr_slice){0}; /* the broker has ref */
         bundle->items[n++] = (struct mr_finish){
             .id = lease->task.id,

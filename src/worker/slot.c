@@ -166,7 +166,7 @@ static struct run_answer perform(struct mr_slot *slot, struct mr_report *report)
     struct mr_run *run = &slot->run;
     struct mr_lease *lease = run->lease;
     mr_buf_clear(&run->error);
-    if (mr_broker_lease_open(w->broker, lease) != MR_OK)
+    if (mr_lease_ready(w, lease) != MR_OK)
         return (struct run_answer){MR_FAIL_FOR_GOOD, "the task could not be read", -1};
     const struct mr_handler_row *row = mr_handlers_find(&w->handlers, lease->task.type);
     if (!row) {

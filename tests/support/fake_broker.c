@@ -36,7 +36,8 @@ struct fake {
     struct mr_req_take *waiting;
     mr_mono waiting_until;
     struct mr_req_beat *swallowed;
-    bool swallow, held;
+    bool swallow, held, stop_with_take;
+    enum mr_stop_reason stop_reason;
     enum mr_err beat_err, finish_err;
     size_t finish_failures;
 };
@@ -112,6 +113,12 @@ static struct mr_req *do_take(struct fake *fake, struct mr_req *req)
     if (!fake->held)
         hand_out(fake, take);
     mr_mono now = mr_mono_now(mr_clock_system());
+    if (take->n > 0 && fake->stop_with_take) {
+        fake->stop_with_take = false;
+        mr_lock_leave(&fake->lock);
+        fake->events.stop(take->leases->epoch, fake->stop_reason, fake->events.arg);
+        mr_lock_enter(&fake->lock);
+    }
     if (take->n > 0 || take->wait_ms == 0) {
         req->err = take->n > 0 ? MR_OK : MR_EMPTY;
         return req;
@@ -500,6 +507,14 @@ void fake_stop(struct fake *fake, size_t task, enum mr_stop_reason reason)
 void fake_want(struct fake *fake)
 {
     notify(fake, 0, MR_STOP_CANCEL);
+}
+
+void fake_stop_with_take(struct fake *fake, enum mr_stop_reason reason)
+{
+    mr_lock_enter(&fake->lock);
+    fake->stop_with_take = true;
+    fake->stop_reason = reason;
+    mr_lock_leave(&fake->lock);
 }
 
 void fake_answer_beats(struct fake *fake, enum mr_err err)

@@ -50,6 +50,8 @@ void fake_await_nodes(struct fake *fake, size_t opened);
 /* Tells the node, on the broker's thread. */
 void fake_stop(struct fake *fake, size_t task, enum mr_stop_reason reason);
 void fake_want(struct fake *fake);
+/* The first lease of the next take is told to stop before the take is answered. */
+void fake_stop_with_take(struct fake *fake, enum mr_stop_reason reason);
 
 /* Beats are answered with this from now on. */
 void fake_answer_beats(struct fake *fake, enum mr_err err);

@@ -448,6 +448,23 @@ static void a_lost_run_is_not_reported_and_the_slot_goes_on(void **state)
     assert_int_equal(figures(world).done, 1);
 }
 
+static void a_stop_may_come_before_its_lease(void **state)
+{
+    struct world *world = *state;
+    fake_stop_with_take(world->fake, MR_STOP_CANCEL);
+    size_t cancelled = add(world, "wait", "");
+    start_worker(world, (struct mr_worker_options){.slots = 1});
+    fake_await_state(world->fake, cancelled, FAKE_ENDED);
+    assert_int_equal(fake_look(world->fake, cancelled).outcome, MR_FAIL_FOR_GOOD);
+    assert_string_equal(fake_look(world->fake, cancelled).error, "cancelled");
+    fake_stop_with_take(world->fake, MR_STOP_LOST);
+    size_t lost = add(world, "wait", "");
+    fake_await_state(world->fake, lost, FAKE_TAKEN);
+    size_t next = add(world, "task", "");
+    fake_await_state(world->fake, next, FAKE_ENDED);
+    assert_int_equal(fake_look(world->fake, lost).finishes, 0);
+}
+
 static void a_timeout_counts_as_a_failure(void **state)
 {
     struct world *world = *state;
@@ -743,6 +760,7 @@ int main(void)
         WITH_WORLD(a_cancelled_run_fails_for_good),
         WITH_WORLD(a_cancelled_run_that_succeeds_has_succeeded),
         WITH_WORLD(a_lost_run_is_not_reported_and_the_slot_goes_on),
+        WITH_WORLD(a_stop_may_come_before_its_lease),
         WITH_WORLD(a_timeout_counts_as_a_failure),
         WITH_WORLD(a_timeout_beyond_the_next_beat_is_kept_too),
         WITH_WORLD(a_deadline_ends_a_run_for_good),
