@@ -208,7 +208,7 @@ static int run_by_filter(struct work *work, const struct control_args *args)
 {
     enum mr_err err = find(work, &args->filter);
     if (err != MR_OK)
-        return cli_fail_err(err, "cannot list tasks");
+        return show_list_failed(&args->filter, err);
     if (args->dry_run.given)
         return tell_dry_run(work);
     int code = consent(work, args);

@@ -47,6 +47,8 @@ extern const char *const show_states[];
 struct mr_list_options show_list_options(const struct show_filter *filter);
 /* Lists to stdout as the user wants it; only is a state that goes before the filter's, or NONE. */
 int show_list(struct cli *cli, const struct show_filter *filter, enum mr_state only);
+/* Says why tasks could not be listed. */
+int show_list_failed(const struct show_filter *filter, enum mr_err err);
 /* One task by id to stdout; must_be as a state other than NONE refuses tasks in another one. */
 int show_one(struct cli *cli, const char *id, enum mr_state must_be);
 

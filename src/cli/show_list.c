@@ -69,46 +69,55 @@ static void sink_page(struct sink *sink, const struct mr_task_list *list, size_t
         else
             add_row(sink->table, mr_task_list_at(list, i));
     }
+    if (n == 0)
+        return;
     if (sink->json)
         jw_flush(&sink->jw);
-    else if (n > 0)
+    else
         out_table_flush(sink->table);
 }
 
-static void sink_end(struct sink *sink)
+/* A document that was begun is ended, also when the list could not be. */
+static void sink_end(struct sink *sink, enum mr_err err, size_t shown)
 {
-    if (sink->json) {
+    if (sink->json && (err == MR_OK || shown > 0)) {
         jw_array_end(&sink->jw);
         jw_finish(&sink->jw);
     }
+    mr_buf_done(&sink->jw.buf);
     out_table_free(sink->table);
 }
 
 /* Prints pages until the limit or the end; tells whether there is more. */
 static enum mr_err list_pages(struct cli *cli, struct mr_list_options options, size_t limit,
-                              struct sink *sink, size_t *ret_shown, bool *ret_more)
+                              struct sink *sink, size_t *shown, bool *ret_more)
 {
     struct mr_task_list *list = NULL;
-    size_t shown = 0;
     bool more = true;
     char cursor[256];
-    while (more && shown < limit && !out_broken()) {
-        options.limit = limit - shown < PAGE ? limit - shown : PAGE;
+    while (more && *shown < limit && !out_broken()) {
+        options.limit = limit - *shown < PAGE ? limit - *shown : PAGE;
         enum mr_err err = mr_task_list_get(cli->client, &options, &list);
         if (err != MR_OK)
             return err;
         size_t n = mr_task_list_count(list);
         sink_page(sink, list, n);
-        shown += n;
+        *shown += n;
         snprintf(cursor, sizeof cursor, "%s", mr_task_list_next(list));
         options.cursor = cursor;
         more = cursor[0] != '\0';
         mr_task_list_free(list);
         list = NULL;
     }
-    *ret_shown = shown;
     *ret_more = more;
     return MR_OK;
+}
+
+int show_list_failed(const struct show_filter *filter, enum mr_err err)
+{
+    if (err == MR_NOT_FOUND && filter->queue.given)
+        return cli_fail_err(err, "queue %s", filter->queue.text);
+    return cli_fail_err(err, "cannot list tasks");
 }
 
 int show_list(struct cli *cli, const struct show_filter *filter, enum mr_state only)
@@ -123,9 +132,9 @@ int show_list(struct cli *cli, const struct show_filter *filter, enum mr_state o
     bool more = false;
     sink_begin(&sink, cli->json);
     enum mr_err err = list_pages(cli, options, limit, &sink, &shown, &more);
-    sink_end(&sink);
+    sink_end(&sink, err, shown);
     if (err != MR_OK)
-        return cli_fail_err(err, "cannot list tasks");
+        return show_list_failed(filter, err);
     if (more)
         cli_note(cli, "%zu shown, there are more: --limit N shows more", shown);
     else if (shown == 0)

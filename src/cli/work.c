@@ -239,7 +239,8 @@ static int on_stop_signal(struct work *work, int number)
         cli_must(mr_thread_start(&work->stop_thread, "mr-stop", stop_main, work));
         return CLI_OK;
     }
-    atomic_store(&work->at_once, true);
+    if (atomic_exchange(&work->at_once, true))
+        _exit(CLI_SIGNAL_BASE + number); /* the third time: not even waiting for the store */
     return CLI_SIGNAL_BASE + number;
 }
 

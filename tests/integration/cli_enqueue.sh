@@ -26,7 +26,8 @@ expect 0 enqueue -q mail -t send --id one --priority 60 --delay 1h --retry 0 --t
 is "printed id" one "$(cat "$room/out")"
 is "all options" 'mail send scheduled 60 0 90000 4000000000000 7200000 g t b d=e body' \
     "$(m task show one --json | jq -r '[.queue,.type,.state,.priority,.max_retry,.timeout_ms,.deadline_ms,.retention_ms,.group,.topic,.headers.a,.headers.c,.payload]|join(" ")')"
-m task show one --json | jq -e '.due_ms - .created_ms == 3600000' >/dev/null || fail "delay"
+m task show one --json | jq -e '.due_ms - .created_ms - 3600000 | . == 0 or . == 1' >/dev/null ||
+    fail "delay"
 expect 0 enqueue --id timed --at 2030-01-31T08:00:00Z x
 is "at" 1896076800000 "$(field timed due_ms)"
 
@@ -113,9 +114,9 @@ is "answers to lines" 'n1,INVALID,n2' \
     "$(jq -r 'if .error then .error.code else .id end' "$room/out" | paste -sd,)"
 
 # A slow producer sees each id at once: the second line comes only after the first id.
-mkfifo in out
-m enqueue -q slow --lines <in >out &
-exec 3>in 4<out
+mkfifo lines ids.now
+m enqueue -q slow --lines <lines >ids.now &
+exec 3>lines 4<ids.now
 echo first >&3
 read -r -t 20 id <&4 || fail "no id before the input ends"
 echo second >&3

@@ -44,7 +44,8 @@ is "by type" b1 "$(m task list --type report --json | jq -r 'map(.id)|join(" ")'
 is "limited" 2 "$(m task list --limit 2 --json 2>/dev/null | jq length)"
 expect 0 task list -q a --limit 2
 grep -q '2 shown, there are more' "$room/err" || fail "no word about the rest"
-expect 0 task list -q nowhere --json
+refuses 3 'queue nowhere: not found' task list -q nowhere --json
+expect 0 task list -q a --state retry --json
 is "an empty list" '[]' "$(cat "$room/out")"
 seq 1234 | m enqueue -q pages --lines >/dev/null
 is "pages are one list" 1234 "$(m task list -q pages --limit 100000 --json | jq 'map(.id)|unique|length')"
