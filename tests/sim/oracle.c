@@ -128,6 +128,9 @@ uint8_t may(const struct oracle *oracle, const struct fact *fact)
                 oracle->wall_max_ms < fact->ended_ms + fact->spec.retention_ms;
     if ((fates & COMPLETED) && !kept)
         fates |= GONE;
+    /* What has expired by a clock that was set back since may show again. */
+    if ((fates & GONE) && fact->completed && oracle->jumping)
+        fates |= COMPLETED;
     return fates;
 }
 
@@ -286,7 +289,8 @@ static void begin_life(struct fact *fact)
     fact->sure = LIVE;
     fact->cancelled = fact->cancelled && touched;
     fact->doomed = fact->doomed && touched;
-    fact->keyless = false;
+    fact->keyless = fact->keyless && touched;
+    fact->completed = false;
     fact->open = fact->begun = fact->finish_under_way = false;
     fact->retried = fact->crashes = (struct range){0, 0};
     fact->unseen = 0;
@@ -564,6 +568,7 @@ void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_f
     add(fact, ret_op->adds, 1);
     if (ret_op->adds & COMPLETED && !(fact->sure & COMPLETED))
         fact->ended_ms = oracle->now_ms;
+    fact->completed = fact->completed || ret_op->adds & COMPLETED;
     fact->finish_under_way = true;
 }
 
@@ -588,7 +593,7 @@ static void finished(struct oracle *oracle, const struct oracle_op *op)
         bool counted = op->adds == LIVE;
         fact->retried = (struct range){op->retried + counted, op->retried + 1};
     }
-    if (op->adds & LIVE)
+    if (op->adds & LIVE && fact->controls == 0)
         fact->not_before_ms = op->not_before_ms;
 }
 
@@ -626,7 +631,8 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
         [MR_VERB_ARCHIVE] = ARCHIVED, [MR_VERB_PRIORITISE] = 0,
     };
     struct fact *fact = fact_at(oracle, token);
-    *ret_op = (struct oracle_op){.token = token, .verb = verb, .adds = fates[verb]};
+    *ret_op =
+        (struct oracle_op){.token = token, .verb = verb, .adds = fates[verb], .epoch = fact->epoch};
     if (verb == MR_VERB_RUN && !(may(oracle, fact) & (LIVE | ARCHIVED)))
         ret_op->adds = 0;
     if (!(may(oracle, fact) & ~GONE))
@@ -637,6 +643,8 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
     fact->not_before_ms = 0;
     if (verb == MR_VERB_RUN && may(oracle, fact) & ARCHIVED) {
         fact->keyless = true;
+        fact->crashes.max += fact->open && fact->begun;
+        fact->begun = false;
         fact->retried.min = fact->crashes.min = fact->unseen = 0;
     }
     if (verb == MR_VERB_CANCEL || verb == MR_VERB_DELETE)
@@ -656,12 +664,15 @@ static void controlled(struct oracle *oracle, const struct oracle_op *op)
         if (fact->sure == GONE)
             oracle_fail(oracle, "task %u deleted twice", op->token);
         fact->sure = GONE;
+        fact->completed = false;
         return;
     case MR_VERB_RUN:
         if (!(may(oracle, fact) & (LIVE | ARCHIVED)))
             oracle_fail(oracle, "task %u made to run after its end", op->token);
         fact->sure = LIVE;
         fact->retried.min = fact->crashes.min = fact->unseen = 0;
+        if (fact->epoch == op->epoch)
+            fact->open = fact->begun = false; /* it was not running */
         fact->cancelled = fact->adds[2] > 0;
         return;
     case MR_VERB_ARCHIVE:
@@ -685,8 +696,6 @@ void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, 
         oracle_fail(oracle, "lost: task %u (%s) not found", op->token, fact->id);
     else if (!refused)
         fact->sure |= op->adds;
-    if (err == MR_RUNNING && !fact->open)
-        oracle_fail(oracle, "task %u is said to run, but nobody has it", op->token);
     /* Only a running task keeps the flag of an answered request. */
     if (op->verb == MR_VERB_DELETE && err != MR_RUNNING && refused)
         fact->doomed = false;
@@ -695,6 +704,7 @@ void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, 
 void oracle_remove_sent(struct oracle *oracle, const char *queue, struct oracle_op *ret_op)
 {
     *ret_op = (struct oracle_op){.seq = oracle->n}; /* tasks that were known by then */
+    oracle_pause_sent(oracle, queue);               /* a queue made anew is not paused */
     for (size_t i = 0; i < oracle->n; i++)
         if (strcmp(oracle->facts[i].spec.queue, queue) == 0)
             add(&oracle->facts[i], GONE, 1);
@@ -711,15 +721,11 @@ void oracle_remove_answered(struct oracle *oracle, const char *queue, const stru
             continue;
         add(fact, GONE, -1);
         if (err == MR_OK)
-            fact->sure = GONE;
+            fact->sure = GONE, fact->completed = false;
         else if (!refused)
             fact->sure |= GONE;
     }
-    struct queue_fact *fact = queue_at(oracle, queue);
-    if (err == MR_OK)
-        fact->paused = false;
-    if (!refused)
-        fact->running = false;
+    oracle_pause_answered(oracle, queue, false, refused ? MR_FAILED : err);
 }
 
 void oracle_pause_sent(struct oracle *oracle, const char *queue)

@@ -30,6 +30,7 @@ static void narrow(struct fact *fact, const struct mr_task *task)
     if (has_requests(fact) || fact->open)
         return;
     fact->sure = fate_of(task->state);
+    fact->completed = fact->completed || task->state == MR_COMPLETED;
     fact->retried = (struct range){task->retried, task->retried};
     fact->crashes = (struct range){task->crashes, task->crashes};
     fact->unseen = 0;

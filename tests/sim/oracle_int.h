@@ -25,6 +25,7 @@ struct fact {
     bool begun;             /* its run began */
     bool finish_under_way;
     bool keyless;               /* left the archive, without its unique key */
+    bool completed;             /* ended well in this life, with retention */
     bool announced;             /* may have been handed out before its enqueue was answered */
     uint8_t enqueues, controls; /* requests of these kinds under way */
     uint64_t sent_seq;          /* of the first enqueue under way */
