@@ -17,7 +17,13 @@
 #include "sim/simfs_int.h"
 #include "sim/world.h"
 
-enum { FLIPS_DEFAULT = 3000, STEPS = 250, HEAD_BYTES = 512, ERRORS_SHOWN_MAX = 20 };
+enum {
+    FLIPS_DEFAULT = 3000,
+    STEPS = 250,
+    HEAD_BYTES = 512,
+    ERRORS_SHOWN_MAX = 20,
+    ERRORS_MAX = 200
+};
 
 struct rot {
     struct simfs *disk; /* undamaged */
@@ -224,7 +230,7 @@ static void flip_all(struct rot *rot, uint64_t flips)
     for (size_t f = 0; f < simfs_file_count(rot->disk); f++)
         all += bits_of(rot, f);
     for (size_t f = 0; f < simfs_file_count(rot->disk); f++)
-        for (uint64_t i = 0; i < bits_of(rot, f) && rot->failed < ERRORS_SHOWN_MAX; i++, done++)
+        for (uint64_t i = 0; i < bits_of(rot, f) && rot->failed < ERRORS_MAX; i++, done++)
             if (flips >= all || (done + 1) * flips / all != done * flips / all)
                 flip(rot, f, bit_at(rot, f, i));
 }
@@ -232,7 +238,7 @@ static void flip_all(struct rot *rot, uint64_t flips)
 static void sectors(struct rot *rot, struct mr_rand *rand, uint64_t n)
 {
     static const uint8_t zeros[SIMFS_SECTOR];
-    for (uint64_t i = 0; i < n && rot->failed < ERRORS_SHOWN_MAX; i++) {
+    for (uint64_t i = 0; i < n && rot->failed < ERRORS_MAX; i++) {
         size_t f = (size_t)mr_rand_below(rand, simfs_file_count(rot->disk));
         uint64_t all = (used_bytes(rot, f) + SIMFS_SECTOR - 1) / SIMFS_SECTOR;
         if (all < 2 || simfs_file_size(rot->disk, f) % SIMFS_SECTOR)
@@ -255,7 +261,7 @@ static void sectors(struct rot *rot, struct mr_rand *rand, uint64_t n)
 
 static void cuts(struct rot *rot, struct mr_rand *rand, uint64_t n)
 {
-    for (uint64_t i = 0; i < n && rot->failed < ERRORS_SHOWN_MAX; i++) {
+    for (uint64_t i = 0; i < n && rot->failed < ERRORS_MAX; i++) {
         size_t f = (size_t)mr_rand_below(rand, simfs_file_count(rot->disk));
         uint64_t size = simfs_file_size(rot->disk, f);
         if (size == 0)
@@ -270,9 +276,27 @@ static void cuts(struct rot *rot, struct mr_rand *rand, uint64_t n)
     }
 }
 
+/* The number in the name of a segment; 0 for other files. */
+static unsigned segment_number(const struct rot *rot, size_t file)
+{
+    unsigned number = 0;
+    const char *name = strrchr(simfs_file_path(rot->disk, file), '/');
+    return name && sscanf(name, "/log-%8x", &number) == 1 ? number : 0;
+}
+
+static unsigned last_segment(const struct rot *rot)
+{
+    unsigned last = 0;
+    for (size_t f = 0; f < simfs_file_count(rot->disk); f++)
+        last = segment_number(rot, f) > last ? segment_number(rot, f) : last;
+    return last;
+}
+
 static void losses(struct rot *rot)
 {
     for (size_t f = 0; f < simfs_file_count(rot->disk); f++) {
+        if (segment_number(rot, f) == last_segment(rot))
+            continue; /* nothing is left that could know of it */
         struct simfs *damaged = simfs_clone(rot->disk);
         snprintf(rot->what, sizeof rot->what, "%s lost", simfs_file_path(rot->disk, f));
         simfs_lose(damaged, f);
@@ -281,10 +305,31 @@ static void losses(struct rot *rot)
     }
 }
 
+/* A segment once more, under the name of the one behind the last. */
+static void doubles(struct rot *rot)
+{
+    for (size_t f = 0; f < simfs_file_count(rot->disk); f++) {
+        if (segment_number(rot, f) == 0)
+            continue;
+        struct simfs *damaged = simfs_clone(rot->disk);
+        struct mr_fs *fs = simfs_fs(damaged);
+        struct mr_file *file = NULL;
+        char path[MR_PATH_MAX];
+        snprintf(path, sizeof path, RIG_DIR "/log-%08x", last_segment(rot) + 1);
+        snprintf(rot->what, sizeof rot->what, "%s doubled", simfs_file_path(rot->disk, f));
+        mr_assert(mr_fs_open(fs, path, MR_OPEN_CREATE, &file) == MR_OK);
+        mr_assert(mr_file_pwrite(file, simfs_file_data(rot->disk, f), simfs_file_size(rot->disk, f),
+                                 0) == MR_OK);
+        mr_file_close(file);
+        try_damage(rot, damaged, 0);
+        simfs_free(damaged);
+    }
+}
+
 /* Bits that flip under an open store: what is read is correct or refused. */
 static void flip_open(struct rot *rot, struct mr_rand *rand, uint64_t n)
 {
-    for (uint64_t i = 0; i < n && rot->failed < ERRORS_SHOWN_MAX; i++) {
+    for (uint64_t i = 0; i < n && rot->failed < ERRORS_MAX; i++) {
         struct simfs *fs = simfs_clone(rot->disk);
         struct oracle *oracle = oracle_clone(rot->known);
         struct rig rig;
@@ -320,6 +365,7 @@ static void run_all(struct rot *rot, uint64_t flips)
     sectors(rot, &rand, flips / 10);
     cuts(rot, &rand, flips / 10);
     losses(rot);
+    doubles(rot);
     flip_open(rot, &rand, flips / 10);
 }
 

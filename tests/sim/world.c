@@ -270,14 +270,15 @@ static void heal(struct world *world)
     if (oracle_error(world->oracle))
         return;
     world->rig.stall_one_in = 0;
-    for (size_t i = 0; i < world->dials.queues; i++)
-        world_pause(world, world_queues[i], false);
     struct node *node = &world->nodes[0];
     for (size_t i = 0; i < WORLD_NODES; i++)
         if (world->nodes[i].used)
             world_node_close(world, &world->nodes[i]);
     int rounds = 0;
     for (; rounds < HEAL_ROUNDS_MAX && !oracle_error(world->oracle); rounds++) {
+        /* More than once: the engine may find out about the free disk a little later. */
+        for (size_t i = 0; rounds % 64 == 0 && i < world->dials.queues; i++)
+            world_pause(world, world_queues[i], false);
         if (world->refused && node->used)
             world_node_close(world, node);
         world->refused = false;
