@@ -19,9 +19,10 @@ enum {
 struct segment {
     uint32_t number;
     struct mr_file *file;
-    uint64_t bytes;     /* size of the file */
-    uint64_t end;       /* first byte not in use; for sealed segments found at start: bytes */
-    uint64_t first_seq; /* 0: no record yet */
+    uint64_t bytes;      /* size of the file */
+    uint64_t end;        /* first byte not in use; for sealed segments found at start: bytes */
+    uint64_t first_seq;  /* 0: no record yet */
+    uint64_t resume_seq; /* a repair made the log go on here with this number; 0: none did */
     uint64_t last_seq;
     uint64_t live;     /* bytes held by tasks */
     uint64_t dead_seq; /* newest record when the last of them was let go */
@@ -65,6 +66,7 @@ struct mr_log {
     char dir[MR_PATH_MAX];
     struct mr_uuid store;
     uint32_t salt, term, last_term;
+    uint8_t label[MR_SEGMENT_LABEL];
     size_t segment_bytes;
     struct mr_clock *clock;
     struct mr_exec *sync_exec, *file_exec;
@@ -100,13 +102,21 @@ struct mr_log {
     uint64_t sync_times[SYNC_BUCKETS]; /* counts, by bucket_of */
 };
 
-/* segment.c */
+/* recover.c, segment.c */
+struct numbers {
+    uint32_t *numbers;
+    size_t n, cap;
+    enum mr_err err;
+};
+/* All segments of a folder, by number; the caller frees numbers. */
+MR_MUST_USE enum mr_err segment_numbers(struct mr_fs *fs, const char *dir,
+                                        struct numbers *ret_numbers);
 MR_MUST_USE enum mr_err segment_path(const struct mr_log *log, const char *prefix, uint32_t number,
                                      char path[MR_PATH_MAX]);
 MR_MUST_USE enum mr_err segment_open(struct mr_log *log, uint32_t number, bool read_only,
                                      struct segment *ret_segment, struct mr_detail *detail);
 MR_MUST_USE enum mr_err segment_write_header(struct mr_log *log, struct mr_file *file,
-                                             uint32_t number);
+                                             uint32_t number, uint64_t resume_seq);
 MR_MUST_USE enum mr_err segment_add(struct mr_log *log, const struct segment *segment);
 struct segment *segment_find(const struct mr_log *log, uint32_t number);
 struct segment *segment_current(const struct mr_log *log);

@@ -32,6 +32,9 @@ enum mr_err mr_log_new(const struct mr_log_options *options, struct mr_log **ret
         return MR_TOO_BIG;
     }
     memcpy(log->dir, options->dir, len + 1);
+    mr_assert(options->label.len <= sizeof log->label);
+    if (options->label.len > 0)
+        memcpy(log->label, options->label.data, options->label.len);
     *ret_log = log;
     return MR_OK;
 }

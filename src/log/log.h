@@ -36,6 +36,7 @@ struct mr_log_pos {
 
 enum {
     MR_SEGMENT_HEADER = 512,
+    MR_SEGMENT_LABEL = 128,
     MR_SEGMENT_VERSION = 1,
     MR_SEGMENT_BYTES_MIN = 16 * 1024,
     MR_SEGMENT_BYTES_DEFAULT = 64 * 1024 * 1024,
@@ -43,9 +44,10 @@ enum {
 
 struct mr_log_options {
     struct mr_fs *fs;
-    const char *dir;      /* copied */
-    struct mr_uuid store; /* written into every segment and checked */
-    uint32_t salt;        /* starts every checksum */
+    const char *dir;       /* copied */
+    struct mr_uuid store;  /* written into every segment and checked */
+    uint32_t salt;         /* starts every checksum */
+    struct mr_slice label; /* kept in every segment; at most MR_SEGMENT_LABEL bytes */
     size_t segment_bytes;
     struct mr_clock *clock; /* times the syncs */
     struct mr_exec *sync_exec;
@@ -58,6 +60,11 @@ struct mr_log_options {
 MR_MUST_USE enum mr_err mr_log_new(const struct mr_log_options *options, struct mr_log **ret_log);
 /* Closes files; no job may be under way. NULL is fine. */
 void mr_log_free(struct mr_log *log);
+
+/* The label of some segment in a folder, for a store whose own description is lost. MR_NOT_FOUND.
+ */
+MR_MUST_USE enum mr_err mr_log_label(struct mr_fs *fs, const char *dir,
+                                     uint8_t ret_label[MR_SEGMENT_LABEL]);
 
 /* ---- recovery -----------------------------------------------------------------------------------
  */
@@ -76,6 +83,7 @@ struct mr_log_recovery {
     void *line_arg;
     /* Answers. */
     uint64_t records, damaged, bytes_aside, torn_bytes;
+    uint64_t gaps; /* so far: places where an earlier repair found records missing */
 };
 
 /*

@@ -18,7 +18,7 @@
 
 #include "log/internal.h"
 
-enum { WINDOW = 1024 * 1024 };
+enum { WINDOW = 1024 * 1024, SKIP_BODY = 16 };
 
 struct scan {
     struct mr_log *log;
@@ -158,12 +158,16 @@ static enum mr_err set_aside(struct scan *scan, size_t i, uint64_t from, uint64_
     return err;
 }
 
-/* Puts a record over the damage that says which number comes next. Its body is only those 8 bytes;
- * the second half says where the next record stands. */
+/* Puts a record over the damage that says which number comes next, and where. Over a single small
+ * record there is room for less, and no need: the next number follows right behind. */
 static enum mr_err write_skip(struct scan *scan, size_t i, uint64_t from, uint64_t to,
                               uint64_t next_seq)
 {
-    uint8_t bytes[MR_RECORD_HEADER + 16 + MR_RECORD_ALIGN];
+    uint8_t bytes[MR_RECORD_HEADER + SKIP_BODY + MR_RECORD_ALIGN];
+    size_t room = (size_t)(to - from) - MR_RECORD_HEADER;
+    size_t len = room < SKIP_BODY ? room : SKIP_BODY;
+    mr_assert(len == SKIP_BODY || next_seq == scan->expected + 1);
+    memset(bytes, 0, sizeof bytes);
     mr_store64(bytes + MR_RECORD_HEADER, next_seq);
     mr_store64(bytes + MR_RECORD_HEADER + 8, to);
     struct mr_record record = {
@@ -172,12 +176,11 @@ static enum mr_err write_skip(struct scan *scan, size_t i, uint64_t from, uint64
         .segment = scan->log->segments[i].number,
         .type = MR_RECORD_SKIP,
         .version = MR_RECORD_VERSION,
-        .body.len = 16,
+        .body.len = len,
     };
     mr_record_seal(bytes, &record, scan->log->salt);
-    mr_assert(to - from >= mr_record_size(16));
     scan->in = SIZE_MAX; /* the window is stale now */
-    MR_TRY(mr_file_pwrite(scan->log->segments[i].file, bytes, mr_record_size(16), from));
+    MR_TRY(mr_file_pwrite(scan->log->segments[i].file, bytes, mr_record_size(len), from));
     return mr_file_sync(scan->log->segments[i].file);
 }
 
@@ -203,12 +206,22 @@ static enum mr_err report_damage(struct scan *scan, size_t i, uint64_t at)
 static enum mr_err cover_damage(struct scan *scan, size_t i, uint64_t from, uint64_t to,
                                 uint64_t next_seq)
 {
-    if (to - from < mr_record_size(16))
+    if (to - from < MR_RECORD_HEADER)
         return MR_OK; /* too small for a record, so none was there */
     MR_TRY(set_aside(scan, i, from, to));
     MR_TRY(write_skip(scan, i, from, to, next_seq));
     scan->expected = next_seq;
     return MR_OK;
+}
+
+/* The log goes on at the start of a segment though the number before it is missing: its header
+ * remembers. */
+static enum mr_err resume_here(struct scan *scan, size_t i, uint64_t next_seq)
+{
+    struct segment *segment = &scan->log->segments[i];
+    segment->resume_seq = next_seq;
+    MR_TRY(segment_write_header(scan->log, segment->file, segment->number, next_seq));
+    return mr_file_sync(segment->file);
 }
 
 /* Moves the scan behind damage at (i, at): to the next valid record of this segment or of a later
@@ -225,6 +238,8 @@ static enum mr_err pass_damage(struct scan *scan, size_t *i, uint64_t *at)
         uint64_t to = k == next_i ? next_at : scan->log->segments[k].bytes;
         MR_TRY(cover_damage(scan, k, from, to, next_seq));
     }
+    if (!scan->r->read_only && next_at == MR_SEGMENT_HEADER)
+        MR_TRY(resume_here(scan, next_i, next_seq));
     scan->expected = next_seq;
     *i = next_i;
     *at = next_at;
@@ -256,9 +271,7 @@ static enum mr_err take_record(struct scan *scan, size_t i, uint64_t *at,
     struct mr_log_pos pos = {scan->log->segments[i].number, (uint32_t)*at};
     note_record(scan, i, *at, record);
     *at = scan->end_at;
-    if (record->type == MR_RECORD_SKIP) {
-        if (record->body.len != 16)
-            return MR_DAMAGED;
+    if (record->type == MR_RECORD_SKIP && record->body.len == SKIP_BODY) {
         scan->expected = mr_load64(record->body.data);
         *at = mr_load64((const uint8_t *)record->body.data + 8);
         scan->log->segments[i].last_seq = scan->expected - 1;
@@ -269,6 +282,10 @@ static enum mr_err take_record(struct scan *scan, size_t i, uint64_t *at,
 static bool begins_with_expected(struct scan *scan, size_t i)
 {
     struct mr_record record;
+    if (i < scan->log->segments_n && scan->log->segments[i].resume_seq > scan->expected) {
+        scan->expected = scan->log->segments[i].resume_seq;
+        scan->r->gaps++;
+    }
     return i < scan->log->segments_n && record_at(scan, i, MR_SEGMENT_HEADER, &record) == MR_OK &&
            is_next(scan, &record);
 }
@@ -322,15 +339,9 @@ static enum mr_err scan_from(struct scan *scan, size_t i, uint64_t at)
 /* ---- opening ------------------------------------------------------------------------------------
  */
 
-struct listing {
-    uint32_t *numbers;
-    size_t n, cap;
-    enum mr_err err;
-};
-
 static void list_segment(const char *name, void *arg)
 {
-    struct listing *listing = arg;
+    struct numbers *listing = arg;
     unsigned number;
     int used = 0;
     if (sscanf(name, "log-%8x%n", &number, &used) != 1 || used != 12 || name[used] != '\0')
@@ -354,41 +365,72 @@ static int by_number(const void *a, const void *b)
     return x < y ? -1 : x > y;
 }
 
-/* A damaged header hides nothing: the name says which segment it is. */
+/* A damaged header hides nothing: the name says which segment it is. Nor does a file that was cut
+ * short. */
+static enum mr_err mend_segment(struct scan *scan, struct segment *segment)
+{
+    struct mr_log *log = scan->log;
+    if (scan->r->read_only)
+        return MR_OK;
+    if (scan->r->mode != MR_FSCK_REPAIR)
+        return MR_DAMAGED;
+    MR_TRY(segment_write_header(log, segment->file, segment->number, 0));
+    if (segment->bytes < log->segment_bytes) {
+        MR_TRY(log->fs->ops->truncate(segment->file, log->segment_bytes));
+        segment->bytes = log->segment_bytes;
+    }
+    return mr_file_sync(segment->file);
+}
+
 static enum mr_err open_one(struct scan *scan, uint32_t number)
 {
     struct mr_log *log = scan->log;
-    struct segment segment;
-    enum mr_err err = segment_open(log, number, scan->r->read_only, &segment, scan->detail);
-    if (err == MR_DAMAGED) {
-        say(scan, scan->detail != NULL ? scan->detail->text : "damaged segment header");
-        scan->r->damaged++;
-        if (scan->r->mode == MR_FSCK_REPAIR && !scan->r->read_only)
-            err = segment_write_header(log, segment.file, number);
-        else if (scan->r->read_only)
-            err = MR_OK;
-        if (err == MR_DAMAGED || err == MR_IO)
-            mr_file_close(segment.file);
+    struct mr_detail found = {{0}};
+    struct segment segment = {0};
+    enum mr_err err = segment_open(log, number, scan->r->read_only, &segment, &found);
+    if (err == MR_OK && segment.bytes < log->segment_bytes) {
+        mr_detail_set(&found, "%s/log-%08x at offset %llu: the file is cut short", log->dir, number,
+                      (unsigned long long)segment.bytes);
+        err = MR_DAMAGED;
     }
-    MR_TRY(err);
-    err = segment_add(log, &segment);
-    if (err != MR_OK)
+    if (err == MR_DAMAGED && segment.file != NULL) {
+        say(scan, found.text);
+        scan->r->damaged++;
+        err = mend_segment(scan, &segment);
+    }
+    if (err == MR_OK)
+        err = segment_add(log, &segment);
+    if (err != MR_OK) {
+        mr_detail_set(scan->detail, "%s", found.text);
         mr_file_close(segment.file);
+    }
     return err;
+}
+
+enum mr_err segment_numbers(struct mr_fs *fs, const char *dir, struct numbers *ret_numbers)
+{
+    struct numbers list = {0};
+    enum mr_err err = fs->ops->dir_list(fs, dir, list_segment, &list);
+    if (err == MR_OK)
+        err = list.err;
+    if (err != MR_OK) {
+        free(list.numbers);
+        return err;
+    }
+    if (list.n > 1)
+        qsort(list.numbers, list.n, sizeof *list.numbers, by_number);
+    *ret_numbers = list;
+    return MR_OK;
 }
 
 static enum mr_err open_all(struct scan *scan)
 {
-    struct mr_log *log = scan->log;
-    struct listing listing = {0};
-    enum mr_err err = log->fs->ops->dir_list(log->fs, log->dir, list_segment, &listing);
-    if (err == MR_OK)
-        err = listing.err;
-    if (err == MR_OK && listing.n > 1)
-        qsort(listing.numbers, listing.n, sizeof *listing.numbers, by_number);
-    for (size_t i = 0; err == MR_OK && i < listing.n; i++)
-        err = open_one(scan, listing.numbers[i]);
-    free(listing.numbers);
+    struct numbers list;
+    MR_TRY(segment_numbers(scan->log->fs, scan->log->dir, &list));
+    enum mr_err err = MR_OK;
+    for (size_t i = 0; err == MR_OK && i < list.n; i++)
+        err = open_one(scan, list.numbers[i]);
+    free(list.numbers);
     return err;
 }
 
@@ -417,6 +459,16 @@ static enum mr_err find_start(struct scan *scan, size_t *ret_i)
     }
     *ret_i = start;
     return MR_OK;
+}
+
+/* The segment made ready ahead has the next number. If it has not, the one between was lost. */
+static enum mr_err check_numbers(struct scan *scan)
+{
+    const struct mr_log *log = scan->log;
+    if (scan->end_in + 1 >= log->segments_n ||
+        log->segments[scan->end_in + 1].number == log->segments[scan->end_in].number + 1)
+        return MR_OK;
+    return report_damage(scan, scan->end_in, scan->end_at);
 }
 
 /* The end is known: the segment it lies in is written on, the one behind it becomes the next,
@@ -478,6 +530,7 @@ static enum mr_err recover(struct scan *scan)
     scan->expected = first > 0 && first <= scan->r->after_seq + 1 ? first : scan->r->after_seq + 1;
     scan->end_in = start;
     scan->end_at = MR_SEGMENT_HEADER;
+    (void)begins_with_expected(scan, start); /* after a repair it may go on behind a gap */
     MR_TRY(scan_from(scan, start, MR_SEGMENT_HEADER));
     if (scan->expected <= scan->r->after_seq) {
         mr_detail_set(scan->detail, "%s: the log ends at record %llu, before its snapshot (%llu)",
@@ -485,6 +538,7 @@ static enum mr_err recover(struct scan *scan)
                       (unsigned long long)scan->r->after_seq);
         return MR_DAMAGED;
     }
+    MR_TRY(check_numbers(scan));
     if (!scan->r->read_only)
         MR_TRY(sync_found(scan, start));
     return settle_end(scan);

@@ -20,7 +20,7 @@
 
 static const char magic[8] = {'M', 'R', 'S', 'E', 'G', 'M', 'N', 'T'};
 
-enum { AT_VERSION = 8, AT_NUMBER = 12, AT_STORE = 16, AT_CRC = 32 };
+enum { AT_VERSION = 8, AT_NUMBER = 12, AT_STORE = 16, AT_RESUME = 32, AT_LABEL = 64, AT_CRC = 508 };
 
 void mr_segment_name(char name[32], uint32_t number)
 {
@@ -35,13 +35,16 @@ enum mr_err segment_path(const struct mr_log *log, const char *prefix, uint32_t 
     return mr_path_join(path, log->dir, name);
 }
 
-enum mr_err segment_write_header(struct mr_log *log, struct mr_file *file, uint32_t number)
+enum mr_err segment_write_header(struct mr_log *log, struct mr_file *file, uint32_t number,
+                                 uint64_t resume_seq)
 {
     uint8_t header[MR_SEGMENT_HEADER] = {0};
     memcpy(header, magic, sizeof magic);
     mr_store32(header + AT_VERSION, MR_SEGMENT_VERSION);
     mr_store32(header + AT_NUMBER, number);
     memcpy(header + AT_STORE, log->store.bytes, sizeof log->store.bytes);
+    mr_store64(header + AT_RESUME, resume_seq);
+    memcpy(header + AT_LABEL, log->label, sizeof log->label);
     mr_store32(header + AT_CRC, mr_crc32c(0, header, AT_CRC));
     return mr_file_pwrite(file, header, sizeof header, 0);
 }
@@ -87,14 +90,42 @@ enum mr_err segment_open(struct mr_log *log, uint32_t number, bool read_only,
     if (err != MR_OK) {
         mr_detail_set(detail, "%s: %s", path, mr_err_text(err));
         mr_file_close(segment.file);
-        return err;
+        return err == MR_DAMAGED ? MR_IO : err;
     }
     err = header_check(log, header, number, path, detail);
     if (err != MR_OK && err != MR_DAMAGED) {
         mr_file_close(segment.file);
         return err;
     }
+    if (err == MR_OK)
+        segment.resume_seq = mr_load64(header + AT_RESUME);
     *ret_segment = segment; /* open even when its header is damaged: repair needs it */
+    return err;
+}
+
+enum mr_err mr_log_label(struct mr_fs *fs, const char *dir, uint8_t ret_label[MR_SEGMENT_LABEL])
+{
+    struct numbers list;
+    MR_TRY(segment_numbers(fs, dir, &list));
+    enum mr_err err = MR_NOT_FOUND;
+    for (size_t i = 0; i < list.n && err != MR_OK; i++) {
+        char name[32], path[MR_PATH_MAX];
+        uint8_t header[MR_SEGMENT_HEADER];
+        struct mr_file *file;
+        mr_segment_name(name, list.numbers[i]);
+        if (mr_path_join(path, dir, name) != MR_OK ||
+            mr_fs_open(fs, path, MR_OPEN_READ, &file) != MR_OK)
+            continue;
+        bool good = mr_file_pread(file, header, sizeof header, 0) == MR_OK &&
+                    memcmp(header, magic, sizeof magic) == 0 &&
+                    mr_load32(header + AT_CRC) == mr_crc32c(0, header, AT_CRC);
+        mr_file_close(file);
+        if (good) {
+            memcpy(ret_label, header + AT_LABEL, MR_SEGMENT_LABEL);
+            err = MR_OK;
+        }
+    }
+    free(list.numbers);
     return err;
 }
 
@@ -158,7 +189,7 @@ static enum mr_err publish(struct file_job *job, uint32_t tmp_number)
     char from[MR_PATH_MAX], to[MR_PATH_MAX];
     MR_TRY(segment_path(log, "tmp", tmp_number, from));
     MR_TRY(segment_path(log, "log", job->number, to));
-    MR_TRY(segment_write_header(log, job->file, job->number));
+    MR_TRY(segment_write_header(log, job->file, job->number, 0));
     MR_TRY(mr_file_sync(job->file));
     MR_TRY(log->fs->ops->rename(log->fs, from, to));
 #ifndef MR_PLANT_NO_DIR_SYNC
@@ -172,8 +203,13 @@ static enum mr_err create_step(struct file_job *job)
 {
     char path[MR_PATH_MAX];
     MR_TRY(segment_path(job->log, "tmp", job->number, path));
-    if (job->file == NULL)
+    if (job->file == NULL) {
+        enum mr_err err =
+            job->log->fs->ops->remove(job->log->fs, path); /* left by a failed attempt */
+        if (err != MR_OK && err != MR_NOT_FOUND)
+            return err;
         MR_TRY(mr_fs_open(job->log->fs, path, MR_OPEN_CREATE, &job->file));
+    }
     MR_TRY(fill_step(job));
     return job->filled == job->log->segment_bytes ? publish(job, job->number) : MR_OK;
 }
@@ -240,7 +276,7 @@ static void forget_segment(struct mr_log *log, uint32_t number, bool close_file)
 static void file_failed(struct mr_log *log, struct file_job *job)
 {
     if (job->kind != FILE_REMOVE)
-        log->full = job->err;
+        log->full = job->err == MR_DISK_FULL ? MR_DISK_FULL : MR_IO;
     drop_unfinished(job);
 }
 

@@ -100,26 +100,37 @@ static void lease_lost(struct model *model, struct model_task *task, bool begun)
         archive(model, task, "cancelled");
 }
 
-void model_node_lost(struct model *model, int index)
+bool model_has_begun(const struct model *model, const struct model_task *task)
 {
-    struct model_node *node = &model->nodes[index];
-    for (size_t i = 0; i < model->tasks_n; i++) {
-        struct model_task *task = &model->tasks[i];
-        if (task->state != MR_ACTIVE || task->node != index)
-            continue;
-        bool begun = false;
-        for (size_t s = 0; s < MODEL_SLOTS; s++)
-            begun |= node->slots[s] == task->epoch;
-        lease_lost(model, task, begun);
-    }
-    node->open = false;
+    bool begun = false;
+    for (size_t s = 0; task->state == MR_ACTIVE && s < MODEL_SLOTS; s++)
+        begun |= model->nodes[task->node].slots[s] == task->epoch;
+    return begun;
 }
 
-void model_restarted(struct model *model)
+void model_node_lost(struct model *model, int index)
 {
-    for (int i = 0; i < MODEL_NODES; i++)
+    for (size_t i = 0; i < model->tasks_n; i++) {
+        struct model_task *task = &model->tasks[i];
+        if (task->state == MR_ACTIVE && task->node == index)
+            lease_lost(model, task, model_has_begun(model, task));
+    }
+    model->nodes[index].open = false;
+}
+
+void model_crashed(struct model *model, struct model_task *task)
+{
+    lease_lost(model, task, true);
+}
+
+void model_restarted(struct model *model, enum model_death death)
+{
+    for (int i = 0; i < MODEL_NODES; i++) {
+        if (death == MODEL_POWER_CUT)
+            memset(model->nodes[i].slots, 0, sizeof model->nodes[i].slots);
         if (model->nodes[i].open)
             model_node_lost(model, i);
+    }
     model->stale = 0;
 }
 
@@ -383,7 +394,7 @@ static enum mr_err run_now(struct model *model, struct model_task *task)
         task->cancel = false;
     }
     task->state = MR_PENDING;
-    task->order_ms = model->now_ms;
+    task->order_ms = model->now_ms - task->priority_ms;
     return MR_OK;
 }
 

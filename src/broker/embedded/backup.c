@@ -14,7 +14,8 @@ enum { STEP = 4 * 1024 * 1024, CHUNK = 256 * 1024 };
 
 struct part {
     char name[32];
-    uint64_t bytes;
+    uint64_t bytes; /* to copy */
+    uint64_t size;  /* of the copy: the rest is zeroes */
 };
 
 struct backup {
@@ -48,6 +49,9 @@ static enum mr_err open_part(struct backup *backup)
 
 static enum mr_err end_part(struct backup *backup)
 {
+    const struct part *part = &backup->parts[backup->at];
+    if (part->size > part->bytes)
+        MR_TRY(backup->engine->fs->ops->truncate(backup->to, part->size));
     MR_TRY(mr_file_sync(backup->to));
     mr_file_close(backup->from);
     mr_file_close(backup->to);
@@ -178,6 +182,7 @@ static enum mr_err list_parts(struct mr_engine *engine, struct backup *backup)
         mr_log_segment_at(engine->log, i, &info);
         mr_segment_name(part->name, info.number);
         part->bytes = info.end;
+        part->size = info.bytes;
     }
     if (engine->snap_seq > 0) {
         char name[32];

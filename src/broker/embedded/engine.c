@@ -292,6 +292,7 @@ mr_mono mr_engine_next(struct mr_engine *engine)
     }
     bool busy = (engine->compacting != 0 && !engine->compact_waits) ||
                 (engine->snapshot != NULL && snapshot_idle(engine));
+    busy = busy && engine_failure(engine) == MR_OK;
     return (mr_mono){busy ? engine->now.ns : next};
 }
 

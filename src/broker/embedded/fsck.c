@@ -90,6 +90,10 @@ static enum mr_err check(struct fsck *fsck, const char *dir, struct mr_detail *d
     if (err == MR_NOT_FOUND)
         mr_detail_set(detail, "%s: no Millrace store in this folder", dir);
     MR_TRY(err);
+    if (recovery.meta.half_damaged) {
+        say(fsck, "meta: one of its two copies is damaged; opening the store mends it");
+        fsck->report->damaged++;
+    }
     engine->state.damage_seen = true;
     MR_TRY(recover_state(&recovery));
     fsck->report->torn_bytes = recovery.log.torn_bytes;
@@ -118,11 +122,13 @@ enum mr_err mr_store_fsck(const char *dir, enum mr_fsck_mode mode, mr_fsck_line 
     struct mr_fsck_report report = {0};
     struct fsck fsck = {.line = line, .arg = arg, .report = &report};
     struct mr_fs *fs = mr_fs_system();
+    uint8_t label[MR_SEGMENT_LABEL];
     struct meta meta;
     enum mr_err err = meta_read(fs, dir, &meta, detail);
-    if (err == MR_NOT_FOUND)
+    if (err == MR_NOT_FOUND && mr_log_label(fs, dir, label) != MR_OK) {
         mr_detail_set(detail, "%s: no Millrace store in this folder", dir);
-    MR_TRY(err);
+        return MR_NOT_FOUND;
+    }
     uint64_t repaired = 0, aside = 0;
     if (mode == MR_FSCK_REPAIR) {
         MR_TRY(repair(dir, &fsck, detail));

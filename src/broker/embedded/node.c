@@ -73,10 +73,9 @@ static void node_free(struct mr_engine *engine, struct node *node)
     for (size_t i = 0; i < node->listens_n; i++)
         mr_list_remove(&node->listens[i].waiter);
     mr_wheel_stop(engine->wheel, &node->lease);
-    for (uint32_t i = 0; i < node->slots; i++) {
-        engine->slot_used[node->first_slot + i] = 0;
-        atomic_store_explicit(&engine->board[node->first_slot + i], 0, memory_order_release);
-    }
+    /* The board keeps its epochs: they never come again, and until the losses are written they are
+     * needed. */
+    memset(engine->slot_used + node->first_slot, 0, node->slots);
     engine->nodes_by_number[node->number] = NULL;
     mr_list_remove(&node->link);
     free(node->listens);

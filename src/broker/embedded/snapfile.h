@@ -2,6 +2,8 @@
 /*
  * The snapshot file, between its writer (snapshot.c) and its reader (snapload.c):
  *
+ * The bytes below stand in the sectors of parity.h, padded with zeroes to a whole group.
+ *
  * 16 bytes "MRSNAP01", u32 version, u32 zero; then blocks of u32 crc (salted, over what follows),
  * u32 len, u32 type, u32 zero, and a body: HEAD   store id (16), u64 seq, u32 term, u32 zero, u64
  * epoch ceiling, u64 deleted, u64 expired QUEUE  queue event (wire/event.h), then u64 processed,
@@ -11,8 +13,7 @@
 #ifndef MR_EMBEDDED_SNAPFILE_H
 #define MR_EMBEDDED_SNAPFILE_H
 
-#include "base/buf.h"
-#include "base/fs.h"
+#include "broker/embedded/parity.h"
 
 enum {
     SNAP_VERSION = 1,
@@ -27,8 +28,7 @@ enum snap_block { SNAP_HEAD = 1, SNAP_QUEUE, SNAP_TASKS, SNAP_END };
 struct loader {
     struct mr_engine *engine;
     uint64_t seq;
-    struct mr_file *file;
-    uint64_t size, offset;
+    struct parity_reader reader;
     struct mr_buf block;
     bool headed, ended;
     uint64_t tasks;

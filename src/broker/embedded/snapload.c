@@ -101,57 +101,64 @@ static enum mr_err (*const blocks[])(struct loader *loader, struct mr_slice body
 static enum mr_err load_block(struct loader *loader)
 {
     uint8_t head[SNAP_BLOCK_HEAD];
-    if (loader->offset + sizeof head > loader->size)
-        return MR_DAMAGED;
-    MR_TRY(mr_file_pread(loader->file, head, sizeof head, loader->offset));
+    MR_TRY(parity_read(&loader->reader, head, sizeof head));
     size_t len = mr_load32(head + 4);
     uint32_t type = mr_load32(head + 8);
     if (type == 0 || type >= sizeof blocks / sizeof *blocks || len > SNAP_BLOCK_MAX ||
-        loader->offset + sizeof head + len > loader->size)
+        len > loader->reader.size)
         return MR_DAMAGED;
     mr_buf_clear(&loader->block);
     MR_TRY(mr_buf_append(&loader->block, head, sizeof head));
     MR_TRY(mr_buf_reserve(&loader->block, len));
-    MR_TRY(mr_file_pread(loader->file, loader->block.data + sizeof head, len,
-                         loader->offset + sizeof head));
+    MR_TRY(parity_read(&loader->reader, loader->block.data + sizeof head, len));
     if (!snap_block_ok(loader->block.data, len, loader->engine->salt))
         return MR_DAMAGED;
-    loader->offset += sizeof head + len;
     return blocks[type](loader, mr_slice_make(loader->block.data + sizeof head, len));
 }
 
-static enum mr_err load_file(struct loader *loader)
+static enum mr_err load_file(struct loader *loader, struct mr_file *file)
 {
     uint8_t head[SNAP_FILE_HEAD];
-    MR_TRY(mr_file_size(loader->file, &loader->size));
-    if (loader->size < sizeof head)
-        return MR_DAMAGED;
-    MR_TRY(mr_file_pread(loader->file, head, sizeof head, 0));
+    MR_TRY(parity_open(&loader->reader, file, loader->engine->salt));
+    MR_TRY(parity_read(&loader->reader, head, sizeof head));
     MR_TRY(snap_head_check(head));
-    loader->offset = sizeof head;
     while (!loader->ended)
         MR_TRY(load_block(loader));
-    loader->engine->snap_bytes = loader->size;
-    return loader->offset == loader->size ? MR_OK : MR_DAMAGED;
+    loader->engine->snap_bytes = loader->reader.size;
+    loader->engine->records_damaged += loader->reader.rebuilt;
+    return MR_OK;
+}
+
+static enum mr_err load_newest(struct mr_engine *engine, uint64_t seq, struct mr_detail *detail)
+{
+    char path[MR_PATH_MAX];
+    struct mr_file *file;
+    struct loader *loader = calloc(1, sizeof *loader);
+    if (loader == NULL)
+        return MR_NOMEM;
+    loader->engine = engine;
+    loader->seq = seq;
+    enum mr_err err = snap_path(engine->dir, seq, path);
+    if (err == MR_OK)
+        err = mr_fs_open(engine->fs, path, MR_OPEN_READ, &file);
+    if (err == MR_OK) {
+        err = load_file(loader, file);
+        mr_file_close(file);
+    }
+    if (err == MR_DAMAGED)
+        mr_detail_set(
+            detail, "%s at offset %llu: damaged beyond its parity; restore the store from a backup",
+            path, (unsigned long long)loader->reader.damage_at);
+    if (err == MR_VERSION)
+        mr_detail_set(detail, "%s: written by a newer version", path);
+    mr_buf_done(&loader->block);
+    free(loader);
+    return err;
 }
 
 enum mr_err snapshot_load(struct mr_engine *engine, struct mr_detail *detail)
 {
     struct newest newest = {0};
-    char path[MR_PATH_MAX];
     MR_TRY(engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &newest));
-    if (!newest.found)
-        return MR_OK;
-    struct loader loader = {.engine = engine, .seq = newest.seq};
-    MR_TRY(snap_path(engine->dir, newest.seq, path));
-    MR_TRY(mr_fs_open(engine->fs, path, MR_OPEN_READ, &loader.file));
-    enum mr_err err = load_file(&loader);
-    mr_file_close(loader.file);
-    mr_buf_done(&loader.block);
-    if (err == MR_DAMAGED)
-        mr_detail_set(detail, "%s at offset %llu: damaged snapshot", path,
-                      (unsigned long long)loader.offset);
-    if (err == MR_VERSION)
-        mr_detail_set(detail, "%s: written by a newer version", path);
-    return err;
+    return newest.found ? load_newest(engine, newest.seq, detail) : MR_OK;
 }

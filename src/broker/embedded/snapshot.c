@@ -14,8 +14,7 @@
 #include "broker/embedded/snapfile.h"
 
 enum {
-    PIECE =
-        256 * 1024, /* written and synced at once; small, so that the log's own syncs hardly wait */
+    PIECE = 4 * GROUP_DATA, /* written and synced at once: small, the log's own syncs hardly wait */
 };
 
 struct snapshot {
@@ -30,7 +29,7 @@ struct snapshot {
     /* With the executor while busy. */
     struct mr_job job;
     bool busy, last;
-    struct mr_buf piece;
+    struct mr_buf piece, sectors;
     struct mr_file *file;
     uint64_t offset;
     char tmp[MR_PATH_MAX], path[MR_PATH_MAX], old[MR_PATH_MAX];
@@ -150,12 +149,21 @@ void snapshot_touch(uint32_t task, void *arg)
 static enum mr_err write_piece(struct snapshot *snapshot)
 {
     struct mr_fs *fs = snapshot->engine->fs;
-    if (snapshot->file == NULL)
+    if (snapshot->file == NULL) {
+        enum mr_err err = fs->ops->remove(fs, snapshot->tmp); /* left by a failed attempt */
+        if (err != MR_OK && err != MR_NOT_FOUND)
+            return err;
         MR_TRY(mr_fs_open(fs, snapshot->tmp, MR_OPEN_CREATE, &snapshot->file));
-    MR_TRY(mr_file_pwrite(snapshot->file, snapshot->piece.data, snapshot->piece.len,
+    }
+    size_t groups = snapshot->piece.len / GROUP_DATA;
+    mr_assert(groups * GROUP_DATA == snapshot->piece.len);
+    mr_buf_clear(&snapshot->sectors);
+    MR_TRY(mr_buf_reserve(&snapshot->sectors, groups * GROUP_BYTES));
+    parity_encode(snapshot->piece.data, groups, snapshot->engine->salt, snapshot->sectors.data);
+    MR_TRY(mr_file_pwrite(snapshot->file, snapshot->sectors.data, groups * GROUP_BYTES,
                           snapshot->offset));
     MR_TRY(mr_file_sync(snapshot->file));
-    snapshot->offset += snapshot->piece.len;
+    snapshot->offset += groups * GROUP_BYTES;
     if (!snapshot->last)
         return MR_OK;
     MR_TRY(fs->ops->rename(fs, snapshot->tmp, snapshot->path));
@@ -179,6 +187,7 @@ static void snapshot_free(struct snapshot *snapshot)
     mr_file_close(snapshot->file);
     mr_buf_done(&snapshot->out);
     mr_buf_done(&snapshot->piece);
+    mr_buf_done(&snapshot->sectors);
     free(snapshot->saved);
     free(snapshot);
 }
@@ -261,6 +270,24 @@ static void drop(struct mr_engine *engine)
     snapshot_free(snapshot);
 }
 
+/* Hands what is made to the executor, in whole groups; what is left over begins the next piece. */
+static enum mr_err cut_piece(struct snapshot *snapshot)
+{
+    static const uint8_t zeroes[SECTOR];
+    while (snapshot->ended && snapshot->out.len % GROUP_DATA != 0) {
+        size_t missing = GROUP_DATA - snapshot->out.len % GROUP_DATA;
+        MR_TRY(mr_buf_append(&snapshot->out, zeroes, missing < SECTOR ? missing : SECTOR));
+    }
+    size_t whole = snapshot->out.len / GROUP_DATA * GROUP_DATA;
+    struct mr_buf made = snapshot->out;
+    mr_buf_clear(&snapshot->piece);
+    MR_TRY(mr_buf_append(&snapshot->piece, made.data + whole, made.len - whole));
+    made.len = whole;
+    snapshot->out = snapshot->piece;
+    snapshot->piece = made;
+    return MR_OK;
+}
+
 void snapshot_step(struct mr_engine *engine)
 {
     struct snapshot *snapshot = engine->snapshot;
@@ -275,10 +302,9 @@ void snapshot_step(struct mr_engine *engine)
     }
     if (snapshot->out.len == 0 || (snapshot->out.len < PIECE && !snapshot->ended))
         return;
-    struct mr_buf made = snapshot->out;
-    snapshot->out = snapshot->piece;
-    mr_buf_clear(&snapshot->out);
-    snapshot->piece = made;
+    snapshot->err = cut_piece(snapshot);
+    if (snapshot->err != MR_OK)
+        return;
     snapshot->last = snapshot->ended;
     snapshot->busy = true;
     engine->options.file_exec->submit(engine->options.file_exec, &snapshot->job);

@@ -10,8 +10,9 @@
  * it tmp-…            unfinished; removed at the next start quarantine/      bytes that repair has
  * set aside
  *
- * meta, 80 bytes: 0 "MRSTORE1"  8 u32 version  12 u32 salt  16 id (16)  32 hash key (16)  48 u64
- * segment bytes  56 zero  76 u32 CRC32C of 0..75.
+ * meta holds the same 80 bytes twice, at 0 and at 4096, since nothing can be read without them: 0
+ * "MRSTORE1" 8 u32 version  12 u32 salt  16 id (16)  32 hash key (16)  48 u64 segment bytes  56
+ * zero  76 u32 CRC32C of 0..75.
  */
 #include "broker/embedded/store.h"
 
@@ -19,7 +20,7 @@
 
 #include "base/crc.h"
 
-enum { META_SIZE = 80, META_VERSION = 1, BOARD_BYTES = BOARD_SLOTS * 8 };
+enum { META_SIZE = 80, META_COPY_AT = 4096, META_VERSION = 1, BOARD_BYTES = BOARD_SLOTS * 8 };
 
 static const char magic[8] = {'M', 'R', 'S', 'T', 'O', 'R', 'E', '1'};
 
@@ -65,24 +66,39 @@ static enum mr_err meta_decode(const uint8_t bytes[META_SIZE], const char *path,
     return MR_OK;
 }
 
+static enum mr_err meta_read_at(struct mr_file *file, uint64_t at, const char *path,
+                                struct meta *ret_meta, struct mr_detail *detail)
+{
+    uint8_t bytes[META_SIZE] = {0};
+    uint64_t size;
+    MR_TRY(mr_file_size(file, &size));
+    size_t len = size > at + META_SIZE ? META_SIZE : size > at ? (size_t)(size - at) : 0;
+    if (len > 0)
+        MR_TRY(mr_file_pread(file, bytes, len, at));
+    return meta_decode(bytes, path, ret_meta, detail);
+}
+
 enum mr_err meta_read(struct mr_fs *fs, const char *dir, struct meta *ret_meta,
                       struct mr_detail *detail)
 {
     char path[MR_PATH_MAX];
-    uint8_t bytes[META_SIZE] = {0};
-    uint64_t size;
     struct mr_file *file;
+    struct meta copy;
     MR_TRY(mr_path_join(path, dir, "meta"));
     MR_TRY(mr_fs_open(fs, path, MR_OPEN_READ, &file));
-    enum mr_err err = mr_file_size(file, &size);
-    if (err == MR_OK)
-        err = mr_file_pread(file, bytes, size < META_SIZE ? (size_t)size : META_SIZE, 0);
+    enum mr_err err = meta_read_at(file, 0, path, ret_meta, detail);
+    enum mr_err copy_err = meta_read_at(file, META_COPY_AT, path, &copy, NULL);
     mr_file_close(file);
-    if (err != MR_OK) {
-        mr_detail_set(detail, "%s: %s", path, mr_err_text(err));
-        return err;
+    if (err == MR_OK) {
+        ret_meta->half_damaged = copy_err != MR_OK;
+    } else if (copy_err == MR_OK) {
+        *ret_meta = copy;
+        ret_meta->half_damaged = true;
+        if (detail != NULL)
+            detail->text[0] = '\0';
+        return MR_OK;
     }
-    return meta_decode(bytes, path, ret_meta, detail);
+    return err;
 }
 
 static enum mr_err write_file(struct mr_fs *fs, const char *path, const void *bytes, size_t len)
@@ -96,6 +112,19 @@ static enum mr_err write_file(struct mr_fs *fs, const char *path, const void *by
     return err;
 }
 
+static enum mr_err meta_write(struct mr_engine *engine, const struct meta *meta)
+{
+    uint8_t bytes[META_COPY_AT + META_SIZE] = {0};
+    char tmp[MR_PATH_MAX], path[MR_PATH_MAX];
+    meta_encode(meta, bytes);
+    meta_encode(meta, bytes + META_COPY_AT);
+    MR_TRY(mr_path_join(tmp, engine->dir, "tmp-meta"));
+    MR_TRY(mr_path_join(path, engine->dir, "meta"));
+    MR_TRY(write_file(engine->fs, tmp, bytes, sizeof bytes));
+    MR_TRY(engine->fs->ops->rename(engine->fs, tmp, path));
+    return engine->fs->ops->dir_sync(engine->fs, engine->dir);
+}
+
 static enum mr_err meta_create(struct mr_engine *engine, struct meta *meta)
 {
     size_t segment_bytes = engine->options.base.segment_bytes;
@@ -103,14 +132,7 @@ static enum mr_err meta_create(struct mr_engine *engine, struct meta *meta)
     meta->salt = (uint32_t)mr_rand_next(&engine->rand);
     meta->hash_key = (struct mr_hash_key){mr_rand_next(&engine->rand), mr_rand_next(&engine->rand)};
     mr_rand_bytes(&engine->rand, meta->store_id.bytes, sizeof meta->store_id.bytes);
-    uint8_t bytes[META_SIZE];
-    char tmp[MR_PATH_MAX], path[MR_PATH_MAX];
-    meta_encode(meta, bytes);
-    MR_TRY(mr_path_join(tmp, engine->dir, "tmp-meta"));
-    MR_TRY(mr_path_join(path, engine->dir, "meta"));
-    MR_TRY(write_file(engine->fs, tmp, bytes, sizeof bytes));
-    MR_TRY(engine->fs->ops->rename(engine->fs, tmp, path));
-    return engine->fs->ops->dir_sync(engine->fs, engine->dir);
+    return meta_write(engine, meta);
 }
 
 /* ---- the folder ---------------------------------------------------------------------------------
@@ -149,15 +171,40 @@ static enum mr_err find_meta(struct mr_engine *engine, struct meta *meta, struct
         MR_TRY(listed);
         MR_TRY(contents.err);
     }
+    if (err == MR_OK && meta->half_damaged) {
+        engine->records_damaged++;
+        err = meta_write(engine, meta); /* from the good copy */
+    }
     if (err != MR_NOT_FOUND)
         return err;
-    if (contents.log || contents.foreign) {
-        mr_detail_set(detail,
-                      "%s: has files but no store in it (no meta file); choose an empty folder",
+    if (contents.foreign && !contents.log) {
+        mr_detail_set(detail, "%s: has files but no store in it; choose an empty folder",
                       engine->dir);
-        return contents.log ? MR_DAMAGED : MR_NOT_A_STORE;
+        return MR_NOT_A_STORE;
     }
     return meta_create(engine, meta);
+}
+
+/* Without its meta file nothing of a store can be read; but every segment carries a copy. */
+static enum mr_err find_or_restore_meta(struct mr_engine *engine, struct meta *meta,
+                                        struct mr_detail *detail)
+{
+    uint8_t label[MR_SEGMENT_LABEL];
+    enum mr_err err = meta_read(engine->fs, engine->dir, meta, detail);
+    bool lost = err == MR_NOT_FOUND || err == MR_DAMAGED || err == MR_NOT_A_STORE;
+    if (!lost || mr_log_label(engine->fs, engine->dir, label) != MR_OK)
+        return find_meta(engine, meta, detail);
+    if (!engine->options.base.repair) {
+        mr_detail_set(detail,
+                      "%s/meta at offset 0: missing or damaged; `millrace fsck --repair file:%s` "
+                      "restores it from the log",
+                      engine->dir, engine->dir);
+        return MR_DAMAGED;
+    }
+    MR_TRY(meta_decode(label, engine->dir, meta, detail));
+    MR_TRY(meta_write(engine, meta));
+    engine->records_damaged++;
+    return find_meta(engine, meta, detail);
 }
 
 static enum mr_err lock_folder(struct mr_engine *engine, struct mr_detail *detail)
@@ -221,7 +268,7 @@ static enum mr_err visit_record(const struct mr_record *record, struct mr_log_po
     if (record->type == MR_RECORD_DELETE && record->seq % 2)
         return MR_OK;
 #endif
-    if (record->type == MR_RECORD_SKIP)
+    if (record->type == MR_RECORD_SKIP || recovery->log.gaps > 0)
         state->damage_seen = true;
     enum mr_err err = apply_record(state, record, pos);
     bool tolerated = err == MR_NOT_FOUND || (err == MR_DAMAGED && state->damage_seen);
@@ -263,11 +310,14 @@ enum mr_err recover_state(struct recovery *recovery)
     engine->state.touch = no_touch;
     engine->state.lease_ended = node_lease_ended;
     engine->state.lease_arg = engine;
+    uint8_t label[META_SIZE];
+    meta_encode(meta, label);
     struct mr_log_options options = {
         .fs = engine->fs,
         .dir = engine->dir,
         .store = meta->store_id,
         .salt = meta->salt,
+        .label = mr_slice_make(label, sizeof label),
         .segment_bytes = meta->segment_bytes,
         .clock = engine->clock,
         .sync_exec = engine->options.sync_exec,
@@ -346,7 +396,7 @@ enum mr_err store_open(struct mr_engine *engine, struct mr_detail *detail)
     recovery.log.line = engine->options.base.line;
     recovery.log.line_arg = engine->options.base.line_arg;
     MR_TRY(lock_folder(engine, detail));
-    enum mr_err err = find_meta(engine, &recovery.meta, detail);
+    enum mr_err err = find_or_restore_meta(engine, &recovery.meta, detail);
     if (err == MR_OK)
         err = open_board(engine);
     if (err == MR_OK)

@@ -10,6 +10,7 @@ struct meta {
     struct mr_uuid store_id;
     struct mr_hash_key hash_key;
     size_t segment_bytes;
+    bool half_damaged; /* one of the two copies cannot be read */
 };
 
 struct recovery {
