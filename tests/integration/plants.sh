@@ -1,4 +1,4 @@
-#!/bin/sh
+#!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
 # The test of the tests: every bug planted in the sources behind MR_PLANT_<NAME> must be caught by one of
@@ -7,93 +7,98 @@
 # compiled again.
 #
 #   plants.sh [NAME...]     only these plants
-set -eu
+set -euo pipefail
 
 root=${MR_SOURCE_DIR:-$(cd "$(dirname "$0")/../.." && pwd)}
 work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT INT TERM
-cc=${CC:-cc}
-flags="-std=gnu17 -O1 -g -D_GNU_SOURCE -DMR_VERSION_TEXT=\"plant\" -I$root/include -I$root/src -I$root/tests"
+trap 'rm -rf "$work"' EXIT
 plants_min=10
+limit_s=120
+export MR_IMAGES=${MR_IMAGES:-1500} MR_SEEDS=${MR_SEEDS:-300} MR_FLIPS=${MR_FLIPS:-1000}
 
-modules="base wire wheel log broker"
-sources=$(cd "$root" && for m in $modules; do find "src/$m" -name '*.c'; done)
-tests="tests/sim/simfs.c tests/sim/simfs_crash.c tests/sim/oracle.c tests/sim/oracle_check.c
-    tests/sim/rig.c tests/sim/world.c tests/sim/world_acts.c"
+cd "$root"
+flags=(-std=gnu17 -O1 -g -D_GNU_SOURCE '-DMR_VERSION_TEXT="plant"' -Iinclude -Isrc -Itests)
+programs=(crash sim bitrot)
+mapfile -t sources < <(find src/{base,wire,wheel,log,broker} -name '*.c'; find tests/sim -name '*.c' ! -name 'main_*')
+mapfile -t mains < <(printf 'tests/sim/main_%s.c\n' "${programs[@]}")
+plants=("$@")
+if [ "${#plants[@]}" -eq 0 ]; then
+    mapfile -t plants < <(grep -rhoE 'MR_PLANT_[A-Z0-9_]+' src --include='*.c' | sed 's/MR_PLANT_//' | sort -u)
+    if [ "${#plants[@]}" -lt "$plants_min" ]; then
+        echo "plants: ${#plants[@]} in the sources, at least $plants_min wanted" >&2
+        exit 1
+    fi
+fi
 
 # object FILE: the name of its object file.
 object() {
-    echo "$(echo "$1" | tr / _ | sed 's/\.c$/.o/')"
+    local name=${1//\//_}
+    echo "${name%.c}.o"
 }
 
-# compile OUTPUT-FOLDER EXTRA-FLAGS FILES...
+# compile FOLDER DEFINITION FILES...: two at a time.
 compile() {
-    out=$1 extra=$2
+    local folder=$1 definition=$2 file
     shift 2
     for file in "$@"; do
-        echo "$file $out/$(object "$file")"
-    done | xargs -P "$(nproc)" -L 1 sh -c \
-        "$cc $flags $extra -c $root/\$0 -o \$1"
+        while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-2}" ]; do wait -n; done
+        "${CC:-cc}" "${flags[@]}" $definition -c "$file" -o "$folder/$(object "$file")" &
+    done
+    while [ "$(jobs -p | wc -l)" -gt 0 ]; do wait -n; done
 }
 
-# link FOLDER: the three programs from the objects there and, for the rest, from the common ones.
+# link FOLDER: the programs from the objects there and, for the rest, from the common ones.
 link() {
-    objects=""
-    for file in $sources $tests; do
-        name=$(object "$file")
-        if [ -f "$1/$name" ]; then objects="$objects $1/$name"; else objects="$objects $work/all/$name"; fi
-    done
-    for kind in crash sim bitrot; do
-        $cc -o "$1/millrace-$kind" "$work/all/tests_sim_main_$kind.o" $objects -lpthread -lm
-    done
-}
-
-# try FOLDER: runs the harnesses until one objects; says which. 0 when none did.
-try() {
-    for kind in crash sim bitrot; do
-        if ! MR_IMAGES=1500 MR_SEEDS=300 MR_FLIPS=600 timeout 120 "$1/millrace-$kind" \
-            >"$1/$kind.log" 2>&1; then
-            caught="millrace-$kind: $(grep -v -e '^  repeat' "$1/$kind.log" | head -n 1)"
-            return 1
+    local folder=$1 objects=() file program
+    for file in "${sources[@]}"; do
+        if [ -f "$folder/$(object "$file")" ]; then
+            objects+=("$folder/$(object "$file")")
+        else
+            objects+=("$work/all/$(object "$file")")
         fi
     done
-    return 0
+    for program in "${programs[@]}"; do
+        "${CC:-cc}" -o "$folder/$program" "$work/all/tests_sim_main_$program.o" "${objects[@]}" -lpthread -lm
+    done
 }
 
-names=${*:-$(cd "$root" && grep -rhoE 'MR_PLANT_[A-Z0-9_]+' src | sed 's/^MR_PLANT_//' | sort -u)}
-count=$(echo "$names" | wc -w)
-mkdir "$work/all"
-compile "$work/all" "" $sources $tests tests/sim/main_crash.c tests/sim/main_sim.c tests/sim/main_bitrot.c
-link "$work/all"
+# objection FOLDER: the first harness that objects, and its first words; empty when none does.
+objection() {
+    local folder=$1 program status
+    for program in "${programs[@]}"; do
+        status=0
+        timeout "$limit_s" "$folder/$program" >"$folder/$program.log" 2>&1 || status=$?
+        if [ "$status" -ne 0 ]; then
+            echo "millrace-$program (exit $status): $(head -n 1 "$folder/$program.log" | cut -c 1-110)"
+            return
+        fi
+    done
+}
 
-failed=0
-if try "$work/all"; then
-    echo "ok    no plant: all passed"
-else
-    echo "FAIL  no plant, yet $caught"
-    failed=1
+mkdir "$work/all"
+compile "$work/all" "" "${sources[@]}" "${mains[@]}"
+link "$work/all"
+found=$(objection "$work/all")
+if [ -n "$found" ]; then
+    echo "plants: there is an objection without any plant: $found" >&2
+    exit 1
 fi
-if [ $# -eq 0 ] && [ "$count" -lt "$plants_min" ]; then
-    echo "FAIL  $count plants in the sources, at least $plants_min wanted"
-    failed=1
-fi
-for name in $names; do
-    mkdir "$work/$name"
-    files=$(cd "$root" && grep -lrE "MR_PLANT_$name([^A-Z0-9_]|\$)" src --include='*.c' || true)
-    if [ -z "$files" ]; then
-        echo "FAIL  $name: no source knows it"
-        failed=1
-        continue
-    fi
-    compile "$work/$name" "-DMR_PLANT_$name=1" $files
-    link "$work/$name"
-    if try "$work/$name"; then
-        echo "FAIL  $name: not caught"
-        failed=1
+echo "no plant: all pass"
+
+missed=0
+for plant in "${plants[@]}"; do
+    mkdir "$work/$plant"
+    mapfile -t files < <(grep -lrwE "MR_PLANT_$plant" src --include='*.c')
+    compile "$work/$plant" "-DMR_PLANT_$plant=1" "${files[@]}"
+    link "$work/$plant"
+    found=$(objection "$work/$plant")
+    if [ "${#files[@]}" -gt 0 ] && [ -n "$found" ]; then
+        echo "$plant: caught by $found"
     else
-        echo "ok    $name: $caught"
+        echo "$plant: NOT CAUGHT"
+        missed=$((missed + 1))
     fi
-    rm -rf "${work:?}/$name"
+    rm -rf "${work:?}/$plant"
 done
-[ "$failed" -eq 0 ] && echo "$count plants, all caught"
-exit "$failed"
+echo "plants: ${#plants[@]} planted, $missed missed"
+[ "$missed" -eq 0 ]
