@@ -32,79 +32,76 @@ static const char *payload_differs(const struct model_task *want, const struct m
     return mr_slice_equal(got->payload, mr_slice_make(bytes, want->payload_len)) ? NULL : "payload";
 }
 
-static const char *numbers_differ(const struct model_task *want, const struct mr_task *got)
-{
-    const struct {
-        const char *what;
-        int64_t want, got;
-    } rows[] = {
-        {"state", want->state, got->state},
-        {"retried", want->retried, got->retried},
-        {"crashes", want->crashes, got->crashes},
-        {"attempt", 1 + want->retried + want->crashes, got->attempt},
-        {"max_retry", want->max_retry, got->max_retry},
-        {"timeout_ms", want->timeout_ms, got->timeout_ms},
-        {"deadline_ms", want->deadline_ms, got->deadline_ms},
-        {"retention_ms", want->retention_ms, got->retention_ms},
-        {"created_ms", want->created_ms, got->created_ms},
-        {"cancel_requested", want->cancel, got->cancel_requested},
-        {"priority_s", want->priority_ms, llround(got->priority_s * 1000)},
-    };
-    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
-        if (rows[i].want != rows[i].got)
-            return rows[i].what;
-    return NULL;
-}
+/* One number that both know. A dead node is noticed within a tick of its time, so what that leaves
+ * is not exact: slack. */
+struct row {
+    const char *what;
+    int64_t want, got, slack;
+};
 
-/* A dead node is noticed within a tick of its time, so what that leaves is not exact. */
-static bool near(int64_t want_ms, int64_t got_ms)
+static const char *rows_differ(const struct row *rows, size_t n)
 {
-    return got_ms >= want_ms && got_ms < want_ms + MODEL_TICK_MS / 2;
-}
-
-static const char *state_differs(const struct model_task *want, const struct mr_task *got)
-{
-    switch (want->state) {
-    case MR_SCHEDULED:
-    case MR_RETRY:
-        if (got->due_ms != want->due_ms)
-            return "due_ms";
-        break;
-    case MR_PENDING:
-        if (got->order_time_ms != want->order_ms)
-            return "order_time_ms";
-        break;
-    case MR_ACTIVE:
-        if (got->epoch != want->epoch)
-            return "epoch";
-        if (got->started_ms != want->started_ms)
-            return "started_ms";
-        break;
-    case MR_COMPLETED:
-        if (!text_is(got->result, want->result))
-            return "result";
-        /* fall through */
-    case MR_ARCHIVED:
-        if (!near(want->finished_ms, got->finished_ms))
-            return "finished_ms";
-        break;
-    default:
-        return "state";
+    static char text[128];
+    for (size_t i = 0; i < n; i++) {
+        if (rows[i].got >= rows[i].want && rows[i].got <= rows[i].want + rows[i].slack)
+            continue;
+        (void)snprintf(text, sizeof text, "%s: %lld, expected %lld", rows[i].what,
+                       (long long)rows[i].got, (long long)rows[i].want);
+        return text;
     }
     return NULL;
 }
+#define ROWS_DIFFER(rows) rows_differ(rows, sizeof(rows) / sizeof((rows)[0]))
 
-const char *model_differs(const struct model *model, const struct model_task *want,
-                          const struct mr_task *got, bool with_payload)
+static const char *numbers_differ(const struct model_task *want, const struct mr_task *got)
 {
-    (void)model;
+    const struct row rows[] = {
+        {"state", want->state, got->state, 0},
+        {"retried", want->retried, got->retried, 0},
+        {"crashes", want->crashes, got->crashes, 0},
+        {"attempt", 1 + want->retried + want->crashes, got->attempt, 0},
+        {"max_retry", want->max_retry, got->max_retry, 0},
+        {"timeout_ms", want->timeout_ms, got->timeout_ms, 0},
+        {"deadline_ms", want->deadline_ms, got->deadline_ms, 0},
+        {"retention_ms", want->retention_ms, got->retention_ms, 0},
+        {"created_ms", want->created_ms, got->created_ms, 0},
+        {"cancel_requested", want->cancel, got->cancel_requested, 0},
+        {"priority_ms", want->priority_ms, llround(got->priority_s * 1000), 0},
+    };
+    return ROWS_DIFFER(rows);
+}
+
+static const char *times_differ(const struct model_task *want, const struct mr_task *got)
+{
+    bool waits = want->state == MR_SCHEDULED || want->state == MR_RETRY;
+    bool ended = want->state == MR_ARCHIVED || want->state == MR_COMPLETED;
+    bool active = want->state == MR_ACTIVE;
+    const struct row rows[] = {
+        {"due_ms", waits ? want->due_ms : 0, waits ? got->due_ms : 0, 0},
+        {"order_time_ms", ended ? 0 : want->order_ms, ended ? 0 : got->order_time_ms, 0},
+        {"epoch", active ? (int64_t)want->epoch : 0, active ? (int64_t)got->epoch : 0, 0},
+        {"started_ms", active ? want->started_ms : 0, active ? got->started_ms : 0, 0},
+        {"finished_ms", ended ? want->finished_ms : 0, ended ? got->finished_ms : 0,
+         MODEL_TICK_MS / 2},
+        {"last_failed_ms", active ? 0 : want->failed_ms, active ? 0 : got->last_failed_ms, 0},
+    };
+    return ROWS_DIFFER(rows);
+}
+
+static const char *texts_differ(const struct model_task *want, const struct mr_task *got)
+{
+    if (want->state == MR_COMPLETED)
+        return text_is(got->result, want->result) ? NULL : "result";
+    return want->state == MR_ACTIVE || text_is(got->last_error, want->last_error) ? NULL
+                                                                                  : "last_error";
+}
+
+const char *model_differs(const struct model_task *want, const struct mr_task *got,
+                          bool with_payload)
+{
     const char *what = names_differ(want, got);
     what = what != NULL ? what : numbers_differ(want, got);
-    what = what != NULL ? what : state_differs(want, got);
-    if (what == NULL && with_payload)
-        what = payload_differs(want, got);
-    bool told = want->state != MR_COMPLETED && want->state != MR_ACTIVE;
-    if (what == NULL && told && !text_is(got->last_error, want->last_error))
-        what = "last_error";
-    return what;
+    what = what != NULL ? what : times_differ(want, got);
+    what = what != NULL ? what : texts_differ(want, got);
+    return what == NULL && with_payload ? payload_differs(want, got) : what;
 }

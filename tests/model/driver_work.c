@@ -134,35 +134,45 @@ static void took(struct driver *d, int node, struct mr_lease *lease)
         driver_fail(d, "node %d got '%.*s': %s", node, (int)lease->task.id.len,
                     (const char *)lease->task.id.data, wrong);
     const struct model_task *want = model_find(&d->model, lease->task.id);
-    const char *what = model_differs(&d->model, want, &lease->task, true);
+    const char *what = model_differs(want, &lease->task, true);
     if (what != NULL)
         driver_fail(d, "the lease of '%s' differs in %s", want->id, what);
     lease->next = NULL;
     d->held[d->held_n++] = (struct driver_held){.lease = lease, .node = node};
 }
 
+/* One take of up to max; answers how many came. */
+static size_t take_some(struct driver *d, int node, size_t max)
+{
+    struct mr_req_take req = {.req.op = MR_OP_TAKE, .node = d->model.nodes[node].node, .max = max};
+    enum mr_err err = driver_call(d, &req.req);
+    struct mr_lease *lease = err == MR_OK ? req.leases : NULL;
+    mr_req_done(&req.req);
+    if (err != MR_OK && err != MR_EMPTY)
+        driver_fail(d, "%s", mr_err_name(err));
+    size_t n = 0;
+    for (; lease != NULL; n++) {
+        struct mr_lease *next = lease->next;
+        took(d, node, lease);
+        lease = next;
+    }
+    if (n > max || (err == MR_OK) != (n > 0))
+        driver_fail(d, "node %d asked for %zu and got %zu with %s", node, max, n, mr_err_name(err));
+    if (err == MR_EMPTY && !model_nothing_for(&d->model, node))
+        driver_fail(d, "node %d got nothing though there is something", node);
+    return n;
+}
+
+/* A take may bring fewer than there are, but then the next one brings more. */
 void driver_take(struct driver *d)
 {
     enum { MAX = 6 };
     int node = some_open_node(d);
     if (node < 0 || d->held_n + MAX > DRIVER_HELD_MAX)
         return;
-    struct mr_req_take req = {.req.op = MR_OP_TAKE,
-                              .node = d->model.nodes[node].node,
-                              .max = 1 + mr_rand_below(&d->rand, MAX)};
-    enum mr_err err = driver_call(d, &req.req);
-    struct mr_lease *lease = err == MR_OK ? req.leases : NULL;
-    size_t max = req.max, n = 0;
-    mr_req_done(&req.req);
-    if (err != MR_OK && err != MR_EMPTY)
-        driver_fail(d, "%s", mr_err_name(err));
-    for (; lease != NULL; n++) {
-        struct mr_lease *next = lease->next;
-        took(d, node, lease);
-        lease = next;
-    }
-    if (n > max || (n < max && !model_nothing_for(&d->model, node)))
-        driver_fail(d, "node %d asked for %zu and got %zu", node, max, n);
+    size_t left = 1 + mr_rand_below(&d->rand, MAX);
+    for (size_t n = 1; left > 0 && n > 0; left -= n)
+        n = take_some(d, node, left);
 }
 
 void driver_begin(struct driver *d)
@@ -175,6 +185,8 @@ void driver_begin(struct driver *d)
     uint64_t epoch = mr_rand_one_in(&d->rand, 4) ? 0 : held->lease->epoch;
     mr_broker_begun(mr_engine_broker(d->rig.engine), node->first_slot + (uint32_t)slot, epoch);
     node->slots[slot] = epoch;
+    if (epoch != 0)
+        model_find(&d->model, held->lease->task.id)->begun = epoch;
     driver_trace(d, "node %d slot %zu epoch %llu", held->node, slot, (unsigned long long)epoch);
 }
 

@@ -99,7 +99,7 @@ static size_t compare_page(struct driver *d, unsigned queue, enum mr_state state
         if (want == NULL || want->queue != queue)
             driver_fail(d, "'%.*s' is listed and not there", (int)req.tasks[i].id.len,
                         (const char *)req.tasks[i].id.data);
-        const char *what = model_differs(&d->model, want, &req.tasks[i], true);
+        const char *what = model_differs(want, &req.tasks[i], true);
         if (what != NULL)
             driver_fail(d, "'%s' differs in %s", want->id, what);
         if (last != NULL && !in_order(last, want))

@@ -100,7 +100,7 @@ static void lease_lost(struct model *model, struct model_task *task, bool begun)
         archive(model, task, "cancelled");
 }
 
-bool model_has_begun(const struct model *model, const struct model_task *task)
+static bool has_begun(const struct model *model, const struct model_task *task)
 {
     bool begun = false;
     for (size_t s = 0; task->state == MR_ACTIVE && s < MODEL_SLOTS; s++)
@@ -113,7 +113,7 @@ void model_node_lost(struct model *model, int index)
     for (size_t i = 0; i < model->tasks_n; i++) {
         struct model_task *task = &model->tasks[i];
         if (task->state == MR_ACTIVE && task->node == index)
-            lease_lost(model, task, model_has_begun(model, task));
+            lease_lost(model, task, has_begun(model, task));
     }
     model->nodes[index].open = false;
 }

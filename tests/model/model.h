@@ -45,6 +45,7 @@ struct model_task {
     int64_t unique_until_ms;
     uint64_t epoch; /* of the last lease */
     int node;       /* while active */
+    uint64_t begun; /* last epoch whose run began, whatever its slot does now */
     char last_error[MODEL_TEXT_MAX], result[MODEL_TEXT_MAX];
     bool cancel;
 };
@@ -105,14 +106,18 @@ enum mr_err model_queue_set(struct model *model, unsigned queue, enum mr_queue_s
                             uint64_t value);
 enum mr_err model_queue_remove(struct model *model, unsigned queue, enum mr_queue_remove_mode mode);
 uint64_t model_count(const struct model *model, unsigned queue, enum mr_state state);
+/* A power cut also forgets which runs had begun. */
+enum model_death { MODEL_KILLED, MODEL_POWER_CUT };
 /* The process died: every node is gone, figures of the opening start again. */
-void model_restarted(struct model *model);
+void model_restarted(struct model *model, enum model_death death);
+/* After a power cut: the crash of this task, which waits again, was counted after all. */
+void model_crashed(struct model *model, struct model_task *task);
 
 /* Deterministic bytes of a payload. */
 void model_payload(uint32_t seed, uint8_t *bytes, size_t len);
 
 /* NULL when the task a broker shows is the model's, or what differs. */
-const char *model_differs(const struct model *model, const struct model_task *want,
-                          const struct mr_task *got, bool with_payload);
+const char *model_differs(const struct model_task *want, const struct mr_task *got,
+                          bool with_payload);
 
 #endif
