@@ -137,6 +137,7 @@ struct mr_worker {
     struct mr_lock lock;
     /* Under the lock. */
     enum worker_life life;
+    bool starting; /* threads are being made: a stop waits */
     struct mr_hand hand;
     struct mr_slot *idle; /* slots asleep, last one first */
     size_t busy;          /* runs begun and not given up */

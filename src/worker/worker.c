@@ -213,8 +213,10 @@ enum mr_err mr_worker_start(struct mr_worker *worker)
     struct mr_worker *w = worker;
     mr_lock_enter(&w->lock);
     bool fresh = w->life == WORKER_NEW;
-    if (fresh)
+    if (fresh) {
         w->life = WORKER_RUNNING;
+        w->starting = true;
+    }
     mr_lock_leave(&w->lock);
     if (!fresh)
         return MR_WRONG_STATE;
@@ -223,6 +225,10 @@ enum mr_err mr_worker_start(struct mr_worker *worker)
     enum mr_err err = mr_node_open(w);
     if (err == MR_OK)
         err = start_threads(w);
+    mr_lock_enter(&w->lock);
+    w->starting = false;
+    mr_lock_notify_all(&w->lock);
+    mr_lock_leave(&w->lock);
     if (err != MR_OK)
         mr_worker_stop(w);
     return err;
@@ -306,6 +312,8 @@ void mr_worker_stop(struct mr_worker *worker)
 {
     struct mr_worker *w = worker;
     mr_lock_enter(&w->lock);
+    while (w->starting)
+        mr_lock_wait(&w->lock, INT64_MAX);
     bool first = w->life == WORKER_RUNNING;
     if (first)
         w->life = WORKER_STOPPING;
