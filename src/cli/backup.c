@@ -9,10 +9,8 @@ static int run(struct cli *cli, void *args)
     const char *dir = cli->words[0];
     struct mr_detail detail = {0};
     enum mr_err err = mr_backup(cli->client, dir, &detail);
-    if (err != MR_OK && detail.text[0])
-        return cli_fail(mr_err_exit_code(err), "cannot back up to %s: %s", dir, detail.text);
     if (err != MR_OK)
-        return cli_fail_err(err, "cannot back up to %s", dir);
+        return cli_fail_detail(err, "cannot back up to", dir, &detail);
     if (cli->json) {
         struct jw jw = {0};
         jw_object_begin(&jw, NULL);

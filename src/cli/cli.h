@@ -152,6 +152,10 @@ int cli_fail(int code, const char *fmt, ...) MR_PRINTF(2, 3);
 int cli_usage(const struct cli *cli, const char *fmt, ...) MR_PRINTF(2, 3);
 /* What was attempted, then the text of err; the exit code of err. */
 int cli_fail_err(enum mr_err err, const char *fmt, ...) MR_PRINTF(2, 3);
+/* What was attempted on subject, then the detail, or the text of err where there is none; a detail
+ * often begins with the subject, which is not said twice. */
+int cli_fail_detail(enum mr_err err, const char *what, const char *subject,
+                    const struct mr_detail *detail);
 /* A line for people on stderr, unless --quiet. */
 void cli_note(const struct cli *cli, const char *fmt, ...) MR_PRINTF(2, 3);
 

@@ -90,9 +90,7 @@ static int run(struct cli *cli, void *args_)
         code = judge(url, &report, args->repair.given);
     } else {
         mr_buf_done(&findings.jw.buf);
-        code = detail.text[0]
-                   ? cli_fail(mr_err_exit_code(err), "cannot check %s: %s", url, detail.text)
-                   : cli_fail_err(err, "cannot check %s", url);
+        code = cli_fail_detail(err, "cannot check", url, &detail);
     }
     mr_buf_done(&findings.scratch);
     return code;

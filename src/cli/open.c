@@ -20,11 +20,7 @@ static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_det
                         "broker %s is out of reach: this build serves folders only; give --broker "
                         "file:DIR or set MILLRACE_BROKER",
                         cli->broker);
-    if (strncmp(detail->text, cli->broker, strlen(cli->broker)) == 0)
-        return cli_fail(mr_err_exit_code(err), "cannot open %s", detail->text);
-    if (detail->text[0])
-        return cli_fail(mr_err_exit_code(err), "cannot open %s: %s", cli->broker, detail->text);
-    return cli_fail_err(err, "cannot open %s", cli->broker);
+    return cli_fail_detail(err, "cannot open", cli->broker, detail);
 }
 
 /* Looking into a folder that is not there must not leave an empty store behind. */

@@ -70,6 +70,18 @@ int cli_fail_err(enum mr_err err, const char *fmt, ...)
     return mr_err_exit_code(err);
 }
 
+int cli_fail_detail(enum mr_err err, const char *what, const char *subject,
+                    const struct mr_detail *detail)
+{
+    const char *text = detail->text;
+    if (!text[0])
+        return cli_fail_err(err, "%s %s", what, subject);
+    size_t len = strlen(subject);
+    if (strncmp(text, subject, len) == 0 && text[len] == ':')
+        return cli_fail(mr_err_exit_code(err), "%s %s", what, text);
+    return cli_fail(mr_err_exit_code(err), "%s %s: %s", what, subject, text);
+}
+
 void cli_note(const struct cli *cli, const char *fmt, ...)
 {
     if (cli->quiet)

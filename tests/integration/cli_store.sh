@@ -18,7 +18,7 @@ is "fsck as JSON" 'true 1000 0' "$(jq -r '[.ok,.tasks,.damaged]|join(" ")' "$roo
 # A backup is a store of its own.
 expect 0 backup "$room/copy"
 is "copied" 1000 "$(m --broker "file:$room/copy" queue show a --json | jq .pending)"
-refuses 4 'copy' backup "$room/copy"
+refuses 2 'copy: not empty' backup "$room/copy"
 expect 0 fsck "file:$room/copy"
 m --quiet --broker "file:$room/copy" task delete -q a --yes
 is "the original is not touched" 1000 "$(count a pending)"

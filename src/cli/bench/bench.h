@@ -126,9 +126,29 @@ double bench_samples_ms(struct bench_samples *samples, double share);
 
 /* ---- raw.c ---------------------------------------------------------------------------------- */
 
-/* The yardstick: records of 200 bytes with length and CRC, pwrite + fdatasync of batch at a time,
- * into a zero-filled file. Records a second, and the 99th percentile of one round in ms. */
-MR_MUST_USE enum mr_err bench_raw(struct bench *bench, unsigned batch, double *ret_rate,
-                                  double *ret_p99_ms);
+/*
+ * The yardstick: records of 200 bytes with length and CRC, pwrite + fdatasync of batch at a time,
+ * into a zero-filled file. It is measured in rounds that alternate with those of the figure, so
+ * that what disturbs the machine disturbs both.
+ */
+struct bench_raw {
+    struct mr_file *file;
+    char path[MR_PATH_MAX];
+    uint64_t offset;
+    uint64_t records;
+    double seconds;
+    struct bench_samples samples; /* of single rounds of write and sync */
+};
+
+MR_MUST_USE enum mr_err bench_raw_open(struct bench *bench, struct bench_raw *raw);
+MR_MUST_USE enum mr_err bench_raw_run(struct bench_raw *raw, unsigned batch, double seconds);
+/* Records a second so far. */
+double bench_raw_rate(const struct bench_raw *raw);
+/* Removes the file; also after a failed open. */
+void bench_raw_close(struct bench_raw *raw);
+
+/* Rounds of a figure and its yardstick, and how long each lasts. */
+enum { BENCH_ROUNDS = 4 };
+double bench_round_seconds(const struct bench *bench);
 
 #endif

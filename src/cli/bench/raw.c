@@ -18,12 +18,8 @@ enum {
     SAMPLES_MAX = 1000 * 1000,
 };
 
-static enum mr_err open_filled(const struct bench *bench, char path[MR_PATH_MAX],
-                               struct mr_file **ret_file)
+static enum mr_err fill_with_zeros(struct mr_file *file)
 {
-    struct mr_file *file = NULL;
-    MR_TRY(mr_path_join(path, bench->dir, "raw"));
-    MR_TRY(mr_fs_open(mr_fs_system(), path, MR_OPEN_CREATE, &file));
     uint8_t *zeros = cli_alloc(1, FILL_BYTES);
     enum mr_err err = MR_OK;
     for (uint64_t at = 0; err == MR_OK && at < FILE_BYTES; at += FILL_BYTES)
@@ -31,11 +27,17 @@ static enum mr_err open_filled(const struct bench *bench, char path[MR_PATH_MAX]
     if (err == MR_OK)
         err = mr_file_sync(file);
     free(zeros);
-    if (err != MR_OK) {
-        mr_file_close(file);
-        return err;
-    }
-    *ret_file = file;
+    return err;
+}
+
+enum mr_err bench_raw_open(struct bench *bench, struct bench_raw *raw)
+{
+    *raw = (struct bench_raw){0};
+    bench_doing(bench, "yardstick: filling its file");
+    MR_TRY(mr_path_join(raw->path, bench->dir, "raw"));
+    MR_TRY(mr_fs_open(mr_fs_system(), raw->path, MR_OPEN_CREATE, &raw->file));
+    bench_samples_init(&raw->samples, SAMPLES_MAX);
+    MR_TRY(fill_with_zeros(raw->file));
     return MR_OK;
 }
 
@@ -46,54 +48,55 @@ static void frame(uint8_t *record, uint64_t number)
     mr_store32(record + 4, mr_crc32c(0, record + FRAME_BYTES, RECORD_BYTES - FRAME_BYTES));
 }
 
-static enum mr_err write_rounds(struct mr_file *file, unsigned batch, double seconds,
-                                struct bench_samples *samples, uint64_t *ret_records)
+static enum mr_err write_batch(struct bench_raw *raw, uint8_t *bytes, unsigned batch)
+{
+    size_t len = (size_t)batch * RECORD_BYTES;
+    for (unsigned i = 0; i < batch; i++)
+        frame(bytes + (size_t)i * RECORD_BYTES, raw->records++);
+    if (raw->offset + len > FILE_BYTES)
+        raw->offset = 0;
+    MR_TRY(mr_file_pwrite(raw->file, bytes, len, raw->offset));
+    raw->offset += len;
+    return mr_file_sync(raw->file);
+}
+
+enum mr_err bench_raw_run(struct bench_raw *raw, unsigned batch, double seconds)
 {
     size_t len = (size_t)batch * RECORD_BYTES;
     uint8_t *bytes = cli_alloc(1, len);
     memset(bytes, 'x', len);
     enum mr_err err = MR_OK;
-    uint64_t records = 0, offset = 0;
-    for (int64_t start = bench_now_ns(); err == MR_OK && bench_seconds_since(start) < seconds;) {
+    int64_t start = bench_now_ns();
+    while (err == MR_OK && bench_seconds_since(start) < seconds) {
         int64_t begin = bench_now_ns();
-        for (unsigned i = 0; i < batch; i++)
-            frame(bytes + (size_t)i * RECORD_BYTES, records++);
-        if (offset + len > FILE_BYTES)
-            offset = 0;
-        err = mr_file_pwrite(file, bytes, len, offset);
-        if (err == MR_OK)
-            err = mr_file_sync(file);
-        offset += len;
-        bench_samples_add(samples, bench_now_ns() - begin);
+        err = write_batch(raw, bytes, batch);
+        bench_samples_add(&raw->samples, bench_now_ns() - begin);
         if (err == MR_OK && bench_interrupted())
             err = MR_CANCELLED;
     }
+    raw->seconds += bench_seconds_since(start);
     free(bytes);
-    if (err == MR_OK)
-        *ret_records = records;
     return err;
 }
 
-enum mr_err bench_raw(struct bench *bench, unsigned batch, double *ret_rate, double *ret_p99_ms)
+double bench_raw_rate(const struct bench_raw *raw)
 {
-    char path[MR_PATH_MAX];
-    struct mr_file *file = NULL;
-    bench_doing(bench,
-                batch == 1 ? "yardstick: one record a sync" : "yardstick: 256 records a sync");
-    MR_TRY(open_filled(bench, path, &file));
-    struct bench_samples samples;
-    bench_samples_init(&samples, SAMPLES_MAX);
-    uint64_t records = 0;
-    int64_t start = bench_now_ns();
-    enum mr_err err = write_rounds(file, batch, bench->seconds, &samples, &records);
-    double seconds = bench_seconds_since(start);
-    mr_file_close(file);
-    enum mr_err remove_err = mr_fs_system()->ops->remove(mr_fs_system(), path);
-    err = err == MR_OK ? remove_err : err;
-    if (err == MR_OK) {
-        *ret_rate = (double)records / seconds;
-        *ret_p99_ms = bench_samples_ms(&samples, 0.99);
-    }
-    bench_samples_done(&samples);
-    return err;
+    return raw->seconds > 0 ? (double)raw->records / raw->seconds : 0;
+}
+
+void bench_raw_close(struct bench_raw *raw)
+{
+    if (!raw->file)
+        return;
+    mr_file_close(raw->file);
+    enum mr_err err = mr_fs_system()->ops->remove(mr_fs_system(), raw->path);
+    if (err != MR_OK)
+        cli_fail_err(err, "cannot remove %s", raw->path);
+    bench_samples_done(&raw->samples);
+    raw->file = NULL;
+}
+
+double bench_round_seconds(const struct bench *bench)
+{
+    return bench->seconds / BENCH_ROUNDS;
 }

@@ -41,33 +41,53 @@ static enum mr_err one_by_one(struct mr_client *client, struct meeting *meeting,
     return MR_OK;
 }
 
+static enum mr_err latency_rounds(struct bench *bench, struct bench_raw *raw,
+                                  struct mr_client *client, struct bench_samples *samples)
+{
+    enum { SLOTS = 8 };
+    struct meeting meeting;
+    struct mr_worker *worker = NULL;
+    double round = bench_round_seconds(bench);
+    bench_doing(bench, "latency-p99");
+    mr_event_init(&meeting.began);
+    MR_TRY(bench_worker_new(client, SLOTS, note_start, &meeting, &worker));
+    enum mr_err err = MR_OK;
+    for (int i = 0; err == MR_OK && i < BENCH_ROUNDS; i++) {
+        err = bench_raw_run(raw, 1, round);
+        if (err == MR_OK)
+            err = one_by_one(client, &meeting, round, samples);
+    }
+    mr_worker_free(worker);
+    return err;
+}
+
+static void add_latency(struct bench *bench, struct bench_raw *raw, struct bench_samples *samples)
+{
+    static const double SLACK_MS = 0.3;
+    double p99 = bench_samples_ms(samples, 0.99), sync_p99 = bench_samples_ms(&raw->samples, 0.99);
+    struct bench_row *row = bench_add(bench, "latency-p99", p99, "ms");
+    bench_yardstick(row, sync_p99, "p99 of one sync");
+    bench_goal(row, p99 <= sync_p99 + SLACK_MS, "the yardstick + %.1f ms", SLACK_MS);
+    snprintf(row->note, sizeof row->note, "median %.3f ms over %zu tasks, of a sync %.3f ms",
+             bench_samples_ms(samples, 0.5), samples->n, bench_samples_ms(&raw->samples, 0.5));
+}
+
 static enum mr_err run_latency(struct bench *bench)
 {
-    enum { SLOTS = 8, SAMPLES = 1000 * 1000 };
-    static const double SLACK_MS = 0.3;
-    double rate, sync_p99;
-    MR_TRY(bench_raw(bench, 1, &rate, &sync_p99));
-    struct bench_store store;
-    MR_TRY(bench_store_open(bench, "latency", NULL, &store));
-    bench_doing(bench, "latency-p99");
-    struct meeting meeting;
-    mr_event_init(&meeting.began);
+    enum { SAMPLES = 1000 * 1000 };
+    struct bench_raw raw;
+    struct bench_store store = {0};
     struct bench_samples samples;
     bench_samples_init(&samples, SAMPLES);
-    struct mr_worker *worker = NULL;
-    enum mr_err err = bench_worker_new(store.client, SLOTS, note_start, &meeting, &worker);
+    enum mr_err err = bench_raw_open(bench, &raw);
     if (err == MR_OK)
-        err = one_by_one(store.client, &meeting, bench->seconds, &samples);
-    mr_worker_free(worker);
+        err = bench_store_open(bench, "latency", NULL, &store);
+    if (err == MR_OK)
+        err = latency_rounds(bench, &raw, store.client, &samples);
     bench_store_close(&store);
-    if (err == MR_OK) {
-        double p99 = bench_samples_ms(&samples, 0.99);
-        struct bench_row *row = bench_add(bench, "latency-p99", p99, "ms");
-        bench_yardstick(row, sync_p99, "p99 of one sync");
-        bench_goal(row, p99 <= sync_p99 + SLACK_MS, "the yardstick + %.1f ms", SLACK_MS);
-        snprintf(row->note, sizeof row->note, "median %.3f ms, %zu tasks",
-                 bench_samples_ms(&samples, 0.5), samples.n);
-    }
+    if (err == MR_OK)
+        add_latency(bench, &raw, &samples);
+    bench_raw_close(&raw);
     bench_samples_done(&samples);
     return err;
 }
@@ -79,7 +99,9 @@ const struct bench_group bench_latency = {.names = (const char *const[]){"latenc
 
 enum { DUE_PER_SECOND = 10 * 1000, DUE_SECONDS_MAX = 10, DUE_SLOTS = 8 };
 
+/* An active task has no due time any more, so each carries its own in the payload. */
 struct due {
+    char payloads[BENCH_BATCH][BENCH_PAYLOAD];
     int64_t first_ms;
     uint64_t tasks, span_ms;
     struct mr_lock lock; /* samples come from several slots */
@@ -89,15 +111,19 @@ struct due {
 
 static void shape_due(struct mr_task_options *task, uint64_t i, void *arg)
 {
-    const struct due *due = arg;
+    struct due *due = arg;
+    char *payload = due->payloads[i % BENCH_BATCH];
     task->at_ms = due->first_ms + (int64_t)(i * due->span_ms / due->tasks);
+    mr_store64(payload, (uint64_t)task->at_ms);
+    task->payload = mr_slice_make(payload, BENCH_PAYLOAD);
 }
 
 static enum mr_outcome note_lateness(struct mr_run *run, void *arg)
 {
     struct due *due = arg;
     int64_t now_us = mr_wall_now(mr_clock_system()).us;
-    int64_t late_us = now_us - mr_run_task(run)->due_ms * MR_US_PER_MS;
+    int64_t due_ms = (int64_t)mr_load64(mr_run_task(run)->payload.data);
+    int64_t late_us = now_us - due_ms * MR_US_PER_MS;
     mr_lock_enter(&due->lock);
     bench_samples_add(&due->late, late_us * MR_NS_PER_US);
     due->early += late_us < 0;
@@ -112,7 +138,7 @@ static void add_lateness(struct bench *bench, struct due *due)
     struct bench_row *row = bench_add(bench, "lateness-p99", p99, "ms");
     bench_yardstick(row, GOAL_MS, "goal");
     bench_goal(row, p99 <= GOAL_MS && due->early == 0, "%.0f ms, none early", GOAL_MS);
-    snprintf(row->note, sizeof row->note, "%llu tasks over %.0f s, %llu early",
+    snprintf(row->note, sizeof row->note, "%llu tasks over %g s, %llu early",
              (unsigned long long)due->tasks, (double)due->span_ms / (double)MR_MS_PER_S,
              (unsigned long long)due->early);
 }
