@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Cursors of lists: any text is answered, refused or followed to an end that comes. */
+#include "broker/embedded/embedded.h"
 #include "fuzz/store_image.h"
+#include "sim/rig.h"
 
 enum { TEXT_MAX = 400, PAGES_MAX = 10000 };
 

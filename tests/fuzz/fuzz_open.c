@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A whole store: the input is a list of things done to the files of a good one (overwritten, cut,
- * lost, swapped), with checksums made right again or not. Then it is opened, looked at and worked
- * on.
+ * lost, swapped), with checksums of records made right again or not. Then it is opened, looked at
+ * and worked on.
  */
+#include "broker/embedded/embedded.h"
 #include "fuzz/store_image.h"
+#include "sim/rig.h"
 
 enum { EDITS_MAX = 32 };
 
@@ -22,12 +24,9 @@ static void copy_bytes(struct simfs *fs, size_t from, size_t to, uint64_t offset
 
 static void reseal_all(struct simfs *fs, uint32_t salt)
 {
-    for (size_t i = 0; i < simfs_file_count(fs); i++) {
-        if (strstr(simfs_file_path(fs, i), "snap-") != NULL)
-            image_reseal_snapshot(fs, i, salt);
-        else
+    for (size_t i = 0; i < simfs_file_count(fs); i++)
+        if (strstr(simfs_file_path(fs, i), "snap-") == NULL)
             image_reseal_segment(fs, i, salt);
-    }
 }
 
 static void edit_once(struct simfs *fs, struct fuzz_in *in, uint32_t salt)
@@ -38,7 +37,7 @@ static void edit_once(struct simfs *fs, struct fuzz_in *in, uint32_t salt)
     uint64_t offset = fuzz_u8(in);
     offset = offset << 8 | fuzz_u8(in);
     struct mr_slice bytes = fuzz_bytes(in, edit == EDIT_WRITE ? fuzz_u8(in) % 64 : 0);
-    if (edit == EDIT_WRITE && offset + bytes.len <= size)
+    if (edit == EDIT_WRITE && bytes.len > 0 && offset + bytes.len <= size)
         simfs_overwrite(fs, file, offset, bytes.data, bytes.len);
     else if (edit == EDIT_FLIP && offset < size)
         simfs_flip_bit(fs, file, offset * 8 + fuzz_u8(in) % 8);

@@ -8,6 +8,7 @@
 #define MR_TESTS_FUZZ_STORE_IMAGE_H
 
 #include <stdio.h>
+#include <stdlib.h>
 
 #include "base/crc.h"
 #include "broker/embedded/snapfile.h"
@@ -136,19 +137,45 @@ static inline size_t image_file(const struct simfs *fs, const char *part)
 }
 
 /* Makes the checksums of a snapshot's blocks right, as far as their lengths lead. */
-static inline void image_reseal_snapshot(struct simfs *fs, size_t file, uint32_t salt)
+static inline void image_reseal_blocks(struct mr_buf *snap, uint32_t salt)
 {
-    uint64_t size = simfs_file_size(fs, file), at = SNAP_FILE_HEAD;
-    while (at + SNAP_BLOCK_HEAD <= size) {
-        const uint8_t *block = simfs_file_data(fs, file) + at;
+    uint64_t at = SNAP_FILE_HEAD;
+    while (at + SNAP_BLOCK_HEAD <= snap->len) {
+        uint8_t *block = snap->data + at;
         uint64_t len = mr_load32(block + 4);
-        if (len > SNAP_BLOCK_MAX || at + SNAP_BLOCK_HEAD + len > size)
+        if (len > SNAP_BLOCK_MAX || at + SNAP_BLOCK_HEAD + len > snap->len)
             return;
-        uint8_t crc[4];
-        mr_store32(crc, mr_crc32c(salt, block + 4, SNAP_BLOCK_HEAD - 4 + len));
-        simfs_overwrite(fs, file, at, crc, sizeof crc);
+        mr_store32(block, mr_crc32c(salt, block + 4, SNAP_BLOCK_HEAD - 4 + len));
         at += SNAP_BLOCK_HEAD + len;
     }
+}
+
+/* The bytes of a snapshot without its sectors and parity; empty when it cannot be read. */
+static inline void image_read_snapshot(struct simfs *fs, size_t file, uint32_t salt,
+                                       struct mr_buf *snap)
+{
+    static struct parity_reader reader;
+    struct mr_file *handle;
+    size_t len = simfs_file_size(fs, file) / GROUP_BYTES * GROUP_DATA;
+    mr_buf_clear(snap);
+    mr_assert(mr_buf_reserve(snap, len) == MR_OK);
+    if (mr_fs_open(simfs_fs(fs), simfs_file_path(fs, file), MR_OPEN_READ, &handle) != MR_OK)
+        return;
+    if (parity_open(&reader, handle, salt) == MR_OK &&
+        parity_read(&reader, snap->data, len) == MR_OK)
+        snap->len = len;
+    mr_file_close(handle);
+}
+
+static inline void image_write_snapshot(struct simfs *fs, size_t file, uint32_t salt,
+                                        const struct mr_buf *snap)
+{
+    size_t groups = snap->len / GROUP_DATA;
+    uint8_t *sectors = malloc(groups * GROUP_BYTES + 1);
+    mr_assert(sectors != NULL);
+    parity_encode(snap->data, groups, salt, sectors);
+    simfs_overwrite(fs, file, 0, sectors, groups * GROUP_BYTES);
+    free(sectors);
 }
 
 /* The same for the records of a segment. */
@@ -177,7 +204,6 @@ static inline uint32_t image_salt(struct simfs *fs)
 /* Looks at everything and works a little: nothing of it may fail but by its own answer. */
 static inline void image_use(struct rig *rig)
 {
-    mr_engine_validate(rig->engine);
     char cursor[MR_CURSOR_MAX] = "";
     do {
         struct mr_req_list req = {.req.op = MR_OP_LIST,
@@ -192,7 +218,6 @@ static inline void image_use(struct rig *rig)
         return;
     image_enqueue(rig, IMAGE_ROUNDS_MAX + 1);
     image_work(rig, image_node(rig));
-    mr_engine_validate(rig->engine);
 }
 
 /* Opens what has been made of the store. Any answer is right but a crash; an open store must be
