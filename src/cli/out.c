@@ -132,18 +132,20 @@ int64_t out_now_ms(void)
     return mr_wall_ms(mr_wall_now(mr_clock_system()));
 }
 
+void out_span(int64_t ms, char text[32])
+{
+    mr_format_duration_ms(ms < MR_MS_PER_S ? ms : ms - ms % MR_MS_PER_S, text);
+}
+
 void out_relative(int64_t ms, int64_t now_ms, char text[48])
 {
     char span[32];
     if (ms == 0) {
         snprintf(text, 48, "-");
-    } else if (ms <= now_ms) {
-        mr_format_duration_ms(now_ms - ms, span);
-        snprintf(text, 48, "%s ago", span);
-    } else {
-        mr_format_duration_ms(ms - now_ms, span);
-        snprintf(text, 48, "in %s", span);
+        return;
     }
+    out_span(llabs(ms - now_ms), span);
+    snprintf(text, 48, ms <= now_ms ? "%s ago" : "in %s", span);
 }
 
 /* ---- the live line -------------------------------------------------------------------------- */

@@ -47,6 +47,8 @@ void out_escape(struct mr_buf *buf, struct mr_slice bytes);
 const char *out_escaped(struct mr_buf *scratch, struct mr_slice bytes);
 /* Columns the text takes on a terminal. */
 size_t out_width(struct mr_slice text);
+/* A span as people say it: no milliseconds beyond a second. */
+void out_span(int64_t ms, char text[32]);
 /* "3m ago", "in 2h"; "-" for 0. */
 void out_relative(int64_t ms, int64_t now_ms, char text[48]);
 /* Start and end of a colour for stdout; empty strings when there is none. */

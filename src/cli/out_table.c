@@ -117,13 +117,14 @@ static void print_cell(const struct cell *cell, const struct out_column *column,
     size_t pad = width - shown;
     if (column->fit == OUT_RIGHT)
         out_printf("%*s", (int)pad, "");
-    if (cell->colour != OUT_PLAIN)
+    bool coloured = cell->colour != OUT_PLAIN && cell->text[0];
+    if (coloured)
         out_printf("%s", out_colour(cell->colour));
     if (cell->width > width)
         out_printf("%.*s…", (int)cut_at(cell->text, width), cell->text);
     else
         out_printf("%s", cell->text);
-    if (cell->colour != OUT_PLAIN)
+    if (coloured)
         out_printf("%s", out_colour(OUT_PLAIN));
     if (!last)
         out_printf("%*s", (int)(GAP + (column->fit == OUT_RIGHT ? 0 : pad)), "");

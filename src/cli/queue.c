@@ -2,7 +2,6 @@
 /* millrace queue: look at queues, pause, resume, limit and remove them. */
 #include <stdlib.h>
 
-#include "base/text.h"
 #include "cli/out.h"
 #include "cli/show.h"
 
@@ -23,7 +22,7 @@ static void add_row(struct out_table *table, const struct mr_queue_info *info)
                                            MR_RETRY,   MR_ARCHIVED, MR_COMPLETED};
     char oldest[32] = "-";
     if (info->oldest_pending_ms > 0)
-        mr_format_duration_ms(info->oldest_pending_ms, oldest);
+        out_span(info->oldest_pending_ms, oldest);
     out_cell_bytes(table, OUT_BOLD, mr_slice_str(info->name));
     for (size_t i = 0; i < CLI_LEN(states); i++)
         out_cellf(table, info->counts[states[i]] ? out_state_colour(states[i]) : OUT_DIM, "%llu",

@@ -68,9 +68,16 @@ static void print_bytes(const char *name, enum out_colour colour, struct mr_slic
 {
     if (bytes.len == 0)
         return;
-    struct mr_buf scratch = {0};
-    print_field(name, colour, out_escaped(&scratch, bytes));
-    mr_buf_done(&scratch);
+    enum { SHOWN_MAX = 4096 };
+    struct mr_buf text = {0};
+    size_t len = bytes.len;
+    bytes.len = len < SHOWN_MAX ? len : SHOWN_MAX;
+    out_escape(&text, bytes);
+    if (len > SHOWN_MAX)
+        cli_must(mr_buf_printf(&text, "... (%zu bytes; --json has them all)", len));
+    cli_must(mr_buf_append(&text, "", 1));
+    print_field(name, colour, (const char *)text.data);
+    mr_buf_done(&text);
 }
 
 static void print_time(const char *name, int64_t ms)

@@ -36,11 +36,13 @@ struct work {
     enum mr_err err; /* of the run */
     _Atomic uint32_t running;
     _Atomic bool at_once; /* the second signal came */
-    int64_t started_ns;
+    int64_t started_ns, status_ns;
 };
 
 /* Tells the main thread that the worker has ended; blocked everywhere, waited for there. */
 #define SIGNAL_ENDED SIGUSR1
+
+enum { STATUS_NS = 250 * 1000 * 1000 }; /* between two states of the live line */
 
 /* ---- runs ----------------------------------------------------------------------------------- */
 
@@ -219,12 +221,16 @@ static void *stop_main(void *arg)
     return NULL;
 }
 
-static void show_status(const struct work *work)
+/* The wait for signals also ends when a child does; the line still changes only so often. */
+static void show_status(struct work *work)
 {
+    int64_t now_ns = mr_mono_now(mr_clock_system()).ns;
+    if (now_ns - work->status_ns < STATUS_NS)
+        return;
+    work->status_ns = now_ns;
     struct mr_worker_figures figures;
     mr_worker_figures(work->worker, &figures);
-    double seconds =
-        (double)(mr_mono_now(mr_clock_system()).ns - work->started_ns) / (double)MR_NS_PER_S;
+    double seconds = (double)(now_ns - work->started_ns) / (double)MR_NS_PER_S;
     out_status("%u running, %llu done, %llu failed, %.0f/s", atomic_load(&work->running),
                (unsigned long long)figures.done, (unsigned long long)figures.failed,
                (double)figures.done / (seconds > 1 ? seconds : 1));
@@ -247,7 +253,7 @@ static int on_stop_signal(struct work *work, int number)
 /* Until the worker has ended. */
 static int await_end(struct work *work, const sigset_t *signals)
 {
-    enum { STATUS_NS = 250 * 1000 * 1000, KILL_NS = 20 * 1000 * 1000 };
+    enum { KILL_NS = 20 * 1000 * 1000 };
     int code = CLI_OK;
     for (;;) {
         bool at_once = atomic_load(&work->at_once);
