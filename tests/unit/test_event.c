@@ -1,0 +1,296 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bodies of the log's records read back as they were, and wrong lengths are refused. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "wire/event.h"
+
+static struct mr_uuid uuid(uint8_t first)
+{
+    struct mr_uuid uuid;
+    for (size_t i = 0; i < sizeof uuid.bytes; i++)
+        uuid.bytes[i] = (uint8_t)(first + i);
+    return uuid;
+}
+
+/* The slice as bytes of exactly that size on the heap. */
+static struct mr_slice exact(const void *bytes, size_t len)
+{
+    uint8_t *copy = malloc(len ? len : 1);
+    assert_non_null(copy);
+    memcpy(copy, bytes, len);
+    return mr_slice_make(copy, len);
+}
+
+static void release(struct mr_slice slice)
+{
+    free((void *)slice.data);
+}
+
+static const struct mr_event_task a_task = {
+    .key = -5,
+    .created_ms = 1790000000001,
+    .queue = 70000,
+    .max_retry = 65535,
+    .state = MR_SCHEDULED,
+    .flags = MR_TASK_UUID | MR_TASK_PRIORITY,
+};
+
+static void a_task_event_reads_back_with_its_message(void **state)
+{
+    (void)state;
+    uint8_t bytes[MR_EVENT_TASK_SIZE + 3];
+    struct mr_event_task event = a_task, found;
+    struct mr_slice message;
+    event.id = uuid(1);
+    mr_event_task_encode(&event, bytes);
+    memcpy(bytes + MR_EVENT_TASK_SIZE, "abc", 3);
+    assert_int_equal(mr_event_task_decode(mr_slice_make(bytes, sizeof bytes), &found, &message),
+                     MR_OK);
+    assert_memory_equal(&found.id, &event.id, 16);
+    assert_true(found.key == -5 && found.created_ms == event.created_ms);
+    assert_int_equal(found.queue, 70000);
+    assert_int_equal(found.max_retry, 65535);
+    assert_int_equal(found.state, MR_SCHEDULED);
+    assert_int_equal(found.flags, event.flags);
+    assert_true(mr_slice_equal(message, MR_SLICE_LIT("abc")));
+}
+
+static void a_task_event_that_is_short_or_in_a_strange_state_is_damaged(void **state)
+{
+    (void)state;
+    uint8_t bytes[MR_EVENT_TASK_SIZE];
+    struct mr_event_task found;
+    struct mr_slice message;
+    mr_event_task_encode(&a_task, bytes);
+    for (size_t n = 0; n < sizeof bytes; n++) {
+        struct mr_slice body = exact(bytes, n);
+        assert_int_equal(mr_event_task_decode(body, &found, &message), MR_DAMAGED);
+        release(body);
+    }
+    for (unsigned s = 0; s < 256; s++) {
+        bytes[38] = (uint8_t)s;
+        enum mr_err err =
+            mr_event_task_decode(mr_slice_make(bytes, sizeof bytes), &found, &message);
+        assert_int_equal(err, s == MR_SCHEDULED || s == MR_PENDING ? MR_OK : MR_DAMAGED);
+    }
+}
+
+static void a_take_event_reads_back_at_its_one_length(void **state)
+{
+    (void)state;
+    uint8_t bytes[MR_EVENT_TAKE_SIZE + 1] = {0};
+    struct mr_event_take event = {.id = uuid(9), .epoch = UINT64_MAX, .ms = -1}, found;
+    mr_event_take_encode(&event, bytes);
+    assert_int_equal(mr_event_take_decode(mr_slice_make(bytes, MR_EVENT_TAKE_SIZE), &found), MR_OK);
+    assert_memory_equal(&found.id, &event.id, 16);
+    assert_true(found.epoch == UINT64_MAX && found.ms == -1);
+    for (size_t n = 0; n <= sizeof bytes; n++) {
+        struct mr_slice body = exact(bytes, n);
+        assert_int_equal(mr_event_take_decode(body, &found),
+                         n == MR_EVENT_TAKE_SIZE ? MR_OK : MR_DAMAGED);
+        release(body);
+    }
+}
+
+static void a_change_event_reads_back_with_its_text(void **state)
+{
+    (void)state;
+    struct mr_event_change event = {
+        .id = uuid(40),
+        .epoch = 123456789012345,
+        .key = INT64_MIN,
+        .order_ms = INT64_MAX,
+        .ms = 42,
+        .retried = 65535,
+        .crashes = 3,
+        .state = MR_ARCHIVED,
+        .flags = MR_TASK_CANCEL,
+        .outcome = MR_FAIL_FOR_GOOD,
+        .text = MR_SLICE_LIT("it broke"),
+    };
+    struct mr_event_change found;
+    uint8_t bytes[MR_EVENT_CHANGE_SIZE + 8];
+    mr_event_change_encode(&event, bytes);
+    assert_int_equal(mr_event_change_decode(mr_slice_make(bytes, sizeof bytes), &found), MR_OK);
+    assert_memory_equal(&found.id, &event.id, 16);
+    assert_true(found.epoch == event.epoch && found.key == INT64_MIN);
+    assert_true(found.order_ms == INT64_MAX && found.ms == 42);
+    assert_int_equal(found.retried, 65535);
+    assert_int_equal(found.crashes, 3);
+    assert_int_equal(found.state, MR_ARCHIVED);
+    assert_int_equal(found.flags, MR_TASK_CANCEL);
+    assert_int_equal(found.outcome, MR_FAIL_FOR_GOOD);
+    assert_true(mr_slice_equal(found.text, event.text));
+}
+
+static void a_change_event_that_is_short_or_in_an_unknown_state_is_damaged(void **state)
+{
+    (void)state;
+    uint8_t bytes[MR_EVENT_CHANGE_SIZE];
+    struct mr_event_change found;
+    mr_event_change_encode(&(struct mr_event_change){.state = MR_PENDING}, bytes);
+    for (size_t n = 0; n <= sizeof bytes; n++) {
+        struct mr_slice body = exact(bytes, n);
+        assert_int_equal(mr_event_change_decode(body, &found),
+                         n == sizeof bytes ? MR_OK : MR_DAMAGED);
+        release(body);
+    }
+    for (unsigned s = 0; s < 256; s++) {
+        bytes[51] = (uint8_t)s;
+        assert_int_equal(mr_event_change_decode(mr_slice_make(bytes, sizeof bytes), &found),
+                         s < MR_STATE_COUNT ? MR_OK : MR_DAMAGED);
+    }
+}
+
+static void a_queue_event_reads_back_with_its_name(void **state)
+{
+    (void)state;
+    char name[MR_NAME_MAX];
+    memset(name, 'q', sizeof name);
+    for (size_t len = 1; len <= MR_NAME_MAX; len++) {
+        struct mr_event_queue event = {
+            .number = 77, .paused = 1, .max_length = UINT64_MAX, .name = mr_slice_make(name, len)};
+        struct mr_event_queue found;
+        uint8_t bytes[MR_EVENT_QUEUE_SIZE + MR_NAME_MAX];
+        mr_event_queue_encode(&event, bytes);
+        struct mr_slice body = mr_slice_make(bytes, MR_EVENT_QUEUE_SIZE + len);
+        assert_int_equal(mr_event_queue_decode(body, &found), MR_OK);
+        assert_int_equal(found.number, 77);
+        assert_int_equal(found.paused, 1);
+        assert_true(found.max_length == UINT64_MAX);
+        assert_true(mr_slice_equal(found.name, event.name));
+    }
+}
+
+static void a_queue_event_of_a_wrong_length_is_damaged(void **state)
+{
+    (void)state;
+    uint8_t bytes[MR_EVENT_QUEUE_SIZE + 255] = {0};
+    struct mr_event_queue event = {.number = 1, .name = MR_SLICE_LIT("default")}, found;
+    mr_event_queue_encode(&event, bytes);
+    for (size_t n = 0; n < MR_EVENT_QUEUE_SIZE + 20; n++) {
+        struct mr_slice body = exact(bytes, n);
+        assert_int_equal(mr_event_queue_decode(body, &found),
+                         n == MR_EVENT_QUEUE_SIZE + 7 ? MR_OK : MR_DAMAGED);
+        release(body);
+    }
+    static const uint8_t wrong[] = {0, MR_NAME_MAX + 1, 255};
+    for (size_t i = 0; i < sizeof wrong; i++) {
+        bytes[5] = wrong[i];
+        struct mr_slice body = mr_slice_make(bytes, MR_EVENT_QUEUE_SIZE + (size_t)wrong[i]);
+        assert_int_equal(mr_event_queue_decode(body, &found), MR_DAMAGED);
+    }
+}
+
+static struct mr_entry an_entry(uint8_t has_more)
+{
+    struct mr_entry entry = {
+        .id = uuid(3),
+        .key = 11,
+        .tie = 12,
+        .segment = 13,
+        .offset = 14,
+        .size = 15,
+        .queue = 16,
+        .retried = 17,
+        .max_retry = 18,
+        .state = MR_COMPLETED,
+        .flags = MR_TASK_RETAIN,
+        .crashes = 2,
+        .has_more = has_more,
+    };
+    if (has_more) {
+        entry.epoch = 20;
+        entry.note_segment = 21;
+        entry.note_offset = 22;
+        entry.note_size = 23;
+        entry.started_ms = 24;
+        entry.finished_ms = 25;
+        entry.failed_ms = 26;
+        entry.order_ms = 27;
+        entry.unique_until_ms = 28;
+        entry.priority_ms = -29;
+        entry.unique = uuid(90);
+    }
+    return entry;
+}
+
+static void entry_equal(const struct mr_entry *a, const struct mr_entry *b)
+{
+    assert_memory_equal(&a->id, &b->id, 16);
+    assert_memory_equal(&a->unique, &b->unique, 16);
+    assert_true(a->key == b->key && a->tie == b->tie && a->segment == b->segment);
+    assert_true(a->offset == b->offset && a->size == b->size && a->queue == b->queue);
+    assert_true(a->retried == b->retried && a->max_retry == b->max_retry && a->state == b->state);
+    assert_true(a->flags == b->flags && a->crashes == b->crashes && a->has_more == b->has_more);
+    assert_true(a->epoch == b->epoch && a->note_segment == b->note_segment);
+    assert_true(a->note_offset == b->note_offset && a->note_size == b->note_size);
+    assert_true(a->started_ms == b->started_ms && a->finished_ms == b->finished_ms);
+    assert_true(a->failed_ms == b->failed_ms && a->order_ms == b->order_ms);
+    assert_true(a->unique_until_ms == b->unique_until_ms && a->priority_ms == b->priority_ms);
+}
+
+static void entries_are_taken_off_the_front_one_by_one(void **state)
+{
+    (void)state;
+    struct mr_entry small = an_entry(0), large = an_entry(1), found;
+    uint8_t bytes[2 * MR_ENTRY_MAX];
+    size_t n = mr_entry_encode(&small, bytes);
+    assert_int_equal(n, MR_ENTRY_SIZE);
+    n += mr_entry_encode(&large, bytes + n);
+    assert_int_equal(n, MR_ENTRY_SIZE + MR_ENTRY_MAX);
+    struct mr_slice left = mr_slice_make(bytes, n);
+    assert_int_equal(mr_entry_decode(&left, &found), MR_OK);
+    entry_equal(&found, &small);
+    assert_int_equal(left.len, MR_ENTRY_MAX);
+    assert_int_equal(mr_entry_decode(&left, &found), MR_OK);
+    entry_equal(&found, &large);
+    assert_int_equal(left.len, 0);
+}
+
+static void entries_that_are_short_or_wrong_are_damaged(void **state)
+{
+    (void)state;
+    for (uint8_t more = 0; more <= 1; more++) {
+        struct mr_entry entry = an_entry(more), found;
+        uint8_t bytes[MR_ENTRY_MAX];
+        size_t len = mr_entry_encode(&entry, bytes);
+        for (size_t n = 0; n < len; n++) {
+            struct mr_slice body = exact(bytes, n), left = body;
+            assert_int_equal(mr_entry_decode(&left, &found), MR_DAMAGED);
+            assert_int_equal(left.len, n);
+            release(body);
+        }
+        for (unsigned s = 0; s < 256; s++) {
+            struct mr_slice left = mr_slice_make(bytes, len);
+            bytes[52] = (uint8_t)s;
+            assert_int_equal(mr_entry_decode(&left, &found),
+                             s > MR_STATE_NONE && s < MR_STATE_COUNT ? MR_OK : MR_DAMAGED);
+        }
+        struct mr_slice left = mr_slice_make(bytes, len);
+        bytes[55] = 2;
+        assert_int_equal(mr_entry_decode(&left, &found), MR_DAMAGED);
+    }
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_task_event_reads_back_with_its_message),
+        cmocka_unit_test(a_task_event_that_is_short_or_in_a_strange_state_is_damaged),
+        cmocka_unit_test(a_take_event_reads_back_at_its_one_length),
+        cmocka_unit_test(a_change_event_reads_back_with_its_text),
+        cmocka_unit_test(a_change_event_that_is_short_or_in_an_unknown_state_is_damaged),
+        cmocka_unit_test(a_queue_event_reads_back_with_its_name),
+        cmocka_unit_test(a_queue_event_of_a_wrong_length_is_damaged),
+        cmocka_unit_test(entries_are_taken_off_the_front_one_by_one),
+        cmocka_unit_test(entries_that_are_short_or_wrong_are_damaged),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
