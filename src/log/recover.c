@@ -18,7 +18,7 @@
 
 #include "log/internal.h"
 
-enum { WINDOW = 1024 * 1024, SKIP_BODY = 16 };
+enum { WINDOW = 1024 * 1024, SKIP_BODY = 8 };
 
 struct scan {
     struct mr_log *log;
@@ -113,7 +113,8 @@ static enum mr_err find_later(struct scan *scan, size_t i, uint64_t offset, bool
             if (err == MR_NOT_FOUND)
                 continue;
             MR_TRY(err);
-            bool knew = ret_record->seq - ret_record->lag >= scan->expected;
+            bool knew = ret_record->type == MR_RECORD_SKIP ||
+                        ret_record->seq - ret_record->lag >= scan->expected;
             if (durable_only && !knew)
                 continue;
             *ret_i = i;
@@ -158,20 +159,19 @@ static enum mr_err set_aside(struct scan *scan, size_t i, uint64_t from, uint64_
     return err;
 }
 
-/* Puts a record over the damage that says which number comes next, and where. Over a single small
- * record there is room for less, and no need: the next number follows right behind. */
+/* Puts a record over the damage. Its lag says by how much the next number is higher, its body where
+ * the next record stands; without a body it stands right behind. */
 static enum mr_err write_skip(struct scan *scan, size_t i, uint64_t from, uint64_t to,
                               uint64_t next_seq)
 {
-    uint8_t bytes[MR_RECORD_HEADER + SKIP_BODY + MR_RECORD_ALIGN];
-    size_t room = (size_t)(to - from) - MR_RECORD_HEADER;
-    size_t len = room < SKIP_BODY ? room : SKIP_BODY;
-    mr_assert(len == SKIP_BODY || next_seq == scan->expected + 1);
-    memset(bytes, 0, sizeof bytes);
-    mr_store64(bytes + MR_RECORD_HEADER, next_seq);
-    mr_store64(bytes + MR_RECORD_HEADER + 8, to);
+    uint8_t bytes[MR_RECORD_HEADER + SKIP_BODY] = {0};
+    size_t len = to - from >= sizeof bytes ? SKIP_BODY : 0;
+    if (next_seq - scan->expected > UINT32_MAX)
+        return MR_DAMAGED;
+    mr_store64(bytes + MR_RECORD_HEADER, to);
     struct mr_record record = {
         .seq = scan->expected,
+        .lag = (uint32_t)(next_seq - scan->expected),
         .term = scan->log->last_term,
         .segment = scan->log->segments[i].number,
         .type = MR_RECORD_SKIP,
@@ -271,9 +271,10 @@ static enum mr_err take_record(struct scan *scan, size_t i, uint64_t *at,
     struct mr_log_pos pos = {scan->log->segments[i].number, (uint32_t)*at};
     note_record(scan, i, *at, record);
     *at = scan->end_at;
-    if (record->type == MR_RECORD_SKIP && record->body.len == SKIP_BODY) {
-        scan->expected = mr_load64(record->body.data);
-        *at = mr_load64((const uint8_t *)record->body.data + 8);
+    if (record->type == MR_RECORD_SKIP) {
+        scan->expected = record->seq + record->lag;
+        if (record->body.len == SKIP_BODY)
+            *at = mr_load64(record->body.data);
         scan->log->segments[i].last_seq = scan->expected - 1;
     }
     return record->seq > scan->r->after_seq ? scan->r->visit(record, pos, scan->r->arg) : MR_OK;

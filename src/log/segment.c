@@ -315,15 +315,25 @@ static void file_start(struct mr_log *log, int kind, uint32_t number, uint32_t o
     log->file_exec->submit(log->file_exec, &log->filing.job);
 }
 
-/* Half a segment ahead: late enough that an old segment is often free to be recycled instead. */
+/* Where old segments are running empty, one may soon be free to be recycled: a quarter of the
+ * current one is waited for it. Otherwise the next is made at once, so that a burst does not have
+ * to wait for it. */
+static bool time_to_prepare(const struct mr_log *log)
+{
+    const struct segment *current = segment_current(log);
+    if (log->buf_offset + log->buf.len >= current->bytes / 4)
+        return true;
+    for (size_t i = 0; i + 1 < log->segments_n; i++)
+        if (log->segments[i].live < log->segments[i].bytes / 2)
+            return false;
+    return log->segments_n > 1;
+}
+
 void segment_prepare(struct mr_log *log)
 {
-    if (log->next.file != NULL || log->filing.kind != FILE_IDLE || log->full != MR_OK ||
-        log->failure != MR_OK)
-        return;
-    const struct segment *current = segment_current(log);
-    if (log->buf_offset + log->buf.len >= current->bytes / 2)
-        file_start(log, FILE_CREATE, current->number + 1, 0);
+    if (log->next.file == NULL && log->filing.kind == FILE_IDLE && log->full == MR_OK &&
+        log->failure == MR_OK && time_to_prepare(log))
+        file_start(log, FILE_CREATE, segment_current(log)->number + 1, 0);
 }
 
 void mr_log_retry_space(struct mr_log *log)

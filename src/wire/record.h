@@ -5,7 +5,8 @@
  *   0  u32 crc      CRC32C, started with the store's salt, over everything behind it
  *   4  u32 len      bytes of body; the next record begins at the next multiple of 8
  *   8  u64 seq      rises by one a record, for ever
- *   16 u32 lag      seq minus the newest record known to be durable when this one was written
+ *   16 u32 lag      seq minus the newest record known to be durable when this one was written; of a
+ *                   skip record: by how much the next number is higher
  *   20 u32 term     which opening of the store wrote it; never falls along the log
  *   24 u32 segment  low bits of the segment's number
  *   28 u8  type     enum mr_record_type

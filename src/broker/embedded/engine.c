@@ -237,6 +237,8 @@ static void mark_if_quiet(struct mr_engine *engine)
         log_room(engine, 0, MR_LOG_ONGOING) != MR_OK)
         return;
     (void)log_bytes(engine, MR_RECORD_MARK, MR_LOG_LAZY, NULL, 0, NULL);
+    if (mr_log_write(engine->log) != MR_OK)
+        engine_fail(engine, MR_IO);
 }
 
 static void write_log(struct mr_engine *engine)

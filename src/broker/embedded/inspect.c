@@ -326,7 +326,7 @@ static int by_name(const void *a, const void *b)
 
 static enum mr_err list_queues(struct mr_engine *engine, struct mr_req_queue_list *req)
 {
-    const struct state *state = &engine->state;
+    struct state *state = &engine->state;
     if (req->only.len > 0) {
         const struct queue *queue = find_queue(state, req->only);
         if (queue == NULL)

@@ -102,10 +102,16 @@ uint32_t find_unique(const struct state *state, const struct mr_uuid *key)
     return handle == MR_MAP_NONE ? NO_HANDLE : handle;
 }
 
-struct queue *find_queue(const struct state *state, struct mr_slice name)
+struct queue *find_queue(struct state *state, struct mr_slice name)
 {
+    struct queue *recent = state->recent < state->queues_n ? state->queues[state->recent] : NULL;
+    if (recent != NULL && mr_slice_equal(mr_slice_make(recent->name, recent->name_len), name))
+        return recent;
     uint32_t number = mr_map_find(state->by_name, queue_name_hash(state, name), &name);
-    return number == MR_MAP_NONE ? NULL : state->queues[number];
+    if (number == MR_MAP_NONE)
+        return NULL;
+    state->recent = number;
+    return state->queues[number];
 }
 
 struct queue *queue_of(const struct state *state, const struct task *task)

@@ -61,6 +61,7 @@ struct state {
     struct mr_map *by_name;   /* queue numbers */
     struct queue **queues;    /* by number; NULL: removed */
     uint32_t queues_n, queues_cap;
+    uint32_t recent; /* number of the queue found last: batches name one queue over and over */
     struct mr_hash_key hash_key;
     struct mr_log *log; /* only for holding space */
     bool replaying;
@@ -99,7 +100,7 @@ struct mr_uuid id_key(const struct state *state, struct mr_slice id, bool *ret_i
 /* NO_HANDLE when there is none. */
 uint32_t find_task(const struct state *state, const struct mr_uuid *id);
 uint32_t find_unique(const struct state *state, const struct mr_uuid *key);
-struct queue *find_queue(const struct state *state, struct mr_slice name);
+struct queue *find_queue(struct state *state, struct mr_slice name);
 struct queue *queue_of(const struct state *state, const struct task *task);
 
 /* ---- applying; seq and pos are those of the record ---- */
