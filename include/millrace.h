@@ -375,7 +375,7 @@ enum mr_queue_order {
     MR_QUEUES_STRICT,   /* an earlier queue is emptied first */
 };
 
-/* Retry delay in ms for the n-th failure (1, 2, ...) of a task. Thread: the worker's slots. */
+/* Retry delay in ms for the n-th failure (1, 2, ...) of a task. Thread: any of the worker's. */
 typedef int64_t mr_retry_delay(const struct mr_task *task, uint32_t n, void *arg);
 /* Whether this outcome counts as a failure; false turns MR_FAIL into MR_LATER. */
 typedef bool mr_is_failure(const struct mr_task *task, const char *error, void *arg);
@@ -419,7 +419,7 @@ void mr_worker_stop(struct mr_worker *worker);
 /* Starts, then waits until mr_worker_stop is called (by another thread) or, with burst, the queues
  * are empty. */
 MR_MUST_USE enum mr_err mr_worker_run(struct mr_worker *worker);
-/* Stops if need be. NULL is fine. */
+/* Stops if need be. Waits for handlers that have not returned, however long. NULL is fine. */
 void mr_worker_free(struct mr_worker *worker);
 
 struct mr_worker_figures {

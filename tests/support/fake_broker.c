@@ -10,7 +10,7 @@
 
 #include "base/buf.h"
 
-enum { TASKS_MAX = 600 * 1000, SLOTS_MAX = 64, ID_BYTES = 16 };
+enum { TASKS_MAX = 60 * 1000, SLOTS_MAX = 64, ID_BYTES = 16 };
 
 #define PATIENCE_NS (20 * MR_NS_PER_S)
 
@@ -62,8 +62,7 @@ static void copy_text(char *to, size_t cap, struct mr_slice from)
     to[len] = '\0';
 }
 
-/* ---- the broker's thread
- * ------------------------------------------------------------------------- */
+/* ---- the broker's thread ------------------------------------------------------------------- */
 
 static struct fake_task *task_of(struct fake *fake, struct mr_slice id)
 {
@@ -288,8 +287,7 @@ static void *fake_main(void *arg)
     return NULL;
 }
 
-/* ---- the broker's operations
- * --------------------------------------------------------------------- */
+/* ---- the broker's operations --------------------------------------------------------------- */
 
 static void fake_submit(struct mr_broker *broker, struct mr_req *req)
 {
@@ -333,8 +331,7 @@ static const struct mr_broker_ops ops = {
     .close = fake_close,
 };
 
-/* ---- the test's side
- * ----------------------------------------------------------------------------- */
+/* ---- the test's side ----------------------------------------------------------------------- */
 
 struct fake *fake_new(void)
 {

@@ -13,6 +13,7 @@
 #include "base/clock.h"
 #include "base/diag.h"
 #include "support/fake_broker.h"
+#include "unit/failing_alloc.h"
 #include "worker/handlers.h"
 #include "worker/retry.h"
 #include "worker/worker.h"
@@ -53,8 +54,7 @@ static int end_world(void **state)
     return 0;
 }
 
-/* ---- handlers
- * ------------------------------------------------------------------------------------ */
+/* ---- handlers ------------------------------------------------------------------------------ */
 
 static enum mr_outcome run_nothing(struct mr_run *run, void *arg)
 {
@@ -172,8 +172,7 @@ static struct mr_worker_figures figures(struct world *world)
     return figures;
 }
 
-/* ---- which handler, which delay
- * ------------------------------------------------------------------ */
+/* ---- which handler, which delay ------------------------------------------------------------ */
 
 static enum mr_outcome handler_a(struct mr_run *run, void *arg)
 {
@@ -306,8 +305,29 @@ static void wrong_options_are_refused(void **state)
     assert_null(world->worker);
 }
 
-/* ---- how runs end
- * -------------------------------------------------------------------------------- */
+static void a_worker_is_made_whole_or_not_at_all(void **state)
+{
+    struct world *world = *state;
+    static const int64_t levels[] = {1, 2};
+    static const struct mr_worker_queue queues[] = {{{"a", 1}, 1}, {{"b", 1}, 0}};
+    struct mr_worker_options options = {.slots = 3,
+                                        .queues = queues,
+                                        .queues_n = 2,
+                                        .retry_levels_ms = levels,
+                                        .retry_levels_n = 2};
+    long failed = 1;
+    for (long n = 0; failed > 0; n++) {
+        struct mr_worker *worker = NULL;
+        fail_alloc_after(n);
+        enum mr_err err = mr_worker_new_on(fake_broker(world->fake), &options, &worker);
+        failed = fail_alloc_stop();
+        assert_int_equal(err, failed > 0 ? MR_NOMEM : MR_OK);
+        assert_int_equal(worker != NULL, err == MR_OK);
+        mr_worker_free(worker);
+    }
+}
+
+/* ---- how runs end -------------------------------------------------------------------------- */
 
 static void every_task_runs_once_and_keeps_its_result(void **state)
 {
@@ -412,8 +432,7 @@ static void progress_reaches_the_broker_before_the_next_beat(void **state)
     assert_string_equal(fake_look(world->fake, task).progress, "half, nearly");
 }
 
-/* ---- being told to stop
- * -------------------------------------------------------------------------- */
+/* ---- being told to stop -------------------------------------------------------------------- */
 
 static void a_cancelled_run_fails_for_good(void **state)
 {
@@ -525,8 +544,7 @@ static void a_run_that_does_not_listen_is_given_up(void **state)
     assert_int_equal(figures(world).done, 1);
 }
 
-/* ---- the hand
- * ------------------------------------------------------------------------------------ */
+/* ---- the hand ------------------------------------------------------------------------------ */
 
 /* Makes the worker believe in short runs, so that it holds tasks ahead, then occupies its only
  * slot. */
@@ -581,8 +599,7 @@ static void a_stop_hands_back_what_did_not_begin(void **state)
     assert_int_equal(fake_look(world->fake, deaf).outcome, MR_HAND_BACK);
 }
 
-/* ---- stopping
- * ------------------------------------------------------------------------------------ */
+/* ---- stopping ------------------------------------------------------------------------------ */
 
 static void a_stop_waits_for_runs_that_end_in_time(void **state)
 {
@@ -654,8 +671,7 @@ static void run_returns_when_another_thread_stops_it(void **state)
     assert_true(fake_look(world->fake, task).state != FAKE_TAKEN);
 }
 
-/* ---- a broker that fails
- * ------------------------------------------------------------------------- */
+/* ---- a broker that fails ------------------------------------------------------------------- */
 
 static void a_dead_node_loses_its_runs_and_comes_back(void **state)
 {
@@ -755,6 +771,7 @@ int main(void)
         cmocka_unit_test(the_default_delay_doubles_within_its_spread_and_limit),
         cmocka_unit_test(levels_and_the_callers_delay_are_exact),
         WITH_WORLD(wrong_options_are_refused),
+        WITH_WORLD(a_worker_is_made_whole_or_not_at_all),
         WITH_WORLD(every_task_runs_once_and_keeps_its_result),
         WITH_WORLD(each_outcome_is_reported_with_its_error_and_delay),
         WITH_WORLD(what_the_predicate_excuses_comes_later_and_is_not_told),
