@@ -69,23 +69,25 @@ static enum mr_err unique_take(struct state *state, uint32_t handle, const struc
 /* ---- a task comes -------------------------------------------------------------------------------
  */
 
-/* What can be known only from the message: a unique key, an order time other than the due time. */
+/* A unique key, or an order time other than the due time: only the message has them. */
+static bool needs_message(const struct mr_event_task *event)
+{
+    return (event->flags & MR_TASK_UNIQUE) ||
+           (event->state == MR_SCHEDULED && (event->flags & MR_TASK_PRIORITY));
+}
+
 static enum mr_err note_message(struct state *state, uint32_t handle,
-                                const struct mr_event_task *event, struct mr_slice message)
+                                const struct mr_event_task *event, const struct mr_task_msg *msg)
 {
     struct task *task = task_at(state, handle);
-    bool order = event->state == MR_SCHEDULED && (event->flags & MR_TASK_PRIORITY);
-    if (!order && !(event->flags & MR_TASK_UNIQUE))
-        return MR_OK;
-    struct mr_task_msg msg;
     struct more *more;
-    MR_TRY(mr_task_msg_decode(message, &msg));
     MR_TRY(more_ensure(state, task, &more));
-    if (order)
-        more->order_ms = event->key - msg.priority_ms;
+    if (event->state == MR_SCHEDULED && (event->flags & MR_TASK_PRIORITY))
+        more->order_ms = event->key - msg->priority_ms;
     if (event->flags & MR_TASK_UNIQUE) {
-        more->unique = message_unique_key(state->hash_key, &msg);
-        more->unique_until_ms = event->created_ms + msg.unique_ms + 1; /* created is rounded down */
+        more->unique = message_unique_key(state->hash_key, msg);
+        more->unique_until_ms =
+            event->created_ms + msg->unique_ms + 1; /* created is rounded down */
         MR_TRY(unique_take(state, handle, &more->unique));
         task->flags |= MR_TASK_UNIQUE;
     }
@@ -143,7 +145,10 @@ enum mr_err apply_task(struct state *state, const struct mr_record *record, stru
     struct mr_event_task event;
     struct mr_slice message;
     uint32_t handle;
+    struct mr_task_msg msg;
     MR_TRY(mr_event_task_decode(record->body, &event, &message));
+    if (needs_message(&event)) /* before anything is changed: it may be damaged */
+        MR_TRY(mr_task_msg_decode(message, &msg));
     if (!queue_known(state, event.queue))
         MR_TRY(queue_restore(state, event.queue, message));
     if (state->replaying)
@@ -160,7 +165,8 @@ enum mr_err apply_task(struct state *state, const struct mr_record *record, stru
     task->flags = event.flags & MR_TASK_FLAGS_KEPT & (uint8_t)~MR_TASK_UNIQUE;
     state->queues[event.queue]->counts[event.state]++;
     hold(state, pos, task->size, 1);
-    MR_TRY(note_message(state, handle, &event, message));
+    if (needs_message(&event))
+        MR_TRY(note_message(state, handle, &event, &msg));
     return limbo_enter(state, handle, record->seq);
 }
 
