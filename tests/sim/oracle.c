@@ -154,6 +154,12 @@ static bool requests_under_way(const struct fact *fact)
     return false;
 }
 
+uint32_t oracle_version(const struct oracle *oracle, uint32_t token)
+{
+    mr_assert(token < oracle->n);
+    return oracle->facts[token].version;
+}
+
 bool oracle_is_settled(const struct oracle *oracle, uint32_t token)
 {
     mr_assert(token < oracle->n);
@@ -237,6 +243,7 @@ void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payloa
 void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op *ret_op)
 {
     struct fact *fact = fact_at(oracle, token);
+    fact->version++;
     *ret_op = (struct oracle_op){
         .token = token, .adds = LIVE, .seq = ++oracle->seq, .sent_ms = oracle->now_ms};
     if (fact->enqueues++ == 0) {
@@ -340,6 +347,12 @@ static void accepted(struct oracle *oracle, const struct oracle_op *op,
     check_new_key(oracle, op->token);
 }
 
+/* Perhaps a new life began. */
+static void forget_counts(struct fact *fact)
+{
+    fact->retried.min = fact->crashes.min = fact->unseen = 0;
+}
+
 static bool is_refusal(enum mr_err err)
 {
     return err == MR_QUEUE_FULL || err == MR_DISK_FULL || err == MR_INVALID || err == MR_TOO_BIG ||
@@ -350,6 +363,7 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
                              const struct mr_enqueue_result *result)
 {
     struct fact *fact = fact_at(oracle, op->token);
+    fact->version++;
     add(fact, op->adds, -1);
     fact->enqueues--;
     if (err == MR_OK)
@@ -369,6 +383,7 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
     } else if (!is_refusal(err)) {
         fact->sure |= LIVE;
         fact->plain = false;
+        forget_counts(fact);
     }
     fact->announced = false;
 }
@@ -501,6 +516,7 @@ uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
                     task->attempt, task->retried, task->crashes);
     check_order(oracle, token);
     check_times(oracle, token);
+    fact->version++;
     fact->sure = LIVE;
     fact->open = true;
     fact->begun = fact->finish_under_way = false;
@@ -549,6 +565,7 @@ void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_f
                         bool alive, struct oracle_op *ret_op)
 {
     struct fact *fact = fact_at(oracle, token);
+    fact->version++;
     bool old = finish->epoch < fact->epoch;
     *ret_op = (struct oracle_op){
         .token = token,
@@ -593,13 +610,14 @@ static void finished(struct oracle *oracle, const struct oracle_op *op)
         bool counted = op->adds == LIVE;
         fact->retried = (struct range){op->retried + counted, op->retried + 1};
     }
-    if (op->adds & LIVE && fact->controls == 0)
+    if (op->adds & LIVE && fact->controls == 0 && !fact->spec.unique)
         fact->not_before_ms = op->not_before_ms;
 }
 
 void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err)
 {
     struct fact *fact = fact_at(oracle, op->token);
+    fact->version++;
     add(fact, op->adds, -1);
     if (err == MR_OK) {
         finished(oracle, op);
@@ -631,6 +649,7 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
         [MR_VERB_ARCHIVE] = ARCHIVED, [MR_VERB_PRIORITISE] = 0,
     };
     struct fact *fact = fact_at(oracle, token);
+    fact->version++;
     *ret_op =
         (struct oracle_op){.token = token, .verb = verb, .adds = fates[verb], .epoch = fact->epoch};
     if (verb == MR_VERB_RUN && !(may(oracle, fact) & (LIVE | ARCHIVED)))
@@ -670,9 +689,10 @@ static void controlled(struct oracle *oracle, const struct oracle_op *op)
         if (!(may(oracle, fact) & (LIVE | ARCHIVED)))
             oracle_fail(oracle, "task %u made to run after its end", op->token);
         fact->sure = LIVE;
-        fact->retried.min = fact->crashes.min = fact->unseen = 0;
-        if (fact->epoch == op->epoch)
+        if (fact->epoch == op->epoch) { /* not handed out since */
+            fact->retried.min = fact->crashes.min = fact->unseen = 0;
             fact->open = fact->begun = false; /* it was not running */
+        }
         fact->cancelled = fact->adds[2] > 0;
         return;
     case MR_VERB_ARCHIVE:
@@ -686,6 +706,7 @@ static void controlled(struct oracle *oracle, const struct oracle_op *op)
 void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err)
 {
     struct fact *fact = fact_at(oracle, op->token);
+    fact->version++;
     add(fact, op->adds, -1);
     fact->controls--;
     bool refused = err == MR_WRONG_STATE || err == MR_RUNNING || err == MR_NOT_FOUND ||
@@ -753,6 +774,9 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
         struct fact *fact = &oracle->facts[i];
         fact->sure = may(oracle, fact);
         fact->plain = fact->plain && !requests_under_way(fact);
+        fact->version++;
+        if (fact->enqueues > 0)
+            forget_counts(fact);
         if (kind == ORACLE_POWER_CUT) {
             fact->crashes.min -= fact->unseen;
             fact->unseen = 0;

@@ -115,8 +115,12 @@ void oracle_pause_answered(struct oracle *oracle, const char *queue, bool paused
 
 /* ---- crashes and checks */
 void oracle_crashed(struct oracle *oracle, enum oracle_crash kind);
-/* One answer about one task, by token: MR_OK with the task, or MR_NOT_FOUND. */
-void oracle_saw(struct oracle *oracle, uint32_t token, enum mr_err err, const struct mr_task *task);
+/* One answer about one task: MR_OK with the task, or MR_NOT_FOUND. version is that of the task when
+ * it was asked for; if more was heard since, the answer may be older than that and only its bytes
+ * are judged. */
+uint32_t oracle_version(const struct oracle *oracle, uint32_t token);
+void oracle_saw(struct oracle *oracle, uint32_t token, uint32_t version, enum mr_err err,
+                const struct mr_task *task);
 void oracle_check(struct oracle *oracle, const struct oracle_view *view);
 /* Only that somebody asked for it and its bytes are right, whatever its state. */
 void oracle_check_task_body(struct oracle *oracle, const struct mr_task *task);

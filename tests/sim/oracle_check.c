@@ -49,15 +49,18 @@ static void check_shown(struct oracle *oracle, uint32_t token, const struct mr_t
     if (fate == LIVE && task->crashes >= MR_CRASHES_MAX)
         oracle_fail(oracle, "task %u lost its worker %u times and is not quarantined", token,
                     task->crashes);
-    if (task->state == MR_ACTIVE && task->epoch < fact->epoch)
-        oracle_fail(oracle, "task %u runs under epoch %llu, but %llu was handed out", token,
-                    (unsigned long long)task->epoch, (unsigned long long)fact->epoch);
     narrow(fact, task);
 }
 
-void oracle_saw(struct oracle *oracle, uint32_t token, enum mr_err err, const struct mr_task *task)
+void oracle_saw(struct oracle *oracle, uint32_t token, uint32_t version, enum mr_err err,
+                const struct mr_task *task)
 {
     struct fact *fact = fact_at(oracle, token);
+    if (fact->version != version) {
+        if (err == MR_OK && token_of(oracle, task) == token)
+            check_body(oracle, token, task);
+        return;
+    }
     if (err == MR_NOT_FOUND) {
         if (!(may(oracle, fact) & GONE) && !oracle->allow_loss)
             oracle_fail(oracle, "lost: task %u (%s) not found", token, fact->id);

@@ -38,6 +38,7 @@ struct fact {
     uint32_t unseen;       /* crashes that a power cut could still undo, within crashes.min */
     int64_t not_before_ms; /* the earliest start */
     int64_t ended_ms;      /* when a finish with retention was sent first */
+    uint32_t version;      /* rises with all that is heard of it */
     bool seen;             /* scratch of a check */
 };
 

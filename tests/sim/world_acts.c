@@ -161,7 +161,7 @@ static void control_answered(struct world *world, struct wreq *wreq)
 static void get_answered(struct world *world, struct wreq *wreq)
 {
     world_trace(world, "get", wreq->token, wreq->u.req.err);
-    oracle_saw(world->oracle, wreq->token, wreq->u.req.err, &wreq->u.get.task);
+    oracle_saw(world->oracle, wreq->token, wreq->version, wreq->u.req.err, &wreq->u.get.task);
 }
 
 static void queue_set_answered(struct world *world, struct wreq *wreq)
@@ -660,6 +660,7 @@ static void act_get(struct world *world)
         return;
     struct wreq *wreq = new_req(world, MR_OP_GET);
     wreq->token = token;
+    wreq->version = oracle_version(world->oracle, token);
     snprintf(wreq->ids[0], sizeof wreq->ids[0], "%s", oracle_id(world->oracle, token));
     wreq->u.get.id = mr_slice_str(wreq->ids[0]);
     rig_submit(&world->rig, &wreq->u.req);

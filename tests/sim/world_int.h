@@ -115,7 +115,7 @@ struct wreq {
     struct node *node;
     uint64_t incarnation;
     int64_t sent_ns;
-    uint32_t token;
+    uint32_t token, version;
 };
 
 struct world {
