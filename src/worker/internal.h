@@ -27,6 +27,9 @@
 #include "worker/retry.h"
 #include "worker/worker.h"
 
+/* What is held ahead of the free slots is this much work of the slots together. */
+#define AHEAD_NS MR_NS_PER_MS
+
 enum {
     AHEAD_MAX = 512,          /* leases held beyond the free slots */
     REPORTS_MAX = 8192,       /* finishes under way; beyond it nothing is taken */

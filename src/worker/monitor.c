@@ -299,6 +299,9 @@ static void recall(struct mr_worker *w, mr_mono now)
     w->recall_at = w->hand.n > 0 ? mr_mono_add_ms(now, RECALL_MS) : MR_MONO_NEVER;
     if (!rest)
         return;
+    /* Runs last longer than was thought: until the average knows, nothing is held ahead. */
+    if (w->run_ns < 2 * AHEAD_NS * (int64_t)w->slots_n)
+        w->run_ns = 2 * AHEAD_NS * (int64_t)w->slots_n;
     mr_lock_leave(&w->lock);
     mr_leases_finish(w, rest, MR_HAND_BACK, (struct mr_slice){0});
     mr_lock_enter(&w->lock);

@@ -9,8 +9,6 @@
 #include "base/diag.h"
 #include "worker/internal.h"
 
-enum { AHEAD_NS = 1000 * 1000 };
-
 size_t mr_worker_free_slots(const struct mr_worker *w)
 {
     return w->slots_n - w->busy - w->stuck;

@@ -28,7 +28,7 @@ struct fake {
     /* Under the lock. */
     bool ends;
     struct fake_task *tasks;
-    size_t tasks_n, first_pending, ended, taken, handed_back, nodes;
+    size_t tasks_n, first_pending, ended, taken, handed_back, nodes, beats;
     uint64_t epoch;
     uint64_t begun[SLOTS_MAX];
     uint64_t node; /* 0: none is open */
@@ -154,6 +154,7 @@ static struct mr_req *do_node_close(struct fake *fake, struct mr_req *req)
 static struct mr_req *do_beat(struct fake *fake, struct mr_req *req)
 {
     struct mr_req_beat *beat = (struct mr_req_beat *)req;
+    fake->beats++;
     for (size_t i = 0; i < beat->progress_n; i++) {
         const struct mr_progress *progress = &beat->progress[i];
         struct fake_report *report = &fake->tasks[progress->ref - 1].report;
@@ -456,6 +457,20 @@ static bool has_nodes(struct fake *fake, size_t n, int64_t unused)
 {
     (void)unused;
     return fake->nodes >= n;
+}
+
+static bool has_beats(struct fake *fake, size_t n, int64_t unused)
+{
+    (void)unused;
+    return fake->beats >= n;
+}
+
+void fake_await_more_beats(struct fake *fake, size_t n)
+{
+    mr_lock_enter(&fake->lock);
+    size_t beats = fake->beats + n;
+    mr_lock_leave(&fake->lock);
+    await(fake, has_beats, beats, 0);
 }
 
 void fake_await_state(struct fake *fake, size_t task, enum fake_state state)

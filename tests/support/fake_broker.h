@@ -46,6 +46,8 @@ void fake_await_taken(struct fake *fake, size_t taken);
 void fake_await_ended(struct fake *fake, size_t ended);
 void fake_await_handed_back(struct fake *fake, size_t n);
 void fake_await_nodes(struct fake *fake, size_t opened);
+/* This many more beats: a while, measured by the worker's own clock. */
+void fake_await_more_beats(struct fake *fake, size_t n);
 
 /* Tells the node, on the broker's thread. */
 void fake_stop(struct fake *fake, size_t task, enum mr_stop_reason reason);
