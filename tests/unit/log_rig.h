@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A log on the simulator's disk whose jobs run when the test says so. For test_log.c and
+ * test_log_recover.c. Bodies are filled with a pattern that follows from their sequence number, so
+ * a record that reads back can be told from any other.
+ */
+#ifndef MR_TESTS_LOG_RIG_H
+#define MR_TESTS_LOG_RIG_H
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "log/log.h"
+#include "sim/simfs.h"
+
+#define LOG_DIR "store"
+
+enum { LOG_SALT = 0x1234abcd, LOG_SEGMENT = MR_SEGMENT_BYTES_MIN, LOG_JOBS = 8, LOG_FOUND = 2000 };
+
+struct log_exec {
+    struct mr_exec exec;
+    struct mr_job *jobs[LOG_JOBS];
+    size_t n;
+};
+
+struct log_found {
+    uint64_t seq;
+    uint8_t type;
+    size_t len;
+    struct mr_log_pos pos;
+};
+
+struct log_rig {
+    struct simfs *sim;
+    struct mr_fs *fs;
+    struct mr_log *log;
+    struct log_exec sync_exec, file_exec;
+    unsigned changed;
+    /* Of the last recovery. */
+    struct mr_log_recovery recovery;
+    struct mr_detail detail;
+    struct log_found found[LOG_FOUND];
+    size_t found_n;
+    char said[4096];
+};
+
+static inline void log_exec_submit(struct mr_exec *exec, struct mr_job *job)
+{
+    struct log_exec *queue = (struct log_exec *)exec;
+    assert_true(queue->n < LOG_JOBS);
+    queue->jobs[queue->n++] = job;
+}
+
+/* Runs the jobs that wait, also those that they start. */
+static inline void log_exec_run(struct log_exec *queue)
+{
+    while (queue->n > 0) {
+        struct mr_job *job = queue->jobs[0];
+        memmove(queue->jobs, queue->jobs + 1, --queue->n * sizeof *queue->jobs);
+        job->run(job);
+        job->done(job);
+    }
+}
+
+static inline void log_run_jobs(struct log_rig *rig)
+{
+    while (rig->sync_exec.n + rig->file_exec.n > 0) {
+        log_exec_run(&rig->sync_exec);
+        log_exec_run(&rig->file_exec);
+    }
+}
+
+static inline void log_changed(void *arg)
+{
+    ((struct log_rig *)arg)->changed++;
+}
+
+static inline uint8_t log_pattern(uint64_t seq, size_t i)
+{
+    return (uint8_t)(1 + (seq * 31 + i * 7) % 255);
+}
+
+static inline void log_check_body(const struct mr_record *record)
+{
+    const uint8_t *bytes = record->body.data;
+    for (size_t i = 0; i < record->body.len; i++)
+        assert_int_equal(bytes[i], log_pattern(record->seq, i));
+}
+
+static inline enum mr_err log_visit(const struct mr_record *record, struct mr_log_pos pos,
+                                    void *arg)
+{
+    struct log_rig *rig = arg;
+    assert_true(rig->found_n < LOG_FOUND);
+    if (record->type != MR_RECORD_SKIP)
+        log_check_body(record);
+    rig->found[rig->found_n++] =
+        (struct log_found){record->seq, record->type, record->body.len, pos};
+    return MR_OK;
+}
+
+static inline void log_line(const char *text, void *arg)
+{
+    struct log_rig *rig = arg;
+    size_t used = strlen(rig->said);
+    snprintf(rig->said + used, sizeof rig->said - used, "%s\n", text);
+}
+
+static inline struct mr_log *log_make(struct log_rig *rig)
+{
+    struct mr_log *log = NULL;
+    struct mr_log_options options = {
+        .fs = rig->fs,
+        .dir = LOG_DIR,
+        .store = {{'s', 't', 'o', 'r', 'e'}},
+        .salt = LOG_SALT,
+        .label = mr_slice_make("label", 5),
+        .segment_bytes = LOG_SEGMENT,
+        .clock = mr_clock_system(),
+        .sync_exec = &rig->sync_exec.exec,
+        .file_exec = &rig->file_exec.exec,
+        .changed = log_changed,
+        .arg = rig,
+    };
+    assert_int_equal(mr_log_new(&options, &log), MR_OK);
+    return log;
+}
+
+static inline void log_rig_begin(struct log_rig *rig)
+{
+    memset(rig, 0, sizeof *rig);
+    rig->sim = simfs_new(1);
+    rig->fs = simfs_fs(rig->sim);
+    rig->sync_exec.exec.submit = rig->file_exec.exec.submit = log_exec_submit;
+    assert_int_equal(rig->fs->ops->dir_make(rig->fs, LOG_DIR), MR_OK);
+}
+
+static inline void log_rig_end(struct log_rig *rig)
+{
+    mr_log_free(rig->log);
+    simfs_free(rig->sim);
+}
+
+/* Lets go of the log as the death of the process would. */
+static inline void log_drop(struct log_rig *rig)
+{
+    rig->sync_exec.n = rig->file_exec.n = 0;
+    mr_log_free(rig->log);
+    rig->log = NULL;
+}
+
+/* Opens what is on the disk; recovery.mode, .read_only and .after_… are the caller's. */
+static inline enum mr_err log_recover(struct log_rig *rig)
+{
+    log_drop(rig);
+    rig->log = log_make(rig);
+    rig->found_n = 0;
+    rig->said[0] = rig->detail.text[0] = '\0';
+    struct mr_log_recovery *recovery = &rig->recovery;
+    *recovery = (struct mr_log_recovery){
+        .after_term = recovery->after_term,
+        .after_seq = recovery->after_seq,
+        .visit = recovery->visit != NULL ? recovery->visit : log_visit,
+        .arg = rig,
+        .mode = recovery->mode,
+        .read_only = recovery->read_only,
+        .line = log_line,
+        .line_arg = rig,
+    };
+    enum mr_err err = mr_log_recover(rig->log, recovery, &rig->detail);
+    if (err == MR_OK && !recovery->read_only)
+        mr_log_set_term(rig->log, mr_log_last_term(rig->log) + 1);
+    return err;
+}
+
+static inline void log_open(struct log_rig *rig)
+{
+    enum mr_err err = log_recover(rig);
+    if (err != MR_OK)
+        print_error("%s: %s\n", mr_err_name(err), rig->detail.text);
+    assert_int_equal(err, MR_OK);
+}
+
+/* The process dies and the disk keeps what policy says. */
+static inline void log_crash(struct log_rig *rig, enum simfs_policy policy)
+{
+    struct mr_rand rand;
+    mr_rand_seed(&rand, 1);
+    simfs_stop(rig->sim);
+    log_drop(rig);
+    simfs_crash(rig->sim, &rand, policy);
+}
+
+/* Appends a record with its pattern; there must be room. */
+static inline uint64_t log_put(struct log_rig *rig, size_t len, enum mr_log_wait wait,
+                               struct mr_log_pos *ret_pos)
+{
+    enum mr_err err = mr_log_room(rig->log, len, MR_LOG_ONGOING);
+    if (err == MR_BUSY) {
+        log_run_jobs(rig);
+        err = mr_log_room(rig->log, len, MR_LOG_ONGOING);
+    }
+    assert_int_equal(err, MR_OK);
+    uint8_t *body = mr_log_begin(rig->log, len);
+    assert_non_null(body);
+    uint64_t seq = mr_log_last_seq(rig->log) + 1;
+    for (size_t i = 0; i < len; i++)
+        body[i] = log_pattern(seq, i);
+    assert_int_equal(mr_log_append(rig->log, MR_RECORD_TASK, wait, ret_pos), seq);
+    return seq;
+}
+
+/* Writes and syncs everything appended. */
+static inline void log_flush(struct log_rig *rig)
+{
+    assert_int_equal(mr_log_write(rig->log), MR_OK);
+    mr_log_demand(rig->log);
+    mr_log_sync(rig->log);
+    log_run_jobs(rig);
+    assert_int_equal(mr_log_durable(rig->log), mr_log_last_seq(rig->log));
+}
+
+/* n records, each durable before the next is written. */
+static inline void log_put_durable(struct log_rig *rig, size_t n, size_t len)
+{
+    for (size_t i = 0; i < n; i++) {
+        log_put(rig, len, MR_LOG_DURABLE, NULL);
+        log_flush(rig);
+    }
+}
+
+/* The index of a file of the disk; SIZE_MAX when it is not there. */
+static inline size_t log_file(const struct log_rig *rig, const char *name)
+{
+    char path[64];
+    snprintf(path, sizeof path, "%s/%s", LOG_DIR, name);
+    for (size_t i = 0; i < simfs_file_count(rig->sim); i++)
+        if (strcmp(simfs_file_path(rig->sim, i), path) == 0)
+            return i;
+    return SIZE_MAX;
+}
+
+static inline bool log_has_file(const struct log_rig *rig, const char *name)
+{
+    return log_file(rig, name) != SIZE_MAX;
+}
+
+#endif
