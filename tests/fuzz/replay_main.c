@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Runs a fuzz target without libFuzzer: every file of the folders given, then MR_MUTATIONS (1000)
- * random changes of each, and as many inputs made of chance alone. The mutations are the same in
- * every run; MR_SEED (1) gives others. When the target fails, the input is printed as hexadecimal
- * digits.
+ * Runs a fuzz target without libFuzzer: every file of the folders given, then up to MR_MUTATIONS
+ * (1000) random changes of each, and as many inputs made of chance alone. Slow targets stop
+ * changing inputs after MR_FUZZ_SECONDS (10) in all, shared evenly by the files. The changes are
+ * the same in every run; MR_SEED (1) gives others. When the target fails, the input is printed in
+ * hexadecimal.
  */
 #include <dirent.h>
 #include <signal.h>
@@ -12,11 +13,23 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/clock.h"
 #include "base/fs.h"
 #include "base/rand.h"
 #include "fuzz/fuzz.h"
 
 enum { INPUT_MAX = 1 << 20, GROW_MAX = 64, SHOWN_MAX = 4096 };
+
+/* How much to do, and how much has been done. */
+struct plan {
+    struct mr_rand rand;
+    unsigned long mutations; /* of each file, at most */
+    int64_t budget_ns;       /* for mutations of all of them */
+    size_t files;            /* in all */
+    size_t files_done;
+    unsigned long mutations_done;
+    mr_mono started;
+};
 
 static const char *current_name = "";
 static struct mr_slice current;
@@ -112,22 +125,32 @@ static void mutate(struct mr_buf *buf, struct mr_rand *rand)
     }
 }
 
-static void run_mutations(const struct mr_buf *input, struct mr_rand *rand, unsigned long n)
+/* Whether this file has had its share of the time. */
+static bool time_is_up(const struct plan *plan)
+{
+    int64_t spent_ns = mr_mono_now(mr_clock_system()).ns - plan->started.ns;
+    return spent_ns / (int64_t)(plan->files_done + 1) > plan->budget_ns / (int64_t)plan->files;
+}
+
+static void run_mutations(const struct mr_buf *input, struct plan *plan)
 {
     struct mr_buf buf = {0};
-    for (unsigned long i = 0; i < n; i++) {
+    for (unsigned long i = 0; i < plan->mutations && !time_is_up(plan); i++) {
         mr_buf_clear(&buf);
-        mr_assert(mr_buf_append(&buf, input->data, input->len) == MR_OK);
-        mutate(&buf, rand);
+        if (input->len > 0)
+            mr_assert(mr_buf_append(&buf, input->data, input->len) == MR_OK);
+        mutate(&buf, &plan->rand);
         run_input(buf.data, buf.len);
+        plan->mutations_done++;
     }
+    plan->files_done++;
     mr_buf_done(&buf);
 }
 
 /* ---- corpora ------------------------------------------------------------------------------------
  */
 
-static void run_file(const char *path, struct mr_rand *rand, unsigned long mutations)
+static void run_file(const char *path, struct plan *plan)
 {
     FILE *file = fopen(path, "rb");
     if (file == NULL) {
@@ -140,30 +163,31 @@ static void run_file(const char *path, struct mr_rand *rand, unsigned long mutat
     (void)fclose(file);
     current_name = path;
     run_input(buf.data, buf.len);
-    run_mutations(&buf, rand, mutations);
+    run_mutations(&buf, plan);
     mr_buf_done(&buf);
 }
 
-static size_t run_folder(const char *folder, struct mr_rand *rand, unsigned long mutations)
+static int is_shown(const struct dirent *entry)
+{
+    return entry->d_name[0] != '.';
+}
+
+static void run_folder(const char *folder, struct plan *plan)
 {
     struct dirent **entries;
-    int n = scandir(folder, &entries, NULL, alphasort);
+    int n = scandir(folder, &entries, is_shown, alphasort);
     if (n < 0) {
         fprintf(stderr, "%s: no such corpus\n", folder);
         exit(1);
     }
-    size_t files = 0;
+    plan->files += (size_t)n;
     for (int i = 0; i < n; i++) {
         char path[MR_PATH_MAX];
-        bool hidden = entries[i]->d_name[0] == '.';
-        if (!hidden && mr_path_join(path, folder, entries[i]->d_name) == MR_OK) {
-            run_file(path, rand, mutations);
-            files++;
-        }
+        mr_assert(mr_path_join(path, folder, entries[i]->d_name) == MR_OK);
+        run_file(path, plan);
         free(entries[i]);
     }
     free(entries);
-    return files;
 }
 
 static unsigned long env_number(const char *name, unsigned long otherwise)
@@ -174,16 +198,19 @@ static unsigned long env_number(const char *name, unsigned long otherwise)
 
 int main(int argc, char **argv)
 {
-    unsigned long mutations = env_number("MR_MUTATIONS", 1000);
-    struct mr_rand rand;
-    mr_rand_seed(&rand, env_number("MR_SEED", 1));
+    struct plan plan = {
+        .mutations = env_number("MR_MUTATIONS", 1000),
+        .budget_ns = (int64_t)env_number("MR_FUZZ_SECONDS", 10) * MR_NS_PER_S,
+        .files = 1, /* chance alone */
+        .started = mr_mono_now(mr_clock_system()),
+    };
+    mr_rand_seed(&plan.rand, env_number("MR_SEED", 1));
     (void)signal(SIGABRT, show_input);
-    size_t files = 0;
     for (int i = 1; i < argc; i++)
-        files += run_folder(argv[i], &rand, mutations);
+        run_folder(argv[i], &plan);
     struct mr_buf nothing = {0};
     current_name = "chance";
-    run_mutations(&nothing, &rand, mutations);
-    printf("%zu files, %lu mutations of each\n", files, mutations);
+    run_mutations(&nothing, &plan);
+    printf("%zu files, %lu mutations\n", plan.files - 1, plan.mutations_done);
     return 0;
 }
