@@ -33,7 +33,8 @@ struct batch {
     size_t *ends;
     size_t n;
     struct mr_enqueue_result *results; /* BATCH_LINES, of those sent, in order */
-    enum mr_err err;                   /* of the request */
+    enum mr_err refused;               /* could not even be sent */
+    enum mr_err err;                   /* of the request; the broker's thread writes it */
     bool sent;
     struct mr_event answered;
 };
@@ -118,12 +119,13 @@ static void finish_oldest(struct lines *lines)
     struct batch *batch = &lines->ring[lines->first++ % RING];
     if (batch->sent)
         mr_event_wait(&batch->answered, INT64_MAX);
+    enum mr_err err = batch->sent ? batch->err : batch->refused;
     size_t sent = 0;
-    for (size_t i = 0; batch->err == MR_OK && i < batch->n; i++)
+    for (size_t i = 0; err == MR_OK && i < batch->n; i++)
         print_item(lines, batch, i,
                    batch->items[i].err == MR_OK ? &batch->results[sent++] : &batch->results[0]);
-    if (batch->err != MR_OK)
-        lines->stopped = batch->err;
+    if (err != MR_OK)
+        lines->stopped = err;
     clear_batch(batch);
     if (!lines->cli->quiet && !out_is_terminal() && lines->accepted % STATUS_EVERY < BATCH_LINES)
         out_status("%llu tasks", (unsigned long long)lines->accepted);
@@ -169,7 +171,7 @@ static void send_batch(struct lines *lines)
         err = mr_enqueue_async(lines->cli->client, lines->tasks, n, on_answer, batch);
     }
     batch->sent = n > 0 && err == MR_OK;
-    batch->err = err;
+    batch->refused = err;
     lines->next++;
     if (lines->next - lines->first == RING)
         finish_oldest(lines);

@@ -40,7 +40,7 @@ expect 0 enqueue --unique 1h --unique-key k --on-duplicate ignore second
 is "ignored duplicate" "$first" "$(cat "$room/out")"
 
 # Payloads: from stdin, of any bytes, up to the limit.
-printf 'from\0stdin\xff' | m enqueue --id bytes -
+printf 'from\0stdin\xff' | m enqueue --id bytes - >/dev/null
 is "bytes" "$(printf 'from\0stdin\xff' | base64)" "$(field bytes payload_base64)"
 expect 0 enqueue --id dashes -- --not-an-option
 is "payload behind --" --not-an-option "$(field dashes payload)"
