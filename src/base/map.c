@@ -35,6 +35,7 @@ enum {
      * to C / 2 before C / 4; both hold with room to spare. */
     MOVE_ENTRIES = 4,
     MOVE_SLOTS = 64, /* a cache line of meta bytes */
+    MOVE_AHEAD = 24, /* slots whose keys are fetched before they are moved: a few inserts ahead */
     /* Tables from this size on are mapped: their zero pages cost nothing until touched, whereas
      * calloc would at times clear recycled memory in one go. */
     MAP_BYTES_MIN = 256 * 1024,
@@ -248,11 +249,21 @@ static size_t old_from(const struct mr_map *map, uint64_t hash)
 }
 
 /* Moves entries from the old table until one of the limits is reached. */
+/* The entry some way ahead of the move: its key is a cache miss by then, unless it is asked for
+ * now. */
+static void move_prefetch(const struct mr_map *map, size_t slot)
+{
+    size_t ahead = (slot + MOVE_AHEAD) & (map->old.cap - 1);
+    if (map->ops->prefetch != NULL && map->old.meta[ahead] != 0)
+        map->ops->prefetch(map->old.slots[ahead], map->arg);
+}
+
 static void move_some(struct mr_map *map, size_t entries_max, size_t slots_max)
 {
     struct table *old = &map->old;
     size_t slot = (map->old_start + map->old_moved) & (old->cap - 1);
     while (map->old_moved < old->cap && entries_max > 0 && slots_max > 0) {
+        move_prefetch(map, slot);
         if (old->meta[slot] != 0) {
             uint32_t handle = old->slots[slot];
             old->n--;
@@ -342,6 +353,13 @@ uint32_t mr_map_find(const struct mr_map *map, uint64_t hash, const void *key)
     if (handle == MR_MAP_NONE && is_moving(map))
         handle = table_find(map, &map->old, hash, key, old_from(map, hash));
     return handle;
+}
+
+void mr_map_prefetch(const struct mr_map *map, uint64_t hash)
+{
+    size_t slot = home_of(&map->now, hash);
+    __builtin_prefetch(&map->now.meta[slot], 1);
+    __builtin_prefetch(&map->now.slots[slot], 1);
 }
 
 enum mr_err mr_map_insert(struct mr_map *map, uint64_t hash, uint32_t handle)

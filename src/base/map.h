@@ -20,6 +20,8 @@ struct mr_map_ops {
     uint64_t (*hash)(uint32_t handle, void *arg);
     /* Whether a handle stands for this key. */
     bool (*equal)(uint32_t handle, const void *key, void *arg);
+    /* Brings the key of a handle near, since hash will be called for it soon; may be NULL. */
+    void (*prefetch)(uint32_t handle, void *arg);
 };
 
 MR_MUST_USE enum mr_err mr_map_new(const struct mr_map_ops *ops, void *arg,
@@ -27,6 +29,8 @@ MR_MUST_USE enum mr_err mr_map_new(const struct mr_map_ops *ops, void *arg,
 void mr_map_free(struct mr_map *map);
 /* MR_MAP_NONE when absent. */
 uint32_t mr_map_find(const struct mr_map *map, uint64_t hash, const void *key);
+/* A find or insert with this hash comes soon: its place in the table is fetched meanwhile. */
+void mr_map_prefetch(const struct mr_map *map, uint64_t hash);
 /* The key must be absent; hash is what ops->hash would answer for handle. */
 MR_MUST_USE enum mr_err mr_map_insert(struct mr_map *map, uint64_t hash, uint32_t handle);
 /* The handle must be present under hash. */

@@ -129,7 +129,7 @@ struct mr_req_take {
     int64_t wait_ms;
     struct mr_lease *leases; /* answer: list of n, in the order to run them */
     size_t n;
-    void *wait;             /* the engine's */
+    void *wait; /* the engine's */
 };
 
 struct mr_progress {

@@ -8,6 +8,8 @@
 
 #include "broker/embedded/engine.h"
 
+enum { PREFETCH_AHEAD = 8 }; /* items of a batch whose place in the id map is fetched ahead */
+
 struct item {
     struct mr_uuid id;
     struct mr_uuid unique;
@@ -291,6 +293,8 @@ enum handled handle_enqueue(struct mr_engine *engine, struct mr_req *base)
     }
     for (size_t i = (size_t)base->wait_for; i < req->n; i++) {
         const struct item *item = &prepared->items[i];
+        if (i + PREFETCH_AHEAD < req->n)
+            mr_map_prefetch(engine->state.by_id, mr_uuid_hash(&item[PREFETCH_AHEAD].id));
         enum mr_err err = enqueue_one(engine, &req->tasks[i], item, prepared->bytes.data + item->at,
                                       &req->results[i]);
         if (err == MR_BUSY) {

@@ -18,6 +18,11 @@ static bool id_equal(uint32_t handle, const void *key, void *arg)
     return memcmp(&task_at(arg, handle)->id, key, sizeof(struct mr_uuid)) == 0;
 }
 
+static void id_prefetch(uint32_t handle, void *arg)
+{
+    __builtin_prefetch(task_at(arg, handle));
+}
+
 static uint64_t unique_hash(uint32_t handle, void *arg)
 {
     return mr_uuid_hash(&more_of(arg, task_at(arg, handle))->unique);
@@ -50,9 +55,9 @@ static bool name_equal(uint32_t number, const void *key, void *arg)
 
 enum mr_err state_init(struct state *state, struct mr_hash_key key)
 {
-    static const struct mr_map_ops id_ops = {id_hash, id_equal};
-    static const struct mr_map_ops unique_ops = {unique_hash, unique_equal};
-    static const struct mr_map_ops name_ops = {name_hash, name_equal};
+    static const struct mr_map_ops id_ops = {id_hash, id_equal, id_prefetch};
+    static const struct mr_map_ops unique_ops = {unique_hash, unique_equal, NULL};
+    static const struct mr_map_ops name_ops = {name_hash, name_equal, NULL};
     *state = (struct state){.hash_key = key, .replaying = true};
     slab_init(&state->tasks, sizeof(struct task));
     slab_init(&state->mores, sizeof(struct more));

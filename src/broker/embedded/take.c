@@ -193,13 +193,14 @@ static enum mr_err take_one(struct mr_engine *engine, struct node *node,
     }
 }
 
-/* Fills a take as far as it goes; MR_OK when it got something, else why not. */
-static enum mr_err fill(struct mr_engine *engine, struct node *node, struct mr_req_take *req)
+/* Fills a take with up to max tasks; MR_OK when it got something, else why not. */
+static enum mr_err fill(struct mr_engine *engine, struct node *node, struct mr_req_take *req,
+                        size_t max)
 {
     struct mr_lease **tail = &req->leases;
     enum mr_err err = MR_OK;
     req->leases = NULL;
-    for (req->n = 0; req->n < req->max; req->n++) {
+    for (req->n = 0; req->n < max; req->n++) {
         err = take_one(engine, node, tail);
         if (err != MR_OK)
             break;
@@ -311,7 +312,7 @@ enum handled handle_take(struct mr_engine *engine, struct mr_req *base)
         answer_now(base, node == NULL ? MR_CLOSED : MR_INVALID);
         return HANDLED;
     }
-    enum mr_err err = mr_list_empty(&node->takes) ? fill(engine, node, req) : MR_EMPTY;
+    enum mr_err err = mr_list_empty(&node->takes) ? fill(engine, node, req, req->max) : MR_EMPTY;
     if (err == MR_OK) {
         grant(engine, req);
         return HANDLED;
@@ -325,6 +326,16 @@ enum handled handle_take(struct mr_engine *engine, struct mr_req *base)
     return HANDLED;
 }
 
+/* While others wait behind it, a node gets no more than it has free slots for: nothing is held
+ * ahead. */
+static size_t fair_share(const struct node *node, const struct mr_req_take *req,
+                         const struct queue *queue)
+{
+    bool alone = queue->waiters.next->next == &queue->waiters;
+    size_t free_slots = node->slots > node->in_hand ? node->slots - node->in_hand : 1;
+    return alone || req->max < free_slots ? req->max : free_slots;
+}
+
 /* Serves the waiters of one queue while it has tasks; each take ends with whatever it got. */
 static void serve_queue(struct mr_engine *engine, struct queue *queue)
 {
@@ -332,7 +343,7 @@ static void serve_queue(struct mr_engine *engine, struct queue *queue)
         struct listen *listen = mr_container(queue->waiters.next, struct listen, waiter);
         struct node *node = listen->node;
         struct mr_req_take *req = mr_container(node->takes.next, struct mr_req_take, req.link);
-        if (fill(engine, node, req) != MR_OK)
+        if (fill(engine, node, req, fair_share(node, req, queue)) != MR_OK)
             return; /* no room in the log, or no epoch yet: a later turn comes back to this queue */
         wait_over(engine, req, node);
         grant(engine, req);
