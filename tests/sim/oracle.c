@@ -582,9 +582,9 @@ void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_f
     ret_op->adds = fate_after(fact, finish->outcome, fact->retried.min);
     if (fact->cancelled && finish->outcome != MR_DONE)
         ret_op->adds |= ARCHIVED;
-    add(fact, ret_op->adds, 1);
-    if (ret_op->adds & COMPLETED && !(fact->sure & COMPLETED))
+    if (ret_op->adds & COMPLETED && !(may(oracle, fact) & COMPLETED))
         fact->ended_ms = oracle->now_ms;
+    add(fact, ret_op->adds, 1);
     fact->completed = fact->completed || ret_op->adds & COMPLETED;
     fact->finish_under_way = true;
 }

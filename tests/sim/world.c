@@ -50,6 +50,8 @@ static void choose_dials(struct world *world)
     static const int64_t dts_ns[] = {100 * MR_NS_PER_US, 10 * MR_NS_PER_MS, MR_NS_PER_S,
                                      10 * MR_NS_PER_S};
     dials->dt_max_ns = dts_ns[below(world, 4)];
+    static const uint32_t bursts[] = {0, 30, 60, 90};
+    dials->burst = bursts[below(world, 4)];
     dials->lease_ms = 15000 + (int64_t)below(world, 30000);
     dials->queues = 1 + (uint32_t)below(world, 5);
     dials->batch_max = 1 + (uint32_t)below(world, WORLD_BATCH);
@@ -218,7 +220,7 @@ static void step(struct world *world)
     uint64_t scale = below(world, 4); /* mostly short waits */
     int64_t dt_ns = (int64_t)below(world, (uint64_t)world->dials.dt_max_ns) >> (scale * 3);
     /* Some requests come right behind one another, before the engine had a turn of its own. */
-    if (!world_chance(world, 30))
+    if (!world_chance(world, world->dials.burst))
         pass_time(world, dt_ns);
     if (oracle_error(world->oracle))
         return;
@@ -393,6 +395,7 @@ static void choose_calm(struct world *world, uint32_t steps)
     dials->steps = steps;
     dials->dt_max_ns = 20 * MR_NS_PER_MS;
     dials->payload_max = 2000;
+    dials->burst = 50;
     dials->stalls = false;
     world->rig.stall_one_in = 0;
     world->rig.segment_bytes = 16 * 1024;

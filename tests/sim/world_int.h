@@ -51,6 +51,7 @@ struct dials {
     uint32_t outcomes[MR_LATER + 1];
     int64_t dt_max_ns;
     int64_t lease_ms;
+    uint32_t burst; /* percent of steps without time between them */
     uint32_t queues, batch_max, payload_max;
     uint32_t own_id, delayed, prioritised, unique, kept, dated; /* percent of tasks */
     bool stalls;
