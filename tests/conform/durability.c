@@ -115,6 +115,29 @@ static void what_was_running_returns_to_its_place(void **state)
     mr_lease_free(not_begun);
 }
 
+/* More of them than fit into whatever an engine keeps ready at its start. */
+static void any_number_of_running_tasks_returns(void **state)
+{
+    struct conform *t = *state;
+    enum { MANY = 60000 };
+    conform_put_many(t, "default", "t", MANY);
+    struct conform_node *node = NODE(t);
+    for (size_t taken = 0, n = 0; taken < MANY; taken += n) {
+        struct mr_lease *leases = conform_take_list(t, node, MR_BATCH_MAX, 0, &n);
+        assert_non_null(leases);
+        while (leases != NULL) {
+            struct mr_lease *next = leases->next;
+            mr_lease_free(leases);
+            leases = next;
+        }
+    }
+    assert_int_equal(conform_queue(t, "default").counts[MR_ACTIVE], MANY);
+    conform_reopen(t);
+    assert_int_equal(conform_queue(t, "default").counts[MR_PENDING], MANY);
+    node = NODE(t);
+    FINISH_OK(t, conform_take_id(t, node, "t0"), .outcome = MR_DONE);
+}
+
 static void order_survives(void **state)
 {
     struct conform *t = *state;
@@ -227,6 +250,7 @@ int conform_durability(const struct conform_engine *engine)
     static struct CMUnitTest tests[] = {
         CONFORM_TEST(tasks_of_every_state_are_as_they_were),
         CONFORM_TEST(what_was_running_returns_to_its_place),
+        CONFORM_TEST(any_number_of_running_tasks_returns),
         CONFORM_TEST(order_survives),
         CONFORM_TEST(queue_settings_and_figures_survive),
         CONFORM_TEST(what_fell_due_while_closed_runs_at_once),
