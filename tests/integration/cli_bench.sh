@@ -9,7 +9,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/cli_lib.bash"
 m() { timeout 250 "$MILLRACE" "$@"; }
 
 expect 0 bench --seconds 0.3 --tasks 20000 --json
-is "rows" 'enqueue-batch enqueue-threads latency-p99 lateness-p99 process-small memory restart process snapshot-p99 disk idle-cpu' \
+is "rows" 'enqueue-batch enqueue-threads latency-p99 lateness-p99 memory restart process-small process snapshot-p99 disk idle-cpu' \
     "$(jq -r 'map(.name)|join(" ")' "$room/out")"
 jq -e 'all(.[]; (.value|type == "number") and (.unit|length > 0) and (.yardstick|length > 0) and
     (.yardstick_value > 0) and (.ratio|type == "number") and (.met|type == "boolean"))' \

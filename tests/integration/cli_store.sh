@@ -35,15 +35,17 @@ expect 0 fsck "$store"
 rest=$(count a pending)
 ((rest >= 700 && rest < 1000)) || fail "$rest tasks left of 1000"
 
-# What is not a store, or not for us.
+# What is not a store, or not for us, is told apart and left as it is.
 refuses 3 'nowhere' fsck "file:$room/nowhere"
 refuses 2 'fsck checks a folder' fsck redis://x
-mkdir "$room/other"
-echo text >"$room/other/file"
+refuses 5 '/sys/store' --broker file:/sys/store enqueue x
 echo text >"$room/plain"
 refuses 1 plain --broker "file:$room/plain" enqueue x
-if [ "$(id -u)" -ne 0 ]; then
-    mkdir "$room/locked"
-    chmod 500 "$room/locked"
-    refuses 5 locked --broker "file:$room/locked/store" enqueue x
-fi
+mkdir "$room/other"
+echo text >"$room/other/notes"
+refuses 1 other --broker "file:$room/other" enqueue x
+is "a folder with other files" notes "$(ls -A "$room/other")"
+mkdir "$room/fake"
+echo text >"$room/fake/log-00000001"
+refuses 1 'log-00000001' --broker "file:$room/fake" enqueue x
+is "a file that is not a log" log-00000001 "$(ls -A "$room/fake")"

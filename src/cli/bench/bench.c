@@ -263,7 +263,7 @@ static const struct cli_option options[] = {
 static const struct cli_verb verb = {
     .synopsis = "",
     .about = "Measures this machine: each figure beside a yardstick from the same run. Rows:\n"
-             "enqueue-batch enqueue-threads latency-p99 lateness-p99 process-small memory restart\n"
+             "enqueue-batch enqueue-threads latency-p99 lateness-p99 memory restart process-small\n"
              "process snapshot-p99 disk idle-cpu. Without --broker it works in a new folder here, "
              "which\n"
              "it removes at the end; the big backlog takes about 2 GB of disk.",
