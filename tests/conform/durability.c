@@ -119,7 +119,7 @@ static void what_was_running_returns_to_its_place(void **state)
 static void any_number_of_running_tasks_returns(void **state)
 {
     struct conform *t = *state;
-    enum { MANY = 60000 };
+    enum { MANY = 110000 };
     conform_put_many(t, "default", "t", MANY);
     struct conform_node *node = NODE(t);
     for (size_t taken = 0, n = 0; taken < MANY; taken += n) {

@@ -10,7 +10,7 @@
 #include "broker/embedded/embedded.h"
 #include "conform/conform.h"
 
-enum { SEGMENT_BYTES = 2 * 1024 * 1024 };
+enum { SEGMENT_BYTES = 4 * 1024 * 1024 };
 
 /* Folders of the test that runs. */
 struct place {
