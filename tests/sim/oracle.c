@@ -10,7 +10,7 @@
 #include "sim/oracle_int.h"
 #include "sim/simfs_int.h"
 
-enum { DEFAULT_RETRY = 25, UNIQUE_SHORT_MS = 5000 };
+enum { UNIQUE_SHORT_MS = 5000 };
 
 struct oracle *oracle_new(void)
 {
@@ -146,7 +146,7 @@ bool oracle_may_be_gone(const struct oracle *oracle, uint32_t token)
     return may(oracle, &oracle->facts[token]) & GONE;
 }
 
-static bool requests_under_way(const struct fact *fact)
+bool fact_busy(const struct fact *fact)
 {
     for (unsigned i = 0; i < FATES; i++)
         if (fact->adds[i])
@@ -164,7 +164,7 @@ bool oracle_is_settled(const struct oracle *oracle, uint32_t token)
 {
     mr_assert(token < oracle->n);
     const struct fact *fact = &oracle->facts[token];
-    return !requests_under_way(fact) && !(may(oracle, fact) & GONE);
+    return !fact_busy(fact) && !(may(oracle, fact) & GONE);
 }
 
 struct queue_fact *queue_at(struct oracle *oracle, const char *name)
@@ -180,7 +180,7 @@ struct queue_fact *queue_at(struct oracle *oracle, const char *name)
     return queue;
 }
 
-static void add(struct fact *fact, uint8_t fates, int by)
+void fact_add(struct fact *fact, uint8_t fates, int by)
 {
     for (unsigned i = 0; i < FATES; i++)
         if (fates & 1u << i)
@@ -250,7 +250,7 @@ void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op
         fact->sent_seq = ret_op->seq;
         fact->sent_ms = ret_op->sent_ms;
     }
-    add(fact, LIVE, 1);
+    fact_add(fact, LIVE, 1);
 }
 
 /* Unique keys are kept per queue. */
@@ -288,7 +288,7 @@ static void check_new_key(struct oracle *oracle, uint32_t token)
                     fact->spec.unique);
 }
 
-static void begin_life(struct fact *fact)
+void fact_begin(struct fact *fact)
 {
     const struct oracle_spec *spec = &fact->spec;
     /* What was sent while the enqueue was under way is about this life. */
@@ -343,12 +343,12 @@ static void accepted(struct oracle *oracle, const struct oracle_op *op,
     snprintf(fact->id, sizeof fact->id, "%s", result->id);
     fact->sent_seq = op->seq;
     fact->sent_ms = op->sent_ms;
-    begin_life(fact);
+    fact_begin(fact);
     check_new_key(oracle, op->token);
 }
 
 /* Perhaps a new life began. */
-static void forget_counts(struct fact *fact)
+void fact_forget_counts(struct fact *fact)
 {
     fact->retried.min = fact->crashes.min = fact->unseen = 0;
 }
@@ -364,7 +364,7 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
 {
     struct fact *fact = fact_at(oracle, op->token);
     fact->version++;
-    add(fact, op->adds, -1);
+    fact_add(fact, op->adds, -1);
     fact->enqueues--;
     if (err == MR_OK)
         err = result->err;
@@ -383,423 +383,7 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
     } else if (!is_refusal(err)) {
         fact->sure |= LIVE;
         fact->plain = false;
-        forget_counts(fact);
+        fact_forget_counts(fact);
     }
     fact->announced = false;
-}
-
-/* ---- working
- * -------------------------------------------------------------------------------------- */
-
-void check_body(struct oracle *oracle, uint32_t token, const struct mr_task *task)
-{
-    struct fact *fact = fact_at(oracle, token);
-    uint8_t *want = sim_alloc(fact->spec.payload_len);
-    payload_fill(token, want, fact->spec.payload_len);
-    if (!mr_slice_equal(task->payload, mr_slice_make(want, fact->spec.payload_len)))
-        oracle_fail(oracle, "task %u: payload differs from what was sent", token);
-    free(want);
-    if (!mr_slice_equal(task->queue, mr_slice_str(fact->spec.queue)) ||
-        !mr_slice_equal(task->type, mr_slice_str(fact->spec.type)))
-        oracle_fail(oracle, "task %u: queue or type differs from what was sent", token);
-    if (!fact->id[0] && task->id.len <= MR_ID_MAX)
-        memcpy(fact->id, task->id.data, task->id.len);
-    if (!mr_slice_equal(task->id, mr_slice_str(fact->id)))
-        oracle_fail(oracle, "task %u: known as %s, shown as %.*s", token, fact->id,
-                    (int)task->id.len, (const char *)task->id.data);
-}
-
-void check_counts(struct oracle *oracle, uint32_t token, const struct mr_task *task)
-{
-    struct fact *fact = fact_at(oracle, token);
-    uint32_t retried_max = fact->retried.max + fact->finish_under_way;
-    uint32_t crashes_max = fact->crashes.max + (fact->open && fact->begun);
-    if (task->retried < fact->retried.min || task->retried > retried_max)
-        oracle_fail(oracle, "task %u (%s): %u failures shown, %u..%u possible", token, fact->id,
-                    task->retried, fact->retried.min, retried_max);
-    if (task->crashes < fact->crashes.min || task->crashes > crashes_max)
-        oracle_fail(oracle, "task %u (%s): %u crashes shown, %u..%u possible", token, fact->id,
-                    task->crashes, fact->crashes.min, crashes_max);
-}
-
-/* The lease before this one ended without an answer: by its node's death, or by a finish under way.
- */
-static void settle_lease(struct fact *fact)
-{
-    if (!fact->open)
-        return;
-    fact->open = false;
-    if (fact->finish_under_way) {
-        fact->retried.max++;
-        fact->crashes.max += fact->begun;
-    } else if (fact->begun) {
-        fact->crashes.min++;
-        fact->crashes.max++;
-    }
-    fact->begun = fact->finish_under_way = false;
-}
-
-static void check_order(struct oracle *oracle, uint32_t token)
-{
-    struct fact *fact = fact_at(oracle, token);
-    struct queue_fact *queue = queue_at(oracle, fact->spec.queue);
-    if (queue->paused)
-        oracle_fail(oracle, "task %u handed out from the paused queue %s", token, queue->name);
-    if (!fact->plain || oracle->jumping)
-        return;
-    fact->plain = false;
-    size_t i = 0;
-    while (i < queue->priorities_n && queue->priorities[i] != fact->spec.priority_s)
-        i++;
-    if (i == queue->priorities_n) {
-        if (i == sizeof queue->priorities / sizeof queue->priorities[0])
-            return;
-        queue->priorities[queue->priorities_n++] = fact->spec.priority_s;
-        queue->last_seq[i] = 0;
-    }
-    if (fact->seq < queue->last_seq[i])
-        oracle_fail(oracle, "order: task %u of queue %s handed out behind the later %u", token,
-                    queue->name, queue->last_token[i]);
-    else
-        queue->last_seq[i] = fact->seq, queue->last_token[i] = token;
-}
-
-static void check_times(struct oracle *oracle, uint32_t token)
-{
-    struct fact *fact = fact_at(oracle, token);
-    if (oracle->jumping)
-        return;
-    if (oracle->now_ms < fact->not_before_ms)
-        oracle_fail(oracle, "task %u handed out %lld ms early", token,
-                    (long long)(fact->not_before_ms - oracle->now_ms));
-}
-
-/* It is not known which life of the id this is: the one before, or that of the enqueue under way.
- */
-static void announce(struct fact *fact)
-{
-    bool surely_new = !(fact->sure & LIVE);
-    struct range retried = fact->retried, crashes = fact->crashes;
-    begin_life(fact);
-    fact->announced = true;
-    if (surely_new)
-        return;
-    fact->retried = (struct range){0, retried.max};
-    fact->crashes = (struct range){0, crashes.max};
-    fact->plain = false;
-    fact->not_before_ms = 0;
-}
-
-uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
-{
-    const struct mr_task *task = &lease->task;
-    uint32_t token = token_of(oracle, task);
-    if (token == UINT32_MAX) {
-        oracle_fail(oracle, "ghost: id %.*s handed out, nobody asked for it", (int)task->id.len,
-                    (const char *)task->id.data);
-        return token;
-    }
-    struct fact *fact = fact_at(oracle, token);
-    check_body(oracle, token, task);
-    if (!(may(oracle, fact) & LIVE))
-        oracle_fail(oracle, "ghost: task %u handed out after its end", token);
-    if (lease->epoch <= fact->epoch || lease->epoch <= oracle->epoch_floor)
-        oracle_fail(oracle, "task %u: epoch %llu is not above %llu (floor %llu)", token,
-                    (unsigned long long)lease->epoch, (unsigned long long)fact->epoch,
-                    (unsigned long long)oracle->epoch_floor);
-    settle_lease(fact);
-    if (fact->enqueues > 0 && may(oracle, fact) & GONE)
-        announce(fact);
-    check_counts(oracle, token, task);
-    if (task->attempt != 1 + task->retried + task->crashes)
-        oracle_fail(oracle, "task %u: attempt %u with %u failures and %u crashes", token,
-                    task->attempt, task->retried, task->crashes);
-    check_order(oracle, token);
-    check_times(oracle, token);
-    fact->version++;
-    fact->sure = LIVE;
-    fact->open = true;
-    fact->begun = fact->finish_under_way = false;
-    fact->epoch = lease->epoch;
-    fact->retried = (struct range){task->retried, task->retried};
-    fact->crashes = (struct range){task->crashes, task->crashes};
-    fact->unseen = 0;
-    if (lease->epoch > oracle->epoch_max)
-        oracle->epoch_max = lease->epoch;
-    return token;
-}
-
-void oracle_begun(struct oracle *oracle, uint32_t token, uint64_t epoch)
-{
-    struct fact *fact = fact_at(oracle, token);
-    if (fact->epoch == epoch && fact->open)
-        fact->begun = true;
-}
-
-static uint32_t retry_limit(const struct fact *fact)
-{
-    if (fact->spec.max_retry == 0)
-        return DEFAULT_RETRY;
-    return fact->spec.max_retry < 0 ? 0 : (uint32_t)fact->spec.max_retry;
-}
-
-static uint8_t fate_after(const struct fact *fact, enum mr_outcome outcome, uint32_t retried)
-{
-    switch (outcome) {
-    case MR_DONE:
-        return fact->spec.retention_ms > 0 ? COMPLETED : GONE;
-    case MR_FAIL:
-        return retried < retry_limit(fact) ? LIVE : ARCHIVED;
-    case MR_FAIL_FOR_GOOD:
-        return ARCHIVED;
-    case MR_DROP:
-        return GONE;
-    case MR_HAND_BACK:
-    case MR_LATER:
-        return LIVE;
-    }
-    return LIVE;
-}
-
-void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_finish *finish,
-                        bool alive, struct oracle_op *ret_op)
-{
-    struct fact *fact = fact_at(oracle, token);
-    fact->version++;
-    bool old = finish->epoch < fact->epoch;
-    *ret_op = (struct oracle_op){
-        .token = token,
-        .old = old,
-        .ended = !(may(oracle, fact) & LIVE),
-        .must = alive && !old && fact->open && !fact->finish_under_way && !fact->doomed,
-        .outcome = finish->outcome,
-        .epoch = finish->epoch,
-        .retried = fact->retried.min,
-        .not_before_ms = finish->delay_ms > 0 ? oracle->now_ms + finish->delay_ms : 0,
-    };
-    if (old || ret_op->ended)
-        return;
-    ret_op->adds = fate_after(fact, finish->outcome, fact->retried.min);
-    if (fact->cancelled && finish->outcome != MR_DONE)
-        ret_op->adds |= ARCHIVED;
-    if (ret_op->adds & COMPLETED && !(may(oracle, fact) & COMPLETED))
-        fact->ended_ms = oracle->now_ms;
-    add(fact, ret_op->adds, 1);
-    fact->completed = fact->completed || ret_op->adds & COMPLETED;
-    fact->finish_under_way = true;
-}
-
-static void finished(struct oracle *oracle, const struct oracle_op *op)
-{
-    struct fact *fact = fact_at(oracle, op->token);
-    if (op->old)
-        oracle_fail(oracle, "task %u: outcome of old epoch %llu accepted, %llu was handed out",
-                    op->token, (unsigned long long)op->epoch, (unsigned long long)fact->epoch);
-    if (op->ended)
-        oracle_fail(oracle, "task %u: outcome accepted after its end", op->token);
-    if (fact->accepted >= op->epoch)
-        oracle_fail(oracle, "task %u: second outcome accepted for epoch %llu", op->token,
-                    (unsigned long long)op->epoch);
-    fact->accepted = op->epoch;
-    if (fact->epoch != op->epoch)
-        return; /* handed out again since: that lease told what became of it */
-    fact->open = fact->begun = fact->finish_under_way = false;
-    fact->sure = op->adds;
-    fact->plain = false;
-    if (op->outcome == MR_FAIL || op->outcome == MR_FAIL_FOR_GOOD) {
-        bool counted = op->adds == LIVE;
-        fact->retried = (struct range){op->retried + counted, op->retried + 1};
-    }
-    if (op->adds & LIVE && fact->controls == 0 && !fact->spec.unique)
-        fact->not_before_ms = op->not_before_ms;
-}
-
-void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err)
-{
-    struct fact *fact = fact_at(oracle, op->token);
-    fact->version++;
-    add(fact, op->adds, -1);
-    if (err == MR_OK) {
-        finished(oracle, op);
-    } else if (err == MR_STALE || err == MR_NOT_FOUND) {
-        if (op->must && fact->epoch == op->epoch)
-            oracle_fail(oracle, "task %u: live lease %llu refused (%s)", op->token,
-                        (unsigned long long)op->epoch, mr_err_name(err));
-        if (fact->epoch == op->epoch && op->adds) {
-            /* The run was over when the lease was lost; it may or may not have counted as begun. */
-            fact->finish_under_way = false;
-            fact->crashes.max += fact->open && fact->begun;
-            fact->begun = false;
-        }
-    } else {
-        fact->sure |= op->adds;
-        fact->retried.max += op->outcome == MR_FAIL || op->outcome == MR_FAIL_FOR_GOOD;
-        fact->plain = false;
-    }
-}
-
-/* ---- control
- * -------------------------------------------------------------------------------------- */
-
-void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb verb,
-                         struct oracle_op *ret_op)
-{
-    static const uint8_t fates[] = {
-        [MR_VERB_CANCEL] = ARCHIVED,  [MR_VERB_DELETE] = GONE,  [MR_VERB_RUN] = LIVE,
-        [MR_VERB_ARCHIVE] = ARCHIVED, [MR_VERB_PRIORITISE] = 0,
-    };
-    struct fact *fact = fact_at(oracle, token);
-    fact->version++;
-    *ret_op =
-        (struct oracle_op){.token = token, .verb = verb, .adds = fates[verb], .epoch = fact->epoch};
-    if (verb == MR_VERB_RUN && !(may(oracle, fact) & (LIVE | ARCHIVED)))
-        ret_op->adds = 0;
-    if (!(may(oracle, fact) & ~GONE))
-        ret_op->adds = 0;
-    add(fact, ret_op->adds, 1);
-    fact->controls++;
-    fact->plain = false;
-    fact->not_before_ms = 0;
-    if (verb == MR_VERB_RUN && may(oracle, fact) & ARCHIVED) {
-        fact->keyless = true;
-        fact->crashes.max += fact->open && fact->begun;
-        fact->begun = false;
-        fact->retried.min = fact->crashes.min = fact->unseen = 0;
-    }
-    if (verb == MR_VERB_CANCEL || verb == MR_VERB_DELETE)
-        fact->cancelled = true;
-    if (verb == MR_VERB_DELETE)
-        fact->doomed = true;
-}
-
-static void controlled(struct oracle *oracle, const struct oracle_op *op)
-{
-    struct fact *fact = fact_at(oracle, op->token);
-    switch (op->verb) {
-    case MR_VERB_CANCEL:
-        fact->sure = fact->open ? fact->sure | ARCHIVED : ARCHIVED;
-        return;
-    case MR_VERB_DELETE:
-        if (fact->sure == GONE)
-            oracle_fail(oracle, "task %u deleted twice", op->token);
-        fact->sure = GONE;
-        fact->completed = false;
-        return;
-    case MR_VERB_RUN:
-        if (!(may(oracle, fact) & (LIVE | ARCHIVED)))
-            oracle_fail(oracle, "task %u made to run after its end", op->token);
-        fact->sure = LIVE;
-        if (fact->epoch == op->epoch) { /* not handed out since */
-            fact->retried.min = fact->crashes.min = fact->unseen = 0;
-            fact->open = fact->begun = false; /* it was not running */
-        }
-        fact->cancelled = fact->adds[2] > 0;
-        return;
-    case MR_VERB_ARCHIVE:
-        fact->sure = ARCHIVED;
-        return;
-    case MR_VERB_PRIORITISE:
-        return;
-    }
-}
-
-void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err)
-{
-    struct fact *fact = fact_at(oracle, op->token);
-    fact->version++;
-    add(fact, op->adds, -1);
-    fact->controls--;
-    bool refused = err == MR_WRONG_STATE || err == MR_RUNNING || err == MR_NOT_FOUND ||
-                   err == MR_DISK_FULL || err == MR_INVALID;
-    if (err == MR_OK)
-        controlled(oracle, op);
-    else if (err == MR_NOT_FOUND && !(may(oracle, fact) & GONE) && !oracle->allow_loss)
-        oracle_fail(oracle, "lost: task %u (%s) not found", op->token, fact->id);
-    else if (!refused)
-        fact->sure |= op->adds;
-    /* Only a running task keeps the flag of an answered request. */
-    if (op->verb == MR_VERB_DELETE && err != MR_RUNNING && refused)
-        fact->doomed = false;
-}
-
-void oracle_remove_sent(struct oracle *oracle, const char *queue, struct oracle_op *ret_op)
-{
-    *ret_op = (struct oracle_op){.seq = oracle->n}; /* tasks that were known by then */
-    oracle_pause_sent(oracle, queue);               /* a queue made anew is not paused */
-    for (size_t i = 0; i < oracle->n; i++)
-        if (strcmp(oracle->facts[i].spec.queue, queue) == 0)
-            add(&oracle->facts[i], GONE, 1);
-}
-
-void oracle_remove_answered(struct oracle *oracle, const char *queue, const struct oracle_op *op,
-                            enum mr_err err)
-{
-    bool refused =
-        err == MR_NOT_FOUND || err == MR_RUNNING || err == MR_WRONG_STATE || err == MR_DISK_FULL;
-    for (size_t i = 0; i < op->seq; i++) {
-        struct fact *fact = &oracle->facts[i];
-        if (strcmp(fact->spec.queue, queue) != 0)
-            continue;
-        add(fact, GONE, -1);
-        if (err == MR_OK)
-            fact->sure = GONE, fact->completed = false;
-        else if (!refused)
-            fact->sure |= GONE;
-    }
-    oracle_pause_answered(oracle, queue, false, refused ? MR_FAILED : err);
-}
-
-void oracle_pause_sent(struct oracle *oracle, const char *queue)
-{
-    struct queue_fact *fact = queue_at(oracle, queue);
-    fact->paused = fact->running = false;
-    fact->pauses++;
-}
-
-void oracle_pause_answered(struct oracle *oracle, const char *queue, bool paused, enum mr_err err)
-{
-    struct queue_fact *fact = queue_at(oracle, queue);
-    bool last = --fact->pauses == 0;
-    fact->paused = last && err == MR_OK && paused;
-    fact->running = last && err == MR_OK && !paused;
-}
-
-/* ---- crashes
- * -------------------------------------------------------------------------------------- */
-
-void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
-{
-    oracle->epoch_floor = oracle->epoch_max;
-    for (size_t i = 0; i < oracle->n; i++) {
-        struct fact *fact = &oracle->facts[i];
-        fact->sure = may(oracle, fact);
-        fact->plain = fact->plain && !requests_under_way(fact);
-        fact->version++;
-        if (fact->enqueues > 0)
-            forget_counts(fact);
-        if (kind == ORACLE_POWER_CUT) {
-            fact->crashes.min -= fact->unseen;
-            fact->unseen = 0;
-        }
-        if (fact->finish_under_way)
-            fact->retried.max++;
-        if (fact->open && fact->begun) {
-            fact->crashes.max++;
-            bool counted = kind == ORACLE_KILLED && !fact->finish_under_way;
-            fact->crashes.min += counted;
-            fact->unseen += counted;
-        } else if (kind == ORACLE_UNSEEN && fact->sure & LIVE) {
-            fact->crashes.max++;
-        }
-        if (fact->crashes.max >= MR_CRASHES_MAX && fact->sure & LIVE)
-            fact->sure |= ARCHIVED;
-        memset(fact->adds, 0, sizeof fact->adds);
-        fact->enqueues = fact->controls = 0;
-        fact->open = fact->begun = fact->finish_under_way = fact->announced = false;
-    }
-    for (size_t i = 0; i < oracle->queues_n; i++)
-        if (!oracle->queues[i].paused)
-            oracle->queues[i].running = false; /* a pause under way may have happened */
-    for (size_t i = 0; i < oracle->queues_n; i++)
-        oracle->queues[i].pauses = 0;
 }

@@ -16,18 +16,10 @@ uint8_t fate_of(enum mr_state state)
     return state < MR_STATE_COUNT ? fates[state] : 0;
 }
 
-static bool has_requests(const struct fact *fact)
-{
-    for (unsigned i = 0; i < FATES; i++)
-        if (fact->adds[i])
-            return true;
-    return false;
-}
-
 /* What was shown is durable: other fates are no longer possible. */
 static void narrow(struct fact *fact, const struct mr_task *task)
 {
-    if (has_requests(fact) || fact->open)
+    if (fact_busy(fact) || fact->open)
         return;
     fact->sure = fate_of(task->state);
     fact->completed = fact->completed || task->state == MR_COMPLETED;
@@ -64,7 +56,7 @@ void oracle_saw(struct oracle *oracle, uint32_t token, uint32_t version, enum mr
     if (err == MR_NOT_FOUND) {
         if (!(may(oracle, fact) & GONE) && !oracle->allow_loss)
             oracle_fail(oracle, "lost: task %u (%s) not found", token, fact->id);
-        else if (!has_requests(fact) && !fact->open)
+        else if (!fact_busy(fact) && !fact->open)
             fact->sure = GONE;
     } else if (err == MR_OK) {
         if (token_of(oracle, task) != token)
@@ -111,7 +103,7 @@ static void check_missing(struct oracle *oracle)
         if (!(may(oracle, fact) & GONE) && !oracle->allow_loss)
             oracle_fail(oracle, "lost: task %u (%s) is not there (fates %x)", i, fact->id,
                         may(oracle, fact));
-        if (!has_requests(fact) && !fact->open)
+        if (!fact_busy(fact) && !fact->open)
             fact->sure = GONE;
     }
 }

@@ -71,6 +71,13 @@ struct fact *fact_at(struct oracle *oracle, uint32_t token);
 /* The token of a task by what it carries; UINT32_MAX when nobody asked for it. */
 uint32_t token_of(const struct oracle *oracle, const struct mr_task *task);
 uint8_t may(const struct oracle *oracle, const struct fact *fact);
+/* Requests that may bring these fates come (1) or are answered (-1). */
+void fact_add(struct fact *fact, uint8_t fates, int by);
+bool fact_busy(const struct fact *fact);
+/* The enqueue was carried out. */
+void fact_begin(struct fact *fact);
+/* Failures and crashes may have begun to count anew. */
+void fact_forget_counts(struct fact *fact);
 struct queue_fact *queue_at(struct oracle *oracle, const char *name);
 /* Bytes, queue and type are what was sent. */
 void check_body(struct oracle *oracle, uint32_t token, const struct mr_task *task);

@@ -128,6 +128,7 @@ static struct rig_exec *first_exec(struct rig *rig, int64_t *ret_ns)
 
 static void turn(struct rig *rig)
 {
+    rig->turn_at_ns = 0;
     if (simfs_crashed(rig->fs))
         return;
     mr_engine_turn(rig->engine);
@@ -135,11 +136,23 @@ static void turn(struct rig *rig)
         mr_engine_validate(rig->engine);
 }
 
+/* When the engine gets its next turn by itself. */
+static int64_t turn_ns(struct rig *rig)
+{
+    int64_t next_ns = mr_engine_next(rig->engine).ns;
+    if (next_ns > rig->clock.mono_ns || rig->turn_delay_max_ns == 0)
+        return next_ns;
+    if (rig->turn_at_ns == 0)
+        rig->turn_at_ns = rig->clock.mono_ns + 1 +
+                          (int64_t)mr_rand_below(&rig->rand, (uint64_t)rig->turn_delay_max_ns);
+    return rig->turn_at_ns;
+}
+
 bool rig_step(struct rig *rig, int64_t until_ns)
 {
     int64_t job_ns = INT64_MAX;
     struct rig_exec *exec = first_exec(rig, &job_ns);
-    int64_t engine_ns = mr_engine_next(rig->engine).ns;
+    int64_t engine_ns = turn_ns(rig);
     int64_t next_ns = job_ns < engine_ns ? job_ns : engine_ns;
     if (next_ns > until_ns) {
         clock_to(&rig->clock, until_ns);

@@ -42,8 +42,10 @@ struct rig {
     struct mr_detail detail;  /* of the last open */
     size_t segment_bytes;
     bool repair;
-    int64_t job_delay_max_ns; /* 0: jobs run and end at once */
-    uint32_t stall_one_in;    /* a job takes stall_ns instead; 0: never */
+    int64_t job_delay_max_ns;  /* 0: jobs run and end at once */
+    int64_t turn_delay_max_ns; /* a turn that is due now comes this much later; 0: at once */
+    int64_t turn_at_ns;        /* when that will be; 0: not chosen */
+    uint32_t stall_one_in;     /* a job takes stall_ns instead; 0: never */
     int64_t stall_ns;
     bool spins;    /* the engine wanted turn after turn without any time passing */
     bool validate; /* check the engine's own indexes after each turn */

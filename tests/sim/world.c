@@ -64,6 +64,8 @@ static void choose_dials(struct world *world)
     dials->dated = world_chance(world, 20) ? percent_dial(world) : 0;
     static const int64_t delays_ns[] = {0, 100 * MR_NS_PER_US, 5 * MR_NS_PER_MS, MR_NS_PER_S};
     world->rig.job_delay_max_ns = delays_ns[below(world, 4)];
+    static const int64_t turns_ns[] = {0, 0, 50 * MR_NS_PER_US, 5 * MR_NS_PER_MS};
+    world->rig.turn_delay_max_ns = turns_ns[below(world, 4)];
     if (world_chance(world, 20)) {
         dials->stalls = true;
         world->rig.stall_one_in = 50;
@@ -396,6 +398,7 @@ static void choose_calm(struct world *world, uint32_t steps)
     dials->dt_max_ns = 20 * MR_NS_PER_MS;
     dials->payload_max = 2000;
     dials->burst = 50;
+    world->rig.turn_delay_max_ns = MR_NS_PER_MS;
     dials->stalls = false;
     world->rig.stall_one_in = 0;
     world->rig.segment_bytes = 16 * 1024;

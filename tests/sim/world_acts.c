@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The actors of the world: what they ask, and how the oracle is told of the answers. */
+/* The actors of the world, and what they ask. */
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,186 +33,13 @@ void world_trace(struct world *world, const char *what, uint64_t a, uint64_t b)
                (unsigned long long)a, (unsigned long long)b);
 }
 
-/* ---- answers
- * -------------------------------------------------------------------------------------- */
-
-static void note_failure(struct world *world, enum mr_err err)
-{
-    if (err == MR_IO || err == MR_CLOSED)
-        world->restart = true;
-}
-
-static void enqueue_answered(struct world *world, struct wreq *wreq)
-{
-    for (size_t i = 0; i < wreq->n; i++) {
-        enum mr_err err = wreq->u.req.err != MR_OK ? wreq->u.req.err : wreq->results[i].err;
-        oracle_enqueue_answered(world->oracle, &wreq->ops[i], wreq->u.req.err, &wreq->results[i]);
-        world_trace(world, "enqueue", wreq->ops[i].token, err);
-        note_failure(world, err);
-    }
-}
-
-static void node_open_answered(struct world *world, struct wreq *wreq)
-{
-    struct node *node = wreq->node;
-    world_trace(world, "node_open", (uint64_t)(node - world->nodes), wreq->u.req.err);
-    if (wreq->incarnation != node->incarnation)
-        return;
-    if (wreq->u.req.err != MR_OK) {
-        node->used = false;
-        return;
-    }
-    node->open = true;
-    node->handle = wreq->u.node_open.node;
-    node->first_slot = wreq->u.node_open.first_slot;
-}
-
-static void node_close_answered(struct world *world, struct wreq *wreq)
-{
-    world_trace(world, "node_close", 0, wreq->u.req.err);
-}
-
-static void bury(struct world *world, struct hand *hand)
-{
-    struct zombie *zombie = &world->zombies[world->zombies_n % WORLD_ZOMBIES];
-    world->zombies_n++;
-    *zombie = (struct zombie){.token = hand->token, .epoch = hand->lease->epoch};
-    snprintf(zombie->id, sizeof zombie->id, "%.*s", (int)hand->lease->task.id.len,
-             (const char *)hand->lease->task.id.data);
-    mr_lease_free(hand->lease);
-    *hand = (struct hand){0};
-}
-
-static struct hand *free_hand(struct node *node)
-{
-    for (size_t i = 0; i < WORLD_HANDS; i++)
-        if (!node->hands[i].lease)
-            return &node->hands[i];
-    return NULL;
-}
-
-static void take_answered(struct world *world, struct wreq *wreq)
-{
-    struct node *node = wreq->node;
-    bool mine = wreq->incarnation == node->incarnation;
-    if (mine)
-        node->taking = false;
-    world_trace(world, "take", wreq->u.take.n, wreq->u.req.err);
-    if (wreq->u.req.err != MR_OK)
-        return;
-    size_t n = 0;
-    for (struct mr_lease *lease = wreq->u.take.leases, *next; lease; lease = next, n++) {
-        next = lease->next;
-        if (mr_broker_lease_open(mr_engine_broker(world->rig.engine), lease) != MR_OK)
-            oracle_fail(world->oracle, "a lease does not open");
-        struct hand hand = {.lease = lease, .token = oracle_leased(world->oracle, lease)};
-        world_trace(world, "lease", hand.token, lease->epoch);
-        world->report->leases++;
-        struct hand *place = mine ? free_hand(node) : NULL;
-        if (place)
-            *place = hand;
-        else
-            bury(world, &hand);
-        if (oracle_error(world->oracle) && hand.token == UINT32_MAX)
-            return;
-    }
-    if (n != wreq->u.take.n || n == 0)
-        oracle_fail(world->oracle, "a take says %zu leases and has %zu", wreq->u.take.n, n);
-}
-
-static void beat_answered(struct world *world, struct wreq *wreq)
-{
-    world_trace(world, "beat", (uint64_t)(wreq->node - world->nodes), wreq->u.req.err);
-    struct node *node = wreq->node;
-    if (wreq->incarnation != node->incarnation)
-        return;
-    node->beating = false;
-    if (wreq->u.req.err == MR_OK)
-        node->beat_sent_ns = wreq->sent_ns;
-    if (wreq->u.req.err != MR_NOT_FOUND)
-        return;
-    for (size_t i = 0; i < WORLD_HANDS; i++)
-        if (node->hands[i].lease)
-            bury(world, &node->hands[i]);
-    *node = (struct node){.incarnation = ++world->incarnations};
-}
-
-static void finish_answered(struct world *world, struct wreq *wreq)
-{
-    for (size_t i = 0; i < wreq->n; i++) {
-        enum mr_err err = wreq->u.req.err != MR_OK ? wreq->u.req.err : wreq->errs[i];
-        oracle_finish_answered(world->oracle, &wreq->ops[i], err);
-        world_trace(world, "finish", wreq->ops[i].token, err);
-        note_failure(world, err);
-        world->refused = world->refused || err == MR_DISK_FULL;
-    }
-}
-
-static void control_answered(struct world *world, struct wreq *wreq)
-{
-    for (size_t i = 0; i < wreq->n; i++) {
-        enum mr_err err = wreq->u.req.err != MR_OK ? wreq->u.req.err : wreq->errs[i];
-        oracle_control_answered(world->oracle, &wreq->ops[i], err);
-        world_trace(world, "control", wreq->ops[i].token, (uint64_t)wreq->ops[i].verb << 8 | err);
-        note_failure(world, err);
-    }
-}
-
-static void get_answered(struct world *world, struct wreq *wreq)
-{
-    world_trace(world, "get", wreq->token, wreq->u.req.err);
-    oracle_saw(world->oracle, wreq->token, wreq->version, wreq->u.req.err, &wreq->u.get.task);
-}
-
-static void queue_set_answered(struct world *world, struct wreq *wreq)
-{
-    world_trace(world, "queue_set", wreq->u.queue_set.value, wreq->u.req.err);
-    if (wreq->u.queue_set.setting == MR_QUEUE_PAUSED)
-        oracle_pause_answered(world->oracle, wreq->name, wreq->u.queue_set.value, wreq->u.req.err);
-    note_failure(world, wreq->u.req.err);
-}
-
-static void queue_remove_answered(struct world *world, struct wreq *wreq)
-{
-    world_trace(world, "queue_remove", 0, wreq->u.req.err);
-    oracle_remove_answered(world->oracle, wreq->name, &wreq->ops[0], wreq->u.req.err);
-    note_failure(world, wreq->u.req.err);
-}
-
-static void answered(struct mr_req *req)
-{
-    static void (*const rows[MR_OP_COUNT])(struct world *, struct wreq *) = {
-        [MR_OP_ENQUEUE] = enqueue_answered,
-        [MR_OP_NODE_OPEN] = node_open_answered,
-        [MR_OP_NODE_CLOSE] = node_close_answered,
-        [MR_OP_TAKE] = take_answered,
-        [MR_OP_BEAT] = beat_answered,
-        [MR_OP_FINISH] = finish_answered,
-        [MR_OP_CONTROL] = control_answered,
-        [MR_OP_GET] = get_answered,
-        [MR_OP_QUEUE_SET] = queue_set_answered,
-        [MR_OP_QUEUE_REMOVE] = queue_remove_answered,
-    };
-    struct wreq *wreq = req->arg;
-    struct world *world = wreq->world;
-    mr_assert(!wreq->answered);
-    wreq->answered = true;
-    if (world->dying || simfs_crashed(world->fs))
-        return; /* nobody hears the dead */
-    oracle_time(world->oracle, rig_wall_ms(&world->rig));
-    rows[req->op](world, wreq);
-}
-
-/* ---- requests
- * ------------------------------------------------------------------------------------- */
-
 static struct wreq *new_req(struct world *world, enum mr_op op)
 {
     struct wreq *wreq = sim_alloc(sizeof *wreq);
     memset(wreq, 0, sizeof *wreq);
     wreq->world = world;
     wreq->u.req.op = op;
-    wreq->u.req.done = answered;
+    wreq->u.req.done = world_answered;
     wreq->u.req.arg = wreq;
     wreq->sent_ns = world->rig.clock.mono_ns;
     mr_list_push_back(&world->reqs, &wreq->link);
@@ -246,7 +73,7 @@ void world_drop(struct world *world)
         struct node *node = &world->nodes[n];
         for (size_t i = 0; i < WORLD_HANDS; i++)
             if (node->hands[i].lease && node->hands[i].token != UINT32_MAX)
-                bury(world, &node->hands[i]);
+                world_bury(world, &node->hands[i]);
         *node = (struct node){.incarnation = ++world->incarnations};
     }
 }
@@ -391,7 +218,7 @@ void world_node_close(struct world *world, struct node *node)
     wreq->u.node_close.node = node->handle;
     for (size_t i = 0; i < WORLD_HANDS; i++)
         if (node->hands[i].lease)
-            bury(world, &node->hands[i]);
+            world_bury(world, &node->hands[i]);
     *node = (struct node){.incarnation = ++world->incarnations};
     rig_submit(&world->rig, &wreq->u.req);
 }
@@ -411,7 +238,7 @@ static void act_node_vanish(struct world *world)
     world_trace(world, "vanish", (uint64_t)(node - world->nodes), 0);
     for (size_t i = 0; i < WORLD_HANDS; i++)
         if (node->hands[i].lease)
-            bury(world, &node->hands[i]);
+            world_bury(world, &node->hands[i]);
     *node = (struct node){.incarnation = ++world->incarnations};
 }
 

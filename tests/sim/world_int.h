@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Inside of the world: its state, shared by the loop (world.c) and the actors (world_acts.c). */
+/* Inside of the world: its state, shared by the loop (world.c), the actors (world_acts.c) and the
+ * answers. */
 #ifndef MR_TESTS_WORLD_INT_H
 #define MR_TESTS_WORLD_INT_H
 
@@ -146,7 +147,11 @@ extern const char *const world_queues[8];
 /* Percent of chance. */
 bool world_chance(struct world *world, uint32_t percent);
 void world_trace(struct world *world, const char *what, uint64_t a, uint64_t b);
-/* True when there is something to do of that kind. */
+/* Called by the engine with each answer. */
+void world_answered(struct mr_req *req);
+/* The lease is lost, but its holder does not know and may still finish it. */
+void world_bury(struct world *world, struct hand *hand);
+/* Does something of that kind, if there is anything to do. */
 void world_act(struct world *world, enum act act);
 void world_beat(struct world *world);
 void world_reap(struct world *world);

@@ -1,0 +1,168 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What people and crashes do to tasks and queues, as the oracle hears of it. See oracle.h. */
+#include <string.h>
+
+#include "sim/oracle_int.h"
+
+void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb verb,
+                         struct oracle_op *ret_op)
+{
+    static const uint8_t fates[] = {
+        [MR_VERB_CANCEL] = ARCHIVED,  [MR_VERB_DELETE] = GONE,  [MR_VERB_RUN] = LIVE,
+        [MR_VERB_ARCHIVE] = ARCHIVED, [MR_VERB_PRIORITISE] = 0,
+    };
+    struct fact *fact = fact_at(oracle, token);
+    fact->version++;
+    *ret_op =
+        (struct oracle_op){.token = token, .verb = verb, .adds = fates[verb], .epoch = fact->epoch};
+    if (verb == MR_VERB_RUN && !(may(oracle, fact) & (LIVE | ARCHIVED)))
+        ret_op->adds = 0;
+    if (!(may(oracle, fact) & ~GONE))
+        ret_op->adds = 0;
+    fact_add(fact, ret_op->adds, 1);
+    fact->controls++;
+    fact->plain = false;
+    fact->not_before_ms = 0;
+    if (verb == MR_VERB_RUN && may(oracle, fact) & ARCHIVED) {
+        fact->keyless = true;
+        fact->crashes.max += fact->open && fact->begun;
+        fact->begun = false;
+        fact->retried.min = fact->crashes.min = fact->unseen = 0;
+    }
+    if (verb == MR_VERB_CANCEL || verb == MR_VERB_DELETE)
+        fact->cancelled = true;
+    if (verb == MR_VERB_DELETE)
+        fact->doomed = true;
+}
+
+static void controlled(struct oracle *oracle, const struct oracle_op *op)
+{
+    struct fact *fact = fact_at(oracle, op->token);
+    switch (op->verb) {
+    case MR_VERB_CANCEL:
+        fact->sure = fact->open ? fact->sure | ARCHIVED : ARCHIVED;
+        return;
+    case MR_VERB_DELETE:
+        if (fact->sure == GONE)
+            oracle_fail(oracle, "task %u deleted twice", op->token);
+        fact->sure = GONE;
+        fact->completed = false;
+        return;
+    case MR_VERB_RUN:
+        if (!(may(oracle, fact) & (LIVE | ARCHIVED)))
+            oracle_fail(oracle, "task %u made to run after its end", op->token);
+        fact->sure = LIVE;
+        if (fact->epoch == op->epoch) { /* not handed out since */
+            fact->retried.min = fact->crashes.min = fact->unseen = 0;
+            fact->open = fact->begun = false; /* it was not running */
+        }
+        fact->cancelled = fact->adds[2] > 0;
+        return;
+    case MR_VERB_ARCHIVE:
+        fact->sure = ARCHIVED;
+        return;
+    case MR_VERB_PRIORITISE:
+        return;
+    }
+}
+
+void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err)
+{
+    struct fact *fact = fact_at(oracle, op->token);
+    fact->version++;
+    fact_add(fact, op->adds, -1);
+    fact->controls--;
+    bool refused = err == MR_WRONG_STATE || err == MR_RUNNING || err == MR_NOT_FOUND ||
+                   err == MR_DISK_FULL || err == MR_INVALID;
+    if (err == MR_OK)
+        controlled(oracle, op);
+    else if (err == MR_NOT_FOUND && !(may(oracle, fact) & GONE) && !oracle->allow_loss)
+        oracle_fail(oracle, "lost: task %u (%s) not found", op->token, fact->id);
+    else if (!refused)
+        fact->sure |= op->adds;
+    /* Only a running task keeps the flag of an answered request. */
+    if (op->verb == MR_VERB_DELETE && err != MR_RUNNING && refused)
+        fact->doomed = false;
+}
+
+void oracle_remove_sent(struct oracle *oracle, const char *queue, struct oracle_op *ret_op)
+{
+    *ret_op = (struct oracle_op){.seq = oracle->n}; /* tasks that were known by then */
+    oracle_pause_sent(oracle, queue);               /* a queue made anew is not paused */
+    for (size_t i = 0; i < oracle->n; i++)
+        if (strcmp(oracle->facts[i].spec.queue, queue) == 0)
+            fact_add(&oracle->facts[i], GONE, 1);
+}
+
+void oracle_remove_answered(struct oracle *oracle, const char *queue, const struct oracle_op *op,
+                            enum mr_err err)
+{
+    bool refused =
+        err == MR_NOT_FOUND || err == MR_RUNNING || err == MR_WRONG_STATE || err == MR_DISK_FULL;
+    for (size_t i = 0; i < op->seq; i++) {
+        struct fact *fact = &oracle->facts[i];
+        if (strcmp(fact->spec.queue, queue) != 0)
+            continue;
+        fact_add(fact, GONE, -1);
+        if (err == MR_OK)
+            fact->sure = GONE, fact->completed = false;
+        else if (!refused)
+            fact->sure |= GONE;
+    }
+    oracle_pause_answered(oracle, queue, false, refused ? MR_FAILED : err);
+}
+
+void oracle_pause_sent(struct oracle *oracle, const char *queue)
+{
+    struct queue_fact *fact = queue_at(oracle, queue);
+    fact->paused = fact->running = false;
+    fact->pauses++;
+}
+
+void oracle_pause_answered(struct oracle *oracle, const char *queue, bool paused, enum mr_err err)
+{
+    struct queue_fact *fact = queue_at(oracle, queue);
+    bool last = --fact->pauses == 0;
+    fact->paused = last && err == MR_OK && paused;
+    fact->running = last && err == MR_OK && !paused;
+}
+
+/* ---- crashes
+ * -------------------------------------------------------------------------------------- */
+
+void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
+{
+    oracle->epoch_floor = oracle->epoch_max;
+    for (size_t i = 0; i < oracle->n; i++) {
+        struct fact *fact = &oracle->facts[i];
+        fact->sure = may(oracle, fact);
+        fact->plain = fact->plain && !fact_busy(fact);
+        fact->version++;
+        if (fact->enqueues > 0)
+            fact_forget_counts(fact);
+        if (kind == ORACLE_POWER_CUT) {
+            fact->crashes.min -= fact->unseen;
+            fact->unseen = 0;
+        }
+        if (fact->finish_under_way)
+            fact->retried.max++;
+        if (fact->open && fact->begun) {
+            fact->crashes.max++;
+            bool counted = kind == ORACLE_KILLED && !fact->finish_under_way;
+            fact->crashes.min += counted;
+            fact->unseen += counted;
+        } else if (kind == ORACLE_UNSEEN && fact->sure & LIVE) {
+            fact->crashes.max++;
+        }
+        if (fact->crashes.max >= MR_CRASHES_MAX && fact->sure & LIVE)
+            fact->sure |= ARCHIVED;
+        memset(fact->adds, 0, sizeof fact->adds);
+        fact->enqueues = fact->controls = 0;
+        fact->open = fact->begun = fact->finish_under_way = fact->announced = false;
+    }
+    for (size_t i = 0; i < oracle->queues_n; i++)
+        if (!oracle->queues[i].paused)
+            oracle->queues[i].running = false; /* a pause under way may have happened */
+    for (size_t i = 0; i < oracle->queues_n; i++)
+        oracle->queues[i].pauses = 0;
+}

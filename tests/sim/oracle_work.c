@@ -1,0 +1,258 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Leases and outcomes, as the oracle hears of them. See oracle.h. */
+#include <stdlib.h>
+#include <string.h>
+
+#include "sim/oracle_int.h"
+#include "sim/simfs_int.h"
+
+enum { DEFAULT_RETRY = 25 };
+
+void check_body(struct oracle *oracle, uint32_t token, const struct mr_task *task)
+{
+    struct fact *fact = fact_at(oracle, token);
+    uint8_t *want = sim_alloc(fact->spec.payload_len);
+    payload_fill(token, want, fact->spec.payload_len);
+    if (!mr_slice_equal(task->payload, mr_slice_make(want, fact->spec.payload_len)))
+        oracle_fail(oracle, "task %u: payload differs from what was sent", token);
+    free(want);
+    if (!mr_slice_equal(task->queue, mr_slice_str(fact->spec.queue)) ||
+        !mr_slice_equal(task->type, mr_slice_str(fact->spec.type)))
+        oracle_fail(oracle, "task %u: queue or type differs from what was sent", token);
+    if (!fact->id[0] && task->id.len <= MR_ID_MAX)
+        memcpy(fact->id, task->id.data, task->id.len);
+    if (!mr_slice_equal(task->id, mr_slice_str(fact->id)))
+        oracle_fail(oracle, "task %u: known as %s, shown as %.*s", token, fact->id,
+                    (int)task->id.len, (const char *)task->id.data);
+}
+
+void check_counts(struct oracle *oracle, uint32_t token, const struct mr_task *task)
+{
+    struct fact *fact = fact_at(oracle, token);
+    uint32_t retried_max = fact->retried.max + fact->finish_under_way;
+    uint32_t crashes_max = fact->crashes.max + (fact->open && fact->begun);
+    if (task->retried < fact->retried.min || task->retried > retried_max)
+        oracle_fail(oracle, "task %u (%s): %u failures shown, %u..%u possible", token, fact->id,
+                    task->retried, fact->retried.min, retried_max);
+    if (task->crashes < fact->crashes.min || task->crashes > crashes_max)
+        oracle_fail(oracle, "task %u (%s): %u crashes shown, %u..%u possible", token, fact->id,
+                    task->crashes, fact->crashes.min, crashes_max);
+}
+
+/* The lease before this one ended without an answer: by its node's death, or by a finish under way.
+ */
+static void settle_lease(struct fact *fact)
+{
+    if (!fact->open)
+        return;
+    fact->open = false;
+    if (fact->finish_under_way) {
+        fact->retried.max++;
+        fact->crashes.max += fact->begun;
+    } else if (fact->begun) {
+        fact->crashes.min++;
+        fact->crashes.max++;
+    }
+    fact->begun = fact->finish_under_way = false;
+}
+
+static void check_order(struct oracle *oracle, uint32_t token)
+{
+    struct fact *fact = fact_at(oracle, token);
+    struct queue_fact *queue = queue_at(oracle, fact->spec.queue);
+    if (queue->paused)
+        oracle_fail(oracle, "task %u handed out from the paused queue %s", token, queue->name);
+    if (!fact->plain || oracle->jumping)
+        return;
+    fact->plain = false;
+    size_t i = 0;
+    while (i < queue->priorities_n && queue->priorities[i] != fact->spec.priority_s)
+        i++;
+    if (i == queue->priorities_n) {
+        if (i == sizeof queue->priorities / sizeof queue->priorities[0])
+            return;
+        queue->priorities[queue->priorities_n++] = fact->spec.priority_s;
+        queue->last_seq[i] = 0;
+    }
+    if (fact->seq < queue->last_seq[i])
+        oracle_fail(oracle, "order: task %u of queue %s handed out behind the later %u", token,
+                    queue->name, queue->last_token[i]);
+    else
+        queue->last_seq[i] = fact->seq, queue->last_token[i] = token;
+}
+
+static void check_times(struct oracle *oracle, uint32_t token)
+{
+    struct fact *fact = fact_at(oracle, token);
+    if (oracle->jumping)
+        return;
+    if (oracle->now_ms < fact->not_before_ms)
+        oracle_fail(oracle, "task %u handed out %lld ms early", token,
+                    (long long)(fact->not_before_ms - oracle->now_ms));
+}
+
+/* It is not known which life of the id this is: the one before, or that of the enqueue under way.
+ */
+static void announce(struct fact *fact)
+{
+    bool surely_new = !(fact->sure & LIVE);
+    struct range retried = fact->retried, crashes = fact->crashes;
+    fact_begin(fact);
+    fact->announced = true;
+    if (surely_new)
+        return;
+    fact->retried = (struct range){0, retried.max};
+    fact->crashes = (struct range){0, crashes.max};
+    fact->plain = false;
+    fact->not_before_ms = 0;
+}
+
+uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
+{
+    const struct mr_task *task = &lease->task;
+    uint32_t token = token_of(oracle, task);
+    if (token == UINT32_MAX) {
+        oracle_fail(oracle, "ghost: id %.*s handed out, nobody asked for it", (int)task->id.len,
+                    (const char *)task->id.data);
+        return token;
+    }
+    struct fact *fact = fact_at(oracle, token);
+    check_body(oracle, token, task);
+    if (!(may(oracle, fact) & LIVE))
+        oracle_fail(oracle, "ghost: task %u handed out after its end", token);
+    if (lease->epoch <= fact->epoch || lease->epoch <= oracle->epoch_floor)
+        oracle_fail(oracle, "task %u: epoch %llu is not above %llu (floor %llu)", token,
+                    (unsigned long long)lease->epoch, (unsigned long long)fact->epoch,
+                    (unsigned long long)oracle->epoch_floor);
+    settle_lease(fact);
+    if (fact->enqueues > 0 && may(oracle, fact) & GONE)
+        announce(fact);
+    check_counts(oracle, token, task);
+    if (task->attempt != 1 + task->retried + task->crashes)
+        oracle_fail(oracle, "task %u: attempt %u with %u failures and %u crashes", token,
+                    task->attempt, task->retried, task->crashes);
+    check_order(oracle, token);
+    check_times(oracle, token);
+    fact->version++;
+    fact->sure = LIVE;
+    fact->open = true;
+    fact->begun = fact->finish_under_way = false;
+    fact->epoch = lease->epoch;
+    fact->retried = (struct range){task->retried, task->retried};
+    fact->crashes = (struct range){task->crashes, task->crashes};
+    fact->unseen = 0;
+    if (lease->epoch > oracle->epoch_max)
+        oracle->epoch_max = lease->epoch;
+    return token;
+}
+
+void oracle_begun(struct oracle *oracle, uint32_t token, uint64_t epoch)
+{
+    struct fact *fact = fact_at(oracle, token);
+    if (fact->epoch == epoch && fact->open)
+        fact->begun = true;
+}
+
+static uint32_t retry_limit(const struct fact *fact)
+{
+    if (fact->spec.max_retry == 0)
+        return DEFAULT_RETRY;
+    return fact->spec.max_retry < 0 ? 0 : (uint32_t)fact->spec.max_retry;
+}
+
+static uint8_t fate_after(const struct fact *fact, enum mr_outcome outcome, uint32_t retried)
+{
+    switch (outcome) {
+    case MR_DONE:
+        return fact->spec.retention_ms > 0 ? COMPLETED : GONE;
+    case MR_FAIL:
+        return retried < retry_limit(fact) ? LIVE : ARCHIVED;
+    case MR_FAIL_FOR_GOOD:
+        return ARCHIVED;
+    case MR_DROP:
+        return GONE;
+    case MR_HAND_BACK:
+    case MR_LATER:
+        return LIVE;
+    }
+    return LIVE;
+}
+
+void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_finish *finish,
+                        bool alive, struct oracle_op *ret_op)
+{
+    struct fact *fact = fact_at(oracle, token);
+    fact->version++;
+    bool old = finish->epoch < fact->epoch;
+    *ret_op = (struct oracle_op){
+        .token = token,
+        .old = old,
+        .ended = !(may(oracle, fact) & LIVE),
+        .must = alive && !old && fact->open && !fact->finish_under_way && !fact->doomed,
+        .outcome = finish->outcome,
+        .epoch = finish->epoch,
+        .retried = fact->retried.min,
+        .not_before_ms = finish->delay_ms > 0 ? oracle->now_ms + finish->delay_ms : 0,
+    };
+    if (old || ret_op->ended)
+        return;
+    ret_op->adds = fate_after(fact, finish->outcome, fact->retried.min);
+    if (fact->cancelled && finish->outcome != MR_DONE)
+        ret_op->adds |= ARCHIVED;
+    if (ret_op->adds & COMPLETED && !(may(oracle, fact) & COMPLETED))
+        fact->ended_ms = oracle->now_ms;
+    fact_add(fact, ret_op->adds, 1);
+    fact->completed = fact->completed || ret_op->adds & COMPLETED;
+    fact->finish_under_way = true;
+}
+
+static void finished(struct oracle *oracle, const struct oracle_op *op)
+{
+    struct fact *fact = fact_at(oracle, op->token);
+    if (op->old)
+        oracle_fail(oracle, "task %u: outcome of old epoch %llu accepted, %llu was handed out",
+                    op->token, (unsigned long long)op->epoch, (unsigned long long)fact->epoch);
+    if (op->ended)
+        oracle_fail(oracle, "task %u: outcome accepted after its end", op->token);
+    if (fact->accepted >= op->epoch)
+        oracle_fail(oracle, "task %u: second outcome accepted for epoch %llu", op->token,
+                    (unsigned long long)op->epoch);
+    fact->accepted = op->epoch;
+    if (fact->epoch != op->epoch)
+        return; /* handed out again since: that lease told what became of it */
+    fact->open = fact->begun = fact->finish_under_way = false;
+    fact->sure = op->adds;
+    fact->plain = false;
+    if (op->outcome == MR_FAIL || op->outcome == MR_FAIL_FOR_GOOD) {
+        bool counted = op->adds == LIVE;
+        fact->retried = (struct range){op->retried + counted, op->retried + 1};
+    }
+    if (fact->controls > 0)
+        fact_forget_counts(fact); /* made to run since, it counts from the start again */
+    if (op->adds & LIVE && fact->controls == 0 && !fact->spec.unique)
+        fact->not_before_ms = op->not_before_ms;
+}
+
+void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err)
+{
+    struct fact *fact = fact_at(oracle, op->token);
+    fact->version++;
+    fact_add(fact, op->adds, -1);
+    if (err == MR_OK) {
+        finished(oracle, op);
+    } else if (err == MR_STALE || err == MR_NOT_FOUND) {
+        if (op->must && fact->epoch == op->epoch)
+            oracle_fail(oracle, "task %u: live lease %llu refused (%s)", op->token,
+                        (unsigned long long)op->epoch, mr_err_name(err));
+        if (fact->epoch == op->epoch && op->adds) {
+            /* The run was over when the lease was lost; it may or may not have counted as begun. */
+            fact->finish_under_way = false;
+            fact->crashes.max += fact->open && fact->begun;
+            fact->begun = false;
+        }
+    } else {
+        fact->sure |= op->adds;
+        fact->retried.max += op->outcome == MR_FAIL || op->outcome == MR_FAIL_FOR_GOOD;
+        fact->plain = false;
+    }
+}
