@@ -108,8 +108,8 @@ struct mr_req_node_close {
 struct mr_lease {
     struct mr_lease *next; /* for the holder's own lists */
     uint64_t epoch;
-    uint64_t ref;              /* the engine's shortcut to the task; pass it back in finish */
-    struct mr_task task;       /* filled by mr_broker_lease_open */
+    uint64_t ref;        /* the engine's shortcut to the task; pass it back in finish */
+    struct mr_task task; /* filled by mr_broker_lease_open; until then only id is set, and empty */
     struct mr_header *headers; /* behind task.headers */
     char id_text[MR_UUID_TEXT_LEN + 1];
     size_t body_len;

@@ -174,6 +174,18 @@ static void receive(struct mr_msg *msg, void *receiver)
         mr_list_push_back(&engine->stalled, &req->link);
 }
 
+/* Thousands of finishes come in one turn, each of another task: the memory of the next ones is
+ * fetched while this one is carried out. With a big backlog these cache misses are a third of the
+ * engine's time. */
+static void look_ahead(struct mr_engine *engine, const struct mr_msg *msg)
+{
+    const struct mr_msg *behind = msg != NULL ? msg->next : NULL;
+    if (behind != NULL && behind->deliver == receive)
+        finish_prefetch(engine, mr_container(behind, struct mr_req, msg), FINISH_FAR);
+    if (msg != NULL && msg->deliver == receive)
+        finish_prefetch(engine, mr_container(msg, struct mr_req, msg), FINISH_NEAR);
+}
+
 static void resume_stalled(struct mr_engine *engine)
 {
     while (!mr_list_empty(&engine->stalled)) {
@@ -273,6 +285,7 @@ void mr_engine_turn(struct mr_engine *engine)
     pass_time(engine);
     while (msg != NULL) {
         struct mr_msg *next = msg->next;
+        look_ahead(engine, next);
         msg->deliver(msg, engine);
         msg = next;
     }

@@ -187,6 +187,12 @@ void take_cancel_waits(struct mr_engine *engine, struct node *node, enum mr_err 
 enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease);
 void renew_ceiling(struct mr_engine *engine);
 
+/* ---- finish.c ---- */
+/* Far ahead its task is fetched, near ahead what the task leads to. */
+enum finish_distance { FINISH_FAR, FINISH_NEAR };
+void finish_prefetch(const struct mr_engine *engine, const struct mr_req *req,
+                     enum finish_distance distance);
+
 /* ---- store.c ---- */
 MR_MUST_USE enum mr_err store_open(struct mr_engine *engine, struct mr_detail *detail);
 void store_close_files(struct mr_engine *engine);

@@ -177,3 +177,20 @@ enum handled handle_finish(struct mr_engine *engine, struct mr_req *base)
     answer(engine, base, MR_OK);
     return HANDLED;
 }
+
+void finish_prefetch(const struct mr_engine *engine, const struct mr_req *base,
+                     enum finish_distance distance)
+{
+    const struct mr_req_finish *req = mr_container(base, const struct mr_req_finish, req);
+    if (base->op != MR_OP_FINISH || req->n == 0 || req->items[0].ref == 0 ||
+        req->items[0].ref - 1 >= engine->state.tasks.used)
+        return;
+    const struct task *task = task_at(&engine->state, (uint32_t)(req->items[0].ref - 1));
+    if (distance == FINISH_FAR) {
+        __builtin_prefetch(task, 1);
+        return;
+    }
+    mr_map_prefetch(engine->state.by_id, mr_uuid_hash(&task->id));
+    if (task->state == MR_ACTIVE)
+        __builtin_prefetch(more_of(&engine->state, task), 1);
+}

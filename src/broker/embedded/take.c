@@ -106,7 +106,11 @@ static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle,
     struct mr_lease *lease = malloc(sizeof *lease + len);
     if (lease == NULL)
         return MR_NOMEM;
-    *lease = (struct mr_lease){.ref = (uint64_t)handle + 1, .body_len = len};
+    lease->next = NULL;
+    lease->ref = (uint64_t)handle + 1;
+    lease->headers = NULL;
+    lease->task.id = (struct mr_slice){0};
+    lease->body_len = len;
     struct lease_head head = {
         .id = task->id,
         .created_ms = created_ms,
@@ -379,6 +383,7 @@ enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease
     struct mr_slice bytes = mr_slice_make(lease->body + sizeof head, lease->body_len - sizeof head);
     MR_TRY(mr_task_msg_decode(bytes, &msg));
     struct mr_task *task = &lease->task;
+    *task = (struct mr_task){0}; /* here and not by the engine, whose time is dearer */
     MR_TRY(message_fill(&msg, &head.id, head.is_uuid, lease->id_text, task));
     if (msg.headers_n > 0) {
         lease->headers = calloc(msg.headers_n, sizeof *lease->headers);
