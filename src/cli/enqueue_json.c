@@ -68,20 +68,26 @@ static void batch_done(struct batch *batch)
     free(batch->sent);
 }
 
-/* Sends what is fit to be sent. */
-static enum mr_err batch_send(struct cli *cli, struct batch *batch)
+/* Sends what is fit to be sent; opens the store for the first such task and not before. 0 or the
+ * exit code after saying what is wrong. */
+static int batch_send(struct cli *cli, struct batch *batch)
 {
     size_t n = 0;
     for (size_t i = 0; i < batch->n; i++)
         if (batch->items[i].err == MR_OK)
             batch->tasks[n++] = batch->items[i].task;
     if (n == 0)
-        return MR_OK;
-    MR_TRY(mr_enqueue(cli->client, batch->tasks, n, batch->sent));
+        return CLI_OK;
+    int code = cli->client ? CLI_OK : cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
+    if (code != CLI_OK)
+        return code;
+    enum mr_err err = mr_enqueue(cli->client, batch->tasks, n, batch->sent);
+    if (err != MR_OK)
+        return cli_fail_err(err, "cannot enqueue on %s", cli->broker);
     for (size_t i = 0, k = 0; i < batch->n; i++)
         if (batch->items[i].err == MR_OK)
             batch->results[i] = batch->sent[k++];
-    return MR_OK;
+    return CLI_OK;
 }
 
 /* Answers for a batch; the number of items that were refused. */
@@ -102,50 +108,44 @@ static int send_single(struct cli *cli, struct batch *batch, json_t *json,
     struct jw jw = {0};
     struct enqueue_item *item = &batch->items[batch->n++];
     enqueue_item_from_json(item, template_, json);
-    if (item->err == MR_OK) {
-        int code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
-        if (code != CLI_OK)
-            return code;
-    }
-    enum mr_err err = batch_send(cli, batch);
-    if (err != MR_OK)
-        return cli_fail_err(err, "cannot enqueue on %s", cli->broker);
+    int code = batch_send(cli, batch);
+    if (code != CLI_OK)
+        return code;
     size_t refused = batch_answer(batch, &jw);
     jw_finish(&jw);
     if (refused == 0)
         return CLI_OK;
     char reason[600];
-    err = item->err != MR_OK ? item->err : batch->results[0].err;
+    enum mr_err err = item->err != MR_OK ? item->err : batch->results[0].err;
     return cli_fail(mr_err_exit_code(err), "%s", enqueue_reason(item, &batch->results[0], reason));
 }
 
 static int send_array(struct cli *cli, struct batch *batch, json_t *json,
                       const struct enqueue_template *template_)
 {
-    int code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
-    if (code != CLI_OK)
-        return code;
     struct jw jw = {0};
     size_t total = json_array_size(json), refused = 0;
-    enum mr_err err = MR_OK;
+    int code = CLI_OK;
     jw_array_begin(&jw, NULL);
-    for (size_t i = 0; err == MR_OK && i < total;) {
+    for (size_t i = 0; code == CLI_OK && i < total;) {
         while (batch->n < MR_BATCH_MAX && i < total)
             enqueue_item_from_json(&batch->items[batch->n++], template_, json_array_get(json, i++));
-        err = batch_send(cli, batch);
-        if (err == MR_OK)
+        code = batch_send(cli, batch);
+        if (code == CLI_OK)
             refused += batch_answer(batch, &jw);
-        jw_flush(&jw);
+        if (code == CLI_OK)
+            jw_flush(&jw);
         batch_clear(batch);
     }
     jw_array_end(&jw);
-    jw_finish(&jw);
-    if (err != MR_OK)
-        return cli_fail_err(err, "cannot enqueue on %s", cli->broker);
-    if (refused > 0)
-        return cli_fail(CLI_FAILED, "%zu of %zu tasks were refused; see their error", refused,
-                        total);
-    return CLI_OK;
+    /* After a failure the answers so far stand; without any there is no document. */
+    if (code == CLI_OK || jw.buf.len < strlen("[]"))
+        jw_finish(&jw);
+    mr_buf_done(&jw.buf);
+    if (code == CLI_OK && refused > 0)
+        code =
+            cli_fail(CLI_FAILED, "%zu of %zu tasks were refused; see their error", refused, total);
+    return code;
 }
 
 int enqueue_json(struct cli *cli, const struct enqueue_template *template_)

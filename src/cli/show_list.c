@@ -7,8 +7,13 @@
 enum { LIMIT_DEFAULT = 50, PAGE = 100 };
 
 static const struct out_column columns[] = {
-    {"ID", OUT_LEFT},       {"QUEUE", OUT_LEFT}, {"TYPE", OUT_LEFT},       {"STATE", OUT_LEFT},
-    {"ATTEMPT", OUT_RIGHT}, {"WHEN", OUT_LEFT},  {"PAYLOAD", OUT_STRETCH},
+    {"ID", OUT_LEFT},
+    {"QUEUE", OUT_LEFT},
+    {"TYPE", OUT_LEFT},
+    {"STATE", OUT_LEFT},
+    {"ATTEMPT", OUT_RIGHT},
+    {"WHEN", OUT_LEFT},
+    {"PAYLOAD OR ERROR", OUT_STRETCH},
 };
 
 struct mr_list_options show_list_options(const struct show_filter *filter)

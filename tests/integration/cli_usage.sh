@@ -64,6 +64,9 @@ refuses 2 'did you mean process' bench --only proces
 # A name shown back cannot act on the terminal.
 refuses 2 '\x1b[31m' --broker "$store" $'\x1b[31m'
 
+expect 2 --broker "$store" enqueue --json '{"nonsense":1}'
+expect 1 --broker "$store" enqueue --json '[{"nonsense":1}]'
+
 # None of this has made a store; looking at one that is not there does not either.
 [ ! -e "$room/store" ] || fail "a refused command made a store"
 refuses 3 'no store at' --broker "$store" queue list
