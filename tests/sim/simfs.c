@@ -9,6 +9,7 @@
 
 struct handle {
     struct mr_file file;
+    struct mr_link link; /* in the file system's handles */
     uint32_t inode;
     uint64_t life;
     bool writable, lock;
@@ -195,7 +196,9 @@ static enum mr_err sim_space(struct mr_fs *mr_fs, const char *path, uint64_t *re
 static struct mr_file *new_handle(struct simfs *fs, uint32_t inode, bool writable)
 {
     struct handle *handle = sim_alloc(sizeof *handle);
-    *handle = (struct handle){{&fs->fs}, inode, fs->life, writable, false};
+    *handle =
+        (struct handle){.file = {&fs->fs}, .inode = inode, .life = fs->life, .writable = writable};
+    mr_list_push_back(&fs->handles, &handle->link);
     fs->inodes[inode].handles++;
     return &handle->file;
 }
@@ -306,6 +309,7 @@ static void sim_close(struct mr_file *file)
         if (!fs->crashed)
             simfs_collect(fs);
     }
+    mr_list_remove(&handle->link);
     free(handle);
 }
 
@@ -458,7 +462,15 @@ struct simfs *simfs_new(uint64_t seed)
     fs->fs.ops = &sim_ops;
     fs->capacity = UINT64_MAX / 2;
     mr_rand_seed(&fs->rand, seed);
+    mr_list_init(&fs->handles);
     return fs;
+}
+
+void simfs_free_handles(struct simfs *fs)
+{
+    struct mr_link *link;
+    while ((link = mr_list_pop_front(&fs->handles)) != NULL)
+        free(mr_container(link, struct handle, link));
 }
 
 struct mr_fs *simfs_fs(struct simfs *fs)

@@ -441,6 +441,7 @@ void simfs_free(struct simfs *fs)
     for (size_t i = 0; i < fs->inodes_n; i++)
         inode_done(&fs->inodes[i]);
     free(fs->inodes);
+    simfs_free_handles(fs);
     names_clear(&fs->now);
     names_clear(&fs->durable);
     for (size_t i = 0; i < fs->ops_n; i++)

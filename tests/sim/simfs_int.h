@@ -3,6 +3,7 @@
 #ifndef MR_TESTS_SIMFS_INT_H
 #define MR_TESTS_SIMFS_INT_H
 
+#include "base/list.h"
 #include "sim/simfs.h"
 
 /* Bytes with a capacity; unlike mr_buf it fills gaps with zeros. */
@@ -76,6 +77,7 @@ struct simfs {
     uint64_t points, stop_at;
     uint64_t life; /* handles of an earlier life are dead */
     bool crashed;
+    struct mr_link handles; /* open ones: a dead process leaves some behind */
     simfs_hook *hook;
     void *hook_arg;
 };
@@ -100,6 +102,7 @@ void names_clear(struct names *names);
 void names_copy(struct names *to, const struct names *from);
 void name_op_apply(const struct name_op *op, struct names *names);
 void name_op_done(struct name_op *op);
+void simfs_free_handles(struct simfs *fs);
 /* Frees what no name, handle or unsynced folder change refers to. */
 void simfs_collect(struct simfs *fs);
 
