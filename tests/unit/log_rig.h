@@ -232,8 +232,8 @@ static inline void log_put_durable(struct log_rig *rig, size_t n, size_t len)
 /* The index of a file of the disk; SIZE_MAX when it is not there. */
 static inline size_t log_file(const struct log_rig *rig, const char *name)
 {
-    char path[64];
-    snprintf(path, sizeof path, "%s/%s", LOG_DIR, name);
+    char path[MR_PATH_MAX];
+    assert_int_equal(mr_path_join(path, LOG_DIR, name), MR_OK);
     for (size_t i = 0; i < simfs_file_count(rig->sim); i++)
         if (strcmp(simfs_file_path(rig->sim, i), path) == 0)
             return i;

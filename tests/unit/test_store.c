@@ -81,7 +81,7 @@ static void make_store(struct fixture *f)
 {
     open_store(f);
     for (int i = 0; i < TASKS; i++) {
-        char id[16];
+        char id[32];
         snprintf(id, sizeof id, "task-%d", i);
         enqueue(f, id);
     }
@@ -161,7 +161,7 @@ static void the_segment_size_is_the_one_it_was_made_with(void **state)
     f->rig.segment_bytes = 64 * 1024;
     open_store(f);
     for (int i = TASKS; i < 2 * TASKS; i++) {
-        char id[16];
+        char id[32];
         snprintf(id, sizeof id, "task-%d", i);
         enqueue(f, id);
     }

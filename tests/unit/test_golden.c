@@ -1,0 +1,426 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Stores written by earlier versions open and say what they said then. tests/golden/v1 is copied
+ * to a disk in memory, opened at a fixed time and compared field by field. Stores of a version
+ * still to come are made from it by raising one number, and are refused.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <stdio.h>
+
+#include "base/buf.h"
+#include "base/crc.h"
+#include "broker/embedded/parity.h"
+#include "log/log.h"
+#include "sim/rig.h"
+#include "sim/simfs.h"
+
+/* An hour after the last thing that happened in it. */
+#define GOLDEN_OPENED_US ((1790000799LL + 3600) * 1000000)
+
+struct fixture {
+    struct simfs *fs;
+    struct rig rig;
+};
+
+static void copy_file(struct mr_fs *fs, const char *dir, const char *name)
+{
+    char from[MR_PATH_MAX], to[MR_PATH_MAX];
+    static uint8_t bytes[256 * 1024];
+    assert_int_equal(mr_path_join(from, dir, name), MR_OK);
+    assert_int_equal(mr_path_join(to, RIG_DIR, name), MR_OK);
+    FILE *file = fopen(from, "rb");
+    assert_non_null(file);
+    size_t len = fread(bytes, 1, sizeof bytes, file);
+    assert_true(len > 0 && len < sizeof bytes);
+    assert_int_equal(fclose(file), 0);
+    struct mr_file *copy;
+    assert_int_equal(mr_fs_open(fs, to, MR_OPEN_CREATE, &copy), MR_OK);
+    assert_int_equal(mr_file_pwrite(copy, bytes, len, 0), MR_OK);
+    assert_int_equal(mr_file_sync(copy), MR_OK);
+    mr_file_close(copy);
+}
+
+static int begin(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->fs = simfs_new(1);
+    rig_init(&f->rig, f->fs, 1);
+    f->rig.clock.wall_us = GOLDEN_OPENED_US;
+    f->rig.validate = true;
+    struct mr_fs *fs = simfs_fs(f->fs);
+    assert_int_equal(fs->ops->dir_make(fs, RIG_DIR), MR_OK);
+    char path[MR_PATH_MAX];
+    const char *source = getenv("MR_SOURCE_DIR");
+    snprintf(path, sizeof path, "%s/tests/golden/v1", source != NULL ? source : ".");
+    DIR *dir = opendir(path);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        if (entry->d_name[0] != '.')
+            copy_file(fs, path, entry->d_name);
+    closedir(dir);
+    *state = f;
+    return 0;
+}
+
+static int end(void **state)
+{
+    struct fixture *f = *state;
+    rig_done(&f->rig);
+    simfs_free(f->fs);
+    free(f);
+    return 0;
+}
+
+static void open_store(struct fixture *f)
+{
+    enum mr_err err = rig_open(&f->rig);
+    if (err != MR_OK)
+        print_error("%s: %s\n", mr_err_name(err), f->rig.detail.text);
+    assert_int_equal(err, MR_OK);
+}
+
+/* ---- what it says
+ * --------------------------------------------------------------------------------
+ */
+
+static void put(struct mr_buf *buf, const char *fmt, ...) MR_PRINTF(2, 3);
+static void put(struct mr_buf *buf, const char *fmt, ...)
+{
+    char text[512];
+    va_list args;
+    va_start(args, fmt);
+    vsnprintf(text, sizeof text, fmt, args);
+    va_end(args);
+    assert_int_equal(mr_buf_append(buf, text, strlen(text)), MR_OK);
+}
+
+/* " name=bytes", nothing for none; what is not printable as hex. */
+static void put_bytes(struct mr_buf *buf, const char *name, struct mr_slice bytes)
+{
+    if (bytes.len == 0)
+        return;
+    put(buf, " %s=", name);
+    for (size_t i = 0; i < bytes.len; i++) {
+        uint8_t byte = ((const uint8_t *)bytes.data)[i];
+        put(buf, byte >= ' ' && byte < 127 ? "%c" : "\\x%02x", byte);
+    }
+}
+
+static void put_number(struct mr_buf *buf, const char *name, int64_t value)
+{
+    if (value != 0)
+        put(buf, " %s=%lld", name, (long long)value);
+}
+
+/* Everything that is known of a task, as one line. */
+static void put_task(struct mr_buf *buf, const struct mr_task *task)
+{
+    put(buf, "%.*s: %s", (int)task->id.len, (const char *)task->id.data,
+        mr_state_name(task->state));
+    put_bytes(buf, "queue", task->queue);
+    put_bytes(buf, "type", task->type);
+    put_bytes(buf, "payload", task->payload);
+    put_bytes(buf, "unique", task->unique_key);
+    put_bytes(buf, "group", task->group);
+    put_bytes(buf, "topic", task->topic);
+    for (size_t i = 0; i < task->headers_n; i++) {
+        put_bytes(buf, "header", task->headers[i].name);
+        put_bytes(buf, "value", task->headers[i].value);
+    }
+    put_number(buf, "priority_ms", (int64_t)(task->priority_s * 1000));
+    put_number(buf, "order", task->order_time_ms);
+    put_number(buf, "due", task->due_ms);
+    put_number(buf, "attempt", task->attempt);
+    put_number(buf, "retried", task->retried);
+    put_number(buf, "max_retry", task->max_retry);
+    put_number(buf, "crashes", task->crashes);
+    put_number(buf, "timeout", task->timeout_ms);
+    put_number(buf, "deadline", task->deadline_ms);
+    put_number(buf, "retention", task->retention_ms);
+    put_number(buf, "created", task->created_ms);
+    put_number(buf, "started", task->started_ms);
+    put_number(buf, "finished", task->finished_ms);
+    put_number(buf, "failed", task->last_failed_ms);
+    put_bytes(buf, "error", task->last_error);
+    put_bytes(buf, "result", task->result);
+    if (task->cancel_requested)
+        put(buf, " cancel");
+}
+
+static const char *const tasks[] = {
+    "later: scheduled queue=default type=report payload=scheduled, carried forward "
+    "order=1792592005000 due=1792592005000 attempt=1 max_retry=25 timeout=1800000 "
+    "created=1790000005000",
+    "scheduled: scheduled queue=default type=task priority_ms=-60000 order=1893456060000 "
+    "due=1893456000000 attempt=1 max_retry=25 timeout=1800000 created=1790000428000",
+    "active: pending queue=default type=task priority_ms=9000000 order=1789991797000 "
+    "attempt=1 max_retry=25 timeout=1800000 created=1790000797000",
+    "crashed: pending queue=default type=task priority_ms=5000000 order=1789995793000 "
+    "attempt=2 max_retry=25 crashes=1 timeout=1800000 created=1790000793000",
+    "moved: pending queue=default type=task priority_ms=99500 order=1790000325500 "
+    "attempt=1 max_retry=25 timeout=1800000 created=1790000425000",
+    "pending: pending queue=default type=task payload=hello order=1790000424000 attempt=1 "
+    "max_retry=25 created=1790000424000",
+    "01a0c456-eff8-7830-8236-fa0bb7033f71: pending queue=default type=task "
+    "payload=generated id order=1790000427000 attempt=1 max_retry=25 timeout=1800000 "
+    "created=1790000427000",
+    "retry: retry queue=default type=task payload=fails once order=1792592049000 "
+    "due=1792592049000 attempt=2 retried=1 max_retry=3 timeout=1800000 "
+    "created=1790000047000 failed=1790000049000 error=no luck",
+    "archived: archived queue=default type=task payload=\\xff\\x00 bytes "
+    "order=1790000052000 attempt=1 timeout=1800000 created=1790000050000 "
+    "started=1790000051000 finished=1790000052000 failed=1790000052000 error=gave up",
+    "cancelled: archived queue=default type=task order=1790000060000 attempt=1 "
+    "max_retry=25 timeout=1800000 created=1790000059000 finished=1790000060000 "
+    "error=cancelled",
+    "kept: completed queue=default type=task payload=carried forward order=2105360004000 "
+    "attempt=1 max_retry=25 timeout=1800000 retention=315360000000 created=1790000002000 "
+    "started=1790000003000 finished=1790000004000 result=result of kept",
+    "completed: completed queue=default type=task topic=answers order=2105360055000 "
+    "attempt=1 max_retry=25 timeout=1800000 retention=315360000000 created=1790000053000 "
+    "started=1790000054000 finished=1790000055000 result=42",
+    "full: pending queue=mail type=mail:send payload={\"to\":\"you\"} unique=key "
+    "group=group topic=topic header=trace value=00-ab header=empty priority_ms=12500 "
+    "order=1790000410500 attempt=1 max_retry=7 timeout=1234 deadline=1893456000000 "
+    "retention=86400000 created=1790000423000",
+};
+
+static void assert_line(const struct mr_buf *buf, const char *expected)
+{
+    if (buf->len != strlen(expected) || memcmp(buf->data, expected, buf->len) != 0) {
+        print_error("found:    %.*s\nexpected: %s\n", (int)buf->len, (const char *)buf->data,
+                    expected);
+        fail();
+    }
+}
+
+static void assert_tasks(struct fixture *f)
+{
+    struct mr_req_list list = {.req.op = MR_OP_LIST, .options.limit = 100};
+    assert_int_equal(rig_call(&f->rig, &list.req), MR_OK);
+    for (size_t i = 0; i < list.n; i++) {
+        struct mr_req_get get = {.req.op = MR_OP_GET, .id = list.tasks[i].id};
+        struct mr_buf buf = {0};
+        assert_int_equal(rig_call(&f->rig, &get.req), MR_OK);
+        put_task(&buf, &get.task);
+        assert_true(i < sizeof tasks / sizeof *tasks);
+        assert_line(&buf, tasks[i]);
+        mr_buf_done(&buf);
+        mr_req_done(&get.req);
+    }
+    assert_int_equal(list.n, sizeof tasks / sizeof *tasks);
+    mr_req_done(&list.req);
+}
+
+static void every_task_is_as_it_was_written(void **state)
+{
+    struct fixture *f = *state;
+    open_store(f);
+    assert_tasks(f);
+}
+
+static void queues_are_as_they_were_written(void **state)
+{
+    struct fixture *f = *state;
+    struct mr_queue_info infos[4];
+    struct mr_req_queue_list req = {.req.op = MR_OP_QUEUE_LIST, .infos = infos, .max = 4};
+    open_store(f);
+    assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
+    assert_int_equal(req.n, 2);
+    assert_string_equal(infos[0].name, "default");
+    static const uint64_t counts[MR_STATE_COUNT] = {0, 2, 5, 0, 1, 2, 2};
+    assert_memory_equal(infos[0].counts, counts, sizeof counts);
+    assert_false(infos[0].paused);
+    assert_int_equal(infos[0].max_length, 0);
+    assert_int_equal(infos[0].processed_total, 5);
+    assert_int_equal(infos[0].failed_total, 2);
+    assert_int_equal(infos[0].processed_today, 5);
+    assert_string_equal(infos[1].name, "mail");
+    static const uint64_t mail[MR_STATE_COUNT] = {[MR_PENDING] = 1};
+    assert_memory_equal(infos[1].counts, mail, sizeof mail);
+    assert_true(infos[1].paused);
+    assert_int_equal(infos[1].max_length, 100);
+    assert_int_equal(infos[1].processed_total, 0);
+    mr_req_done(&req.req);
+}
+
+static void counters_are_as_they_were_written(void **state)
+{
+    struct fixture *f = *state;
+    struct mr_req_stats req = {.req.op = MR_OP_STATS};
+    open_store(f);
+    assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
+    assert_int_equal(req.stats.tasks, sizeof tasks / sizeof *tasks);
+    assert_int_equal(req.stats.records_damaged, 0);
+    assert_int_equal(req.stats.deleted, 15);
+    assert_int_equal(req.stats.expired, 0);
+    mr_req_done(&req.req);
+}
+
+static void the_unique_key_is_still_held(void **state)
+{
+    struct fixture *f = *state;
+    struct mr_task_options task = {
+        .queue = MR_SLICE_LIT("mail"), .unique_key = MR_SLICE_LIT("key"), .unique_ms = 1000};
+    struct mr_enqueue_result result;
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    f->rig.clock.wall_us = GOLDEN_OPENED_US - 3500 * 1000000LL; /* the key lasts an hour */
+    open_store(f);
+    assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
+    assert_int_equal(result.err, MR_DUPLICATE);
+    assert_string_equal(result.id, "full");
+    mr_req_done(&req.req);
+}
+
+static void no_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason, (void)arg;
+}
+
+static void a_new_epoch_is_above_every_old_one_even_if_the_clock_was_set_back(void **state)
+{
+    struct fixture *f = *state;
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
+    struct mr_req_node_open node = {.req.op = MR_OP_NODE_OPEN,
+                                    .name = MR_SLICE_LIT("n"),
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .slots = 1,
+                                    .lease_ms = 1000,
+                                    .events.stop = no_stop};
+    f->rig.clock.wall_us = RIG_EPOCH_US;
+    open_store(f);
+    assert_int_equal(rig_call(&f->rig, &node.req), MR_OK);
+    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node.node, .max = 1};
+    assert_int_equal(rig_call(&f->rig, &take.req), MR_OK);
+    assert_true(take.leases->epoch > 1790000798000000);
+    assert_int_equal(mr_broker_lease_open(mr_engine_broker(f->rig.engine), take.leases), MR_OK);
+    assert_true(mr_slice_equal(take.leases->task.id, MR_SLICE_LIT("active")));
+    mr_lease_free(take.leases);
+    mr_req_done(&take.req);
+    mr_req_done(&node.req);
+}
+
+static void it_can_be_written_on_and_opened_again(void **state)
+{
+    struct fixture *f = *state;
+    for (int round = 0; round < 3; round++) {
+        open_store(f);
+        assert_tasks(f);
+        rig_run(&f->rig, f->rig.clock.mono_ns + MR_NS_PER_MS);
+        mr_engine_finish(f->rig.engine);
+        rig_kill(&f->rig);
+    }
+}
+
+/* ---- stores of a version still to come
+ * -----------------------------------------------------------
+ */
+
+static size_t file_index(const struct fixture *f, const char *part)
+{
+    for (size_t i = 0; i < simfs_file_count(f->fs); i++)
+        if (strstr(simfs_file_path(f->fs, i), part) != NULL)
+            return i;
+    fail();
+    return 0;
+}
+
+static uint32_t salt_of(const struct fixture *f)
+{
+    return mr_load32(simfs_file_data(f->fs, file_index(f, "/meta")) + 12);
+}
+
+static void patch(struct fixture *f, size_t file, uint64_t at, uint32_t value)
+{
+    uint8_t bytes[4];
+    mr_store32(bytes, value);
+    simfs_overwrite(f->fs, file, at, bytes, sizeof bytes);
+}
+
+static void assert_newer(struct fixture *f, const char *part)
+{
+    for (int repair = 0; repair < 2; repair++) {
+        f->rig.repair = repair;
+        assert_int_equal(rig_open(&f->rig), MR_VERSION);
+        assert_non_null(strstr(f->rig.detail.text, part));
+        assert_non_null(strstr(f->rig.detail.text, "newer"));
+    }
+}
+
+static void a_newer_description_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    size_t i = file_index(f, "/meta");
+    for (uint64_t copy = 0; copy <= 4096; copy += 4096) {
+        patch(f, i, copy + 8, 2);
+        patch(f, i, copy + 76, mr_crc32c(0, simfs_file_data(f->fs, i) + copy, 76));
+    }
+    assert_newer(f, "store/meta");
+}
+
+static void a_newer_segment_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    size_t i = file_index(f, "/log-");
+    patch(f, i, 8, MR_SEGMENT_VERSION + 1);
+    patch(f, i, 508, mr_crc32c(0, simfs_file_data(f->fs, i), 508));
+    assert_newer(f, "store/log-");
+}
+
+static void a_newer_snapshot_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    size_t i = file_index(f, "/snap-");
+    patch(f, i, 8, 2);
+    patch(f, i, SECTOR_DATA, mr_crc32c(salt_of(f), simfs_file_data(f->fs, i), SECTOR_DATA));
+    assert_newer(f, "store/snap-");
+}
+
+static void a_newer_record_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    size_t i = file_index(f, "/log-00000002");
+    const uint8_t *bytes = simfs_file_data(f->fs, i);
+    uint64_t at = MR_SEGMENT_HEADER;
+    struct mr_record record;
+    do {
+        at += MR_RECORD_ALIGN; /* to the first hand-out */
+        assert_true(at + MR_RECORD_HEADER < simfs_file_size(f->fs, i));
+    } while (mr_record_parse(mr_slice_make(bytes + at, simfs_file_size(f->fs, i) - at), salt_of(f),
+                             &record) != MR_RECORD_GOOD ||
+             record.type != MR_RECORD_TAKE || record.segment != 2);
+    patch(f, i, at + 28, MR_RECORD_TAKE | (MR_RECORD_VERSION + 1) << 8);
+    size_t len = MR_RECORD_HEADER - 4 + MR_RECORD_HEADER;
+    patch(f, i, at, mr_crc32c(salt_of(f), simfs_file_data(f->fs, i) + at + 4, len));
+    assert_newer(f, "log-00000002 at offset");
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(every_task_is_as_it_was_written),
+        TEST(queues_are_as_they_were_written),
+        TEST(counters_are_as_they_were_written),
+        TEST(the_unique_key_is_still_held),
+        TEST(a_new_epoch_is_above_every_old_one_even_if_the_clock_was_set_back),
+        TEST(it_can_be_written_on_and_opened_again),
+        TEST(a_newer_description_is_refused),
+        TEST(a_newer_segment_is_refused),
+        TEST(a_newer_snapshot_is_refused),
+        TEST(a_newer_record_is_refused),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
