@@ -191,8 +191,8 @@ struct mr_task {
 struct mr_client;
 
 struct mr_client_options {
-    size_t payload_max;         /* MR_PAYLOAD_MAX */
-    size_t segment_bytes;       /* file: size of a log segment; 64 MiB */
+    size_t payload_max;   /* MR_PAYLOAD_MAX */
+    size_t segment_bytes; /* file: size of a log segment; 64 MiB; a payload fits a quarter of it */
     struct mr_slice namespace_; /* reserved for shared brokers; empty is the default one */
     bool repair;                /* file: set damage in the log aside instead of refusing to open */
 };

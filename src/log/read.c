@@ -130,10 +130,10 @@ enum mr_err mr_log_walk(struct mr_log *log, uint32_t number, uint32_t *offset, s
         }
         in_damage = false;
         uint64_t seq = record.seq;
-        size_t size = mr_record_size(record.body.len);
+        uint64_t next = mr_record_next(&record, at);
         MR_TRY(visit(&record, (struct mr_log_pos){number, (uint32_t)at}, arg));
         segment = segment_find(log, number); /* the visit may have appended, and moved the table */
-        at = seq == segment->last_seq ? segment->end : at + size;
+        at = seq == segment->last_seq ? segment->end : next;
     }
     *offset = at + MR_RECORD_HEADER <= segment->end ? (uint32_t)at : 0;
     return MR_OK;

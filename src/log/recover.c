@@ -18,7 +18,7 @@
 
 #include "log/internal.h"
 
-enum { WINDOW = 1024 * 1024, SKIP_BODY = 8 };
+enum { WINDOW = 1024 * 1024 };
 
 struct scan {
     struct mr_log *log;
@@ -164,8 +164,8 @@ static enum mr_err set_aside(struct scan *scan, size_t i, uint64_t from, uint64_
 static enum mr_err write_skip(struct scan *scan, size_t i, uint64_t from, uint64_t to,
                               uint64_t next_seq)
 {
-    uint8_t bytes[MR_RECORD_HEADER + SKIP_BODY] = {0};
-    size_t len = to - from >= sizeof bytes ? SKIP_BODY : 0;
+    uint8_t bytes[MR_RECORD_HEADER + MR_RECORD_SKIP_BODY] = {0};
+    size_t len = to - from >= sizeof bytes ? MR_RECORD_SKIP_BODY : 0;
     if (next_seq - scan->expected > UINT32_MAX)
         return MR_DAMAGED;
     mr_store64(bytes + MR_RECORD_HEADER, to);
@@ -270,11 +270,9 @@ static enum mr_err take_record(struct scan *scan, size_t i, uint64_t *at,
 {
     struct mr_log_pos pos = {scan->log->segments[i].number, (uint32_t)*at};
     note_record(scan, i, *at, record);
-    *at = scan->end_at;
+    *at = mr_record_next(record, *at);
     if (record->type == MR_RECORD_SKIP) {
         scan->expected = record->seq + record->lag;
-        if (record->body.len == SKIP_BODY)
-            *at = mr_load64(record->body.data);
         scan->log->segments[i].last_seq = scan->expected - 1;
     }
     return record->seq > scan->r->after_seq ? scan->r->visit(record, pos, scan->r->arg) : MR_OK;
@@ -472,6 +470,17 @@ static enum mr_err check_numbers(struct scan *scan)
     return report_damage(scan, scan->end_in, scan->end_at);
 }
 
+/* From the highest number down, each removal durable before the next, so that no gap is ever left.
+ */
+static enum mr_err remove_empty(struct scan *scan, const char *path)
+{
+    struct mr_log *log = scan->log;
+    if (scan->r->read_only)
+        return MR_OK;
+    MR_TRY(log->fs->ops->remove(log->fs, path));
+    return log->fs->ops->dir_sync(log->fs, log->dir);
+}
+
 /* The end is known: the segment it lies in is written on, the one behind it becomes the next,
  * others behind hold nothing but a torn tail and go. */
 static enum mr_err settle_end(struct scan *scan)
@@ -493,8 +502,7 @@ static enum mr_err settle_end(struct scan *scan)
         char path[MR_PATH_MAX];
         mr_file_close(last->file);
         MR_TRY(segment_path(log, "log", last->number, path));
-        if (!scan->r->read_only)
-            MR_TRY(log->fs->ops->remove(log->fs, path));
+        MR_TRY(remove_empty(scan, path));
     }
     segment_current(log)->end = scan->end_at;
     log->buf_offset = scan->end_at;

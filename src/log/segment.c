@@ -306,11 +306,11 @@ static void file_done(struct mr_job *base)
     log->changed(log->arg);
 }
 
-static void file_start(struct mr_log *log, int kind, uint32_t number, uint32_t old_number)
+static void file_start(struct mr_log *log, const struct file_job *job)
 {
     mr_assert(log->filing.kind == FILE_IDLE);
-    log->filing =
-        (struct file_job){.log = log, .kind = kind, .number = number, .old_number = old_number};
+    log->filing = *job;
+    log->filing.log = log;
     mr_job_init(&log->filing.job, file_run, file_done);
     log->file_exec->submit(log->file_exec, &log->filing.job);
 }
@@ -333,7 +333,8 @@ void segment_prepare(struct mr_log *log)
 {
     if (log->next.file == NULL && log->filing.kind == FILE_IDLE && log->full == MR_OK &&
         log->failure == MR_OK && time_to_prepare(log))
-        file_start(log, FILE_CREATE, segment_current(log)->number + 1, 0);
+        file_start(log, &(struct file_job){.kind = FILE_CREATE,
+                                           .number = segment_current(log)->number + 1});
 }
 
 void mr_log_retry_space(struct mr_log *log)
@@ -368,13 +369,13 @@ void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
             continue;
         segment->removing = true;
         bool recycle = log->next.file == NULL && segment->bytes == log->segment_bytes;
+        struct file_job job = {.kind = FILE_REMOVE, .old_number = segment->number};
         if (recycle) {
-            uint32_t number = segment_current(log)->number + 1;
-            file_start(log, FILE_RECYCLE, number, segment->number);
-            log->filing.file = segment->file;
-        } else {
-            file_start(log, FILE_REMOVE, 0, segment->number);
+            job.kind = FILE_RECYCLE;
+            job.number = segment_current(log)->number + 1;
+            job.file = segment->file;
         }
+        file_start(log, &job);
         return;
     }
 }

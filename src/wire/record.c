@@ -73,6 +73,15 @@ enum mr_record_check mr_record_parse(struct mr_slice bytes, uint32_t salt,
     return MR_RECORD_GOOD;
 }
 
+uint64_t mr_record_next(const struct mr_record *record, uint64_t at)
+{
+    uint64_t behind = at + mr_record_size(record->body.len);
+    if (record->type != MR_RECORD_SKIP || record->body.len != MR_RECORD_SKIP_BODY)
+        return behind;
+    uint64_t to = mr_load64(record->body.data);
+    return to > behind ? to : behind;
+}
+
 const char *mr_record_type_name(unsigned type)
 {
     return type < MR_RECORD_TYPE_COUNT ? type_names[type] : "unknown";

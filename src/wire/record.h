@@ -27,6 +27,7 @@ enum {
     MR_RECORD_HEADER = 32,
     MR_RECORD_ALIGN = 8,
     MR_RECORD_VERSION = 1,
+    MR_RECORD_SKIP_BODY = 8, /* of a skip record: the offset it leads to; or none: right behind */
     MR_RECORD_BODY_MAX =
         20 * 1024 * 1024, /* above every payload, result and header limit together */
 };
@@ -77,6 +78,9 @@ enum mr_record_check {
 /* Checks the bytes at the start of a slice. The body points into it. */
 enum mr_record_check mr_record_parse(struct mr_slice bytes, uint32_t salt,
                                      struct mr_record *ret_record);
+
+/* File offset behind a record at offset at: where a skip record leads, or right behind. */
+uint64_t mr_record_next(const struct mr_record *record, uint64_t at);
 
 const char *mr_record_type_name(unsigned type);
 

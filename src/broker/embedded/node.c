@@ -224,7 +224,8 @@ static enum mr_err node_new(struct mr_engine *engine, const struct mr_req_node_o
                           .listens = listens,
                           .first = NO_HANDLE,
                           .last = NO_HANDLE};
-    memcpy(node->name, req->name.data, req->name.len);
+    if (req->name.len > 0)
+        memcpy(node->name, req->name.data, req->name.len);
     mr_list_init(&node->takes);
     mr_list_push_back(&engine->nodes, &node->link);
     engine->nodes_by_number[number] = node;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Invariants: no leaf is empty; handles rise by (key, tie) within a leaf and from leaf to leaf. */
+/* Invariants: no leaf is empty; handles rise by their place within a leaf and from leaf to leaf. */
 #include "broker/embedded/order.h"
 
 #include <stdlib.h>
@@ -14,10 +14,25 @@ struct leaf {
     uint32_t handles[LEAF];
 };
 
-static bool before(const struct slab *tasks, uint32_t a, int64_t key, uint64_t tie)
+/* Where a task stands. The handle comes last: two tasks never have the same number, unless a disk
+ * says so. */
+struct place {
+    int64_t key;
+    uint64_t tie;
+    uint32_t handle;
+};
+
+static struct place place_of(const struct slab *tasks, uint32_t handle)
 {
-    const struct task *task = slab_at(tasks, a);
-    return task->key != key ? task->key < key : task->tie < tie;
+    const struct task *task = slab_at(tasks, handle);
+    return (struct place){task->key, task->tie, handle};
+}
+
+static bool before(struct place a, struct place b)
+{
+    if (a.key != b.key)
+        return a.key < b.key;
+    return a.tie != b.tie ? a.tie < b.tie : a.handle < b.handle;
 }
 
 void order_done(struct order *order)
@@ -86,18 +101,14 @@ static void leaf_drop(struct order *order, size_t i)
         order->begin = order->end = 0;
 }
 
-/* The last leaf whose first task is not behind (key, tie); the first leaf when all are. */
-static size_t leaf_find(const struct order *order, const struct slab *tasks, int64_t key,
-                        uint64_t tie)
+/* The last leaf whose first task is not behind the place; the first leaf when all are. */
+static size_t leaf_find(const struct order *order, const struct slab *tasks, struct place place)
 {
     size_t low = order->begin, high = order->end;
     while (high - low > 1) {
         size_t middle = (low + high) / 2;
         const struct leaf *leaf = order->leaves[middle];
-        uint32_t first = leaf->handles[leaf->begin];
-        const struct task *task = slab_at(tasks, first);
-        bool behind = task->key != key ? task->key > key : task->tie > tie;
-        if (behind)
+        if (before(place, place_of(tasks, leaf->handles[leaf->begin])))
             high = middle;
         else
             low = middle;
@@ -105,13 +116,12 @@ static size_t leaf_find(const struct order *order, const struct slab *tasks, int
     return low;
 }
 
-static uint32_t index_find(const struct leaf *leaf, const struct slab *tasks, int64_t key,
-                           uint64_t tie)
+static uint32_t index_find(const struct leaf *leaf, const struct slab *tasks, struct place place)
 {
     uint32_t low = leaf->begin, high = leaf->end;
     while (low < high) {
         uint32_t middle = (low + high) / 2;
-        if (before(tasks, leaf->handles[middle], key, tie))
+        if (before(place_of(tasks, leaf->handles[middle]), place))
             low = middle + 1;
         else
             high = middle;
@@ -172,19 +182,19 @@ static void leaf_insert(struct leaf *leaf, uint32_t at, uint32_t handle)
 
 enum mr_err order_insert(struct order *order, const struct slab *tasks, uint32_t handle)
 {
-    const struct task *task = slab_at(tasks, handle);
+    struct place place = place_of(tasks, handle);
     if (order->count == 0)
         return append(order, handle);
     const struct leaf *last = order->leaves[order->end - 1];
-    if (before(tasks, last->handles[last->end - 1], task->key, task->tie))
+    if (before(place_of(tasks, last->handles[last->end - 1]), place))
         return append(order, handle);
-    size_t i = leaf_find(order, tasks, task->key, task->tie);
+    size_t i = leaf_find(order, tasks, place);
     if (order->leaves[i]->end - order->leaves[i]->begin == LEAF) {
         MR_TRY(split(order, i));
-        i = leaf_find(order, tasks, task->key, task->tie);
+        i = leaf_find(order, tasks, place);
     }
     struct leaf *leaf = order->leaves[i];
-    leaf_insert(leaf, index_find(leaf, tasks, task->key, task->tie), handle);
+    leaf_insert(leaf, index_find(leaf, tasks, place), handle);
     order->count++;
     return MR_OK;
 }
@@ -210,7 +220,7 @@ static void join(struct order *order, size_t i)
 
 void order_remove(struct order *order, const struct slab *tasks, uint32_t handle)
 {
-    const struct task *task = slab_at(tasks, handle);
+    struct place place = place_of(tasks, handle);
     mr_assert(order->count > 0);
     size_t i = order->begin;
     struct leaf *leaf = order->leaves[i];
@@ -218,18 +228,20 @@ void order_remove(struct order *order, const struct slab *tasks, uint32_t handle
     if (leaf->handles[leaf->begin] == handle) {
         leaf->begin++;
     } else {
-        i = leaf_find(order, tasks, task->key, task->tie);
+        i = leaf_find(order, tasks, place);
         leaf = order->leaves[i];
-        uint32_t at = index_find(leaf, tasks, task->key, task->tie);
+        uint32_t at = index_find(leaf, tasks, place);
         mr_assert(at < leaf->end && leaf->handles[at] == handle);
         memmove(leaf->handles + at, leaf->handles + at + 1,
                 (leaf->end - at - 1) * sizeof *leaf->handles);
         leaf->end--;
     }
-    if (leaf->begin == leaf->end)
+    if (leaf->begin == leaf->end) {
         leaf_drop(order, i);
-    else if (i != order->begin)
+    } else if (i != order->begin) {
         join(order, i);
+        join(order, i - 1);
+    }
 }
 
 /* ---- reading ------------------------------------------------------------------------------------
@@ -248,8 +260,9 @@ struct order_at order_seek(const struct order *order, const struct slab *tasks, 
 {
     if (order->count == 0)
         return (struct order_at){order->end, 0};
-    size_t i = leaf_find(order, tasks, key, tie);
-    return (struct order_at){i, index_find(order->leaves[i], tasks, key, tie)};
+    struct place place = {key, tie, 0};
+    size_t i = leaf_find(order, tasks, place);
+    return (struct order_at){i, index_find(order->leaves[i], tasks, place)};
 }
 
 uint32_t order_next(const struct order *order, struct order_at *at)
@@ -269,15 +282,16 @@ size_t order_bytes(const struct order *order)
 void order_validate(const struct order *order, const struct slab *tasks)
 {
     size_t count = 0;
-    const struct task *last = NULL;
+    bool first = true;
+    struct place last = {0};
     for (size_t i = order->begin; i < order->end; i++) {
         const struct leaf *leaf = order->leaves[i];
         mr_assert(leaf->begin < leaf->end && leaf->end <= LEAF);
         for (uint32_t k = leaf->begin; k < leaf->end; k++, count++) {
-            const struct task *task = slab_at(tasks, leaf->handles[k]);
-            mr_assert(last == NULL || last->key < task->key ||
-                      (last->key == task->key && last->tie < task->tie));
-            last = task;
+            struct place place = place_of(tasks, leaf->handles[k]);
+            mr_assert(first || before(last, place));
+            last = place;
+            first = false;
         }
     }
     mr_assert(count == order->count);

@@ -69,8 +69,6 @@ enum mr_err state_init(struct state *state, struct mr_hash_key key)
 
 void state_done(struct state *state)
 {
-    if (state->by_name == NULL)
-        return; /* never begun */
     for (uint32_t i = 0; i < state->mores.used; i++)
         free(((struct more *)slab_at(&state->mores, i))->progress);
     for (uint32_t i = 0; i < state->queues_n; i++)

@@ -140,8 +140,10 @@ static enum mr_err meta_create(struct mr_engine *engine, struct meta *meta)
 
 struct contents {
     struct mr_engine *engine;
-    bool foreign; /* files that no store has */
-    bool log;     /* segments or snapshots */
+    bool look_only; /* else unfinished files are removed */
+    bool foreign;   /* files that no store has */
+    bool ours;      /* a sign that a store was begun here */
+    bool log;       /* segments or snapshots */
     enum mr_err err;
 };
 
@@ -154,6 +156,9 @@ static void look_at(const char *name, void *arg)
         mr_slice_starts_with(text, MR_SLICE_LIT("snap-")))
         contents->log = true;
     else if (mr_slice_starts_with(text, MR_SLICE_LIT("tmp-"))) {
+        contents->ours = true;
+        if (contents->look_only)
+            return;
         if (contents->err == MR_OK)
             contents->err = mr_path_join(path, contents->engine->dir, name);
         if (contents->err == MR_OK)
@@ -207,6 +212,27 @@ static enum mr_err find_or_restore_meta(struct mr_engine *engine, struct meta *m
     return find_meta(engine, meta, detail);
 }
 
+/* Somebody else's folder is left as it is, without so much as a lock file. */
+static enum mr_err refuse_foreign(struct mr_engine *engine, struct mr_detail *detail)
+{
+    char path[MR_PATH_MAX];
+    struct mr_file *file;
+    struct contents contents = {.engine = engine, .look_only = true};
+    enum mr_err err = engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &contents);
+    uint8_t label[MR_SEGMENT_LABEL];
+    bool other = contents.foreign || contents.log;
+    if (err != MR_OK || !other || contents.ours ||
+        mr_log_label(engine->fs, engine->dir, label) == MR_OK)
+        return MR_OK; /* what is wrong with the folder itself is said by whoever needs it */
+    MR_TRY(mr_path_join(path, engine->dir, "meta"));
+    if (mr_fs_open(engine->fs, path, MR_OPEN_READ, &file) == MR_OK) {
+        mr_file_close(file);
+        return MR_OK;
+    }
+    mr_detail_set(detail, "%s: has files but no store in it; choose an empty folder", engine->dir);
+    return MR_NOT_A_STORE;
+}
+
 static enum mr_err lock_folder(struct mr_engine *engine, struct mr_detail *detail)
 {
     char path[MR_PATH_MAX];
@@ -216,6 +242,10 @@ static enum mr_err lock_folder(struct mr_engine *engine, struct mr_detail *detai
         err = mr_path_join(path, engine->dir, "lock");
     if (err == MR_OK)
         err = engine->fs->ops->lock(engine->fs, path, &engine->lock_file, &pid);
+    if (err == MR_CONFLICT) {
+        mr_detail_set(detail, "%s: a file, not a folder; choose a folder", engine->dir);
+        return MR_NOT_A_STORE;
+    }
     if (err == MR_IN_USE)
         mr_detail_set(detail,
                       "%s: in use by process %ld; a file: store is opened by one process at a time",
@@ -348,13 +378,24 @@ static enum mr_err recover_leases(struct mr_engine *engine)
         if (task->state != MR_ACTIVE)
             continue;
         bool begun = board_has(engine, 0, BOARD_SLOTS, more_of(&engine->state, task)->epoch);
-        MR_TRY(lose_lease(engine, i, begun));
+        enum mr_err err = lose_lease(engine, i, begun);
+        if (err ==
+            MR_BUSY) { /* more of them than a segment holds: the next is made while we wait */
+            MR_TRY(mr_log_sync_now(engine->log));
+            mr_log_make_room(engine->log);
+            err = lose_lease(engine, i, begun);
+        }
+        MR_TRY(err);
     }
     return MR_OK;
 }
 
 static enum mr_err begin_term(struct mr_engine *engine, struct mr_detail *detail)
 {
+    if (mr_log_last_term(engine->log) == UINT32_MAX) {
+        mr_detail_set(detail, "%s: the log's term is at its end", engine->dir);
+        return MR_DAMAGED;
+    }
     engine->last_epoch = engine->state.epoch_ceiling;
     uint64_t now = (uint64_t)engine->now_us;
     uint64_t base = engine->last_epoch > now ? engine->last_epoch : now;
@@ -395,6 +436,7 @@ enum mr_err store_open(struct mr_engine *engine, struct mr_detail *detail)
     recovery.log.mode = engine->options.base.repair ? MR_FSCK_REPAIR : MR_FSCK_CHECK;
     recovery.log.line = engine->options.base.line;
     recovery.log.line_arg = engine->options.base.line_arg;
+    MR_TRY(refuse_foreign(engine, detail));
     MR_TRY(lock_folder(engine, detail));
     enum mr_err err = find_or_restore_meta(engine, &recovery.meta, detail);
     if (err == MR_OK)

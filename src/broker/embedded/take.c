@@ -402,6 +402,8 @@ enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease
     task->attempt = 1 + head.retried + head.crashes;
     task->created_ms = head.created_ms;
     task->order_time_ms = head.order_ms;
+    int64_t due_ms = head.order_ms + (head.reordered ? 0 : msg.priority_ms);
+    task->due_ms = !head.reordered && due_ms > head.created_ms ? due_ms : 0;
     task->started_ms = head.started_ms;
     task->cancel_requested = head.cancel;
     return MR_OK;
