@@ -21,6 +21,7 @@ struct log_exec {
     struct mr_exec exec;
     struct mr_job *jobs[LOG_JOBS];
     size_t n;
+    bool eager; /* runs a job inside submit, as a quick thread may; its end is told later */
 };
 
 struct log_found {
@@ -49,6 +50,8 @@ static inline void log_exec_submit(struct mr_exec *exec, struct mr_job *job)
     struct log_exec *queue = (struct log_exec *)exec;
     assert_true(queue->n < LOG_JOBS);
     queue->jobs[queue->n++] = job;
+    if (queue->eager)
+        job->run(job);
 }
 
 /* Runs the jobs that wait, also those that they start. */
@@ -57,7 +60,8 @@ static inline void log_exec_run(struct log_exec *queue)
     while (queue->n > 0) {
         struct mr_job *job = queue->jobs[0];
         memmove(queue->jobs, queue->jobs + 1, --queue->n * sizeof *queue->jobs);
-        job->run(job);
+        if (!queue->eager)
+            job->run(job);
         job->done(job);
     }
 }

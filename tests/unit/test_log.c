@@ -541,6 +541,22 @@ static void disk_use_stays_bounded_while_everything_comes_and_goes(void **state)
     assert_int_equal(mr_log_last_seq(rig->log), 500);
 }
 
+static void a_job_may_have_run_before_its_submit_returns(void **state)
+{
+    struct log_rig *rig = *state;
+    rig->sync_exec.eager = rig->file_exec.eager = true;
+    for (int i = 0; i < 200; i++) {
+        log_put_durable(rig, 1, 1000);
+        mr_log_trim(rig->log, mr_log_last_seq(rig->log) - 1);
+        log_run_jobs(rig);
+    }
+    assert_int_equal(mr_log_failure(rig->log), MR_OK);
+    assert_true(mr_log_disk_bytes(rig->log) <= 3 * LOG_SEGMENT);
+    rig->recovery.after_seq = 199;
+    log_open(rig);
+    assert_int_equal(rig->found_n, 1);
+}
+
 static enum mr_err only_newer(const struct mr_record *record, struct mr_log_pos pos, void *arg)
 {
     (void)pos;
@@ -807,6 +823,7 @@ int main(void)
         TEST(nothing_goes_while_pinned_and_pins_nest),
         TEST(a_segment_no_longer_needed_becomes_the_next_one),
         TEST(disk_use_stays_bounded_while_everything_comes_and_goes),
+        TEST(a_job_may_have_run_before_its_submit_returns),
         TEST(a_recycled_segment_never_shows_its_old_records),
         TEST(a_segment_that_cannot_be_removed_does_no_harm),
         TEST(a_record_that_is_not_written_yet_can_be_read),

@@ -257,7 +257,7 @@ static void a_folder_of_somebody_else_is_refused_and_left_as_it_was(void **state
 {
     struct fixture *f = *state;
     put_file(f, "letters.txt", "Dear Sir");
-    assert_refused(f, MR_NOT_A_STORE, "has files but no store in it");
+    assert_refused(f, MR_NOT_A_STORE, "not part of a Millrace store");
     assert_int_equal(simfs_file_count(f->fs), 1);
 }
 

@@ -144,6 +144,7 @@ struct contents {
     bool foreign;   /* files that no store has */
     bool ours;      /* a sign that a store was begun here */
     bool log;       /* segments or snapshots */
+    char name[40];  /* of one that looks like ours, or is not */
     enum mr_err err;
 };
 
@@ -152,6 +153,8 @@ static void look_at(const char *name, void *arg)
     struct contents *contents = arg;
     struct mr_slice text = mr_slice_str(name);
     char path[MR_PATH_MAX];
+    if (contents->name[0] == '\0' || mr_slice_starts_with(text, MR_SLICE_LIT("log-")))
+        snprintf(contents->name, sizeof contents->name, "%.39s", name);
     if (mr_slice_starts_with(text, MR_SLICE_LIT("log-")) ||
         mr_slice_starts_with(text, MR_SLICE_LIT("snap-")))
         contents->log = true;
@@ -229,7 +232,8 @@ static enum mr_err refuse_foreign(struct mr_engine *engine, struct mr_detail *de
         mr_file_close(file);
         return MR_OK;
     }
-    mr_detail_set(detail, "%s: has files but no store in it; choose an empty folder", engine->dir);
+    mr_detail_set(detail, "%s/%s: not part of a Millrace store; choose an empty folder",
+                  engine->dir, contents.name);
     return MR_NOT_A_STORE;
 }
 
