@@ -1,0 +1,236 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The engine without memory: whichever allocation fails, opening and working answer MR_NOMEM (or
+ * do without), nothing crashes, and what was acknowledged is there at the next start. On real
+ * files, since the disk of the simulator needs memory of its own.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include <dirent.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include "broker/embedded/embedded.h"
+#include "unit/failing_alloc.h"
+
+enum { TASKS = 40, JOBS = 16 };
+
+/* Jobs run between two turns. */
+struct queue_exec {
+    struct mr_exec exec;
+    struct mr_job *jobs[JOBS];
+    size_t n;
+};
+
+struct fixture {
+    char base[64], dir[80];
+    struct queue_exec exec;
+    struct mr_engine *engine;
+};
+
+static void submit(struct mr_exec *exec, struct mr_job *job)
+{
+    struct queue_exec *queue = (struct queue_exec *)exec;
+    mr_assert(queue->n < JOBS);
+    queue->jobs[queue->n++] = job;
+}
+
+static void run_jobs(struct fixture *f)
+{
+    while (f->exec.n > 0) {
+        struct mr_job *job = f->exec.jobs[0];
+        memmove(f->exec.jobs, f->exec.jobs + 1, --f->exec.n * sizeof *f->exec.jobs);
+        job->run(job);
+        job->done(job);
+    }
+}
+
+static int begin(void **state)
+{
+    struct fixture *f = calloc(1, sizeof *f);
+    assert_non_null(f);
+    f->exec.exec.submit = submit;
+    snprintf(f->base, sizeof f->base, "/tmp/millrace-alloc-XXXXXX");
+    assert_non_null(mkdtemp(f->base));
+    snprintf(f->dir, sizeof f->dir, "%s/store", f->base);
+    *state = f;
+    return 0;
+}
+
+static void close_engine(struct fixture *f)
+{
+    if (f->engine == NULL)
+        return;
+    run_jobs(f);
+    mr_engine_finish(f->engine);
+    mr_engine_abandon(f->engine);
+    f->engine = NULL;
+    f->exec.n = 0;
+}
+
+static int end(void **state)
+{
+    struct fixture *f = *state;
+    close_engine(f);
+    DIR *dir = opendir(f->dir);
+    assert_non_null(dir);
+    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
+        if (entry->d_name[0] != '.')
+            assert_int_equal(unlinkat(dirfd(dir), entry->d_name, 0), 0);
+    closedir(dir);
+    assert_int_equal(rmdir(f->dir), 0);
+    assert_int_equal(rmdir(f->base), 0);
+    free(f);
+    return 0;
+}
+
+static enum mr_err open_engine(struct fixture *f)
+{
+    struct mr_engine_options options = {
+        .base = {.dir = f->dir,
+                 .segment_bytes = 64 * 1024,
+                 .fs = mr_fs_system(),
+                 .clock = mr_clock_system()},
+        .sync_exec = &f->exec.exec,
+        .file_exec = &f->exec.exec,
+    };
+    mr_rand_seed(&options.rand, 7);
+    return mr_engine_open(&options, &f->engine, NULL);
+}
+
+static void answered(struct mr_req *req)
+{
+    *(bool *)req->arg = true;
+}
+
+static enum mr_err call(struct fixture *f, struct mr_req *req)
+{
+    bool done = false;
+    req->done = answered;
+    req->arg = &done;
+    mr_broker_submit(mr_engine_broker(f->engine), req);
+    for (int turns = 0; !done && turns < 1000; turns++) {
+        mr_engine_turn(f->engine);
+        run_jobs(f);
+    }
+    mr_assert(done);
+    return req->err;
+}
+
+/* MR_OK when the task was acknowledged. */
+static enum mr_err enqueue(struct fixture *f, unsigned n)
+{
+    static const char payload[300];
+    char id[32], key[32];
+    snprintf(id, sizeof id, "task-%u", n);
+    snprintf(key, sizeof key, "key-%u", n);
+    struct mr_task_options task = {
+        .id = mr_slice_str(id), .payload = {payload, sizeof payload}, .queue = {"q", 1}};
+    if (n % 3 == 0) {
+        task.unique_key = mr_slice_str(key);
+        task.unique_ms = 1000000;
+    }
+    if (n % 4 == 0)
+        task.delay_ms = 100000000;
+    struct mr_enqueue_result result = {.err = MR_FAILED};
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    enum mr_err err = call(f, &req.req);
+    mr_req_done(&req.req);
+    return err != MR_OK ? err : result.err;
+}
+
+static bool exists(struct fixture *f, unsigned n)
+{
+    char id[32];
+    snprintf(id, sizeof id, "task-%u", n);
+    struct mr_req_get req = {.req.op = MR_OP_GET, .id = mr_slice_str(id)};
+    enum mr_err err = call(f, &req.req);
+    assert_true(err == MR_OK || err == MR_NOT_FOUND);
+    mr_req_done(&req.req);
+    return err == MR_OK;
+}
+
+static void opening_without_memory_says_so_and_the_next_try_succeeds(void **state)
+{
+    struct fixture *f = *state;
+    assert_int_equal(open_engine(f), MR_OK);
+    for (unsigned i = 0; i < TASKS; i++)
+        assert_int_equal(enqueue(f, i), MR_OK);
+    close_engine(f);
+    long failures = 0;
+    for (long n = 0;; n++) {
+        fail_alloc_after(n);
+        enum mr_err err = open_engine(f);
+        long failed = fail_alloc_stop();
+        assert_true(err == MR_OK || (failed && err == MR_NOMEM));
+        failures += failed;
+        close_engine(f);
+        if (failed == 0)
+            break;
+    }
+    assert_true(!FAILING_ALLOC || failures > 15);
+    assert_int_equal(open_engine(f), MR_OK);
+    mr_engine_validate(f->engine);
+    for (unsigned i = 0; i < TASKS; i++)
+        assert_true(exists(f, i));
+}
+
+static void a_new_store_without_memory_can_be_made_at_the_next_try(void **state)
+{
+    struct fixture *f = *state;
+    for (long n = 0;; n++) {
+        fail_alloc_after(n);
+        enum mr_err err = open_engine(f);
+        long failed = fail_alloc_stop();
+        assert_true(err == MR_OK || (failed && err == MR_NOMEM));
+        close_engine(f);
+        if (failed == 0)
+            break;
+    }
+    assert_int_equal(open_engine(f), MR_OK);
+    assert_int_equal(enqueue(f, 1), MR_OK);
+}
+
+static void work_without_memory_is_refused_and_nothing_acknowledged_is_lost(void **state)
+{
+    struct fixture *f = *state;
+    static bool acknowledged[1000];
+    unsigned tasks = 0;
+    long failures = 0, fine = 0;
+    assert_int_equal(open_engine(f), MR_OK);
+    for (long n = 0; fine < 3 && tasks + 1 < 1000; n++) {
+        fail_alloc_after(n % 12);
+        enum mr_err err = enqueue(f, tasks);
+        long failed = fail_alloc_stop();
+        assert_true(err == MR_OK || err == MR_NOMEM || err == MR_IO);
+        assert_true(failed || err == MR_OK);
+        acknowledged[tasks++] = err == MR_OK;
+        failures += failed;
+        fine = failed ? 0 : fine + 1;
+        close_engine(f); /* the next step begins with a state that equals the log */
+        assert_int_equal(open_engine(f), MR_OK);
+        mr_engine_validate(f->engine);
+    }
+    assert_true(!FAILING_ALLOC || failures > 3);
+    for (unsigned i = 0; i < tasks; i++)
+        assert_true(!acknowledged[i] || exists(f, i));
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(opening_without_memory_says_so_and_the_next_try_succeeds),
+        TEST(a_new_store_without_memory_can_be_made_at_the_next_try),
+        TEST(work_without_memory_is_refused_and_nothing_acknowledged_is_lost),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
