@@ -76,7 +76,8 @@ void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, 
                    err == MR_DISK_FULL || err == MR_INVALID;
     if (err == MR_OK)
         controlled(oracle, op);
-    else if (err == MR_NOT_FOUND && !(may(oracle, fact) & GONE) && !oracle->allow_loss)
+    else if (err == MR_NOT_FOUND && fact->epoch == op->epoch && !(may(oracle, fact) & GONE) &&
+             !oracle->allow_loss)
         oracle_fail(oracle, "lost: task %u (%s) not found", op->token, fact->id);
     else if (!refused)
         fact->sure |= op->adds;
