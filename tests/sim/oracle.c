@@ -269,9 +269,11 @@ static uint32_t key_holder(const struct oracle *oracle, uint32_t token, enum hol
         if (i == token || !same_key(&fact->spec, &oracle->facts[token].spec))
             continue;
         uint8_t fates = may(oracle, fact);
+        /* While its own enqueue is under way it is not known which of the two came first. */
+        bool surely = fates == LIVE && !fact->keyless && fact->enqueues == 0;
         bool locked = fact->spec.unique_forever ||
                       (!oracle->jumping && fact->born_ms + UNIQUE_SHORT_MS > oracle->now_ms);
-        if (how == SURELY_HOLDS ? fates == LIVE && locked && !fact->keyless : fates & LIVE)
+        if (how == SURELY_HOLDS ? surely && locked : fates & LIVE)
             return i;
     }
     return UINT32_MAX;

@@ -126,7 +126,7 @@ void oracle_check(struct oracle *oracle, const struct oracle_view *view);
 void oracle_check_task_body(struct oracle *oracle, const struct mr_task *task);
 /* After the heal phase: nothing may wait any more. */
 void oracle_check_idle(struct oracle *oracle, const struct oracle_view *view);
-/* Damage was set aside: tasks may be missing, but nothing may be wrong. */
+/* There is damage: tasks may be missing, or shown without a type, but nothing may be wrong. */
 void oracle_allow_loss(struct oracle *oracle);
 /* Everything that must be equal between two recoveries of the same store. */
 uint64_t oracle_digest(const struct oracle_view *view);
