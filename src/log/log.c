@@ -65,7 +65,9 @@ enum mr_err mr_log_room(struct mr_log *log, size_t body_len, enum mr_log_use use
     size_t size = mr_record_size(body_len);
     if (size > (log->segment_bytes - MR_SEGMENT_HEADER) / 2)
         return MR_TOO_BIG;
-    uint64_t reserve = use == MR_LOG_NEW_WORK ? log->segment_bytes / RESERVE_DIVISOR : 0;
+    static const unsigned share[] = {
+        [MR_LOG_NEW_WORK] = 2, [MR_LOG_HAND_OUT] = 1, [MR_LOG_ONGOING] = 0};
+    uint64_t reserve = log->segment_bytes / RESERVE_DIVISOR * share[use] / 2;
     uint64_t used = log->buf_offset + log->buf.len;
     uint64_t left = current->bytes > used ? current->bytes - used : 0;
     if (size + reserve <= left)

@@ -99,6 +99,7 @@ MR_MUST_USE enum mr_err mr_log_recover(struct mr_log *log, struct mr_log_recover
 
 enum mr_log_use {
     MR_LOG_NEW_WORK, /* keeps the reserve free */
+    MR_LOG_HAND_OUT, /* keeps half of it for what is handed out to be finished */
     MR_LOG_ONGOING,  /* finishing and the like: may use the reserve */
 };
 

@@ -38,6 +38,8 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
 static void controlled(struct oracle *oracle, const struct oracle_op *op)
 {
     struct fact *fact = fact_at(oracle, op->token);
+    if (fact->epoch != op->epoch && op->verb != MR_VERB_RUN)
+        return; /* handed out since, in a life behind this: the lease told what became of it */
     switch (op->verb) {
     case MR_VERB_CANCEL:
         fact->sure = fact->open ? fact->sure | ARCHIVED : ARCHIVED;

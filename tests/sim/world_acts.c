@@ -158,7 +158,13 @@ static void act_enqueue_again(struct world *world)
 
 static void told_to_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
 {
-    world_trace(arg, "stop", epoch, reason);
+    struct world *world = arg;
+    world_trace(world, "stop", epoch, reason);
+    for (size_t n = 0; reason == MR_STOP_LOST && n < WORLD_NODES; n++)
+        for (size_t i = 0; i < WORLD_HANDS; i++) {
+            struct hand *hand = &world->nodes[n].hands[i];
+            hand->lost = hand->lost || (hand->lease && hand->lease->epoch == epoch);
+        }
 }
 
 static void told_wanted(void *arg)
@@ -367,7 +373,7 @@ void world_finish(struct world *world, struct node *node, struct hand *hand,
                                .epoch = hand->lease->epoch,
                                .ref = world_chance(world, 90) ? hand->lease->ref : 0,
                                .outcome = outcome};
-    bool alive = !world->dials.stalls && !self_fenced(world, node);
+    bool alive = !world->dials.stalls && !hand->lost && !self_fenced(world, node);
     add_finish(world, wreq, finish, hand->token, alive);
     send_finish(world, wreq);
     if (!simfs_crashed(world->fs))

@@ -62,6 +62,7 @@ struct hand {
     struct mr_lease *lease; /* NULL: free */
     uint32_t token;
     bool begun;
+    bool lost; /* the broker said so */
     uint32_t slot;
 };
 

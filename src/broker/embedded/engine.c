@@ -15,6 +15,12 @@ void answer_now(struct mr_req *req, enum mr_err err)
 
 void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err)
 {
+    if (req->op == MR_OP_GET && mr_log_failure(engine->log) != MR_OK) {
+        /* The store has stopped, reading goes on; but what is missing may only be gone in memory.
+         */
+        answer_now(req, err == MR_NOT_FOUND ? MR_IO : err);
+        return;
+    }
     req->wait_for = mr_log_wanted(engine->log);
     req->err = err;
     if (req->wait_for <= mr_log_durable(engine->log)) {
@@ -170,7 +176,8 @@ static void receive(struct mr_msg *msg, void *receiver)
     struct mr_engine *engine = receiver;
     struct mr_req *req = mr_container(msg, struct mr_req, msg);
     req->wait_for = 0; /* how far a stalled batch has come */
-    if (!mr_list_empty(&engine->stalled) || handlers[req->op](engine, req) == STALLED)
+    bool passes = req->op == MR_OP_BEAT || req->op == MR_OP_STATS; /* a slow disk kills no node */
+    if ((!mr_list_empty(&engine->stalled) && !passes) || handlers[req->op](engine, req) == STALLED)
         mr_list_push_back(&engine->stalled, &req->link);
 }
 

@@ -148,7 +148,11 @@ enum handled handle_get(struct mr_engine *engine, struct mr_req *base)
     struct mr_uuid id = id_key(&engine->state, req->id, &is_uuid);
     uint32_t handle = find_task(&engine->state, &id);
     enum mr_err err = MR_NOT_FOUND;
-    if (handle != NO_HANDLE)
+    bool undecided = handle != NO_HANDLE && mr_log_failure(engine->log) != MR_OK &&
+                     (task_at(&engine->state, handle)->flags & TASK_LIMBO);
+    if (undecided)
+        err = MR_IO; /* its last change will never be durable here */
+    else if (handle != NO_HANDLE)
         err = copy_task(engine, handle, true, &base->arena, &req->task);
     answer(engine, base, err);
     return HANDLED;

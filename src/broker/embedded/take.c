@@ -178,7 +178,7 @@ static enum mr_err take_one(struct mr_engine *engine, struct node *node,
         if (queue == NULL)
             return MR_EMPTY;
         uint64_t epoch;
-        MR_TRY(log_room(engine, MR_EVENT_TAKE_SIZE, MR_LOG_ONGOING));
+        MR_TRY(log_room(engine, MR_EVENT_TAKE_SIZE, MR_LOG_HAND_OUT));
         MR_TRY(next_epoch(engine, &epoch));
         uint32_t handle = order_first(&queue->sets[MR_PENDING]);
         struct mr_lease *lease;
