@@ -494,6 +494,7 @@ static void act_get(struct world *world)
     struct wreq *wreq = new_req(world, MR_OP_GET);
     wreq->token = token;
     wreq->version = oracle_version(world->oracle, token);
+    wreq->readable = world->restart && oracle_is_settled(world->oracle, token);
     snprintf(wreq->ids[0], sizeof wreq->ids[0], "%s", oracle_id(world->oracle, token));
     wreq->u.get.id = mr_slice_str(wreq->ids[0]);
     rig_submit(&world->rig, &wreq->u.req);

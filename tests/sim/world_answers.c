@@ -129,6 +129,11 @@ static void control_answered(struct world *world, struct wreq *wreq)
 static void get_answered(struct world *world, struct wreq *wreq)
 {
     world_trace(world, "get", wreq->token, wreq->u.req.err);
+    /* When the store has stopped, what was durable can still be read. */
+    bool quiet = wreq->readable && wreq->version == oracle_version(world->oracle, wreq->token);
+    if (quiet && wreq->u.req.err == MR_IO)
+        oracle_fail(world->oracle, "task %u cannot be read after a failed write or sync",
+                    wreq->token);
     oracle_saw(world->oracle, wreq->token, wreq->version, wreq->u.req.err, &wreq->u.get.task);
 }
 

@@ -119,6 +119,7 @@ struct wreq {
     uint64_t incarnation;
     int64_t sent_ns;
     uint32_t token, version;
+    bool readable; /* the store had stopped, and nothing was under way for the task */
 };
 
 struct world {
