@@ -40,6 +40,7 @@ enum {
      * calloc would at times clear recycled memory in one go. */
     MAP_BYTES_MIN = 256 * 1024,
     RELEASE_BYTES = 256 * 1024, /* unmapped per step */
+    HUGE_BYTES_MIN = 4 * 1024 * 1024,
 };
 
 struct table {
@@ -79,6 +80,10 @@ static enum mr_err table_init(struct table *table, size_t cap)
         memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED)
             return MR_NOMEM;
+        /* Every access is to another page: with small ones the address look-up costs more than the
+         * data. */
+        if (bytes >= HUGE_BYTES_MIN)
+            (void)madvise(memory, bytes, MADV_HUGEPAGE);
     }
     *table = (struct table){
         .meta = memory, .slots = (uint32_t *)((char *)memory + cap), .cap = cap, .bytes = bytes};

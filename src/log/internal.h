@@ -8,7 +8,7 @@
 enum {
     BLOCK_BYTES = 64 * 1024,     /* unit of the read cache */
     BLOCKS = 64,                 /* in the cache */
-    FILL_STEP = 2 * 1024 * 1024, /* zeroes written between two syncs of a segment in the making */
+    FILL_STEP = 512 * 1024, /* zeroes written between two syncs of a segment in the making */
     FILES_PER_SYNC = 4,          /* segments one sync can cover */
     SYNC_BUCKETS = 256,          /* of the histogram of sync times */
 };

@@ -224,16 +224,37 @@ static enum mr_err resume_here(struct scan *scan, size_t i, uint64_t next_seq)
     return mr_file_sync(segment->file);
 }
 
-/* Moves the scan behind damage at (i, at): to the next valid record of this segment or of a later
- * one. */
+/* Where the log goes on behind damage: at the record with the lowest number above the expected one.
+ * The first that is found need not be it: sectors may have changed places. */
+static enum mr_err find_next(struct scan *scan, size_t i, uint64_t at, size_t *ret_i,
+                             uint64_t *ret_at, uint64_t *ret_seq)
+{
+    struct mr_record record;
+    MR_TRY(find_later(scan, i, at, false, ret_i, ret_at, &record));
+    *ret_seq = record.seq;
+    size_t next_i = *ret_i;
+    uint64_t next_at = *ret_at;
+    while (*ret_seq > scan->expected + 1) {
+        enum mr_err err =
+            find_later(scan, next_i, next_at + MR_RECORD_ALIGN, false, &next_i, &next_at, &record);
+        if (err == MR_NOT_FOUND || (err == MR_OK && next_i != *ret_i))
+            return MR_OK;
+        MR_TRY(err);
+        if (record.seq < *ret_seq) {
+            *ret_seq = record.seq;
+            *ret_at = next_at;
+        }
+    }
+    return MR_OK;
+}
+
+/* Moves the scan behind damage at (i, at): to the next record of this segment or of a later one. */
 static enum mr_err pass_damage(struct scan *scan, size_t *i, uint64_t *at)
 {
     MR_TRY(report_damage(scan, *i, *at));
     size_t next_i;
-    uint64_t next_at, from = *at;
-    struct mr_record record;
-    MR_TRY(find_later(scan, *i, *at, false, &next_i, &next_at, &record));
-    uint64_t next_seq = record.seq;
+    uint64_t next_at, next_seq, from = *at;
+    MR_TRY(find_next(scan, *i, *at, &next_i, &next_at, &next_seq));
     for (size_t k = *i; !scan->r->read_only && k <= next_i; k++, from = MR_SEGMENT_HEADER) {
         uint64_t to = k == next_i ? next_at : scan->log->segments[k].bytes;
         MR_TRY(cover_damage(scan, k, from, to, next_seq));
