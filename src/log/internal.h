@@ -6,11 +6,11 @@
 #include "log/log.h"
 
 enum {
-    BLOCK_BYTES = 64 * 1024,     /* unit of the read cache */
-    BLOCKS = 64,                 /* in the cache */
-    FILL_STEP = 512 * 1024, /* zeroes written between two syncs of a segment in the making */
-    FILES_PER_SYNC = 4,          /* segments one sync can cover */
-    SYNC_BUCKETS = 256,          /* of the histogram of sync times */
+    BLOCK_BYTES = 64 * 1024, /* unit of the read cache */
+    BLOCKS = 64,             /* in the cache */
+    FILL_STEP = 512 * 1024,  /* zeroes written between two syncs of a segment in the making */
+    FILES_PER_SYNC = 4,      /* segments one sync can cover */
+    SYNC_BUCKETS = 256,      /* of the histogram of sync times */
 };
 
 /* Share of a segment that new work leaves free for finishing. */

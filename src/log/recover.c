@@ -539,6 +539,30 @@ static enum mr_err sync_found(struct scan *scan, size_t from)
     return log->fs->ops->dir_sync(log->fs, log->dir);
 }
 
+/* The log ends before the snapshot does: its tail was lost. What it said up to there is in the
+ * snapshot, so with repair the log goes on behind it. */
+static enum mr_err bridge_to_snapshot(struct scan *scan)
+{
+    struct mr_log *log = scan->log;
+    uint64_t next_seq = scan->r->after_seq + 1,
+             room = log->segments[scan->end_in].bytes - scan->end_at;
+    MR_TRY(report_damage(scan, scan->end_in, scan->end_at));
+    if (!scan->r->read_only && room < MR_RECORD_HEADER) {
+        mr_detail_set(scan->detail, "%s: the log ends at record %llu, before its snapshot (%llu)",
+                      log->dir, (unsigned long long)scan->expected - 1,
+                      (unsigned long long)scan->r->after_seq);
+        return MR_DAMAGED;
+    }
+    if (!scan->r->read_only) {
+        uint64_t to = scan->end_at + MR_RECORD_HEADER;
+        MR_TRY(write_skip(scan, scan->end_in, scan->end_at, to, next_seq));
+        scan->end_at = to;
+    }
+    log->segments[scan->end_in].last_seq = scan->r->after_seq;
+    scan->expected = next_seq;
+    return MR_OK;
+}
+
 static enum mr_err recover(struct scan *scan)
 {
     struct mr_log *log = scan->log;
@@ -562,12 +586,8 @@ static enum mr_err recover(struct scan *scan)
     scan->end_at = MR_SEGMENT_HEADER;
     (void)begins_with_expected(scan, start); /* after a repair it may go on behind a gap */
     MR_TRY(scan_from(scan, start, MR_SEGMENT_HEADER));
-    if (scan->expected <= scan->r->after_seq) {
-        mr_detail_set(scan->detail, "%s: the log ends at record %llu, before its snapshot (%llu)",
-                      log->dir, (unsigned long long)scan->expected - 1,
-                      (unsigned long long)scan->r->after_seq);
-        return MR_DAMAGED;
-    }
+    if (scan->expected <= scan->r->after_seq)
+        MR_TRY(bridge_to_snapshot(scan));
     MR_TRY(check_numbers(scan));
     if (!scan->r->read_only)
         MR_TRY(sync_found(scan, start));

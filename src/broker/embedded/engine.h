@@ -46,6 +46,7 @@ struct node {
     char name[MR_NAME_MAX + 1];
     uint32_t slots, first_slot;
     int64_t lease_ms;
+    bool dying; /* declared dead; some of its tasks are still to be given back */
     struct mr_node_events events;
     struct mr_timer lease; /* dead when it fires */
     enum mr_queue_order order;

@@ -110,6 +110,7 @@ static void node_died(struct mr_timer *timer, void *arg)
 {
     struct mr_engine *engine = arg;
     struct node *node = mr_container(timer, struct node, lease);
+    node->dying = true;
     take_cancel_waits(engine, node, MR_CLOSED);
     if (node_release_tasks(engine, node, true) != MR_OK) {
         mr_wheel_start(engine->wheel, timer, tick_of(engine, engine->now) + RETRY_SPACE_MS);
@@ -122,7 +123,7 @@ struct node *find_node(const struct mr_engine *engine, uint64_t id)
 {
     uint32_t number = (uint32_t)(id & (NODES_MAX - 1));
     struct node *node = engine->nodes_by_number[number];
-    return node != NULL && node->id == id ? node : NULL;
+    return node != NULL && node->id == id && !node->dying ? node : NULL;
 }
 
 enum handled handle_node_close(struct mr_engine *engine, struct mr_req *base)
