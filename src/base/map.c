@@ -23,7 +23,8 @@
 
 #include <stdlib.h>
 #include <string.h>
-#include <sys/mman.h>
+
+#include "base/mem.h"
 
 enum {
     DISTANCE_BITS = 5,
@@ -31,6 +32,8 @@ enum {
     DISTANCE_MAX = DISTANCE_MASK - 1, /* this or more */
     TAG_SHIFT = 61,                   /* the tag is the top of the hash, the home slot its bottom */
     CAP_MIN = 64,
+    GROWTH = 4, /* each doubling moves every entry, a cache miss each: by four there are a third as
+                   many */
     /* Per insert or remove. Growing from C slots must end before C / 2 further entries, shrinking
      * to C / 2 before C / 4; both hold with room to spare. */
     MOVE_ENTRIES = 4,
@@ -40,7 +43,6 @@ enum {
      * calloc would at times clear recycled memory in one go. */
     MAP_BYTES_MIN = 256 * 1024,
     RELEASE_BYTES = 256 * 1024, /* unmapped per step */
-    HUGE_BYTES_MIN = 4 * 1024 * 1024,
 };
 
 struct table {
@@ -77,13 +79,9 @@ static enum mr_err table_init(struct table *table, size_t cap)
         if (memory == NULL)
             return MR_NOMEM;
     } else {
-        memory = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
-        if (memory == MAP_FAILED)
+        memory = mr_mem_map(bytes);
+        if (memory == NULL)
             return MR_NOMEM;
-        /* Every access is to another page: with small ones the address look-up costs more than the
-         * data. */
-        if (bytes >= HUGE_BYTES_MIN)
-            (void)madvise(memory, bytes, MADV_HUGEPAGE);
     }
     *table = (struct table){
         .meta = memory, .slots = (uint32_t *)((char *)memory + cap), .cap = cap, .bytes = bytes};
@@ -99,9 +97,7 @@ static void table_release(struct table *table, size_t max)
         return;
     }
     size_t piece = table->bytes < max ? table->bytes : max;
-    /* Lengths are multiples of the page size, so this only fails for a wrong address. */
-    int failed = munmap(table->meta + table->bytes - piece, piece);
-    mr_assert(!failed);
+    mr_mem_unmap(table->meta + table->bytes - piece, piece);
     table->bytes -= piece;
     if (table->bytes == 0)
         *table = (struct table){0};
@@ -373,7 +369,7 @@ enum mr_err mr_map_insert(struct mr_map *map, uint64_t hash, uint32_t handle)
     step(map);
     size_t n = mr_map_count(map);
     if (n + 1 > fill_max(map->now.cap))
-        MR_TRY(resize(map, map->now.cap * 2));
+        MR_TRY(resize(map, map->now.cap * GROWTH));
     table_insert(map, &map->now, hash, handle);
     if (n + 1 > map->cap_floor / 8)
         map->cap_floor = 0;

@@ -38,12 +38,20 @@ struct block {
     uint8_t *data;
 };
 
+/*
+ * One sync. Two may be under way: one running and one behind it, which begins without waiting for
+ * the owner. Until it begins, what is written meanwhile is added to it through want.
+ */
 struct sync_job {
     struct mr_job job;
     struct mr_log *log;
+    bool busy; /* with the executor */
     struct mr_file *files[FILES_PER_SYNC + 1];
     size_t files_n;
-    uint64_t upto; /* durable when it succeeds */
+    uint32_t segment;      /* the last of the files */
+    uint64_t promised;     /* what want was when it was submitted: it covers at least this */
+    _Atomic uint64_t want; /* newest record written to those files */
+    uint64_t upto;         /* want when it began: durable when it succeeds */
     int64_t took_ns;
     enum mr_err err;
 };
@@ -87,8 +95,8 @@ struct mr_log {
     struct mr_file *unsynced[FILES_PER_SYNC]; /* sealed segments written since the last sync */
     size_t unsynced_n;
 
-    struct sync_job sync;
-    bool syncing;
+    struct sync_job syncs[2];
+    struct sync_job *newest; /* of the two, the one submitted last */
     struct file_job filing;
     enum mr_err full; /* why the next segment could not be made; MR_OK: it could */
     enum mr_err failure;
@@ -98,7 +106,7 @@ struct mr_log {
     struct block blocks[BLOCKS];
     struct mr_buf scratch; /* a record that spans blocks */
 
-    uint64_t syncs;
+    uint64_t syncs_n;
     uint64_t sync_times[SYNC_BUCKETS]; /* counts, by bucket_of */
 };
 

@@ -3,7 +3,8 @@
  * Appending, group commit, and the log's life. Invariants:
  *   durable_seq <= written_seq <= last_seq, and wanted_seq <= last_seq;
  *   the last segment is the only one that is written to; buf holds its bytes from buf_offset on;
- *   at most one sync is under way, and it covers exactly what was written when it began.
+ *   at most two syncs are under way, one behind the other, and each covers what was written when it
+ * began.
  */
 #include <stdlib.h>
 
@@ -166,6 +167,8 @@ static void sync_run(struct mr_job *base)
     struct sync_job *job = mr_container(base, struct sync_job, job);
     mr_mono start = mr_mono_now(job->log->clock);
     job->err = MR_OK;
+    job->upto =
+        atomic_load_explicit(&job->want, memory_order_acquire); /* before the sync, not after */
     for (size_t i = 0; i < job->files_n && job->err == MR_OK; i++)
         job->err = mr_file_sync(job->files[i]);
     job->took_ns = mr_mono_now(job->log->clock).ns - start.ns;
@@ -182,7 +185,7 @@ static size_t bucket_of(int64_t ns)
 
 static uint64_t percentile_us(const struct mr_log *log, unsigned percent)
 {
-    uint64_t rank = (log->syncs * percent + 99) / 100, seen = 0;
+    uint64_t rank = (log->syncs_n * percent + 99) / 100, seen = 0;
     for (size_t i = 0; i < SYNC_BUCKETS; i++) {
         seen += log->sync_times[i];
         if (seen >= rank && rank > 0)
@@ -195,12 +198,13 @@ static void sync_done(struct mr_job *base)
 {
     struct sync_job *job = mr_container(base, struct sync_job, job);
     struct mr_log *log = job->log;
-    log->syncing = false;
-    log->syncs++;
+    job->busy = false;
+    log->syncs_n++;
     log->sync_times[bucket_of(job->took_ns)]++;
     if (job->err == MR_OK && log->failure == MR_OK) {
-        mr_assert(job->upto >= log->durable_seq && job->upto <= log->last_seq);
-        log->durable_seq = job->upto;
+        mr_assert(job->upto <= log->last_seq);
+        if (job->upto > log->durable_seq)
+            log->durable_seq = job->upto;
     } else if (log->failure == MR_OK) {
         /* The kernel may have dropped the pages: asking again could succeed and mean nothing. */
         log->failure = MR_IO;
@@ -208,23 +212,44 @@ static void sync_done(struct mr_job *base)
     log->changed(log->arg);
 }
 
-void mr_log_sync(struct mr_log *log)
+static void sync_submit(struct mr_log *log, struct sync_job *job)
 {
-    bool wanted = log->wanted_seq > log->durable_seq || log->unsynced_n == FILES_PER_SYNC;
-    if (log->syncing || log->failure != MR_OK || !wanted)
-        return;
-    struct sync_job *job = &log->sync;
-    *job = (struct sync_job){.log = log, .upto = log->written_seq};
+    const struct segment *current = segment_current(log);
+    *job = (struct sync_job){
+        .log = log, .busy = true, .segment = current->number, .promised = log->written_seq};
     mr_job_init(&job->job, sync_run, sync_done);
+    atomic_init(&job->want, log->written_seq);
     for (size_t i = 0; i < log->unsynced_n; i++)
         job->files[job->files_n++] = log->unsynced[i];
     log->unsynced_n = 0;
-    job->files[job->files_n++] = segment_current(log)->file;
-    log->syncing = true;
+    job->files[job->files_n++] = current->file;
+    log->newest = job;
     log->sync_exec->submit(log->sync_exec, &job->job);
 #ifdef MR_PLANT_ACK_BEFORE_SYNC
-    log->durable_seq = job->upto;
+    log->durable_seq = log->written_seq;
 #endif
+}
+
+void mr_log_sync(struct mr_log *log)
+{
+    struct sync_job *newest = log->newest;
+    bool wanted = log->wanted_seq > log->durable_seq || log->unsynced_n == FILES_PER_SYNC;
+    if (log->failure != MR_OK || !wanted)
+        return;
+    if (newest != NULL && newest->busy) {
+        if (newest->segment == segment_current(log)->number)
+            atomic_store_explicit(&newest->want, log->written_seq, memory_order_release);
+        if (newest->promised >= log->wanted_seq)
+            return;
+    }
+    struct sync_job *free_job = !log->syncs[0].busy ? &log->syncs[0] : &log->syncs[1];
+    if (!free_job->busy)
+        sync_submit(log, free_job);
+}
+
+static bool syncing(const struct mr_log *log)
+{
+    return log->syncs[0].busy || log->syncs[1].busy;
 }
 
 void mr_log_demand(struct mr_log *log)
@@ -240,7 +265,7 @@ uint64_t mr_log_wanted(const struct mr_log *log)
 enum mr_err mr_log_sync_now(struct mr_log *log)
 {
     MR_TRY(mr_log_write(log));
-    mr_assert(!log->syncing);
+    mr_assert(!syncing(log));
     for (size_t i = 0; i < log->unsynced_n && log->failure == MR_OK; i++)
         if (mr_file_sync(log->unsynced[i]) != MR_OK)
             log->failure = MR_IO;
@@ -293,7 +318,7 @@ bool mr_log_full(const struct mr_log *log)
 
 bool mr_log_idle(const struct mr_log *log)
 {
-    return !log->syncing && log->filing.kind == FILE_IDLE;
+    return !syncing(log) && log->filing.kind == FILE_IDLE;
 }
 
 void mr_log_hold(struct mr_log *log, uint32_t number, int64_t bytes)
@@ -358,7 +383,7 @@ void mr_log_unpin(struct mr_log *log)
 void mr_log_figures(const struct mr_log *log, struct mr_log_figures *ret_figures)
 {
     *ret_figures = (struct mr_log_figures){
-        .syncs = log->syncs,
+        .syncs = log->syncs_n,
         .sync_p50_us = percentile_us(log, 50),
         .sync_p99_us = percentile_us(log, 99),
     };

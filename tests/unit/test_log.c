@@ -114,11 +114,8 @@ static void what_comes_during_a_sync_shares_the_next_one(void **state)
         log_put(rig, SMALL, MR_LOG_DURABLE, NULL);
         assert_int_equal(mr_log_write(rig->log), MR_OK);
         mr_log_sync(rig->log);
-        assert_int_equal(rig->sync_exec.n, 1); /* never two at once */
+        assert_int_equal(rig->sync_exec.n, 2); /* one, and the next behind it: never more */
     }
-    log_run_jobs(rig);
-    assert_int_equal(mr_log_durable(rig->log), 1);
-    mr_log_sync(rig->log);
     log_run_jobs(rig);
     assert_int_equal(mr_log_durable(rig->log), 21);
     assert_int_equal(syncs(rig), before + 2);

@@ -225,7 +225,7 @@ static void a_log_shorter_than_its_snapshot_is_refused(void **state)
     struct log_rig *rig = *state;
     log_put_durable(rig, 10, LEN);
     rig->recovery.after_seq = 11;
-    assert_refused(rig, MR_DAMAGED, "before its snapshot");
+    assert_refused(rig, MR_DAMAGED, "damaged record 11");
     simfs_lose(rig->sim, log_file(rig, "log-00000001"));
     assert_refused(rig, MR_DAMAGED, "the log is missing");
 }

@@ -685,12 +685,12 @@ static void an_entry_that_contradicts_itself_is_damage(void **state)
 static void memory_is_counted_and_comes_back(void **state)
 {
     struct fixture *f = *state;
-    some_pending(f, 20000);
-    assert_true(state_bytes(&f->state) / 20000 <= 128);
-    for (unsigned i = 1; i <= 20000; i++)
+    some_pending(f, 100000);
+    assert_true(state_bytes(&f->state) / 100000 <= 128);
+    for (unsigned i = 1; i <= 100000; i++)
         done(change(f, MR_RECORD_DELETE, i, (struct mr_event_change){.state = MR_STATE_NONE}));
     size_t empty = state_bytes(&f->state);
-    for (unsigned i = 1; i <= 20000; i++)
+    for (unsigned i = 1; i <= 100000; i++)
         done(put_task(f, i, (struct what){.key = NOW}));
     done(durable(f));
     for (unsigned i = 1; i <= 20000; i++)

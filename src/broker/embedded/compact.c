@@ -148,7 +148,7 @@ static void decide(struct mr_engine *engine)
     uint64_t live = engine->state.live_bytes, segment = mr_log_segment_bytes(engine->log);
     uint64_t garbage = usage.sealed - usage.sealed_live;
     uint64_t since = engine->appended_bytes - engine->snap_log_bytes;
-    bool replay_long = since > REPLAY_SEGMENTS * segment + live / 2;
+    bool replay_long = since > REPLAY_SEGMENTS * segment + live;
     bool worth = garbage > live / 2 + segment / 4;
     bool grown = since > 0;
     if (replay_long || (worth && grown && 2 * usage.dead >= garbage)) {

@@ -269,6 +269,7 @@ static void write_log(struct mr_engine *engine)
 /* Everything but the messages of the turn. */
 static void work(struct mr_engine *engine)
 {
+    write_log(engine); /* first of all, so that the disk does not wait for us */
     uint64_t durable = mr_log_durable(engine->log);
     if (state_durable(&engine->state, durable) != MR_OK)
         engine_fail(engine, MR_NOMEM);

@@ -4,32 +4,76 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mem.h"
+
 void slab_init(struct slab *slab, size_t item_size)
 {
     *slab = (struct slab){.item_size = item_size, .free_head = NO_HANDLE};
 }
 
+/* The first chunks come one by one, so that a small store stays small; later ones out of blocks of
+ * huge pages. */
+enum { SINGLE_CHUNKS = 16 };
+
+static size_t chunk_bytes(const struct slab *slab)
+{
+    return SLAB_CHUNK * slab->item_size;
+}
+
+static size_t block_chunks(const struct slab *slab)
+{
+    return MR_MEM_HUGE / chunk_bytes(slab);
+}
+
 void slab_done(struct slab *slab)
 {
-    for (size_t i = 0; i < slab->chunks_n; i++)
+    for (size_t i = 0; i < slab->chunks_n && i < SINGLE_CHUNKS; i++)
         free(slab->chunks[i]);
+    for (size_t i = 0; i < slab->blocks_n; i++)
+        mr_mem_unmap(slab->blocks[i], MR_MEM_HUGE);
     free(slab->chunks);
+    free(slab->blocks);
     slab_init(slab, slab->item_size);
+}
+
+static enum mr_err pointers_reserve(uint8_t ***pointers, size_t n, size_t *cap)
+{
+    if (n < *cap)
+        return MR_OK;
+    size_t grown_cap = *cap ? 2 * *cap : 16;
+    uint8_t **grown = realloc(*pointers, grown_cap * sizeof *grown);
+    if (grown == NULL)
+        return MR_NOMEM;
+    *pointers = grown;
+    *cap = grown_cap;
+    return MR_OK;
+}
+
+static enum mr_err chunk_from_block(struct slab *slab, uint8_t **ret_chunk)
+{
+    if (slab->block_left == 0) {
+        MR_TRY(pointers_reserve(&slab->blocks, slab->blocks_n, &slab->blocks_cap));
+        slab->block = mr_mem_map(MR_MEM_HUGE);
+        if (slab->block == NULL)
+            return MR_NOMEM;
+        slab->blocks[slab->blocks_n++] = slab->block;
+        slab->block_left = block_chunks(slab);
+    }
+    *ret_chunk = slab->block + (block_chunks(slab) - slab->block_left--) * chunk_bytes(slab);
+    return MR_OK;
 }
 
 static enum mr_err add_chunk(struct slab *slab)
 {
-    if (slab->chunks_n == slab->chunks_cap) {
-        size_t cap = slab->chunks_cap ? 2 * slab->chunks_cap : 16;
-        uint8_t **grown = realloc(slab->chunks, cap * sizeof *grown);
-        if (grown == NULL)
+    uint8_t *chunk;
+    MR_TRY(pointers_reserve(&slab->chunks, slab->chunks_n, &slab->chunks_cap));
+    if (slab->chunks_n < SINGLE_CHUNKS) {
+        chunk = malloc(chunk_bytes(slab));
+        if (chunk == NULL)
             return MR_NOMEM;
-        slab->chunks = grown;
-        slab->chunks_cap = cap;
+    } else {
+        MR_TRY(chunk_from_block(slab, &chunk));
     }
-    uint8_t *chunk = malloc(SLAB_CHUNK * slab->item_size);
-    if (chunk == NULL)
-        return MR_NOMEM;
     slab->chunks[slab->chunks_n++] = chunk;
     return MR_OK;
 }
@@ -68,5 +112,7 @@ void slab_free(struct slab *slab, uint32_t handle)
 
 size_t slab_bytes(const struct slab *slab)
 {
-    return slab->chunks_n * SLAB_CHUNK * slab->item_size + slab->chunks_cap * sizeof *slab->chunks;
+    size_t single = slab->chunks_n < SINGLE_CHUNKS ? slab->chunks_n : SINGLE_CHUNKS;
+    return single * chunk_bytes(slab) + slab->blocks_n * (size_t)MR_MEM_HUGE +
+           slab->chunks_cap * sizeof *slab->chunks;
 }

@@ -14,6 +14,10 @@ struct slab {
     size_t item_size;
     uint8_t **chunks;
     size_t chunks_n, chunks_cap;
+    uint8_t *block;    /* where the next chunks come from */
+    size_t block_left; /* chunks still in it */
+    uint8_t **blocks;
+    size_t blocks_n, blocks_cap;
     uint32_t used;      /* handles below this were given out at least once */
     uint32_t free_head; /* list of freed items, through their first four bytes */
     size_t count;
