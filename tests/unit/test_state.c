@@ -693,7 +693,7 @@ static void memory_is_counted_and_comes_back(void **state)
     for (unsigned i = 1; i <= 100000; i++)
         done(put_task(f, i, (struct what){.key = NOW}));
     done(durable(f));
-    for (unsigned i = 1; i <= 20000; i++)
+    for (unsigned i = 1; i <= 100000; i++)
         done(change(f, MR_RECORD_DELETE, i, (struct mr_event_change){.state = MR_STATE_NONE}));
     assert_true(state_bytes(&f->state) <= empty + empty / 4);
 }
