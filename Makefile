@@ -42,7 +42,7 @@ fuzz: ## every fuzzer for FUZZ_SECONDS (default 60) with libFuzzer
 
 plants: ## builds with each planted bug and expects a test to catch it
 	@scripts/setup.sh test
-	@scripts/plants.sh
+	@tests/integration/plants.sh
 
 check: ## sizes, module levels, formatting, banned calls
 	@scripts/setup.sh test

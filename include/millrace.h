@@ -22,8 +22,7 @@ extern "C" {
 #define MR_MUST_USE          __attribute__((warn_unused_result))
 #define MR_PRINTF(fmt, args) __attribute__((format(printf, fmt, args)))
 
-/* ---- errors ------------------------------------------------------------------------------------
- */
+/* ---- errors --------------------------------------------------------------------------------- */
 
 /*
  * One list for every surface. Columns: name, what it means in one line, whether trying again later
@@ -76,8 +75,7 @@ struct mr_detail {
     char text[512];
 };
 
-/* ---- bytes, limits -----------------------------------------------------------------------------
- */
+/* ---- bytes, limits -------------------------------------------------------------------------- */
 
 /* Bytes owned by somebody else. */
 struct mr_slice {
@@ -105,8 +103,7 @@ enum {
     MR_SLOTS_MAX = 4096,
 };
 
-/* ---- tasks -------------------------------------------------------------------------------------
- */
+/* ---- tasks ---------------------------------------------------------------------------------- */
 
 enum mr_state {
     MR_STATE_NONE, /* no such task */
@@ -185,8 +182,7 @@ struct mr_task {
     bool cancel_requested;
 };
 
-/* ---- client ------------------------------------------------------------------------------------
- */
+/* ---- client --------------------------------------------------------------------------------- */
 
 struct mr_client;
 
@@ -230,8 +226,7 @@ MR_MUST_USE enum mr_err mr_enqueue_async(struct mr_client *client,
                                          const struct mr_task_options *tasks, size_t n,
                                          mr_enqueue_done *done, void *arg);
 
-/* ---- inspection and control ---------------------------------------------------------------------
- */
+/* ---- inspection and control ----------------------------------------------------------------- */
 
 /* One answer with many tasks; free it when done with its slices. */
 struct mr_task_list;
@@ -329,8 +324,7 @@ MR_MUST_USE enum mr_err mr_stats_get(struct mr_client *client, struct mr_stats *
 MR_MUST_USE enum mr_err mr_backup(struct mr_client *client, const char *dir,
                                   struct mr_detail *detail);
 
-/* ---- worker ------------------------------------------------------------------------------------
- */
+/* ---- worker --------------------------------------------------------------------------------- */
 
 struct mr_worker;
 struct mr_run; /* one run of one task, as its handler sees it */
@@ -427,8 +421,7 @@ struct mr_worker_figures {
 };
 void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_figures);
 
-/* ---- offline -----------------------------------------------------------------------------------
- */
+/* ---- offline -------------------------------------------------------------------------------- */
 
 enum mr_fsck_mode { MR_FSCK_CHECK, MR_FSCK_REPAIR };
 

@@ -58,7 +58,7 @@ sample() {
 long() {
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
     stage "campaigns (ASan + UBSan)" run build/asan -j 2 -L long
-    stage "planted bugs" scripts/plants.sh
+    stage "planted bugs" env MR_IMAGES=3000 MR_SEEDS=1000 MR_FLIPS=2000 tests/integration/plants.sh
 }
 
 # Each round takes seeds nobody has run: the clock gives the first.

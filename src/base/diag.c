@@ -93,8 +93,7 @@ static void emit(enum mr_diag_level level, const char *event, const char *pairs)
         write_stderr(line);
 }
 
-/* ---- repeats -----------------------------------------------------------------------------------
- */
+/* ---- repeats -------------------------------------------------------------------------------- */
 
 static void tell_left_out(struct event *event)
 {
@@ -172,8 +171,7 @@ void mr_diag_set_clock(struct mr_clock *clock)
     pthread_mutex_unlock(&lock);
 }
 
-/* ---- escaping ----------------------------------------------------------------------------------
- */
+/* ---- escaping ------------------------------------------------------------------------------- */
 
 enum quoting { QUOTES_PLAIN, QUOTES_ESCAPED };
 

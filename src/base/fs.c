@@ -50,8 +50,7 @@ static int open_retrying(const char *path, int flags)
     return fd;
 }
 
-/* ---- folders -----------------------------------------------------------------------------------
- */
+/* ---- folders -------------------------------------------------------------------------------- */
 
 static enum mr_err sys_dir_sync(struct mr_fs *fs, const char *path)
 {
@@ -170,8 +169,7 @@ static enum mr_err sys_space(struct mr_fs *fs, const char *path, uint64_t *ret_f
     return MR_OK;
 }
 
-/* ---- opening, locking --------------------------------------------------------------------------
- */
+/* ---- opening, locking ----------------------------------------------------------------------- */
 
 /* Takes fd, also on failure. */
 static enum mr_err give_fd(struct mr_fs *fs, int fd, struct mr_file **ret_file)
@@ -263,8 +261,7 @@ static void sys_close(struct mr_file *base)
     free(file);
 }
 
-/* ---- bytes -------------------------------------------------------------------------------------
- */
+/* ---- bytes ---------------------------------------------------------------------------------- */
 
 static enum mr_err sys_pread(struct mr_file *file, void *data, size_t len, uint64_t offset)
 {

@@ -16,7 +16,7 @@ enum {
 #define ID_MS_MAX ((1ULL << 42) - 1)
 _Static_assert(ID_MS_SHIFT + 42 == 64, "milliseconds, node and counter fill the id");
 
-/* ---- UUID ------------------------------------------------------------------------------------ */
+/* ---- UUID ----------------------------------------------------------------------------------- */
 
 void mr_uuid_make(struct mr_uuid *uuid, mr_wall now, struct mr_rand *rand)
 {
@@ -77,7 +77,7 @@ bool mr_uuid_parse(struct mr_slice text, struct mr_uuid *ret_uuid)
     return true;
 }
 
-/* ---- SipHash --------------------------------------------------------------------------------- */
+/* ---- SipHash -------------------------------------------------------------------------------- */
 
 struct sip {
     uint64_t v0, v1, v2, v3;

@@ -63,7 +63,7 @@ struct mr_map {
     size_t cap_floor; /* reserved and not filled yet: not to be shrunk */
 };
 
-/* ---- memory ---------------------------------------------------------------------------------- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 static size_t table_bytes(size_t cap)
 {
@@ -109,7 +109,7 @@ static void table_done(struct table *table)
         table_release(table, SIZE_MAX);
 }
 
-/* ---- one table ------------------------------------------------------------------------------- */
+/* ---- one table ------------------------------------------------------------------------------ */
 
 static uint8_t tag_of(uint64_t hash)
 {
@@ -230,7 +230,7 @@ static uint32_t table_find(const struct mr_map *map, const struct table *table, 
     return MR_MAP_NONE;
 }
 
-/* ---- growing and shrinking ------------------------------------------------------------------- */
+/* ---- growing and shrinking ------------------------------------------------------------------ */
 
 static bool is_moving(const struct mr_map *map)
 {
@@ -321,7 +321,7 @@ static void shrink_if_sparse(struct mr_map *map)
     step(map);
 }
 
-/* ---- public ---------------------------------------------------------------------------------- */
+/* ---- public --------------------------------------------------------------------------------- */
 
 enum mr_err mr_map_new(const struct mr_map_ops *ops, void *arg, struct mr_map **ret_map)
 {
@@ -415,7 +415,7 @@ size_t mr_map_bytes(const struct mr_map *map)
     return sizeof *map + map->now.bytes + map->old.bytes;
 }
 
-/* ---- checks ---------------------------------------------------------------------------------- */
+/* ---- checks --------------------------------------------------------------------------------- */
 
 /* Checks the slots from the one `passed` slots behind start on. */
 static void table_validate(const struct mr_map *map, const struct table *table, size_t start,

@@ -36,7 +36,7 @@ static enum mr_err read_uint64(const char **text, uint64_t *ret_value)
     return MR_OK;
 }
 
-/* ---- durations and sizes --------------------------------------------------------------------- */
+/* ---- durations and sizes -------------------------------------------------------------------- */
 
 struct unit {
     const char *name;
@@ -114,7 +114,7 @@ enum mr_err mr_parse_size(const char *text, uint64_t *ret_bytes)
     return MR_INVALID;
 }
 
-/* ---- numbers --------------------------------------------------------------------------------- */
+/* ---- numbers -------------------------------------------------------------------------------- */
 
 enum mr_err mr_parse_int64(const char *text, int64_t *ret_value)
 {
@@ -177,7 +177,7 @@ enum mr_err mr_parse_double(const char *text, double *ret_value)
     return MR_OK;
 }
 
-/* ---- times ----------------------------------------------------------------------------------- */
+/* ---- times ---------------------------------------------------------------------------------- */
 
 /* Days from the Unix epoch to a date of the Gregorian calendar, any year >= 0. Years are counted
  * from March, so that the leap day is the last one; 400 years have 146097 days. */
@@ -374,7 +374,7 @@ void mr_format_duration_ms(int64_t ms, char text[32])
         put_count(p, left / units[i + 1].factor, units[i + 1].name);
 }
 
-/* ---- the nearest word ------------------------------------------------------------------------ */
+/* ---- the nearest word ----------------------------------------------------------------------- */
 
 enum { WORD_MAX = 64 };
 

@@ -65,7 +65,7 @@ enum mr_err mr_broker_call(struct mr_broker *broker, struct mr_req *req)
     return req->err;
 }
 
-/* ---- the door ------------------------------------------------------------------------------ */
+/* ---- the door ------------------------------------------------------------------------------- */
 
 /* Optional names; empty stands for the default. */
 static const struct {

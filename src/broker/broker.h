@@ -57,8 +57,7 @@ struct mr_req {
 /* Frees the answer; not the request itself. */
 void mr_req_done(struct mr_req *req);
 
-/* ---- producing ----------------------------------------------------------------------------------
- */
+/* ---- producing ------------------------------------------------------------------------------ */
 
 struct mr_req_enqueue {
     struct mr_req req;
@@ -68,8 +67,7 @@ struct mr_req_enqueue {
     void *prepared;                    /* the engine's, in the arena */
 };
 
-/* ---- nodes and working --------------------------------------------------------------------------
- */
+/* ---- nodes and working ---------------------------------------------------------------------- */
 
 enum mr_stop_reason { MR_STOP_CANCEL, MR_STOP_LOST };
 
@@ -167,8 +165,7 @@ struct mr_req_finish {
     enum mr_err *errs; /* n entries, the caller's memory */
 };
 
-/* ---- control and inspection ---------------------------------------------------------------------
- */
+/* ---- control and inspection ----------------------------------------------------------------- */
 
 struct mr_req_control {
     struct mr_req req;
@@ -228,8 +225,7 @@ struct mr_req_backup {
     struct mr_detail detail;
 };
 
-/* ---- the operations of an engine
- * ----------------------------------------------------------------- */
+/* ---- the operations of an engine ------------------------------------------------------------ */
 
 struct mr_broker_ops {
     /* Thread: any. Checks the inputs on the caller's thread, then queues the request. */

@@ -26,7 +26,7 @@ enum mr_err mr_enqueue(struct mr_client *client, const struct mr_task_options *t
     return err;
 }
 
-/* ---- without waiting ----------------------------------------------------------------------- */
+/* ---- without waiting ------------------------------------------------------------------------ */
 
 /* One request and everything it needs, by falling alignment: options, headers, results, bytes. */
 struct flight {

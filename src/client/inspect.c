@@ -6,7 +6,7 @@
 
 enum { LIST_LIMIT = 50 };
 
-/* ---- tasks --------------------------------------------------------------------------------- */
+/* ---- tasks ---------------------------------------------------------------------------------- */
 
 /* The answer is the request itself: its arena holds the tasks. */
 struct mr_task_list {
@@ -109,7 +109,7 @@ enum mr_err mr_control(struct mr_client *client, const struct mr_control *items,
     return err;
 }
 
-/* ---- queues -------------------------------------------------------------------------------- */
+/* ---- queues --------------------------------------------------------------------------------- */
 
 static enum mr_err queue_list(struct mr_client *client, struct mr_req_queue_list *list,
                               size_t *ret_n)
@@ -191,7 +191,7 @@ enum mr_err mr_queue_remove(struct mr_client *client, struct mr_slice queue,
     return err;
 }
 
-/* ---- the broker ---------------------------------------------------------------------------- */
+/* ---- the broker ----------------------------------------------------------------------------- */
 
 enum mr_err mr_stats_get(struct mr_client *client, struct mr_stats *ret_stats)
 {

@@ -55,8 +55,7 @@ void mr_log_free(struct mr_log *log)
     free(log);
 }
 
-/* ---- room --------------------------------------------------------------------------------------
- */
+/* ---- room ----------------------------------------------------------------------------------- */
 
 enum mr_err mr_log_room(struct mr_log *log, size_t body_len, enum mr_log_use use)
 {
@@ -79,8 +78,7 @@ enum mr_err mr_log_room(struct mr_log *log, size_t body_len, enum mr_log_use use
     return log->full != MR_OK ? log->full : MR_BUSY;
 }
 
-/* ---- appending ---------------------------------------------------------------------------------
- */
+/* ---- appending ------------------------------------------------------------------------------ */
 
 /* The current segment is full: what is sealed goes to it, the next one takes over. */
 static enum mr_err roll(struct mr_log *log)
@@ -138,8 +136,7 @@ uint64_t mr_log_append(struct mr_log *log, enum mr_record_type type, enum mr_log
     return seq;
 }
 
-/* ---- writing and syncing ------------------------------------------------------------------------
- */
+/* ---- writing and syncing -------------------------------------------------------------------- */
 
 enum mr_err mr_log_write(struct mr_log *log)
 {
@@ -277,8 +274,7 @@ enum mr_err mr_log_sync_now(struct mr_log *log)
     return log->failure;
 }
 
-/* ---- figures ------------------------------------------------------------------------------------
- */
+/* ---- figures -------------------------------------------------------------------------------- */
 
 void mr_log_set_term(struct mr_log *log, uint32_t term)
 {

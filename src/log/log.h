@@ -66,8 +66,7 @@ void mr_log_free(struct mr_log *log);
 MR_MUST_USE enum mr_err mr_log_label(struct mr_fs *fs, const char *dir,
                                      uint8_t ret_label[MR_SEGMENT_LABEL]);
 
-/* ---- recovery -----------------------------------------------------------------------------------
- */
+/* ---- recovery ------------------------------------------------------------------------------- */
 
 /* Called for every record behind the snapshot, in order. An error ends the recovery with it. */
 typedef enum mr_err mr_log_visit(const struct mr_record *record, struct mr_log_pos pos, void *arg);
@@ -94,8 +93,7 @@ struct mr_log_recovery {
 MR_MUST_USE enum mr_err mr_log_recover(struct mr_log *log, struct mr_log_recovery *recovery,
                                        struct mr_detail *detail);
 
-/* ---- writing ------------------------------------------------------------------------------------
- */
+/* ---- writing -------------------------------------------------------------------------------- */
 
 enum mr_log_use {
     MR_LOG_NEW_WORK, /* keeps the reserve free */
@@ -141,8 +139,7 @@ bool mr_log_idle(const struct mr_log *log);
 /* Tries again to make the next segment after the disk was full. */
 void mr_log_retry_space(struct mr_log *log);
 
-/* ---- space --------------------------------------------------------------------------------------
- */
+/* ---- space ---------------------------------------------------------------------------------- */
 
 /* A task holds (positive) or no longer holds (negative) so many bytes of a segment. */
 void mr_log_hold(struct mr_log *log, uint32_t segment, int64_t bytes);

@@ -84,8 +84,7 @@ enum mr_err mr_log_read(struct mr_log *log, struct mr_log_pos pos, size_t size,
     return MR_OK;
 }
 
-/* ---- walking ------------------------------------------------------------------------------------
- */
+/* ---- walking -------------------------------------------------------------------------------- */
 
 /* The record at offset, however long. MR_NOT_FOUND when none stands there. */
 static enum mr_err record_at(struct mr_log *log, const struct segment *segment, uint64_t offset,

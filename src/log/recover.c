@@ -32,8 +32,7 @@ struct scan {
     uint64_t end_at;
 };
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 static void say(struct scan *scan, const char *text)
 {
@@ -125,8 +124,7 @@ static enum mr_err find_later(struct scan *scan, size_t i, uint64_t offset, bool
     return MR_NOT_FOUND;
 }
 
-/* ---- damage -------------------------------------------------------------------------------------
- */
+/* ---- damage --------------------------------------------------------------------------------- */
 
 /* Copies bytes of a segment into the folder's quarantine before they are overwritten. */
 static enum mr_err set_aside(struct scan *scan, size_t i, uint64_t from, uint64_t to)
@@ -267,8 +265,7 @@ static enum mr_err pass_damage(struct scan *scan, size_t *i, uint64_t *at)
     return MR_OK;
 }
 
-/* ---- the scan -----------------------------------------------------------------------------------
- */
+/* ---- the scan ------------------------------------------------------------------------------- */
 
 static void note_record(struct scan *scan, size_t i, uint64_t at, const struct mr_record *record)
 {
@@ -356,8 +353,7 @@ static enum mr_err scan_from(struct scan *scan, size_t i, uint64_t at)
     }
 }
 
-/* ---- opening ------------------------------------------------------------------------------------
- */
+/* ---- opening -------------------------------------------------------------------------------- */
 
 static void list_segment(const char *name, void *arg)
 {

@@ -164,8 +164,7 @@ struct segment *segment_find(const struct mr_log *log, uint32_t number)
     return found ? &log->segments[low] : NULL;
 }
 
-/* ---- making, recycling and removing, beside the owner's thread ---------------------------------
- */
+/* ---- making, recycling and removing, beside the owner's thread ------------------------------ */
 
 /* Zero-fills up to one step; complete when the whole file is. */
 static enum mr_err fill_step(struct file_job *job)

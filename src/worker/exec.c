@@ -52,7 +52,7 @@ static void close_fd(int *fd)
     *fd = -1;
 }
 
-/* ---- streams ------------------------------------------------------------------------------- */
+/* ---- streams -------------------------------------------------------------------------------- */
 
 /* A command that does not want its input is fine. */
 static void feed(struct process *p)
@@ -148,7 +148,7 @@ static void drink_rest(struct process *p)
         take_line(p);
 }
 
-/* ---- start --------------------------------------------------------------------------------- */
+/* ---- start ---------------------------------------------------------------------------------- */
 
 /* Moves a descriptor out of the child's range, so that its dup2 calls cannot meet. */
 static int above_childs(int fd)
@@ -197,7 +197,7 @@ static bool start(struct process *p, char *const *argv)
     return fine;
 }
 
-/* ---- until its end ------------------------------------------------------------------------- */
+/* ---- until its end -------------------------------------------------------------------------- */
 
 static void wake_loop(void *arg)
 {
@@ -263,7 +263,7 @@ static int reap(struct process *p)
     return status;
 }
 
-/* ---- what it meant ------------------------------------------------------------------------- */
+/* ---- what it meant -------------------------------------------------------------------------- */
 
 static const struct {
     int code;

@@ -198,7 +198,7 @@ enum figure {
     FIGURE_STALE
 };
 
-/* ---- hand.c: under the lock ---------------------------------------------------------------- */
+/* ---- hand.c: under the lock ----------------------------------------------------------------- */
 
 void mr_hand_push(struct mr_hand *hand, struct mr_lease *leases, size_t n);
 /* NULL when empty. */
@@ -211,7 +211,7 @@ void mr_leases_free(struct mr_lease *leases);
 /* Fills lease->task unless that was done before. Thread: the holder, no lock needed. */
 MR_MUST_USE enum mr_err mr_lease_ready(struct mr_worker *w, struct mr_lease *lease);
 
-/* ---- pump.c -------------------------------------------------------------------------------- */
+/* ---- pump.c --------------------------------------------------------------------------------- */
 
 /* Under the lock: whether w->take should be sent now; then it is filled and marked busy, and the
  * caller submits it after leaving the lock. */
@@ -225,11 +225,11 @@ bool mr_worker_is_idle(struct mr_worker *w);
 struct mr_slot *mr_slots_unlist(struct mr_worker *w, size_t n);
 void mr_slots_wake(struct mr_slot *slots);
 
-/* ---- slot.c -------------------------------------------------------------------------------- */
+/* ---- slot.c --------------------------------------------------------------------------------- */
 
 void *mr_slot_main(void *slot);
 
-/* ---- run.c --------------------------------------------------------------------------------- */
+/* ---- run.c ---------------------------------------------------------------------------------- */
 
 /* Tells the run of a slot to stop, and starts its grace. Under the lock. */
 void mr_run_stop(struct mr_slot *slot, enum run_stop reason, mr_mono now);
@@ -252,7 +252,7 @@ void mr_run_watch(struct mr_run *run, void (*watch)(void *arg), void *arg);
 /* How long a run that should stop has until it is given up. */
 int64_t mr_run_grace_ms(struct mr_run *run);
 
-/* ---- report.c ------------------------------------------------------------------------------ */
+/* ---- report.c ------------------------------------------------------------------------------- */
 
 /* A report of the slot's own, waiting for one to come back when memory is short. Thread: the
  * slot's. */
@@ -269,7 +269,7 @@ void mr_reports_free(struct mr_report *reports);
 void mr_leases_finish(struct mr_worker *w, struct mr_lease *leases, enum mr_outcome outcome,
                       struct mr_slice error);
 
-/* ---- monitor.c ----------------------------------------------------------------------------- */
+/* ---- monitor.c ------------------------------------------------------------------------------ */
 
 void *mr_monitor_main(void *worker);
 /* What the timer of a slot fires. */

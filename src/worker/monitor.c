@@ -32,7 +32,7 @@ void mr_monitor_by(struct mr_worker *w, mr_mono at)
     mr_lock_notify_all(&w->lock);
 }
 
-/* ---- the node ------------------------------------------------------------------------------ */
+/* ---- the node ------------------------------------------------------------------------------- */
 
 static struct mr_slot *slot_by_epoch(struct mr_worker *w, uint64_t epoch)
 {
@@ -133,7 +133,7 @@ static void reopen(struct mr_worker *w, mr_mono now)
     w->take_after = err == MR_OK ? now : mr_mono_add_ms(now, RETRY_MS);
 }
 
-/* ---- beats --------------------------------------------------------------------------------- */
+/* ---- beats ---------------------------------------------------------------------------------- */
 
 /* Broker's thread. */
 static void beat_done(struct mr_req *req)
@@ -201,7 +201,7 @@ static void send_beat(struct mr_worker *w, mr_mono now)
     mr_lock_enter(&w->lock);
 }
 
-/* ---- timeouts ------------------------------------------------------------------------------ */
+/* ---- timeouts ------------------------------------------------------------------------------- */
 
 /* Puts the runs that end before the next look on the wheel. Under the lock. */
 static void scan(struct mr_worker *w, mr_mono now)
@@ -283,7 +283,7 @@ static void abandon_overdue(struct mr_worker *w, mr_mono now)
     }
 }
 
-/* ---- the rest ------------------------------------------------------------------------------ */
+/* ---- the rest ------------------------------------------------------------------------------- */
 
 /* Hands back what the slots will not get round to soon, going by the last while. Enters and leaves
  * with the lock. */

@@ -182,7 +182,7 @@ void mr_reports_free(struct mr_report *reports)
     }
 }
 
-/* ---- leases that did not run --------------------------------------------------------------- */
+/* ---- leases that did not run ---------------------------------------------------------------- */
 
 struct bundle {
     struct mr_req_finish finish;

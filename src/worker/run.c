@@ -26,7 +26,7 @@ static struct mr_worker *worker_of(struct mr_run *run)
     return slot_of(run)->worker;
 }
 
-/* ---- what the handler sees ----------------------------------------------------------------- */
+/* ---- what the handler sees ------------------------------------------------------------------ */
 
 const struct mr_task *mr_run_task(struct mr_run *run)
 {
@@ -113,7 +113,7 @@ void mr_run_retry_after(struct mr_run *run, int64_t delay_ms)
     run->retry_after_ms = delay_ms > 0 ? delay_ms : 0;
 }
 
-/* ---- telling it to stop -------------------------------------------------------------------- */
+/* ---- telling it to stop --------------------------------------------------------------------- */
 
 void mr_run_stop(struct mr_slot *slot, enum run_stop reason, mr_mono now)
 {
@@ -151,7 +151,7 @@ int64_t mr_run_grace_ms(struct mr_run *run)
     return worker_of(run)->options.grace_ms;
 }
 
-/* ---- what is made of its answer ------------------------------------------------------------ */
+/* ---- what is made of its answer ------------------------------------------------------------- */
 
 /* One row per reason to stop: what a run that did not succeed counts as, and why. */
 static const struct {

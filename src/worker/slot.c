@@ -19,7 +19,7 @@ static void show(struct mr_slot *slot, enum mr_slot_state state)
     atomic_store_explicit(&slot->state, state, memory_order_relaxed);
 }
 
-/* ---- between two runs, under the lock ------------------------------------------------------ */
+/* ---- between two runs, under the lock ------------------------------------------------------- */
 
 /* Ends the run that is over, if there was one; answers its lease when it was not reported. */
 static struct mr_lease *end_run(struct mr_slot *slot, mr_mono now)
@@ -113,7 +113,7 @@ static bool next_run(struct mr_slot *slot)
     return lease != NULL;
 }
 
-/* ---- one run ------------------------------------------------------------------------------- */
+/* ---- one run -------------------------------------------------------------------------------- */
 
 /* When the run must be over, from the timeout and the deadline of its task. */
 static void set_due(struct mr_slot *slot, const struct mr_task *task, int64_t until_deadline_ms)

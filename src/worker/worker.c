@@ -20,7 +20,7 @@
 
 enum { LEVELS_MAX = 1000, HOST_MAX = 64 };
 
-/* ---- options ------------------------------------------------------------------------------- */
+/* ---- options -------------------------------------------------------------------------------- */
 
 static enum mr_err check_options(const struct mr_worker_options *o)
 {
@@ -122,7 +122,7 @@ static enum mr_err set_options(struct mr_worker *w, const struct mr_worker_optio
     return MR_OK;
 }
 
-/* ---- making -------------------------------------------------------------------------------- */
+/* ---- making --------------------------------------------------------------------------------- */
 
 static enum mr_err make_slots(struct mr_worker *w)
 {
@@ -191,7 +191,7 @@ enum mr_err mr_worker_handle(struct mr_worker *worker, const char *pattern, mr_h
     return err;
 }
 
-/* ---- starting ------------------------------------------------------------------------------ */
+/* ---- starting ------------------------------------------------------------------------------- */
 
 static enum mr_err start_threads(struct mr_worker *w)
 {
@@ -231,7 +231,7 @@ enum mr_err mr_worker_start(struct mr_worker *worker)
     return err;
 }
 
-/* ---- stopping ------------------------------------------------------------------------------ */
+/* ---- stopping ------------------------------------------------------------------------------- */
 
 static bool all_reported(struct mr_worker *w)
 {
@@ -358,7 +358,7 @@ void mr_worker_free(struct mr_worker *worker)
     free(w);
 }
 
-/* ---- looking at it ------------------------------------------------------------------------- */
+/* ---- looking at it -------------------------------------------------------------------------- */
 
 void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_figures)
 {

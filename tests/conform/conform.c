@@ -20,8 +20,7 @@ struct conform_kept {
     char text[MR_ID_MAX + 1];
 };
 
-/* ---- running ------------------------------------------------------------------------------------
- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 int conform_setup(void **state)
 {
@@ -95,8 +94,7 @@ int conform_run(const struct conform_engine *engine)
     return failed;
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------
- */
+/* ---- waiting -------------------------------------------------------------------------------- */
 
 int64_t conform_wall_ms(void)
 {
@@ -131,8 +129,7 @@ void conform_look_again(mr_mono since, const char *what, const char *file, int l
     conform_pass_ms(LOOK_MS);
 }
 
-/* ---- assertions ---------------------------------------------------------------------------------
- */
+/* ---- assertions ----------------------------------------------------------------------------- */
 
 void conform_assert_err(enum mr_err actual, enum mr_err expected, const char *what,
                         const char *file, int line)
@@ -155,8 +152,7 @@ void conform_assert_slice(struct mr_slice actual, struct mr_slice expected, cons
     _fail(file, line);
 }
 
-/* ---- producing ----------------------------------------------------------------------------------
- */
+/* ---- producing ------------------------------------------------------------------------------ */
 
 void conform_put_all(struct conform *t, const struct mr_task_options *tasks, size_t n,
                      struct mr_enqueue_result *results)
@@ -211,8 +207,7 @@ void conform_put_many(struct conform *t, const char *queue, const char *prefix, 
     }
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------
- */
+/* ---- nodes ---------------------------------------------------------------------------------- */
 
 static void node_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
 {
@@ -297,8 +292,7 @@ enum mr_err conform_beat(struct conform *t, const struct conform_node *node)
     return err;
 }
 
-/* ---- taking -------------------------------------------------------------------------------------
- */
+/* ---- taking --------------------------------------------------------------------------------- */
 
 static void take_done(struct mr_req *req)
 {
@@ -369,8 +363,7 @@ struct mr_lease *conform_take_id(struct conform *t, const struct conform_node *n
     return lease;
 }
 
-/* ---- finishing ----------------------------------------------------------------------------------
- */
+/* ---- finishing ------------------------------------------------------------------------------ */
 
 static void finish_all(struct conform *t, const struct mr_finish *items, size_t n,
                        enum mr_err *errs)
@@ -418,8 +411,7 @@ void conform_finish_list(struct conform *t, struct mr_lease *leases, enum mr_out
     }
 }
 
-/* ---- looking and acting -------------------------------------------------------------------------
- */
+/* ---- looking and acting --------------------------------------------------------------------- */
 
 const struct mr_task *conform_get(struct conform *t, const char *id)
 {

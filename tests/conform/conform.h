@@ -65,8 +65,7 @@ struct conform {
     struct conform_kept *kept; /* answers whose slices the test looks at */
 };
 
-/* ---- running ------------------------------------------------------------------------------------
- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 int conform_setup(void **state);
 int conform_teardown(void **state);
@@ -102,8 +101,7 @@ int conform_backup(const struct conform_engine *engine);
 /* Runs all of them; answers the number of failed tests. */
 int conform_run(const struct conform_engine *engine);
 
-/* ---- waiting ------------------------------------------------------------------------------------
- */
+/* ---- waiting -------------------------------------------------------------------------------- */
 
 int64_t conform_wall_ms(void);
 mr_mono conform_mono(void);
@@ -117,8 +115,7 @@ void conform_pass_ms(int64_t ms);
     for (mr_mono since_ = conform_mono(); !(cond);)                                                \
     conform_look_again(since_, #cond, __FILE__, __LINE__)
 
-/* ---- requests -----------------------------------------------------------------------------------
- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 #define assert_err(actual, expected)                                                               \
     conform_assert_err((actual), (expected), #actual, __FILE__, __LINE__)

@@ -156,8 +156,7 @@ static void a_task_is_either_deleted_or_run(void **state)
     free(crowd);
 }
 
-/* ---- order of submission
- * -------------------------------------------------------------------------- */
+/* ---- order of submission -------------------------------------------------------------------- */
 
 enum { FLIGHT = 200 };
 

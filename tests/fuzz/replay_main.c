@@ -66,8 +66,7 @@ static void run_input(const uint8_t *data, size_t len)
     free(copy);
 }
 
-/* ---- mutations ----------------------------------------------------------------------------------
- */
+/* ---- mutations ------------------------------------------------------------------------------ */
 
 static void flip_bit(struct mr_buf *buf, struct mr_rand *rand)
 {
@@ -147,8 +146,7 @@ static void run_mutations(const struct mr_buf *input, struct plan *plan)
     mr_buf_done(&buf);
 }
 
-/* ---- corpora ------------------------------------------------------------------------------------
- */
+/* ---- corpora -------------------------------------------------------------------------------- */
 
 static void run_file(const char *path, struct plan *plan)
 {

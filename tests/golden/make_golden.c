@@ -65,8 +65,7 @@ static void queue_set(const char *queue, enum mr_queue_setting setting, uint64_t
     call(&req.req, "queue");
 }
 
-/* ---- running ------------------------------------------------------------------------------------
- */
+/* ---- running -------------------------------------------------------------------------------- */
 
 static void no_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
 {
@@ -111,8 +110,7 @@ static void run(uint64_t node, const char *id, struct mr_finish finish)
     mr_lease_free(lease);
 }
 
-/* ---- the steps ----------------------------------------------------------------------------------
- */
+/* ---- the steps ------------------------------------------------------------------------------ */
 
 static void what_a_snapshot_will_cover(uint64_t node)
 {
@@ -231,8 +229,7 @@ static void die(void)
     simfs_crash(rig.fs, &rand, SIMFS_KEEP_ALL);
 }
 
-/* ---- damage and repair --------------------------------------------------------------------------
- */
+/* ---- damage and repair ---------------------------------------------------------------------- */
 
 /* Counts the record types of all segments; where the last one of a type stands. */
 static void scan(unsigned counts[MR_RECORD_TYPE_COUNT], size_t ret_file[], uint64_t ret_at[])
@@ -273,9 +270,7 @@ static void damage_and_repair(void)
     rig.repair = false;
 }
 
-/* ---- writing it out
- * ------------------------------------------------------------------------------
- */
+/* ---- writing it out ------------------------------------------------------------------------- */
 
 static void write_out(const char *dir)
 {

@@ -62,8 +62,7 @@ struct mr_slice driver_some_id(struct driver *d, char text[MODEL_TEXT_MAX])
     return mr_slice_str(text);
 }
 
-/* ---- enqueue ------------------------------------------------------------------------------------
- */
+/* ---- enqueue -------------------------------------------------------------------------------- */
 
 /* One wish, as the model sees it and as the broker does. */
 struct wish {
@@ -173,8 +172,7 @@ void driver_enqueue(struct driver *d)
         compare_put(d, &wishes[i], &results[i]);
 }
 
-/* ---- looking and acting -------------------------------------------------------------------------
- */
+/* ---- looking and acting --------------------------------------------------------------------- */
 
 void driver_get(struct driver *d)
 {
@@ -219,8 +217,7 @@ void driver_control(struct driver *d)
     }
 }
 
-/* ---- queues -------------------------------------------------------------------------------------
- */
+/* ---- queues --------------------------------------------------------------------------------- */
 
 static enum mr_err remove_queue(struct driver *d, unsigned queue, enum mr_err *ret_want)
 {
@@ -263,8 +260,7 @@ void driver_queue(struct driver *d)
                     mr_err_name(want));
 }
 
-/* ---- time ---------------------------------------------------------------------------------------
- */
+/* ---- time ----------------------------------------------------------------------------------- */
 
 /* Leases of nodes the model has just seen die are old now. */
 static void drop_dead(struct driver *d)

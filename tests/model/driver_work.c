@@ -13,8 +13,7 @@ static int some_open_node(struct driver *d)
     return -1;
 }
 
-/* ---- leases in hand -----------------------------------------------------------------------------
- */
+/* ---- leases in hand ------------------------------------------------------------------------- */
 
 void driver_retire(struct driver *d, struct driver_held held)
 {
@@ -37,8 +36,7 @@ void driver_drop_held(struct driver *d, int node)
     }
 }
 
-/* ---- nodes --------------------------------------------------------------------------------------
- */
+/* ---- nodes ---------------------------------------------------------------------------------- */
 
 static void node_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
 {
@@ -120,8 +118,7 @@ void driver_beat(struct driver *d)
     driver_trace(d, "all");
 }
 
-/* ---- takes --------------------------------------------------------------------------------------
- */
+/* ---- takes ---------------------------------------------------------------------------------- */
 
 static void took(struct driver *d, int node, struct mr_lease *lease)
 {
@@ -190,8 +187,7 @@ void driver_begin(struct driver *d)
     driver_trace(d, "node %d slot %zu epoch %llu", held->node, slot, (unsigned long long)epoch);
 }
 
-/* ---- finishes -----------------------------------------------------------------------------------
- */
+/* ---- finishes ------------------------------------------------------------------------------- */
 
 static struct mr_finish some_finish(struct driver *d, const struct driver_held *held, char *text)
 {

@@ -36,8 +36,7 @@ static uint64_t env_number(const char *name, uint64_t otherwise)
     return text != NULL && *text != '\0' ? strtoull(text, NULL, 10) : otherwise;
 }
 
-/* ---- the whole state ----------------------------------------------------------------------------
- */
+/* ---- the whole state ------------------------------------------------------------------------ */
 
 static void compare_queue(struct driver *d, unsigned index)
 {
@@ -153,8 +152,7 @@ void driver_compare(struct driver *d)
     mr_engine_validate(d->rig.engine);
 }
 
-/* ---- runs ---------------------------------------------------------------------------------------
- */
+/* ---- runs ----------------------------------------------------------------------------------- */
 
 static void one_step(struct driver *d)
 {

@@ -7,8 +7,7 @@
 const char *const model_queue_names[MODEL_QUEUES] = {"default", "mail", "slow", "\xc3\xbc\x62rig"};
 const char *const model_type_names[MODEL_TYPES] = {"task", "mail:send"};
 
-/* ---- small things -------------------------------------------------------------------------------
- */
+/* ---- small things --------------------------------------------------------------------------- */
 
 static void remove_task(struct model *model, struct model_task *task)
 {
@@ -86,8 +85,7 @@ void model_payload(uint32_t seed, uint8_t *bytes, size_t len)
     }
 }
 
-/* ---- time and nodes -----------------------------------------------------------------------------
- */
+/* ---- time and nodes ------------------------------------------------------------------------- */
 
 /* The lease of an active task ended without a finish. */
 static void lease_lost(struct model *model, struct model_task *task, bool begun)
@@ -177,8 +175,7 @@ void model_advance(struct model *model, int64_t now_ms)
     model->now_ms = now_ms;
 }
 
-/* ---- enqueue ------------------------------------------------------------------------------------
- */
+/* ---- enqueue -------------------------------------------------------------------------------- */
 
 static struct mr_enqueue_result answer(enum mr_err err, const struct model_task *task)
 {
@@ -247,8 +244,7 @@ struct mr_enqueue_result model_put(struct model *model, const struct model_task 
     return answer(MR_OK, task);
 }
 
-/* ---- take ---------------------------------------------------------------------------------------
- */
+/* ---- take ----------------------------------------------------------------------------------- */
 
 /* The first of a queue, or NULL. */
 static struct model_task *first_of(struct model *model, unsigned queue)
@@ -301,8 +297,7 @@ const char *model_take(struct model *model, int index, struct mr_slice id, uint6
     return NULL;
 }
 
-/* ---- finish -------------------------------------------------------------------------------------
- */
+/* ---- finish --------------------------------------------------------------------------------- */
 
 static void set_text(char text[MODEL_TEXT_MAX], struct mr_slice from)
 {
@@ -375,8 +370,7 @@ enum mr_err model_finish(struct model *model, const struct mr_finish *item)
     return MR_OK;
 }
 
-/* ---- control ------------------------------------------------------------------------------------
- */
+/* ---- control -------------------------------------------------------------------------------- */
 
 static enum mr_err act_on_active(struct model_task *task, enum mr_verb verb)
 {
@@ -429,8 +423,7 @@ enum mr_err model_act(struct model *model, const struct mr_control *item)
     return MR_OK;
 }
 
-/* ---- queues -------------------------------------------------------------------------------------
- */
+/* ---- queues --------------------------------------------------------------------------------- */
 
 enum mr_err model_queue_set(struct model *model, unsigned index, enum mr_queue_setting setting,
                             uint64_t value)

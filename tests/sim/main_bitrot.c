@@ -195,8 +195,7 @@ static void try_damage(struct rot *rot, const struct simfs *damaged, size_t lost
         try_repair(rot, damaged, lost_max);
 }
 
-/* ---- kinds of damage
- * ------------------------------------------------------------------------------ */
+/* ---- kinds of damage ------------------------------------------------------------------------ */
 
 static void flip(struct rot *rot, size_t file, uint64_t bit)
 {
@@ -383,8 +382,7 @@ static void run_all(struct rot *rot, uint64_t flips)
     flip_open(rot, &rand, flips / 10);
 }
 
-/* ---- the store
- * ------------------------------------------------------------------------------------ */
+/* ---- the store ------------------------------------------------------------------------------ */
 
 static void at_end(const struct simfs *fs, const struct oracle *oracle,
                    const struct rig_clock *clock, void *arg)

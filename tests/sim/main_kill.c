@@ -83,8 +83,7 @@ static void say(struct child *child, const struct message *message)
     mr_assert(n == (ssize_t)sizeof *message);
 }
 
-/* ---- the child
- * ------------------------------------------------------------------------------------ */
+/* ---- the child ------------------------------------------------------------------------------ */
 
 static void enqueue_one(struct child *child, struct oracle *specs, uint32_t token, enum play play)
 {
@@ -210,8 +209,7 @@ static _Noreturn void run_child(const char *dir, int pipe, uint32_t first, uint3
         pause();
 }
 
-/* ---- the parent
- * ----------------------------------------------------------------------------------- */
+/* ---- the parent ----------------------------------------------------------------------------- */
 
 struct parent {
     const char *dir;

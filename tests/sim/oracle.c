@@ -70,8 +70,7 @@ void oracle_allow_loss(struct oracle *oracle)
     oracle->allow_loss = true;
 }
 
-/* ---- facts
- * ---------------------------------------------------------------------------------------- */
+/* ---- facts ---------------------------------------------------------------------------------- */
 
 struct fact *fact_at(struct oracle *oracle, uint32_t token)
 {
@@ -187,8 +186,7 @@ void fact_add(struct fact *fact, uint8_t fates, int by)
             fact->adds[i] = (uint8_t)(fact->adds[i] + by);
 }
 
-/* ---- producing
- * ------------------------------------------------------------------------------------ */
+/* ---- producing ------------------------------------------------------------------------------ */
 
 void payload_fill(uint32_t token, uint8_t *payload, size_t len)
 {

@@ -130,8 +130,7 @@ void oracle_pause_answered(struct oracle *oracle, const char *queue, bool paused
     fact->running = last && err == MR_OK && !paused;
 }
 
-/* ---- crashes
- * -------------------------------------------------------------------------------------- */
+/* ---- crashes -------------------------------------------------------------------------------- */
 
 void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
 {

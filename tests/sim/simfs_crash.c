@@ -195,8 +195,7 @@ void simfs_collect(struct simfs *fs)
     }
 }
 
-/* ---- what is left of a file
- * ---------------------------------------------------------------------- */
+/* ---- what is left of a file ----------------------------------------------------------------- */
 
 static uint64_t sector_end(uint64_t offset)
 {
@@ -321,8 +320,7 @@ static void crash_inode(struct inode *inode, struct mr_rand *rand, enum simfs_po
     inode->locked = false;
 }
 
-/* ---- what is left of the folders
- * ----------------------------------------------------------------- */
+/* ---- what is left of the folders ------------------------------------------------------------ */
 
 static bool share_name(const struct name_op *a, const struct name_op *b)
 {
@@ -386,8 +384,7 @@ void simfs_crash(struct simfs *fs, struct mr_rand *rand, enum simfs_policy polic
     simfs_collect(fs);
 }
 
-/* ---- copies and damage
- * --------------------------------------------------------------------------- */
+/* ---- copies and damage ---------------------------------------------------------------------- */
 
 static uint8_t *copy_bytes(const uint8_t *bytes, size_t len)
 {

@@ -15,8 +15,7 @@ static uint64_t below(struct world *world, uint64_t n)
     return mr_rand_below(&world->rand, n);
 }
 
-/* ---- dials
- * ---------------------------------------------------------------------------------------- */
+/* ---- dials ---------------------------------------------------------------------------------- */
 
 /* How heavy each act is when its dial is on, and how often the dial is on, in percent. */
 static const struct {
@@ -75,8 +74,7 @@ static void choose_dials(struct world *world)
     world->rig.validate = world_chance(world, 25);
 }
 
-/* ---- accidents
- * ------------------------------------------------------------------------------------ */
+/* ---- accidents ------------------------------------------------------------------------------ */
 
 static void check_store(struct world *world, enum rig_judge how)
 {
@@ -180,8 +178,7 @@ static void accident(struct world *world, enum act act)
     }
 }
 
-/* ---- the run
- * -------------------------------------------------------------------------------------- */
+/* ---- the run -------------------------------------------------------------------------------- */
 
 static enum act pick_act(struct world *world)
 {
@@ -239,8 +236,7 @@ static void step(struct world *world)
     after_calls(world);
 }
 
-/* ---- heal
- * ----------------------------------------------------------------------------------------- */
+/* ---- heal ----------------------------------------------------------------------------------- */
 
 static bool all_ended(struct world *world)
 {

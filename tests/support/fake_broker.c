@@ -62,7 +62,7 @@ static void copy_text(char *to, size_t cap, struct mr_slice from)
     to[len] = '\0';
 }
 
-/* ---- the broker's thread ------------------------------------------------------------------- */
+/* ---- the broker's thread -------------------------------------------------------------------- */
 
 static struct fake_task *task_of(struct fake *fake, struct mr_slice id)
 {
@@ -288,7 +288,7 @@ static void *fake_main(void *arg)
     return NULL;
 }
 
-/* ---- the broker's operations --------------------------------------------------------------- */
+/* ---- the broker's operations ---------------------------------------------------------------- */
 
 static void fake_submit(struct mr_broker *broker, struct mr_req *req)
 {
@@ -332,7 +332,7 @@ static const struct mr_broker_ops ops = {
     .close = fake_close,
 };
 
-/* ---- the test's side ----------------------------------------------------------------------- */
+/* ---- the test's side ------------------------------------------------------------------------ */
 
 struct fake *fake_new(void)
 {

@@ -46,8 +46,7 @@ static struct mr_msg *receive(struct mr_chan *chan)
     }
 }
 
-/* ---- channels ----------------------------------------------------------------------------------
- */
+/* ---- channels ------------------------------------------------------------------------------- */
 
 static void messages_are_taken_all_at_once_in_the_order_of_sending(void **state)
 {
@@ -254,8 +253,7 @@ static void a_message_at_any_moment_of_falling_asleep_is_noticed(void **state)
     mr_thread_join(thread);
 }
 
-/* ---- events ------------------------------------------------------------------------------------
- */
+/* ---- events --------------------------------------------------------------------------------- */
 
 static void an_event_stays_set_until_it_is_reset(void **state)
 {
@@ -345,8 +343,7 @@ static void a_waiter_may_free_the_event_as_soon_as_it_is_set(void **state)
     mr_thread_join(thread);
 }
 
-/* ---- locks and threads -------------------------------------------------------------------------
- */
+/* ---- locks and threads ---------------------------------------------------------------------- */
 
 enum { TURNS = 5000, PLAYERS = 3 };
 

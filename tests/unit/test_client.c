@@ -98,7 +98,7 @@ static enum mr_err control(struct world *world, enum mr_verb verb, const char *i
     return err;
 }
 
-/* ---- URLs ---------------------------------------------------------------------------------- */
+/* ---- URLs ----------------------------------------------------------------------------------- */
 
 static void a_url_names_a_folder(void **state)
 {
@@ -165,7 +165,7 @@ static void namespaces_do_not_see_each_other(void **state)
     mr_client_close(client);
 }
 
-/* ---- producing ----------------------------------------------------------------------------- */
+/* ---- producing ------------------------------------------------------------------------------ */
 
 static void an_enqueued_task_is_there_after_a_restart(void **state)
 {
@@ -291,7 +291,7 @@ static void too_much_in_flight_is_refused_at_once(void **state)
     assert_int_equal(flights.answers, 0);
 }
 
-/* ---- looking and acting -------------------------------------------------------------------- */
+/* ---- looking and acting --------------------------------------------------------------------- */
 
 static void lists_come_in_pages(void **state)
 {
@@ -379,7 +379,7 @@ static void a_backup_can_be_opened(void **state)
     mr_client_close(copy);
 }
 
-/* ---- working ------------------------------------------------------------------------------- */
+/* ---- working -------------------------------------------------------------------------------- */
 
 struct work {
     struct world *world;
@@ -529,7 +529,7 @@ static void two_workers_share_a_backlog_without_doubling(void **state)
     assert_int_equal(work.runs, BATCHES * BATCH);
 }
 
-/* ---- offline ------------------------------------------------------------------------------- */
+/* ---- offline -------------------------------------------------------------------------------- */
 
 static void note_line(const char *text, void *arg)
 {

@@ -89,9 +89,7 @@ static uint64_t count(struct fixture *f, enum mr_state state)
     return info.counts[state];
 }
 
-/* ---- many threads
- * --------------------------------------------------------------------------------
- */
+/* ---- many threads --------------------------------------------------------------------------- */
 
 struct producer {
     struct fixture *f;
@@ -212,9 +210,7 @@ static void many_waiting_threads_share_syncs(void **state)
     assert_int_equal(stats(f).tasks, PRODUCERS * EACH);
 }
 
-/* ---- closing
- * -------------------------------------------------------------------------------------
- */
+/* ---- closing -------------------------------------------------------------------------------- */
 
 struct flight {
     struct mr_req_enqueue req;
@@ -277,9 +273,7 @@ static void closing_wakes_a_take_that_waits(void **state)
     mr_req_done(&req.req);
 }
 
-/* ---- opening
- * -------------------------------------------------------------------------------------
- */
+/* ---- opening -------------------------------------------------------------------------------- */
 
 static void a_second_opener_in_the_same_process_is_refused_too(void **state)
 {
@@ -306,9 +300,7 @@ static void a_folder_that_cannot_be_made_is_named(void **state)
     assert_non_null(strstr(detail.text, "/dev/null/store"));
 }
 
-/* ---- memory
- * --------------------------------------------------------------------------------------
- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 static void a_waiting_task_costs_at_most_128_bytes_of_memory(void **state)
 {

@@ -65,8 +65,7 @@ static bool exists(const char *name)
     return lstat(in_root(name), &st) == 0;
 }
 
-/* ---- bytes -------------------------------------------------------------------------------------
- */
+/* ---- bytes ---------------------------------------------------------------------------------- */
 
 static void what_was_written_is_read_back(void **state)
 {
@@ -159,8 +158,7 @@ static void a_full_disk_has_its_own_error(void **state)
     mr_file_close(file);
 }
 
-/* ---- opening -----------------------------------------------------------------------------------
- */
+/* ---- opening -------------------------------------------------------------------------------- */
 
 static void open_modes_say_whether_the_file_must_exist(void **state)
 {
@@ -199,8 +197,7 @@ static void what_is_not_allowed_is_denied(void **state)
     assert_int_equal(remove_err, MR_DENIED);
 }
 
-/* ---- folders -----------------------------------------------------------------------------------
- */
+/* ---- folders -------------------------------------------------------------------------------- */
 
 static void folders_are_made_with_their_parents(void **state)
 {
@@ -315,8 +312,7 @@ static void a_path_that_does_not_fit_is_refused(void **state)
     assert_int_equal(fs->ops->dir_make(fs, long_dir), MR_TOO_BIG);
 }
 
-/* ---- locks -------------------------------------------------------------------------------------
- */
+/* ---- locks ---------------------------------------------------------------------------------- */
 
 static void a_second_opener_in_the_same_process_is_refused(void **state)
 {
@@ -429,8 +425,7 @@ static void a_program_started_by_the_holder_does_not_keep_the_lock(void **state)
     kill_child(child);
 }
 
-/* ---- shared memory -----------------------------------------------------------------------------
- */
+/* ---- shared memory -------------------------------------------------------------------------- */
 
 enum { MAP_LEN = 8192 };
 

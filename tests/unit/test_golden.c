@@ -88,9 +88,7 @@ static void open_store(struct fixture *f)
     assert_int_equal(err, MR_OK);
 }
 
-/* ---- what it says
- * --------------------------------------------------------------------------------
- */
+/* ---- what it says --------------------------------------------------------------------------- */
 
 static void put(struct mr_buf *buf, const char *fmt, ...) MR_PRINTF(2, 3);
 static void put(struct mr_buf *buf, const char *fmt, ...)
@@ -323,9 +321,7 @@ static void it_can_be_written_on_and_opened_again(void **state)
     }
 }
 
-/* ---- stores of a version still to come
- * -----------------------------------------------------------
- */
+/* ---- stores of a version still to come ------------------------------------------------------ */
 
 static size_t file_index(const struct fixture *f, const char *part)
 {

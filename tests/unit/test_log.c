@@ -40,9 +40,7 @@ static uint64_t syncs(const struct log_rig *rig)
     return simfs_count(rig->sim, SIMFS_SYNC);
 }
 
-/* ---- the life of a record
- * ------------------------------------------------------------------------
- */
+/* ---- the life of a record ------------------------------------------------------------------- */
 
 static void a_new_log_has_one_segment_filled_with_zeroes(void **state)
 {
@@ -159,9 +157,7 @@ static void each_record_says_how_far_the_disk_was(void **state)
     assert_int_equal(record.term, mr_log_term(rig->log));
 }
 
-/* ---- segments
- * ------------------------------------------------------------------------------------
- */
+/* ---- segments ------------------------------------------------------------------------------- */
 
 static void records_go_on_from_segment_to_segment(void **state)
 {
@@ -260,9 +256,7 @@ static void unsynced_segments_do_not_pile_up_even_if_nobody_waits(void **state)
     assert_true(mr_log_durable(rig->log) > 0);
 }
 
-/* ---- room
- * ----------------------------------------------------------------------------------------
- */
+/* ---- room ----------------------------------------------------------------------------------- */
 
 /* Appends while a use has room, without running any job. Returns why it stopped. */
 static enum mr_err fill(struct log_rig *rig, enum mr_log_use use, size_t len)
@@ -363,9 +357,7 @@ static void a_record_over_half_a_segment_never_fits(void **state)
     assert_int_equal(mr_log_room(rig->log, most + 1, MR_LOG_ONGOING), MR_TOO_BIG);
 }
 
-/* ---- failures
- * ------------------------------------------------------------------------------------
- */
+/* ---- failures ------------------------------------------------------------------------------- */
 
 static void a_failed_write_is_final(void **state)
 {
@@ -429,9 +421,7 @@ static void no_memory_for_a_record_is_said_and_the_log_goes_on(void **state)
     assert_int_equal(mr_log_durable(rig->log), 2);
 }
 
-/* ---- space
- * ---------------------------------------------------------------------------------------
- */
+/* ---- space ---------------------------------------------------------------------------------- */
 
 /* Fills about n segments with durable records; nothing is held. */
 static void fill_segments(struct log_rig *rig, size_t n)
@@ -610,9 +600,7 @@ static void a_segment_that_cannot_be_removed_does_no_harm(void **state)
     assert_int_equal(rig->found_n, 30);
 }
 
-/* ---- reading back
- * --------------------------------------------------------------------------------
- */
+/* ---- reading back --------------------------------------------------------------------------- */
 
 static void a_record_that_is_not_written_yet_can_be_read(void **state)
 {
@@ -738,9 +726,7 @@ static void figures_count_the_syncs(void **state)
     assert_true(figures.sync_p50_us > 0 && figures.sync_p50_us <= figures.sync_p99_us);
 }
 
-/* ---- on real files
- * -------------------------------------------------------------------------------
- */
+/* ---- on real files -------------------------------------------------------------------------- */
 
 static void count_file(const char *name, void *arg)
 {

@@ -113,9 +113,7 @@ static void repair_holds(struct log_rig *rig)
     }
 }
 
-/* ---- nothing wrong
- * -------------------------------------------------------------------------------
- */
+/* ---- nothing wrong -------------------------------------------------------------------------- */
 
 static void everything_durable_is_found_in_order_over_many_segments(void **state)
 {
@@ -230,9 +228,7 @@ static void a_log_shorter_than_its_snapshot_is_refused(void **state)
     assert_refused(rig, MR_DAMAGED, "the log is missing");
 }
 
-/* ---- torn tails
- * ----------------------------------------------------------------------------------
- */
+/* ---- torn tails ----------------------------------------------------------------------------- */
 
 static void a_record_torn_at_any_byte_is_cut_and_reported(void **state)
 {
@@ -337,9 +333,7 @@ static void unfinished_files_are_no_part_of_the_log(void **state)
     assert_int_equal(mr_log_segments(rig->log), 1);
 }
 
-/* ---- damage
- * --------------------------------------------------------------------------------------
- */
+/* ---- damage --------------------------------------------------------------------------------- */
 
 static void damage_in_the_middle_is_refused_with_file_and_offset(void **state)
 {
@@ -473,9 +467,7 @@ static void the_last_record_is_guarded_once_a_mark_stands_behind_it(void **state
     repair_holds(rig);
 }
 
-/* ---- segments
- * ------------------------------------------------------------------------------------
- */
+/* ---- segments ------------------------------------------------------------------------------- */
 
 /* Three segments with something in each. */
 static void three_segments(struct log_rig *rig)

@@ -105,9 +105,7 @@ static void arriving_in_reverse_is_no_trouble(void **state)
     end(&f);
 }
 
-/* ---- against a sorted array
- * ----------------------------------------------------------------------
- */
+/* ---- against a sorted array ----------------------------------------------------------------- */
 
 struct model {
     struct {
@@ -204,8 +202,7 @@ static void random_operations_agree_with_a_sorted_array(void **state)
     end(&f);
 }
 
-/* ---- memory -------------------------------------------------------------------------------------
- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 static void a_full_set_costs_little_more_than_four_bytes_a_task(void **state)
 {

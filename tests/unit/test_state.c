@@ -70,9 +70,7 @@ static int end(void **state)
     return 0;
 }
 
-/* ---- records
- * -------------------------------------------------------------------------------------
- */
+/* ---- records -------------------------------------------------------------------------------- */
 
 static struct mr_uuid id_of(unsigned n)
 {
@@ -204,9 +202,7 @@ static void some_pending(struct fixture *f, unsigned n)
     done(durable(f));
 }
 
-/* ---- limbo
- * ---------------------------------------------------------------------------------------
- */
+/* ---- limbo ---------------------------------------------------------------------------------- */
 
 static void a_new_task_is_in_no_set_before_its_record_is_durable(void **state)
 {
@@ -280,9 +276,7 @@ static void limbo_holds_any_number(void **state)
     assert_int_equal(f->state.limbo_n, 0);
 }
 
-/* ---- time
- * ----------------------------------------------------------------------------------------
- */
+/* ---- time ----------------------------------------------------------------------------------- */
 
 static void a_scheduled_task_becomes_pending_at_its_time_and_not_before(void **state)
 {
@@ -372,9 +366,7 @@ static void a_tick_does_no_more_than_its_budget(void **state)
     assert_int_equal(counted(f, MR_PENDING), 50);
 }
 
-/* ---- leases and outcomes
- * -------------------------------------------------------------------------
- */
+/* ---- leases and outcomes -------------------------------------------------------------------- */
 
 static void a_taken_task_is_active_under_its_epoch_and_its_end_is_told(void **state)
 {
@@ -464,9 +456,7 @@ static void days_are_kept_for_so_long_and_a_clock_set_back_counts_into_the_newes
     assert_int_equal(queue->processed, 2 * DAYS_KEPT + 1);
 }
 
-/* ---- unique keys
- * ---------------------------------------------------------------------------------
- */
+/* ---- unique keys ---------------------------------------------------------------------------- */
 
 static uint32_t holder_of(struct fixture *f, const char *key)
 {
@@ -519,9 +509,7 @@ static void a_later_task_takes_a_key_over_and_keeps_it_when_the_first_ends(void 
     done(durable(f));
 }
 
-/* ---- queues
- * --------------------------------------------------------------------------------------
- */
+/* ---- queues --------------------------------------------------------------------------------- */
 
 static void a_dropped_queue_takes_its_tasks_along_counted(void **state)
 {
@@ -563,9 +551,7 @@ static void settings_of_a_queue_change_by_its_number(void **state)
     assert_int_equal(queue_put(&f->state, &event, &same), MR_DAMAGED);
 }
 
-/* ---- records that do not fit
- * ---------------------------------------------------------------------
- */
+/* ---- records that do not fit ---------------------------------------------------------------- */
 
 static void records_of_unknown_tasks_and_queues_are_told_apart_from_damage(void **state)
 {
@@ -633,9 +619,7 @@ static void the_highest_ceiling_is_kept(void **state)
     assert_int_equal(f->state.epoch_ceiling, 9);
 }
 
-/* ---- entries
- * -------------------------------------------------------------------------------------
- */
+/* ---- entries -------------------------------------------------------------------------------- */
 
 static void an_entry_brings_a_task_back_as_it_was(void **state)
 {
@@ -678,9 +662,7 @@ static void an_entry_that_contradicts_itself_is_damage(void **state)
     assert_int_equal(apply_entry(&f->state, &entry), MR_DAMAGED);
 }
 
-/* ---- memory
- * --------------------------------------------------------------------------------------
- */
+/* ---- memory --------------------------------------------------------------------------------- */
 
 static void memory_is_counted_and_comes_back(void **state)
 {

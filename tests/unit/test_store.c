@@ -119,9 +119,7 @@ static void assert_refused(struct fixture *f, enum mr_err err, const char *part)
     assert_null(strchr(f->rig.detail.text, '\n'));
 }
 
-/* ---- a store
- * -------------------------------------------------------------------------------------
- */
+/* ---- a store -------------------------------------------------------------------------------- */
 
 static void a_new_folder_becomes_a_store(void **state)
 {
@@ -182,9 +180,7 @@ static void what_a_crash_left_unfinished_is_removed(void **state)
     assert_int_equal(stats(f).tasks, TASKS);
 }
 
-/* ---- the description
- * -----------------------------------------------------------------------------
- */
+/* ---- the description ------------------------------------------------------------------------ */
 
 static void either_copy_of_the_description_is_enough_and_mends_the_other(void **state)
 {
@@ -249,9 +245,7 @@ static void a_description_of_a_newer_version_is_refused(void **state)
     }
 }
 
-/* ---- folders of somebody else
- * --------------------------------------------------------------------
- */
+/* ---- folders of somebody else --------------------------------------------------------------- */
 
 static void a_folder_of_somebody_else_is_refused_and_left_as_it_was(void **state)
 {
@@ -306,9 +300,7 @@ static void a_folder_name_that_cannot_be_is_refused(void **state)
     }
 }
 
-/* ---- a bad disk
- * ----------------------------------------------------------------------------------
- */
+/* ---- a bad disk ----------------------------------------------------------------------------- */
 
 static void any_failure_while_opening_is_told_and_does_no_harm(void **state)
 {

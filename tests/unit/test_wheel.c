@@ -22,8 +22,7 @@ enum { MANY_TIMERS = 10 * 1000 * 1000 };
 #endif
 enum { MANY_SECONDS_MAX = 60 }; /* it takes a few; a wheel that is not O(1) takes hours */
 
-/* ---- cases by hand -----------------------------------------------------------------------------
- */
+/* ---- cases by hand -------------------------------------------------------------------------- */
 
 /* A timer that writes down its firing. */
 struct noted {
@@ -214,8 +213,7 @@ static void the_last_tick_of_all_is_a_tick_like_others(void **state)
     mr_wheel_free(wheel);
 }
 
-/* ---- model -------------------------------------------------------------------------------------
- */
+/* ---- model ---------------------------------------------------------------------------------- */
 
 enum { MODEL_ROUNDS = 20, MODEL_STEPS = 5000, MODEL_TIMERS = 200 };
 
@@ -379,8 +377,7 @@ static void wheel_behaves_like_a_naive_sorted_list(void **state)
         model_round(&rand);
 }
 
-/* ---- many --------------------------------------------------------------------------------------
- */
+/* ---- many ----------------------------------------------------------------------------------- */
 
 struct many {
     uint64_t last_due;

@@ -54,7 +54,7 @@ static int end_world(void **state)
     return 0;
 }
 
-/* ---- handlers ------------------------------------------------------------------------------ */
+/* ---- handlers ------------------------------------------------------------------------------- */
 
 static enum mr_outcome run_nothing(struct mr_run *run, void *arg)
 {
@@ -172,7 +172,7 @@ static struct mr_worker_figures figures(struct world *world)
     return figures;
 }
 
-/* ---- which handler, which delay ------------------------------------------------------------ */
+/* ---- which handler, which delay ------------------------------------------------------------- */
 
 static enum mr_outcome handler_a(struct mr_run *run, void *arg)
 {
@@ -327,7 +327,7 @@ static void a_worker_is_made_whole_or_not_at_all(void **state)
     }
 }
 
-/* ---- how runs end -------------------------------------------------------------------------- */
+/* ---- how runs end --------------------------------------------------------------------------- */
 
 static void every_task_runs_once_and_keeps_its_result(void **state)
 {
@@ -432,7 +432,7 @@ static void progress_reaches_the_broker_before_the_next_beat(void **state)
     assert_string_equal(fake_look(world->fake, task).progress, "half, nearly");
 }
 
-/* ---- being told to stop -------------------------------------------------------------------- */
+/* ---- being told to stop --------------------------------------------------------------------- */
 
 static void a_cancelled_run_fails_for_good(void **state)
 {
@@ -544,7 +544,7 @@ static void a_run_that_does_not_listen_is_given_up(void **state)
     assert_int_equal(figures(world).done, 1);
 }
 
-/* ---- the hand ------------------------------------------------------------------------------ */
+/* ---- the hand ------------------------------------------------------------------------------- */
 
 /* Makes the worker believe in short runs, so that it holds tasks ahead, then occupies its only
  * slot. */
@@ -603,7 +603,7 @@ static void a_stop_hands_back_what_did_not_begin(void **state)
     assert_int_equal(fake_look(world->fake, deaf).outcome, MR_HAND_BACK);
 }
 
-/* ---- stopping ------------------------------------------------------------------------------ */
+/* ---- stopping ------------------------------------------------------------------------------- */
 
 static void a_stop_waits_for_runs_that_end_in_time(void **state)
 {
@@ -675,7 +675,7 @@ static void run_returns_when_another_thread_stops_it(void **state)
     assert_true(fake_look(world->fake, task).state != FAKE_TAKEN);
 }
 
-/* ---- a broker that fails ------------------------------------------------------------------- */
+/* ---- a broker that fails -------------------------------------------------------------------- */
 
 static void a_dead_node_loses_its_runs_and_comes_back(void **state)
 {

@@ -9,8 +9,7 @@
 #include "broker/embedded/message.h"
 #include "broker/embedded/state_internal.h"
 
-/* ---- the second part of a task ------------------------------------------------------------------
- */
+/* ---- the second part of a task -------------------------------------------------------------- */
 
 static enum mr_err more_ensure(struct state *state, struct task *task, struct more **ret_more)
 {
@@ -44,8 +43,7 @@ static void more_trim(struct state *state, struct task *task)
         more_free(state, task);
 }
 
-/* ---- unique keys --------------------------------------------------------------------------------
- */
+/* ---- unique keys ---------------------------------------------------------------------------- */
 
 void unique_release(struct state *state, struct task *task, uint32_t handle)
 {
@@ -66,8 +64,7 @@ static enum mr_err unique_take(struct state *state, uint32_t handle, const struc
     return mr_map_insert(state->by_unique, mr_uuid_hash(key), handle);
 }
 
-/* ---- a task comes -------------------------------------------------------------------------------
- */
+/* ---- a task comes --------------------------------------------------------------------------- */
 
 /* A unique key, or an order time other than the due time: only the message has them. */
 static bool needs_message(const struct mr_event_task *event)
@@ -170,8 +167,7 @@ enum mr_err apply_task(struct state *state, const struct mr_record *record, stru
     return limbo_enter(state, handle, record->seq);
 }
 
-/* ---- a task goes --------------------------------------------------------------------------------
- */
+/* ---- a task goes ---------------------------------------------------------------------------- */
 
 void task_release(struct state *state, uint32_t handle)
 {
@@ -191,8 +187,7 @@ void task_release(struct state *state, uint32_t handle)
     slab_free(&state->tasks, handle);
 }
 
-/* ---- a task changes -----------------------------------------------------------------------------
- */
+/* ---- a task changes ------------------------------------------------------------------------- */
 
 enum mr_err apply_take(struct state *state, const struct mr_event_take *event, uint32_t handle,
                        uint64_t seq)
@@ -322,8 +317,7 @@ void moved_note(struct state *state, uint32_t handle, struct mr_log_pos pos, uin
     hold(state, pos, size, 1);
 }
 
-/* ---- snapshots ----------------------------------------------------------------------------------
- */
+/* ---- snapshots ------------------------------------------------------------------------------ */
 
 void entry_of(const struct state *state, uint32_t handle, struct mr_entry *ret_entry)
 {
@@ -406,8 +400,7 @@ enum mr_err apply_entry(struct state *state, const struct mr_entry *entry)
     return set_enter(state, handle);
 }
 
-/* ---- replaying ----------------------------------------------------------------------------------
- */
+/* ---- replaying ------------------------------------------------------------------------------ */
 
 static enum mr_err replay_take(struct state *state, const struct mr_record *record,
                                struct mr_log_pos pos)

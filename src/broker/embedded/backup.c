@@ -34,8 +34,7 @@ struct backup {
     enum mr_err err;
 };
 
-/* ---- beside the engine --------------------------------------------------------------------------
- */
+/* ---- beside the engine ---------------------------------------------------------------------- */
 
 static enum mr_err open_part(struct backup *backup)
 {
@@ -129,8 +128,7 @@ void backup_abandon(struct mr_engine *engine)
     answer_now(&req->req, MR_CLOSED);
 }
 
-/* ---- on the engine's thread ---------------------------------------------------------------------
- */
+/* ---- on the engine's thread ----------------------------------------------------------------- */
 
 static void count_entry(const char *name, void *arg)
 {

@@ -16,8 +16,7 @@ enum {
     REPLAY_SEGMENTS = 8,    /* a start replays about this much log behind a snapshot */
 };
 
-/* ---- copying forward ----------------------------------------------------------------------------
- */
+/* ---- copying forward ------------------------------------------------------------------------ */
 
 static bool same_pos(struct mr_log_pos a, struct mr_log_pos b)
 {
@@ -107,8 +106,7 @@ static void compact_step(struct mr_engine *engine)
     }
 }
 
-/* ---- what is worth doing
- * ------------------------------------------------------------------------- */
+/* ---- what is worth doing -------------------------------------------------------------------- */
 
 struct usage {
     uint64_t sealed, dead; /* bytes: sealed segments; of them, those nothing lives in */

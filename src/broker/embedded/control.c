@@ -4,8 +4,7 @@
 
 #include "broker/embedded/engine.h"
 
-/* ---- verbs, by state ----------------------------------------------------------------------------
- */
+/* ---- verbs, by state ------------------------------------------------------------------------ */
 
 typedef enum mr_err act(struct mr_engine *engine, uint32_t handle, const struct mr_control *item);
 
@@ -191,8 +190,7 @@ enum handled handle_control(struct mr_engine *engine, struct mr_req *base)
     return HANDLED;
 }
 
-/* ---- queues -------------------------------------------------------------------------------------
- */
+/* ---- queues --------------------------------------------------------------------------------- */
 
 static enum mr_err set_queue(struct mr_engine *engine, const struct mr_req_queue_set *req)
 {

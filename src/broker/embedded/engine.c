@@ -4,8 +4,7 @@
 
 #include <stdlib.h>
 
-/* ---- answers ------------------------------------------------------------------------------------
- */
+/* ---- answers -------------------------------------------------------------------------------- */
 
 void answer_now(struct mr_req *req, enum mr_err err)
 {
@@ -55,8 +54,7 @@ static void answer_failed(struct mr_engine *engine, enum mr_err err)
     }
 }
 
-/* ---- logging ------------------------------------------------------------------------------------
- */
+/* ---- logging -------------------------------------------------------------------------------- */
 
 static enum mr_err engine_failure(const struct mr_engine *engine)
 {
@@ -122,8 +120,7 @@ enum mr_err change_task(struct mr_engine *engine, enum mr_record_type type, uint
     return err;
 }
 
-/* ---- records of tasks ---------------------------------------------------------------------------
- */
+/* ---- records of tasks ----------------------------------------------------------------------- */
 
 enum mr_err read_message(struct mr_engine *engine, const struct task *task, int64_t *ret_created_ms,
                          struct mr_task_msg *ret_msg, struct mr_slice *ret_bytes)
@@ -151,8 +148,7 @@ enum mr_err quarantine_task(struct mr_engine *engine, uint32_t handle)
     return change_task(engine, MR_RECORD_MOVE, handle, &change);
 }
 
-/* ---- requests -----------------------------------------------------------------------------------
- */
+/* ---- requests ------------------------------------------------------------------------------- */
 
 static request_handler *const handlers[MR_OP_COUNT] = {
     [MR_OP_ENQUEUE] = handle_enqueue,
@@ -223,8 +219,7 @@ static void embedded_begun(struct mr_broker *broker, uint32_t slot, uint64_t epo
     atomic_store_explicit(&engine->board[slot], epoch, memory_order_release);
 }
 
-/* ---- the turn -----------------------------------------------------------------------------------
- */
+/* ---- the turn ------------------------------------------------------------------------------- */
 
 uint64_t tick_of(const struct mr_engine *engine, mr_mono at)
 {
@@ -337,8 +332,7 @@ struct mr_broker *mr_engine_broker(struct mr_engine *engine)
     return &engine->broker;
 }
 
-/* ---- life ---------------------------------------------------------------------------------------
- */
+/* ---- life ----------------------------------------------------------------------------------- */
 
 static void space_again(struct mr_timer *timer, void *arg)
 {

@@ -127,7 +127,7 @@ struct mr_engine {
     uint64_t torn_bytes; /* cut off the end of the log at the start */
 };
 
-/* ---- engine.c ---- */
+/* ---- engine.c ------------------------------------------------------------------------------- */
 
 /* Gives the answer when everything it can be based on is durable. */
 void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err);
@@ -162,7 +162,7 @@ request_handler handle_enqueue, handle_node_open, handle_node_close, handle_take
     handle_finish, handle_control, handle_get, handle_list, handle_queue_list, handle_queue_set,
     handle_queue_remove, handle_stats, handle_backup;
 
-/* ---- enqueue.c ---- */
+/* ---- enqueue.c ------------------------------------------------------------------------------ */
 void prepare_enqueue(struct mr_engine *engine, struct mr_req *req); /* caller's thread */
 void unprepare_enqueue(struct mr_req *req);
 /* The queue of this name, made if need be. */
@@ -171,7 +171,7 @@ MR_MUST_USE enum mr_err ensure_queue(struct mr_engine *engine, struct mr_slice n
 MR_MUST_USE enum mr_err log_queue(struct mr_engine *engine, const struct mr_event_queue *event,
                                   struct queue **ret_queue);
 
-/* ---- node.c ---- */
+/* ---- node.c --------------------------------------------------------------------------------- */
 struct node *find_node(const struct mr_engine *engine, uint64_t id);
 void node_listen_again(struct mr_engine *engine, struct queue *queue); /* a queue was made */
 void node_forget_queue(struct mr_engine *engine, struct queue *queue); /* and removed */
@@ -181,25 +181,27 @@ void nodes_free(struct mr_engine *engine);
 MR_MUST_USE enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun);
 bool board_has(const struct mr_engine *engine, uint32_t first, uint32_t n, uint64_t epoch);
 
-/* ---- take.c ---- */
+/* ---- take.c --------------------------------------------------------------------------------- */
 void serve_ready(struct mr_engine *engine);
 void answer_granted(struct mr_engine *engine);
 void take_cancel_waits(struct mr_engine *engine, struct node *node, enum mr_err err);
 enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease);
 void renew_ceiling(struct mr_engine *engine);
 
-/* ---- finish.c ---- */
+/* ---- finish.c ------------------------------------------------------------------------------- */
 /* Far ahead its task is fetched, near ahead what the task leads to. */
 enum finish_distance { FINISH_FAR, FINISH_NEAR };
 void finish_prefetch(const struct mr_engine *engine, const struct mr_req *req,
                      enum finish_distance distance);
 
-/* ---- store.c ---- */
+/* ---- store.c -------------------------------------------------------------------------------- */
 MR_MUST_USE enum mr_err store_open(struct mr_engine *engine, struct mr_detail *detail);
 void store_close_files(struct mr_engine *engine);
 
-/* ---- snapshot.c ---- */
+/* ---- snapshot.c ----------------------------------------------------------------------------- */
 MR_MUST_USE enum mr_err snapshot_load(struct mr_engine *engine, struct mr_detail *detail);
+/* A crash may have left older ones behind. */
+void snapshot_remove_older(struct mr_engine *engine);
 MR_MUST_USE enum mr_err snapshot_begin(struct mr_engine *engine);
 void snapshot_step(struct mr_engine *engine);
 void snapshot_touch(uint32_t task, void *arg);
@@ -207,10 +209,10 @@ void snapshot_abandon(struct mr_engine *engine);
 /* It can go on: it waits for no job and no sync. */
 bool snapshot_idle(const struct mr_engine *engine);
 
-/* ---- compact.c ---- */
+/* ---- compact.c ------------------------------------------------------------------------------ */
 void maintain(struct mr_engine *engine);
 
-/* ---- backup.c ---- */
+/* ---- backup.c ------------------------------------------------------------------------------- */
 void backup_abandon(struct mr_engine *engine);
 /* True when one is under way. */
 bool backup_start_waiting(struct mr_engine *engine);

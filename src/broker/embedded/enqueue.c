@@ -27,8 +27,7 @@ struct prepared {
     struct item items[];
 };
 
-/* ---- on the caller's thread ---------------------------------------------------------------------
- */
+/* ---- on the caller's thread ----------------------------------------------------------------- */
 
 /* Every producer thread has its own chance; the simulator's comes from its seed. */
 static struct mr_rand *id_rand(struct mr_engine *engine)
@@ -121,8 +120,7 @@ void unprepare_enqueue(struct mr_req *base)
     free(prepared);
 }
 
-/* ---- queues -------------------------------------------------------------------------------------
- */
+/* ---- queues --------------------------------------------------------------------------------- */
 
 enum mr_err log_queue(struct mr_engine *engine, const struct mr_event_queue *event,
                       struct queue **ret_queue)
@@ -153,8 +151,7 @@ enum mr_err ensure_queue(struct mr_engine *engine, struct mr_slice name, struct 
     return MR_OK;
 }
 
-/* ---- on the engine's thread ---------------------------------------------------------------------
- */
+/* ---- on the engine's thread ----------------------------------------------------------------- */
 
 static void id_text(struct mr_engine *engine, uint32_t handle, char text[MR_ID_MAX + 1])
 {

@@ -39,8 +39,7 @@ static uint32_t find_leased(struct mr_engine *engine, const struct mr_finish *it
     return NO_HANDLE;
 }
 
-/* ---- what becomes of the task, by outcome
- * -------------------------------------------------------- */
+/* ---- what becomes of the task, by outcome --------------------------------------------------- */
 
 typedef enum mr_err decide(struct mr_engine *engine, const struct task *task,
                            const struct mr_finish *item, struct mr_event_change *change);

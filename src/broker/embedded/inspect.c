@@ -12,8 +12,7 @@ enum {
     SCAN_MAX = 20000, /* tasks looked at for one page: a rare type does not stop the engine */
 };
 
-/* ---- one task -----------------------------------------------------------------------------------
- */
+/* ---- one task ------------------------------------------------------------------------------- */
 
 /* The message and its headers as a copy; slices of the task point into it. */
 static enum mr_err copy_message(struct mr_engine *engine, const struct task *task,
@@ -158,8 +157,7 @@ enum handled handle_get(struct mr_engine *engine, struct mr_req *base)
     return HANDLED;
 }
 
-/* ---- pages --------------------------------------------------------------------------------------
- */
+/* ---- pages ---------------------------------------------------------------------------------- */
 
 /* Where a page begins: a set, and a place in it. As text: queue.state.key.tie */
 struct cursor {
@@ -279,8 +277,7 @@ enum handled handle_list(struct mr_engine *engine, struct mr_req *base)
     return HANDLED;
 }
 
-/* ---- queues -------------------------------------------------------------------------------------
- */
+/* ---- queues --------------------------------------------------------------------------------- */
 
 /* How long a pending task has been ready to run: its order time, less what priority moved it ahead.
  */
@@ -366,8 +363,7 @@ enum handled handle_queue_list(struct mr_engine *engine, struct mr_req *base)
     return HANDLED;
 }
 
-/* ---- figures ------------------------------------------------------------------------------------
- */
+/* ---- figures -------------------------------------------------------------------------------- */
 
 enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
 {

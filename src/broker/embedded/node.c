@@ -9,8 +9,7 @@
 
 #include "broker/embedded/engine.h"
 
-/* ---- tasks in hand ------------------------------------------------------------------------------
- */
+/* ---- tasks in hand -------------------------------------------------------------------------- */
 
 void node_lease_ended(uint32_t handle, void *arg)
 {
@@ -65,8 +64,7 @@ enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
     return change_task(engine, MR_RECORD_LOST, handle, &change);
 }
 
-/* ---- a node goes --------------------------------------------------------------------------------
- */
+/* ---- a node goes ---------------------------------------------------------------------------- */
 
 static void node_free(struct mr_engine *engine, struct node *node)
 {
@@ -144,8 +142,7 @@ enum handled handle_node_close(struct mr_engine *engine, struct mr_req *base)
     return HANDLED;
 }
 
-/* ---- a node comes -------------------------------------------------------------------------------
- */
+/* ---- a node comes --------------------------------------------------------------------------- */
 
 static enum mr_err find_slots(struct mr_engine *engine, uint32_t n, uint32_t *ret_first)
 {
@@ -295,8 +292,7 @@ void node_forget_queue(struct mr_engine *engine, struct queue *queue)
     }
 }
 
-/* ---- beats --------------------------------------------------------------------------------------
- */
+/* ---- beats ---------------------------------------------------------------------------------- */
 
 static void note_progress(struct mr_engine *engine, const struct node *node,
                           const struct mr_progress *progress)

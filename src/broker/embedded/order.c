@@ -43,8 +43,7 @@ void order_done(struct order *order)
     *order = (struct order){0};
 }
 
-/* ---- the array of leaves ------------------------------------------------------------------------
- */
+/* ---- the array of leaves -------------------------------------------------------------------- */
 
 /* Room for one more leaf at the end of the array. */
 static enum mr_err leaves_reserve(struct order *order)
@@ -129,8 +128,7 @@ static uint32_t index_find(const struct leaf *leaf, const struct slab *tasks, st
     return low;
 }
 
-/* ---- inserting ----------------------------------------------------------------------------------
- */
+/* ---- inserting ------------------------------------------------------------------------------ */
 
 static void leaf_shift_down(struct leaf *leaf)
 {
@@ -199,8 +197,7 @@ enum mr_err order_insert(struct order *order, const struct slab *tasks, uint32_t
     return MR_OK;
 }
 
-/* ---- removing -----------------------------------------------------------------------------------
- */
+/* ---- removing ------------------------------------------------------------------------------- */
 
 /* Joins a thin leaf with a thin right neighbour, so that removals in the middle give memory back.
  */
@@ -244,8 +241,7 @@ void order_remove(struct order *order, const struct slab *tasks, uint32_t handle
     }
 }
 
-/* ---- reading ------------------------------------------------------------------------------------
- */
+/* ---- reading -------------------------------------------------------------------------------- */
 
 uint32_t order_first(const struct order *order)
 {

@@ -22,8 +22,7 @@ static void look_at(const char *name, void *arg)
         *newest = (struct newest){seq, true};
 }
 
-/* ---- blocks -------------------------------------------------------------------------------------
- */
+/* ---- blocks --------------------------------------------------------------------------------- */
 
 static enum mr_err load_head(struct loader *loader, struct mr_slice body)
 {
@@ -95,8 +94,7 @@ static enum mr_err (*const blocks[])(struct loader *loader, struct mr_slice body
     [SNAP_END] = load_end,
 };
 
-/* ---- the file -----------------------------------------------------------------------------------
- */
+/* ---- the file ------------------------------------------------------------------------------- */
 
 static enum mr_err load_block(struct loader *loader)
 {
@@ -161,4 +159,20 @@ enum mr_err snapshot_load(struct mr_engine *engine, struct mr_detail *detail)
     struct newest newest = {0};
     MR_TRY(engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &newest));
     return newest.found ? load_newest(engine, newest.seq, detail) : MR_OK;
+}
+
+static void remove_older(const char *name, void *arg)
+{
+    struct mr_engine *engine = arg;
+    char path[MR_PATH_MAX];
+    struct newest found = {0};
+    look_at(name, &found);
+    if (found.found && found.seq < engine->snap_seq &&
+        snap_path(engine->dir, found.seq, path) == MR_OK)
+        (void)engine->fs->ops->remove(engine->fs, path); /* harmless if it stays */
+}
+
+void snapshot_remove_older(struct mr_engine *engine)
+{
+    (void)engine->fs->ops->dir_list(engine->fs, engine->dir, remove_older, engine);
 }

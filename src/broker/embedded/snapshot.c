@@ -26,6 +26,7 @@ struct snapshot {
     uint64_t tasks;      /* saved so far */
     struct mr_buf out;   /* made, not yet with the executor */
     bool ended;          /* the END block is made */
+    enum mr_err err;     /* it is given up at its next step */
     /* With the executor while busy. */
     struct mr_job job;
     bool busy, last;
@@ -33,11 +34,10 @@ struct snapshot {
     struct mr_file *file;
     uint64_t offset;
     char tmp[MR_PATH_MAX], path[MR_PATH_MAX], old[MR_PATH_MAX];
-    enum mr_err err;
+    enum mr_err job_err;
 };
 
-/* ---- making blocks ------------------------------------------------------------------------------
- */
+/* ---- making blocks -------------------------------------------------------------------------- */
 
 /* Begins a block in out; the body is appended behind it, then block_end seals it. */
 static enum mr_err block_begin(struct mr_buf *out, size_t *ret_at)
@@ -140,11 +140,10 @@ void snapshot_touch(uint32_t task, void *arg)
     if (snapshot == NULL || chunk >= snapshot->chunks || snapshot->saved[chunk])
         return;
     if (save_chunk(snapshot, chunk) != MR_OK)
-        snapshot->err = MR_NOMEM; /* given up at its next step */
+        snapshot->err = MR_NOMEM;
 }
 
-/* ---- beside the engine --------------------------------------------------------------------------
- */
+/* ---- beside the engine ---------------------------------------------------------------------- */
 
 static enum mr_err write_piece(struct snapshot *snapshot)
 {
@@ -174,8 +173,7 @@ static void snapshot_run(struct mr_job *job)
 {
     struct snapshot *snapshot = mr_container(job, struct snapshot, job);
     enum mr_err err = write_piece(snapshot);
-    if (err != MR_OK && snapshot->err == MR_OK)
-        snapshot->err = err;
+    snapshot->job_err = err;
     if (err == MR_OK && snapshot->last && snapshot->old[0] != '\0')
         (void)snapshot->engine->fs->ops->remove(snapshot->engine->fs, snapshot->old);
 }
@@ -197,7 +195,9 @@ static void snapshot_done(struct mr_job *job)
     struct snapshot *snapshot = mr_container(job, struct snapshot, job);
     struct mr_engine *engine = snapshot->engine;
     snapshot->busy = false;
-    if (snapshot->err != MR_OK || !snapshot->last)
+    if (snapshot->err == MR_OK)
+        snapshot->err = snapshot->job_err;
+    if (snapshot->job_err != MR_OK || !snapshot->last)
         return;
     engine->snap_seq = snapshot->seq;
     engine->snap_term = snapshot->term;
@@ -208,8 +208,7 @@ static void snapshot_done(struct mr_job *job)
     mr_log_trim(engine->log, engine->snap_seq);
 }
 
-/* ---- steps --------------------------------------------------------------------------------------
- */
+/* ---- steps ---------------------------------------------------------------------------------- */
 
 enum mr_err snapshot_begin(struct mr_engine *engine)
 {

@@ -5,8 +5,7 @@
 
 #include <stdlib.h>
 
-/* ---- maps ---------------------------------------------------------------------------------------
- */
+/* ---- maps ----------------------------------------------------------------------------------- */
 
 static uint64_t id_hash(uint32_t handle, void *arg)
 {
@@ -83,8 +82,7 @@ void state_done(struct state *state)
     slab_done(&state->mores);
 }
 
-/* ---- look-ups -----------------------------------------------------------------------------------
- */
+/* ---- look-ups ------------------------------------------------------------------------------- */
 
 struct mr_uuid id_key(const struct state *state, struct mr_slice id, bool *ret_is_uuid)
 {
@@ -124,8 +122,7 @@ struct queue *queue_of(const struct state *state, const struct task *task)
 
 static enum mr_err queue_due_at(struct state *state, struct queue *queue, int64_t ms);
 
-/* ---- sets and limbo -----------------------------------------------------------------------------
- */
+/* ---- sets and limbo ------------------------------------------------------------------------- */
 
 enum mr_err set_enter(struct state *state, uint32_t handle)
 {
@@ -201,8 +198,7 @@ enum mr_err state_durable(struct state *state, uint64_t seq)
     return MR_OK;
 }
 
-/* ---- time ---------------------------------------------------------------------------------------
- */
+/* ---- time ----------------------------------------------------------------------------------- */
 
 static const enum mr_state timed[] = {MR_SCHEDULED, MR_RETRY, MR_COMPLETED};
 enum { TIMED = sizeof timed / sizeof *timed };
@@ -290,8 +286,7 @@ int64_t state_next_ms(const struct state *state)
     return top == NULL ? INT64_MAX : top->key;
 }
 
-/* ---- space and recounts -------------------------------------------------------------------------
- */
+/* ---- space and recounts --------------------------------------------------------------------- */
 
 void hold(struct state *state, struct mr_log_pos pos, uint32_t size, int sign)
 {

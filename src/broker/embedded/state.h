@@ -103,7 +103,7 @@ uint32_t find_unique(const struct state *state, const struct mr_uuid *key);
 struct queue *find_queue(struct state *state, struct mr_slice name);
 struct queue *queue_of(const struct state *state, const struct task *task);
 
-/* ---- applying; seq and pos are those of the record ---- */
+/* ---- applying; seq and pos are those of the record ------------------------------------------ */
 
 MR_MUST_USE enum mr_err apply_record(struct state *state, const struct mr_record *record,
                                      struct mr_log_pos pos);
@@ -128,7 +128,7 @@ void queue_drop(struct state *state, struct queue *queue, int64_t now_ms);
 MR_MUST_USE enum mr_err queue_count_run(struct queue *queue, int64_t ms, bool failed);
 MR_MUST_USE enum mr_err queue_add_day(struct queue *queue, const struct day *day);
 
-/* ---- time and durability ---- */
+/* ---- time and durability -------------------------------------------------------------------- */
 
 /* Everything up to seq is durable: tasks leave limbo. */
 MR_MUST_USE enum mr_err state_durable(struct state *state, uint64_t seq);

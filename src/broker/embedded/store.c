@@ -24,8 +24,7 @@ enum { META_SIZE = 80, META_COPY_AT = 4096, META_VERSION = 1, BOARD_BYTES = BOAR
 
 static const char magic[8] = {'M', 'R', 'S', 'T', 'O', 'R', 'E', '1'};
 
-/* ---- the meta file ------------------------------------------------------------------------------
- */
+/* ---- the meta file -------------------------------------------------------------------------- */
 
 static void meta_encode(const struct meta *meta, uint8_t bytes[META_SIZE])
 {
@@ -135,8 +134,7 @@ static enum mr_err meta_create(struct mr_engine *engine, struct meta *meta)
     return meta_write(engine, meta);
 }
 
-/* ---- the folder ---------------------------------------------------------------------------------
- */
+/* ---- the folder ----------------------------------------------------------------------------- */
 
 struct contents {
     struct mr_engine *engine;
@@ -259,8 +257,7 @@ static enum mr_err lock_folder(struct mr_engine *engine, struct mr_detail *detai
     return err;
 }
 
-/* ---- the board ----------------------------------------------------------------------------------
- */
+/* ---- the board ------------------------------------------------------------------------------ */
 
 static enum mr_err open_board(struct mr_engine *engine)
 {
@@ -289,8 +286,7 @@ void store_close_files(struct mr_engine *engine)
     mr_file_close(engine->lock_file);
 }
 
-/* ---- recovery -----------------------------------------------------------------------------------
- */
+/* ---- recovery ------------------------------------------------------------------------------- */
 
 static enum mr_err visit_record(const struct mr_record *record, struct mr_log_pos pos, void *arg)
 {
@@ -456,6 +452,7 @@ enum mr_err store_open(struct mr_engine *engine, struct mr_detail *detail)
     engine->payload_max = engine->payload_max < largest ? engine->payload_max : largest;
     engine->state.touch = snapshot_touch;
     engine->state.touch_arg = engine;
+    snapshot_remove_older(engine);
     engine->torn_bytes = recovery.log.torn_bytes;
     if (engine->options.base.report != NULL)
         *engine->options.base.report = (struct mr_fsck_report){

@@ -19,8 +19,7 @@ struct lease_head {
     bool is_uuid, cancel, reordered;
 };
 
-/* ---- epochs -------------------------------------------------------------------------------------
- */
+/* ---- epochs --------------------------------------------------------------------------------- */
 
 static enum mr_err next_epoch(struct mr_engine *engine, uint64_t *ret_epoch)
 {
@@ -51,8 +50,7 @@ void renew_ceiling(struct mr_engine *engine)
     engine->ceiling_seq = seq;
 }
 
-/* ---- choosing -----------------------------------------------------------------------------------
- */
+/* ---- choosing ------------------------------------------------------------------------------- */
 
 static bool can_give(const struct listen *listen)
 {
@@ -88,8 +86,7 @@ static struct queue *choose_strict(struct node *node)
     return NULL;
 }
 
-/* ---- giving -------------------------------------------------------------------------------------
- */
+/* ---- giving --------------------------------------------------------------------------------- */
 
 static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle,
                               struct mr_lease **ret_lease)
@@ -235,8 +232,7 @@ void answer_granted(struct mr_engine *engine)
     }
 }
 
-/* ---- waiting ------------------------------------------------------------------------------------
- */
+/* ---- waiting -------------------------------------------------------------------------------- */
 
 static void listen_start(struct node *node)
 {
@@ -370,8 +366,7 @@ void serve_ready(struct mr_engine *engine)
     mr_list_splice_back(&engine->state.ready, &again);
 }
 
-/* ---- leases at their holder ---------------------------------------------------------------------
- */
+/* ---- leases at their holder ----------------------------------------------------------------- */
 
 enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease)
 {
