@@ -129,7 +129,7 @@ enum mr_on_duplicate {
     MR_DUPLICATE_REJECT,  /* MR_DUPLICATE, nothing changes */
     MR_DUPLICATE_IGNORE,  /* MR_OK with the id of the task that is there */
     MR_DUPLICATE_REPLACE, /* the waiting task takes the new order time (and due time); its id is
-                             returned */
+                             returned; MR_RUNNING when it runs */
 };
 
 /* What a producer says about a task. Only payload is usually needed; zero is the default
@@ -147,7 +147,8 @@ struct mr_task_options {
     int64_t deadline_ms;  /* no run after this time; 0 none */
     int64_t retention_ms; /* keep the completed task and its result this long */
     int64_t unique_ms;    /* hold the unique key this long at most; 0: no unique key */
-    struct mr_slice unique_key; /* with unique_ms: the key; empty means queue + type + payload */
+    struct mr_slice
+        unique_key; /* with unique_ms: the key, within its queue; empty: type + payload */
     enum mr_on_duplicate on_duplicate;
     struct mr_slice group;
     struct mr_slice topic; /* leave the outcome in this result topic */
@@ -189,7 +190,7 @@ struct mr_client;
 struct mr_client_options {
     size_t payload_max;   /* MR_PAYLOAD_MAX */
     size_t segment_bytes; /* file: size of a log segment; 64 MiB; a payload fits a quarter of it */
-    struct mr_slice namespace_; /* reserved for shared brokers; empty is the default one */
+    struct mr_slice namespace_; /* file: a store of its own inside DIR; empty is the default one */
     bool repair;                /* file: set damage in the log aside instead of refusing to open */
 };
 
