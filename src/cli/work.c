@@ -36,6 +36,7 @@ struct work {
     enum mr_err err; /* of the run */
     _Atomic uint32_t running;
     _Atomic bool at_once; /* the second signal came */
+    _Atomic bool ended;   /* the run is over: the signal that says so is ours */
     int64_t started_ns, status_ns;
 };
 
@@ -210,6 +211,7 @@ static void *run_main(void *arg)
 {
     struct work *work = arg;
     work->err = mr_worker_run(work->worker);
+    atomic_store(&work->ended, true);
     kill(getpid(), SIGNAL_ENDED);
     return NULL;
 }
@@ -261,9 +263,9 @@ static int await_end(struct work *work, const sigset_t *signals)
         struct timespec tick = {.tv_nsec = at_once ? KILL_NS : STATUS_NS};
         int number =
             at_once || live ? sigtimedwait(signals, NULL, &tick) : sigwaitinfo(signals, NULL);
-        if (number == SIGNAL_ENDED)
+        if (number == SIGNAL_ENDED && atomic_load(&work->ended))
             return code;
-        if (number > 0)
+        if (number > 0 && number != SIGNAL_ENDED)
             code = on_stop_signal(work, number);
         if (atomic_load(&work->at_once))
             work_kill_children(); /* each round: one may just have been started */
@@ -278,6 +280,7 @@ static int run_worker(struct work *work)
     sigemptyset(&signals);
     sigaddset(&signals, SIGINT);
     sigaddset(&signals, SIGTERM);
+    sigaddset(&signals, SIGHUP); /* a terminal that closes is no crash */
     sigaddset(&signals, SIGNAL_ENDED);
     sigprocmask(SIG_BLOCK, &signals, NULL);
     work->started_ns = mr_mono_now(mr_clock_system()).ns;

@@ -101,6 +101,7 @@ struct mr_log {
     enum mr_err full; /* why the next segment could not be made; MR_OK: it could */
     enum mr_err failure;
     unsigned pins;
+    bool jobs_held; /* the start makes its segments itself */
     uint64_t trim_seq;
 
     struct block blocks[BLOCKS];

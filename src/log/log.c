@@ -342,6 +342,7 @@ void mr_log_segment_at(const struct mr_log *log, size_t i, struct mr_segment_inf
         .live = segment->live,
         .last_seq = segment->last_seq,
         .sealed = segment->sealed,
+        .removing = segment->removing,
     };
 }
 

@@ -124,6 +124,8 @@ void mr_log_demand(struct mr_log *log);
 uint64_t mr_log_wanted(const struct mr_log *log);
 /* Writes and syncs while the caller waits; for the start and the end, when no job is under way. */
 MR_MUST_USE enum mr_err mr_log_sync_now(struct mr_log *log);
+/* While held, no job is started: for the start, which does everything itself. */
+void mr_log_hold_jobs(struct mr_log *log, bool held);
 /* Makes the next segment while the caller waits, when the current one is half full. */
 void mr_log_make_room(struct mr_log *log);
 
@@ -150,7 +152,8 @@ struct mr_segment_info {
     uint64_t end;   /* bytes in use */
     uint64_t live;  /* held by tasks */
     uint64_t last_seq;
-    bool sealed; /* no longer written */
+    bool removing; /* on its way out: nobody needs it */
+    bool sealed;   /* no longer written */
 };
 
 size_t mr_log_segments(const struct mr_log *log);

@@ -53,17 +53,20 @@ static enum mr_err bytes_at(struct mr_log *log, const struct segment *segment, u
     size_t inside = (size_t)(offset % BLOCK_BYTES);
     struct block *block;
     if (inside + size <= BLOCK_BYTES) {
-        MR_TRY(block_get(log, segment, index, inside + size, &block));
-        *ret_bytes = block->data + inside;
-        return MR_OK;
+        enum mr_err err = block_get(log, segment, index, inside + size, &block);
+        if (err == MR_OK)
+            *ret_bytes = block->data + inside;
+        if (err != MR_IO)
+            return err;
+        /* Some sector of the block cannot be read; these bytes perhaps can. */
     }
     if (offset + size > readable(log, segment))
         return MR_DAMAGED;
     mr_buf_clear(&log->scratch);
     MR_TRY(mr_buf_reserve(&log->scratch, size));
-    MR_TRY(mr_file_pread(segment->file, log->scratch.data, size, offset));
+    enum mr_err err = mr_file_pread(segment->file, log->scratch.data, size, offset);
     *ret_bytes = log->scratch.data;
-    return MR_OK;
+    return err == MR_IO ? MR_DAMAGED : err; /* what cannot be read is damaged, and harms no other */
 }
 
 enum mr_err mr_log_read(struct mr_log *log, struct mr_log_pos pos, size_t size,

@@ -137,9 +137,11 @@ static enum mr_err set_aside(struct scan *scan, size_t i, uint64_t from, uint64_
              (unsigned long long)from);
     MR_TRY(mr_path_join(path, dir, name));
     struct mr_file *file;
-    enum mr_err err = mr_fs_open(log->fs, path, MR_OPEN_CREATE, &file);
-    if (err == MR_CONFLICT)
-        return MR_OK; /* set aside by a repair that was interrupted */
+    enum mr_err err =
+        log->fs->ops->remove(log->fs, path); /* half of it, left by a repair that was killed */
+    if (err != MR_OK && err != MR_NOT_FOUND)
+        return err;
+    err = mr_fs_open(log->fs, path, MR_OPEN_CREATE, &file);
     MR_TRY(err);
     for (uint64_t at = from; err == MR_OK && at < to; at += WINDOW) {
         size_t len = to - at < WINDOW ? (size_t)(to - at) : WINDOW;

@@ -275,7 +275,7 @@ static void forget_segment(struct mr_log *log, uint32_t number, bool close_file)
 static void file_failed(struct mr_log *log, struct file_job *job)
 {
     if (job->kind != FILE_REMOVE)
-        log->full = job->err == MR_DISK_FULL ? MR_DISK_FULL : MR_IO;
+        log->full = job->err == MR_DISK_FULL ? MR_DISK_FULL : MR_UNAVAILABLE;
     drop_unfinished(job);
 }
 
@@ -330,8 +330,8 @@ static bool time_to_prepare(const struct mr_log *log)
 
 void segment_prepare(struct mr_log *log)
 {
-    if (log->next.file == NULL && log->filing.kind == FILE_IDLE && log->full == MR_OK &&
-        log->failure == MR_OK && time_to_prepare(log))
+    if (!log->jobs_held && log->next.file == NULL && log->filing.kind == FILE_IDLE &&
+        log->full == MR_OK && log->failure == MR_OK && time_to_prepare(log))
         file_start(log, &(struct file_job){.kind = FILE_CREATE,
                                            .number = segment_current(log)->number + 1});
 }
@@ -346,11 +346,24 @@ void mr_log_retry_space(struct mr_log *log)
 
 /* What it says is in the snapshot; what made it dead (a finish, a copy elsewhere) is durable as
  * well. */
+/* A sync under way, or still to come, has the file in its hands. */
+static bool being_synced(const struct mr_log *log, const struct mr_file *file)
+{
+    for (size_t i = 0; i < log->unsynced_n; i++)
+        if (log->unsynced[i] == file)
+            return true;
+    for (size_t j = 0; j < 2; j++)
+        for (size_t i = 0; log->syncs[j].busy && i < log->syncs[j].files_n; i++)
+            if (log->syncs[j].files[i] == file)
+                return true;
+    return false;
+}
+
 static bool removable(const struct mr_log *log, const struct segment *segment)
 {
     return segment->sealed && !segment->removing && segment->live == 0 &&
            segment->last_seq <= log->trim_seq && segment->dead_seq <= log->durable_seq &&
-           segment->last_seq <= log->durable_seq;
+           segment->last_seq <= log->durable_seq && !being_synced(log, segment->file);
 }
 
 void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
@@ -405,8 +418,14 @@ enum mr_err segment_make_now(struct mr_log *log, uint32_t number)
     return err;
 }
 
+void mr_log_hold_jobs(struct mr_log *log, bool held)
+{
+    log->jobs_held = held;
+}
+
 void mr_log_make_room(struct mr_log *log)
 {
+    mr_assert(log->filing.kind == FILE_IDLE);
     const struct segment *current = segment_current(log);
     if (log->next.file != NULL || log->buf_offset < current->bytes / 2)
         return;

@@ -176,8 +176,10 @@ static enum mr_err list_parts(struct mr_engine *engine, struct backup *backup)
         return MR_NOMEM;
     for (size_t i = 0; i < segments; i++) {
         struct mr_segment_info info;
-        struct part *part = &backup->parts[backup->parts_n++];
         mr_log_segment_at(engine->log, i, &info);
+        if (info.removing)
+            continue;
+        struct part *part = &backup->parts[backup->parts_n++];
         mr_segment_name(part->name, info.number);
         part->bytes = info.end;
         part->size = info.bytes;

@@ -36,7 +36,7 @@ static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
     mr_store64(head, (uint64_t)created_ms);
     size_t head_len = COPY_HEAD + mr_entry_encode(&entry, head + COPY_HEAD);
     size_t len = head_len + message.len;
-    MR_TRY(log_room(engine, len, MR_LOG_ONGOING));
+    MR_TRY(log_room(engine, len, MR_LOG_NEW_WORK)); /* the reserve is for finishing */
     uint8_t *at = mr_log_begin(engine->log, len);
     if (at == NULL)
         return MR_NOMEM;
@@ -52,7 +52,7 @@ static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
 static enum mr_err copy_note(struct mr_engine *engine, uint32_t handle,
                              const struct mr_record *record)
 {
-    MR_TRY(log_room(engine, record->body.len, MR_LOG_ONGOING));
+    MR_TRY(log_room(engine, record->body.len, MR_LOG_NEW_WORK));
     struct mr_log_pos pos;
     uint32_t size = (uint32_t)(MR_RECORD_HEADER + record->body.len);
     if (log_bytes(engine, MR_RECORD_NOTE, MR_LOG_LAZY, record->body.data, record->body.len, &pos) ==
@@ -147,9 +147,11 @@ static void decide(struct mr_engine *engine)
     uint64_t garbage = usage.sealed - usage.sealed_live;
     uint64_t since = engine->appended_bytes - engine->snap_log_bytes;
     bool replay_long = since > REPLAY_SEGMENTS * segment + live;
-    bool worth = garbage > live / 2 + segment / 4;
+    /* On a full disk every segment counts. */
+    bool worth = garbage > live / 2 + segment / 4 || (mr_log_full(engine->log) && usage.dead > 0);
     bool grown = since > 0;
-    if (replay_long || (worth && grown && 2 * usage.dead >= garbage)) {
+    bool enough = 2 * usage.dead >= garbage || mr_log_full(engine->log);
+    if (replay_long || (worth && grown && enough)) {
         if (snapshot_begin(engine) != MR_OK)
             engine->snap_log_bytes = engine->appended_bytes;
     } else if (worth && usage.emptiest != 0 && 4 * usage.emptiest_live < 3 * usage.emptiest_bytes) {

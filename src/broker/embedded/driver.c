@@ -40,7 +40,7 @@ static enum mr_err driver_lease_open(struct mr_broker *broker, struct mr_lease *
 /* Everything asked for is answered, everything written is durable, no job is under way. */
 static bool quiet(struct mr_engine *engine)
 {
-    bool failed = mr_log_failure(engine->log) != MR_OK;
+    bool failed = engine_failure(engine) != MR_OK;
     return mr_log_idle(engine->log) && (engine->snapshot == NULL || snapshot_idle(engine)) &&
            engine->backup == NULL && (failed || mr_list_empty(&engine->backups)) &&
            (failed || (mr_list_empty(&engine->waiting) && mr_list_empty(&engine->stalled)));

@@ -44,7 +44,8 @@ static void answer_durable(struct mr_engine *engine)
 static void answer_failed(struct mr_engine *engine, enum mr_err err)
 {
     struct mr_link *link;
-    while ((link = mr_list_pop_front(&engine->waiting)) != NULL)
+    while ((link = mr_list_pop_front(&engine->waiting)) != NULL ||
+           (link = mr_list_pop_front(&engine->backups)) != NULL)
         answer_now(mr_container(link, struct mr_req, link), err);
     while ((link = mr_list_pop_front(&engine->stalled)) != NULL) {
         struct mr_req *req = mr_container(link, struct mr_req, link);
@@ -56,7 +57,7 @@ static void answer_failed(struct mr_engine *engine, enum mr_err err)
 
 /* ---- logging -------------------------------------------------------------------------------- */
 
-static enum mr_err engine_failure(const struct mr_engine *engine)
+enum mr_err engine_failure(const struct mr_engine *engine)
 {
     return engine->failure != MR_OK ? engine->failure : mr_log_failure(engine->log);
 }
@@ -142,7 +143,7 @@ enum mr_err quarantine_task(struct mr_engine *engine, uint32_t handle)
     struct mr_event_change change = change_of(engine, handle);
     change.state = MR_ARCHIVED;
     change.key = engine->now_ms;
-    change.text = MR_SLICE_LIT("quarantined: its record in the log is damaged");
+    change.text = MR_SLICE_LIT("quarantined: its record in the log is damaged or cannot be read");
     MR_TRY(log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING));
     engine->records_damaged++;
     return change_task(engine, MR_RECORD_MOVE, handle, &change);
@@ -235,11 +236,20 @@ static void read_clocks(struct mr_engine *engine)
     engine->now_up_ms = mr_wall_ms((mr_wall){engine->now_us + MR_US_PER_MS - 1});
 }
 
+/* Tasks become due. */
 static void pass_time(struct mr_engine *engine)
 {
-    mr_wheel_advance(engine->wheel, tick_of(engine, engine->now), engine);
     if (state_tick(&engine->state, engine->now_ms, TICK_BUDGET) != MR_OK)
         engine_fail(engine, MR_NOMEM);
+}
+
+/* Leases and waits end, after the beats that came meanwhile were heard. If it was us who were away
+ * (stopped, or starved), nobody could have been heard: every node gets its time again. */
+static void fire_timers(struct mr_engine *engine)
+{
+    if (engine->planned.ns != 0 && engine->now.ns - engine->planned.ns > AWAY_MS * MR_NS_PER_MS)
+        nodes_renew(engine);
+    mr_wheel_advance(engine->wheel, tick_of(engine, engine->now), engine);
 }
 
 /* When all is durable and quiet, a mark makes the last acknowledged records provably so: see
@@ -265,6 +275,7 @@ static void write_log(struct mr_engine *engine)
 static void work(struct mr_engine *engine)
 {
     write_log(engine); /* first of all, so that the disk does not wait for us */
+    fire_timers(engine);
     uint64_t durable = mr_log_durable(engine->log);
     if (state_durable(&engine->state, durable) != MR_OK)
         engine_fail(engine, MR_NOMEM);
@@ -311,7 +322,8 @@ mr_mono mr_engine_next(struct mr_engine *engine)
     bool busy = (engine->compacting != 0 && !engine->compact_waits) ||
                 (engine->snapshot != NULL && snapshot_idle(engine));
     busy = busy && engine_failure(engine) == MR_OK;
-    return (mr_mono){busy ? engine->now.ns : next};
+    engine->planned = (mr_mono){busy ? engine->now.ns : next};
+    return engine->planned;
 }
 
 void mr_engine_validate(struct mr_engine *engine)

@@ -93,7 +93,8 @@ void prepare_enqueue(struct mr_engine *engine, struct mr_req *base)
     prepared = calloc(1, sizeof *prepared + req->n * sizeof *prepared->items);
     size_t bound = 0;
     for (size_t i = 0; i < req->n; i++)
-        bound += req->tasks[i].payload.len + 64;
+        bound +=
+            (req->tasks[i].payload.len <= engine->payload_max ? req->tasks[i].payload.len : 0) + 64;
     if (prepared == NULL || mr_buf_reserve(&prepared->bytes, bound) != MR_OK) {
         free(prepared);
         return;
@@ -143,7 +144,7 @@ enum mr_err ensure_queue(struct mr_engine *engine, struct mr_slice name, struct 
     if (queue == NULL) {
         if (mr_map_count(engine->state.by_name) >= QUEUES_MAX)
             return MR_TOO_BIG;
-        struct mr_event_queue event = {.number = engine->state.queues_n, .name = name};
+        struct mr_event_queue event = {.number = queue_free_number(&engine->state), .name = name};
         MR_TRY(log_queue(engine, &event, &queue));
         node_listen_again(engine, queue);
     }

@@ -155,7 +155,14 @@ static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *
     struct mr_event_change change = change_of(engine, handle);
     change.outcome = (uint8_t)item->outcome;
     MR_TRY(decisions[item->outcome](engine, task_at(&engine->state, handle), item, &change));
-    MR_TRY(log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING));
+    err = log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING);
+    if (err ==
+        MR_TOO_BIG) { /* never fits a segment of this store: the end counts more than its text */
+        change.text = MR_SLICE_LIT("the result is too big for this store's segments");
+        to_archive(engine, &change);
+        err = log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING);
+    }
+    MR_TRY(err);
     return change_task(engine, MR_RECORD_FINISH, handle, &change);
 }
 

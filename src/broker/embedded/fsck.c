@@ -97,7 +97,12 @@ static enum mr_err check(struct fsck *fsck, const char *dir, struct mr_detail *d
     engine->state.damage_seen = true;
     MR_TRY(recover_state(&recovery));
     fsck->report->torn_bytes = recovery.log.torn_bytes;
+    uint64_t found = recovery.log.damaged, before = fsck->report->damaged;
     MR_TRY(check_segments(fsck));
+    /* The walk sees damaged records again, but not missing or cut segments: the larger count tells.
+     */
+    if (fsck->report->damaged - before < found)
+        fsck->report->damaged = before + found;
     check_tasks(fsck);
     return MR_OK;
 }

@@ -124,20 +124,31 @@ struct node *find_node(const struct mr_engine *engine, uint64_t id)
     return node != NULL && node->id == id && !node->dying ? node : NULL;
 }
 
+static void tell_nobody(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason, (void)arg;
+}
+
+/* Whatever happens: after the answer nobody is there to be told anything. */
 enum handled handle_node_close(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_node_close *req = mr_container(base, struct mr_req_node_close, req);
-    struct node *node = find_node(engine, req->node);
-    if (node == NULL) {
+    struct node *node = engine->nodes_by_number[req->node & (NODES_MAX - 1)];
+    if (node == NULL || node->id != req->node) {
         answer(engine, base, MR_NOT_FOUND);
         return HANDLED;
     }
     take_cancel_waits(engine, node, MR_CLOSED);
+    node->events = (struct mr_node_events){.stop = tell_nobody};
     enum mr_err err = node_release_tasks(engine, node, false);
     if (err == MR_BUSY)
         return STALLED;
-    if (err == MR_OK)
+    if (err == MR_OK) {
         node_free(engine, node);
+    } else { /* what is left of it is tried again by its timer */
+        node->dying = true;
+        mr_wheel_start(engine->wheel, &node->lease, tick_of(engine, engine->now) + RETRY_SPACE_MS);
+    }
     answer(engine, base, err);
     return HANDLED;
 }
@@ -236,6 +247,15 @@ static void renew(struct mr_engine *engine, struct node *node)
 {
     mr_wheel_start(engine->wheel, &node->lease,
                    tick_of(engine, engine->now) + (uint64_t)node->lease_ms + 1);
+}
+
+void nodes_renew(struct mr_engine *engine)
+{
+    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
+        struct node *node = mr_container(link, struct node, link);
+        if (!node->dying)
+            renew(engine, node);
+    }
 }
 
 enum handled handle_node_open(struct mr_engine *engine, struct mr_req *base)

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Queues: their numbers, settings and counters. Numbers are never used again. */
+/* Queues: their numbers, settings and counters. A removed queue's number is used again only when
+ * all are taken. */
 #include <stdlib.h>
 
 #include "broker/embedded/state_internal.h"
@@ -31,10 +32,19 @@ static enum mr_err numbers_reserve(struct state *state, uint32_t number)
     return MR_OK;
 }
 
+uint32_t queue_free_number(const struct state *state)
+{
+    uint32_t number = state->queues_n;
+    for (uint32_t i = 0; number >= QUEUES_MAX && i < state->queues_n; i++)
+        if (state->queues[i] == NULL)
+            number = i;
+    return number;
+}
+
 static enum mr_err queue_new(struct state *state, const struct mr_event_queue *event,
                              struct queue **ret_queue)
 {
-    if (event->number >= QUEUES_MAX * 16)
+    if (event->number >= QUEUES_MAX)
         return MR_DAMAGED;
     MR_TRY(numbers_reserve(state, event->number));
     struct queue *queue = calloc(1, sizeof *queue);

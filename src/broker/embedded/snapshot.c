@@ -314,6 +314,8 @@ bool snapshot_idle(const struct mr_engine *engine)
     const struct snapshot *snapshot = engine->snapshot;
     if (snapshot == NULL)
         return true;
+    if (engine_failure(engine) != MR_OK)
+        return !snapshot->busy;
     bool waits = snapshot->next == snapshot->chunks && mr_log_durable(engine->log) < snapshot->seq;
     return !snapshot->busy && !waits;
 }

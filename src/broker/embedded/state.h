@@ -124,6 +124,8 @@ void moved_note(struct state *state, uint32_t handle, struct mr_log_pos pos, uin
 
 MR_MUST_USE enum mr_err queue_put(struct state *state, const struct mr_event_queue *event,
                                   struct queue **ret_queue);
+/* A number for a new queue; there are fewer than QUEUES_MAX. */
+uint32_t queue_free_number(const struct state *state);
 void queue_drop(struct state *state, struct queue *queue, int64_t now_ms);
 MR_MUST_USE enum mr_err queue_count_run(struct queue *queue, int64_t ms, bool failed);
 MR_MUST_USE enum mr_err queue_add_day(struct queue *queue, const struct day *day);

@@ -20,6 +20,8 @@
 
 #include "base/crc.h"
 
+enum { SEGMENT_BYTES_MAX = 1024 * 1024 * 1024 };
+
 enum { META_SIZE = 80, META_COPY_AT = 4096, META_VERSION = 1, BOARD_BYTES = BOARD_SLOTS * 8 };
 
 static const char magic[8] = {'M', 'R', 'S', 'T', 'O', 'R', 'E', '1'};
@@ -146,6 +148,16 @@ struct contents {
     enum mr_err err;
 };
 
+/* Names that only an unfinished file of a store has. */
+static bool is_unfinished(const char *name)
+{
+    unsigned number;
+    int used = 0;
+    bool segment =
+        sscanf(name, "tmp-%8x%n", &number, &used) == 1 && used == 12 && name[used] == '\0';
+    return segment || strcmp(name, "tmp-meta") == 0 || strcmp(name, "tmp-snap") == 0;
+}
+
 static void look_at(const char *name, void *arg)
 {
     struct contents *contents = arg;
@@ -156,7 +168,7 @@ static void look_at(const char *name, void *arg)
     if (mr_slice_starts_with(text, MR_SLICE_LIT("log-")) ||
         mr_slice_starts_with(text, MR_SLICE_LIT("snap-")))
         contents->log = true;
-    else if (mr_slice_starts_with(text, MR_SLICE_LIT("tmp-"))) {
+    else if (is_unfinished(name)) {
         contents->ours = true;
         if (contents->look_only)
             return;
@@ -364,6 +376,7 @@ enum mr_err recover_state(struct recovery *recovery)
     recovery->log.visit = visit_record;
     recovery->log.arg = recovery;
     MR_TRY(mr_log_recover(engine->log, &recovery->log, recovery->detail));
+    mr_log_hold_jobs(engine->log, true);
     engine->state.replaying = false;
     engine->records_damaged += state_hold_all(&engine->state);
     return MR_OK;
@@ -420,6 +433,7 @@ static enum mr_err begin_term(struct mr_engine *engine, struct mr_detail *detail
     }
     for (uint32_t i = 0; i < BOARD_SLOTS; i++)
         atomic_store_explicit(&engine->board[i], 0, memory_order_relaxed);
+    mr_log_hold_jobs(engine->log, false);
     return MR_OK;
 }
 
@@ -432,6 +446,13 @@ enum mr_err store_open(struct mr_engine *engine, struct mr_detail *detail)
         return MR_INVALID;
     }
     memcpy(engine->dir, engine->options.base.dir, len + 1);
+    size_t segment_bytes = engine->options.base.segment_bytes;
+    if (segment_bytes != 0 &&
+        (segment_bytes < MR_SEGMENT_BYTES_MIN || segment_bytes > SEGMENT_BYTES_MAX)) {
+        mr_detail_set(detail, "a segment of %zu bytes: it must have between %d and %d",
+                      segment_bytes, MR_SEGMENT_BYTES_MIN, SEGMENT_BYTES_MAX);
+        return MR_INVALID;
+    }
     struct recovery recovery = {.engine = engine, .detail = detail};
     recovery.log.mode = engine->options.base.repair ? MR_FSCK_REPAIR : MR_FSCK_CHECK;
     recovery.log.line = engine->options.base.line;

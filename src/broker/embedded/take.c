@@ -99,6 +99,9 @@ static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle,
         return MR_DAMAGED;
     MR_TRY(mr_log_read(engine->log, task->pos, task->size, &record));
     MR_TRY(message_split(&record, &task->id, &created_ms, &message));
+    struct mr_task_msg msg;
+    if (mr_task_msg_decode(message, &msg) != MR_OK)
+        return MR_DAMAGED;
     size_t len = sizeof(struct lease_head) + message.len;
     struct mr_lease *lease = malloc(sizeof *lease + len);
     if (lease == NULL)
