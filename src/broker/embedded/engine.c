@@ -243,15 +243,6 @@ static void pass_time(struct mr_engine *engine)
         engine_fail(engine, MR_NOMEM);
 }
 
-/* Leases and waits end, after the beats that came meanwhile were heard. If it was us who were away
- * (stopped, or starved), nobody could have been heard: every node gets its time again. */
-static void fire_timers(struct mr_engine *engine)
-{
-    if (engine->planned.ns != 0 && engine->now.ns - engine->planned.ns > AWAY_MS * MR_NS_PER_MS)
-        nodes_renew(engine);
-    mr_wheel_advance(engine->wheel, tick_of(engine, engine->now), engine);
-}
-
 /* When all is durable and quiet, a mark makes the last acknowledged records provably so: see
  * record.h. */
 static void mark_if_quiet(struct mr_engine *engine)
@@ -275,7 +266,8 @@ static void write_log(struct mr_engine *engine)
 static void work(struct mr_engine *engine)
 {
     write_log(engine); /* first of all, so that the disk does not wait for us */
-    fire_timers(engine);
+    /* After the beats that came meanwhile were heard. */
+    mr_wheel_advance(engine->wheel, tick_of(engine, engine->now), engine);
     uint64_t durable = mr_log_durable(engine->log);
     if (state_durable(&engine->state, durable) != MR_OK)
         engine_fail(engine, MR_NOMEM);
@@ -322,8 +314,7 @@ mr_mono mr_engine_next(struct mr_engine *engine)
     bool busy = (engine->compacting != 0 && !engine->compact_waits) ||
                 (engine->snapshot != NULL && snapshot_idle(engine));
     busy = busy && engine_failure(engine) == MR_OK;
-    engine->planned = (mr_mono){busy ? engine->now.ns : next};
-    return engine->planned;
+    return (mr_mono){busy ? engine->now.ns : next};
 }
 
 void mr_engine_validate(struct mr_engine *engine)

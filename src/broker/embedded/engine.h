@@ -23,7 +23,7 @@ enum {
     NODES_MAX = 16384,
     BOARD_SLOTS = 16384,   /* of all nodes together */
     RETRY_SPACE_MS = 1000, /* between two tries to get space on a full disk */
-    AWAY_MS = 500,         /* a turn this late means that the engine itself did not run */
+    AWAY_MS = 50,          /* a timer this late means that the engine itself did not run */
     WALL_CHECK_MS = 1000, /* longest sleep while tasks wait for a time: the wall clock may be set */
 };
 
@@ -94,7 +94,6 @@ struct mr_engine {
     int64_t now_up_ms;      /* wall, rounded up: a delay from now is never short */
     int64_t now_ms, now_us; /* wall, of this turn */
     mr_mono started;
-    mr_mono planned;        /* when the next turn was to be at the latest */
     struct mr_wheel *wheel; /* ticks are ms since started */
 
     struct mr_link waiting; /* answered, but for durability; by wait_for */
@@ -181,7 +180,6 @@ void node_listen_again(struct mr_engine *engine, struct queue *queue); /* a queu
 void node_forget_queue(struct mr_engine *engine, struct queue *queue); /* and removed */
 void node_lease_ended(uint32_t task, void *arg);
 void nodes_free(struct mr_engine *engine);
-void nodes_renew(struct mr_engine *engine);
 /* What is left of a lease whose holder is gone. */
 MR_MUST_USE enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun);
 bool board_has(const struct mr_engine *engine, uint32_t first, uint32_t n, uint64_t epoch);

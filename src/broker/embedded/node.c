@@ -103,11 +103,22 @@ static enum mr_err node_release_tasks(struct mr_engine *engine, struct node *nod
     return MR_OK;
 }
 
-/* The lease of a node ran out: it is dead, whatever it thinks. */
+static void renew(struct mr_engine *engine, struct node *node)
+{
+    mr_wheel_start(engine->wheel, &node->lease,
+                   tick_of(engine, engine->now) + (uint64_t)node->lease_ms + 1);
+}
+
+/* The lease of a node ran out: it is dead, whatever it thinks. Unless it was us who were away
+ * (stopped, or starved): then nobody could have been heard, and it gets its time again. */
 static void node_died(struct mr_timer *timer, void *arg)
 {
     struct mr_engine *engine = arg;
     struct node *node = mr_container(timer, struct node, lease);
+    if (!node->dying && tick_of(engine, engine->now) - timer->due > AWAY_MS) {
+        renew(engine, node);
+        return;
+    }
     node->dying = true;
     take_cancel_waits(engine, node, MR_CLOSED);
     if (node_release_tasks(engine, node, true) != MR_OK) {
@@ -241,21 +252,6 @@ static enum mr_err node_new(struct mr_engine *engine, const struct mr_req_node_o
     mr_timer_init(&node->lease, node_died);
     *ret_node = node;
     return MR_OK;
-}
-
-static void renew(struct mr_engine *engine, struct node *node)
-{
-    mr_wheel_start(engine->wheel, &node->lease,
-                   tick_of(engine, engine->now) + (uint64_t)node->lease_ms + 1);
-}
-
-void nodes_renew(struct mr_engine *engine)
-{
-    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
-        struct node *node = mr_container(link, struct node, link);
-        if (!node->dying)
-            renew(engine, node);
-    }
 }
 
 enum handled handle_node_open(struct mr_engine *engine, struct mr_req *base)
