@@ -431,7 +431,7 @@ struct mr_fsck_report {
     uint64_t damaged;     /* places with damage */
     uint64_t bytes_aside; /* moved to the folder's quarantine by repair */
     uint64_t torn_bytes;  /* of a torn tail: not an error */
-    uint64_t mismatches;  /* index entries that differ from a recount */
+    uint64_t mismatches;  /* tasks whose own record cannot be read */
 };
 
 /* Called for each finding, one line of text. */
