@@ -4,7 +4,7 @@
  *   durable_seq <= written_seq <= last_seq, and wanted_seq <= last_seq;
  *   the last segment is the only one that is written to; buf holds its bytes from buf_offset on;
  *   at most two syncs are under way, one behind the other, and each covers what was written when it
- * began.
+ *   began.
  */
 #include <stdlib.h>
 

@@ -6,9 +6,10 @@
  *
  *   - the next segment begins with it: the segment was full, go on there;
  *   - some later record, here or in a later segment, knew it to be durable (see record.h, lag): it
- * was acknowledged and is damaged. Stop, or with repair set the bytes aside and go on behind them;
+ *     was acknowledged and is damaged. Stop, or with repair set the bytes aside and go on behind
+ *     them;
  *   - neither: the log ends here. What stands behind is a torn tail of writes nobody was told of;
- * the next records overwrite it, and their higher term keeps its remains from ever being read.
+ *     the next records overwrite it, and their higher term keeps its remains from ever being read.
  *
  * Everything found is synced before it counts: after the death of the process alone it may still be
  * only in the kernel's memory.

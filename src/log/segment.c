@@ -2,8 +2,15 @@
 /*
  * Segment files. Header, 512 bytes, little-endian:
  *
- *   0 magic, 8 u32 version, 12 u32 number, 16 store id (16 bytes), 32 u64 resume, 64 label (128
- * bytes), 508 u32 CRC32C of bytes 0..507; the rest is zero.
+ *   0   magic
+ *   8   u32 version
+ *   12  u32 number
+ *   16  store id (16)
+ *   32  u64 resume
+ *   64  label (128)
+ *   508 u32 CRC32C of bytes 0..507
+ *
+ * The rest is zero.
  *
  * resume is not 0 where a repair found the records before this segment missing: the log goes on
  * with that number. The label is the store's description of itself, so that any segment can bring a

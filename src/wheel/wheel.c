@@ -6,10 +6,10 @@
  *
  *   - a timer's place follows from (T, due) alone: start and stop compute it, nothing is searched;
  *   - on each level only slots after T's own digit are taken: no slot wraps round, and the first
- * taken slot of the lowest taken level holds the earliest timers of all;
+ *     taken slot of the lowest taken level holds the earliest timers of all;
  *   - T may move on freely up to the first tick of that slot without any timer changing its place.
- * There the slot is opened: its timers are due, or go to lower levels. Each timer is moved at most
- * once per level, and empty time costs nothing, however long.
+ *     There the slot is opened: its timers are due, or go to lower levels. Each timer is moved at
+ *     most once per level, and empty time costs nothing, however long.
  *
  * Timers of one tick fire in the order in which they were started: whoever starts later stands on
  * the same level or on a lower one, and the higher level was opened before a later start could use

@@ -4,12 +4,16 @@
  * encoded on the producer's thread, stands in the log as it is, and is decoded in place on the
  * worker's thread.
  *
- *   0  u8  version  (1)
- *   1  u8  queue length        2  u8 type length      3  u8 id length (0: the id is a UUID kept
- * elsewhere) 4  u16 max_retry           6  u16 fields: bits of enum task_field that are present 8
- * u32 payload length 12 the present fields in the order of their bits: numbers as i64; names as u8
- * length + bytes; headers as u16 count, then u16 + u16 lengths and bytes of each queue, type, id,
- * payload bytes
+ *   0  u8  version (1)
+ *   1  u8  queue length
+ *   2  u8  type length
+ *   3  u8  id length (0: the id is a UUID kept elsewhere)
+ *   4  u16 max_retry
+ *   6  u16 fields: bits of enum task_field that are present
+ *   8  u32 payload length
+ *   12     the present fields in the order of their bits: numbers as i64; names as u8 length and
+ *          bytes; headers as u16 count, then u16 + u16 lengths and the bytes of each
+ *          then the bytes of queue, type, id and payload
  */
 #ifndef MR_WIRE_TASK_H
 #define MR_WIRE_TASK_H

@@ -3,13 +3,15 @@
  * The monitor: one thread that does what is due and sleeps until the next thing is.
  *
  *   beats      every beat_ms, sooner when a handler reports progress. When none was answered for
- * the length of a lease, the worker must assume that its tasks run elsewhere: it tells all runs
- * that they are lost, closes the node and opens a new one. timeouts   every beat it looks at all
- * runs and puts those that end before the next look on a wheel; a slot does so itself for a shorter
- * run. So the many runs that end long before their timeout never touch the wheel. giving up  a run
- * that was told to stop and has not returned by the end of its grace is reported in its stead; the
- * slot is stuck until the handler returns, and then says nothing. recall     leases that slots do
- * not get round to are handed back.
+ *              the length of a lease, the worker must assume that its tasks run elsewhere: it
+ *              tells all runs that they are lost, closes the node and opens a new one.
+ *   timeouts   every beat it looks at all runs and puts those that end before the next look on a
+ *              wheel; a slot does so itself for a shorter run. So the many runs that end long
+ *              before their timeout never touch the wheel.
+ *   giving up  a run that was told to stop and has not returned by the end of its grace is
+ *              reported in its stead; the slot is stuck until the handler returns, and then says
+ *              nothing.
+ *   recall     leases that slots do not get round to are handed back.
  */
 #include "base/diag.h"
 #include "worker/internal.h"

@@ -4,11 +4,14 @@
  *
  * The bytes below stand in the sectors of parity.h, padded with zeroes to a whole group.
  *
- * 16 bytes "MRSNAP01", u32 version, u32 zero; then blocks of u32 crc (salted, over what follows),
- * u32 len, u32 type, u32 zero, and a body: HEAD   store id (16), u64 seq, u32 term, u32 zero, u64
- * epoch ceiling, u64 deleted, u64 expired QUEUE  queue event (wire/event.h), then u64 processed,
- * u64 failed, u32 days, and per day i32, u64, u64 TASKS  entries (wire/event.h) END    u64 number
- * of tasks
+ *   0  "MRSNAP01", u32 version, u32 zero
+ *   16 blocks: u32 crc (salted, over what follows), u32 len, u32 type, u32 zero, and a body:
+ *
+ *   HEAD   store id (16), u64 seq, u32 term, u32 zero, u64 epoch ceiling, u64 deleted, u64 expired
+ *   QUEUE  queue event (wire/event.h), u64 processed, u64 failed, u32 days, and per day
+ *          i32 day since the Unix epoch, u64 processed, u64 failed
+ *   TASKS  entries (wire/event.h)
+ *   END    u64 number of tasks
  */
 #ifndef MR_EMBEDDED_SNAPFILE_H
 #define MR_EMBEDDED_SNAPFILE_H

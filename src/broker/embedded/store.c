@@ -6,13 +6,20 @@
  *   meta             what the store is: version, id, checksum salt, hash key, segment size
  *   log-XXXXXXXX     segments of the commit log (see log/)
  *   snap-XXXX…       snapshot of the index up to the record with that number (see snapshot.c)
- *   board            which run is in which slot; only the death of the process leaves anything in
- * it tmp-…            unfinished; removed at the next start quarantine/      bytes that repair has
- * set aside
+ *   board            which run is in which slot, for the start after a death of the process
+ *   tmp-…            unfinished; removed at the next start
+ *   quarantine/      bytes that repair has set aside
  *
- * meta holds the same 80 bytes twice, at 0 and at 4096, since nothing can be read without them: 0
- * "MRSTORE1" 8 u32 version  12 u32 salt  16 id (16)  32 hash key (16)  48 u64 segment bytes  56
- * zero  76 u32 CRC32C of 0..75.
+ * meta holds the same 80 bytes twice, at 0 and at 4096, since nothing can be read without them:
+ *
+ *   0  "MRSTORE1"
+ *   8  u32 version
+ *   12 u32 salt
+ *   16 id (16)
+ *   32 hash key (16)
+ *   48 u64 segment bytes
+ *   56 zero
+ *   76 u32 CRC32C of bytes 0..75
  */
 #include "broker/embedded/store.h"
 
