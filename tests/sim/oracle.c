@@ -163,7 +163,9 @@ bool oracle_is_settled(const struct oracle *oracle, uint32_t token)
 {
     mr_assert(token < oracle->n);
     const struct fact *fact = &oracle->facts[token];
-    return !fact_busy(fact) && !(may(oracle, fact) & GONE);
+    uint8_t fates = may(oracle, fact);
+    bool one = (fates & (fates - 1)) == 0;
+    return one && fates != GONE && !fact_busy(fact) && !fact->in_doubt && !fact->open;
 }
 
 struct queue_fact *queue_at(struct oracle *oracle, const char *name)
@@ -382,6 +384,7 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
             oracle_fail(oracle, "unique: task %u refused, but nobody can hold its key", op->token);
     } else if (!is_refusal(err)) {
         fact->sure |= LIVE;
+        fact->in_doubt = true;
         fact->plain = false;
         fact_forget_counts(fact);
     }

@@ -131,8 +131,8 @@ void oracle_allow_loss(struct oracle *oracle);
 /* Everything that must be equal between two recoveries of the same store. */
 uint64_t oracle_digest(const struct oracle_view *view);
 
-/* For choosing what to do: whether the task is surely there and has no request under way; its id.
- */
+/* For choosing what to do: whether the task is surely there, in a state nobody is changing; its
+ * id. */
 bool oracle_is_settled(const struct oracle *oracle, uint32_t token);
 bool oracle_may_live(const struct oracle *oracle, uint32_t token);
 bool oracle_may_be_gone(const struct oracle *oracle, uint32_t token);

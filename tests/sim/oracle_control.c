@@ -38,8 +38,11 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
 static void controlled(struct oracle *oracle, const struct oracle_op *op)
 {
     struct fact *fact = fact_at(oracle, op->token);
-    if (fact->epoch != op->epoch && op->verb != MR_VERB_RUN)
-        return; /* handed out since, in a life behind this: the lease told what became of it */
+    if (fact->epoch != op->epoch && op->verb != MR_VERB_RUN) {
+        /* Handed out since: in a life behind this, or before it, and the lease was given back. */
+        fact->sure |= op->adds;
+        return;
+    }
     switch (op->verb) {
     case MR_VERB_CANCEL:
         fact->sure = fact->open ? fact->sure | ARCHIVED : ARCHIVED;
@@ -75,14 +78,14 @@ void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, 
     fact_add(fact, op->adds, -1);
     fact->controls--;
     bool refused = err == MR_WRONG_STATE || err == MR_RUNNING || err == MR_NOT_FOUND ||
-                   err == MR_DISK_FULL || err == MR_INVALID;
+                   err == MR_DISK_FULL || err == MR_INVALID || err == MR_CONFLICT;
     if (err == MR_OK)
         controlled(oracle, op);
     else if (err == MR_NOT_FOUND && fact->epoch == op->epoch && !(may(oracle, fact) & GONE) &&
              !oracle->allow_loss)
         oracle_fail(oracle, "lost: task %u (%s) not found", op->token, fact->id);
     else if (!refused)
-        fact->sure |= op->adds;
+        fact->sure |= op->adds, fact->in_doubt = true;
     /* Only a running task keeps the flag of an answered request. */
     if (op->verb == MR_VERB_DELETE && err != MR_RUNNING && refused)
         fact->doomed = false;
@@ -110,7 +113,7 @@ void oracle_remove_answered(struct oracle *oracle, const char *queue, const stru
         if (err == MR_OK)
             fact->sure = GONE, fact->completed = false;
         else if (!refused)
-            fact->sure |= GONE;
+            fact->sure |= GONE, fact->in_doubt = true;
     }
     oracle_pause_answered(oracle, queue, false, refused ? MR_FAILED : err);
 }
@@ -161,6 +164,7 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
         memset(fact->adds, 0, sizeof fact->adds);
         fact->enqueues = fact->controls = 0;
         fact->open = fact->begun = fact->finish_under_way = fact->announced = false;
+        fact->in_doubt = false; /* the next life tells */
     }
     for (size_t i = 0; i < oracle->queues_n; i++)
         if (!oracle->queues[i].paused)

@@ -24,6 +24,7 @@ struct fact {
     bool open;              /* the newest lease was not ended by an answer we saw */
     bool begun;             /* its run began */
     bool finish_under_way;
+    bool in_doubt;              /* a request failed in a way that leaves open whether it happened */
     bool keyless;               /* left the archive, without its unique key */
     bool completed;             /* ended well in this life, with retention */
     bool announced;             /* may have been handed out before its enqueue was answered */

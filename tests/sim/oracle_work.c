@@ -252,6 +252,7 @@ void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, e
         }
     } else {
         fact->sure |= op->adds;
+        fact->in_doubt = true;
         fact->retried.max += op->outcome == MR_FAIL || op->outcome == MR_FAIL_FOR_GOOD;
         fact->plain = false;
     }

@@ -374,6 +374,49 @@ static void a_poison_task_that_goes_on_is_caught(void **state)
     oracle_free(oracle);
 }
 
+static void a_task_whose_request_failed_is_not_settled(void **state)
+{
+    (void)state;
+    static const struct oracle_spec kept = {.retention_ms = 1000000};
+    struct oracle *oracle = oracle_new();
+    uint32_t quiet = acked(oracle, kept), failed = acked(oracle, kept);
+    lease(oracle, failed, 5, 0);
+    finish(oracle, failed, 5, MR_FAIL, MR_IO);
+    assert_true(oracle_is_settled(oracle, quiet));
+    assert_false(oracle_is_settled(oracle, failed));
+    uint32_t completed = acked(oracle, kept);
+    lease(oracle, completed, 6, 0);
+    finish(oracle, completed, 6, MR_DONE, MR_IO);
+    oracle_crashed(oracle, ORACLE_POWER_CUT);
+    assert_false(oracle_is_settled(oracle, completed));
+    struct shown shown = {0};
+    show(&shown, oracle, quiet, MR_PENDING);
+    show(&shown, oracle, failed, MR_PENDING);
+    show(&shown, oracle, completed, MR_COMPLETED);
+    check(oracle, &shown);
+    assert_fine(oracle);
+    assert_true(oracle_is_settled(oracle, completed));
+    oracle_free(oracle);
+}
+
+static void a_control_answered_behind_a_later_lease_leaves_both_fates(void **state)
+{
+    (void)state;
+    for (int archived = 0; archived < 2; archived++) {
+        struct oracle *oracle = oracle_new();
+        uint32_t token = acked(oracle, (struct oracle_spec){0});
+        struct oracle_op op;
+        oracle_control_sent(oracle, token, MR_VERB_ARCHIVE, &op);
+        lease(oracle, token, 5, 0);
+        oracle_control_answered(oracle, &op, MR_OK);
+        struct shown shown = {0};
+        show(&shown, oracle, token, archived ? MR_ARCHIVED : MR_ACTIVE);
+        check(oracle, &shown);
+        assert_fine(oracle);
+        oracle_free(oracle);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -396,6 +439,8 @@ int main(void)
         cmocka_unit_test(a_task_from_a_paused_queue_is_caught),
         cmocka_unit_test(an_early_task_is_caught),
         cmocka_unit_test(a_poison_task_that_goes_on_is_caught),
+        cmocka_unit_test(a_task_whose_request_failed_is_not_settled),
+        cmocka_unit_test(a_control_answered_behind_a_later_lease_leaves_both_fates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
