@@ -61,6 +61,7 @@ struct mr_map {
     size_t old_start; /* where the move began: the first start of a run */
     size_t old_moved; /* slots passed from there */
     size_t cap_floor; /* reserved and not filled yet: not to be shrunk */
+    struct mr_warm *warm;
 };
 
 /* ---- memory --------------------------------------------------------------------------------- */
@@ -299,6 +300,8 @@ static enum mr_err resize(struct mr_map *map, size_t cap)
 {
     struct table table;
     MR_TRY(table_init(&table, cap));
+    if (table.bytes >= MAP_BYTES_MIN)
+        mr_warm_ask(map->warm, table.meta, table.bytes);
     /* The sizes of the steps make this the memory of a drained table at most, never entries. */
     finish(map);
     map->old = map->now;
@@ -337,6 +340,11 @@ enum mr_err mr_map_new(const struct mr_map_ops *ops, void *arg, struct mr_map **
     map->arg = arg;
     *ret_map = map;
     return MR_OK;
+}
+
+void mr_map_warm(struct mr_map *map, struct mr_warm *warm)
+{
+    map->warm = warm;
 }
 
 void mr_map_free(struct mr_map *map)

@@ -9,6 +9,7 @@
 #define MR_BASE_MAP_H
 
 #include "base/err.h"
+#include "base/warm.h"
 
 #define MR_MAP_HANDLE_MAX 0xfffffffdu
 #define MR_MAP_NONE       0xffffffffu
@@ -26,6 +27,8 @@ struct mr_map_ops {
 
 MR_MUST_USE enum mr_err mr_map_new(const struct mr_map_ops *ops, void *arg,
                                    struct mr_map **ret_map);
+/* Larger tables are warmed from now on. */
+void mr_map_warm(struct mr_map *map, struct mr_warm *warm);
 void mr_map_free(struct mr_map *map);
 /* MR_MAP_NONE when absent. */
 uint32_t mr_map_find(const struct mr_map *map, uint64_t hash, const void *key);

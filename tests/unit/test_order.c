@@ -25,7 +25,7 @@ struct fixture {
 static void begin(struct fixture *f)
 {
     *f = (struct fixture){.ties = 1};
-    slab_init(&f->tasks, sizeof(struct task));
+    slab_init(&f->tasks, sizeof(struct task), NULL);
 }
 
 static void end(struct fixture *f)

@@ -29,7 +29,7 @@ static void items_come_zeroed_and_stay_where_they_are(void **state)
     static void *places[MANY];
     static const uint8_t zeroes[ITEM];
     struct slab slab;
-    slab_init(&slab, ITEM);
+    slab_init(&slab, ITEM, NULL);
     for (uint32_t i = 0; i < MANY; i++) {
         uint32_t handle = take(&slab);
         assert_int_equal(handle, i);
@@ -52,7 +52,7 @@ static void the_item_freed_last_is_used_first_and_zeroed_again(void **state)
     (void)state;
     static const uint8_t zeroes[ITEM];
     struct slab slab;
-    slab_init(&slab, ITEM);
+    slab_init(&slab, ITEM, NULL);
     for (int i = 0; i < 10; i++)
         memset(slab_at(&slab, take(&slab)), 0xff, ITEM);
     slab_free(&slab, 3);
@@ -71,7 +71,7 @@ static void a_freed_item_is_zero_behind_its_link(void **state)
     (void)state;
     static const uint8_t zeroes[ITEM];
     struct slab slab;
-    slab_init(&slab, ITEM);
+    slab_init(&slab, ITEM, NULL);
     uint32_t handle = take(&slab);
     memset(slab_at(&slab, handle), 0xff, ITEM);
     slab_free(&slab, handle);
@@ -87,7 +87,7 @@ static void handles_in_use_are_never_given_twice(void **state)
     struct mr_rand rand;
     mr_rand_seed(&rand, 7);
     memset(used, 0, sizeof used);
-    slab_init(&slab, ITEM);
+    slab_init(&slab, ITEM, NULL);
     size_t count = 0;
     for (int step = 0; step < 100000; step++) {
         uint32_t victim = (uint32_t)mr_rand_below(&rand, sizeof used);
@@ -110,7 +110,7 @@ static void memory_is_counted(void **state)
 {
     (void)state;
     struct slab slab;
-    slab_init(&slab, ITEM);
+    slab_init(&slab, ITEM, NULL);
     assert_int_equal(slab_bytes(&slab), 0);
     take(&slab);
     size_t one = slab_bytes(&slab);
@@ -128,7 +128,7 @@ static void no_memory_leaves_it_as_it_was(void **state)
 {
     (void)state;
     struct slab slab;
-    slab_init(&slab, ITEM);
+    slab_init(&slab, ITEM, NULL);
     for (uint32_t n = 0; n < 2; n++) {
         uint32_t handle = 99;
         fail_alloc_after(n);

@@ -38,7 +38,7 @@ static void count_end(uint32_t task, void *arg)
 static enum mr_err fixture_init(struct fixture *f)
 {
     memset(f, 0, sizeof *f);
-    enum mr_err err = state_init(&f->state, (struct mr_hash_key){1, 2});
+    enum mr_err err = state_init(&f->state, (struct mr_hash_key){1, 2}, NULL);
     f->state.touch = count_touch;
     f->state.lease_ended = count_end;
     f->state.touch_arg = f->state.lease_arg = f;

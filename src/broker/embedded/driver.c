@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The engine with threads: one that owns it, one that syncs, one for slow work with files. */
+/* The engine with threads: one that owns it, one that syncs, one for slow work with files,
+ * one that touches new memory. */
 #include <stdlib.h>
 
 #include "broker/embedded/engine.h"
@@ -8,6 +9,7 @@ struct driver {
     struct mr_broker broker; /* what callers see */
     struct mr_engine *engine;
     struct mr_exec_thread *sync_exec, *file_exec;
+    struct mr_warm *warm;
     struct mr_chan inbox; /* of the engine: requests and finished jobs */
     pthread_t thread;
     struct mr_msg stop;
@@ -72,6 +74,7 @@ static void driver_free(struct driver *driver)
 {
     mr_exec_thread_free(driver->sync_exec);
     mr_exec_thread_free(driver->file_exec);
+    mr_warm_free(driver->warm);
     free(driver);
 }
 
@@ -105,6 +108,8 @@ static enum mr_err open_engine(struct driver *driver, const struct mr_embedded_o
     full.inbox = &driver->inbox;
     MR_TRY(mr_exec_thread_new("mr-sync", &driver->inbox, &driver->sync_exec));
     MR_TRY(mr_exec_thread_new("mr-files", &driver->inbox, &driver->file_exec));
+    MR_TRY(mr_warm_new(&driver->warm));
+    full.warm = driver->warm;
     full.sync_exec = mr_exec_thread_exec(driver->sync_exec);
     full.file_exec = mr_exec_thread_exec(driver->file_exec);
     return mr_engine_open(&full, &driver->engine, detail);

@@ -34,6 +34,7 @@ struct mr_engine_options {
     struct mr_embedded_options base; /* fs and clock must be set */
     struct mr_exec *sync_exec;       /* syncs of the log */
     struct mr_exec *file_exec;       /* zero-filling, snapshots, removal, backup */
+    struct mr_warm *warm;            /* may be NULL */
     struct mr_rand rand;
     /* With threads: where requests and finished jobs arrive. NULL: the engine has its own. */
     struct mr_chan *inbox;

@@ -6,9 +6,9 @@
 
 #include "base/mem.h"
 
-void slab_init(struct slab *slab, size_t item_size)
+void slab_init(struct slab *slab, size_t item_size, struct mr_warm *warm)
 {
-    *slab = (struct slab){.item_size = item_size, .free_head = NO_HANDLE};
+    *slab = (struct slab){.item_size = item_size, .free_head = NO_HANDLE, .warm = warm};
 }
 
 /* The first chunks come one by one, so that a small store stays small; later ones out of blocks of
@@ -33,7 +33,7 @@ void slab_done(struct slab *slab)
         mr_mem_unmap(slab->blocks[i], MR_MEM_HUGE);
     free(slab->chunks);
     free(slab->blocks);
-    slab_init(slab, slab->item_size);
+    slab_init(slab, slab->item_size, NULL);
 }
 
 static enum mr_err pointers_reserve(uint8_t ***pointers, size_t n, size_t *cap)
@@ -49,14 +49,34 @@ static enum mr_err pointers_reserve(uint8_t ***pointers, size_t n, size_t *cap)
     return MR_OK;
 }
 
+/* As many blocks ahead as were begun, up to a bound: a small store stays small. */
+static size_t blocks_ahead(const struct slab *slab)
+{
+    if (slab->warm == NULL)
+        return 0;
+    return slab->blocks_begun < SLAB_AHEAD ? slab->blocks_begun : SLAB_AHEAD;
+}
+
+/* One block at least, and some ahead of it while there is memory. */
+static enum mr_err blocks_reserve(struct slab *slab)
+{
+    size_t ahead = blocks_ahead(slab);
+    while (slab->blocks_n <= slab->blocks_begun + ahead) {
+        enum mr_err err = pointers_reserve(&slab->blocks, slab->blocks_n, &slab->blocks_cap);
+        void *block = err == MR_OK ? mr_mem_map(MR_MEM_HUGE) : NULL;
+        if (block == NULL)
+            return slab->blocks_n > slab->blocks_begun ? MR_OK : MR_NOMEM;
+        slab->blocks[slab->blocks_n++] = block;
+        mr_warm_ask(slab->warm, block, MR_MEM_HUGE);
+    }
+    return MR_OK;
+}
+
 static enum mr_err chunk_from_block(struct slab *slab, uint8_t **ret_chunk)
 {
     if (slab->block_left == 0) {
-        MR_TRY(pointers_reserve(&slab->blocks, slab->blocks_n, &slab->blocks_cap));
-        slab->block = mr_mem_map(MR_MEM_HUGE);
-        if (slab->block == NULL)
-            return MR_NOMEM;
-        slab->blocks[slab->blocks_n++] = slab->block;
+        MR_TRY(blocks_reserve(slab));
+        slab->block = slab->blocks[slab->blocks_begun++];
         slab->block_left = block_chunks(slab);
     }
     *ret_chunk = slab->block + (block_chunks(slab) - slab->block_left--) * chunk_bytes(slab);

@@ -5,8 +5,13 @@
 #define MR_EMBEDDED_SLAB_H
 
 #include "base/err.h"
+#include "base/warm.h"
 
-enum { SLAB_SHIFT = 10, SLAB_CHUNK = 1 << SLAB_SHIFT };
+enum {
+    SLAB_SHIFT = 10,
+    SLAB_CHUNK = 1 << SLAB_SHIFT,
+    SLAB_AHEAD = 4, /* blocks mapped before they are needed, so that they can be warmed */
+};
 
 #define NO_HANDLE UINT32_MAX
 
@@ -16,14 +21,15 @@ struct slab {
     size_t chunks_n, chunks_cap;
     uint8_t *block;    /* where the next chunks come from */
     size_t block_left; /* chunks still in it */
-    uint8_t **blocks;
-    size_t blocks_n, blocks_cap;
-    uint32_t used;      /* handles below this were given out at least once */
-    uint32_t free_head; /* list of freed items, through their first four bytes */
+    uint8_t **blocks;  /* all of them; the last ones not begun yet */
+    size_t blocks_n, blocks_cap, blocks_begun;
+    struct mr_warm *warm; /* may be NULL */
+    uint32_t used;        /* handles below this were given out at least once */
+    uint32_t free_head;   /* list of freed items, through their first four bytes */
     size_t count;
 };
 
-void slab_init(struct slab *slab, size_t item_size);
+void slab_init(struct slab *slab, size_t item_size, struct mr_warm *warm);
 void slab_done(struct slab *slab);
 /* Zeroed item. The handle that the next alloc will give is slab_peek. */
 MR_MUST_USE enum mr_err slab_alloc(struct slab *slab, uint32_t *ret_handle);

@@ -52,16 +52,17 @@ static bool name_equal(uint32_t number, const void *key, void *arg)
                           *(const struct mr_slice *)key);
 }
 
-enum mr_err state_init(struct state *state, struct mr_hash_key key)
+enum mr_err state_init(struct state *state, struct mr_hash_key key, struct mr_warm *warm)
 {
     static const struct mr_map_ops id_ops = {id_hash, id_equal, id_prefetch};
     static const struct mr_map_ops unique_ops = {unique_hash, unique_equal, NULL};
     static const struct mr_map_ops name_ops = {name_hash, name_equal, NULL};
     *state = (struct state){.hash_key = key, .replaying = true};
-    slab_init(&state->tasks, sizeof(struct task));
-    slab_init(&state->mores, sizeof(struct more));
+    slab_init(&state->tasks, sizeof(struct task), warm);
+    slab_init(&state->mores, sizeof(struct more), warm);
     mr_list_init(&state->ready);
     MR_TRY(mr_map_new(&id_ops, state, &state->by_id));
+    mr_map_warm(state->by_id, warm);
     MR_TRY(mr_map_new(&unique_ops, state, &state->by_unique));
     return mr_map_new(&name_ops, state, &state->by_name);
 }

@@ -83,7 +83,9 @@ struct state {
     void *lease_arg;
 };
 
-MR_MUST_USE enum mr_err state_init(struct state *state, struct mr_hash_key key);
+/* warm may be NULL. */
+MR_MUST_USE enum mr_err state_init(struct state *state, struct mr_hash_key key,
+                                   struct mr_warm *warm);
 void state_done(struct state *state);
 
 static inline struct task *task_at(const struct state *state, uint32_t handle)

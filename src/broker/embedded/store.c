@@ -352,7 +352,7 @@ enum mr_err recover_state(struct recovery *recovery)
     struct mr_engine *engine = recovery->engine;
     struct meta *meta = &recovery->meta;
     bool damage_seen = engine->state.damage_seen;
-    MR_TRY(state_init(&engine->state, meta->hash_key));
+    MR_TRY(state_init(&engine->state, meta->hash_key, engine->options.warm));
     engine->state.damage_seen = damage_seen;
     engine->store_id = meta->store_id;
     engine->salt = meta->salt;
