@@ -96,8 +96,9 @@ enum {
     MR_PAYLOAD_HARD_MAX = 16 * 1024 * 1024,
     MR_RESULT_MAX = 1024 * 1024,
     MR_ERROR_TEXT_MAX = 4096,
-    MR_BATCH_MAX = 1000,     /* items of one call */
-    MR_TAKE_QUEUES_MAX = 64, /* queues one worker listens to */
+    MR_PROGRESS_TEXT_MAX = 256, /* bytes kept of a progress text */
+    MR_BATCH_MAX = 1000,        /* items of one call */
+    MR_TAKE_QUEUES_MAX = 64,    /* queues one worker listens to */
     MR_RETRY_MAX = 65535,
     MR_CRASHES_MAX = 3, /* a task that lost its worker so often is quarantined in the archive */
     MR_SLOTS_MAX = 4096,
@@ -335,7 +336,8 @@ enum mr_outcome {
     MR_DONE, /* success; the result written with mr_run_result is kept as long as retention says */
     MR_FAIL, /* failure: retried by policy, then archived */
     MR_FAIL_FOR_GOOD, /* failure: archived at once */
-    MR_HAND_BACK,     /* not now, not counted: pending again at once for another worker */
+    MR_HAND_BACK,     /* not now, not counted: pending again at once for another worker; after a
+                       * growing delay where this one keeps handing it back */
     MR_DROP,          /* processed, nothing kept */
     MR_LATER,         /* not a failure: tried again after the retry delay, not counted as one */
 };
@@ -353,7 +355,8 @@ bool mr_run_wait_cancelled(struct mr_run *run, int64_t timeout_ms);
 int64_t mr_run_deadline_ms(struct mr_run *run);
 /* Appends to the result; MR_TOO_BIG beyond MR_RESULT_MAX. */
 MR_MUST_USE enum mr_err mr_run_result(struct mr_run *run, struct mr_slice bytes);
-/* Shown to people while the task runs; percent within 0..100. */
+/* Shown to people while the task runs; percent within 0..100. The text is cut at its limit, between
+ * characters. */
 MR_MUST_USE enum mr_err mr_run_progress(struct mr_run *run, int percent, struct mr_slice text);
 /* The text kept with a failure. */
 void mr_run_error(struct mr_run *run, const char *fmt, ...) MR_PRINTF(2, 3);
@@ -409,7 +412,8 @@ MR_MUST_USE enum mr_err mr_worker_handle(struct mr_worker *worker, const char *p
                                          mr_handler *handler, void *arg);
 MR_MUST_USE enum mr_err mr_worker_start(struct mr_worker *worker);
 /* Takes no more; waits for runs up to drain_ms, cancels the rest, hands back what did not begin or
- * finish without counting an attempt. Returns when everything is reported. */
+ * finish without counting an attempt. Returns when everything is reported. A second call while the
+ * first waits (by another thread) ends the drain and the grace of what was told to stop. */
 void mr_worker_stop(struct mr_worker *worker);
 /* Starts, then waits until mr_worker_stop is called (by another thread) or, with burst, the queues
  * are empty. */
@@ -418,7 +422,12 @@ MR_MUST_USE enum mr_err mr_worker_run(struct mr_worker *worker);
 void mr_worker_free(struct mr_worker *worker);
 
 struct mr_worker_figures {
-    uint64_t done, failed, handed_back, dropped, unhandled, stale;
+    uint64_t done, failed;
+    uint64_t handed_back; /* runs that ended so; what was held and never ran is not counted */
+    uint64_t later;       /* MR_LATER */
+    uint64_t dropped;
+    uint64_t unhandled; /* of a type nobody handles */
+    uint64_t stale;     /* refused: the lease was lost */
 };
 void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_figures);
 

@@ -76,6 +76,17 @@ bool mr_utf8_valid(struct mr_slice text)
     return true;
 }
 
+size_t mr_utf8_cut(struct mr_slice text, size_t max)
+{
+    if (text.len <= max)
+        return text.len;
+    const uint8_t *bytes = text.data;
+    size_t len = max;
+    while (len > 0 && (bytes[len] & 0xc0) == 0x80)
+        len--;
+    return len;
+}
+
 /* Control characters are C0, DEL and C1 (U+0080 .. U+009F, in UTF-8 C2 80 .. C2 9F). */
 static bool name_byte_ok(const uint8_t *p, size_t left)
 {

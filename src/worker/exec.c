@@ -37,8 +37,8 @@ struct process {
     pid_t pid;
     struct mr_slice input;            /* what stdin has not taken yet */
     enum mr_err result_err;           /* why the result is not kept */
-    bool told;                        /* SIGTERM was sent */
-    mr_mono kill_at;                  /* then SIGKILL */
+    bool told, killed;                /* SIGTERM, SIGKILL was sent */
+    mr_mono kill_at;                  /* when told: then SIGKILL */
     char tail[2 * MR_ERROR_TEXT_MAX]; /* the last of stderr */
     size_t tail_len;
     char line[LINE_MAX_BYTES + 1];
@@ -206,26 +206,28 @@ static void wake_loop(void *arg)
         return; /* it counts already */
 }
 
-/* Asks the whole group to end. */
+/* Asks the whole group to end; again when the time it has for that was cut short. */
 static void tell(struct process *p)
 {
+    mr_mono kill_at = mr_mono_add_ms(mr_mono_now(mr_clock_system()), mr_run_grace_ms(p->run));
+    if (!p->told || kill_at.ns < p->kill_at.ns)
+        p->kill_at = kill_at;
     if (p->told)
         return;
     p->told = true;
-    p->kill_at = mr_mono_add_ms(mr_mono_now(mr_clock_system()), mr_run_grace_ms(p->run));
     kill(-p->pid, SIGTERM);
     kill(-p->pid, SIGCONT); /* a stopped one could not obey */
 }
 
 static int wait_ms(struct process *p)
 {
-    if (!p->told || p->kill_at.ns == INT64_MAX)
+    if (!p->told || p->killed)
         return -1;
     int64_t left_ns = p->kill_at.ns - mr_mono_now(mr_clock_system()).ns;
     if (left_ns > 0)
         return (int)(left_ns / MR_NS_PER_MS) + 1;
     kill(-p->pid, SIGKILL);
-    p->kill_at = MR_MONO_NEVER;
+    p->killed = true;
     return -1;
 }
 
@@ -235,8 +237,6 @@ static void loop(struct process *p)
         struct pollfd polls[FDS];
         for (int i = 0; i < FDS; i++)
             polls[i] = (struct pollfd){.fd = p->fds[i], .events = i == IN ? POLLOUT : POLLIN};
-        if (p->told)
-            polls[STOP].fd = -1; /* it stays readable */
         if (poll(polls, FDS, wait_ms(p)) <= 0)
             continue;
         if (polls[IN].revents)
@@ -246,6 +246,10 @@ static void loop(struct process *p)
                 drink(p, pipe);
         if (polls[PROCESS].revents)
             return;
+        if (polls[STOP].revents) {
+            eventfd_t times;
+            (void)!eventfd_read(p->fds[STOP], &times);
+        }
         if (polls[STOP].revents || p->result_err != MR_OK)
             tell(p);
     }
@@ -281,21 +285,26 @@ static enum mr_outcome outcome_of(int status)
     return MR_FAIL;
 }
 
-/* The last of stderr, or how it ended when it said nothing. */
+/* The last of stderr, and how it ended where that does not follow. */
 static void explain(struct process *p, int status)
 {
+    char end[64] = "";
     while (p->tail_len > 0 && strchr("\n\r\t ", p->tail[p->tail_len - 1]))
         p->tail_len--;
-    size_t len = p->tail_len < MR_ERROR_TEXT_MAX ? p->tail_len : MR_ERROR_TEXT_MAX;
-    if (len > 0)
-        mr_run_error(p->run, "%.*s", (int)len, p->tail + p->tail_len - len);
-    else if (mr_run_cancelled(p->run))
-        return; /* the worker knows why */
+    bool said = p->tail_len > 0;
+    if (mr_run_cancelled(p->run))
+        end[0] = '\0'; /* the worker knows why */
     else if (WIFSIGNALED(status))
-        mr_run_error(p->run, "killed by signal %d (%s)", WTERMSIG(status),
-                     strsignal(WTERMSIG(status)));
-    else
-        mr_run_error(p->run, "exit status %d", WEXITSTATUS(status));
+        snprintf(end, sizeof end, "%skilled by signal %d (%s)", said ? "\n" : "", WTERMSIG(status),
+                 strsignal(WTERMSIG(status)));
+    else if (!said)
+        snprintf(end, sizeof end, "exit status %d", WEXITSTATUS(status));
+    size_t max = MR_ERROR_TEXT_MAX - strlen(end);
+    size_t from = p->tail_len > max ? p->tail_len - max : 0;
+    while (from > 0 && from < p->tail_len && (p->tail[from] & 0xc0) == 0x80)
+        from++; /* not in the middle of a character */
+    if (said || end[0])
+        mr_run_error(p->run, "%.*s%s", (int)(p->tail_len - from), p->tail + from, end);
 }
 
 enum mr_outcome mr_exec_handler(struct mr_run *run, void *arg)

@@ -33,7 +33,6 @@
 enum {
     AHEAD_MAX = 512,          /* leases held beyond the free slots */
     REPORTS_MAX = 8192,       /* finishes under way; beyond it nothing is taken */
-    PROGRESS_TEXT_MAX = 256,  /* bytes kept of a progress text */
     PROGRESS_MS = 200,        /* new progress is sent at most this late */
     TAKE_WAIT_MS = 60 * 1000, /* a take waits this long at the broker */
     BURST_WAIT_MS = 20,       /* ... with burst, while runs may still add tasks */
@@ -43,6 +42,8 @@ enum {
     ABANDON_SLACK_MS = 250,   /* beyond the grace: a killed process needs a moment to be gone */
     EARLY_MAX = 32,           /* stops remembered for leases that are on their way */
     UNHANDLED_MS = 1000,      /* a task nobody handles comes back after this, and a bit */
+    AWAY_MS = 50,             /* a turn of the monitor so late means that we did not run */
+    BACK_ROWS = 1024,         /* counters of tasks that handlers handed back */
 };
 
 /* Why a run should stop. The first reason stays, except that a lost lease overrides all. */
@@ -75,7 +76,7 @@ struct mr_run {
     bool progress_new;
     int percent;
     size_t progress_len;
-    char progress[PROGRESS_TEXT_MAX];
+    char progress[MR_PROGRESS_TEXT_MAX];
 };
 
 /* One finish under way. Belongs to its slot, then to the broker until it is answered. */
@@ -118,9 +119,26 @@ struct early_stop {
     enum mr_stop_reason reason;
 };
 
+/* Tasks handed back by a handler whose ids share a row. */
+struct back_row {
+    uint32_t n;
+    mr_mono last;
+};
+
 struct mr_hand {
     struct mr_lease *first, *last;
     size_t n;
+};
+
+enum figure {
+    FIGURE_DONE,
+    FIGURE_FAILED,
+    FIGURE_HANDED_BACK,
+    FIGURE_LATER,
+    FIGURE_DROPPED,
+    FIGURE_UNHANDLED,
+    FIGURE_STALE,
+    FIGURE_COUNT
 };
 
 enum worker_life { WORKER_NEW, WORKER_RUNNING, WORKER_STOPPING, WORKER_STOPPED };
@@ -141,6 +159,7 @@ struct mr_worker {
     /* Under the lock. */
     enum worker_life life;
     bool starting; /* threads are being made: a stop waits */
+    bool hurried;  /* stopped a second time: nothing is waited for */
     struct mr_hand hand;
     struct mr_slot *idle; /* slots asleep, last one first */
     size_t busy;          /* runs begun and not given up */
@@ -149,6 +168,7 @@ struct mr_worker {
     int64_t run_ns;       /* moving average of a run's length */
     uint64_t reported;    /* finish requests sent */
     bool burst_over;      /* the queues are empty and all is reported */
+    struct back_row back[BACK_ROWS];
 
     /* The node. */
     bool node_open;
@@ -184,18 +204,9 @@ struct mr_worker {
     mr_mono again_at;
 
     /* Written by the broker's thread, read by all. */
-    _Atomic uint64_t acked;      /* finish requests answered */
-    _Atomic bool ack_awaited;    /* somebody waits for acked to rise */
-    _Atomic uint64_t figures[6]; /* enum figure */
-};
-
-enum figure {
-    FIGURE_DONE,
-    FIGURE_FAILED,
-    FIGURE_HANDED_BACK,
-    FIGURE_DROPPED,
-    FIGURE_UNHANDLED,
-    FIGURE_STALE
+    _Atomic uint64_t acked;   /* finish requests answered */
+    _Atomic bool ack_awaited; /* somebody waits for acked to rise */
+    _Atomic uint64_t figures[FIGURE_COUNT];
 };
 
 /* ---- hand.c: under the lock ----------------------------------------------------------------- */
@@ -219,7 +230,6 @@ bool mr_pump_prepare(struct mr_worker *w, mr_mono now);
 void mr_pump_submit(struct mr_worker *w);
 /* Under the lock. */
 size_t mr_worker_free_slots(const struct mr_worker *w);
-bool mr_worker_is_idle(struct mr_worker *w);
 /* Under the lock: takes up to n idle slots out of the list; mr_slots_wake ends their sleep,
  * outside. */
 struct mr_slot *mr_slots_unlist(struct mr_worker *w, size_t n);
@@ -233,6 +243,8 @@ void *mr_slot_main(void *slot);
 
 /* Tells the run of a slot to stop, and starts its grace. Under the lock. */
 void mr_run_stop(struct mr_slot *slot, enum run_stop reason, mr_mono now);
+/* Ends the grace of a run that was told to stop. Under the lock. */
+void mr_run_hurry(struct mr_slot *slot, mr_mono now);
 /* How a run ended, as its handler said. */
 struct run_answer {
     enum mr_outcome outcome;
@@ -245,11 +257,11 @@ struct run_answer {
  * the run is pinned. */
 void mr_run_judge(struct mr_run *run, struct run_answer answer, struct mr_rand *rand,
                   struct mr_report *report);
-/* Calls watch once the run should stop (at once when it already should), with the worker's lock
- * held: it may only wake somebody. NULL ends it; after that it is not called any more. Thread: the
+/* Calls watch when the run should stop (at once when it already should) and when its grace is cut
+ * short, with the worker's lock held: it may only wake somebody. NULL ends it; after that it is not called any more. Thread: the
  * handler's. */
 void mr_run_watch(struct mr_run *run, void (*watch)(void *arg), void *arg);
-/* How long a run that should stop has until it is given up. */
+/* How long a run that should stop has, from now on, until it is given up. */
 int64_t mr_run_grace_ms(struct mr_run *run);
 
 /* ---- report.c ------------------------------------------------------------------------------- */
@@ -279,8 +291,7 @@ void mr_monitor_by(struct mr_worker *w, mr_mono at);
 /* Sends a node open request and waits. Not under the lock. */
 MR_MUST_USE enum mr_err mr_node_open(struct mr_worker *w);
 void mr_node_close(struct mr_worker *w);
-/* Tick of the wheel, rounded down and up. */
-uint64_t mr_worker_tick(const struct mr_worker *w, int64_t mono_ns);
+/* Tick of the wheel, rounded up. */
 uint64_t mr_worker_tick_up(const struct mr_worker *w, int64_t mono_ns);
 
 #endif

@@ -4,7 +4,8 @@
  *
  *   beats      every beat_ms, sooner when a handler reports progress. When none was answered for
  *              the length of a lease, the worker must assume that its tasks run elsewhere: it
- *              tells all runs that they are lost, closes the node and opens a new one.
+ *              tells all runs that they are lost, closes the node and opens a new one. Time in
+ *              which the process itself did not run is not counted.
  *   timeouts   every beat it looks at all runs and puts those that end before the next look on a
  *              wheel; a slot does so itself for a shorter run. So the many runs that end long
  *              before their timeout never touch the wheel.
@@ -16,14 +17,15 @@
 #include "base/diag.h"
 #include "worker/internal.h"
 
-uint64_t mr_worker_tick(const struct mr_worker *w, int64_t mono_ns)
+/* Tick of the wheel, rounded down. */
+static uint64_t tick_of(const struct mr_worker *w, int64_t mono_ns)
 {
     return mono_ns <= w->start.ns ? 0 : (uint64_t)(mono_ns - w->start.ns) / MR_NS_PER_MS;
 }
 
 uint64_t mr_worker_tick_up(const struct mr_worker *w, int64_t mono_ns)
 {
-    return mr_worker_tick(w, mono_ns + MR_NS_PER_MS - 1);
+    return tick_of(w, mono_ns + MR_NS_PER_MS - 1);
 }
 
 void mr_monitor_by(struct mr_worker *w, mr_mono at)
@@ -259,7 +261,7 @@ static void abandon(struct mr_slot *slot, mr_mono now)
     struct mr_run *run = &slot->run;
     struct mr_report *report = mr_report_new(w);
     if (!report) {
-        mr_wheel_start(w->wheel, &slot->timer, mr_worker_tick(w, now.ns) + RETRY_MS);
+        mr_wheel_start(w->wheel, &slot->timer, tick_of(w, now.ns) + RETRY_MS);
         return;
     }
     int owner = RUN_OPEN;
@@ -323,10 +325,25 @@ static void send_again(struct mr_worker *w)
     mr_lock_enter(&w->lock);
 }
 
+/* Time in which this process did not run (stopped, or starved) says nothing about the lease: the
+ * broker may have been away as well, or forgive it. So the fence does not count it; the beat that is
+ * due by now is answered with the truth. Under the lock. */
+static void forgive(struct mr_worker *w, mr_mono now)
+{
+    int64_t away_ns = now.ns - w->monitor_wakes.ns;
+    if (away_ns <= AWAY_MS * MR_NS_PER_MS)
+        return;
+    w->beat_sent.ns += away_ns;
+    w->beat_answered.ns += away_ns;
+    if (w->beat_answered.ns > now.ns)
+        w->beat_answered = now;
+}
+
 /* Does what is due. Enters and leaves with the lock. */
 static void turn(struct mr_worker *w, mr_mono now)
 {
-    mr_wheel_advance(w->wheel, mr_worker_tick(w, now.ns), w);
+    forgive(w, now);
+    mr_wheel_advance(w->wheel, tick_of(w, now.ns), w);
     abandon_overdue(w, now);
     if (now.ns >= atomic_load(&w->scan_ns))
         scan(w, now);
@@ -360,6 +377,8 @@ static mr_mono next_turn(struct mr_worker *w, mr_mono now)
         earlier(&at, w->start.ns + (int64_t)tick * MR_NS_PER_MS);
     if (w->node_open)
         earlier(&at, mr_mono_add_ms(w->beat_answered, w->lease_ms).ns);
+    else if (w->life == WORKER_RUNNING)
+        earlier(&at, w->take_after.ns);
     if (w->again)
         earlier(&at, w->again_at.ns);
     if (w->take_after.ns > now.ns)
@@ -371,6 +390,7 @@ void *mr_monitor_main(void *arg)
 {
     struct mr_worker *w = arg;
     mr_lock_enter(&w->lock);
+    w->monitor_wakes = mr_mono_now(w->clock);
     while (!w->monitor_ends) {
         mr_mono now = mr_mono_now(w->clock);
         turn(w, now);

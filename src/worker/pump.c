@@ -14,7 +14,7 @@ size_t mr_worker_free_slots(const struct mr_worker *w)
     return w->slots_n - w->busy - w->stuck;
 }
 
-bool mr_worker_is_idle(struct mr_worker *w)
+static bool is_idle(struct mr_worker *w)
 {
     return w->busy == 0 && w->hand.n == 0 && w->reported == atomic_load(&w->acked);
 }
@@ -70,7 +70,7 @@ static size_t wanted_now(struct mr_worker *w, mr_mono now)
 static void note_failure(struct mr_worker *w, enum mr_err err, mr_mono now)
 {
     if (err == MR_EMPTY) {
-        if (w->options.burst && w->take_idle && mr_worker_is_idle(w)) {
+        if (w->options.burst && w->take_idle && is_idle(w)) {
             w->burst_over = true;
             mr_lock_notify_all(&w->lock);
         }
@@ -167,7 +167,7 @@ bool mr_pump_prepare(struct mr_worker *w, mr_mono now)
     if (want == 0)
         return false;
     w->take_busy = true;
-    w->take_idle = mr_worker_is_idle(w);
+    w->take_idle = is_idle(w);
     int64_t burst_wait_ms = w->take_idle ? 0 : BURST_WAIT_MS;
     w->take = (struct mr_req_take){
         .req = {.op = MR_OP_TAKE, .done = take_done, .arg = w},

@@ -12,21 +12,20 @@
 #include "base/diag.h"
 #include "worker/internal.h"
 
-/* What an accepted outcome counts as. A task that comes later was handed back, in effect. */
+/* What an accepted outcome counts as. */
 static const enum figure outcome_figures[] = {
     [MR_DONE] = FIGURE_DONE,
     [MR_FAIL] = FIGURE_FAILED,
     [MR_FAIL_FOR_GOOD] = FIGURE_FAILED,
     [MR_HAND_BACK] = FIGURE_HANDED_BACK,
     [MR_DROP] = FIGURE_DROPPED,
-    [MR_LATER] = FIGURE_HANDED_BACK,
+    [MR_LATER] = FIGURE_LATER,
 };
 
-/* Counts one answered finish. */
+/* Counts one answered finish; FIGURE_COUNT: nothing unless it was stale. */
 static void count(struct mr_worker *w, const struct mr_finish *item, enum mr_err err,
-                  bool unhandled)
+                  enum figure figure)
 {
-    enum figure figure = unhandled ? FIGURE_UNHANDLED : outcome_figures[item->outcome];
     if (err != MR_OK) {
         char id[MR_ID_MAX * 4 + 1];
         mr_diag(MR_DIAG_WARN, "finish.refused", "id=%s error=%s",
@@ -35,7 +34,8 @@ static void count(struct mr_worker *w, const struct mr_finish *item, enum mr_err
             return; /* the store fails: the task is as it was */
         figure = FIGURE_STALE;
     }
-    atomic_fetch_add_explicit(&w->figures[figure], 1, memory_order_relaxed);
+    if (figure < FIGURE_COUNT)
+        atomic_fetch_add_explicit(&w->figures[figure], 1, memory_order_relaxed);
 }
 
 /* One more finish request answered. Wakes whoever waits for that. */
@@ -108,7 +108,8 @@ static void report_answered(struct mr_req *req)
         report->err = req->err;
     if (send_again(report))
         return;
-    count(w, &report->item, report->err, report->unhandled);
+    count(w, &report->item, report->err,
+          report->unhandled ? FIGURE_UNHANDLED : outcome_figures[report->item.outcome]);
     if (report->home)
         give_home(report);
     else
@@ -226,7 +227,10 @@ static void bundle_done(struct mr_req *req)
             kept = lease;
             continue;
         }
-        count(w, &bundle->items[i], err, false);
+        /* What was only held and never ran is nobody's figure when it goes back. */
+        enum mr_outcome outcome = bundle->items[i].outcome;
+        count(w, &bundle->items[i], err,
+              outcome == MR_HAND_BACK ? FIGURE_COUNT : outcome_figures[outcome]);
         mr_lease_free(lease);
     }
     keep(w, kept);

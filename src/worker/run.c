@@ -3,15 +3,23 @@
  * One run: what its handler may ask and say, how it is told to stop, and what is made of its
  * answer.
  *
- * A run that was told to stop and still succeeds has succeeded. Otherwise the reason to stop
- * decides what is reported, since the handler's failure is only its consequence.
+ * What a handler decides (success, drop, failure for good) holds, also when it was told to stop
+ * before. Otherwise the reason to stop decides what is reported, since the handler's failure is only
+ * its consequence.
  */
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/crc.h"
 #include "base/diag.h"
 #include "base/text.h"
 #include "worker/internal.h"
+
+enum {
+    BACK_FIRST_MS = 1000, /* a task handed back again waits so long, then twice as long, ... */
+    BACK_MAX_MS = 60 * 1000,
+    BACK_FORGET_MS = 10 * BACK_MAX_MS, /* what was handed back longer ago does not count */
+};
 
 /* Beyond this a delay means "never", and sums with it still fit. */
 #define DELAY_MAX_MS (100 * 365 * MR_MS_PER_DAY)
@@ -63,18 +71,6 @@ enum mr_err mr_run_result(struct mr_run *run, struct mr_slice bytes)
     return mr_buf_append_slice(&run->result, bytes);
 }
 
-/* Cuts text at a limit without cutting a character of UTF-8 in two. */
-static size_t cut_text(struct mr_slice text, size_t max)
-{
-    if (text.len <= max)
-        return text.len;
-    const unsigned char *bytes = text.data;
-    size_t len = max;
-    while (len > 0 && (bytes[len] & 0xc0) == 0x80)
-        len--;
-    return len;
-}
-
 enum mr_err mr_run_progress(struct mr_run *run, int percent, struct mr_slice text)
 {
     if (percent < 0 || percent > 100 || (text.len > 0 && !text.data))
@@ -83,7 +79,7 @@ enum mr_err mr_run_progress(struct mr_run *run, int percent, struct mr_slice tex
     mr_mono now = mr_mono_now(w->clock);
     mr_lock_enter(&w->lock);
     run->percent = percent;
-    run->progress_len = cut_text(text, PROGRESS_TEXT_MAX);
+    run->progress_len = mr_utf8_cut(text, MR_PROGRESS_TEXT_MAX);
     if (run->progress_len > 0)
         memcpy(run->progress, text.data, run->progress_len);
     run->progress_new = true;
@@ -98,11 +94,12 @@ enum mr_err mr_run_progress(struct mr_run *run, int percent, struct mr_slice tex
 
 void mr_run_error(struct mr_run *run, const char *fmt, ...)
 {
-    char text[MR_ERROR_TEXT_MAX + 1];
+    char text[MR_ERROR_TEXT_MAX + 2]; /* one more, to see where the character at the limit begins */
     va_list args;
     va_start(args, fmt);
     vsnprintf(text, sizeof text, fmt, args);
     va_end(args);
+    text[mr_utf8_cut(mr_slice_str(text), MR_ERROR_TEXT_MAX)] = '\0';
     mr_buf_clear(&run->error);
     if (mr_buf_append(&run->error, text, strlen(text) + 1) != MR_OK)
         mr_buf_clear(&run->error); /* out of memory: the failure counts, its text is lost */
@@ -114,6 +111,22 @@ void mr_run_retry_after(struct mr_run *run, int64_t delay_ms)
 }
 
 /* ---- telling it to stop --------------------------------------------------------------------- */
+
+static int64_t grace_ms(const struct mr_worker *w)
+{
+    return w->hurried ? 0 : w->options.grace_ms;
+}
+
+/* Wakes whoever watches the run, which is given up when its grace is over. Under the lock. */
+static void begin_grace(struct mr_slot *slot, mr_mono now)
+{
+    struct mr_worker *w = slot->worker;
+    if (slot->run.watch)
+        slot->run.watch(slot->run.watch_arg);
+    mr_mono end = mr_mono_add_ms(now, grace_ms(w) + ABANDON_SLACK_MS);
+    mr_wheel_start(w->wheel, &slot->timer, mr_worker_tick_up(w, end.ns));
+    mr_monitor_by(w, end);
+}
 
 void mr_run_stop(struct mr_slot *slot, enum run_stop reason, mr_mono now)
 {
@@ -127,12 +140,14 @@ void mr_run_stop(struct mr_slot *slot, enum run_stop reason, mr_mono now)
     if (told)
         return;
     mr_event_set(&run->stopping);
-    if (run->watch)
-        run->watch(run->watch_arg);
-    struct mr_worker *w = slot->worker;
-    mr_mono end = mr_mono_add_ms(now, w->options.grace_ms + ABANDON_SLACK_MS);
-    mr_wheel_start(w->wheel, &slot->timer, mr_worker_tick_up(w, end.ns));
-    mr_monitor_by(w, end);
+    begin_grace(slot, now);
+}
+
+void mr_run_hurry(struct mr_slot *slot, mr_mono now)
+{
+    struct mr_run *run = &slot->run;
+    if (slot->running && atomic_load(&run->owner) == RUN_OPEN && mr_run_cancelled(run))
+        begin_grace(slot, now);
 }
 
 void mr_run_watch(struct mr_run *run, void (*watch)(void *arg), void *arg)
@@ -148,7 +163,11 @@ void mr_run_watch(struct mr_run *run, void (*watch)(void *arg), void *arg)
 
 int64_t mr_run_grace_ms(struct mr_run *run)
 {
-    return worker_of(run)->options.grace_ms;
+    struct mr_worker *w = worker_of(run);
+    mr_lock_enter(&w->lock);
+    int64_t ms = grace_ms(w);
+    mr_lock_leave(&w->lock);
+    return ms;
 }
 
 /* ---- what is made of its answer ------------------------------------------------------------- */
@@ -175,20 +194,36 @@ static void explain(struct mr_run *run, enum run_stop stop, const char *said, st
     if (mr_buf_printf(error, "%s%s%s%s", why, timeout, both ? "\n" : "", said) != MR_OK)
         mr_buf_clear(error);
     if (error->len > MR_ERROR_TEXT_MAX)
-        error->len = cut_text(mr_buf_slice(error), MR_ERROR_TEXT_MAX);
+        error->len = mr_utf8_cut(mr_buf_slice(error), MR_ERROR_TEXT_MAX);
     if (mr_buf_append(error, "", 1) != MR_OK)
         mr_buf_clear(error);
 }
 
 static enum mr_outcome settle(enum run_stop stop, enum mr_outcome outcome)
 {
-    if (outcome == MR_DONE || stop == RUN_GOES_ON || stop == RUN_LOST)
-        return outcome;
-    /* A worker that stops hands back what it broke off, but what the handler decided stays decided.
-     */
-    if (stop == RUN_WORKER_STOPS && (outcome == MR_DROP || outcome == MR_FAIL_FOR_GOOD))
-        return outcome;
-    return stop_rows[stop].outcome;
+    bool decided = outcome == MR_DONE || outcome == MR_DROP || outcome == MR_FAIL_FOR_GOOD;
+    return decided || stop == RUN_GOES_ON || stop == RUN_LOST ? outcome : stop_rows[stop].outcome;
+}
+
+/* A task that a handler hands back is for another worker, at once. When it comes back to this one
+ * all the same, it waits, longer each time, so that the two do not chase each other. */
+static int64_t back_delay_ms(struct mr_worker *w, const struct mr_task *task, struct mr_rand *rand)
+{
+    struct back_row *row = &w->back[mr_crc32c(0, task->id.data, task->id.len) % BACK_ROWS];
+    mr_mono now = mr_mono_now(w->clock);
+    mr_lock_enter(&w->lock);
+    if (now.ns - row->last.ns > BACK_FORGET_MS * MR_NS_PER_MS)
+        row->n = 0;
+    uint32_t before = row->n++;
+    row->last = now;
+    mr_lock_leave(&w->lock);
+    if (before == 0)
+        return 0;
+    int64_t most_ms = BACK_FIRST_MS;
+    for (uint32_t i = 1; i < before && most_ms < BACK_MAX_MS; i++)
+        most_ms *= 2;
+    most_ms = most_ms < BACK_MAX_MS ? most_ms : BACK_MAX_MS;
+    return most_ms / 2 + (int64_t)mr_rand_below(rand, (uint64_t)most_ms / 2 + 1);
 }
 
 static int64_t delay_of(struct mr_run *run, enum mr_outcome outcome, int64_t retry_after_ms,
@@ -198,6 +233,8 @@ static int64_t delay_of(struct mr_run *run, enum mr_outcome outcome, int64_t ret
     const struct mr_task *task = &run->lease->task;
     if (retry_after_ms >= 0)
         delay_ms = retry_after_ms;
+    else if (outcome == MR_HAND_BACK && !mr_run_cancelled(run))
+        delay_ms = back_delay_ms(worker_of(run), task, rand);
     else if (outcome == MR_FAIL || outcome == MR_LATER)
         delay_ms = mr_retry_delay_ms(&worker_of(run)->retry, task, task->retried + 1, rand);
     return delay_ms < DELAY_MAX_MS ? delay_ms : DELAY_MAX_MS;

@@ -3,7 +3,7 @@
  * The life of a worker: options, start, stop. Stopping is a drain with an end: nothing new is
  * taken, what did not begin is handed back at once, runs get drain_ms to end by themselves, then
  * they are told to stop, and the monitor gives up those that do not return. So when no run is left
- * and every report is answered, the node can be closed.
+ * and every report is answered, the node can be closed. A second stop ends both waits.
  */
 #include "worker/worker.h"
 
@@ -243,7 +243,7 @@ static void await_runs(struct mr_worker *w, int64_t max_ms)
 {
     mr_mono now = mr_mono_now(w->clock);
     mr_mono end = mr_mono_add_ms(now, max_ms);
-    while (w->busy > 0 && now.ns < end.ns) {
+    while (w->busy > 0 && now.ns < end.ns && !w->hurried) {
         mr_lock_wait(&w->lock, end.ns - now.ns);
         now = mr_mono_now(w->clock);
     }
@@ -304,9 +304,20 @@ static void leave_broker(struct mr_worker *w)
     mr_lock_leave(&w->lock);
 }
 
-void mr_worker_stop(struct mr_worker *worker)
+/* Nothing is waited for any more. Under the lock. */
+static void hurry(struct mr_worker *w)
 {
-    struct mr_worker *w = worker;
+    mr_mono now = mr_mono_now(w->clock);
+    w->hurried = true;
+    for (uint32_t i = 0; i < w->slots_n; i++)
+        mr_run_hurry(&w->slots[i], now);
+}
+
+enum stop_again { STOP_WAITS, STOP_HURRIES };
+
+/* Stops the worker, or waits for the one who does. */
+static void stop(struct mr_worker *w, enum stop_again again)
+{
     mr_lock_enter(&w->lock);
     while (w->starting)
         mr_lock_wait(&w->lock, INT64_MAX);
@@ -315,6 +326,8 @@ void mr_worker_stop(struct mr_worker *worker)
         w->life = WORKER_STOPPING;
     else if (w->life == WORKER_NEW)
         w->life = WORKER_STOPPED;
+    else if (w->life == WORKER_STOPPING && again == STOP_HURRIES)
+        hurry(w);
     mr_lock_notify_all(&w->lock);
     while (!first && w->life != WORKER_STOPPED)
         mr_lock_wait(&w->lock, INT64_MAX);
@@ -326,6 +339,11 @@ void mr_worker_stop(struct mr_worker *worker)
     leave_broker(w);
 }
 
+void mr_worker_stop(struct mr_worker *worker)
+{
+    stop(worker, STOP_HURRIES);
+}
+
 enum mr_err mr_worker_run(struct mr_worker *worker)
 {
     struct mr_worker *w = worker;
@@ -334,7 +352,7 @@ enum mr_err mr_worker_run(struct mr_worker *worker)
     while (w->life == WORKER_RUNNING && !w->burst_over)
         mr_lock_wait(&w->lock, INT64_MAX);
     mr_lock_leave(&w->lock);
-    mr_worker_stop(w);
+    stop(w, STOP_WAITS);
     return MR_OK;
 }
 
@@ -343,7 +361,7 @@ void mr_worker_free(struct mr_worker *worker)
     struct mr_worker *w = worker;
     if (!w)
         return;
-    mr_worker_stop(w);
+    stop(w, STOP_WAITS);
     for (uint32_t i = 0; w->slots && i < w->slots_n; i++) {
         if (w->slots[i].thread_there)
             mr_thread_join(w->slots[i].thread);
@@ -367,29 +385,15 @@ void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_f
         .done = f[FIGURE_DONE],
         .failed = f[FIGURE_FAILED],
         .handed_back = f[FIGURE_HANDED_BACK],
+        .later = f[FIGURE_LATER],
         .dropped = f[FIGURE_DROPPED],
         .unhandled = f[FIGURE_UNHANDLED],
         .stale = f[FIGURE_STALE],
     };
 }
 
-const char *mr_slot_state_name(enum mr_slot_state state)
-{
-    static const char *const names[MR_SLOT_STATE_COUNT] = {
-        [MR_SLOT_PENDING] = "pending", [MR_SLOT_POLLING] = "polling",
-        [MR_SLOT_WORKING] = "working", [MR_SLOT_REPORTING] = "reporting",
-        [MR_SLOT_ERROR] = "error",     [MR_SLOT_STOPPING] = "stopping",
-    };
-    return state < MR_SLOT_STATE_COUNT ? names[state] : "unknown";
-}
-
 enum mr_slot_state mr_worker_slot_state(struct mr_worker *worker, uint32_t slot)
 {
     mr_assert(slot < worker->slots_n);
     return (enum mr_slot_state)atomic_load(&worker->slots[slot].state);
-}
-
-uint32_t mr_worker_slot_count(struct mr_worker *worker)
-{
-    return worker->slots_n;
 }

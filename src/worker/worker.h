@@ -21,13 +21,10 @@ enum mr_slot_state {
     MR_SLOT_REPORTING, /* tells the broker how it ended */
     MR_SLOT_ERROR,     /* stuck: the run was given up, its handler has not returned */
     MR_SLOT_STOPPING,  /* takes no more */
-    MR_SLOT_STATE_COUNT
 };
 
-const char *mr_slot_state_name(enum mr_slot_state state);
 /* For people: may have changed by the time it is read. slot is below the number of slots. Thread:
  * any. */
 enum mr_slot_state mr_worker_slot_state(struct mr_worker *worker, uint32_t slot);
-uint32_t mr_worker_slot_count(struct mr_worker *worker);
 
 #endif

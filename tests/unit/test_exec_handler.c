@@ -112,7 +112,6 @@ static void exit_101_hands_the_task_back(void **state)
     fake_await_handed_back(world->fake, 1);
     mr_worker_stop(world->worker);
     assert_int_equal(fake_look(world->fake, task).outcome, MR_HAND_BACK);
-    assert_int_equal(fake_look(world->fake, task).delay_ms, 0);
 }
 
 static void stderr_is_the_error_text(void **state)
@@ -132,6 +131,21 @@ static void a_signal_is_a_failure_with_its_name(void **state)
     struct fake_report report = run_line(*state, "kill -SEGV $$");
     assert_int_equal(report.outcome, MR_FAIL);
     assert_non_null(strstr(report.error, "killed by signal 11"));
+}
+
+static void a_signal_is_told_beside_what_was_said(void **state)
+{
+    struct fake_report report = run_line(*state, "echo went wrong >&2; kill -KILL $$");
+    assert_string_equal(report.error, "went wrong\nkilled by signal 9 (Killed)");
+}
+
+static void a_long_stderr_is_cut_between_characters(void **state)
+{
+    /* 4097 bytes: the first character of two bytes would be cut in half. */
+    struct fake_report report =
+        run_line(*state, "for i in $(seq 2048); do printf '\\303\\244'; done >&2; "
+                         "printf x >&2; exit 1");
+    assert_memory_equal(report.error, "\u00e4\u00e4", 4);
 }
 
 static void only_the_end_of_a_long_stderr_is_kept(void **state)
@@ -350,6 +364,28 @@ static void a_stop_hands_back_what_the_command_did_not_finish(void **state)
     assert_int_equal(fake_look(world->fake, task).outcome, MR_HAND_BACK);
 }
 
+static void *stop_it(void *arg)
+{
+    mr_worker_stop(((struct world *)arg)->worker);
+    return NULL;
+}
+
+static void a_second_stop_kills_a_command_that_ignores_the_first(void **state)
+{
+    struct world *world = *state;
+    start_shell(world, "trap 'echo 2 >&3' TERM; echo 1 >&3; while :; do sleep 0.01; done",
+                (struct mr_worker_options){.drain_ms = 1, .grace_ms = MR_MS_PER_DAY});
+    size_t task = fake_add(world->fake, &(struct mr_task){0});
+    fake_await_progress(world->fake, task, 1);
+    pthread_t thread;
+    assert_int_equal(mr_thread_start(&thread, "stop", stop_it, world), MR_OK);
+    fake_await_progress(world->fake, task, 2); /* it was told, and goes on */
+    mr_worker_stop(world->worker);
+    mr_thread_join(thread);
+    assert_int_equal(fake_look(world->fake, task).outcome, MR_HAND_BACK);
+    assert_int_equal(mr_worker_slot_state(world->worker, 0), MR_SLOT_STOPPING);
+}
+
 #define WITH_WORLD(test) cmocka_unit_test_setup_teardown(test, make_world, end_world)
 
 int main(void)
@@ -361,6 +397,8 @@ int main(void)
         WITH_WORLD(stderr_is_the_error_text),
         WITH_WORLD(without_stderr_the_exit_status_is_the_error),
         WITH_WORLD(a_signal_is_a_failure_with_its_name),
+        WITH_WORLD(a_signal_is_told_beside_what_was_said),
+        WITH_WORLD(a_long_stderr_is_cut_between_characters),
         WITH_WORLD(only_the_end_of_a_long_stderr_is_kept),
         WITH_WORLD(a_command_that_is_not_there_fails_with_a_clear_text),
         WITH_WORLD(the_environment_describes_the_task),
@@ -377,6 +415,7 @@ int main(void)
         WITH_WORLD(a_command_inherits_no_other_descriptor_and_no_blocked_signal),
         WITH_WORLD(many_commands_run_at_once),
         WITH_WORLD(a_stop_hands_back_what_the_command_did_not_finish),
+        WITH_WORLD(a_second_stop_kills_a_command_that_ignores_the_first),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

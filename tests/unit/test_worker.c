@@ -88,6 +88,13 @@ static enum mr_outcome run_until_cancelled(struct mr_run *run, void *arg)
     return MR_FAIL;
 }
 
+/* Told to stop, it answers with what the payload's first byte says. */
+static enum mr_outcome run_decides_when_cancelled(struct mr_run *run, void *arg)
+{
+    run_until_cancelled(run, arg);
+    return run_as_told(run, arg);
+}
+
 static enum mr_outcome run_done_when_cancelled(struct mr_run *run, void *arg)
 {
     run_until_cancelled(run, arg);
@@ -113,6 +120,25 @@ static enum mr_outcome run_progress(struct mr_run *run, void *arg)
     return MR_DONE;
 }
 
+/* A text whose limit falls into the middle of a character. */
+static enum mr_outcome run_long_progress(struct mr_run *run, void *arg)
+{
+    char text[MR_PROGRESS_TEXT_MAX + 40];
+    for (size_t i = 0; i + 3 <= sizeof text; i += 3)
+        memcpy(text + i, "\u20ac", 3);
+    struct mr_slice slice = {text, sizeof text / 3 * 3};
+    assert_int_equal(mr_run_progress(run, 7, slice), MR_OK);
+    mr_event_wait(&((struct world *)arg)->go, INT64_MAX);
+    return MR_DONE;
+}
+
+static enum mr_outcome run_hand_back(struct mr_run *run, void *arg)
+{
+    (void)run;
+    atomic_fetch_add(&((struct world *)arg)->runs, 1);
+    return MR_HAND_BACK;
+}
+
 static enum mr_outcome run_later_by_itself(struct mr_run *run, void *arg)
 {
     (void)arg;
@@ -129,8 +155,11 @@ static const struct {
     {"echo", run_echo},
     {"wait", run_until_cancelled},
     {"wait-done", run_done_when_cancelled},
+    {"wait-told", run_decides_when_cancelled},
     {"deaf", run_deaf},
     {"progress", run_progress},
+    {"long-progress", run_long_progress},
+    {"back", run_hand_back},
     {"again", run_later_by_itself},
 };
 
@@ -377,7 +406,8 @@ static void each_outcome_is_reported_with_its_error_and_delay(void **state)
     assert_int_equal(fake_look(world->fake, nonsense).outcome, MR_FAIL_FOR_GOOD);
     assert_int_equal(figures(world).failed, 4);
     assert_int_equal(figures(world).dropped, 1);
-    assert_true(figures(world).handed_back >= 1);
+    assert_int_equal(figures(world).later, 1);
+    assert_int_equal(figures(world).handed_back, 0);
     assert_int_equal(atomic_load(&world->told), 4);
 }
 
@@ -430,6 +460,28 @@ static void progress_reaches_the_broker_before_the_next_beat(void **state)
     start_worker(world, (struct mr_worker_options){.slots = 1, .beat_ms = 100 * 1000});
     fake_await_progress(world->fake, task, 42);
     assert_string_equal(fake_look(world->fake, task).progress, "half, nearly");
+}
+
+static void a_long_progress_text_is_cut_between_characters(void **state)
+{
+    struct world *world = *state;
+    size_t task = add(world, "long-progress", "");
+    start_worker(world, (struct mr_worker_options){.slots = 1, .beat_ms = 100 * 1000});
+    fake_await_progress(world->fake, task, 7);
+    assert_int_equal(strlen(fake_look(world->fake, task).progress), MR_PROGRESS_TEXT_MAX / 3 * 3);
+}
+
+static void what_is_handed_back_again_and_again_waits_longer_each_time(void **state)
+{
+    struct world *world = *state;
+    size_t task = add(world, "back", "");
+    start_worker(world, (struct mr_worker_options){.slots = 1});
+    fake_await_state(world->fake, task, FAKE_ENDED); /* the fake ends it with the first delay */
+    mr_worker_stop(world->worker);
+    assert_int_equal(atomic_load(&world->runs), 2);
+    assert_int_equal(fake_look(world->fake, task).outcome, MR_HAND_BACK);
+    assert_in_range(fake_look(world->fake, task).delay_ms, 500, 1000);
+    assert_int_equal(figures(world).handed_back, 2);
 }
 
 /* ---- being told to stop --------------------------------------------------------------------- */
@@ -499,6 +551,25 @@ static void a_timeout_counts_as_a_failure(void **state)
     assert_true(mr_mono_now(mr_clock_system()).ns - before.ns >= 50 * MR_NS_PER_MS);
     assert_int_equal(fake_look(world->fake, task).outcome, MR_FAIL);
     assert_string_equal(fake_look(world->fake, task).error, "timeout after 50ms");
+}
+
+static void what_a_handler_decides_after_a_timeout_holds(void **state)
+{
+    struct world *world = *state;
+    static const struct {
+        const char *payload;
+        enum mr_outcome outcome;
+    } rows[] = {{"0", MR_DONE}, {"1", MR_FAIL}, {"2", MR_FAIL_FOR_GOOD},
+                {"3", MR_FAIL}, {"4", MR_DROP}, {"5", MR_FAIL}};
+    enum { N = sizeof rows / sizeof *rows };
+    for (size_t i = 0; i < N; i++)
+        fake_add(world->fake, &(struct mr_task){.type = mr_slice_str("wait-told"),
+                                                .payload = mr_slice_str(rows[i].payload),
+                                                .timeout_ms = 10});
+    start_worker(world, (struct mr_worker_options){.slots = N});
+    fake_await_ended(world->fake, N);
+    for (size_t i = 0; i < N; i++)
+        assert_int_equal(fake_look(world->fake, i).outcome, rows[i].outcome);
 }
 
 static void a_timeout_beyond_the_next_beat_is_kept_too(void **state)
@@ -675,6 +746,48 @@ static void run_returns_when_another_thread_stops_it(void **state)
     assert_true(fake_look(world->fake, task).state != FAKE_TAKEN);
 }
 
+static void a_second_stop_ends_the_drain(void **state)
+{
+    struct world *world = *state;
+    size_t task = add(world, "wait", "");
+    start_worker(world, (struct mr_worker_options){.slots = 1, .drain_ms = MR_MS_PER_DAY});
+    mr_event_wait(&world->entered, INT64_MAX);
+    pthread_t thread;
+    assert_int_equal(mr_thread_start(&thread, "stop", stop_it, world), MR_OK);
+    mr_worker_stop(world->worker);
+    mr_thread_join(thread);
+    assert_int_equal(fake_look(world->fake, task).outcome, MR_HAND_BACK);
+    assert_int_equal(figures(world).handed_back, 1);
+}
+
+static void a_second_stop_ends_the_grace(void **state)
+{
+    struct world *world = *state;
+    size_t task = add(world, "deaf", "");
+    start_worker(world,
+                 (struct mr_worker_options){.slots = 1, .drain_ms = 1, .grace_ms = MR_MS_PER_DAY});
+    mr_event_wait(&world->entered, INT64_MAX);
+    pthread_t thread;
+    assert_int_equal(mr_thread_start(&thread, "stop", stop_it, world), MR_OK);
+    mr_worker_stop(world->worker);
+    mr_thread_join(thread);
+    assert_int_equal(fake_look(world->fake, task).outcome, MR_HAND_BACK);
+    assert_int_equal(mr_worker_slot_state(world->worker, 0), MR_SLOT_ERROR);
+}
+
+static void what_a_stop_hands_back_is_not_counted_twice(void **state)
+{
+    struct world *world = *state;
+    size_t task = add(world, "wait", "");
+    add(world, "task", "");
+    start_worker(world, (struct mr_worker_options){.slots = 2, .drain_ms = 1});
+    mr_event_wait(&world->entered, INT64_MAX);
+    fake_await_ended(world->fake, 1); /* the other slot's take waits at the broker */
+    mr_worker_stop(world->worker);
+    assert_int_equal(fake_look(world->fake, task).state, FAKE_PENDING);
+    assert_int_equal(figures(world).handed_back, 1);
+}
+
 /* ---- a broker that fails -------------------------------------------------------------------- */
 
 static void a_dead_node_loses_its_runs_and_comes_back(void **state)
@@ -783,11 +896,14 @@ int main(void)
         WITH_WORLD(a_type_nobody_handles_goes_back_with_a_delay),
         WITH_WORLD(a_deadline_that_has_passed_means_no_run),
         WITH_WORLD(progress_reaches_the_broker_before_the_next_beat),
+        WITH_WORLD(a_long_progress_text_is_cut_between_characters),
+        WITH_WORLD(what_is_handed_back_again_and_again_waits_longer_each_time),
         WITH_WORLD(a_cancelled_run_fails_for_good),
         WITH_WORLD(a_cancelled_run_that_succeeds_has_succeeded),
         WITH_WORLD(a_lost_run_is_not_reported_and_the_slot_goes_on),
         WITH_WORLD(a_stop_may_come_before_its_lease),
         WITH_WORLD(a_timeout_counts_as_a_failure),
+        WITH_WORLD(what_a_handler_decides_after_a_timeout_holds),
         WITH_WORLD(a_timeout_beyond_the_next_beat_is_kept_too),
         WITH_WORLD(a_deadline_ends_a_run_for_good),
         WITH_WORLD(a_run_that_does_not_listen_is_given_up),
@@ -800,6 +916,9 @@ int main(void)
         WITH_WORLD(a_started_worker_takes_no_handlers),
         WITH_WORLD(a_burst_ends_with_the_last_task),
         WITH_WORLD(run_returns_when_another_thread_stops_it),
+        WITH_WORLD(a_second_stop_ends_the_drain),
+        WITH_WORLD(a_second_stop_ends_the_grace),
+        WITH_WORLD(what_a_stop_hands_back_is_not_counted_twice),
         WITH_WORLD(a_dead_node_loses_its_runs_and_comes_back),
         WITH_WORLD(a_worker_without_answers_fences_itself),
         WITH_WORLD(a_finish_that_fails_for_a_while_is_sent_again),

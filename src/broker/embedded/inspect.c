@@ -90,7 +90,7 @@ static enum mr_err copy_more(struct mr_engine *engine, const struct task *task,
         MR_TRY(mr_arena_copy(arena, mr_slice_make(name, strlen(name)), &out->node));
     }
     if (more->percent >= 0) {
-        char text[32 + MR_NAME_MAX];
+        char text[8 + MR_PROGRESS_TEXT_MAX];
         int len = snprintf(text, sizeof text, "%d%s%s", (int)more->percent,
                            more->progress ? " " : "", more->progress ? more->progress : "");
         size_t used = (size_t)len < sizeof text ? (size_t)len : sizeof text - 1;

@@ -323,7 +323,8 @@ static void note_progress(struct mr_engine *engine, const struct node *node,
         return;
     more->percent = progress->percent;
     free(more->progress);
-    more->progress = progress->text.len ? strndup(progress->text.data, progress->text.len) : NULL;
+    size_t len = mr_utf8_cut(progress->text, MR_PROGRESS_TEXT_MAX);
+    more->progress = len ? strndup(progress->text.data, len) : NULL;
 }
 
 enum handled handle_beat(struct mr_engine *engine, struct mr_req *base)
