@@ -10,8 +10,6 @@
 #include "sim/oracle_int.h"
 #include "sim/simfs_int.h"
 
-enum { UNIQUE_SHORT_MS = 5000 };
-
 struct oracle *oracle_new(void)
 {
     struct oracle *oracle = sim_alloc(sizeof *oracle);
@@ -62,7 +60,21 @@ void oracle_time(struct oracle *oracle, int64_t wall_ms)
 
 void oracle_clock_jumped(struct oracle *oracle)
 {
-    oracle->jumping = true;
+    oracle->era++;
+    /* Whether what is under way ends by the old clock or the new one is not known. */
+    for (size_t i = 0; i < oracle->n; i++)
+        if (oracle->facts[i].adds[3])
+            oracle->facts[i].ended_ms = INT64_MIN / 2;
+}
+
+void oracle_ignore_order(struct oracle *oracle)
+{
+    oracle->unordered = true;
+}
+
+void oracle_short_of_space(struct oracle *oracle)
+{
+    oracle->short_of_space = true;
 }
 
 void oracle_allow_loss(struct oracle *oracle)
@@ -123,12 +135,12 @@ uint8_t may(const struct oracle *oracle, const struct fact *fact)
         if (fact->doomed)
             fates |= GONE;
     }
-    bool kept = fact->spec.retention_ms > 0 && !oracle->jumping &&
+    bool kept = fact->spec.retention_ms > 0 && !oracle->unordered &&
                 oracle->wall_max_ms < fact->ended_ms + fact->spec.retention_ms;
     if ((fates & COMPLETED) && !kept)
         fates |= GONE;
     /* What has expired by a clock that was set back since may show again. */
-    if ((fates & GONE) && fact->completed && oracle->jumping)
+    if ((fates & GONE) && fact->completed && (oracle->era || oracle->unordered))
         fates |= COMPLETED;
     return fates;
 }
@@ -190,21 +202,6 @@ void fact_add(struct fact *fact, uint8_t fates, int by)
 
 /* ---- producing ------------------------------------------------------------------------------ */
 
-void payload_fill(uint32_t token, uint8_t *payload, size_t len)
-{
-    uint64_t x = token * 0x9e3779b97f4a7c15ULL + len;
-    for (size_t i = 0; i < len; i++) {
-        x ^= x << 13;
-        x ^= x >> 7;
-        x ^= x << 17;
-        payload[i] = (uint8_t)x;
-    }
-    if (len >= 8) {
-        mr_store32(payload, token);
-        mr_store32(payload + 4, 0x51a51a51);
-    }
-}
-
 uint32_t oracle_add(struct oracle *oracle, const struct oracle_spec *spec)
 {
     oracle->facts = sim_grow(oracle->facts, oracle->n, &oracle->cap, sizeof *oracle->facts);
@@ -216,39 +213,21 @@ uint32_t oracle_add(struct oracle *oracle, const struct oracle_spec *spec)
     return (uint32_t)oracle->n++;
 }
 
-void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payload, char *key,
-                    struct mr_task_options *ret_options)
-{
-    const struct oracle_spec *spec = oracle_spec(oracle, token);
-    payload_fill(token, payload, spec->payload_len);
-    *ret_options = (struct mr_task_options){
-        .queue = mr_slice_str(spec->queue),
-        .type = mr_slice_str(spec->type),
-        .payload = mr_slice_make(payload, spec->payload_len),
-        .id = mr_slice_str(spec->id),
-        .priority_s = spec->priority_s,
-        .delay_ms = spec->delay_ms,
-        .max_retry = spec->max_retry,
-        .retention_ms = spec->retention_ms,
-        .deadline_ms = spec->deadline_ms,
-        .on_duplicate = spec->on_duplicate,
-    };
-    if (spec->unique) {
-        snprintf(key, 32, "key-%u", spec->unique);
-        ret_options->unique_key = mr_slice_str(key);
-        ret_options->unique_ms = spec->unique_forever ? 3650 * MR_MS_PER_DAY : UNIQUE_SHORT_MS;
-    }
-}
-
 void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op *ret_op)
 {
     struct fact *fact = fact_at(oracle, token);
     fact->version++;
     *ret_op = (struct oracle_op){
-        .token = token, .adds = LIVE, .seq = ++oracle->seq, .sent_ms = oracle->now_ms};
+        .token = token,
+        .adds = LIVE,
+        .seq = ++oracle->seq,
+        .sent_ms = oracle->now_ms,
+        .era = oracle->era,
+    };
     if (fact->enqueues++ == 0) {
         fact->sent_seq = ret_op->seq;
         fact->sent_ms = ret_op->sent_ms;
+        fact->sent_era = ret_op->era;
     }
     fact_add(fact, LIVE, 1);
 }
@@ -271,8 +250,9 @@ static uint32_t key_holder(const struct oracle *oracle, uint32_t token, enum hol
         uint8_t fates = may(oracle, fact);
         /* While its own enqueue is under way it is not known which of the two came first. */
         bool surely = fates == LIVE && !fact->keyless && fact->enqueues == 0;
-        bool locked = fact->spec.unique_forever ||
-                      (!oracle->jumping && fact->born_ms + UNIQUE_SHORT_MS > oracle->now_ms);
+        bool locked =
+            fact->spec.unique_forever || (!oracle->era && !oracle->unordered &&
+                                          fact->born_ms + ORACLE_UNIQUE_SHORT_MS > oracle->now_ms);
         if (how == SURELY_HOLDS ? surely && locked : fates & LIVE)
             return i;
     }
@@ -290,7 +270,7 @@ static void check_new_key(struct oracle *oracle, uint32_t token)
                     fact->spec.unique);
 }
 
-void fact_begin(struct fact *fact)
+void fact_begin(struct oracle *oracle, struct fact *fact)
 {
     const struct oracle_spec *spec = &fact->spec;
     /* What was sent while the enqueue was under way is about this life. */
@@ -305,8 +285,13 @@ void fact_begin(struct fact *fact)
     fact->unseen = 0;
     fact->seq = fact->sent_seq;
     fact->born_ms = fact->sent_ms;
+    fact->era = oracle->era;
+    fact->order_min_ms = fact->sent_ms;
+    fact->order_max_ms = oracle->now_ms;
+    fact->reordered = fact->reordered && touched;
+    fact->note.known = false;
     /* A task with a unique key may be moved by the enqueue of another. */
-    bool known = !touched && !spec->unique;
+    bool known = !touched && !spec->unique && fact->sent_era == oracle->era;
     fact->plain = known && spec->delay_ms == 0;
     fact->not_before_ms = known && spec->delay_ms ? fact->sent_ms + spec->delay_ms : 0;
 }
@@ -345,7 +330,8 @@ static void accepted(struct oracle *oracle, const struct oracle_op *op,
     snprintf(fact->id, sizeof fact->id, "%s", result->id);
     fact->sent_seq = op->seq;
     fact->sent_ms = op->sent_ms;
-    fact_begin(fact);
+    fact->sent_era = op->era;
+    fact_begin(oracle, fact);
     check_new_key(oracle, op->token);
 }
 

@@ -11,9 +11,10 @@
  *
  * Checked: no acknowledged task is lost; nothing ended or unknown appears; one state per task and
  * counters that equal a recount; epochs rise for ever; one accepted outcome per epoch and none from
- * an old one; failures and crashes add up; one live task per unique key; payloads are what was
- * sent; first hand-outs of equal priority come in the order of submission; nothing early; nothing
- * from a paused queue.
+ * an old one; failures and crashes add up; one live task per unique key; payloads, headers,
+ * settings, results and errors are byte for byte what was sent; first hand-outs come in the order
+ * of submission and of priority; nothing early; nothing from a paused queue. A clock that jumps
+ * takes none of this away, except for what was under way when it did.
  *
  * The first violation is kept as text; nothing aborts, so a test can plant a bug and see it caught.
  * A task is known by its token: its place in the oracle, carried in its id or in its payload.
@@ -26,6 +27,13 @@
 
 struct oracle;
 
+enum {
+    ORACLE_KEYS_MAX = 8,
+    ORACLE_HEADER_SETS = 4,
+    ORACLE_NOTE_MIN = 48, /* bytes of a result or error */
+    ORACLE_NOTE_MAX = 2048,
+};
+
 /* What was asked of a task. The payload follows from token and payload_len. */
 struct oracle_spec {
     char id[40]; /* empty: the engine makes one, and then payload_len >= 8 */
@@ -34,7 +42,8 @@ struct oracle_spec {
     double priority_s;
     int64_t delay_ms;
     int32_t max_retry; /* as for mr_task_options: 0 is the default */
-    int64_t retention_ms, deadline_ms;
+    int64_t retention_ms, deadline_ms, timeout_ms;
+    uint32_t headers;    /* which set of headers (and, if odd, a topic); below ORACLE_HEADER_SETS */
     uint32_t unique;     /* number of the unique key; 0: none */
     bool unique_forever; /* its time to live is beyond the end of the test */
     enum mr_on_duplicate on_duplicate;
@@ -50,7 +59,9 @@ struct oracle_op {
     enum mr_outcome outcome;
     enum mr_verb verb;
     uint64_t epoch, seq;
-    uint32_t retried; /* finish: of the lease */
+    uint32_t era;      /* of the clock, when it was sent */
+    uint32_t retried;  /* finish: of the lease */
+    uint32_t note_len; /* finish: of its result or error */
     int64_t sent_ms;
     int64_t not_before_ms; /* finish: the earliest next start */
 };
@@ -78,19 +89,27 @@ const char *oracle_error(const struct oracle *oracle);
 /* Reports a violation found by a harness. */
 void oracle_fail(struct oracle *oracle, const char *fmt, ...) MR_PRINTF(2, 3);
 
-/* The wall clock, whenever it moves. Jumping: times prove nothing from now on. */
+/* The wall clock, whenever it moves. */
 void oracle_time(struct oracle *oracle, int64_t wall_ms);
+/* It jumps, from the time told last. */
 void oracle_clock_jumped(struct oracle *oracle);
+/* Order and times are not known well enough to this harness to be judged. */
+void oracle_ignore_order(struct oracle *oracle);
+/* There was too little space: results may be missing, but never wrong. */
+void oracle_short_of_space(struct oracle *oracle);
 
 /* ---- producing */
 /* Registers a task that may be enqueued any number of times; its token. */
 uint32_t oracle_add(struct oracle *oracle, const struct oracle_spec *spec);
 uint32_t oracle_count(const struct oracle *oracle); /* tokens are 0 .. count - 1 */
 const struct oracle_spec *oracle_spec(const struct oracle *oracle, uint32_t token);
-/* Fills options from the spec; payload is the caller's memory of payload_len bytes, key of 32.
- * Names are the oracle's, until the next oracle_add. */
-void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payload, char *key,
+/* Fills options from the spec; payload is the caller's memory of payload_len bytes. Queue, type and
+ * id are the oracle's, until the next oracle_add. */
+void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payload,
                     struct mr_task_options *ret_options);
+/* The same as it must be shown: what does not change in the life of the task. */
+void oracle_task(const struct oracle *oracle, uint32_t token, uint8_t *payload,
+                 struct mr_task *ret_task);
 void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op *ret_op);
 void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err,
                              const struct mr_enqueue_result *result);
@@ -99,6 +118,8 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
 /* The token of an opened lease, or UINT32_MAX after a violation. */
 uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease);
 void oracle_begun(struct oracle *oracle, uint32_t token, uint64_t epoch);
+/* The result or error that the run under this epoch leaves, if any: len bytes of text. */
+void oracle_note(uint32_t token, uint64_t epoch, size_t len, char *ret_text);
 void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_finish *finish,
                         bool alive, struct oracle_op *ret_op);
 void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err);
@@ -122,6 +143,8 @@ uint32_t oracle_version(const struct oracle *oracle, uint32_t token);
 void oracle_saw(struct oracle *oracle, uint32_t token, uint32_t version, enum mr_err err,
                 const struct mr_task *task);
 void oracle_check(struct oracle *oracle, const struct oracle_view *view);
+/* The store has stopped: what nobody was changing must still be shown, and nothing wrong. */
+void oracle_check_stopped(struct oracle *oracle, const struct oracle_view *view);
 /* Only that somebody asked for it and its bytes are right, whatever its state. */
 void oracle_check_task_body(struct oracle *oracle, const struct mr_task *task);
 /* After the heal phase: nothing may wait any more. */

@@ -37,6 +37,7 @@ static void check_shown(struct oracle *oracle, uint32_t token, const struct mr_t
                     fates == GONE ? "ghost" : "state", token, fact->id, mr_state_name(task->state),
                     fates);
     check_body(oracle, token, task);
+    check_note(oracle, token, task);
     check_counts(oracle, token, task);
     if (fate == LIVE && task->crashes >= MR_CRASHES_MAX)
         oracle_fail(oracle, "task %u lost its worker %u times and is not quarantined", token,
@@ -170,6 +171,22 @@ void oracle_check(struct oracle *oracle, const struct oracle_view *view)
     check_keys(oracle, view);
 }
 
+void oracle_check_stopped(struct oracle *oracle, const struct oracle_view *view)
+{
+    for (size_t i = 0; i < oracle->n; i++)
+        oracle->facts[i].seen = false;
+    for (size_t i = 0; i < view->tasks_n; i++) {
+        uint32_t token = token_of(oracle, &view->tasks[i]);
+        oracle_check_task_body(oracle, &view->tasks[i]);
+        if (token != UINT32_MAX)
+            oracle->facts[token].seen = true;
+    }
+    for (uint32_t i = 0; i < oracle->n; i++)
+        if (!oracle->facts[i].seen && oracle_is_settled(oracle, i))
+            oracle_fail(oracle, "task %u (%s) is not shown after a failed write or sync", i,
+                        oracle->facts[i].id);
+}
+
 void oracle_check_idle(struct oracle *oracle, const struct oracle_view *view)
 {
     oracle_check(oracle, view);
@@ -198,6 +215,10 @@ uint64_t oracle_digest(const struct oracle_view *view)
         hash = mix(hash, task->queue.data, task->queue.len);
         hash = mix(hash, task->payload.data, task->payload.len);
         hash = mix(hash, task->unique_key.data, task->unique_key.len);
+        hash = mix(hash, task->result.data, task->result.len);
+        hash = mix(hash, task->last_error.data, task->last_error.len);
+        for (size_t h = 0; h < task->headers_n; h++)
+            hash = mix(hash, task->headers[h].value.data, task->headers[h].value.len);
         int64_t numbers[] = {(int64_t)task->state, (int64_t)task->retried, (int64_t)task->crashes,
                              task->order_time_ms,  task->created_ms,       task->retention_ms};
         sum += mix(hash, numbers, sizeof numbers);

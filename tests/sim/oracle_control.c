@@ -22,6 +22,8 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
     fact_add(fact, ret_op->adds, 1);
     fact->controls++;
     fact->plain = false;
+    fact->note.known = false;
+    fact->reordered = fact->reordered || verb == MR_VERB_PRIORITISE;
     fact->not_before_ms = 0;
     if (verb == MR_VERB_RUN && may(oracle, fact) & ARCHIVED) {
         fact->keyless = true;
@@ -93,8 +95,9 @@ void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, 
 
 void oracle_remove_sent(struct oracle *oracle, const char *queue, struct oracle_op *ret_op)
 {
-    *ret_op = (struct oracle_op){.seq = oracle->n}; /* tasks that were known by then */
-    oracle_pause_sent(oracle, queue);               /* a queue made anew is not paused */
+    /* The tasks and the leases that were known by then. */
+    *ret_op = (struct oracle_op){.seq = oracle->n, .epoch = oracle->epoch_max};
+    oracle_pause_sent(oracle, queue); /* a queue made anew is not paused */
     for (size_t i = 0; i < oracle->n; i++)
         if (strcmp(oracle->facts[i].spec.queue, queue) == 0)
             fact_add(&oracle->facts[i], GONE, 1);
@@ -110,7 +113,9 @@ void oracle_remove_answered(struct oracle *oracle, const char *queue, const stru
         if (strcmp(fact->spec.queue, queue) != 0)
             continue;
         fact_add(fact, GONE, -1);
-        if (err == MR_OK)
+        if (err == MR_OK && fact->epoch > op->epoch)
+            fact->sure |= GONE; /* handed out since: before it went, or made anew behind that */
+        else if (err == MR_OK)
             fact->sure = GONE, fact->completed = false;
         else if (!refused)
             fact->sure |= GONE, fact->in_doubt = true;

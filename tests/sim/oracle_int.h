@@ -14,6 +14,13 @@ struct range {
     uint32_t min, max;
 };
 
+/* The last result or error that was accepted. */
+struct note {
+    bool known, is_result;
+    uint32_t len;
+    uint64_t epoch;
+};
+
 struct fact {
     struct oracle_spec spec;
     char id[MR_ID_MAX + 1];
@@ -27,14 +34,19 @@ struct fact {
     bool in_doubt;              /* a request failed in a way that leaves open whether it happened */
     bool keyless;               /* left the archive, without its unique key */
     bool completed;             /* ended well in this life, with retention */
+    bool reordered;             /* its priority may have been changed */
     bool announced;             /* may have been handed out before its enqueue was answered */
     uint8_t enqueues, controls; /* requests of these kinds under way */
     uint64_t sent_seq;          /* of the first enqueue under way */
     int64_t sent_ms;            /* when that was sent */
-    int64_t born_ms;            /* when the enqueue that made it was sent */
-    uint64_t epoch;             /* of the newest lease */
-    uint64_t accepted;          /* the newest epoch with an accepted outcome */
-    uint64_t seq;               /* order of submission */
+    uint32_t sent_era;          /* and by which clock */
+    uint32_t era;               /* the clock that gave its order time */
+    int64_t order_min_ms, order_max_ms; /* which lies within these */
+    struct note note;
+    int64_t born_ms;   /* when the enqueue that made it was sent */
+    uint64_t epoch;    /* of the newest lease */
+    uint64_t accepted; /* the newest epoch with an accepted outcome */
+    uint64_t seq;      /* order of submission */
     struct range retried, crashes;
     uint32_t unseen;       /* crashes that a power cut could still undo, within crashes.min */
     int64_t not_before_ms; /* the earliest start */
@@ -43,7 +55,7 @@ struct fact {
     bool seen;             /* scratch of a check */
 };
 
-enum { ORACLE_QUEUES_MAX = 32 };
+enum { ORACLE_QUEUES_MAX = 32, ORACLE_UNIQUE_SHORT_MS = 5000 };
 
 struct queue_fact {
     char name[16];
@@ -51,6 +63,7 @@ struct queue_fact {
     uint32_t pauses;        /* requests under way */
     uint64_t last_seq[8];   /* by priority: the newest plain task handed out first */
     uint32_t last_token[8]; /* that task */
+    uint32_t last_era[8];   /* and the clock it came by */
     double priorities[8];
     size_t priorities_n;
 };
@@ -63,7 +76,8 @@ struct oracle {
     uint64_t seq;
     uint64_t epoch_max, epoch_floor; /* ever, and when the last life ended */
     int64_t now_ms, wall_max_ms;
-    bool jumping, allow_loss;
+    uint32_t era; /* how often the clock jumped */
+    bool unordered, allow_loss, short_of_space;
     bool failed;
     char error[512];
 };
@@ -76,12 +90,15 @@ uint8_t may(const struct oracle *oracle, const struct fact *fact);
 void fact_add(struct fact *fact, uint8_t fates, int by);
 bool fact_busy(const struct fact *fact);
 /* The enqueue was carried out. */
-void fact_begin(struct fact *fact);
+void fact_begin(struct oracle *oracle, struct fact *fact);
+uint32_t retry_limit(const struct oracle_spec *spec);
 /* Failures and crashes may have begun to count anew. */
 void fact_forget_counts(struct fact *fact);
 struct queue_fact *queue_at(struct oracle *oracle, const char *name);
-/* Bytes, queue and type are what was sent. */
+/* All that it carries is what was sent. */
 void check_body(struct oracle *oracle, uint32_t token, const struct mr_task *task);
+/* Result and error are those of its runs. */
+void check_note(struct oracle *oracle, uint32_t token, const struct mr_task *task);
 void check_counts(struct oracle *oracle, uint32_t token, const struct mr_task *task);
 bool same_key(const struct oracle_spec *a, const struct oracle_spec *b);
 uint8_t fate_of(enum mr_state state);

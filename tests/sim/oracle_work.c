@@ -6,26 +6,6 @@
 #include "sim/oracle_int.h"
 #include "sim/simfs_int.h"
 
-enum { DEFAULT_RETRY = 25 };
-
-void check_body(struct oracle *oracle, uint32_t token, const struct mr_task *task)
-{
-    struct fact *fact = fact_at(oracle, token);
-    uint8_t *want = sim_alloc(fact->spec.payload_len);
-    payload_fill(token, want, fact->spec.payload_len);
-    if (!mr_slice_equal(task->payload, mr_slice_make(want, fact->spec.payload_len)))
-        oracle_fail(oracle, "task %u: payload differs from what was sent", token);
-    free(want);
-    if (!mr_slice_equal(task->queue, mr_slice_str(fact->spec.queue)) ||
-        !mr_slice_equal(task->type, mr_slice_str(fact->spec.type)))
-        oracle_fail(oracle, "task %u: queue or type differs from what was sent", token);
-    if (!fact->id[0] && task->id.len <= MR_ID_MAX)
-        memcpy(fact->id, task->id.data, task->id.len);
-    if (!mr_slice_equal(task->id, mr_slice_str(fact->id)))
-        oracle_fail(oracle, "task %u: known as %s, shown as %.*s", token, fact->id,
-                    (int)task->id.len, (const char *)task->id.data);
-}
-
 void check_counts(struct oracle *oracle, uint32_t token, const struct mr_task *task)
 {
     struct fact *fact = fact_at(oracle, token);
@@ -56,15 +36,16 @@ static void settle_lease(struct fact *fact)
     fact->begun = fact->finish_under_way = false;
 }
 
-static void check_order(struct oracle *oracle, uint32_t token)
+static int64_t priority_ms(const struct fact *fact)
+{
+    return (int64_t)(fact->spec.priority_s * 1000);
+}
+
+/* Of equal priority, by the same clock: in the order of submission. */
+static void check_fifo(struct oracle *oracle, uint32_t token)
 {
     struct fact *fact = fact_at(oracle, token);
     struct queue_fact *queue = queue_at(oracle, fact->spec.queue);
-    if (queue->paused)
-        oracle_fail(oracle, "task %u handed out from the paused queue %s", token, queue->name);
-    if (!fact->plain || oracle->jumping)
-        return;
-    fact->plain = false;
     size_t i = 0;
     while (i < queue->priorities_n && queue->priorities[i] != fact->spec.priority_s)
         i++;
@@ -74,30 +55,61 @@ static void check_order(struct oracle *oracle, uint32_t token)
         queue->priorities[queue->priorities_n++] = fact->spec.priority_s;
         queue->last_seq[i] = 0;
     }
-    if (fact->seq < queue->last_seq[i])
+    if (queue->last_era[i] == fact->era && fact->seq < queue->last_seq[i]) {
         oracle_fail(oracle, "order: task %u of queue %s handed out behind the later %u", token,
                     queue->name, queue->last_token[i]);
-    else
-        queue->last_seq[i] = fact->seq, queue->last_token[i] = token;
+        return;
+    }
+    queue->last_seq[i] = fact->seq;
+    queue->last_token[i] = token;
+    queue->last_era[i] = fact->era;
+}
+
+/* Whatever the clocks and priorities: by the order time, where it is known well enough. */
+static void check_order_times(struct oracle *oracle, uint32_t token)
+{
+    const struct fact *fact = fact_at(oracle, token);
+    int64_t first_ms = fact->order_min_ms - priority_ms(fact);
+    for (uint32_t i = 0; i < oracle->n; i++) {
+        const struct fact *other = &oracle->facts[i];
+        bool waits = other->plain && !other->open && may(oracle, other) == LIVE &&
+                     !fact_busy(other) && strcmp(other->spec.queue, fact->spec.queue) == 0;
+        if (i != token && waits && other->order_max_ms - priority_ms(other) < first_ms)
+            oracle_fail(oracle, "order: task %u of queue %s handed out before %u, due earlier",
+                        token, fact->spec.queue, i);
+    }
+}
+
+static void check_order(struct oracle *oracle, uint32_t token)
+{
+    struct fact *fact = fact_at(oracle, token);
+    struct queue_fact *queue = queue_at(oracle, fact->spec.queue);
+    if (queue->paused)
+        oracle_fail(oracle, "task %u handed out from the paused queue %s", token, queue->name);
+    if (!fact->plain || oracle->unordered)
+        return;
+    fact->plain = false;
+    check_fifo(oracle, token);
+    check_order_times(oracle, token);
 }
 
 static void check_times(struct oracle *oracle, uint32_t token)
 {
     struct fact *fact = fact_at(oracle, token);
-    if (oracle->jumping)
-        return;
-    if (oracle->now_ms < fact->not_before_ms)
+    /* Once due, a task stays so when the clock is set back. */
+    int64_t latest_ms = oracle->era ? oracle->wall_max_ms : oracle->now_ms;
+    if (latest_ms < fact->not_before_ms && !oracle->unordered)
         oracle_fail(oracle, "task %u handed out %lld ms early", token,
-                    (long long)(fact->not_before_ms - oracle->now_ms));
+                    (long long)(fact->not_before_ms - latest_ms));
 }
 
 /* It is not known which life of the id this is: the one before, or that of the enqueue under way.
  */
-static void announce(struct fact *fact)
+static void announce(struct oracle *oracle, struct fact *fact)
 {
     bool surely_new = !(fact->sure & LIVE);
     struct range retried = fact->retried, crashes = fact->crashes;
-    fact_begin(fact);
+    fact_begin(oracle, fact);
     fact->announced = true;
     if (surely_new)
         return;
@@ -126,7 +138,7 @@ uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
                     (unsigned long long)oracle->epoch_floor);
     settle_lease(fact);
     if (fact->enqueues > 0 && may(oracle, fact) & GONE)
-        announce(fact);
+        announce(oracle, fact);
     check_counts(oracle, token, task);
     if (task->attempt != 1 + task->retried + task->crashes)
         oracle_fail(oracle, "task %u: attempt %u with %u failures and %u crashes", token,
@@ -134,6 +146,7 @@ uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
     check_order(oracle, token);
     check_times(oracle, token);
     fact->version++;
+    fact->note.known = false;
     fact->sure = LIVE;
     fact->open = true;
     fact->begun = fact->finish_under_way = false;
@@ -153,20 +166,13 @@ void oracle_begun(struct oracle *oracle, uint32_t token, uint64_t epoch)
         fact->begun = true;
 }
 
-static uint32_t retry_limit(const struct fact *fact)
-{
-    if (fact->spec.max_retry == 0)
-        return DEFAULT_RETRY;
-    return fact->spec.max_retry < 0 ? 0 : (uint32_t)fact->spec.max_retry;
-}
-
 static uint8_t fate_after(const struct fact *fact, enum mr_outcome outcome, uint32_t retried)
 {
     switch (outcome) {
     case MR_DONE:
         return fact->spec.retention_ms > 0 ? COMPLETED : GONE;
     case MR_FAIL:
-        return retried < retry_limit(fact) ? LIVE : ARCHIVED;
+        return retried < retry_limit(&fact->spec) ? LIVE : ARCHIVED;
     case MR_FAIL_FOR_GOOD:
         return ARCHIVED;
     case MR_DROP:
@@ -191,7 +197,9 @@ void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_f
         .must = alive && !old && fact->open && !fact->finish_under_way && !fact->doomed,
         .outcome = finish->outcome,
         .epoch = finish->epoch,
+        .era = oracle->era,
         .retried = fact->retried.min,
+        .note_len = (uint32_t)(finish->outcome == MR_DONE ? finish->result.len : finish->error.len),
         .not_before_ms = finish->delay_ms > 0 ? oracle->now_ms + finish->delay_ms : 0,
     };
     if (old || ret_op->ended)
@@ -204,6 +212,15 @@ void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_f
     fact_add(fact, ret_op->adds, 1);
     fact->completed = fact->completed || ret_op->adds & COMPLETED;
     fact->finish_under_way = true;
+    fact->note.known = false;
+}
+
+static struct note note_of(const struct oracle_op *op)
+{
+    bool is_result = op->outcome == MR_DONE;
+    bool failed = op->outcome == MR_FAIL || op->outcome == MR_FAIL_FOR_GOOD;
+    bool known = is_result || (failed && op->note_len > 0);
+    return (struct note){known, is_result, op->note_len, op->epoch};
 }
 
 static void finished(struct oracle *oracle, const struct oracle_op *op)
@@ -223,6 +240,8 @@ static void finished(struct oracle *oracle, const struct oracle_op *op)
     fact->open = fact->begun = fact->finish_under_way = false;
     fact->sure = op->adds;
     fact->plain = false;
+    if (fact->controls == 0)
+        fact->note = note_of(op);
     if (op->outcome == MR_FAIL || op->outcome == MR_FAIL_FOR_GOOD) {
         bool counted = op->adds == LIVE;
         fact->retried = (struct range){op->retried + counted, op->retried + 1};
@@ -230,7 +249,7 @@ static void finished(struct oracle *oracle, const struct oracle_op *op)
     if (fact->controls > 0)
         fact_forget_counts(fact); /* made to run since, it counts from the start again */
     if (op->adds & LIVE && fact->controls == 0 && !fact->spec.unique)
-        fact->not_before_ms = op->not_before_ms;
+        fact->not_before_ms = op->era == oracle->era ? op->not_before_ms : 0;
 }
 
 void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err)

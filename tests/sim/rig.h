@@ -79,6 +79,7 @@ int64_t rig_wall_ms(const struct rig *rig);
 /* Everything the store shows, taken in one turn. */
 struct rig_view {
     struct oracle_view view;
+    bool quiet; /* nothing was on its way to the disk: what is shown is all there is */
     struct mr_req_list list;
     struct mr_req_queue_list queues;
     struct mr_req_stats stats;
@@ -90,9 +91,9 @@ MR_MUST_USE enum mr_err rig_view(struct rig *rig, struct rig_view *view);
 void rig_view_done(struct rig_view *view);
 
 /*
- * Lets the oracle judge all the store shows. While changes are on their way to the disk a list may
- * leave their tasks out, so what looks wrong is looked at again a little later, when nothing is
- * under way. Errors as rig_view. ret_digest may be NULL.
+ * Lets the oracle judge all the store shows, once, at a moment when nothing is on its way to the
+ * disk: until then a list may leave tasks out. Errors as rig_view; MR_BUSY, told to the oracle,
+ * when there is never such a moment. ret_digest may be NULL.
  */
 enum rig_judge { RIG_CHECK, RIG_CHECK_IDLE };
 MR_MUST_USE enum mr_err rig_judge(struct rig *rig, struct oracle *oracle, enum rig_judge how,

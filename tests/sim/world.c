@@ -60,6 +60,7 @@ static void choose_dials(struct world *world)
     dials->prioritised = percent_dial(world);
     dials->unique = percent_dial(world);
     dials->kept = percent_dial(world);
+    dials->headed = percent_dial(world);
     dials->dated = world_chance(world, 20) ? percent_dial(world) : 0;
     static const int64_t delays_ns[] = {0, 100 * MR_NS_PER_US, 5 * MR_NS_PER_MS, MR_NS_PER_S};
     world->rig.job_delay_max_ns = delays_ns[below(world, 4)];
@@ -139,6 +140,13 @@ static void crash(struct world *world, enum simfs_policy policy)
     }
 }
 
+static void see_clock(struct world *world)
+{
+    oracle_time(world->oracle, rig_wall_ms(&world->rig));
+    if (world->rig.clock.wall_us > world->wall_max_us)
+        world->wall_max_us = world->rig.clock.wall_us;
+}
+
 static void accident(struct world *world, enum act act)
 {
     uint64_t used = simfs_used(world->fs);
@@ -160,15 +168,18 @@ static void accident(struct world *world, enum act act)
     case ACT_WRITE_FAULT:
         simfs_fail(world->fs, (enum simfs_op)below(world, SIMFS_POINT_LAST + 1), below(world, 5), 1,
                    world_chance(world, 50) ? MR_IO : MR_DISK_FULL);
+        oracle_short_of_space(world->oracle);
         world->io_failed = true;
         return;
     case ACT_DISK_FULL:
+        oracle_short_of_space(world->oracle);
         simfs_set_capacity(world->fs, used + below(world, 32 * 1024));
         return;
     case ACT_DISK_FREE:
         simfs_set_capacity(world->fs, UINT64_MAX / 2);
         return;
     case ACT_JUMP:
+        see_clock(world);
         oracle_clock_jumped(world->oracle);
         rig_jump(&world->rig, ((int64_t)below(world, 2 * MR_MS_PER_DAY) - MR_MS_PER_DAY) *
                                   MR_US_PER_MS / (world_chance(world, 50) ? 1 : 1000));
@@ -208,9 +219,7 @@ static void after_calls(struct world *world)
 static void pass_time(struct world *world, int64_t by_ns)
 {
     rig_run(&world->rig, world->rig.clock.mono_ns + by_ns);
-    oracle_time(world->oracle, rig_wall_ms(&world->rig));
-    if (world->rig.clock.wall_us > world->wall_max_us)
-        world->wall_max_us = world->rig.clock.wall_us;
+    see_clock(world);
     after_calls(world);
 }
 
@@ -306,9 +315,8 @@ static void enqueue_last(struct world *world)
     struct oracle_op op;
     struct mr_task_options options;
     uint8_t payload[900];
-    char key[32];
     struct mr_enqueue_result result = {0};
-    oracle_options(world->oracle, token, payload, key, &options);
+    oracle_options(world->oracle, token, payload, &options);
     struct mr_req_enqueue req = {
         .req.op = MR_OP_ENQUEUE, .tasks = &options, .n = 1, .results = &result};
     oracle_enqueue_sent(world->oracle, token, &op);

@@ -107,6 +107,10 @@ uint32_t world_new_task(struct world *world)
         spec.unique_forever = spec.unique % 2;
         spec.on_duplicate = (enum mr_on_duplicate)below(world, 3);
     }
+    if (world_chance(world, dials->headed)) {
+        spec.headers = (uint32_t)below(world, ORACLE_HEADER_SETS);
+        spec.timeout_ms = (int64_t)below(world, 3) - 1;
+    }
     static const int32_t retries[] = {0, MR_NO_RETRY, 1, 2, 5};
     spec.max_retry = retries[below(world, 5)];
     return oracle_add(world->oracle, &spec);
@@ -121,7 +125,7 @@ void world_enqueue(struct world *world, const uint32_t *tokens, size_t n)
         uint8_t *payload = mr_arena_alloc(&wreq->memory, len ? len : 1);
         mr_assert(payload);
         struct mr_task_options *task = &wreq->tasks[i];
-        oracle_options(world->oracle, tokens[i], payload, wreq->keys[i], task);
+        oracle_options(world->oracle, tokens[i], payload, task);
         /* The oracle's own text may move while the request is under way. */
         struct mr_slice *texts[] = {&task->queue, &task->type, &task->id};
         for (size_t t = 0; t < sizeof texts / sizeof texts[0]; t++)
@@ -331,6 +335,17 @@ static void act_begin(struct world *world)
         world_begin(world, node, hand);
 }
 
+static struct mr_slice make_note(struct world *world, struct wreq *wreq, uint32_t token,
+                                 uint64_t epoch)
+{
+    size_t most = world_chance(world, 80) ? 2 * ORACLE_NOTE_MIN : ORACLE_NOTE_MAX;
+    size_t len = ORACLE_NOTE_MIN + below(world, most - ORACLE_NOTE_MIN);
+    char *text = mr_arena_alloc(&wreq->memory, len);
+    mr_assert(text);
+    oracle_note(token, epoch, len, text);
+    return mr_slice_make(text, len);
+}
+
 static void add_finish(struct world *world, struct wreq *wreq, struct mr_finish finish,
                        uint32_t token, bool alive)
 {
@@ -338,9 +353,9 @@ static void add_finish(struct world *world, struct wreq *wreq, struct mr_finish 
     if (finish.outcome == MR_FAIL || finish.outcome == MR_LATER || finish.outcome == MR_HAND_BACK)
         finish.delay_ms = world_chance(world, 50) ? (int64_t)below(world, 120000) : 0;
     if (finish.outcome == MR_FAIL || finish.outcome == MR_FAIL_FOR_GOOD)
-        finish.error = MR_SLICE_LIT("it broke");
-    if (finish.outcome == MR_DONE && world_chance(world, 30))
-        finish.result = MR_SLICE_LIT("a result");
+        finish.error = make_note(world, wreq, token, finish.epoch);
+    if (finish.outcome == MR_DONE && world_chance(world, 50))
+        finish.result = make_note(world, wreq, token, finish.epoch);
     memcpy(wreq->ids[i], finish.id.data, finish.id.len);
     finish.id = mr_slice_make(wreq->ids[i], finish.id.len);
     wreq->finishes[i] = finish;

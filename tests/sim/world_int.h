@@ -54,7 +54,7 @@ struct dials {
     int64_t lease_ms;
     uint32_t burst; /* percent of steps without time between them */
     uint32_t queues, batch_max, payload_max;
-    uint32_t own_id, delayed, prioritised, unique, kept, dated; /* percent of tasks */
+    uint32_t own_id, delayed, prioritised, unique, kept, dated, headed; /* percent of tasks */
     bool stalls;
 };
 
@@ -111,7 +111,6 @@ struct wreq {
     struct mr_control controls[WORLD_BATCH];
     enum mr_err errs[WORLD_BATCH];
     char ids[WORLD_BATCH][MR_ID_MAX + 1];
-    char keys[WORLD_BATCH][32];
     char name[16];
     struct mr_worker_queue queues[8];
     struct mr_arena memory;

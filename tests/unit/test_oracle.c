@@ -20,14 +20,8 @@ struct shown {
 
 static void show(struct shown *shown, struct oracle *oracle, uint32_t token, enum mr_state state)
 {
-    const struct oracle_spec *spec = oracle_spec(oracle, token);
-    payload_fill(token, shown->payloads[shown->n], spec->payload_len);
-    shown->tasks[shown->n] =
-        (struct mr_task){.id = mr_slice_str(oracle_id(oracle, token)),
-                         .queue = mr_slice_str(spec->queue),
-                         .type = mr_slice_str(spec->type),
-                         .payload = mr_slice_make(shown->payloads[shown->n], spec->payload_len),
-                         .state = state};
+    oracle_task(oracle, token, shown->payloads[shown->n], &shown->tasks[shown->n]);
+    shown->tasks[shown->n].state = state;
     shown->n++;
     shown->queue.counts[state]++;
 }
@@ -305,6 +299,130 @@ static void a_changed_payload_is_caught(void **state)
     oracle_free(oracle);
 }
 
+static void changed_headers_and_settings_are_caught(void **state)
+{
+    (void)state;
+    static const struct mr_header other = {{"trace", 5}, {"00-4bf92f3577b34da7", 19}};
+    for (int which = 0; which < 3; which++) {
+        struct oracle *oracle = oracle_new();
+        uint32_t token = acked(oracle, (struct oracle_spec){.headers = 1, .retention_ms = 70});
+        struct shown shown = {0};
+        show(&shown, oracle, token, MR_PENDING);
+        struct shown right = shown;
+        check(oracle, &right);
+        assert_fine(oracle);
+        if (which == 0)
+            shown.tasks[0].headers = &other;
+        else if (which == 1)
+            shown.tasks[0].retention_ms++;
+        else
+            shown.tasks[0].topic = mr_slice_str("outcome");
+        check(oracle, &shown);
+        assert_caught(oracle, "differs from what was sent");
+        oracle_free(oracle);
+    }
+}
+
+/* A finish that leaves a text behind. */
+static void finish_with(struct oracle *oracle, uint32_t token, uint64_t epoch, enum mr_outcome how,
+                        char text[64])
+{
+    oracle_note(token, epoch, 64, text);
+    struct mr_finish item = {.epoch = epoch, .outcome = how};
+    *(how == MR_DONE ? &item.result : &item.error) = mr_slice_make(text, 64);
+    struct oracle_op op;
+    oracle_finish_sent(oracle, token, &item, false, &op);
+    oracle_finish_answered(oracle, &op, MR_OK);
+}
+
+static void a_changed_lost_or_foreign_result_is_caught(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 4; wrong++) {
+        struct oracle *oracle = oracle_new();
+        uint32_t token = acked(oracle, (struct oracle_spec){.retention_ms = 1000000});
+        char text[64];
+        lease(oracle, token, 5, 0);
+        finish_with(oracle, token, 5, MR_DONE, text);
+        struct shown shown = {0};
+        show(&shown, oracle, token, MR_COMPLETED);
+        if (wrong == 1)
+            text[40] ^= 1;
+        if (wrong == 2)
+            oracle_note(token, 4, 64, text);
+        shown.tasks[0].result = mr_slice_make(text, wrong == 3 ? 0 : 64);
+        check(oracle, &shown);
+        if (wrong)
+            assert_caught(oracle, "result");
+        else
+            assert_fine(oracle);
+        oracle_free(oracle);
+    }
+}
+
+static void a_changed_or_lost_error_is_caught(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 3; wrong++) {
+        struct oracle *oracle = oracle_new();
+        uint32_t token = acked(oracle, (struct oracle_spec){0});
+        char text[64];
+        lease(oracle, token, 5, 0);
+        finish_with(oracle, token, 5, MR_FAIL, text);
+        oracle_crashed(oracle, ORACLE_POWER_CUT);
+        struct shown shown = {0};
+        show(&shown, oracle, token, MR_RETRY);
+        if (wrong == 1)
+            text[40] ^= 1;
+        shown.tasks[0].retried = 1;
+        shown.tasks[0].last_error = mr_slice_make(text, wrong == 2 ? 0 : 64);
+        check(oracle, &shown);
+        if (wrong)
+            assert_caught(oracle, "error");
+        else
+            assert_fine(oracle);
+        oracle_free(oracle);
+    }
+}
+
+static void a_removal_answered_behind_a_new_life_is_fine(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    struct oracle_op removal, again;
+    oracle_remove_sent(oracle, "q", &removal);
+    oracle_enqueue_sent(oracle, token, &again);
+    lease(oracle, token, 5, 0);
+    oracle_remove_answered(oracle, "q", &removal, MR_OK);
+    struct mr_enqueue_result result = result_of(oracle, token, MR_OK);
+    oracle_enqueue_answered(oracle, &again, MR_OK, &result);
+    struct shown shown = {0};
+    show(&shown, oracle, token, MR_ACTIVE);
+    check(oracle, &shown);
+    assert_fine(oracle);
+    oracle_free(oracle);
+}
+
+static void a_stopped_store_that_hides_a_task_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    acked(oracle, (struct oracle_spec){0});
+    uint32_t failed = acked(oracle, (struct oracle_spec){0});
+    lease(oracle, failed, 5, 0);
+    finish(oracle, failed, 5, MR_FAIL, MR_IO);
+    struct shown shown = {0};
+    show(&shown, oracle, 0, MR_PENDING);
+    struct oracle_view view = {shown.tasks, shown.n, &shown.queue, 1, NULL};
+    oracle_check_stopped(oracle, &view);
+    assert_fine(oracle);
+    view.tasks_n = 0;
+    oracle_check_stopped(oracle, &view);
+    assert_caught(oracle, "not shown");
+    oracle_free(oracle);
+}
+
 static void a_counter_that_is_off_is_caught(void **state)
 {
     (void)state;
@@ -329,6 +447,73 @@ static void a_later_task_before_an_earlier_one_is_caught(void **state)
     lease(oracle, first, 6, 0);
     assert_caught(oracle, "order");
     oracle_free(oracle);
+}
+
+static void a_lower_priority_before_a_higher_one_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    oracle_time(oracle, 100000);
+    uint32_t low = acked(oracle, (struct oracle_spec){.priority_s = -10});
+    acked(oracle, (struct oracle_spec){.priority_s = 10});
+    lease(oracle, low, 5, 0);
+    assert_caught(oracle, "order");
+    oracle_free(oracle);
+}
+
+static void the_order_holds_across_a_jump_of_the_clock(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 2; wrong++) {
+        struct oracle *oracle = oracle_new();
+        oracle_time(oracle, 900000);
+        uint32_t late = acked(oracle, (struct oracle_spec){0});
+        oracle_clock_jumped(oracle);
+        oracle_time(oracle, 100000);
+        uint32_t early = acked(oracle, (struct oracle_spec){0});
+        lease(oracle, wrong ? late : early, 5, 0);
+        lease(oracle, wrong ? early : late, 6, 0);
+        if (wrong)
+            assert_caught(oracle, "order");
+        else
+            assert_fine(oracle);
+        oracle_free(oracle);
+    }
+}
+
+static void the_order_holds_behind_a_jump_of_the_clock(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    oracle_time(oracle, 900000);
+    oracle_clock_jumped(oracle);
+    oracle_time(oracle, 100000);
+    uint32_t first = acked(oracle, (struct oracle_spec){0});
+    uint32_t second = acked(oracle, (struct oracle_spec){0});
+    lease(oracle, second, 5, 0);
+    assert_fine(oracle);
+    lease(oracle, first, 6, 0);
+    assert_caught(oracle, "order");
+    oracle_free(oracle);
+}
+
+static void what_is_due_stays_so_when_the_clock_is_set_back(void **state)
+{
+    (void)state;
+    for (int64_t reached_ms = 1499; reached_ms <= 1500; reached_ms++) {
+        struct oracle *oracle = oracle_new();
+        oracle_time(oracle, 1000);
+        uint32_t token = acked(oracle, (struct oracle_spec){.delay_ms = 500});
+        oracle_time(oracle, reached_ms);
+        oracle_clock_jumped(oracle);
+        oracle_time(oracle, 200);
+        lease(oracle, token, 5, 0);
+        if (reached_ms < 1500)
+            assert_caught(oracle, "early");
+        else
+            assert_fine(oracle);
+        oracle_free(oracle);
+    }
 }
 
 static void a_task_from_a_paused_queue_is_caught(void **state)
@@ -440,6 +625,15 @@ int main(void)
         cmocka_unit_test(an_early_task_is_caught),
         cmocka_unit_test(a_poison_task_that_goes_on_is_caught),
         cmocka_unit_test(a_task_whose_request_failed_is_not_settled),
+        cmocka_unit_test(a_lower_priority_before_a_higher_one_is_caught),
+        cmocka_unit_test(the_order_holds_across_a_jump_of_the_clock),
+        cmocka_unit_test(the_order_holds_behind_a_jump_of_the_clock),
+        cmocka_unit_test(what_is_due_stays_so_when_the_clock_is_set_back),
+        cmocka_unit_test(changed_headers_and_settings_are_caught),
+        cmocka_unit_test(a_changed_lost_or_foreign_result_is_caught),
+        cmocka_unit_test(a_changed_or_lost_error_is_caught),
+        cmocka_unit_test(a_removal_answered_behind_a_new_life_is_fine),
+        cmocka_unit_test(a_stopped_store_that_hides_a_task_is_caught),
         cmocka_unit_test(a_control_answered_behind_a_later_lease_leaves_both_fates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
