@@ -148,7 +148,7 @@ static void beat_done(struct mr_req *req)
     mr_lock_enter(&w->lock);
     w->beat_busy = false;
     if (w->beat.node == w->node) {
-        if (req->err == MR_OK)
+        if (req->err == MR_OK && w->beat_sent.ns > w->beat_answered.ns)
             w->beat_answered = w->beat_sent;
         else if (req->err == MR_NOT_FOUND)
             w->node_open = false;
@@ -326,15 +326,19 @@ static void send_again(struct mr_worker *w)
 }
 
 /* Time in which this process did not run (stopped, or starved) says nothing about the lease: the
- * broker may have been away as well, or forgive it. So the fence does not count it; the beat that is
- * due by now is answered with the truth. Under the lock. */
+ * broker may have been away as well, or forgive it. So the fence does not count it, and leaves the
+ * beat that is due by now at least the time of one beat to be answered with the truth. Under the
+ * lock. */
 static void forgive(struct mr_worker *w, mr_mono now)
 {
     int64_t away_ns = now.ns - w->monitor_wakes.ns;
     if (away_ns <= AWAY_MS * MR_NS_PER_MS)
         return;
+    int64_t earliest_ns = now.ns - (w->lease_ms - w->options.beat_ms) * MR_NS_PER_MS;
     w->beat_sent.ns += away_ns;
     w->beat_answered.ns += away_ns;
+    if (w->beat_answered.ns < earliest_ns)
+        w->beat_answered.ns = earliest_ns;
     if (w->beat_answered.ns > now.ns)
         w->beat_answered = now;
 }
@@ -390,7 +394,6 @@ void *mr_monitor_main(void *arg)
 {
     struct mr_worker *w = arg;
     mr_lock_enter(&w->lock);
-    w->monitor_wakes = mr_mono_now(w->clock);
     while (!w->monitor_ends) {
         mr_mono now = mr_mono_now(w->clock);
         turn(w, now);

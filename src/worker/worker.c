@@ -217,7 +217,7 @@ enum mr_err mr_worker_start(struct mr_worker *worker)
     mr_lock_leave(&w->lock);
     if (!fresh)
         return MR_WRONG_STATE;
-    w->start = mr_mono_now(w->clock);
+    w->start = w->monitor_wakes = mr_mono_now(w->clock);
     atomic_store(&w->scan_ns, mr_mono_add_ms(w->start, w->options.beat_ms).ns);
     enum mr_err err = mr_node_open(w);
     if (err == MR_OK)
