@@ -67,8 +67,6 @@ static enum mr_err carry(const struct mr_record *record, struct mr_log_pos pos, 
 {
     static const uint8_t id_at[MR_RECORD_TYPE_COUNT] = {[MR_RECORD_COPY] = COPY_HEAD};
     struct mr_engine *engine = arg;
-    if (record == NULL)
-        return MR_OK; /* a damaged task stays where it is, and the segment with it */
     bool task_record = record->type == MR_RECORD_TASK || record->type == MR_RECORD_COPY;
     bool note_record = record->type == MR_RECORD_FINISH || record->type == MR_RECORD_LOST ||
                        record->type == MR_RECORD_MOVE || record->type == MR_RECORD_NOTE;
@@ -113,7 +111,13 @@ struct usage {
     uint64_t sealed_live;
     uint32_t emptiest; /* sealed segment with the smallest share of live bytes */
     uint64_t emptiest_live, emptiest_bytes;
+    uint64_t watched_live; /* of the segment that is watched; 0: gone, or not worth it */
 };
+
+static bool worth_emptying(uint64_t live, uint64_t bytes)
+{
+    return live > 0 && 4 * live < 3 * bytes;
+}
 
 static void measure(const struct mr_engine *engine, struct usage *usage)
 {
@@ -129,6 +133,8 @@ static void measure(const struct mr_engine *engine, struct usage *usage)
             usage->dead += info.bytes;
             continue;
         }
+        if (info.number == engine->watched && worth_emptying(info.live, info.bytes))
+            usage->watched_live = info.live;
         bool emptier = usage->emptiest == 0 ||
                        info.live * usage->emptiest_bytes < usage->emptiest_live * info.bytes;
         if (emptier && info.number != engine->compacted) {
@@ -137,6 +143,24 @@ static void measure(const struct mr_engine *engine, struct usage *usage)
             usage->emptiest_bytes = info.bytes;
         }
     }
+}
+
+/* Whether to empty the segment that is watched. Not one whose tasks are going by themselves, as
+ * those at the head of a queue that is being worked off: copying them would be for nothing. So it
+ * is watched while an eighth of a segment is written, and emptied if it kept most of them. */
+static bool is_settled(struct mr_engine *engine, const struct usage *usage)
+{
+    uint64_t step = mr_log_segment_bytes(engine->log) / 8;
+    if (usage->watched_live != 0 && mr_log_full(engine->log))
+        return true;
+    if (usage->watched_live != 0 && engine->appended_bytes - engine->watched_at < step)
+        return false;
+    bool settled = usage->watched_live != 0 && 8 * usage->watched_live >= 7 * engine->watched_live;
+    if (usage->watched_live == 0)
+        engine->watched = usage->emptiest;
+    engine->watched_live = usage->watched_live != 0 ? usage->watched_live : usage->emptiest_live;
+    engine->watched_at = engine->appended_bytes;
+    return settled;
 }
 
 static void decide(struct mr_engine *engine)
@@ -154,8 +178,10 @@ static void decide(struct mr_engine *engine)
     if (replay_long || (worth && grown && enough)) {
         if (snapshot_begin(engine) != MR_OK)
             engine->snap_log_bytes = engine->appended_bytes;
-    } else if (worth && usage.emptiest != 0 && 4 * usage.emptiest_live < 3 * usage.emptiest_bytes) {
-        engine->compacting = usage.emptiest;
+    } else if (worth && worth_emptying(usage.emptiest_live, usage.emptiest_bytes) &&
+               is_settled(engine, &usage)) {
+        engine->compacting = engine->watched;
+        engine->watched = 0;
         engine->compact_offset = 0;
     }
 }

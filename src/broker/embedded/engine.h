@@ -115,6 +115,8 @@ struct mr_engine {
     uint64_t snap_log_bytes; /* bytes appended when it was begun */
     uint32_t compacting;     /* segment being emptied, 0: none */
     uint32_t compact_offset;
+    uint32_t watched; /* segment that may be emptied next, what lived in it, and when that was */
+    uint64_t watched_live, watched_at;
     bool compact_waits;     /* for room in the log */
     uint32_t compacted;     /* the last one that was: not again at once, whatever is left in it */
     struct backup *backup;  /* under way */
