@@ -345,6 +345,20 @@ static enum mr_err sys_map(struct mr_file *base, size_t len, void **ret_memory)
     return MR_OK;
 }
 
+static enum mr_err sys_boot(struct mr_fs *fs, struct mr_uuid *ret_id)
+{
+    (void)fs;
+    char text[MR_UUID_TEXT_LEN];
+    int fd = open_retrying("/proc/sys/kernel/random/boot_id", O_RDONLY);
+    if (fd < 0)
+        return last_error();
+    ssize_t len = pread(fd, text, sizeof text, 0);
+    close(fd);
+    bool read =
+        len == (ssize_t)sizeof text && mr_uuid_parse(mr_slice_make(text, sizeof text), ret_id);
+    return read ? MR_OK : MR_UNAVAILABLE;
+}
+
 static const struct mr_fs_ops sys_ops = {
     .dir_make = sys_dir_make,
     .dir_list = sys_dir_list,
@@ -361,6 +375,7 @@ static const struct mr_fs_ops sys_ops = {
     .size = sys_size,
     .truncate = sys_truncate,
     .map = sys_map,
+    .boot = sys_boot,
 };
 
 struct mr_fs *mr_fs_system(void)

@@ -7,7 +7,7 @@
 #ifndef MR_BASE_FS_H
 #define MR_BASE_FS_H
 
-#include "base/err.h"
+#include "base/id.h"
 
 struct mr_fs;
 struct mr_file;
@@ -47,6 +47,8 @@ struct mr_fs_ops {
     /* Memory that survives the death of the process but not a power cut: len bytes of the file,
      * shared. The file has at least that size. Unmapped by close. */
     enum mr_err (*map)(struct mr_file *file, size_t len, void **ret_memory);
+    /* Which run of the machine this is: another one after every reboot or power cut. */
+    enum mr_err (*boot)(struct mr_fs *fs, struct mr_uuid *ret_id);
 };
 
 struct mr_fs {

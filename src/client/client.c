@@ -101,5 +101,6 @@ enum mr_err mr_fsck(const char *url, enum mr_fsck_mode mode, mr_fsck_line *line,
 {
     char dir[MR_PATH_MAX];
     MR_TRY(mr_url_dir(url, (struct mr_slice){0}, dir, detail));
-    return mr_store_fsck(dir, mode, line, arg, ret_report, detail);
+    struct mr_store_check check = {.dir = dir, .mode = mode, .line = line, .arg = arg};
+    return mr_store_fsck(&check, ret_report, detail);
 }

@@ -8,6 +8,7 @@
 enum {
     BLOCK_BYTES = 64 * 1024, /* unit of the read cache */
     BLOCKS = 64,             /* in the cache */
+    SECTOR_BYTES = 512,      /* what a disk may fail to read alone */
     FILL_STEP = 512 * 1024,  /* zeroes written between two syncs of a segment in the making */
     FILES_PER_SYNC = 4,      /* segments one sync can cover */
     SYNC_BUCKETS = 256,      /* of the histogram of sync times */
@@ -23,9 +24,10 @@ struct segment {
     uint64_t end;        /* first byte not in use; for sealed segments found at start: bytes */
     uint64_t first_seq;  /* 0: no record yet */
     uint64_t resume_seq; /* a repair made the log go on here with this number; 0: none did */
-    uint64_t last_seq;
-    uint64_t live;     /* bytes held by tasks */
-    uint64_t dead_seq; /* newest record when the last of them was let go */
+    uint64_t last_seq;   /* of a sealed segment found at a start: or more, see find_start */
+    uint64_t told_upto;  /* at a start: sectors before this that cannot be read were told of */
+    uint64_t live;       /* bytes held by tasks */
+    uint64_t dead_seq;   /* newest record when the last of them was let go */
     bool sealed;
     bool removing; /* a job is taking it away */
 };
@@ -111,7 +113,7 @@ struct mr_log {
     uint64_t sync_times[SYNC_BUCKETS]; /* counts, by bucket_of */
 };
 
-/* recover.c, segment.c */
+/* folder.c */
 struct numbers {
     uint32_t *numbers;
     size_t n, cap;
@@ -120,17 +122,20 @@ struct numbers {
 /* All segments of a folder, by number; the caller frees numbers. */
 MR_MUST_USE enum mr_err segment_numbers(struct mr_fs *fs, const char *dir,
                                         struct numbers *ret_numbers);
+
+/* segment.c */
 MR_MUST_USE enum mr_err segment_path(const struct mr_log *log, const char *prefix, uint32_t number,
                                      char path[MR_PATH_MAX]);
+/* MR_DAMAGED: it is open, but its header cannot be used. detail says why, without the folder. */
 MR_MUST_USE enum mr_err segment_open(struct mr_log *log, uint32_t number, bool read_only,
                                      struct segment *ret_segment, struct mr_detail *detail);
+/* The label in a good header; NULL: it is none. */
+const uint8_t *segment_label(const uint8_t header[MR_SEGMENT_HEADER]);
 MR_MUST_USE enum mr_err segment_write_header(struct mr_log *log, struct mr_file *file,
                                              uint32_t number, uint64_t resume_seq);
 MR_MUST_USE enum mr_err segment_add(struct mr_log *log, const struct segment *segment);
 struct segment *segment_find(const struct mr_log *log, uint32_t number);
 struct segment *segment_current(const struct mr_log *log);
-/* Makes the first segment of a log, or one behind the last, while the caller waits. */
-MR_MUST_USE enum mr_err segment_make_now(struct mr_log *log, uint32_t number);
 /* Starts making the next segment when it is time to. */
 void segment_prepare(struct mr_log *log);
 

@@ -57,6 +57,11 @@ struct mr_log_options {
     void *arg;
 };
 
+/* Makes the first segment of a new log, durable; the folder has none. */
+MR_MUST_USE enum mr_err mr_log_create(const struct mr_log_options *options);
+/* Whether a folder has the first segment of a log and nothing was ever written to it. */
+MR_MUST_USE enum mr_err mr_log_unused(struct mr_fs *fs, const char *dir, bool *ret_unused);
+
 MR_MUST_USE enum mr_err mr_log_new(const struct mr_log_options *options, struct mr_log **ret_log);
 /* Closes files; no job may be under way. NULL is fine. */
 void mr_log_free(struct mr_log *log);
@@ -77,7 +82,7 @@ struct mr_log_recovery {
     mr_log_visit *visit;
     void *arg;
     enum mr_fsck_mode mode; /* MR_FSCK_REPAIR: set damage aside and go on */
-    bool read_only;         /* change nothing: no repair, no first segment, no sync */
+    bool read_only;         /* change nothing: no repair, no sync */
     mr_fsck_line *line;     /* told of each finding; may be NULL */
     void *line_arg;
     /* Answers. */
@@ -86,9 +91,10 @@ struct mr_log_recovery {
 };
 
 /*
- * Reads the segments, finds the end of the log and makes everything found durable; creates the
- * first segment of a new log. A torn tail is cut; damage before the end answers MR_DAMAGED with
- * file and offset in detail.
+ * Reads the segments, finds the end of the log and makes everything found durable. A torn tail is
+ * cut; damage before the end, sectors that cannot be read and a folder without segments answer
+ * MR_DAMAGED with file and offset in detail. With read_only or repair also the segments are read
+ * that the snapshot covers, without visiting their records.
  */
 MR_MUST_USE enum mr_err mr_log_recover(struct mr_log *log, struct mr_log_recovery *recovery,
                                        struct mr_detail *detail);
@@ -170,8 +176,7 @@ void mr_log_pin(struct mr_log *log);
 void mr_log_unpin(struct mr_log *log);
 
 /* Walks a segment in steps: from *offset (0 at the start) visits records until about max_bytes are
- * read; *offset is 0 again at its end. Where a damaged stretch begins, visit is called with no
- * record. */
+ * read; *offset is 0 again at its end. Damage is passed over. */
 MR_MUST_USE enum mr_err mr_log_walk(struct mr_log *log, uint32_t segment, uint32_t *offset,
                                     size_t max_bytes, mr_log_visit *visit, void *arg);
 

@@ -89,7 +89,8 @@ enum mr_err mr_log_read(struct mr_log *log, struct mr_log_pos pos, size_t size,
 
 /* ---- walking -------------------------------------------------------------------------------- */
 
-/* The record at offset, however long. MR_NOT_FOUND when none stands there. */
+/* The record at offset, however long. MR_NOT_FOUND when none stands there, MR_DAMAGED when not even
+ * its header can be read. */
 static enum mr_err record_at(struct mr_log *log, const struct segment *segment, uint64_t offset,
                              struct mr_record *ret_record)
 {
@@ -98,7 +99,10 @@ static enum mr_err record_at(struct mr_log *log, const struct segment *segment, 
         if (offset + need > readable(log, segment))
             return MR_NOT_FOUND;
         const uint8_t *bytes;
-        MR_TRY(bytes_at(log, segment, offset, need, &bytes));
+        enum mr_err err = bytes_at(log, segment, offset, need, &bytes);
+        if (err == MR_DAMAGED && need > MR_RECORD_HEADER)
+            return MR_NOT_FOUND;
+        MR_TRY(err);
         enum mr_record_check check =
             mr_record_parse(mr_slice_make(bytes, need), log->salt, ret_record);
         if (check == MR_RECORD_GOOD)
@@ -115,22 +119,19 @@ enum mr_err mr_log_walk(struct mr_log *log, uint32_t number, uint32_t *offset, s
     const struct segment *segment = segment_find(log, number);
     mr_assert(segment != NULL);
     uint64_t at = *offset == 0 ? MR_SEGMENT_HEADER : *offset, start = at;
-    bool in_damage = false;
     while (at + MR_RECORD_HEADER <= segment->end && at - start < max_bytes) {
         struct mr_record record;
         enum mr_err err = record_at(log, segment, at, &record);
-        bool ours =
-            err == MR_OK && record.seq >= segment->first_seq && record.seq <= segment->last_seq;
+        if (err == MR_DAMAGED) { /* asking a failing disk for the same sector again is slow */
+            at += SECTOR_BYTES - at % SECTOR_BYTES;
+            continue;
+        }
         if (err != MR_OK && err != MR_NOT_FOUND)
             return err;
-        if (!ours) {
-            if (!in_damage)
-                MR_TRY(visit(NULL, (struct mr_log_pos){number, (uint32_t)at}, arg));
-            in_damage = true;
+        if (err != MR_OK || record.seq < segment->first_seq || record.seq > segment->last_seq) {
             at += MR_RECORD_ALIGN;
             continue;
         }
-        in_damage = false;
         uint64_t seq = record.seq;
         uint64_t next = mr_record_next(&record, at);
         MR_TRY(visit(&record, (struct mr_log_pos){number, (uint32_t)at}, arg));

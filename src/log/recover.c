@@ -13,433 +13,195 @@
  *
  * Everything found is synced before it counts: after the death of the process alone it may still be
  * only in the kernel's memory.
+ *
+ * Segments that the snapshot covers are not read at a start; a check and a repair read them too,
+ * each for itself, since those between them may be gone.
  */
-#include <stdio.h>
 #include <stdlib.h>
 
-#include "log/internal.h"
+#include "log/scan.h"
 
-enum { WINDOW = 1024 * 1024 };
-
-struct scan {
-    struct mr_log *log;
-    struct mr_log_recovery *r;
-    struct mr_detail *detail;
-    struct mr_buf window; /* bytes of segment `in` from `from` on */
-    size_t in;            /* index of a segment */
-    uint64_t from;
-    uint64_t expected; /* next sequence number */
-    size_t end_in;     /* where the log ends so far */
-    uint64_t end_at;
-};
-
-/* ---- reading -------------------------------------------------------------------------------- */
-
-static void say(struct scan *scan, const char *text)
-{
-    if (scan->r->line != NULL)
-        scan->r->line(text, scan->r->line_arg);
-}
-
-/* need bytes at offset of segment i; NULL in ret when the file is shorter. */
-static enum mr_err window_at(struct scan *scan, size_t i, uint64_t offset, size_t need,
-                             const uint8_t **ret_bytes)
-{
-    const struct segment *segment = &scan->log->segments[i];
-    *ret_bytes = NULL;
-    if (offset + need > segment->bytes)
-        return MR_OK;
-    if (scan->in != i || offset < scan->from || offset + need > scan->from + scan->window.len) {
-        size_t len = segment->bytes - offset < WINDOW ? (size_t)(segment->bytes - offset) : WINDOW;
-        len = len < need ? need : len;
-        mr_buf_clear(&scan->window);
-        scan->in = SIZE_MAX;
-        MR_TRY(mr_buf_reserve(&scan->window, len));
-        MR_TRY(mr_file_pread(segment->file, scan->window.data, len, offset));
-        scan->window.len = len;
-        scan->in = i;
-        scan->from = offset;
-    }
-    *ret_bytes = scan->window.data + (offset - scan->from);
-    return MR_OK;
-}
-
-/* A whole valid record of this segment, or MR_NOT_FOUND. */
-static enum mr_err record_at(struct scan *scan, size_t i, uint64_t offset,
-                             struct mr_record *ret_record)
-{
-    size_t need = MR_RECORD_HEADER;
-    for (;;) {
-        const uint8_t *bytes;
-        MR_TRY(window_at(scan, i, offset, need, &bytes));
-        if (bytes == NULL)
-            return MR_NOT_FOUND;
-        enum mr_record_check check =
-            mr_record_parse(mr_slice_make(bytes, need), scan->log->salt, ret_record);
-        if (check == MR_RECORD_GOOD)
-            return ret_record->segment == scan->log->segments[i].number ? MR_OK : MR_NOT_FOUND;
-        if (check == MR_RECORD_BAD)
-            return MR_NOT_FOUND;
-        need = ret_record->body.len;
-    }
-}
+/* ---- the scan ------------------------------------------------------------------------------- */
 
 static bool is_next(const struct scan *scan, const struct mr_record *record)
 {
     return record->seq == scan->expected &&
-           (record->seq <= scan->r->after_seq || record->term >= scan->log->last_term);
+           (record->seq <= scan->r->after_seq || record->term >= scan->term);
 }
 
-/* Quick look at a header before its checksum is worth computing. */
-static bool may_be_later(const struct scan *scan, const uint8_t *at, uint32_t number)
+/* The number of the record behind this one. */
+static uint64_t seq_behind(const struct mr_record *record)
 {
-    return mr_load32(at + 24) == number && mr_load64(at + 8) > scan->expected &&
-           mr_load32(at + 20) >= scan->log->last_term;
+    return record->type == MR_RECORD_SKIP ? record->seq + record->lag : record->seq + 1;
 }
 
-/* The first valid record behind (i, offset) with a higher number than expected; MR_NOT_FOUND if
- * none. With durable_only: only one that knew the expected record to be durable. */
-static enum mr_err find_later(struct scan *scan, size_t i, uint64_t offset, bool durable_only,
-                              size_t *ret_i, uint64_t *ret_offset, struct mr_record *ret_record)
-{
-    for (; i < scan->log->segments_n; i++, offset = MR_SEGMENT_HEADER) {
-        const struct segment *segment = &scan->log->segments[i];
-        for (; offset + MR_RECORD_HEADER <= segment->bytes; offset += MR_RECORD_ALIGN) {
-            const uint8_t *at;
-            MR_TRY(window_at(scan, i, offset, MR_RECORD_HEADER, &at));
-            if (!may_be_later(scan, at, segment->number))
-                continue;
-            enum mr_err err = record_at(scan, i, offset, ret_record);
-            if (err == MR_NOT_FOUND)
-                continue;
-            MR_TRY(err);
-            bool knew = ret_record->type == MR_RECORD_SKIP ||
-                        ret_record->seq - ret_record->lag >= scan->expected;
-            if (durable_only && !knew)
-                continue;
-            *ret_i = i;
-            *ret_offset = offset;
-            return MR_OK;
-        }
-    }
-    return MR_NOT_FOUND;
-}
-
-/* ---- damage --------------------------------------------------------------------------------- */
-
-/* Copies bytes of a segment into the folder's quarantine before they are overwritten. */
-static enum mr_err set_aside(struct scan *scan, size_t i, uint64_t from, uint64_t to)
-{
-    struct mr_log *log = scan->log;
-    char dir[MR_PATH_MAX], path[MR_PATH_MAX], name[64];
-    MR_TRY(mr_path_join(dir, log->dir, "quarantine"));
-    MR_TRY(log->fs->ops->dir_make(log->fs, dir));
-    snprintf(name, sizeof name, "log-%08x-%08llx", log->segments[i].number,
-             (unsigned long long)from);
-    MR_TRY(mr_path_join(path, dir, name));
-    struct mr_file *file;
-    enum mr_err err =
-        log->fs->ops->remove(log->fs, path); /* half of it, left by a repair that was killed */
-    if (err != MR_OK && err != MR_NOT_FOUND)
-        return err;
-    err = mr_fs_open(log->fs, path, MR_OPEN_CREATE, &file);
-    MR_TRY(err);
-    for (uint64_t at = from; err == MR_OK && at < to; at += WINDOW) {
-        size_t len = to - at < WINDOW ? (size_t)(to - at) : WINDOW;
-        const uint8_t *bytes;
-        err = window_at(scan, i, at, len, &bytes);
-        if (err == MR_OK)
-            err = mr_file_pwrite(file, bytes, len, at - from);
-    }
-    if (err == MR_OK)
-        err = mr_file_sync(file);
-    mr_file_close(file);
-    if (err == MR_OK)
-        err = log->fs->ops->dir_sync(log->fs, dir);
-    scan->r->bytes_aside += to - from;
-    return err;
-}
-
-/* Puts a record over the damage. Its lag says by how much the next number is higher, its body where
- * the next record stands; without a body it stands right behind. */
-static enum mr_err write_skip(struct scan *scan, size_t i, uint64_t from, uint64_t to,
-                              uint64_t next_seq)
-{
-    uint8_t bytes[MR_RECORD_HEADER + MR_RECORD_SKIP_BODY] = {0};
-    size_t len = to - from >= sizeof bytes ? MR_RECORD_SKIP_BODY : 0;
-    if (next_seq - scan->expected > UINT32_MAX)
-        return MR_DAMAGED;
-    mr_store64(bytes + MR_RECORD_HEADER, to);
-    struct mr_record record = {
-        .seq = scan->expected,
-        .lag = (uint32_t)(next_seq - scan->expected),
-        .term = scan->log->last_term,
-        .segment = scan->log->segments[i].number,
-        .type = MR_RECORD_SKIP,
-        .version = MR_RECORD_VERSION,
-        .body.len = len,
-    };
-    mr_record_seal(bytes, &record, scan->log->salt);
-    scan->in = SIZE_MAX; /* the window is stale now */
-    MR_TRY(mr_file_pwrite(scan->log->segments[i].file, bytes, mr_record_size(len), from));
-    return mr_file_sync(scan->log->segments[i].file);
-}
-
-static enum mr_err report_damage(struct scan *scan, size_t i, uint64_t at)
-{
-    char name[32], text[256];
-    mr_segment_name(name, scan->log->segments[i].number);
-    snprintf(text, sizeof text, "%s at offset %llu: damaged record %llu", name,
-             (unsigned long long)at, (unsigned long long)scan->expected);
-    say(scan, text);
-    scan->r->damaged++;
-    if (scan->r->mode == MR_FSCK_REPAIR)
-        return MR_OK;
-    mr_detail_set(
-        scan->detail,
-        "%s/%s; nothing was changed; `millrace fsck --repair file:%s` sets it aside and keeps "
-        "everything else",
-        scan->log->dir, text, scan->log->dir);
-    return scan->r->read_only ? MR_OK : MR_DAMAGED;
-}
-
-/* Sets [from, to) of one segment aside and puts a skip record in its place. */
-static enum mr_err cover_damage(struct scan *scan, size_t i, uint64_t from, uint64_t to,
-                                uint64_t next_seq)
-{
-    if (to - from < MR_RECORD_HEADER)
-        return MR_OK; /* too small for a record, so none was there */
-    MR_TRY(set_aside(scan, i, from, to));
-    MR_TRY(write_skip(scan, i, from, to, next_seq));
-    scan->expected = next_seq;
-    return MR_OK;
-}
-
-/* The log goes on at the start of a segment though the number before it is missing: its header
- * remembers. */
-static enum mr_err resume_here(struct scan *scan, size_t i, uint64_t next_seq)
-{
-    struct segment *segment = &scan->log->segments[i];
-    segment->resume_seq = next_seq;
-    MR_TRY(segment_write_header(scan->log, segment->file, segment->number, next_seq));
-    return mr_file_sync(segment->file);
-}
-
-/* Where the log goes on behind damage: at the record with the lowest number above the expected one.
- * The first that is found need not be it: sectors may have changed places. */
-static enum mr_err find_next(struct scan *scan, size_t i, uint64_t at, size_t *ret_i,
-                             uint64_t *ret_at, uint64_t *ret_seq)
-{
-    struct mr_record record;
-    MR_TRY(find_later(scan, i, at, false, ret_i, ret_at, &record));
-    *ret_seq = record.seq;
-    size_t next_i = *ret_i;
-    uint64_t next_at = *ret_at;
-    while (*ret_seq > scan->expected + 1) {
-        enum mr_err err =
-            find_later(scan, next_i, next_at + MR_RECORD_ALIGN, false, &next_i, &next_at, &record);
-        if (err == MR_NOT_FOUND || (err == MR_OK && next_i != *ret_i))
-            return MR_OK;
-        MR_TRY(err);
-        if (record.seq < *ret_seq) {
-            *ret_seq = record.seq;
-            *ret_at = next_at;
-        }
-    }
-    return MR_OK;
-}
-
-/* Moves the scan behind damage at (i, at): to the next record of this segment or of a later one. */
-static enum mr_err pass_damage(struct scan *scan, size_t *i, uint64_t *at)
-{
-    MR_TRY(report_damage(scan, *i, *at));
-    size_t next_i;
-    uint64_t next_at, next_seq, from = *at;
-    MR_TRY(find_next(scan, *i, *at, &next_i, &next_at, &next_seq));
-    for (size_t k = *i; !scan->r->read_only && k <= next_i; k++, from = MR_SEGMENT_HEADER) {
-        uint64_t to = k == next_i ? next_at : scan->log->segments[k].bytes;
-        MR_TRY(cover_damage(scan, k, from, to, next_seq));
-    }
-    if (!scan->r->read_only && next_at == MR_SEGMENT_HEADER)
-        MR_TRY(resume_here(scan, next_i, next_seq));
-    scan->expected = next_seq;
-    *i = next_i;
-    *at = next_at;
-    return MR_OK;
-}
-
-/* ---- the scan ------------------------------------------------------------------------------- */
-
-static void note_record(struct scan *scan, size_t i, uint64_t at, const struct mr_record *record)
-{
-    struct segment *segment = &scan->log->segments[i];
-    if (segment->first_seq == 0)
-        segment->first_seq = record->seq;
-    segment->last_seq = record->seq;
-    segment->end = at + mr_record_size(record->body.len);
-    if (record->term > scan->log->last_term)
-        scan->log->last_term = record->term;
-    scan->expected = record->seq + 1;
-    scan->end_in = i;
-    scan->end_at = segment->end;
-    scan->r->records++;
-}
-
-/* Visits the record at (i, *at) and moves on. A skip record leads to where it says. */
-static enum mr_err take_record(struct scan *scan, size_t i, uint64_t *at,
+/* Visits the record at *place and moves on. A skip record leads to where it says. */
+static enum mr_err take_record(struct scan *scan, struct place *place,
                                const struct mr_record *record)
 {
-    struct mr_log_pos pos = {scan->log->segments[i].number, (uint32_t)*at};
-    note_record(scan, i, *at, record);
-    *at = mr_record_next(record, *at);
-    if (record->type == MR_RECORD_SKIP) {
-        scan->expected = record->seq + record->lag;
-        scan->log->segments[i].last_seq = scan->expected - 1;
-    }
+    struct segment *segment = &scan->log->segments[place->i];
+    struct mr_log_pos pos = {segment->number, (uint32_t)place->at};
+    if (segment->first_seq == 0)
+        segment->first_seq = record->seq;
+    segment->end = place->at + mr_record_size(record->body.len);
+    if (record->term > scan->term)
+        scan->term = record->term;
+    scan->end = (struct place){place->i, segment->end};
+    scan->expected = seq_behind(record);
+    segment->last_seq = scan->expected - 1;
+    scan->r->records++;
+    place->at = mr_record_next(record, place->at);
     return record->seq > scan->r->after_seq ? scan->r->visit(record, pos, scan->r->arg) : MR_OK;
 }
 
-static bool begins_with_expected(struct scan *scan, size_t i)
+static enum mr_err begins_with_expected(struct scan *scan, size_t i, bool *ret_yes)
 {
-    struct mr_record record;
-    if (i < scan->log->segments_n && scan->log->segments[i].resume_seq > scan->expected) {
+    *ret_yes = false;
+    if (i >= scan->log->segments_n)
+        return MR_OK;
+    if (scan->log->segments[i].resume_seq > scan->expected) {
         scan->expected = scan->log->segments[i].resume_seq;
         scan->r->gaps++;
     }
-    return i < scan->log->segments_n && record_at(scan, i, MR_SEGMENT_HEADER, &record) == MR_OK &&
-           is_next(scan, &record);
+    struct mr_record record;
+    enum mr_err err = scan_record(scan, (struct place){i, MR_SEGMENT_HEADER}, &record);
+    *ret_yes = err == MR_OK && is_next(scan, &record);
+    return err == MR_NOT_FOUND ? MR_OK : err;
 }
 
 /* Measures what a crash left of writes nobody was told of, for the report. */
-static enum mr_err measure_tail(struct scan *scan, size_t i, uint64_t at)
+static enum mr_err measure_tail(struct scan *scan, struct place place)
 {
-    size_t torn_i;
-    uint64_t torn_at;
-    struct mr_record record;
-    enum mr_err err = find_later(scan, i, at, false, &torn_i, &torn_at, &record);
+    struct later torn;
+    enum mr_err err = scan_later(scan, place, LATER_ANY, &torn);
     if (err == MR_NOT_FOUND) {
         const uint8_t *bytes;
-        MR_TRY(window_at(scan, i, at, MR_RECORD_HEADER, &bytes));
-        bool begun = bytes != NULL && mr_load32(bytes + 24) == scan->log->segments[i].number &&
+        MR_TRY(scan_window(scan, place, MR_RECORD_HEADER, &bytes));
+        bool begun = bytes != NULL &&
+                     mr_load32(bytes + 24) == scan->log->segments[place.i].number &&
                      mr_load64(bytes + 8) == scan->expected;
         scan->r->torn_bytes = begun ? mr_record_size(mr_load32(bytes + 4)) : 0;
         return MR_OK;
     }
     MR_TRY(err);
-    scan->r->torn_bytes = torn_i == i ? torn_at - at : 1;
+    scan->r->torn_bytes = torn.place.i == place.i ? torn.place.at - place.at : 1;
     return MR_OK;
 }
 
-static enum mr_err scan_from(struct scan *scan, size_t i, uint64_t at)
+static enum mr_err scan_from(struct scan *scan, struct place place)
 {
     for (;;) {
         struct mr_record record;
-        enum mr_err err = record_at(scan, i, at, &record);
+        enum mr_err err = scan_record(scan, place, &record);
         if (err == MR_OK && is_next(scan, &record)) {
-            MR_TRY(take_record(scan, i, &at, &record));
+            MR_TRY(take_record(scan, &place, &record));
             continue;
         }
         if (err != MR_OK && err != MR_NOT_FOUND)
             return err;
-        if (begins_with_expected(scan, i + 1)) {
-            i++;
-            at = MR_SEGMENT_HEADER;
+        bool goes_on;
+        MR_TRY(begins_with_expected(scan, place.i + 1, &goes_on));
+        if (goes_on) {
+            place = (struct place){place.i + 1, MR_SEGMENT_HEADER};
             continue;
         }
-        size_t later_i;
-        uint64_t later_at;
-        err = find_later(scan, i, at, true, &later_i, &later_at, &record);
+        struct later later;
+        err = scan_later(scan, place, LATER_KNEW, &later);
         if (err == MR_NOT_FOUND)
-            return measure_tail(scan, i, at);
+            return measure_tail(scan, place);
         MR_TRY(err);
-        MR_TRY(pass_damage(scan, &i, &at));
+        MR_TRY(pass_damage(scan, &place));
     }
+}
+
+/* ---- segments that the snapshot covers ------------------------------------------------------ */
+
+/* Whether the last number of a segment is certain: the next one begins right behind it. */
+static bool end_is_known(const struct scan *scan, size_t i)
+{
+    const struct segment *next = &scan->log->segments[i + 1];
+    return next->number == scan->log->segments[i].number + 1 && next->first_seq != 0 &&
+           next->resume_seq == 0;
+}
+
+/* Damage at *place: to the next record of the segment, or to its end where records are missing up
+ * to there. MR_NOT_FOUND: nothing is missing, the rest was never used. */
+static enum mr_err pass_sealed_damage(struct scan *scan, struct place *place)
+{
+    const struct segment *segment = &scan->log->segments[place->i];
+    struct later later;
+    enum mr_err err = scan_later(scan, *place, LATER_ANY, &later);
+    bool lost = end_is_known(scan, place->i) && scan->expected <= segment->last_seq;
+    if (err != MR_OK && (err != MR_NOT_FOUND || !lost))
+        return err;
+    uint64_t to = err == MR_OK ? later.place.at : segment->bytes;
+    uint64_t next_seq = err == MR_OK ? later.record.seq : segment->last_seq + 1;
+    if (scan->expected == 0) /* nobody knows where it began */
+        scan->expected = next_seq - 1;
+    MR_TRY(damage_record(scan, *place));
+    MR_TRY(cover_damage(scan, *place, to, next_seq));
+    scan->expected = next_seq;
+    place->at = to;
+    return MR_OK;
+}
+
+static enum mr_err check_sealed(struct scan *scan, size_t i)
+{
+    struct place place = {i, MR_SEGMENT_HEADER};
+    scan->expected = scan->log->segments[i].first_seq;
+    scan->term = 0;
+    scan->stop_i = i + 1;
+    for (;;) {
+        struct mr_record record;
+        enum mr_err err = scan_record(scan, place, &record);
+        if (err == MR_OK && record.seq == scan->expected && record.term >= scan->term) {
+            scan->term = record.term;
+            scan->expected = seq_behind(&record);
+            scan->r->records++;
+            place.at = mr_record_next(&record, place.at);
+            continue;
+        }
+        if (err == MR_OK || err == MR_NOT_FOUND)
+            err = pass_sealed_damage(scan, &place);
+        if (err != MR_OK)
+            return err == MR_NOT_FOUND ? MR_OK : err;
+    }
+}
+
+static enum mr_err check_all_sealed(struct scan *scan, size_t start)
+{
+    for (size_t i = 0; i < start; i++)
+        MR_TRY(check_sealed(scan, i));
+    return MR_OK;
 }
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
-static void list_segment(const char *name, void *arg)
-{
-    struct numbers *listing = arg;
-    unsigned number;
-    int used = 0;
-    if (sscanf(name, "log-%8x%n", &number, &used) != 1 || used != 12 || name[used] != '\0')
-        return;
-    if (listing->n == listing->cap) {
-        size_t cap = listing->cap ? 2 * listing->cap : 64;
-        uint32_t *grown = realloc(listing->numbers, cap * sizeof *grown);
-        if (grown == NULL) {
-            listing->err = MR_NOMEM;
-            return;
-        }
-        listing->numbers = grown;
-        listing->cap = cap;
-    }
-    listing->numbers[listing->n++] = number;
-}
-
-static int by_number(const void *a, const void *b)
-{
-    uint32_t x = *(const uint32_t *)a, y = *(const uint32_t *)b;
-    return x < y ? -1 : x > y;
-}
-
 /* A damaged header hides nothing: the name says which segment it is. Nor does a file that was cut
  * short. */
-static enum mr_err mend_segment(struct scan *scan, struct segment *segment)
-{
-    struct mr_log *log = scan->log;
-    if (scan->r->read_only)
-        return MR_OK;
-    if (scan->r->mode != MR_FSCK_REPAIR)
-        return MR_DAMAGED;
-    MR_TRY(segment_write_header(log, segment->file, segment->number, 0));
-    if (segment->bytes < log->segment_bytes) {
-        MR_TRY(log->fs->ops->truncate(segment->file, log->segment_bytes));
-        segment->bytes = log->segment_bytes;
-    }
-    return mr_file_sync(segment->file);
-}
-
 static enum mr_err open_one(struct scan *scan, uint32_t number)
 {
     struct mr_log *log = scan->log;
     struct mr_detail found = {{0}};
     struct segment segment = {0};
     enum mr_err err = segment_open(log, number, scan->r->read_only, &segment, &found);
-    if (err == MR_OK && segment.bytes < log->segment_bytes) {
-        mr_detail_set(&found, "%s/log-%08x at offset %llu: the file is cut short", log->dir, number,
-                      (unsigned long long)segment.bytes);
-        err = MR_DAMAGED;
-    }
-    if (err == MR_DAMAGED && segment.file != NULL) {
-        say(scan, found.text);
-        scan->r->damaged++;
-        err = mend_segment(scan, &segment);
-    }
-    if (err == MR_OK)
-        err = segment_add(log, &segment);
-    if (err != MR_OK) {
-        mr_detail_set(scan->detail, "%s", found.text);
-        mr_file_close(segment.file);
-    }
-    return err;
-}
-
-enum mr_err segment_numbers(struct mr_fs *fs, const char *dir, struct numbers *ret_numbers)
-{
-    struct numbers list = {0};
-    enum mr_err err = fs->ops->dir_list(fs, dir, list_segment, &list);
-    if (err == MR_OK)
-        err = list.err;
-    if (err != MR_OK) {
-        free(list.numbers);
+    if (err != MR_OK && err != MR_DAMAGED) {
+        mr_detail_set(scan->detail, "%s/%s", log->dir, found.text);
         return err;
     }
-    if (list.n > 1)
-        qsort(list.numbers, list.n, sizeof *list.numbers, by_number);
-    *ret_numbers = list;
-    return MR_OK;
+    enum mend what = err == MR_DAMAGED ? MEND_HEADER : MEND_SIZE;
+    err = segment_add(log, &segment);
+    if (err != MR_OK) {
+        mr_file_close(segment.file);
+        return err;
+    }
+    if (what == MEND_SIZE && segment.bytes >= log->segment_bytes)
+        return MR_OK;
+    if (what == MEND_SIZE)
+        mr_detail_set(&found, "log-%08x at offset %llu: the file is cut short", number,
+                      (unsigned long long)segment.bytes);
+    MR_TRY(damage_found(scan, found.text));
+    return mend_segment(scan, log->segments_n - 1, what);
 }
 
 static enum mr_err open_all(struct scan *scan)
@@ -454,14 +216,16 @@ static enum mr_err open_all(struct scan *scan)
 }
 
 /* Where to begin: the last segment whose first record is not behind the snapshot's end. Segments
- * before it are sealed; their last number follows from the first of the next one. */
+ * before it are sealed; their last number follows from the first of the next one, which is too high
+ * where segments between them are gone. */
 static enum mr_err find_start(struct scan *scan, size_t *ret_i)
 {
     struct mr_log *log = scan->log;
     size_t start = 0;
+    scan->peeks = true;
     for (size_t i = 0; i < log->segments_n; i++) {
         struct mr_record record;
-        enum mr_err err = record_at(scan, i, MR_SEGMENT_HEADER, &record);
+        enum mr_err err = scan_record(scan, (struct place){i, MR_SEGMENT_HEADER}, &record);
         if (err == MR_NOT_FOUND)
             continue;
         MR_TRY(err);
@@ -469,6 +233,8 @@ static enum mr_err find_start(struct scan *scan, size_t *ret_i)
         if (record.seq <= scan->r->after_seq + 1)
             start = i;
     }
+    scan->peeks = false;
+    scan->in.i = SIZE_MAX; /* it may have holes nobody was told of */
     for (size_t i = 0; i < start; i++) {
         struct segment *segment = &log->segments[i];
         segment->end = segment->bytes;
@@ -484,10 +250,11 @@ static enum mr_err find_start(struct scan *scan, size_t *ret_i)
 static enum mr_err check_numbers(struct scan *scan)
 {
     const struct mr_log *log = scan->log;
-    if (scan->end_in + 1 >= log->segments_n ||
-        log->segments[scan->end_in + 1].number == log->segments[scan->end_in].number + 1)
+    size_t next = scan->end.i + 1;
+    if (next >= log->segments_n ||
+        log->segments[next].number == log->segments[scan->end.i].number + 1)
         return MR_OK;
-    return report_damage(scan, scan->end_in, scan->end_at);
+    return damage_record(scan, scan->end);
 }
 
 /* From the highest number down, each removal durable before the next, so that no gap is ever left.
@@ -506,12 +273,12 @@ static enum mr_err remove_empty(struct scan *scan, const char *path)
 static enum mr_err settle_end(struct scan *scan)
 {
     struct mr_log *log = scan->log;
-    for (size_t i = 0; i < scan->end_in; i++)
+    for (size_t i = 0; i < scan->end.i; i++)
         log->segments[i].sealed = true;
-    while (log->segments_n > scan->end_in + 1) {
+    while (log->segments_n > scan->end.i + 1) {
         struct segment *last = &log->segments[--log->segments_n];
-        bool keep = log->segments_n == scan->end_in + 1 && last->bytes == log->segment_bytes &&
-                    last->number == log->segments[scan->end_in].number + 1;
+        bool keep = log->segments_n == scan->end.i + 1 && last->bytes == log->segment_bytes &&
+                    last->number == log->segments[scan->end.i].number + 1;
         if (keep) {
             log->next = (struct segment){.number = last->number,
                                          .file = last->file,
@@ -524,9 +291,10 @@ static enum mr_err settle_end(struct scan *scan)
         MR_TRY(segment_path(log, "log", last->number, path));
         MR_TRY(remove_empty(scan, path));
     }
-    segment_current(log)->end = scan->end_at;
-    log->buf_offset = scan->end_at;
+    segment_current(log)->end = scan->end.at;
+    log->buf_offset = scan->end.at;
     log->last_seq = log->written_seq = log->durable_seq = log->wanted_seq = scan->expected - 1;
+    log->last_term = scan->term;
     return MR_OK;
 }
 
@@ -538,53 +306,29 @@ static enum mr_err sync_found(struct scan *scan, size_t from)
     return log->fs->ops->dir_sync(log->fs, log->dir);
 }
 
-/* The log ends before the snapshot does: its tail was lost. What it said up to there is in the
- * snapshot, so with repair the log goes on behind it. */
-static enum mr_err bridge_to_snapshot(struct scan *scan)
-{
-    struct mr_log *log = scan->log;
-    uint64_t next_seq = scan->r->after_seq + 1,
-             room = log->segments[scan->end_in].bytes - scan->end_at;
-    MR_TRY(report_damage(scan, scan->end_in, scan->end_at));
-    if (!scan->r->read_only && room < MR_RECORD_HEADER) {
-        mr_detail_set(scan->detail, "%s: the log ends at record %llu, before its snapshot (%llu)",
-                      log->dir, (unsigned long long)scan->expected - 1,
-                      (unsigned long long)scan->r->after_seq);
-        return MR_DAMAGED;
-    }
-    if (!scan->r->read_only) {
-        uint64_t to = scan->end_at + MR_RECORD_HEADER;
-        MR_TRY(write_skip(scan, scan->end_in, scan->end_at, to, next_seq));
-        scan->end_at = to;
-    }
-    log->segments[scan->end_in].last_seq = scan->r->after_seq;
-    scan->expected = next_seq;
-    return MR_OK;
-}
-
 static enum mr_err recover(struct scan *scan)
 {
     struct mr_log *log = scan->log;
     MR_TRY(open_all(scan));
     if (log->segments_n == 0) {
-        if (scan->r->after_seq > 0) {
-            mr_detail_set(scan->detail, "%s: the log is missing", log->dir);
-            return MR_DAMAGED;
-        }
-        if (scan->r->read_only)
-            return MR_OK;
-        MR_TRY(segment_make_now(log, 1));
-        log->buf_offset = MR_SEGMENT_HEADER;
-        return MR_OK;
+        mr_detail_set(scan->detail,
+                      "%s: the log is missing, all of its log- files; restore the store from a "
+                      "backup",
+                      log->dir);
+        return MR_DAMAGED;
     }
     size_t start;
     MR_TRY(find_start(scan, &start));
+    if (scan->r->read_only || scan->r->mode == MR_FSCK_REPAIR)
+        MR_TRY(check_all_sealed(scan, start));
     uint64_t first = log->segments[start].first_seq;
     scan->expected = first > 0 && first <= scan->r->after_seq + 1 ? first : scan->r->after_seq + 1;
-    scan->end_in = start;
-    scan->end_at = MR_SEGMENT_HEADER;
-    (void)begins_with_expected(scan, start); /* after a repair it may go on behind a gap */
-    MR_TRY(scan_from(scan, start, MR_SEGMENT_HEADER));
+    scan->term = scan->r->after_term;
+    scan->stop_i = log->segments_n;
+    scan->end = (struct place){start, MR_SEGMENT_HEADER};
+    bool ignored; /* after a repair it may go on behind a gap */
+    MR_TRY(begins_with_expected(scan, start, &ignored));
+    MR_TRY(scan_from(scan, scan->end));
     if (scan->expected <= scan->r->after_seq)
         MR_TRY(bridge_to_snapshot(scan));
     MR_TRY(check_numbers(scan));
@@ -596,8 +340,7 @@ static enum mr_err recover(struct scan *scan)
 enum mr_err mr_log_recover(struct mr_log *log, struct mr_log_recovery *recovery,
                            struct mr_detail *detail)
 {
-    struct scan scan = {.log = log, .r = recovery, .detail = detail, .in = SIZE_MAX};
-    log->last_term = recovery->after_term;
+    struct scan scan = {.log = log, .r = recovery, .detail = detail, .in.i = SIZE_MAX};
     enum mr_err err = recover(&scan);
     mr_buf_done(&scan.window);
     return err;

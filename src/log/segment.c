@@ -61,26 +61,28 @@ enum mr_err segment_write_header(struct mr_log *log, struct mr_file *file, uint3
 }
 
 static enum mr_err header_check(const struct mr_log *log, const uint8_t *header, uint32_t number,
-                                const char *path, struct mr_detail *detail)
+                                struct mr_detail *detail)
 {
-    if (memcmp(header, magic, sizeof magic) != 0) {
-        mr_detail_set(detail, "%s at offset 0: not a log segment", path);
+    uint32_t version = mr_load32(header + AT_VERSION);
+    const char *wrong = NULL;
+    if (memcmp(header, magic, sizeof magic) != 0)
+        wrong = "not a log segment";
+    else if (mr_load32(header + AT_CRC) != mr_crc32c(0, header, AT_CRC))
+        wrong = "damaged segment header";
+    else if (version <= MR_SEGMENT_VERSION &&
+             (mr_load32(header + AT_NUMBER) != number ||
+              memcmp(header + AT_STORE, log->store.bytes, sizeof log->store.bytes) != 0))
+        wrong = "the segment belongs to another place or store";
+    if (wrong != NULL) {
+        mr_detail_set(detail, "log-%08x at offset 0: %s", number, wrong);
         return MR_DAMAGED;
     }
-    if (mr_load32(header + AT_CRC) != mr_crc32c(0, header, AT_CRC)) {
-        mr_detail_set(detail, "%s at offset 0: damaged segment header", path);
-        return MR_DAMAGED;
-    }
-    if (mr_load32(header + AT_VERSION) > MR_SEGMENT_VERSION) {
-        mr_detail_set(detail, "%s: format version %u is newer than this program knows (%d)", path,
-                      mr_load32(header + AT_VERSION), MR_SEGMENT_VERSION);
+    if (version > MR_SEGMENT_VERSION) {
+        mr_detail_set(detail,
+                      "log-%08x: format version %u is newer than this program knows (%d); use a "
+                      "newer one",
+                      number, version, MR_SEGMENT_VERSION);
         return MR_VERSION;
-    }
-    if (mr_load32(header + AT_NUMBER) != number ||
-        memcmp(header + AT_STORE, log->store.bytes, sizeof log->store.bytes) != 0) {
-        mr_detail_set(detail, "%s at offset 0: the segment belongs to another place or store",
-                      path);
-        return MR_DAMAGED;
     }
     return MR_OK;
 }
@@ -95,15 +97,20 @@ enum mr_err segment_open(struct mr_log *log, uint32_t number, bool read_only,
         mr_fs_open(log->fs, path, read_only ? MR_OPEN_READ : MR_OPEN_WRITE, &segment.file);
     if (err == MR_OK)
         err = mr_file_size(segment.file, &segment.bytes);
-    uint8_t header[MR_SEGMENT_HEADER] = {0};
-    if (err == MR_OK && segment.bytes >= sizeof header)
-        err = mr_file_pread(segment.file, header, sizeof header, 0);
     if (err != MR_OK) {
-        mr_detail_set(detail, "%s: %s", path, mr_err_text(err));
+        mr_detail_set(detail, "log-%08x: cannot be opened: %s", number, mr_err_text(err));
         mr_file_close(segment.file);
         return err == MR_DAMAGED ? MR_IO : err;
     }
-    err = header_check(log, header, number, path, detail);
+    uint8_t header[MR_SEGMENT_HEADER] = {0};
+    if (segment.bytes >= sizeof header)
+        err = mr_file_pread(segment.file, header, sizeof header, 0);
+    if (err == MR_IO) {
+        mr_detail_set(detail, "log-%08x at offset 0: the segment header cannot be read", number);
+        err = MR_DAMAGED;
+    } else if (err == MR_OK) {
+        err = header_check(log, header, number, detail);
+    }
     if (err != MR_OK && err != MR_DAMAGED) {
         mr_file_close(segment.file);
         return err;
@@ -114,30 +121,11 @@ enum mr_err segment_open(struct mr_log *log, uint32_t number, bool read_only,
     return err;
 }
 
-enum mr_err mr_log_label(struct mr_fs *fs, const char *dir, uint8_t ret_label[MR_SEGMENT_LABEL])
+const uint8_t *segment_label(const uint8_t header[MR_SEGMENT_HEADER])
 {
-    struct numbers list;
-    MR_TRY(segment_numbers(fs, dir, &list));
-    enum mr_err err = MR_NOT_FOUND;
-    for (size_t i = 0; i < list.n && err != MR_OK; i++) {
-        char name[32], path[MR_PATH_MAX];
-        uint8_t header[MR_SEGMENT_HEADER];
-        struct mr_file *file;
-        mr_segment_name(name, list.numbers[i]);
-        if (mr_path_join(path, dir, name) != MR_OK ||
-            mr_fs_open(fs, path, MR_OPEN_READ, &file) != MR_OK)
-            continue;
-        bool good = mr_file_pread(file, header, sizeof header, 0) == MR_OK &&
-                    memcmp(header, magic, sizeof magic) == 0 &&
-                    mr_load32(header + AT_CRC) == mr_crc32c(0, header, AT_CRC);
-        mr_file_close(file);
-        if (good) {
-            memcpy(ret_label, header + AT_LABEL, MR_SEGMENT_LABEL);
-            err = MR_OK;
-        }
-    }
-    free(list.numbers);
-    return err;
+    bool good = memcmp(header, magic, sizeof magic) == 0 &&
+                mr_load32(header + AT_CRC) == mr_crc32c(0, header, AT_CRC);
+    return good ? header + AT_LABEL : NULL;
 }
 
 enum mr_err segment_add(struct mr_log *log, const struct segment *segment)
@@ -355,8 +343,6 @@ void mr_log_retry_space(struct mr_log *log)
     segment_prepare(log);
 }
 
-/* What it says is in the snapshot; what made it dead (a finish, a copy elsewhere) is durable as
- * well. */
 /* A sync under way, or still to come, has the file in its hands. */
 static bool being_synced(const struct mr_log *log, const struct mr_file *file)
 {
@@ -370,6 +356,8 @@ static bool being_synced(const struct mr_log *log, const struct mr_file *file)
     return false;
 }
 
+/* What it says is in the snapshot; what made it dead (a finish, a copy elsewhere) is durable as
+ * well. */
 static bool removable(const struct mr_log *log, const struct segment *segment)
 {
     return segment->sealed && !segment->removing && segment->live == 0 &&
@@ -419,13 +407,15 @@ static enum mr_err make_now(struct mr_log *log, uint32_t number, struct segment 
     return MR_OK;
 }
 
-enum mr_err segment_make_now(struct mr_log *log, uint32_t number)
+enum mr_err mr_log_create(const struct mr_log_options *options)
 {
+    struct mr_log *log;
     struct segment segment;
-    MR_TRY(make_now(log, number, &segment));
-    enum mr_err err = segment_add(log, &segment);
-    if (err != MR_OK)
+    MR_TRY(mr_log_new(options, &log));
+    enum mr_err err = make_now(log, 1, &segment);
+    if (err == MR_OK)
         mr_file_close(segment.file);
+    mr_log_free(log);
     return err;
 }
 

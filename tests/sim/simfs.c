@@ -330,6 +330,8 @@ static enum mr_err sim_pread(struct mr_file *file, void *data, size_t len, uint6
     fold_map(inode);
     if (offset > inode->now.len || len > inode->now.len - offset)
         return MR_DAMAGED;
+    if (offset < inode->bad_to && offset + len > inode->bad_from)
+        return MR_IO;
     if (len)
         memcpy(data, inode->now.data + offset, len);
     return MR_OK;
@@ -340,6 +342,8 @@ static void write_through(struct inode *inode, const void *data, size_t len, uin
     if (len == 0)
         return;
     change_add(inode, offset, data, len);
+    if (offset <= inode->bad_from && offset + len >= inode->bad_to)
+        inode->bad_from = inode->bad_to = 0; /* the disk took other sectors */
     if (inode->map && offset < inode->map_len) {
         size_t part = inode->map_len - offset < len ? inode->map_len - (size_t)offset : len;
         memcpy(inode->map + offset, data, part);
@@ -437,6 +441,13 @@ static enum mr_err sim_map(struct mr_file *file, size_t len, void **ret_memory)
     return MR_OK;
 }
 
+static enum mr_err sim_boot(struct mr_fs *mr_fs, struct mr_uuid *ret_id)
+{
+    *ret_id = (struct mr_uuid){{'b', 'o', 'o', 't'}};
+    mr_store64(ret_id->bytes + 8, from_fs(mr_fs)->boot);
+    return MR_OK;
+}
+
 static const struct mr_fs_ops sim_ops = {
     .dir_make = sim_dir_make,
     .dir_list = sim_dir_list,
@@ -453,6 +464,7 @@ static const struct mr_fs_ops sim_ops = {
     .size = sim_size,
     .truncate = sim_truncate,
     .map = sim_map,
+    .boot = sim_boot,
 };
 
 struct simfs *simfs_new(uint64_t seed)

@@ -8,6 +8,8 @@
  * may show the old name. Folders themselves are durable as soon as they are made. simfs_crash turns
  * all of this into the image that the next process finds.
  *
+ * The boot id changes with every crash that is more than the death of the process.
+ *
  * Deterministic: chance comes only from the seed and from the rand given to simfs_crash. Thread:
  * one.
  */
@@ -94,5 +96,8 @@ void simfs_flip_bit(struct simfs *fs, size_t i, uint64_t bit);
 void simfs_overwrite(struct simfs *fs, size_t i, uint64_t offset, const void *data, size_t len);
 void simfs_cut(struct simfs *fs, size_t i, uint64_t size);
 void simfs_lose(struct simfs *fs, size_t i);
+/* Reads that touch these bytes fail with MR_IO, until a write covers all of them. One range a file.
+ */
+void simfs_unreadable(struct simfs *fs, size_t i, uint64_t offset, uint64_t len);
 
 #endif

@@ -374,8 +374,10 @@ static void crash_names(struct simfs *fs, struct mr_rand *rand, enum simfs_polic
 
 void simfs_crash(struct simfs *fs, struct mr_rand *rand, enum simfs_policy policy)
 {
-    if (policy != SIMFS_KEEP_ALL)
+    if (policy != SIMFS_KEEP_ALL) {
         crash_names(fs, rand, policy);
+        fs->boot++;
+    }
     for (size_t i = 0; i < fs->inodes_n; i++)
         crash_inode(&fs->inodes[i], rand, policy);
     fs->life++;
@@ -405,6 +407,8 @@ static void clone_inode(struct inode *to, const struct inode *from)
     to->map = copy_bytes(from->map_last ? from->map_last : from->map, from->map_len);
     to->map_old = copy_bytes(from->map_old, from->map_len);
     to->map_len = from->map_len;
+    to->bad_from = from->bad_from;
+    to->bad_to = from->bad_to;
 }
 
 struct simfs *simfs_clone(const struct simfs *from)
@@ -428,6 +432,7 @@ struct simfs *simfs_clone(const struct simfs *from)
     for (; fs->dirs_n < from->dirs_n; fs->dirs_n++)
         fs->dirs[fs->dirs_n] = sim_strdup(from->dirs[fs->dirs_n]);
     fs->life = from->life + 1;
+    fs->boot = from->boot;
     return fs;
 }
 
@@ -505,4 +510,11 @@ void simfs_lose(struct simfs *fs, size_t i)
     names_remove(&fs->durable, path);
     free(path);
     simfs_collect(fs);
+}
+
+void simfs_unreadable(struct simfs *fs, size_t i, uint64_t offset, uint64_t len)
+{
+    struct inode *inode = file_inode(fs, i);
+    inode->bad_from = offset;
+    inode->bad_to = offset + len;
 }

@@ -30,6 +30,7 @@ struct inode {
     size_t map_len;
     unsigned handles;
     bool locked;
+    uint64_t bad_from, bad_to; /* cannot be read */
 };
 
 struct name {
@@ -76,6 +77,7 @@ struct simfs {
     uint64_t counts[SIMFS_OP_COUNT];
     uint64_t points, stop_at;
     uint64_t life; /* handles of an earlier life are dead */
+    uint64_t boot; /* power cuts so far */
     bool crashed;
     struct mr_link handles; /* open ones: a dead process leaves some behind */
     simfs_hook *hook;

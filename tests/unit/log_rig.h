@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A log on the simulator's disk whose jobs run when the test says so. For test_log.c and
- * test_log_recover.c. Bodies are filled with a pattern that follows from their sequence number, so
+ * A log on the simulator's disk whose jobs run when the test says so. For the test_log
+ * programs. Bodies are filled with a pattern that follows from their sequence number, so
  * a record that reads back can be told from any other.
  */
 #ifndef MR_TESTS_LOG_RIG_H
@@ -10,10 +10,14 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/crc.h"
 #include "log/log.h"
 #include "sim/simfs.h"
 
 #define LOG_DIR "store"
+
+/* Records of one length, for tests that compute places. */
+enum { LOG_LEN = 96, LOG_SIZE = MR_RECORD_HEADER + LOG_LEN };
 
 enum { LOG_SALT = 0x1234abcd, LOG_SEGMENT = MR_SEGMENT_BYTES_MIN, LOG_JOBS = 8, LOG_FOUND = 2000 };
 
@@ -110,10 +114,9 @@ static inline void log_line(const char *text, void *arg)
     snprintf(rig->said + used, sizeof rig->said - used, "%s\n", text);
 }
 
-static inline struct mr_log *log_make(struct log_rig *rig)
+static inline struct mr_log_options log_options(struct log_rig *rig)
 {
-    struct mr_log *log = NULL;
-    struct mr_log_options options = {
+    return (struct mr_log_options){
         .fs = rig->fs,
         .dir = LOG_DIR,
         .store = {{'s', 't', 'o', 'r', 'e'}},
@@ -126,8 +129,22 @@ static inline struct mr_log *log_make(struct log_rig *rig)
         .changed = log_changed,
         .arg = rig,
     };
+}
+
+static inline struct mr_log *log_make(struct log_rig *rig)
+{
+    struct mr_log *log = NULL;
+    struct mr_log_options options = log_options(rig);
     assert_int_equal(mr_log_new(&options, &log), MR_OK);
     return log;
+}
+
+/* A folder with the first segment of a log. */
+static inline void log_create(struct log_rig *rig)
+{
+    struct mr_log_options options = log_options(rig);
+    assert_int_equal(rig->fs->ops->dir_make(rig->fs, LOG_DIR), MR_OK);
+    assert_int_equal(mr_log_create(&options), MR_OK);
 }
 
 static inline void log_rig_begin(struct log_rig *rig)
@@ -136,7 +153,7 @@ static inline void log_rig_begin(struct log_rig *rig)
     rig->sim = simfs_new(1);
     rig->fs = simfs_fs(rig->sim);
     rig->sync_exec.exec.submit = rig->file_exec.exec.submit = log_exec_submit;
-    assert_int_equal(rig->fs->ops->dir_make(rig->fs, LOG_DIR), MR_OK);
+    log_create(rig);
 }
 
 static inline void log_rig_end(struct log_rig *rig)
@@ -247,6 +264,117 @@ static inline size_t log_file(const struct log_rig *rig, const char *name)
 static inline bool log_has_file(const struct log_rig *rig, const char *name)
 {
     return log_file(rig, name) != SIZE_MAX;
+}
+
+/* ---- fixture of a test program ------------------------------------------------------------- */
+
+static inline int log_begin(void **state)
+{
+    struct log_rig *rig = malloc(sizeof *rig);
+    assert_non_null(rig);
+    log_rig_begin(rig);
+    log_open(rig);
+    *state = rig;
+    return 0;
+}
+
+static inline int log_end(void **state)
+{
+    struct log_rig *rig = *state;
+    log_rig_end(rig);
+    free(rig);
+    return 0;
+}
+
+/* ---- damage -------------------------------------------------------------------------------- */
+
+/* Where the n-th record of this length stands in a log with nothing else. */
+static inline uint64_t log_place(uint64_t seq)
+{
+    return MR_SEGMENT_HEADER + (seq - 1) * LOG_SIZE;
+}
+
+static inline void log_damage(struct log_rig *rig, const char *name, uint64_t offset)
+{
+    simfs_flip_bit(rig->sim, log_file(rig, name), 8 * offset + 3);
+}
+
+/* A mark: everything before it was durable. */
+static inline void log_put_mark(struct log_rig *rig)
+{
+    assert_int_equal(mr_log_room(rig->log, 0, MR_LOG_ONGOING), MR_OK);
+    assert_non_null(mr_log_begin(rig->log, 0));
+    mr_log_append(rig->log, MR_RECORD_MARK, MR_LOG_DURABLE, NULL);
+    log_flush(rig);
+}
+
+static inline bool log_found_seq(const struct log_rig *rig, uint64_t seq)
+{
+    for (size_t i = 0; i < rig->found_n; i++)
+        if (rig->found[i].seq == seq && rig->found[i].type != MR_RECORD_SKIP)
+            return true;
+    return false;
+}
+
+static inline void log_assert_says(const char *text, const char *part)
+{
+    if (strstr(text, part) == NULL)
+        print_error("\"%s\" is not in \"%s\"\n", part, text);
+    assert_non_null(strstr(text, part));
+}
+
+/* All files of the disk as one number. */
+static inline uint32_t log_digest(const struct log_rig *rig)
+{
+    uint32_t crc = 0;
+    for (size_t i = 0; i < simfs_file_count(rig->sim); i++) {
+        const char *path = simfs_file_path(rig->sim, i);
+        crc = mr_crc32c(crc, path, strlen(path));
+        crc = mr_crc32c(crc, simfs_file_data(rig->sim, i), simfs_file_size(rig->sim, i));
+    }
+    return crc;
+}
+
+/* Refused with this in the detail, and not a byte changed. */
+static inline void log_assert_refused(struct log_rig *rig, enum mr_err err, const char *part)
+{
+    log_drop(rig);
+    uint32_t before = log_digest(rig);
+    assert_int_equal(log_recover(rig), err);
+    log_assert_says(rig->detail.text, part);
+    log_drop(rig);
+    assert_int_equal(log_digest(rig), before);
+}
+
+/* Repairs; then a plain open finds the same, and the log can be written on. */
+static inline void log_repair_holds(struct log_rig *rig)
+{
+    rig->recovery.mode = MR_FSCK_REPAIR;
+    log_open(rig);
+    assert_true(rig->recovery.damaged > 0);
+    size_t found = 0, again = 0;
+    for (size_t i = 0; i < rig->found_n; i++)
+        found += rig->found[i].type != MR_RECORD_SKIP;
+    rig->recovery.mode = MR_FSCK_CHECK;
+    for (int round = 0; round < 3; round++) {
+        log_open(rig);
+        assert_int_equal(rig->recovery.damaged, 0);
+        again = 0;
+        for (size_t i = 0; i < rig->found_n; i++)
+            again += rig->found[i].type != MR_RECORD_SKIP;
+        assert_int_equal(again, found);
+        log_put_durable(rig, 2, LOG_LEN);
+        found += 2;
+    }
+}
+
+/* Three segments with something in each. */
+static inline void log_three_segments(struct log_rig *rig)
+{
+    while (mr_log_segments(rig->log) < 3)
+        log_put_durable(rig, 1, LOG_LEN);
+    log_put_durable(rig, 5, LOG_LEN);
+    log_run_jobs(rig);
 }
 
 #endif

@@ -30,7 +30,7 @@ static int begin(void **state)
     f->data = malloc(DATA);
     f->sectors = malloc(SIZE);
     f->found = malloc(DATA);
-    f->reader = malloc(sizeof *f->reader);
+    f->reader = calloc(1, sizeof *f->reader);
     assert_true(f->data && f->sectors && f->found && f->reader);
     struct mr_rand rand;
     mr_rand_seed(&rand, 5);
@@ -166,12 +166,38 @@ static void bytes_of_another_store_are_refused(void **state)
     assert_int_equal(parity_read(f->reader, f->found, 1), MR_DAMAGED);
 }
 
-static void a_disk_that_cannot_read_is_not_taken_for_damage(void **state)
+static void a_sector_that_cannot_be_read_is_rebuilt_and_two_are_refused(void **state)
 {
     struct fixture *f = *state;
-    simfs_fail(f->sim, SIMFS_READ, 0, 1, MR_IO);
-    assert_int_equal(read_all(f), MR_IO);
+    f->reader->mend = PARITY_LOOK;
+    simfs_fail(f->sim, SIMFS_READ, 0, 1, MR_IO); /* once: asked again, all of it is there */
     assert_int_equal(read_all(f), MR_OK);
+    assert_int_equal(f->reader->rebuilt, 0);
+    simfs_unreadable(f->sim, 0, GROUP_BYTES + 3 * SECTOR + 512, 512);
+    for (int round = 0; round < 2; round++) { /* nothing is written */
+        assert_int_equal(read_all(f), MR_OK);
+        assert_memory_equal(f->found, f->data, DATA);
+        assert_int_equal(f->reader->rebuilt, 1);
+        assert_int_equal(f->reader->damage_at, GROUP_BYTES + 3 * SECTOR);
+    }
+    simfs_unreadable(f->sim, 0, GROUP_BYTES + 3 * SECTOR, SECTOR + 1);
+    assert_int_equal(read_all(f), MR_DAMAGED);
+}
+
+static void what_was_rebuilt_is_written_back_where_that_is_wanted(void **state)
+{
+    struct fixture *f = *state;
+    f->reader->mend = PARITY_WRITE_BACK;
+    simfs_unreadable(f->sim, 0, GROUP_BYTES + 3 * SECTOR + 512, 512);
+    assert_int_equal(read_all(f), MR_OK);
+    assert_int_equal(f->reader->rebuilt, 1);
+    assert_int_equal(read_all(f), MR_OK);
+    assert_int_equal(f->reader->rebuilt, 0);
+    assert_memory_equal(simfs_file_data(f->sim, 0), f->sectors, SIZE);
+    simfs_flip_bit(f->sim, 0, 8 * 100);
+    simfs_fail(f->sim, SIMFS_WRITE, 0, 1, MR_IO); /* what is read is right all the same */
+    assert_int_equal(read_all(f), MR_OK);
+    assert_memory_equal(f->found, f->data, DATA);
 }
 
 int main(void)
@@ -188,8 +214,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(
             a_file_that_lost_its_last_sector_is_mended_and_two_are_too_much, begin, end),
         cmocka_unit_test_setup_teardown(bytes_of_another_store_are_refused, begin, end),
-        cmocka_unit_test_setup_teardown(a_disk_that_cannot_read_is_not_taken_for_damage, begin,
-                                        end),
+        cmocka_unit_test_setup_teardown(a_sector_that_cannot_be_read_is_rebuilt_and_two_are_refused,
+                                        begin, end),
+        cmocka_unit_test_setup_teardown(what_was_rebuilt_is_written_back_where_that_is_wanted,
+                                        begin, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

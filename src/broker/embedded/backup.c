@@ -26,7 +26,8 @@ struct backup {
     size_t parts_n;
     /* With the executor while it runs. */
     struct mr_job job;
-    size_t at; /* part being copied */
+    size_t at;   /* part being copied */
+    size_t made; /* files that stand in the target by our hand */
     uint64_t offset;
     struct mr_file *from, *to;
     uint8_t *chunk;
@@ -43,7 +44,9 @@ static enum mr_err open_part(struct backup *backup)
     MR_TRY(mr_path_join(path, backup->engine->dir, backup->parts[backup->at].name));
     MR_TRY(mr_fs_open(fs, path, MR_OPEN_READ, &backup->from));
     MR_TRY(mr_path_join(path, backup->dir, backup->parts[backup->at].name));
-    return mr_fs_open(fs, path, MR_OPEN_CREATE, &backup->to);
+    MR_TRY(mr_fs_open(fs, path, MR_OPEN_CREATE, &backup->to));
+    backup->made = backup->at + 1;
+    return MR_OK;
 }
 
 static enum mr_err end_part(struct backup *backup)
@@ -80,10 +83,25 @@ static enum mr_err copy_step(struct backup *backup)
     return backup->engine->fs->ops->dir_sync(backup->engine->fs, backup->dir);
 }
 
+/* Half a copy is of no use, and would be in the way of the next try. */
+static void remove_made(struct backup *backup)
+{
+    char path[MR_PATH_MAX];
+    struct mr_fs *fs = backup->engine->fs;
+    mr_file_close(backup->to);
+    backup->to = NULL;
+    for (size_t i = 0; i < backup->made; i++)
+        if (mr_path_join(path, backup->dir, backup->parts[i].name) == MR_OK)
+            (void)fs->ops->remove(fs, path);
+    backup->made = 0;
+}
+
 static void backup_run(struct mr_job *job)
 {
     struct backup *backup = mr_container(job, struct backup, job);
     backup->err = copy_step(backup);
+    if (backup->err != MR_OK)
+        remove_made(backup);
 }
 
 static void backup_free(struct backup *backup)
@@ -97,6 +115,22 @@ static void backup_free(struct backup *backup)
     free(backup);
 }
 
+static void explain(const struct backup *backup)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < backup->parts_n; i++)
+        bytes += backup->parts[i].bytes;
+    struct mr_detail *detail = &backup->req->detail;
+    if (backup->err == MR_DISK_FULL)
+        mr_detail_set(detail,
+                      "%s: the disk is full: the copy needs %llu KiB; it was removed again, make "
+                      "room or choose another disk",
+                      backup->dir, (unsigned long long)(bytes / 1024 + 1));
+    else
+        mr_detail_set(detail, "%s: backup stopped: %s; the copy was removed again", backup->dir,
+                      mr_err_text(backup->err));
+}
+
 static void backup_done(struct mr_job *job)
 {
     struct backup *backup = mr_container(job, struct backup, job);
@@ -108,7 +142,7 @@ static void backup_done(struct mr_job *job)
     struct mr_req_backup *req = backup->req;
     enum mr_err err = backup->err;
     if (err != MR_OK)
-        mr_detail_set(&req->detail, "%s: backup stopped: %s", backup->dir, mr_err_text(err));
+        explain(backup);
     engine->backup = NULL;
     backup_free(backup);
     mr_log_unpin(engine->log);

@@ -56,9 +56,15 @@ void mr_engine_finish(struct mr_engine *engine);
  * dropped. */
 void mr_engine_abandon(struct mr_engine *engine);
 
+struct mr_store_check {
+    const char *dir;
+    struct mr_fs *fs; /* NULL: the system's */
+    enum mr_fsck_mode mode;
+    mr_fsck_line *line; /* told of each finding; may be NULL */
+    void *arg;
+};
 /* Checks, and with repair mends, a store that nobody has open. See mr_fsck. */
-MR_MUST_USE enum mr_err mr_store_fsck(const char *dir, enum mr_fsck_mode mode, mr_fsck_line *line,
-                                      void *arg, struct mr_fsck_report *ret_report,
-                                      struct mr_detail *detail);
+MR_MUST_USE enum mr_err mr_store_fsck(const struct mr_store_check *options,
+                                      struct mr_fsck_report *ret_report, struct mr_detail *detail);
 
 #endif

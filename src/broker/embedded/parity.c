@@ -65,6 +65,26 @@ static enum mr_err mend(struct parity_reader *reader)
         if (s != bad)
             xor_into(sector, reader->data + s * SECTOR);
     reader->rebuilt++;
+    if (reader->mend == PARITY_WRITE_BACK) {
+        sector_seal(sector, reader->salt);
+        bool written = mr_file_pwrite(reader->file, sector, SECTOR, reader->damage_at) == MR_OK &&
+                       mr_file_sync(reader->file) == MR_OK;
+        (void)written; /* a failure costs nothing now: what was read is right */
+    }
+    return MR_OK;
+}
+
+/* Sector by sector, with zeroes for what cannot be read. */
+static enum mr_err read_around(struct parity_reader *reader, uint64_t at, size_t len)
+{
+    for (size_t done = 0; done < len; done += SECTOR) {
+        size_t n = len - done < SECTOR ? len - done : SECTOR;
+        enum mr_err err = mr_file_pread(reader->file, reader->data + done, n, at + done);
+        if (err == MR_IO)
+            memset(reader->data + done, 0, n);
+        else
+            MR_TRY(err);
+    }
     return MR_OK;
 }
 
@@ -78,7 +98,10 @@ static enum mr_err load(struct parity_reader *reader, uint64_t group)
     size_t len = reader->size - at < GROUP_BYTES ? (size_t)(reader->size - at) : GROUP_BYTES;
     memset(reader->data + len, 0, GROUP_BYTES - len);
     reader->group = UINT64_MAX;
-    MR_TRY(mr_file_pread(reader->file, reader->data, len, at));
+    enum mr_err err = mr_file_pread(reader->file, reader->data, len, at);
+    if (err == MR_IO)
+        err = read_around(reader, at, len);
+    MR_TRY(err);
     reader->group = group;
     return mend(reader);
 }

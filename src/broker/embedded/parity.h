@@ -23,8 +23,12 @@ enum {
  */
 void parity_encode(const uint8_t *in, size_t groups, uint32_t salt, uint8_t *out);
 
-/* Reads the data of such a file in order. */
+/* Whether a rebuilt sector is also written to the file. */
+enum parity_mend { PARITY_LOOK, PARITY_WRITE_BACK };
+
+/* Reads the data of such a file in order. A sector that cannot be read counts as damaged. */
 struct parity_reader {
+    enum parity_mend mend; /* the caller's, before parity_open */
     struct mr_file *file;
     uint32_t salt;
     uint64_t size;  /* of the file */
@@ -32,7 +36,7 @@ struct parity_reader {
     uint64_t group; /* in the buffer; UINT64_MAX: none */
     uint8_t data[GROUP_BYTES];
     uint64_t rebuilt;   /* sectors mended while reading */
-    uint64_t damage_at; /* file offset of damage that could not be mended */
+    uint64_t damage_at; /* file offset of the last damage */
 };
 
 MR_MUST_USE enum mr_err parity_open(struct parity_reader *reader, struct mr_file *file,

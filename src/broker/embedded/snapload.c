@@ -3,8 +3,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "broker/embedded/engine.h"
 #include "broker/embedded/snapfile.h"
+#include "broker/embedded/store.h"
 
 struct newest {
     uint64_t seq;
@@ -114,6 +114,7 @@ static enum mr_err load_block(struct loader *loader)
     return blocks[type](loader, mr_slice_make(loader->block.data + sizeof head, len));
 }
 
+/* What was rebuilt is written back, so that the next damage finds the parity whole. */
 static enum mr_err load_file(struct loader *loader, struct mr_file *file)
 {
     uint8_t head[SNAP_FILE_HEAD];
@@ -127,8 +128,25 @@ static enum mr_err load_file(struct loader *loader, struct mr_file *file)
     return MR_OK;
 }
 
-static enum mr_err load_newest(struct mr_engine *engine, uint64_t seq, struct mr_detail *detail)
+/* One line for all of them: they were rebuilt, and but for their number there is nothing to tell. */
+static void tell_rebuilt(struct recovery *recovery, const struct parity_reader *reader,
+                         const char *name)
 {
+    char text[128];
+    if (reader->rebuilt == 0)
+        return;
+    snprintf(text, sizeof text,
+             "%s at offset %llu: %llu damaged sectors, rebuilt from their parity", name,
+             (unsigned long long)reader->damage_at, (unsigned long long)reader->rebuilt);
+    recovery->log.damaged++;
+    if (recovery->log.line != NULL)
+        recovery->log.line(text, recovery->log.line_arg);
+}
+
+static enum mr_err load_newest(struct recovery *recovery, uint64_t seq)
+{
+    struct mr_engine *engine = recovery->engine;
+    bool read_only = recovery->log.read_only;
     char path[MR_PATH_MAX];
     struct mr_file *file;
     struct loader *loader = calloc(1, sizeof *loader);
@@ -136,29 +154,34 @@ static enum mr_err load_newest(struct mr_engine *engine, uint64_t seq, struct mr
         return MR_NOMEM;
     loader->engine = engine;
     loader->seq = seq;
+    loader->reader.mend = read_only ? PARITY_LOOK : PARITY_WRITE_BACK;
     enum mr_err err = snap_path(engine->dir, seq, path);
     if (err == MR_OK)
-        err = mr_fs_open(engine->fs, path, MR_OPEN_READ, &file);
+        err = mr_fs_open(engine->fs, path, read_only ? MR_OPEN_READ : MR_OPEN_WRITE, &file);
     if (err == MR_OK) {
         err = load_file(loader, file);
         mr_file_close(file);
     }
+    if (err == MR_OK)
+        tell_rebuilt(recovery, &loader->reader, path + strlen(engine->dir) + 1);
     if (err == MR_DAMAGED)
         mr_detail_set(
-            detail, "%s at offset %llu: damaged beyond its parity; restore the store from a backup",
-            path, (unsigned long long)loader->reader.damage_at);
+            recovery->detail,
+            "%s at offset %llu: damaged beyond its parity; restore the store from a backup", path,
+            (unsigned long long)loader->reader.damage_at);
     if (err == MR_VERSION)
-        mr_detail_set(detail, "%s: written by a newer version", path);
+        mr_detail_set(recovery->detail, "%s: written by a newer version; use a newer one", path);
     mr_buf_done(&loader->block);
     free(loader);
     return err;
 }
 
-enum mr_err snapshot_load(struct mr_engine *engine, struct mr_detail *detail)
+enum mr_err snapshot_read(struct recovery *recovery)
 {
+    struct mr_engine *engine = recovery->engine;
     struct newest newest = {0};
     MR_TRY(engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &newest));
-    return newest.found ? load_newest(engine, newest.seq, detail) : MR_OK;
+    return newest.found ? load_newest(recovery, newest.seq) : MR_OK;
 }
 
 static void remove_older(const char *name, void *arg)

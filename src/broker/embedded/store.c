@@ -3,145 +3,18 @@
  * The folder of a store:
  *
  *   lock             held while the store is open; names the process
- *   meta             what the store is: version, id, checksum salt, hash key, segment size
+ *   meta             what the store is (see meta.c)
  *   log-XXXXXXXX     segments of the commit log (see log/)
  *   snap-XXXX…       snapshot of the index up to the record with that number (see snapshot.c)
  *   board            which run is in which slot, for the start after a death of the process
  *   tmp-…            unfinished; removed at the next start
  *   quarantine/      bytes that repair has set aside
- *
- * meta holds the same 80 bytes twice, at 0 and at 4096, since nothing can be read without them:
- *
- *   0  "MRSTORE1"
- *   8  u32 version
- *   12 u32 salt
- *   16 id (16)
- *   32 hash key (16)
- *   48 u64 segment bytes
- *   56 zero
- *   76 u32 CRC32C of bytes 0..75
  */
 #include "broker/embedded/store.h"
 
 #include <stdio.h>
 
-#include "base/crc.h"
-
 enum { SEGMENT_BYTES_MAX = 1024 * 1024 * 1024 };
-
-enum { META_SIZE = 80, META_COPY_AT = 4096, META_VERSION = 1, BOARD_BYTES = BOARD_SLOTS * 8 };
-
-static const char magic[8] = {'M', 'R', 'S', 'T', 'O', 'R', 'E', '1'};
-
-/* ---- the meta file -------------------------------------------------------------------------- */
-
-static void meta_encode(const struct meta *meta, uint8_t bytes[META_SIZE])
-{
-    memset(bytes, 0, META_SIZE);
-    memcpy(bytes, magic, sizeof magic);
-    mr_store32(bytes + 8, META_VERSION);
-    mr_store32(bytes + 12, meta->salt);
-    memcpy(bytes + 16, meta->store_id.bytes, 16);
-    mr_store64(bytes + 32, meta->hash_key.k0);
-    mr_store64(bytes + 40, meta->hash_key.k1);
-    mr_store64(bytes + 48, meta->segment_bytes);
-    mr_store32(bytes + 76, mr_crc32c(0, bytes, 76));
-}
-
-static enum mr_err meta_decode(const uint8_t bytes[META_SIZE], const char *path,
-                               struct meta *ret_meta, struct mr_detail *detail)
-{
-    if (memcmp(bytes, magic, sizeof magic) != 0) {
-        mr_detail_set(detail, "%s: not a Millrace store; choose another folder", path);
-        return MR_NOT_A_STORE;
-    }
-    if (mr_load32(bytes + 8) > META_VERSION) {
-        mr_detail_set(
-            detail, "%s: format version %u is newer than this program knows (%d); use a newer one",
-            path, mr_load32(bytes + 8), META_VERSION);
-        return MR_VERSION;
-    }
-    uint64_t segment_bytes = mr_load64(bytes + 48);
-    if (mr_load32(bytes + 76) != mr_crc32c(0, bytes, 76) || segment_bytes < MR_SEGMENT_BYTES_MIN ||
-        segment_bytes > UINT32_MAX) {
-        mr_detail_set(detail, "%s at offset 0: damaged; restore this file from a backup", path);
-        return MR_DAMAGED;
-    }
-    ret_meta->salt = mr_load32(bytes + 12);
-    memcpy(ret_meta->store_id.bytes, bytes + 16, 16);
-    ret_meta->hash_key = (struct mr_hash_key){mr_load64(bytes + 32), mr_load64(bytes + 40)};
-    ret_meta->segment_bytes = (size_t)segment_bytes;
-    return MR_OK;
-}
-
-static enum mr_err meta_read_at(struct mr_file *file, uint64_t at, const char *path,
-                                struct meta *ret_meta, struct mr_detail *detail)
-{
-    uint8_t bytes[META_SIZE] = {0};
-    uint64_t size;
-    MR_TRY(mr_file_size(file, &size));
-    size_t len = size > at + META_SIZE ? META_SIZE : size > at ? (size_t)(size - at) : 0;
-    if (len > 0)
-        MR_TRY(mr_file_pread(file, bytes, len, at));
-    return meta_decode(bytes, path, ret_meta, detail);
-}
-
-enum mr_err meta_read(struct mr_fs *fs, const char *dir, struct meta *ret_meta,
-                      struct mr_detail *detail)
-{
-    char path[MR_PATH_MAX];
-    struct mr_file *file;
-    struct meta copy;
-    MR_TRY(mr_path_join(path, dir, "meta"));
-    MR_TRY(mr_fs_open(fs, path, MR_OPEN_READ, &file));
-    enum mr_err err = meta_read_at(file, 0, path, ret_meta, detail);
-    enum mr_err copy_err = meta_read_at(file, META_COPY_AT, path, &copy, NULL);
-    mr_file_close(file);
-    if (err == MR_OK) {
-        ret_meta->half_damaged = copy_err != MR_OK;
-    } else if (copy_err == MR_OK) {
-        *ret_meta = copy;
-        ret_meta->half_damaged = true;
-        if (detail != NULL)
-            detail->text[0] = '\0';
-        return MR_OK;
-    }
-    return err;
-}
-
-static enum mr_err write_file(struct mr_fs *fs, const char *path, const void *bytes, size_t len)
-{
-    struct mr_file *file;
-    MR_TRY(mr_fs_open(fs, path, MR_OPEN_CREATE, &file));
-    enum mr_err err = mr_file_pwrite(file, bytes, len, 0);
-    if (err == MR_OK)
-        err = mr_file_sync(file);
-    mr_file_close(file);
-    return err;
-}
-
-static enum mr_err meta_write(struct mr_engine *engine, const struct meta *meta)
-{
-    uint8_t bytes[META_COPY_AT + META_SIZE] = {0};
-    char tmp[MR_PATH_MAX], path[MR_PATH_MAX];
-    meta_encode(meta, bytes);
-    meta_encode(meta, bytes + META_COPY_AT);
-    MR_TRY(mr_path_join(tmp, engine->dir, "tmp-meta"));
-    MR_TRY(mr_path_join(path, engine->dir, "meta"));
-    MR_TRY(write_file(engine->fs, tmp, bytes, sizeof bytes));
-    MR_TRY(engine->fs->ops->rename(engine->fs, tmp, path));
-    return engine->fs->ops->dir_sync(engine->fs, engine->dir);
-}
-
-static enum mr_err meta_create(struct mr_engine *engine, struct meta *meta)
-{
-    size_t segment_bytes = engine->options.base.segment_bytes;
-    meta->segment_bytes = segment_bytes ? segment_bytes : MR_SEGMENT_BYTES_DEFAULT;
-    meta->salt = (uint32_t)mr_rand_next(&engine->rand);
-    meta->hash_key = (struct mr_hash_key){mr_rand_next(&engine->rand), mr_rand_next(&engine->rand)};
-    mr_rand_bytes(&engine->rand, meta->store_id.bytes, sizeof meta->store_id.bytes);
-    return meta_write(engine, meta);
-}
 
 /* ---- the folder ----------------------------------------------------------------------------- */
 
@@ -187,49 +60,83 @@ static void look_at(const char *name, void *arg)
         contents->foreign = true;
 }
 
-static enum mr_err find_meta(struct mr_engine *engine, struct meta *meta, struct mr_detail *detail)
+static enum mr_err list_contents(struct mr_engine *engine, struct contents *contents)
 {
-    enum mr_err err = meta_read(engine->fs, engine->dir, meta, detail);
-    struct contents contents = {.engine = engine};
-    if (err == MR_OK || err == MR_NOT_FOUND) {
-        enum mr_err listed = engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &contents);
-        MR_TRY(listed);
-        MR_TRY(contents.err);
+    contents->engine = engine;
+    MR_TRY(engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, contents));
+    return contents->err;
+}
+
+/* A finding about the store's description. */
+static void note(struct recovery *recovery, const char *text)
+{
+    recovery->engine->records_damaged++;
+    recovery->log.damaged++;
+    if (recovery->log.line != NULL)
+        recovery->log.line(text, recovery->log.line_arg);
+}
+
+/* There is no meta file, and no segment has a copy. */
+static enum mr_err make_meta(struct recovery *recovery, const struct contents *contents)
+{
+    struct mr_engine *engine = recovery->engine;
+    if (contents->log) {
+        mr_detail_set(recovery->detail,
+                      "%s/meta: missing, and %s is no segment that could restore it; restore the "
+                      "store from a backup",
+                      engine->dir, contents->name);
+        return MR_DAMAGED;
     }
-    if (err == MR_OK && meta->half_damaged) {
-        engine->records_damaged++;
-        err = meta_write(engine, meta); /* from the good copy */
-    }
-    if (err != MR_NOT_FOUND)
-        return err;
-    if (contents.foreign && !contents.log) {
-        mr_detail_set(detail, "%s: has files but no store in it; choose an empty folder",
+    if (contents->foreign) {
+        mr_detail_set(recovery->detail, "%s: has files but no store in it; choose an empty folder",
                       engine->dir);
         return MR_NOT_A_STORE;
     }
-    return meta_create(engine, meta);
+    return meta_create(engine, &recovery->meta);
 }
 
 /* Without its meta file nothing of a store can be read; but every segment carries a copy. */
-static enum mr_err find_or_restore_meta(struct mr_engine *engine, struct meta *meta,
-                                        struct mr_detail *detail)
+static enum mr_err restore_meta(struct recovery *recovery, bool missing)
 {
-    uint8_t label[MR_SEGMENT_LABEL];
-    enum mr_err err = meta_read(engine->fs, engine->dir, meta, detail);
-    bool lost = err == MR_NOT_FOUND || err == MR_DAMAGED || err == MR_NOT_A_STORE;
-    if (!lost || mr_log_label(engine->fs, engine->dir, label) != MR_OK)
-        return find_meta(engine, meta, detail);
+    struct mr_engine *engine = recovery->engine;
+    bool unused = false;
+    if (missing && mr_log_unused(engine->fs, engine->dir, &unused) != MR_OK)
+        unused = false;
+    if (unused) /* it died while it was made */
+        return meta_write(engine->fs, engine->dir, &recovery->meta);
     if (!engine->options.base.repair) {
-        mr_detail_set(detail,
+        mr_detail_set(recovery->detail,
                       "%s/meta at offset 0: missing or damaged; `millrace fsck --repair file:%s` "
                       "restores it from the log",
                       engine->dir, engine->dir);
         return MR_DAMAGED;
     }
-    MR_TRY(meta_decode(label, engine->dir, meta, detail));
-    MR_TRY(meta_write(engine, meta));
-    engine->records_damaged++;
-    return find_meta(engine, meta, detail);
+    note(recovery, "meta at offset 0: missing or damaged; restored from the log");
+    return meta_write(engine->fs, engine->dir, &recovery->meta);
+}
+
+static enum mr_err find_meta(struct recovery *recovery)
+{
+    struct mr_engine *engine = recovery->engine;
+    struct contents contents = {0};
+    enum mr_err err = meta_read(engine->fs, engine->dir, &recovery->meta, recovery->detail);
+    if (err == MR_OK) {
+        MR_TRY(list_contents(engine, &contents));
+        if (!recovery->meta.half_damaged)
+            return MR_OK;
+        note(recovery, "meta: one of its two copies was damaged; written again from the other");
+        return meta_write(engine->fs, engine->dir, &recovery->meta);
+    }
+    bool lost = err == MR_NOT_FOUND || err == MR_DAMAGED || err == MR_NOT_A_STORE;
+    struct mr_detail ignored; /* what is wrong with meta says more */
+    if (lost && meta_from_log(engine->fs, engine->dir, &recovery->meta, &ignored) == MR_OK) {
+        MR_TRY(restore_meta(recovery, err == MR_NOT_FOUND));
+        return list_contents(engine, &contents);
+    }
+    if (err != MR_NOT_FOUND)
+        return err;
+    MR_TRY(list_contents(engine, &contents));
+    return make_meta(recovery, &contents);
 }
 
 /* Somebody else's folder is left as it is, without so much as a lock file. */
@@ -254,48 +161,50 @@ static enum mr_err refuse_foreign(struct mr_engine *engine, struct mr_detail *de
     return MR_NOT_A_STORE;
 }
 
-static enum mr_err lock_folder(struct mr_engine *engine, struct mr_detail *detail)
+static bool file_exists(struct mr_fs *fs, const char *path)
+{
+    struct mr_file *file;
+    enum mr_err err = mr_fs_open(fs, path, MR_OPEN_READ, &file);
+    if (err == MR_OK)
+        mr_file_close(file);
+    return err != MR_NOT_FOUND;
+}
+
+enum mr_err store_lock(struct mr_fs *fs, const char *dir, struct mr_file **ret_file,
+                       struct mr_detail *detail)
 {
     char path[MR_PATH_MAX];
     long pid = 0;
+    MR_TRY(mr_path_join(path, dir, "lock"));
+    enum mr_err err = fs->ops->lock(fs, path, ret_file, &pid);
+    if (err == MR_IN_USE && pid > 0)
+        mr_detail_set(detail,
+                      "%s: in use by process %ld; a file: store is opened by one process at a time",
+                      dir, pid);
+    else if (err == MR_IN_USE)
+        mr_detail_set(detail,
+                      "%s: in use by another process; a file: store is opened by one process at a "
+                      "time",
+                      dir);
+    else if (err == MR_DENIED && file_exists(fs, path))
+        mr_detail_set(detail, "%s: not allowed to write to it; work as the user who owns the store",
+                      path);
+    else if (err == MR_DENIED)
+        mr_detail_set(detail, "%s: this folder is not writable for this user", dir);
+    else if (err != MR_OK)
+        mr_detail_set(detail, "%s: cannot be opened: %s", path, mr_err_text(err));
+    return err;
+}
+
+static enum mr_err make_folder(struct mr_engine *engine, struct mr_detail *detail)
+{
     enum mr_err err = engine->fs->ops->dir_make(engine->fs, engine->dir);
-    if (err == MR_OK)
-        err = mr_path_join(path, engine->dir, "lock");
-    if (err == MR_OK)
-        err = engine->fs->ops->lock(engine->fs, path, &engine->lock_file, &pid);
     if (err == MR_CONFLICT) {
         mr_detail_set(detail, "%s: a file, not a folder; choose a folder", engine->dir);
         return MR_NOT_A_STORE;
     }
-    if (err == MR_IN_USE)
-        mr_detail_set(detail,
-                      "%s: in use by process %ld; a file: store is opened by one process at a time",
-                      engine->dir, pid);
-    else if (err != MR_OK)
-        mr_detail_set(detail, "%s: cannot open the folder: %s", engine->dir, mr_err_text(err));
-    return err;
-}
-
-/* ---- the board ------------------------------------------------------------------------------ */
-
-static enum mr_err open_board(struct mr_engine *engine)
-{
-    static const uint8_t zeroes[BOARD_BYTES];
-    char path[MR_PATH_MAX];
-    uint64_t size = 0;
-    void *memory;
-    MR_TRY(mr_path_join(path, engine->dir, "board"));
-    enum mr_err err = mr_fs_open(engine->fs, path, MR_OPEN_WRITE, &engine->board_file);
-    if (err == MR_NOT_FOUND)
-        err = mr_fs_open(engine->fs, path, MR_OPEN_CREATE, &engine->board_file);
-    if (err == MR_OK)
-        err = mr_file_size(engine->board_file, &size);
-    if (err == MR_OK && size < BOARD_BYTES)
-        err = mr_file_pwrite(engine->board_file, zeroes, BOARD_BYTES, 0);
-    if (err == MR_OK)
-        err = engine->board_file->fs->ops->map(engine->board_file, BOARD_BYTES, &memory);
-    if (err == MR_OK)
-        engine->board = memory;
+    if (err != MR_OK)
+        mr_detail_set(detail, "%s: cannot make the folder: %s", engine->dir, mr_err_text(err));
     return err;
 }
 
@@ -347,10 +256,29 @@ static void log_changed(void *arg)
         false; /* the turn that follows looks at everything */
 }
 
+struct mr_log_options store_log_options(struct mr_engine *engine, const struct meta *meta,
+                                        uint8_t label[META_SIZE])
+{
+    meta_encode(meta, label);
+    return (struct mr_log_options){
+        .fs = engine->fs,
+        .dir = engine->dir,
+        .store = meta->store_id,
+        .salt = meta->salt,
+        .label = mr_slice_make(label, META_SIZE),
+        .segment_bytes = meta->segment_bytes,
+        .clock = engine->clock,
+        .sync_exec = engine->options.sync_exec,
+        .file_exec = engine->options.file_exec,
+        .changed = log_changed,
+        .arg = engine,
+    };
+}
+
 enum mr_err recover_state(struct recovery *recovery)
 {
     struct mr_engine *engine = recovery->engine;
-    struct meta *meta = &recovery->meta;
+    const struct meta *meta = &recovery->meta;
     bool damage_seen = engine->state.damage_seen;
     MR_TRY(state_init(&engine->state, meta->hash_key, engine->options.warm));
     engine->state.damage_seen = damage_seen;
@@ -360,23 +288,10 @@ enum mr_err recover_state(struct recovery *recovery)
     engine->state.lease_ended = node_lease_ended;
     engine->state.lease_arg = engine;
     uint8_t label[META_SIZE];
-    meta_encode(meta, label);
-    struct mr_log_options options = {
-        .fs = engine->fs,
-        .dir = engine->dir,
-        .store = meta->store_id,
-        .salt = meta->salt,
-        .label = mr_slice_make(label, sizeof label),
-        .segment_bytes = meta->segment_bytes,
-        .clock = engine->clock,
-        .sync_exec = engine->options.sync_exec,
-        .file_exec = engine->options.file_exec,
-        .changed = log_changed,
-        .arg = engine,
-    };
+    struct mr_log_options options = store_log_options(engine, meta, label);
     MR_TRY(mr_log_new(&options, &engine->log));
     engine->state.log = engine->log;
-    MR_TRY(snapshot_load(engine, recovery->detail));
+    MR_TRY(snapshot_read(recovery));
     engine->state.damage_seen |= recovery->log.mode == MR_FSCK_REPAIR;
     recovery->log.after_seq = engine->snap_seq;
     recovery->log.after_term = engine->snap_term;
@@ -386,6 +301,17 @@ enum mr_err recover_state(struct recovery *recovery)
     mr_log_hold_jobs(engine->log, true);
     engine->state.replaying = false;
     engine->records_damaged += state_hold_all(&engine->state);
+    return MR_OK;
+}
+
+/* ---- beginning ------------------------------------------------------------------------------ */
+
+/* A change at the start may need more room than the segment has: the next one is made while we
+ * wait. */
+static enum mr_err make_room(struct mr_engine *engine)
+{
+    MR_TRY(mr_log_sync_now(engine->log));
+    mr_log_make_room(engine->log);
     return MR_OK;
 }
 
@@ -399,15 +325,44 @@ static enum mr_err recover_leases(struct mr_engine *engine)
             continue;
         bool begun = board_has(engine, 0, BOARD_SLOTS, more_of(&engine->state, task)->epoch);
         enum mr_err err = lose_lease(engine, i, begun);
-        if (err ==
-            MR_BUSY) { /* more of them than a segment holds: the next is made while we wait */
-            MR_TRY(mr_log_sync_now(engine->log));
-            mr_log_make_room(engine->log);
+        if (err == MR_BUSY) {
+            MR_TRY(make_room(engine));
             err = lose_lease(engine, i, begun);
         }
         MR_TRY(err);
     }
     return MR_OK;
+}
+
+/* With repair, tasks whose record is lost go to the archive, where people see them. */
+static enum mr_err archive_unreadable(struct mr_engine *engine)
+{
+    for (uint32_t i = 0; i < engine->state.tasks.used; i++) {
+        const struct task *task = task_at(&engine->state, i);
+        struct mr_task_msg msg;
+        int64_t created_ms;
+        if (task->state == MR_STATE_NONE || task->state == MR_ARCHIVED ||
+            read_message(engine, task, &created_ms, &msg, NULL) != MR_DAMAGED)
+            continue;
+        enum mr_err err = quarantine_task(engine, i);
+        if (err == MR_BUSY) {
+            MR_TRY(make_room(engine));
+            err = quarantine_task(engine, i);
+        }
+        MR_TRY(err);
+    }
+    return MR_OK;
+}
+
+static enum mr_err log_open_record(struct mr_engine *engine)
+{
+    uint8_t body[MR_EVENT_CEILING_SIZE];
+    mr_store64(body, engine->ceiling);
+    mr_log_make_room(engine->log);
+    MR_TRY(log_room(engine, sizeof body, MR_LOG_ONGOING));
+    return log_bytes(engine, MR_RECORD_OPEN, MR_LOG_DURABLE, body, sizeof body, NULL) == 0
+               ? MR_NOMEM
+               : MR_OK;
 }
 
 static enum mr_err begin_term(struct mr_engine *engine, struct mr_detail *detail)
@@ -421,27 +376,55 @@ static enum mr_err begin_term(struct mr_engine *engine, struct mr_detail *detail
     uint64_t base = engine->last_epoch > now ? engine->last_epoch : now;
     engine->ceiling = engine->ceiling_asked = base + CEILING_AHEAD_US;
     mr_log_set_term(engine->log, mr_log_last_term(engine->log) + 1);
-    mr_log_make_room(engine->log);
-    uint8_t body[MR_EVENT_CEILING_SIZE];
-    mr_store64(body, engine->ceiling);
-    enum mr_err err = log_room(engine, sizeof body, MR_LOG_ONGOING);
-    if (err == MR_OK &&
-        log_bytes(engine, MR_RECORD_OPEN, MR_LOG_DURABLE, body, sizeof body, NULL) == 0)
-        err = MR_NOMEM;
-    if (err == MR_OK)
-        err = recover_leases(engine);
-    if (err == MR_OK)
-        err = mr_log_sync_now(engine->log);
-    if (err == MR_OK)
-        err = state_durable(&engine->state, mr_log_durable(engine->log));
-    if (err != MR_OK) {
-        mr_detail_set(detail, "%s: cannot begin: %s", engine->dir, mr_err_text(err));
-        return err;
-    }
-    for (uint32_t i = 0; i < BOARD_SLOTS; i++)
-        atomic_store_explicit(&engine->board[i], 0, memory_order_relaxed);
+    MR_TRY(log_open_record(engine));
+    MR_TRY(recover_leases(engine));
+    if (engine->options.base.repair)
+        MR_TRY(archive_unreadable(engine));
+    MR_TRY(mr_log_sync_now(engine->log));
+    MR_TRY(state_durable(&engine->state, mr_log_durable(engine->log)));
+    board_clear(engine);
     mr_log_hold_jobs(engine->log, false);
     return MR_OK;
+}
+
+/* Everything behind the checks at the door. */
+static enum mr_err open_locked(struct mr_engine *engine, struct recovery *recovery)
+{
+    MR_TRY(find_meta(recovery));
+    MR_TRY(board_open(engine, recovery->detail));
+    MR_TRY(recover_state(recovery));
+    size_t largest = recovery->meta.segment_bytes / 4;
+    engine->payload_max = engine->payload_max < largest ? engine->payload_max : largest;
+    engine->state.touch = snapshot_touch;
+    engine->state.touch_arg = engine;
+    snapshot_remove_older(engine);
+    engine->torn_bytes = recovery->log.torn_bytes;
+    if (engine->options.base.report != NULL)
+        *engine->options.base.report = (struct mr_fsck_report){
+            .records = recovery->log.records,
+            .damaged = recovery->log.damaged,
+            .bytes_aside = recovery->log.bytes_aside,
+            .torn_bytes = recovery->log.torn_bytes,
+        };
+    return begin_term(engine, recovery->detail);
+}
+
+/* Where nobody knew more than the error: what it means here, and what to do. */
+static void explain(struct mr_engine *engine, const struct recovery *recovery, enum mr_err err)
+{
+    struct mr_detail *detail = recovery->detail;
+    if (detail == NULL || detail->text[0] != '\0')
+        return;
+    uint64_t left = 0;
+    size_t kib = recovery->meta.segment_bytes / 1024;
+    if (err != MR_DISK_FULL || engine->fs->ops->space(engine->fs, engine->dir, &left) != MR_OK)
+        mr_detail_set(detail, "%s: cannot open the store: %s", engine->dir, mr_err_text(err));
+    else
+        mr_detail_set(detail,
+                      "%s: the disk is full: the log needs a segment of %zu %s and %llu KiB are "
+                      "free; make room and open it again",
+                      engine->dir, kib < 1024 ? kib : kib / 1024, kib < 1024 ? "KiB" : "MiB",
+                      (unsigned long long)(left / 1024));
 }
 
 enum mr_err store_open(struct mr_engine *engine, struct mr_detail *detail)
@@ -465,29 +448,10 @@ enum mr_err store_open(struct mr_engine *engine, struct mr_detail *detail)
     recovery.log.line = engine->options.base.line;
     recovery.log.line_arg = engine->options.base.line_arg;
     MR_TRY(refuse_foreign(engine, detail));
-    MR_TRY(lock_folder(engine, detail));
-    enum mr_err err = find_or_restore_meta(engine, &recovery.meta, detail);
-    if (err == MR_OK)
-        err = open_board(engine);
-    if (err == MR_OK)
-        err = recover_state(&recovery);
-    if (err != MR_OK) {
-        if (detail != NULL && detail->text[0] == '\0')
-            mr_detail_set(detail, "%s: cannot open the store: %s", engine->dir, mr_err_text(err));
-        return err;
-    }
-    size_t largest = recovery.meta.segment_bytes / 4;
-    engine->payload_max = engine->payload_max < largest ? engine->payload_max : largest;
-    engine->state.touch = snapshot_touch;
-    engine->state.touch_arg = engine;
-    snapshot_remove_older(engine);
-    engine->torn_bytes = recovery.log.torn_bytes;
-    if (engine->options.base.report != NULL)
-        *engine->options.base.report = (struct mr_fsck_report){
-            .records = recovery.log.records,
-            .damaged = recovery.log.damaged,
-            .bytes_aside = recovery.log.bytes_aside,
-            .torn_bytes = recovery.log.torn_bytes,
-        };
-    return begin_term(engine, detail);
+    MR_TRY(make_folder(engine, detail));
+    MR_TRY(store_lock(engine->fs, engine->dir, &engine->lock_file, detail));
+    enum mr_err err = open_locked(engine, &recovery);
+    if (err != MR_OK)
+        explain(engine, &recovery, err);
+    return err;
 }

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Between store.c and fsck.c: reading a folder without opening it for work. */
+/* Between the files that open a folder (meta.c, board.c, snapload.c, store.c) and fsck.c, which
+ * reads it without opening it for work. */
 #ifndef MR_EMBEDDED_STORE_H
 #define MR_EMBEDDED_STORE_H
 
@@ -20,9 +21,38 @@ struct recovery {
     struct mr_log_recovery log;
 };
 
+/* ---- meta.c --------------------------------------------------------------------------------- */
+enum { META_SIZE = 80 };
+void meta_encode(const struct meta *meta, uint8_t bytes[META_SIZE]);
+/* path: for the detail. */
+MR_MUST_USE enum mr_err meta_decode(const uint8_t bytes[META_SIZE], const char *path,
+                                    struct meta *ret_meta, struct mr_detail *detail);
 /* MR_NOT_FOUND when there is none. */
 MR_MUST_USE enum mr_err meta_read(struct mr_fs *fs, const char *dir, struct meta *ret_meta,
                                   struct mr_detail *detail);
+/* From the label of a segment; MR_NOT_FOUND when none has one. */
+MR_MUST_USE enum mr_err meta_from_log(struct mr_fs *fs, const char *dir, struct meta *ret_meta,
+                                      struct mr_detail *detail);
+MR_MUST_USE enum mr_err meta_write(struct mr_fs *fs, const char *dir, const struct meta *meta);
+/* Of a new store, with the first segment of its log. */
+MR_MUST_USE enum mr_err meta_create(struct mr_engine *engine, struct meta *meta);
+
+/* ---- board.c -------------------------------------------------------------------------------- */
+MR_MUST_USE enum mr_err board_open(struct mr_engine *engine, struct mr_detail *detail);
+/* No run is in any slot. */
+void board_clear(struct mr_engine *engine);
+
+/* ---- snapload.c ----------------------------------------------------------------------------- */
+/* The newest snapshot, if there is one, into engine->state. */
+MR_MUST_USE enum mr_err snapshot_read(struct recovery *recovery);
+
+/* ---- store.c -------------------------------------------------------------------------------- */
+/* Excludes every other process; detail says who has it, or what is missing. */
+MR_MUST_USE enum mr_err store_lock(struct mr_fs *fs, const char *dir, struct mr_file **ret_file,
+                                   struct mr_detail *detail);
+/* label is filled, and must live as long as the options. */
+struct mr_log_options store_log_options(struct mr_engine *engine, const struct meta *meta,
+                                        uint8_t label[META_SIZE]);
 /* Snapshot and log into engine->state; engine has fs, dir, clock and options. */
 MR_MUST_USE enum mr_err recover_state(struct recovery *recovery);
 
