@@ -118,6 +118,13 @@ struct cli {
 
 #define CLI_LEN(array) (sizeof(array) / sizeof(array)[0])
 
+/* Of a verb's row. */
+#define CLI_EXAMPLES(...)                                                                          \
+    (const char *const[])                                                                          \
+    {                                                                                              \
+        __VA_ARGS__, NULL                                                                          \
+    }
+
 /* ---- the commands --------------------------------------------------------------------------- */
 
 extern const struct cli_command cli_enqueue, cli_work, cli_queue, cli_task, cli_dead, cli_bench,

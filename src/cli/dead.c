@@ -47,17 +47,11 @@ static const struct cli_option act_options[] = {
     CONTROL_OPTIONS,
 };
 
-#define EXAMPLES(...)                                                                              \
-    (const char *const[])                                                                          \
-    {                                                                                              \
-        __VA_ARGS__, NULL                                                                          \
-    }
-
 static const struct cli_verb verbs[] = {
     {.name = "list",
      .synopsis = "",
      .about = "Lists archived tasks with their errors.",
-     .examples = EXAMPLES("millrace dead list -q mail"),
+     .examples = CLI_EXAMPLES("millrace dead list -q mail"),
      .options = list_options,
      .options_n = CLI_LEN(list_options),
      .args_size = sizeof(struct show_filter),
@@ -66,7 +60,7 @@ static const struct cli_verb verbs[] = {
     {.name = "show",
      .synopsis = "ID",
      .about = "Shows an archived task.",
-     .examples = EXAMPLES("millrace dead show ID"),
+     .examples = CLI_EXAMPLES("millrace dead show ID"),
      .words_min = 1,
      .words_max = 1,
      .store = CLI_STORE_MUST_EXIST,
@@ -74,7 +68,7 @@ static const struct cli_verb verbs[] = {
     {.name = "requeue",
      .synopsis = "ID...",
      .about = "Makes archived tasks pending again; their counts start anew.",
-     .examples = EXAMPLES("millrace dead requeue ID", "millrace dead requeue --all --yes"),
+     .examples = CLI_EXAMPLES("millrace dead requeue ID", "millrace dead requeue --all --yes"),
      .options = act_options,
      .options_n = CLI_LEN(act_options),
      .args_size = sizeof(struct control_args),
@@ -83,7 +77,7 @@ static const struct cli_verb verbs[] = {
     {.name = "purge",
      .synopsis = "",
      .about = "Deletes archived tasks.",
-     .examples = EXAMPLES("millrace dead purge -q mail --dry-run", "millrace dead purge --yes"),
+     .examples = CLI_EXAMPLES("millrace dead purge -q mail --dry-run", "millrace dead purge --yes"),
      .options = act_options,
      .options_n = CLI_LEN(act_options),
      .args_size = sizeof(struct control_args),

@@ -1,7 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace enqueue: the flags as a task, and the simplest case of sending one. */
+#include <poll.h>
 #include <stdlib.h>
+#include <sys/ioctl.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
+#include "broker/broker.h"
 #include "cli/enqueue.h"
 #include "cli/out.h"
 
@@ -76,6 +81,36 @@ static int fill_template(struct cli *cli, const struct enqueue_args *args,
     return fill_headers(cli, args, template_);
 }
 
+/* What the library calls a field, and the option that sets it. */
+static const char *const field_options[][2] = {
+    {"priority", "--priority"},
+    {"delay", "--delay"},
+    {"time", "--at"},
+    {"timeout", "--timeout"},
+    {"deadline", "--deadline"},
+    {"retention", "--retention"},
+    {"unique time", "--unique"},
+    {"unique key", "--unique-key"},
+    {"headers", "--header"},
+    {"header name", "--header"},
+    {"id", "--id"},
+};
+
+/* A flag that no task could have is refused before anything is read, by its name. */
+static int check_template(const struct cli *cli, const struct enqueue_template *template_)
+{
+    struct mr_detail detail = {0};
+    enum mr_err err = mr_task_options_check(&template_->task, MR_PAYLOAD_MAX, &detail);
+    if (err == MR_OK)
+        return CLI_OK;
+    size_t len = strcspn(detail.text, ":");
+    for (size_t i = 0; i < CLI_LEN(field_options); i++)
+        if (strlen(field_options[i][0]) == len &&
+            memcmp(detail.text, field_options[i][0], len) == 0)
+            return cli_usage(cli, "%s%s", field_options[i][1], detail.text + len);
+    return cli_usage(cli, "%s", detail.text);
+}
+
 /* ---- one task ------------------------------------------------------------------------------- */
 
 static int fail_item(const struct enqueue_item *item, const struct mr_enqueue_result *result)
@@ -103,10 +138,43 @@ static int send_one(struct cli *cli, struct enqueue_item *item)
     return CLI_OK;
 }
 
+static int pending_bytes(void)
+{
+    int n = 0;
+    return ioctl(STDIN_FILENO, FIONREAD, &n) == 0 ? n : 0;
+}
+
+/* Whether somebody feeds us: a file with something left in it, or a pipe that has bytes soon. */
+static bool stdin_has_data(int wait_ms)
+{
+    struct stat st;
+    if (fstat(STDIN_FILENO, &st) != 0)
+        return false;
+    if (S_ISREG(st.st_mode))
+        return lseek(STDIN_FILENO, 0, SEEK_CUR) < st.st_size;
+    struct pollfd fd = {.fd = STDIN_FILENO, .events = POLLIN};
+    return (S_ISFIFO(st.st_mode) || S_ISSOCK(st.st_mode)) && poll(&fd, 1, wait_ms) > 0 &&
+           (fd.revents & POLLIN) && pending_bytes() > 0;
+}
+
+/*
+ * Without PAYLOAD the payload is empty, and standard input is not read: in a loop of a script it is
+ * often somebody else's. But then what is piped in must not be lost without a word. What comes
+ * later than this looks for it meets a closed pipe, which its writer is told.
+ */
+static int refuse_unread(const struct cli *cli)
+{
+    enum { WAIT_MS = 100 };
+    if (cli->words_n > 0 || !stdin_has_data(WAIT_MS))
+        return CLI_OK;
+    return cli_usage(cli, "standard input would not be read: give - to read it as the payload, "
+                          "--lines for a task per line, or '' for an empty payload");
+}
+
 static int enqueue_one(struct cli *cli, const struct enqueue_template *template_)
 {
     struct enqueue_item item = {.task = template_->task};
-    int code = CLI_OK;
+    int code = refuse_unread(cli);
     item.task.payload = mr_slice_str(cli->words_n > 0 ? cli->words[0] : "");
     if (cli->words_n > 0 && strcmp(cli->words[0], "-") == 0) {
         enum mr_err err = cli_read_stdin(&item.payload, MR_PAYLOAD_MAX);
@@ -124,16 +192,6 @@ static int enqueue_one(struct cli *cli, const struct enqueue_template *template_
     return code;
 }
 
-/* A flag that no task could have is refused once, not for every line. */
-static int check_template(const struct enqueue_template *template_)
-{
-    struct enqueue_item item = {.task = template_->task};
-    enqueue_item_check(&item);
-    int code = item.err == MR_OK ? CLI_OK : fail_item(&item, NULL);
-    enqueue_item_done(&item);
-    return code;
-}
-
 static int run(struct cli *cli, void *args_)
 {
     const struct enqueue_args *args = args_;
@@ -143,7 +201,7 @@ static int run(struct cli *cli, void *args_)
     struct enqueue_template *template_ = cli_alloc(1, sizeof *template_);
     code = fill_template(cli, args, template_);
     if (code == CLI_OK)
-        code = check_template(template_);
+        code = check_template(cli, template_);
     if (code == CLI_OK)
         code = args->lines.given ? enqueue_lines(cli, template_)
                : cli->json       ? enqueue_json(cli, template_)
@@ -176,11 +234,12 @@ static const struct cli_option options[] = {
     {.name = "timeout",
      OPT(timeout, CLI_DURATION, "D", "one run may last this long (default 30m)")},
     {.name = "deadline", OPT(deadline, CLI_TIME, "T", "no run after this time")},
-    {.name = "unique", OPT(unique, CLI_DURATION, "D", "hold a unique key so long at most")},
-    {.name = "unique-key",
-     OPT(unique_key, CLI_NAME, "K", "the key (default: queue, type, payload)")},
+    {.name = "unique",
+     OPT(unique, CLI_DURATION, "D", "hold a key so long at most: one such task in the queue")},
+    {.name = "unique-key", OPT(unique_key, CLI_NAME, "K", "the key (default: type and payload)")},
     {.name = "on-duplicate",
-     OPT(on_duplicate, CLI_CHOICE, "HOW", "reject, ignore or replace"),
+     OPT(on_duplicate, CLI_CHOICE, "HOW",
+         "reject, ignore, or replace: when it runs, not its payload"),
      .choices = duplicate_words},
     {.name = "retention", OPT(retention, CLI_DURATION, "D", "keep it when completed (default 1h)")},
     {.name = "group", OPT(group, CLI_NAME, "G", "group it belongs to")},
@@ -196,9 +255,10 @@ static const struct cli_option options[] = {
 static const struct cli_verb verb = {
     .synopsis = "[PAYLOAD|-]",
     .about =
-        "Adds a task and prints its id once it is on disk. --lines makes one of every line of\n"
-        "standard input; --json takes one object or an array of them (argument or standard\n"
-        "input) with the fields of a task and answers for each.",
+        "Adds a task and prints its id once it is on disk. The payload is the argument, empty\n"
+        "without one, and standard input with -. --lines makes a task of every line of standard\n"
+        "input; --json takes one object or an array of them (argument or standard input) with the\n"
+        "fields of a task and answers for each.",
     .examples =
         (const char *const[]){"millrace enqueue --broker file:./tasks -q mail 'hello'",
                               "seq 1000000 | millrace enqueue -q numbers --lines --quiet",

@@ -7,9 +7,13 @@
  * answer is there; the answer arrives on the broker's thread, which copies it and sets the batch's
  * event, nothing else. When the input pauses, what was read is sent and everything in flight is
  * printed before the next read, so a slow producer sees each id at once.
+ *
+ * SIGINT and SIGTERM end the reading: what was read in whole lines is sent, and how many tasks are on
+ * disk is said. The second one ends the program as usual.
  */
 #include <errno.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <unistd.h>
 
@@ -236,20 +240,46 @@ static void take_lines(struct lines *lines)
     }
 }
 
-static bool input_is_ready(void)
+static volatile sig_atomic_t interrupted_by;
+
+static void on_signal(int number)
+{
+    interrupted_by = number;
+}
+
+static void watch_signals(void)
+{
+    struct sigaction action = {.sa_handler = on_signal,
+                               .sa_flags = (int)(SA_RESETHAND | SA_RESTART)};
+    sigaction(SIGINT, &action, NULL);
+    sigaction(SIGTERM, &action, NULL);
+}
+
+/* Whether there is something to read, after at most so long; a signal that came before ends the wait
+ * as well. */
+static bool input_is_ready(const struct timespec *wait)
 {
     struct pollfd fd = {.fd = STDIN_FILENO, .events = POLLIN};
-    return poll(&fd, 1, 0) != 0;
+    sigset_t stops, before;
+    sigemptyset(&stops);
+    sigaddset(&stops, SIGINT);
+    sigaddset(&stops, SIGTERM);
+    sigprocmask(SIG_BLOCK, &stops, &before);
+    bool ready = !interrupted_by && ppoll(&fd, 1, wait, &before) > 0;
+    sigprocmask(SIG_SETMASK, &before, NULL);
+    return ready;
 }
 
 static enum mr_err read_all(struct lines *lines)
 {
     for (;;) {
-        if (lines->stopped != MR_OK)
+        if (lines->stopped != MR_OK || interrupted_by)
             return MR_OK;
-        if (!input_is_ready()) {
+        if (!input_is_ready(&(struct timespec){0})) {
             send_batch(lines);
             finish_all(lines);
+            if (!input_is_ready(NULL))
+                continue;
         }
         cli_must(mr_buf_reserve(&lines->input, READ_BYTES));
         ssize_t n = read(STDIN_FILENO, lines->input.data + lines->input.len, READ_BYTES);
@@ -318,6 +348,9 @@ static int conclude(const struct lines *lines, enum mr_err read_err)
                             (unsigned long long)lines->accepted, cli->broker);
     if (read_err != MR_OK)
         code = cli_fail_err(read_err, "cannot read standard input");
+    if (interrupted_by)
+        code = cli_fail(CLI_SIGNAL_BASE + interrupted_by, "interrupted: %llu tasks are on disk",
+                        (unsigned long long)lines->accepted);
     if (cli->quiet)
         fprintf(stderr, "%llu\n", (unsigned long long)lines->accepted);
     return code;
@@ -328,6 +361,7 @@ int enqueue_lines(struct cli *cli, const struct enqueue_template *template_)
     int code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
     if (code != CLI_OK)
         return code;
+    watch_signals();
     struct lines *lines = lines_new(cli, template_);
     enum mr_err read_err = read_all(lines);
     if (lines->stopped == MR_OK)

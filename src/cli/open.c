@@ -13,13 +13,29 @@ const char *cli_file_dir(const char *url)
     return strncmp(url, scheme, strlen(scheme)) == 0 ? url + strlen(scheme) : NULL;
 }
 
+/* Of brokers that other versions serve: they are out of reach, not mistyped. */
+static bool knows_scheme(const char *url)
+{
+    static const char *const schemes[] = {
+        "millrace", "millraces", "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster",
+    };
+    struct mr_slice scheme = mr_slice_make(url, strcspn(url, ":"));
+    for (size_t i = 0; i < CLI_LEN(schemes); i++)
+        if (mr_slice_equal(scheme, mr_slice_str(schemes[i])))
+            return true;
+    return false;
+}
+
 static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_detail *detail)
 {
-    if (err == MR_UNSUPPORTED)
+    if (err == MR_UNSUPPORTED && knows_scheme(cli->broker))
         return cli_fail(CLI_UNREACHABLE,
                         "broker %s is out of reach: this build serves folders only; give --broker "
                         "file:DIR or set MILLRACE_BROKER",
                         cli->broker);
+    if (err == MR_UNSUPPORTED)
+        return cli_usage(cli, "--broker: \"%.200s\" is no URL of a broker; give file:DIR",
+                         cli->broker);
     return cli_fail_detail(err, "cannot open", cli->broker, detail);
 }
 
@@ -31,11 +47,16 @@ static int check_exists(const struct cli *cli)
     enum mr_err err = mr_url_dir(cli->broker, mr_slice_str(cli->namespace_), dir, NULL);
     if (err != MR_OK || stat(dir, &st) == 0 || errno != ENOENT)
         return CLI_OK; /* opening tells what is wrong, if anything is */
+    if (*cli->namespace_)
+        return cli_fail(CLI_NOT_FOUND, "no namespace %s at %s; millrace enqueue makes one",
+                        cli->namespace_, cli->broker);
     return cli_fail(CLI_NOT_FOUND, "no store at %s; millrace enqueue makes one", cli->broker);
 }
 
 int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store)
 {
+    if (!*cli->broker)
+        return cli_usage(cli, "--broker: \"\" is empty; give file:DIR");
     int code = store == CLI_STORE_MUST_EXIST ? check_exists(cli) : CLI_OK;
     if (code != CLI_OK)
         return code;

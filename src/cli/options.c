@@ -44,14 +44,21 @@ const size_t cli_global_options_n = CLI_LEN(cli_global_options);
 
 /* ---- values --------------------------------------------------------------------------------- */
 
-/* Each checks value->text and fills the rest; answers NULL, or what is wrong with it. */
-typedef const char *parse_value(const struct cli_option *option, struct cli_value *value);
+/* Each checks value->text and fills the rest; MR_INVALID with what is wrong with it. */
+typedef enum mr_err parse_value(const struct cli_option *option, struct cli_value *value,
+                                struct mr_detail *why);
 
-static const char *parse_text(const struct cli_option *option, struct cli_value *value)
+static enum mr_err wrong(struct mr_detail *why, const char *text)
 {
-    (void)option;
-    (void)value;
-    return NULL;
+    mr_detail_set(why, "%s", text);
+    return MR_INVALID;
+}
+
+static enum mr_err parse_text(const struct cli_option *option, struct cli_value *value,
+                              struct mr_detail *why)
+{
+    (void)option, (void)value, (void)why;
+    return MR_OK;
 }
 
 const char *cli_name_problem(const char *text)
@@ -67,61 +74,80 @@ const char *cli_name_problem(const char *text)
 }
 static_assert(MR_NAME_MAX == 128, "the text above says so");
 
-static const char *parse_name(const struct cli_option *option, struct cli_value *value)
+static enum mr_err parse_name(const struct cli_option *option, struct cli_value *value,
+                              struct mr_detail *why)
 {
     (void)option;
-    return cli_name_problem(value->text);
+    const char *problem = cli_name_problem(value->text);
+    return problem ? wrong(why, problem) : MR_OK;
 }
 
-static const char *parse_duration(const struct cli_option *option, struct cli_value *value)
+static enum mr_err parse_duration(const struct cli_option *option, struct cli_value *value,
+                                  struct mr_detail *why)
 {
     (void)option;
-    if (mr_parse_duration_ms(value->text, &value->number) == MR_OK)
-        return NULL;
-    return value->text[0] == '-' ? "must not be negative"
-                                 : "is not a duration such as 250ms, 10s, 5m, 1h30m or 7d";
+    enum mr_err err = mr_parse_duration_ms(value->text, &value->number);
+    if (err == MR_OK)
+        return MR_OK;
+    if (err == MR_TOO_BIG)
+        return wrong(why, "is too long");
+    return wrong(why, value->text[0] == '-'
+                          ? "must not be negative"
+                          : "is not a duration such as 250ms, 10s, 5m, 1h30m or 7d");
 }
 
-static const char *parse_time(const struct cli_option *option, struct cli_value *value)
+static enum mr_err parse_time(const struct cli_option *option, struct cli_value *value,
+                              struct mr_detail *why)
 {
     (void)option;
     if (mr_parse_time_ms(value->text, &value->number) == MR_OK)
-        return NULL;
-    return "is not a time such as 2030-01-31T08:00:00Z or Unix seconds";
+        return MR_OK;
+    return wrong(why, "is not a time such as 2030-01-31T08:00:00Z or Unix seconds");
 }
 
-static const char *parse_count(const struct cli_option *option, struct cli_value *value)
+static enum mr_err parse_count(const struct cli_option *option, struct cli_value *value,
+                               struct mr_detail *why)
 {
-    int64_t number;
-    if (mr_parse_int64(value->text, &number) != MR_OK)
-        return "is not a whole number";
-    if (number < option->min)
-        return option->min > 0 ? "is too small" : "must not be negative";
-    if (option->max > 0 && number > option->max)
-        return "is over the limit";
-    value->number = number;
-    return NULL;
+    int64_t most = option->max > 0 ? option->max : INT64_MAX;
+    enum mr_err err = mr_parse_int64(value->text, &value->number);
+    if (err != MR_OK && err != MR_TOO_BIG)
+        return wrong(why, "is not a whole number");
+    bool negative = value->text[0] == '-';
+    if (err == MR_OK && value->number >= option->min && value->number <= most)
+        return MR_OK;
+    if (negative && option->min == 0)
+        return wrong(why, "must not be negative");
+    if (negative || (err == MR_OK && value->number < option->min))
+        mr_detail_set(why, "is below %lld", (long long)option->min);
+    else
+        mr_detail_set(why, "is over the limit of %lld", (long long)most);
+    return MR_INVALID;
 }
 
-static const char *parse_real(const struct cli_option *option, struct cli_value *value)
+static enum mr_err parse_real(const struct cli_option *option, struct cli_value *value,
+                              struct mr_detail *why)
 {
     (void)option;
-    double real;
-    if (mr_parse_double(value->text, &real) != MR_OK || !isfinite(real))
-        return "is not a number";
-    value->real = real;
-    return NULL;
+    if (mr_parse_double(value->text, &value->real) != MR_OK || !isfinite(value->real))
+        return wrong(why, "is not a number");
+    return MR_OK;
 }
 
-static const char *parse_choice(const struct cli_option *option, struct cli_value *value)
+static enum mr_err parse_choice(const struct cli_option *option, struct cli_value *value,
+                                struct mr_detail *why)
 {
+    struct mr_buf known = {0};
     for (size_t i = 0; option->choices[i]; i++) {
+        cli_must(mr_buf_printf(&known, "%s%s", i ? ", " : "", option->choices[i]));
         if (strcmp(option->choices[i], value->text) == 0) {
             value->number = (int64_t)i;
-            return NULL;
+            mr_buf_done(&known);
+            return MR_OK;
         }
     }
-    return "is none of the known words";
+    mr_detail_set(why, "is none of %.*s", (int)known.len, (const char *)known.data);
+    mr_buf_done(&known);
+    return MR_INVALID;
 }
 
 static parse_value *const parsers[CLI_KIND_COUNT] = {
@@ -319,18 +345,6 @@ static const char *typed(const struct token *token, char text[72])
     return text;
 }
 
-static int fail_choice(const struct cli *cli, const struct cli_option *option, const char *flag,
-                       const char *text)
-{
-    struct mr_buf known = {0};
-    for (size_t i = 0; option->choices[i]; i++)
-        cli_must(mr_buf_printf(&known, "%s%s", i ? ", " : "", option->choices[i]));
-    int code = cli_usage(cli, "%s: \"%s\" is none of %.*s", flag, text, (int)known.len,
-                         (const char *)known.data);
-    mr_buf_done(&known);
-    return code;
-}
-
 static int store_value(struct cli *cli, void *args, const struct cli_option *option,
                        const struct token *token)
 {
@@ -342,11 +356,9 @@ static int store_value(struct cli *cli, void *args, const struct cli_option *opt
     struct cli_value *value = (struct cli_value *)(base + option->offset);
     value->given = true;
     value->text = token->value;
-    const char *wrong = parsers[option->kind](option, value);
-    if (wrong && option->kind == CLI_CHOICE)
-        return fail_choice(cli, option, flag, token->value);
-    if (wrong)
-        return cli_usage(cli, "%s: \"%.200s\" %s", flag, token->value, wrong);
+    struct mr_detail why = {0};
+    if (parsers[option->kind](option, value, &why) != MR_OK)
+        return cli_usage(cli, "%s: \"%.200s\" %s", flag, token->value, why.text);
     if (option->note == CLI_REPEATS) {
         value->items = cli_grow(value->items, value->items_n + 1, sizeof *value->items);
         value->items[value->items_n++] = token->value;

@@ -67,34 +67,6 @@ void out_cellf(struct out_table *table, enum out_colour colour, const char *fmt,
     free(text);
 }
 
-/* A long payload would only be cut: no need to carry all of it. */
-void out_cell_bytes(struct out_table *table, enum out_colour colour, struct mr_slice bytes)
-{
-    enum { SHOWN_MAX = 200 };
-    struct mr_buf scratch = {0};
-    bool cut = bytes.len > SHOWN_MAX;
-    if (cut)
-        bytes.len = SHOWN_MAX;
-    /* Not in the middle of a character: its continuation bytes go too. */
-    while (cut && bytes.len > 0 && (((const uint8_t *)bytes.data)[bytes.len] & 0xc0) == 0x80)
-        bytes.len--;
-    out_escape(&scratch, bytes);
-    cli_must(mr_buf_append(&scratch, cut ? "…" : "", cut ? sizeof "…" : 1));
-    out_cell(table, colour, (const char *)scratch.data);
-    mr_buf_done(&scratch);
-}
-
-/* The width left for the stretching column, SIZE_MAX when it need not give way. */
-static size_t stretch_width(const struct out_table *table)
-{
-    size_t columns = out_columns(), fixed = 0;
-    if (columns == 0)
-        return SIZE_MAX;
-    for (size_t i = 0; i < table->columns_n; i++)
-        fixed += GAP + (table->columns[i].fit == OUT_STRETCH ? 0 : table->widths[i]);
-    return columns > fixed + STRETCH_MIN ? columns - fixed : STRETCH_MIN;
-}
-
 /* The longest start of text that fits into width - 1 columns. */
 static size_t cut_at(const char *text, size_t width)
 {
@@ -108,6 +80,31 @@ static size_t cut_at(const char *text, size_t width)
         end = next;
     }
     return end;
+}
+
+/* A long payload would only be cut: no need to carry all of it. */
+void out_cell_bytes(struct out_table *table, enum out_colour colour, struct mr_slice bytes)
+{
+    enum { SHOWN_MAX = 200 };
+    struct mr_buf scratch = {0};
+    size_t len = mr_utf8_cut(bytes, SHOWN_MAX);
+    const char *text = out_escaped(&scratch, mr_slice_make(bytes.data, len));
+    if (len < bytes.len || out_width(mr_slice_str(text)) > SHOWN_MAX)
+        out_cellf(table, colour, "%.*s…", (int)cut_at(text, SHOWN_MAX), text);
+    else
+        out_cell(table, colour, text);
+    mr_buf_done(&scratch);
+}
+
+/* The width left for the stretching column, SIZE_MAX when it need not give way. */
+static size_t stretch_width(const struct out_table *table)
+{
+    size_t columns = out_columns(), fixed = 0;
+    if (columns == 0)
+        return SIZE_MAX;
+    for (size_t i = 0; i < table->columns_n; i++)
+        fixed += GAP + (table->columns[i].fit == OUT_STRETCH ? 0 : table->widths[i]);
+    return columns > fixed + STRETCH_MIN ? columns - fixed : STRETCH_MIN;
 }
 
 static void print_cell(const struct cell *cell, const struct out_column *column, size_t width,

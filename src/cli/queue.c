@@ -231,23 +231,18 @@ static const struct cli_option rm_options[] = {
      .help = "delete its tasks too"},
 };
 
-#define EXAMPLES(...)                                                                              \
-    (const char *const[])                                                                          \
-    {                                                                                              \
-        __VA_ARGS__, NULL                                                                          \
-    }
-
 static const struct cli_verb verbs[] = {
     {.name = "list",
      .synopsis = "",
      .about = "Lists all queues with their figures.",
-     .examples = EXAMPLES("millrace queue list", "millrace queue list --json | jq '.[].pending'"),
+     .examples =
+         CLI_EXAMPLES("millrace queue list", "millrace queue list --json | jq '.[].pending'"),
      .store = CLI_STORE_MUST_EXIST,
      .run = run_list},
     {.name = "show",
      .synopsis = "QUEUE",
      .about = "Shows one queue.",
-     .examples = EXAMPLES("millrace queue show mail"),
+     .examples = CLI_EXAMPLES("millrace queue show mail"),
      .words_min = 1,
      .words_max = 1,
      .words = CLI_FIRST_IS_QUEUE,
@@ -256,7 +251,7 @@ static const struct cli_verb verbs[] = {
     {.name = "pause",
      .synopsis = "QUEUE",
      .about = "Hands out no more tasks of a queue; it still takes new ones.",
-     .examples = EXAMPLES("millrace queue pause mail"),
+     .examples = CLI_EXAMPLES("millrace queue pause mail"),
      .words_min = 1,
      .words_max = 1,
      .words = CLI_FIRST_IS_QUEUE,
@@ -265,7 +260,7 @@ static const struct cli_verb verbs[] = {
     {.name = "resume",
      .synopsis = "QUEUE",
      .about = "Ends a pause.",
-     .examples = EXAMPLES("millrace queue resume mail"),
+     .examples = CLI_EXAMPLES("millrace queue resume mail"),
      .words_min = 1,
      .words_max = 1,
      .words = CLI_FIRST_IS_QUEUE,
@@ -274,7 +269,7 @@ static const struct cli_verb verbs[] = {
     {.name = "rm",
      .synopsis = "QUEUE",
      .about = "Removes an empty queue, or with --force one with its tasks.",
-     .examples = EXAMPLES("millrace queue rm mail", "millrace queue rm mail --force"),
+     .examples = CLI_EXAMPLES("millrace queue rm mail", "millrace queue rm mail --force"),
      .options = rm_options,
      .options_n = CLI_LEN(rm_options),
      .args_size = sizeof(struct rm_args),
@@ -286,7 +281,7 @@ static const struct cli_verb verbs[] = {
     {.name = "set",
      .synopsis = "QUEUE",
      .about = "Changes a setting of a queue, which is made if need be.",
-     .examples = EXAMPLES("millrace queue set mail --max-length 100000"),
+     .examples = CLI_EXAMPLES("millrace queue set mail --max-length 100000"),
      .options = set_options,
      .options_n = CLI_LEN(set_options),
      .args_size = sizeof(struct set_args),

@@ -20,53 +20,50 @@ static void print_line(const struct mr_buf *text)
     mr_buf_done(&line);
 }
 
-MR_PRINTF(2, 0) static void append_vformat(struct mr_buf *buf, const char *fmt, va_list ap)
+/* Prints what fmt makes of ap, and ending behind it. */
+MR_PRINTF(1, 0) static void print_vformat(const char *fmt, va_list ap, const char *ending)
 {
     char *text = NULL;
+    struct mr_buf line = {0};
     if (vasprintf(&text, fmt, ap) < 0)
         cli_must(MR_NOMEM);
-    cli_must(mr_buf_append(buf, text, strlen(text)));
+    cli_must(mr_buf_printf(&line, "%s%s", text, ending));
+    print_line(&line);
+    mr_buf_done(&line);
     free(text);
 }
 
 int cli_fail(int code, const char *fmt, ...)
 {
-    struct mr_buf text = {0};
     va_list ap;
     va_start(ap, fmt);
-    append_vformat(&text, fmt, ap);
+    print_vformat(fmt, ap, "");
     va_end(ap);
-    print_line(&text);
-    mr_buf_done(&text);
     return code;
 }
 
 int cli_usage(const struct cli *cli, const char *fmt, ...)
 {
-    struct mr_buf text = {0};
+    char ending[80];
+    const char *command = cli->command ? cli->command->name : "";
+    const char *verb = cli->verb && cli->verb->name ? cli->verb->name : "";
+    snprintf(ending, sizeof ending, " (see millrace%s%s%s%s --help)", *command ? " " : "", command,
+             *verb ? " " : "", verb);
     va_list ap;
     va_start(ap, fmt);
-    append_vformat(&text, fmt, ap);
+    print_vformat(fmt, ap, ending);
     va_end(ap);
-    cli_must(mr_buf_printf(&text, " (see millrace%s%s%s%s --help)", cli->command ? " " : "",
-                           cli->command ? cli->command->name : "",
-                           cli->verb && cli->verb->name ? " " : "",
-                           cli->verb && cli->verb->name ? cli->verb->name : ""));
-    print_line(&text);
-    mr_buf_done(&text);
     return CLI_USAGE;
 }
 
 int cli_fail_err(enum mr_err err, const char *fmt, ...)
 {
-    struct mr_buf text = {0};
+    char ending[160];
+    snprintf(ending, sizeof ending, ": %s", mr_err_text(err));
     va_list ap;
     va_start(ap, fmt);
-    append_vformat(&text, fmt, ap);
+    print_vformat(fmt, ap, ending);
     va_end(ap);
-    cli_must(mr_buf_printf(&text, ": %s", mr_err_text(err)));
-    print_line(&text);
-    mr_buf_done(&text);
     return mr_err_exit_code(err);
 }
 
@@ -86,13 +83,10 @@ void cli_note(const struct cli *cli, const char *fmt, ...)
 {
     if (cli->quiet)
         return;
-    struct mr_buf text = {0};
     va_list ap;
     va_start(ap, fmt);
-    append_vformat(&text, fmt, ap);
+    print_vformat(fmt, ap, "");
     va_end(ap);
-    print_line(&text);
-    mr_buf_done(&text);
 }
 
 void *cli_alloc(size_t n, size_t size)

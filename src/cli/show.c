@@ -117,7 +117,7 @@ static void print_headers(const struct mr_task *task)
 void show_task(const struct mr_task *task)
 {
     char attempts[128];
-    snprintf(attempts, sizeof attempts, "%u (failed %u of %u, crashes %u, epoch %llu)",
+    snprintf(attempts, sizeof attempts, "%u (retried %u of %u, crashes %u, epoch %llu)",
              task->attempt, task->retried, task->max_retry, task->crashes,
              (unsigned long long)task->epoch);
     print_bytes("id", OUT_BOLD, task->id);

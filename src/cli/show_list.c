@@ -45,9 +45,9 @@ static void add_row(struct out_table *table, const struct mr_task *task)
     out_cell(table, out_state_colour(task->state), mr_state_name(task->state));
     out_cellf(table, OUT_PLAIN, "%u", task->attempt);
     out_cell(table, OUT_PLAIN, when);
+    bool failed = task->state == MR_ARCHIVED || task->state == MR_RETRY;
     out_cell_bytes(table, OUT_PLAIN,
-                   task->state == MR_ARCHIVED && task->last_error.len ? task->last_error
-                                                                      : task->payload);
+                   failed && task->last_error.len ? task->last_error : task->payload);
 }
 
 /* Where the tasks of a list go. */
@@ -140,6 +140,9 @@ int show_list(struct cli *cli, const struct show_filter *filter, enum mr_state o
     sink_end(&sink, err, shown);
     if (err != MR_OK)
         return show_list_failed(filter, err);
+    out_flush();
+    if (out_broken()) /* who stopped reading wants no advice */
+        return CLI_OK;
     if (more)
         cli_note(cli, "%zu shown, there are more: --limit N shows more", shown);
     else if (shown == 0)

@@ -52,12 +52,17 @@ static int run_act(struct cli *cli, void *args)
     return control_run(cli, args, &plan);
 }
 
+#define SECONDS_LAST "ID... SECONDS"
+
 /* The last word is the number of seconds; the words before it are ids. */
 static int run_prioritise(struct cli *cli, void *args)
 {
     struct control_plan plan = plan_of(cli);
     const char *seconds = cli->words[cli->words_n - 1];
-    if (mr_parse_double(seconds, &plan.value) != MR_OK || !isfinite(plan.value))
+    bool is_number = mr_parse_double(seconds, &plan.value) == MR_OK && isfinite(plan.value);
+    if (!is_number && cli->words_n == 1)
+        return cli_usage(cli, "the seconds are missing: millrace task prioritise %s", SECONDS_LAST);
+    if (!is_number)
         return cli_usage(cli, "\"%.80s\" is not a number of seconds", seconds);
     plan.ids = cli->words;
     plan.ids_n = cli->words_n - 1;
@@ -75,11 +80,6 @@ static const struct cli_option act_options[] = {
     CONTROL_OPTIONS,
 };
 
-#define EXAMPLES(...)                                                                              \
-    (const char *const[])                                                                          \
-    {                                                                                              \
-        __VA_ARGS__, NULL                                                                          \
-    }
 #define ACTS(name_, synopsis_, about_, min_, run_)                                                 \
     .name = name_, .synopsis = synopsis_, .about = about_, .options = act_options,                 \
     .options_n = CLI_LEN(act_options), .args_size = sizeof(struct control_args),                   \
@@ -89,7 +89,7 @@ static const struct cli_verb verbs[] = {
     {.name = "list",
      .synopsis = "",
      .about = "Lists tasks in the order they stand in.",
-     .examples = EXAMPLES("millrace task list -q mail --state pending --limit 20"),
+     .examples = CLI_EXAMPLES("millrace task list -q mail --state pending --limit 20"),
      .options = list_options,
      .options_n = CLI_LEN(list_options),
      .args_size = sizeof(struct show_filter),
@@ -98,27 +98,28 @@ static const struct cli_verb verbs[] = {
     {.name = "show",
      .synopsis = "ID",
      .about = "Shows everything known of a task.",
-     .examples = EXAMPLES("millrace task show 0190a1b2-...", "millrace task show ID --json"),
+     .examples = CLI_EXAMPLES("millrace task show 0190a1b2-...", "millrace task show ID --json"),
      .words_min = 1,
      .words_max = 1,
      .store = CLI_STORE_MUST_EXIST,
      .run = run_show},
     {ACTS("cancel", "ID...", "Archives waiting tasks and tells running ones to stop.", 0, run_act),
-     .examples = EXAMPLES("millrace task cancel ID", "millrace task cancel -q mail --dry-run")},
+     .examples = CLI_EXAMPLES("millrace task cancel ID", "millrace task cancel -q mail --dry-run")},
     {ACTS("delete", "ID...", "Deletes tasks; a running one is left.", 0, run_act),
-     .examples = EXAMPLES("millrace task delete ID",
-                          "millrace task delete -q mail --state completed --yes")},
+     .examples = CLI_EXAMPLES("millrace task delete ID",
+                              "millrace task delete -q mail --state completed --yes")},
     {ACTS("run", "ID...", "Makes scheduled, failed and archived tasks pending now.", 0, run_act),
-     .examples = EXAMPLES("millrace task run ID", "millrace task run -q mail --state retry --yes")},
+     .examples =
+         CLI_EXAMPLES("millrace task run ID", "millrace task run -q mail --state retry --yes")},
     {ACTS("archive", "ID...", "Puts waiting tasks into the archive.", 0, run_act),
-     .examples = EXAMPLES("millrace task archive ID")},
-    {ACTS("prioritise", "ID... SECONDS", "Puts waiting tasks SECONDS ahead of now.", 1,
+     .examples = CLI_EXAMPLES("millrace task archive ID")},
+    {ACTS("prioritise", SECONDS_LAST, "Puts waiting tasks SECONDS ahead of now.", 1,
           run_prioritise),
-     .examples = EXAMPLES("millrace task prioritise ID 3600")},
+     .examples = CLI_EXAMPLES("millrace task prioritise ID 3600")},
     {.name = "why",
      .synopsis = "ID",
      .about = "Says why a task is not running, or what became of it.",
-     .examples = EXAMPLES("millrace task why ID"),
+     .examples = CLI_EXAMPLES("millrace task why ID"),
      .words_min = 1,
      .words_max = 1,
      .store = CLI_STORE_MUST_EXIST,

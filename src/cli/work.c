@@ -2,14 +2,17 @@
 /*
  * millrace work: a worker that runs a command once per task.
  *
- * The main thread waits for signals; another one runs the worker. The first SIGINT or SIGTERM stops
- * taking and waits for what runs, up to the drain timeout; the second one ends what runs at once.
- * Both hand back unfinished tasks without counting an attempt. Handlers run on the worker's threads
- * and print their own lines.
+ * The main thread waits for signals; others run and stop the worker. The first SIGINT, SIGTERM or
+ * SIGHUP stops taking and waits for what runs, up to the drain timeout; the second one ends what
+ * runs at once. Both hand back unfinished tasks without counting an attempt. Handlers run on the
+ * worker's threads and print their own lines.
  */
+#include <assert.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/chan.h"
@@ -17,11 +20,16 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/out.h"
-#include "cli/work.h"
 #include "worker/exec.h"
 
 struct work_args {
     struct cli_value queue, strict, concurrency, type, node, tag, drain_timeout, burst;
+};
+
+enum {
+    STOPS_MAX = 2, /* stop, and stop at once; the next signal does not even wait for the store */
+    STATUS_NS = 250 * 1000 * 1000, /* between two states of the live line */
+    ERROR_SHOWN = 200, /* bytes of an error on its line; millrace task show has it all */
 };
 
 struct work {
@@ -31,19 +39,16 @@ struct work {
     struct mr_worker_queue queues[MR_TAKE_QUEUES_MAX];
     size_t queues_n;
     struct mr_buf names[MR_TAKE_QUEUES_MAX]; /* of queues whose names are put together here */
-    pthread_t run_thread, stop_thread;
-    bool stopping;
-    enum mr_err err; /* of the run */
+    pthread_t run_thread, stop_threads[STOPS_MAX];
+    _Atomic size_t stops_n; /* written by the main thread */
+    enum mr_err err;        /* of the run */
     _Atomic uint32_t running;
-    _Atomic bool at_once; /* the second signal came */
-    _Atomic bool ended;   /* the run is over: the signal that says so is ours */
+    _Atomic bool ended; /* the run is over: the signal that says so is ours */
     int64_t started_ns, status_ns;
 };
 
 /* Tells the main thread that the worker has ended; blocked everywhere, waited for there. */
 #define SIGNAL_ENDED SIGUSR1
-
-enum { STATUS_NS = 250 * 1000 * 1000 }; /* between two states of the live line */
 
 /* ---- runs ----------------------------------------------------------------------------------- */
 
@@ -54,19 +59,21 @@ static const char *const outcome_words[] = {
     [MR_DROP] = "dropped",
     [MR_LATER] = "not now, later",
 };
+static_assert(CLI_LEN(outcome_words) == MR_LATER + 1, "one for each outcome");
 
-static const char *outcome_word(struct mr_run *run, enum mr_outcome outcome)
+static const char *outcome_word(const struct work *work, struct mr_run *run,
+                                enum mr_outcome outcome)
 {
-    if (outcome != MR_DONE && mr_run_cancelled(run))
-        return "stopped";
-    return (size_t)outcome < CLI_LEN(outcome_words) ? outcome_words[outcome] : NULL;
+    if (outcome == MR_FAIL && mr_run_cancelled(run) && work->stops_n > 0)
+        return "stopped and handed back";
+    return outcome_words[outcome];
 }
 
 static void tell_run(const struct work *work, const struct mr_task *task, const char *word,
                      int64_t ns)
 {
     char took[32];
-    mr_format_duration_ms(ns / MR_NS_PER_MS, took);
+    out_span(ns / MR_NS_PER_MS, took);
     cli_note(work->cli, "%s %.*s %.*s/%.*s attempt %u in %s", word, (int)task->id.len,
              (const char *)task->id.data, (int)task->queue.len, (const char *)task->queue.data,
              (int)task->type.len, (const char *)task->type.data, task->attempt, took);
@@ -80,29 +87,29 @@ static enum mr_outcome run_task(struct mr_run *run, void *arg)
     atomic_fetch_add(&work->running, 1);
     enum mr_outcome outcome = mr_exec_handler(run, &work->command);
     atomic_fetch_sub(&work->running, 1);
-    if (outcome == MR_FAIL && atomic_load(&work->at_once))
-        outcome = MR_HAND_BACK; /* killed by us, not by its own fault */
-    const char *word = outcome_word(run, outcome);
+    const char *word = outcome_word(work, run, outcome);
     if (word)
         tell_run(work, mr_run_task(run), word, mr_mono_now(mr_clock_system()).ns - begin);
     return outcome;
 }
 
-/* Thread: a slot's. */
+/* The end of what the command said is what it died of. Thread: a slot's. */
 static void on_error(const struct mr_task *task, const char *error, void *arg)
 {
     const struct work *work = arg;
-    cli_note(work->cli, "failed %.*s %.*s/%.*s attempt %u: %s", (int)task->id.len,
+    size_t len = strlen(error), from = len > ERROR_SHOWN ? len - ERROR_SHOWN : 0;
+    while (from > 0 && (error[from] & 0xc0) == 0x80)
+        from++;
+    cli_note(work->cli, "failed %.*s %.*s/%.*s attempt %u: %s%s", (int)task->id.len,
              (const char *)task->id.data, (int)task->queue.len, (const char *)task->queue.data,
-             (int)task->type.len, (const char *)task->type.data, task->attempt, error);
+             (int)task->type.len, (const char *)task->type.data, task->attempt, from > 0 ? "…" : "",
+             error + from);
 }
 
-/* The library's own messages. Failures of tasks have their line already. Thread: any. */
+/* The library's own messages. Thread: any. */
 static void on_diag(enum mr_diag_level level, const char *line, void *arg)
 {
     const struct work *work = arg;
-    if (strstr(line, "task.failed"))
-        return;
     if (level >= MR_DIAG_ERROR)
         cli_fail(CLI_FAILED, "%s", line);
     else
@@ -155,21 +162,46 @@ static int add_queues(struct work *work, const struct work_args *args)
     return code;
 }
 
-/* A command that cannot be found would fail every task: better not to begin. */
-static bool can_run(const char *command)
+static enum mr_err can_run_file(const char *file)
+{
+    struct stat st;
+    if (stat(file, &st) != 0)
+        return mr_err_from_errno(errno);
+    return S_ISREG(st.st_mode) && access(file, X_OK) == 0 ? MR_OK : MR_DENIED;
+}
+
+/* A command that cannot be run would fail every task: better not to begin. */
+static enum mr_err can_run(const char *command)
 {
     if (strchr(command, '/'))
-        return access(command, X_OK) == 0;
+        return can_run_file(command);
+    enum mr_err err = MR_NOT_FOUND;
     const char *path = getenv("PATH");
-    for (path = path ? path : "/bin:/usr/bin"; *path;) {
+    for (path = path ? path : "/bin:/usr/bin"; *path && err != MR_OK;) {
         size_t len = strcspn(path, ":");
         char file[4096];
         snprintf(file, sizeof file, "%.*s/%s", len ? (int)len : 1, len ? path : ".", command);
-        if (access(file, X_OK) == 0)
-            return true;
+        enum mr_err found = can_run_file(file);
+        if (found == MR_OK || found == MR_DENIED)
+            err = found;
         path += len + (path[len] == ':');
     }
-    return false;
+    return err;
+}
+
+/* The one place for a star is the end. */
+static int check_types(const struct cli *cli, const struct work_args *args)
+{
+    for (size_t i = 0; i < args->type.items_n; i++) {
+        const char *type = args->type.items[i];
+        const char *problem = cli_name_problem(type);
+        const char *star = strchr(type, '*');
+        if (!problem && star && star[1])
+            problem = "has a * that is not at its end";
+        if (problem)
+            return cli_usage(cli, "-t: \"%.200s\" %s", type, problem);
+    }
+    return CLI_OK;
 }
 
 static int check(struct work *work, const struct work_args *args)
@@ -177,9 +209,18 @@ static int check(struct work *work, const struct work_args *args)
     const struct cli *cli = work->cli;
     if (cli->tail_n == 0)
         return cli_usage(cli, "the command to run is missing: millrace work ... -- CMD [ARG]...");
-    if (!can_run(cli->tail[0]))
-        return cli_fail(CLI_NOT_FOUND, "cannot run %s: no such command", cli->tail[0]);
-    return add_queues(work, args);
+    int code = check_types(cli, args);
+    if (code == CLI_OK)
+        code = add_queues(work, args);
+    if (code != CLI_OK)
+        return code;
+    enum mr_err err = can_run(cli->tail[0]);
+    if (err == MR_OK)
+        return CLI_OK;
+    return cli_fail(mr_err_exit_code(err), "cannot run %s: %s", cli->tail[0],
+                    err == MR_NOT_FOUND ? "no such command"
+                    : err == MR_DENIED  ? "not a file that may be executed"
+                                        : mr_err_text(err));
 }
 
 static enum mr_err make_worker(struct work *work, const struct work_args *args)
@@ -240,36 +281,28 @@ static void show_status(struct work *work)
 
 static int on_stop_signal(struct work *work, int number)
 {
-    if (!work->stopping) {
-        work->stopping = true;
+    if (work->stops_n == STOPS_MAX)
+        _exit(CLI_SIGNAL_BASE + number);
+    if (work->stops_n == 0)
         cli_note(work->cli, "stopping: %u running; again to end them at once",
                  atomic_load(&work->running));
-        cli_must(mr_thread_start(&work->stop_thread, "mr-stop", stop_main, work));
-        return CLI_OK;
-    }
-    if (atomic_exchange(&work->at_once, true))
-        _exit(CLI_SIGNAL_BASE + number); /* the third time: not even waiting for the store */
-    return CLI_SIGNAL_BASE + number;
+    cli_must(mr_thread_start(&work->stop_threads[work->stops_n++], "mr-stop", stop_main, work));
+    return work->stops_n == 1 ? CLI_OK : CLI_SIGNAL_BASE + number;
 }
 
 /* Until the worker has ended. */
 static int await_end(struct work *work, const sigset_t *signals)
 {
-    enum { KILL_NS = 20 * 1000 * 1000 };
+    bool live = out_err_is_terminal() && !work->cli->quiet;
+    struct timespec tick = {.tv_nsec = STATUS_NS};
     int code = CLI_OK;
     for (;;) {
-        bool at_once = atomic_load(&work->at_once);
-        bool live = out_err_is_terminal() && !work->cli->quiet;
-        struct timespec tick = {.tv_nsec = at_once ? KILL_NS : STATUS_NS};
-        int number =
-            at_once || live ? sigtimedwait(signals, NULL, &tick) : sigwaitinfo(signals, NULL);
+        int number = live ? sigtimedwait(signals, NULL, &tick) : sigwaitinfo(signals, NULL);
         if (number == SIGNAL_ENDED && atomic_load(&work->ended))
             return code;
         if (number > 0 && number != SIGNAL_ENDED)
             code = on_stop_signal(work, number);
-        if (atomic_load(&work->at_once))
-            work_kill_children(); /* each round: one may just have been started */
-        else if (live)
+        if (live)
             show_status(work);
     }
 }
@@ -287,8 +320,8 @@ static int run_worker(struct work *work)
     cli_must(mr_thread_start(&work->run_thread, "mr-work", run_main, work));
     int code = await_end(work, &signals);
     mr_thread_join(work->run_thread);
-    if (work->stopping)
-        mr_thread_join(work->stop_thread);
+    for (size_t i = 0; i < work->stops_n; i++)
+        mr_thread_join(work->stop_threads[i]);
     out_status_clear();
     if (work->err != MR_OK)
         return cli_fail_err(work->err, "the worker cannot run on %s", work->cli->broker);
@@ -297,11 +330,28 @@ static int run_worker(struct work *work)
 
 static void tell_end(const struct work *work)
 {
-    struct mr_worker_figures figures;
-    mr_worker_figures(work->worker, &figures);
-    cli_note(work->cli, "%llu done, %llu failed, %llu handed back",
-             (unsigned long long)figures.done, (unsigned long long)figures.failed,
-             (unsigned long long)figures.handed_back);
+    struct mr_worker_figures f;
+    mr_worker_figures(work->worker, &f);
+    const struct {
+        const char *word;
+        uint64_t n;
+        bool always;
+    } rows[] = {
+        {"done", f.done, true},
+        {"failed", f.failed, true},
+        {"handed back", f.handed_back, false},
+        {"not now", f.later, false},
+        {"dropped", f.dropped, false},
+        {"of other types", f.unhandled, false},
+        {"too late to count", f.stale, false},
+    };
+    struct mr_buf line = {0};
+    for (size_t i = 0; i < CLI_LEN(rows); i++)
+        if (rows[i].always || rows[i].n > 0)
+            cli_must(mr_buf_printf(&line, "%s%llu %s", i ? ", " : "", (unsigned long long)rows[i].n,
+                                   rows[i].word));
+    cli_note(work->cli, "%.*s", (int)line.len, (const char *)line.data);
+    mr_buf_done(&line);
 }
 
 static int run(struct cli *cli, void *args_)

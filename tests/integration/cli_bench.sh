@@ -31,6 +31,7 @@ bench=$!
 working() { [ -n "$(find . -maxdepth 1 -name 'millrace-bench*')" ]; }
 until_true working
 kill -INT "$bench"
+kill -INT "$bench" # as timeout(1) does: to the process and to its group
 code=0
 wait "$bench" || code=$?
 is "interrupted" 130 "$code"

@@ -134,3 +134,36 @@ code=0
 m task list >/dev/full 2>"$room/err" || code=$?
 is "full stdout" 1 "$code"
 grep -q 'cannot write to standard output' "$room/err" || fail "$(cat "$room/err")"
+
+# Without a payload argument standard input is not read; what is piped in is refused, not lost.
+unfed() {
+    local code=0
+    m --broker "$store" enqueue -q unfed 2>"$room/err" || code=$?
+    is "exit code with input that is not read" 2 "$code"
+    grep -q 'give - to read it' "$room/err" || fail "$(cat "$room/err")"
+}
+echo lost | unfed
+echo lost >"$room/file"
+unfed <"$room/file"
+true | m --broker "$store" enqueue -q unfed >/dev/null
+m --broker "$store" enqueue -q unfed </dev/null >/dev/null
+m --broker "$store" enqueue -q unfed '' <"$room/file" >/dev/null
+is "empty tasks only" 3 "$(count unfed pending)"
+is "read when asked to" lost "$(field "$(echo lost | m --broker "$store" enqueue -q fed -)" payload | head -1)"
+
+# Ctrl-C in --lines: whole lines that were read are on disk, and their number is told.
+mkfifo stopped
+"$MILLRACE" --broker "$store" enqueue -q stopped --lines <stopped >"$room/ids" 2>"$room/err" &
+enqueue=$!
+exec 3>stopped
+seq 300 >&3
+printf 'half a li' >&3
+have_ids() { [ "$(wc -l <"$room/ids")" -eq 300 ]; }
+until_true have_ids
+kill -INT "$enqueue"
+code=0
+wait "$enqueue" || code=$?
+exec 3>&-
+is "interrupted" 130 "$code"
+is "what it said" 'millrace: interrupted: 300 tasks are on disk' "$(cat "$room/err")"
+is "on disk" 300 "$(count stopped pending)"

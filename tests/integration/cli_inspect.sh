@@ -135,3 +135,16 @@ refuses 3 'not found' task show a1
 expect 0 --namespace other enqueue --id elsewhere x
 refuses 3 'not found' task show elsewhere
 expect 0 --namespace other task show elsewhere
+
+# Lists for people: bytes that must be escaped do not make a line endless, a task that waits for its next
+# try shows why, and a reader that goes away gets no advice.
+head -c 256 /dev/zero | m --broker "$store" enqueue -q wide --id wide - >/dev/null
+expect 0 --broker "$store" task list -q wide
+[ "$(wc -L <"$room/out")" -le 300 ] || fail "a line of $(wc -L <"$room/out") columns"
+m --broker "$store" enqueue -q why --id why 'the payload' >/dev/null
+expect 0 --broker "$store" work -q why --burst -- sh -c 'echo the reason >&2; exit 1'
+expect 0 --broker "$store" task list -q why
+grep -q 'the reason' "$room/out" || fail "no error: $(cat "$room/out")"
+seq 1000 | m --broker "$store" enqueue -q many --lines --quiet 2>/dev/null
+m --broker "$store" task list -q many --limit 900 2>"$room/err" | head -1 >/dev/null
+[ ! -s "$room/err" ] || fail "advice for nobody: $(cat "$room/err")"

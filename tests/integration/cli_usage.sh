@@ -39,9 +39,20 @@ refuses 2 '--delay: "-5s" must not be negative' --broker "$store" enqueue --dela
 refuses 2 '--delay: "5" is not a duration' --broker "$store" enqueue --delay 5 x
 refuses 2 '--at: "soon" is not a time' --broker "$store" enqueue --at soon x
 refuses 2 '--retry: "-1" must not be negative' --broker "$store" enqueue --retry -1 x
-refuses 2 '--retry: "99999999" is over the limit' --broker "$store" enqueue --retry 99999999 x
+refuses 2 '--retry: "99999999" is over the limit of 65535' --broker "$store" enqueue --retry 99999999 x
+refuses 2 '--retry: "9999999999999999999999" is over the limit of 65535' --broker "$store" enqueue \
+    --retry 9999999999999999999999 x
+refuses 2 '--delay: "99999999999999d" is too long' --broker "$store" enqueue --delay 99999999999999d x
+refuses 2 '--delay: must not be after the year 9999 (see' --broker "$store" enqueue --delay 9999999d x
+refuses 2 '--header: over the limit of 16384 bytes' --broker "$store" enqueue \
+    --header "a=$(printf 'x%.0s' {1..17000})" x
+refuses 2 '-c: "100000" is over the limit of 4096' --broker "$store" work -c 100000 -- true
+refuses 2 '-c: "0" is below 1' --broker "$store" work -c 0 -- true
+refuses 2 '-t: "ma*il" has a * that is not at its end' --broker "$store" work -t 'ma*il' -- true
+refuses 2 'the seconds are missing: millrace task prioritise ID... SECONDS' --broker "$store" \
+    task prioritise u1
 refuses 2 '--priority: "high" is not a number' --broker "$store" enqueue --priority high x
-refuses 2 'priority' --broker "$store" enqueue --priority 1e12 x
+refuses 2 '--priority: must be within 10 years (see' --broker "$store" enqueue --priority 1e12 x
 refuses 2 '--queue: "" is empty' --broker "$store" enqueue --queue '' x
 refuses 2 'is not valid UTF-8' --broker "$store" enqueue -q $'a\xff' x
 refuses 2 'control characters or braces' --broker "$store" enqueue -q 'a{b}' x
@@ -59,6 +70,10 @@ refuses 2 'QUEUE=WEIGHT' --broker "$store" work -q a=0 -- true
 refuses 2 'follows --' --broker "$store" work cat
 refuses 2 'command to run is missing' --broker "$store" work -q a
 refuses 3 'no such command' --broker "$store" work -- no-such-command-here
+refuses 3 'no such command' --broker "$store" work -- ./no-such-command-here
+for command in /tmp . /etc/passwd; do
+    refuses 5 "cannot run $command: not a file that may be executed" --broker "$store" work -- $command
+done
 refuses 2 'did you mean process' bench --only proces
 
 # A name shown back cannot act on the terminal.
@@ -77,8 +92,13 @@ refuses 3 'no store at' --broker "$store" task delete x
 refuses 6 'give --broker file:DIR' enqueue x
 refuses 6 'redis://127.0.0.1:1 is out of reach' --broker redis://127.0.0.1:1 queue list
 refuses 2 'nonsense' --broker nonsense enqueue x
+refuses 2 '"frob:x" is no URL of a broker' --broker frob:x enqueue x
+refuses 2 '--broker: "" is empty' --broker '' enqueue x
 
 # Global options stand before or after; the environment counts less than the flag.
 MILLRACE_BROKER=redis://nowhere expect 0 enqueue x --broker "$store"
 MILLRACE_BROKER=$store expect 0 --json queue list
 is "queues in the store of the environment" default "$(jq -r '.[0].queue' "$room/out")"
+
+# A namespace that is not there is named.
+refuses 3 'no namespace b at' --broker "$store" --namespace b queue list

@@ -42,6 +42,8 @@ grep -qE '^MILLRACE_HEADER_TRACE.ID=abc$' "$room/env" || fail "no header"
 for code in 0 1 100 102 103; do enqueue -q codes --id "code$code" "$code"; done
 expect 0 work -q codes --burst -- sh -c 'echo "said by $$" >&2; exit "$(cat)"'
 grep -q '^millrace: failed code1 codes/task attempt 1: said by' "$room/err" || fail "$(cat "$room/err")"
+grep -qE '^millrace: 1 done, [0-9]+ failed, [0-9]+ not now, 1 dropped$' "$room/err" ||
+    fail "the summary: $(tail -1 "$room/err")"
 is "0" completed "$(state code0)"
 waits code1
 is "1 counts" '1 said by' "$(field code1 retried) $(field code1 last_error | cut -d' ' -f1,2)"
@@ -64,6 +66,13 @@ chmod +x "$room/back.sh"
 expect 0 work -q back -c 1 --burst -- "$room/back.sh"
 is "handed back, then done" 'completed 0' "$(state back) $(field back retried)"
 
+# One that is handed back again and again waits: no hot loop, and a burst ends.
+enqueue -q backs --id backs x
+expect 0 work -q backs -c 1 --burst -- sh -c 'echo run >>runs; exit 101'
+is "runs of a task that is always handed back" 2 "$(wc -l <runs)"
+is "not counted" '0 0' "$(field backs retried) $(field backs crashes)"
+is "the summary" 'millrace: 0 done, 0 failed, 2 handed back' "$(tail -1 "$room/err")"
+
 # A type that is not handled stays.
 enqueue -q types -t mail.send --id t1 x
 enqueue -q types -t report --id t2 x
@@ -82,6 +91,15 @@ enqueue -q slow --id slow --timeout 200ms x
 expect 0 work -q slow --burst -- sleep 60
 waits slow
 is "timed out" 1 "$(field slow retried)"
+is "one line for it" 1 "$(grep -c ' slow ' "$room/err")"
+
+# Of a long error the end is shown on one short line; the task has more.
+enqueue -q noisy --id noisy x
+expect 0 work -q noisy --burst -- sh -c 'seq 10000 >&2; exit 100'
+line=$(grep '^millrace: failed' "$room/err")
+[ "${#line}" -lt 400 ] || fail "a line of ${#line} characters: $line"
+case $line in *'\n10000') ;; *) fail "not the end: $line" ;; esac
+[ "$(field noisy last_error | wc -c)" -gt 4000 ] || fail "the task has no more than the line"
 
 # SIGTERM: takes no more, lets the running one end.
 started() { [ -e "$room/started" ]; }
@@ -111,6 +129,34 @@ code=0
 wait "$worker" || code=$?
 is "interrupted" 130 "$code"
 is "handed back" 'pending 0 0' "$(state d2) $(field d2 retried) $(field d2 crashes)"
+is "counted once" 'millrace: 0 done, 0 failed, 1 handed back' "$(tail -1 "$room/err")"
+
+# A terminal that closes is a reason to stop like any other, and no crash; SIGUSR1 is none at all.
+rm "$room/started"
+"$MILLRACE" work -q drain -c 1 --drain-timeout 100ms -- sh -c "touch $room/started; sleep 600" \
+    2>"$room/err" &
+worker=$!
+until_true started
+kill -USR1 "$worker"
+kill -HUP "$worker"
+code=0
+wait "$worker" || code=$?
+is "hung up" 0 "$code"
+grep -q stopping "$room/err" || fail "SIGUSR1 ended it: $(cat "$room/err")"
+is "handed back after a hang-up" 'pending 0 0' "$(state d2) $(field d2 retried) $(field d2 crashes)"
+
+# After SIGUSR1 it can still be ended at once.
+rm "$room/started"
+"$MILLRACE" work -q drain -c 1 -- sh -c "touch $room/started; sleep 600" 2>"$room/err" &
+worker=$!
+until_true started
+kill -USR1 "$worker"
+kill -TERM "$worker"
+until_true grep -q stopping "$room/err"
+kill -TERM "$worker"
+code=0
+wait "$worker" || code=$?
+is "ended by the second signal" 143 "$code"
 
 # --drain-timeout: what does not end by then is stopped and handed back.
 rm "$room/started"

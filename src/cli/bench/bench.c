@@ -5,6 +5,7 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/text.h"
 #include "cli/jw.h"
@@ -24,10 +25,20 @@ static const struct bench_group *const groups[] = {
 /* ---- interruption --------------------------------------------------------------------------- */
 
 static _Atomic int interrupted_by;
+static _Atomic int64_t interrupted_ns;
 
+/* The first signal ends the bench, which cleans up; a later one ends the program as usual. One signal
+ * may come twice, to the process and to its group (timeout(1) sends both), so the later one must be
+ * a while later. */
 static void on_signal(int number)
 {
-    atomic_store(&interrupted_by, number);
+    enum { SAME_NS = 1000 * 1000 * 1000 };
+    int none = 0;
+    int64_t now_ns = bench_now_ns();
+    if (atomic_compare_exchange_strong(&interrupted_by, &none, number))
+        atomic_store(&interrupted_ns, now_ns);
+    else if (now_ns - atomic_load(&interrupted_ns) > SAME_NS)
+        _exit(CLI_SIGNAL_BASE + number);
 }
 
 bool bench_interrupted(void)
@@ -35,12 +46,12 @@ bool bench_interrupted(void)
     return atomic_load(&interrupted_by) != 0;
 }
 
-/* The first signal ends the bench and cleans up; a second one ends the program as usual. */
 static void watch_signals(void)
 {
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = (int)SA_RESETHAND};
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
     sigaction(SIGINT, &action, NULL);
     sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGHUP, &action, NULL);
 }
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -224,10 +235,10 @@ static int run(struct cli *cli, void *args_)
     bench->backlog = args->tasks.given ? (uint64_t)args->tasks.number : BACKLOG_DEFAULT;
     if (bench->seconds <= 0 || bench->seconds > SECONDS_MAX)
         code = cli_usage(cli, "--seconds must be above 0 and at most %d", SECONDS_MAX);
+    watch_signals();
     if (code == CLI_OK)
         code = choose_dir(cli, bench);
     if (code == CLI_OK) {
-        watch_signals();
         code = run_groups(bench);
         bench_remove_dir(bench->dir);
         if (cli->json)
