@@ -10,6 +10,7 @@ enum {
     BLOCKS = 64,             /* in the cache */
     SECTOR_BYTES = 512,      /* what a disk may fail to read alone */
     FILL_STEP = 512 * 1024,  /* zeroes written between two syncs of a segment in the making */
+    EXTEND_MAX = 4096,       /* body of a record that was extended: damage takes no more at once */
     FILES_PER_SYNC = 4,      /* segments one sync can cover */
     SYNC_BUCKETS = 256,      /* of the histogram of sync times */
 };
@@ -92,6 +93,11 @@ struct mr_log {
     struct mr_buf buf;
     uint64_t buf_offset;
     size_t open_len; /* body length between begin and append */
+    /* The newest record is sealed when the next one begins or it is written: until then it can be
+     * extended. */
+    struct mr_record tail;
+    size_t tail_at; /* in buf */
+    bool tail_open;
     uint64_t last_seq, written_seq, durable_seq;
     uint64_t wanted_seq;                      /* newest record somebody waits for */
     struct mr_file *unsynced[FILES_PER_SYNC]; /* sealed segments written since the last sync */

@@ -80,6 +80,13 @@ enum mr_err mr_log_room(struct mr_log *log, size_t body_len, enum mr_log_use use
 
 /* ---- appending ------------------------------------------------------------------------------ */
 
+static void seal_tail(struct mr_log *log)
+{
+    if (log->tail_open)
+        mr_record_seal(log->buf.data + log->tail_at, &log->tail, log->salt);
+    log->tail_open = false;
+}
+
 /* The current segment is full: what is sealed goes to it, the next one takes over. */
 static enum mr_err roll(struct mr_log *log)
 {
@@ -99,6 +106,7 @@ uint8_t *mr_log_begin(struct mr_log *log, size_t body_len)
 {
     size_t size = mr_record_size(body_len);
     uint64_t used = log->buf_offset + log->buf.len;
+    seal_tail(log);
     if (used + size > segment_current(log)->bytes && roll(log) != MR_OK)
         return NULL;
     if (mr_buf_reserve(&log->buf, size) != MR_OK)
@@ -113,7 +121,7 @@ uint64_t mr_log_append(struct mr_log *log, enum mr_record_type type, enum mr_log
     struct segment *segment = segment_current(log);
     uint64_t seq = log->last_seq + 1;
     uint64_t lag = seq - log->durable_seq;
-    struct mr_record record = {
+    log->tail = (struct mr_record){
         .seq = seq,
         .lag = lag < UINT32_MAX ? (uint32_t)lag : UINT32_MAX,
         .term = log->term,
@@ -122,7 +130,8 @@ uint64_t mr_log_append(struct mr_log *log, enum mr_record_type type, enum mr_log
         .version = MR_RECORD_VERSION,
         .body.len = log->open_len,
     };
-    mr_record_seal(log->buf.data + log->buf.len, &record, log->salt);
+    log->tail_at = log->buf.len;
+    log->tail_open = true;
     if (ret_pos != NULL)
         *ret_pos = (struct mr_log_pos){segment->number, (uint32_t)(log->buf_offset + log->buf.len)};
     log->buf.len += mr_record_size(log->open_len);
@@ -136,6 +145,20 @@ uint64_t mr_log_append(struct mr_log *log, enum mr_record_type type, enum mr_log
     return seq;
 }
 
+uint8_t *mr_log_extend(struct mr_log *log, enum mr_record_type type, size_t more)
+{
+    struct segment *segment = segment_current(log);
+    size_t old_len = log->tail.body.len, len = old_len + more;
+    uint64_t end = log->buf_offset + log->tail_at + mr_record_size(len);
+    if (!log->tail_open || log->tail.type != type || len > EXTEND_MAX || end > segment->bytes ||
+        mr_buf_reserve(&log->buf, mr_record_size(len)) != MR_OK)
+        return NULL;
+    log->tail.body.len = len;
+    log->buf.len = log->tail_at + mr_record_size(len);
+    segment->end = end;
+    return log->buf.data + log->tail_at + MR_RECORD_HEADER + old_len;
+}
+
 /* ---- writing and syncing -------------------------------------------------------------------- */
 
 enum mr_err mr_log_write(struct mr_log *log)
@@ -144,6 +167,7 @@ enum mr_err mr_log_write(struct mr_log *log)
         return log->failure;
     if (log->buf.len == 0)
         return MR_OK;
+    seal_tail(log);
     enum mr_err err =
         mr_file_pwrite(segment_current(log)->file, log->buf.data, log->buf.len, log->buf_offset);
     if (err != MR_OK) {
@@ -251,6 +275,7 @@ static bool syncing(const struct mr_log *log)
 
 void mr_log_demand(struct mr_log *log)
 {
+    seal_tail(log);
     log->wanted_seq = log->last_seq;
 }
 

@@ -3,7 +3,7 @@
  * The commit log: records in preallocated, zero-filled segments, one writer, group commit.
  *
  * Life of a record: mr_log_room says whether it may come; mr_log_begin gives room for its body and
- * mr_log_append seals it in memory; mr_log_write hands everything sealed to the operating system;
+ * mr_log_append keeps it in memory; mr_log_write hands everything to the operating system;
  * mr_log_sync starts one fdatasync beside the owner's thread when there is something to sync and
  * none is under way, so a lone writer waits for one sync and many share one. When it ends,
  * mr_log_durable has moved on.
@@ -113,10 +113,13 @@ enum mr_log_use {
 MR_MUST_USE enum mr_err mr_log_room(struct mr_log *log, size_t body_len, enum mr_log_use use);
 /* Room for the body, valid until append. After mr_log_room said yes. NULL when out of memory. */
 uint8_t *mr_log_begin(struct mr_log *log, size_t body_len);
-/* Seals what begin gave room for. sync: somebody waits for it. Returns its sequence number. */
+/* Ends what begin gave room for. wait: somebody waits for it. Returns its sequence number. */
 enum mr_log_wait { MR_LOG_LAZY, MR_LOG_DURABLE };
 uint64_t mr_log_append(struct mr_log *log, enum mr_record_type type, enum mr_log_wait wait,
                        struct mr_log_pos *ret_pos);
+/* Makes the newest record longer, if it is of this type and not written yet: room for so many more
+ * bytes behind its body. NULL: begin another one. Its number, and who waits for it, stay. */
+uint8_t *mr_log_extend(struct mr_log *log, enum mr_record_type type, size_t more);
 /* The checked record at a place that is still in memory or on disk; pointers stay valid until the
  * next call of the log. MR_DAMAGED when it does not check. */
 MR_MUST_USE enum mr_err mr_log_read(struct mr_log *log, struct mr_log_pos pos, size_t size,

@@ -45,22 +45,30 @@ enum mr_err mr_event_task_decode(struct mr_slice body, struct mr_event_task *ret
     return MR_OK;
 }
 
-void mr_event_take_encode(const struct mr_event_take *event, uint8_t bytes[MR_EVENT_TAKE_SIZE])
+void mr_event_run_encode(const struct mr_event_run *event, uint8_t bytes[MR_EVENT_RUN_SIZE])
 {
     put_uuid(bytes, &event->id);
     mr_store64(bytes + 16, event->epoch);
-    mr_store64(bytes + 24, (uint64_t)event->ms);
 }
 
-enum mr_err mr_event_take_decode(struct mr_slice body, struct mr_event_take *ret_event)
+enum mr_err mr_event_runs_decode(struct mr_slice body, int64_t *ret_ms, size_t *ret_n)
 {
-    const uint8_t *bytes = body.data;
-    if (body.len != MR_EVENT_TAKE_SIZE)
+    if (body.len <= MR_EVENT_RUNS_TIME)
         return MR_DAMAGED;
-    get_uuid(bytes, &ret_event->id);
-    ret_event->epoch = mr_load64(bytes + 16);
-    ret_event->ms = (int64_t)mr_load64(bytes + 24);
+    size_t runs = body.len - MR_EVENT_RUNS_TIME;
+    if (runs % MR_EVENT_RUN_SIZE != 0)
+        return MR_DAMAGED;
+    *ret_ms = (int64_t)mr_load64((const uint8_t *)body.data + runs);
+    *ret_n = runs / MR_EVENT_RUN_SIZE;
     return MR_OK;
+}
+
+struct mr_event_run mr_event_run_at(struct mr_slice body, size_t i)
+{
+    const uint8_t *bytes = (const uint8_t *)body.data + i * MR_EVENT_RUN_SIZE;
+    struct mr_event_run run = {.epoch = mr_load64(bytes + 16)};
+    get_uuid(bytes, &run.id);
+    return run;
 }
 
 void mr_event_change_encode(const struct mr_event_change *event, uint8_t *bytes)

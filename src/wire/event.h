@@ -34,15 +34,17 @@ void mr_event_task_encode(const struct mr_event_task *event, uint8_t bytes[MR_EV
 MR_MUST_USE enum mr_err mr_event_task_decode(struct mr_slice body, struct mr_event_task *ret_event,
                                              struct mr_slice *ret_message);
 
-/* MR_RECORD_TAKE */
-struct mr_event_take {
+/* MR_RECORD_TAKE and _DONE: one or more runs that began or ended, and the time. Most records of
+ * a busy queue are of these kinds; runs that share one cost a third. */
+struct mr_event_run {
     struct mr_uuid id;
     uint64_t epoch;
-    int64_t ms;
 };
-enum { MR_EVENT_TAKE_SIZE = 32 };
-void mr_event_take_encode(const struct mr_event_take *event, uint8_t bytes[MR_EVENT_TAKE_SIZE]);
-MR_MUST_USE enum mr_err mr_event_take_decode(struct mr_slice body, struct mr_event_take *ret_event);
+enum { MR_EVENT_RUN_SIZE = 24, MR_EVENT_RUNS_TIME = 8 };
+void mr_event_run_encode(const struct mr_event_run *event, uint8_t bytes[MR_EVENT_RUN_SIZE]);
+MR_MUST_USE enum mr_err mr_event_runs_decode(struct mr_slice body, int64_t *ret_ms, size_t *ret_n);
+/* Of a body that was decoded; i below its number. */
+struct mr_event_run mr_event_run_at(struct mr_slice body, size_t i);
 
 /* MR_RECORD_FINISH, _LOST, _MOVE, _DELETE: what the task is from now on, and why. */
 struct mr_event_change {

@@ -43,11 +43,12 @@ enum mr_record_type {
     MR_RECORD_TASK,    /* a task was enqueued */
     MR_RECORD_COPY,    /* a live task, carried forward by compaction */
     MR_RECORD_NOTE,    /* its last result or error, carried forward */
-    MR_RECORD_TAKE,    /* a task was handed out */
-    MR_RECORD_FINISH,  /* a run ended */
+    MR_RECORD_TAKE,    /* tasks were handed out */
+    MR_RECORD_FINISH,  /* a run ended in another way */
     MR_RECORD_LOST,    /* a lease ended without a finish */
     MR_RECORD_MOVE,    /* a caller changed state or order */
     MR_RECORD_DELETE,  /* a task was removed */
+    MR_RECORD_DONE,    /* runs ended well, and their tasks are gone */
     MR_RECORD_TYPE_COUNT
 };
 

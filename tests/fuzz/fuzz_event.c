@@ -20,14 +20,20 @@ static void check_task(struct mr_slice body)
     mr_assert(memcmp(again, body.data, sizeof again) == 0);
 }
 
-static void check_take(struct mr_slice body)
+static void check_runs(struct mr_slice body)
 {
-    struct mr_event_take event;
-    if (mr_event_take_decode(body, &event) != MR_OK)
+    int64_t ms;
+    size_t n;
+    if (mr_event_runs_decode(body, &ms, &n) != MR_OK)
         return;
-    uint8_t again[MR_EVENT_TAKE_SIZE];
-    mr_event_take_encode(&event, again);
-    mr_assert(mr_slice_equal(mr_slice_make(again, sizeof again), body));
+    mr_assert(n > 0 && body.len == n * MR_EVENT_RUN_SIZE + MR_EVENT_RUNS_TIME);
+    for (size_t i = 0; i < n; i++) {
+        struct mr_event_run run = mr_event_run_at(body, i);
+        uint8_t again[MR_EVENT_RUN_SIZE];
+        mr_event_run_encode(&run, again);
+        const uint8_t *at = (const uint8_t *)body.data + i * sizeof again;
+        mr_assert(memcmp(again, at, sizeof again) == 0);
+    }
 }
 
 static void check_change(struct mr_slice body)
@@ -83,7 +89,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct mr_slice body = mr_slice_make(data, size);
     check_task(body);
-    check_take(body);
+    check_runs(body);
     check_change(body);
     check_queue(body);
     check_entries(body);

@@ -81,19 +81,31 @@ static void a_task_event_that_is_short_or_in_a_strange_state_is_damaged(void **s
     }
 }
 
-static void a_take_event_reads_back_at_its_one_length(void **state)
+static void runs_read_back_and_only_whole_ones_count(void **state)
 {
     (void)state;
-    uint8_t bytes[MR_EVENT_TAKE_SIZE + 1] = {0};
-    struct mr_event_take event = {.id = uuid(9), .epoch = UINT64_MAX, .ms = -1}, found;
-    mr_event_take_encode(&event, bytes);
-    assert_int_equal(mr_event_take_decode(mr_slice_make(bytes, MR_EVENT_TAKE_SIZE), &found), MR_OK);
-    assert_memory_equal(&found.id, &event.id, 16);
-    assert_true(found.epoch == UINT64_MAX && found.ms == -1);
+    enum { RUN = MR_EVENT_RUN_SIZE, TIME = MR_EVENT_RUNS_TIME };
+    uint8_t bytes[2 * RUN + TIME + 1];
+    struct mr_event_run first = {.id = uuid(9), .epoch = UINT64_MAX};
+    struct mr_event_run second = {.id = uuid(11), .epoch = 7};
+    int64_t ms;
+    size_t runs;
+    memset(bytes, 0xff, sizeof bytes); /* so the time is -1 wherever it is looked for */
+    mr_event_run_encode(&first, bytes);
     for (size_t n = 0; n <= sizeof bytes; n++) {
+        if (n == RUN + TIME + 1)
+            mr_event_run_encode(&second, bytes + RUN);
         struct mr_slice body = exact(bytes, n);
-        assert_int_equal(mr_event_take_decode(body, &found),
-                         n == MR_EVENT_TAKE_SIZE ? MR_OK : MR_DAMAGED);
+        bool whole = n == RUN + TIME || n == 2 * RUN + TIME;
+        assert_int_equal(mr_event_runs_decode(body, &ms, &runs), whole ? MR_OK : MR_DAMAGED);
+        if (whole) {
+            assert_int_equal(runs, (n - TIME) / RUN);
+            assert_true(ms == -1);
+            struct mr_event_run run = mr_event_run_at(body, runs - 1);
+            const struct mr_event_run *expected = runs == 1 ? &first : &second;
+            assert_memory_equal(&run.id, &expected->id, 16);
+            assert_true(run.epoch == expected->epoch);
+        }
         release(body);
     }
 }
@@ -284,7 +296,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_task_event_reads_back_with_its_message),
         cmocka_unit_test(a_task_event_that_is_short_or_in_a_strange_state_is_damaged),
-        cmocka_unit_test(a_take_event_reads_back_at_its_one_length),
+        cmocka_unit_test(runs_read_back_and_only_whole_ones_count),
         cmocka_unit_test(a_change_event_reads_back_with_its_text),
         cmocka_unit_test(a_change_event_that_is_short_or_in_an_unknown_state_is_damaged),
         cmocka_unit_test(a_queue_event_reads_back_with_its_name),

@@ -135,11 +135,26 @@ static enum mr_err put_task(struct fixture *f, unsigned n, struct what what)
     return apply(f, MR_RECORD_TASK);
 }
 
+/* One record of runs 1 .. n with epochs from first on. */
+static enum mr_err runs(struct fixture *f, enum mr_record_type type, unsigned n, uint64_t first)
+{
+    uint8_t bytes[MR_EVENT_RUN_SIZE], time[MR_EVENT_RUNS_TIME];
+    mr_buf_clear(&f->body);
+    for (unsigned i = 0; i < n; i++) {
+        mr_event_run_encode(&(struct mr_event_run){id_of(i + 1), first + i}, bytes);
+        MR_TRY(mr_buf_append(&f->body, bytes, sizeof bytes));
+    }
+    mr_store64(time, NOW);
+    MR_TRY(mr_buf_append(&f->body, time, sizeof time));
+    return apply(f, type);
+}
+
 static enum mr_err take(struct fixture *f, unsigned n, uint64_t epoch)
 {
-    struct mr_event_take event = {.id = id_of(n), .epoch = epoch, .ms = NOW};
-    uint8_t bytes[MR_EVENT_TAKE_SIZE];
-    mr_event_take_encode(&event, bytes);
+    struct mr_event_run run = {.id = id_of(n), .epoch = epoch};
+    uint8_t bytes[MR_EVENT_RUN_SIZE + MR_EVENT_RUNS_TIME];
+    mr_event_run_encode(&run, bytes);
+    mr_store64(bytes + MR_EVENT_RUN_SIZE, NOW);
     mr_buf_clear(&f->body);
     MR_TRY(mr_buf_append(&f->body, bytes, sizeof bytes));
     return apply(f, MR_RECORD_TAKE);
@@ -428,6 +443,33 @@ static void outcomes_are_counted_per_queue_and_day(void **state)
     done(durable(f));
 }
 
+static void runs_of_one_record_begin_and_end_together(void **state)
+{
+    struct fixture *f = *state;
+    some_pending(f, 4);
+    done(runs(f, MR_RECORD_TAKE, 3, 70));
+    assert_int_equal(counted(f, MR_ACTIVE), 3);
+    assert_int_equal(more_of(&f->state, task(f, 3))->epoch, 72);
+    done(runs(f, MR_RECORD_DONE, 3, 70));
+    assert_int_equal(counted(f, MR_ACTIVE), 0);
+    assert_int_equal(counted(f, MR_PENDING), 1);
+    assert_null(task(f, 1));
+    assert_null(task(f, 3));
+    assert_int_equal(f->state.queues[0]->processed, 3);
+}
+
+static void a_run_of_a_task_that_is_gone_does_not_stop_the_others(void **state)
+{
+    struct fixture *f = *state;
+    some_pending(f, 3);
+    done(take(f, 1, 1));
+    done(finish(f, 1, MR_DONE, MR_STATE_NONE, 0));
+    assert_int_equal(runs(f, MR_RECORD_TAKE, 3, 70), MR_NOT_FOUND);
+    assert_int_equal(counted(f, MR_ACTIVE), 2);
+    assert_int_equal(runs(f, MR_RECORD_DONE, 3, 70), MR_NOT_FOUND);
+    assert_int_equal(f->state.tasks.count, 0);
+}
+
 static void a_lost_lease_is_no_processed_run(void **state)
 {
     struct fixture *f = *state;
@@ -592,9 +634,9 @@ static void an_id_that_is_there_is_damage_unless_it_had_completed(void **state)
 static void bodies_of_wrong_length_are_damage_and_newer_ones_are_named(void **state)
 {
     static const enum mr_record_type types[] = {
-        MR_RECORD_OPEN, MR_RECORD_QUEUE, MR_RECORD_UNQUEUE, MR_RECORD_TASK,
-        MR_RECORD_COPY, MR_RECORD_NOTE,  MR_RECORD_TAKE,    MR_RECORD_FINISH,
-        MR_RECORD_LOST, MR_RECORD_MOVE,  MR_RECORD_DELETE,  MR_RECORD_CEILING};
+        MR_RECORD_OPEN, MR_RECORD_QUEUE,  MR_RECORD_UNQUEUE, MR_RECORD_TASK,   MR_RECORD_COPY,
+        MR_RECORD_NOTE, MR_RECORD_TAKE,   MR_RECORD_DONE,    MR_RECORD_FINISH, MR_RECORD_LOST,
+        MR_RECORD_MOVE, MR_RECORD_DELETE, MR_RECORD_CEILING};
     struct fixture *f = *state;
     struct mr_log_pos nowhere = {0, 0};
     done(mr_buf_append(&f->body, "abc", 3));
@@ -742,6 +784,8 @@ int main(void)
         TEST(a_task_handed_back_needs_no_more_memory_than_before),
         TEST(the_wish_to_cancel_does_not_end_the_lease),
         TEST(outcomes_are_counted_per_queue_and_day),
+        TEST(runs_of_one_record_begin_and_end_together),
+        TEST(a_run_of_a_task_that_is_gone_does_not_stop_the_others),
         TEST(a_lost_lease_is_no_processed_run),
         TEST(days_are_kept_for_so_long_and_a_clock_set_back_counts_into_the_newest),
         TEST(a_unique_key_is_held_from_the_enqueue_to_the_end),

@@ -189,10 +189,10 @@ void task_release(struct state *state, uint32_t handle)
 
 /* ---- a task changes ------------------------------------------------------------------------- */
 
-enum mr_err apply_take(struct state *state, const struct mr_event_take *event, uint32_t handle,
-                       uint64_t seq)
+enum mr_err apply_take(struct state *state, const struct mr_event_run *run, int64_t ms,
+                       uint32_t handle, uint64_t seq)
 {
-    if (handle == NO_HANDLE && (handle = find_task(state, &event->id)) == NO_HANDLE)
+    if (handle == NO_HANDLE && (handle = find_task(state, &run->id)) == NO_HANDLE)
         return MR_NOT_FOUND;
     struct task *task = task_at(state, handle);
     bool waiting =
@@ -210,10 +210,20 @@ enum mr_err apply_take(struct state *state, const struct mr_event_take *event, u
         task->key = more->order_ms; /* becoming due is not logged */
     task->state = MR_ACTIVE;
     task->last = (uint32_t)seq;
-    more->epoch = event->epoch;
-    more->started_ms = event->ms;
+    more->epoch = run->epoch;
+    more->started_ms = ms;
     more->percent = -1;
     return set_enter(state, handle);
+}
+
+enum mr_err apply_done(struct state *state, const struct mr_event_run *run, int64_t ms,
+                       uint32_t handle)
+{
+    if (handle == NO_HANDLE && (handle = find_task(state, &run->id)) == NO_HANDLE)
+        return MR_NOT_FOUND;
+    MR_TRY(queue_count_run(queue_of(state, task_at(state, handle)), ms, false));
+    task_release(state, handle);
+    return MR_OK;
 }
 
 static enum mr_err note_outcome(struct state *state, struct task *task,
@@ -402,13 +412,25 @@ enum mr_err apply_entry(struct state *state, const struct mr_entry *entry)
 
 /* ---- replaying ------------------------------------------------------------------------------ */
 
-static enum mr_err replay_take(struct state *state, const struct mr_record *record,
+/* A run of a task that damage took away does not keep the others from their place. */
+static enum mr_err replay_runs(struct state *state, const struct mr_record *record,
                                struct mr_log_pos pos)
 {
     (void)pos;
-    struct mr_event_take event;
-    MR_TRY(mr_event_take_decode(record->body, &event));
-    return apply_take(state, &event, NO_HANDLE, record->seq);
+    int64_t ms;
+    size_t n;
+    enum mr_err result = MR_OK;
+    MR_TRY(mr_event_runs_decode(record->body, &ms, &n));
+    for (size_t i = 0; i < n; i++) {
+        struct mr_event_run run = mr_event_run_at(record->body, i);
+        enum mr_err err = record->type == MR_RECORD_TAKE
+                              ? apply_take(state, &run, ms, NO_HANDLE, record->seq)
+                              : apply_done(state, &run, ms, NO_HANDLE);
+        if (err != MR_OK && err != MR_NOT_FOUND)
+            return err;
+        result = err != MR_OK ? err : result;
+    }
+    return result;
 }
 
 static enum mr_err replay_change(struct state *state, const struct mr_record *record,
@@ -504,9 +526,10 @@ enum mr_err apply_record(struct state *state, const struct mr_record *record, st
         [MR_RECORD_MARK] = replay_nothing,  [MR_RECORD_SKIP] = replay_nothing,
         [MR_RECORD_QUEUE] = replay_queue,   [MR_RECORD_UNQUEUE] = replay_unqueue,
         [MR_RECORD_TASK] = apply_task,      [MR_RECORD_COPY] = replay_copy,
-        [MR_RECORD_NOTE] = replay_note,     [MR_RECORD_TAKE] = replay_take,
-        [MR_RECORD_FINISH] = replay_change, [MR_RECORD_LOST] = replay_change,
-        [MR_RECORD_MOVE] = replay_change,   [MR_RECORD_DELETE] = replay_change,
+        [MR_RECORD_NOTE] = replay_note,     [MR_RECORD_TAKE] = replay_runs,
+        [MR_RECORD_DONE] = replay_runs,     [MR_RECORD_FINISH] = replay_change,
+        [MR_RECORD_LOST] = replay_change,   [MR_RECORD_MOVE] = replay_change,
+        [MR_RECORD_DELETE] = replay_change,
     };
     if (record->version > MR_RECORD_VERSION)
         return MR_VERSION;

@@ -86,6 +86,28 @@ uint64_t log_bytes(struct mr_engine *engine, enum mr_record_type type, enum mr_l
     return mr_log_append(engine->log, type, wait, ret_pos);
 }
 
+static void run_encode(const struct mr_engine *engine, const struct mr_event_run *run, uint8_t *at)
+{
+    mr_event_run_encode(run, at);
+    mr_store64(at + MR_EVENT_RUN_SIZE, (uint64_t)engine->now_ms);
+}
+
+uint64_t log_run(struct mr_engine *engine, enum mr_record_type type, enum mr_log_wait wait,
+                 const struct mr_event_run *run)
+{
+    bool same_time = engine->runs_ms == engine->now_ms;
+    uint8_t *end = same_time ? mr_log_extend(engine->log, type, MR_EVENT_RUN_SIZE) : NULL;
+    if (end != NULL) {
+        run_encode(engine, run, end - MR_EVENT_RUNS_TIME); /* the time moves to the new end */
+        engine->appended_bytes += MR_EVENT_RUN_SIZE;
+        return mr_log_last_seq(engine->log);
+    }
+    uint8_t body[MR_EVENT_RUN_SIZE + MR_EVENT_RUNS_TIME];
+    run_encode(engine, run, body);
+    engine->runs_ms = engine->now_ms;
+    return log_bytes(engine, type, wait, body, sizeof body, NULL);
+}
+
 struct mr_event_change change_of(const struct mr_engine *engine, uint32_t handle)
 {
     const struct task *task = task_at(&engine->state, handle);

@@ -125,6 +125,7 @@ struct mr_engine {
     bool marked;         /* the last record is a mark */
     enum mr_err failure; /* the state no longer equals the log: out of memory while applying */
 
+    int64_t runs_ms; /* time in the newest record of runs */
     uint64_t appended_bytes;
     uint64_t records_damaged, stale_refused, snapshots;
     uint64_t torn_bytes; /* cut off the end of the log at the start */
@@ -141,6 +142,9 @@ uint64_t tick_of(const struct mr_engine *engine, mr_mono at);
  * (engine->failure or the log's says why). After log_room said yes. */
 uint64_t log_bytes(struct mr_engine *engine, enum mr_record_type type, enum mr_log_wait wait,
                    const void *body, size_t len, struct mr_log_pos *ret_pos);
+/* A run that begins or ends; joins the record of the one before where it can. 0: out of memory. */
+uint64_t log_run(struct mr_engine *engine, enum mr_record_type type, enum mr_log_wait wait,
+                 const struct mr_event_run *run);
 /* mr_log_room, or the engine's own failure. */
 MR_MUST_USE enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum mr_log_use use);
 /* Logs and applies a change of a task. */

@@ -145,6 +145,19 @@ static enum mr_err finish_check(const struct mr_finish *item)
     return MR_OK;
 }
 
+/* A run that ended well and leaves nothing: nearly all of them. */
+static enum mr_err finish_done(struct mr_engine *engine, uint32_t handle, uint64_t epoch)
+{
+    struct mr_event_run run = {.id = task_at(&engine->state, handle)->id, .epoch = epoch};
+    MR_TRY(log_room(engine, MR_EVENT_RUN_SIZE + MR_EVENT_RUNS_TIME, MR_LOG_ONGOING));
+    if (log_run(engine, MR_RECORD_DONE, MR_LOG_DURABLE, &run) == 0)
+        return MR_NOMEM;
+    enum mr_err err = apply_done(&engine->state, &run, engine->now_ms, handle);
+    if (err != MR_OK)
+        engine_fail(engine, err);
+    return err;
+}
+
 static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *item)
 {
     enum mr_err err = finish_check(item);
@@ -155,6 +168,8 @@ static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *
     struct mr_event_change change = change_of(engine, handle);
     change.outcome = (uint8_t)item->outcome;
     MR_TRY(decisions[item->outcome](engine, task_at(&engine->state, handle), item, &change));
+    if (item->outcome == MR_DONE && change.state == MR_STATE_NONE)
+        return finish_done(engine, handle, change.epoch);
     err = log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING);
     if (err ==
         MR_TOO_BIG) { /* never fits a segment of this store: the end counts more than its text */

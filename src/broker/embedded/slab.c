@@ -49,12 +49,13 @@ static enum mr_err pointers_reserve(uint8_t ***pointers, size_t n, size_t *cap)
     return MR_OK;
 }
 
-/* As many blocks ahead as were begun, up to a bound: a small store stays small. */
+/* One block ahead for eight that were begun, up to a bound: a small store stays small. */
 static size_t blocks_ahead(const struct slab *slab)
 {
     if (slab->warm == NULL)
         return 0;
-    return slab->blocks_begun < SLAB_AHEAD ? slab->blocks_begun : SLAB_AHEAD;
+    size_t ahead = slab->blocks_begun / 8;
+    return ahead < SLAB_AHEAD ? ahead : SLAB_AHEAD;
 }
 
 /* One block at least, and some ahead of it while there is memory. */

@@ -112,8 +112,10 @@ MR_MUST_USE enum mr_err apply_record(struct state *state, const struct mr_record
 MR_MUST_USE enum mr_err apply_task(struct state *state, const struct mr_record *record,
                                    struct mr_log_pos pos);
 /* handle: of the task when the caller knows it, else NO_HANDLE. */
-MR_MUST_USE enum mr_err apply_take(struct state *state, const struct mr_event_take *event,
+MR_MUST_USE enum mr_err apply_take(struct state *state, const struct mr_event_run *run, int64_t ms,
                                    uint32_t handle, uint64_t seq);
+MR_MUST_USE enum mr_err apply_done(struct state *state, const struct mr_event_run *run, int64_t ms,
+                                   uint32_t handle);
 MR_MUST_USE enum mr_err apply_change(struct state *state, const struct mr_event_change *event,
                                      const struct mr_record *record, struct mr_log_pos pos,
                                      uint32_t handle);

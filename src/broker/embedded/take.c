@@ -149,14 +149,11 @@ static void into_hand(struct mr_engine *engine, struct node *node, uint32_t hand
 static enum mr_err give(struct mr_engine *engine, struct node *node, uint32_t handle,
                         uint64_t epoch, struct mr_lease *lease)
 {
-    struct mr_event_take event = {
-        .id = task_at(&engine->state, handle)->id, .epoch = epoch, .ms = engine->now_ms};
-    uint8_t body[MR_EVENT_TAKE_SIZE];
-    mr_event_take_encode(&event, body);
-    uint64_t seq = log_bytes(engine, MR_RECORD_TAKE, MR_LOG_LAZY, body, sizeof body, NULL);
+    struct mr_event_run run = {.id = task_at(&engine->state, handle)->id, .epoch = epoch};
+    uint64_t seq = log_run(engine, MR_RECORD_TAKE, MR_LOG_LAZY, &run);
     if (seq == 0)
         return MR_NOMEM;
-    enum mr_err err = apply_take(&engine->state, &event, handle, seq);
+    enum mr_err err = apply_take(&engine->state, &run, engine->now_ms, handle, seq);
     if (err != MR_OK) {
         engine_fail(engine, err);
         return err;
@@ -178,7 +175,7 @@ static enum mr_err take_one(struct mr_engine *engine, struct node *node,
         if (queue == NULL)
             return MR_EMPTY;
         uint64_t epoch;
-        MR_TRY(log_room(engine, MR_EVENT_TAKE_SIZE, MR_LOG_HAND_OUT));
+        MR_TRY(log_room(engine, MR_EVENT_RUN_SIZE + MR_EVENT_RUNS_TIME, MR_LOG_HAND_OUT));
         MR_TRY(next_epoch(engine, &epoch));
         uint32_t handle = order_first(&queue->sets[MR_PENDING]);
         struct mr_lease *lease;
