@@ -21,14 +21,10 @@
 #include "log/log.h"
 #include "sim/rig.h"
 #include "sim/simfs.h"
+#include "unit/store_rig.h"
 
 /* An hour after the last thing that happened in it. */
 #define GOLDEN_OPENED_US ((1790000799LL + 3600) * 1000000)
-
-struct fixture {
-    struct simfs *fs;
-    struct rig rig;
-};
 
 static void copy_file(struct mr_fs *fs, const char *dir, const char *name)
 {
@@ -50,10 +46,8 @@ static void copy_file(struct mr_fs *fs, const char *dir, const char *name)
 
 static int begin(void **state)
 {
-    struct fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    f->fs = simfs_new(1);
-    rig_init(&f->rig, f->fs, 1);
+    store_rig_begin(state);
+    struct store_rig *f = *state;
     f->rig.clock.wall_us = GOLDEN_OPENED_US;
     f->rig.validate = true;
     struct mr_fs *fs = simfs_fs(f->fs);
@@ -67,25 +61,7 @@ static int begin(void **state)
         if (entry->d_name[0] != '.')
             copy_file(fs, path, entry->d_name);
     closedir(dir);
-    *state = f;
     return 0;
-}
-
-static int end(void **state)
-{
-    struct fixture *f = *state;
-    rig_done(&f->rig);
-    simfs_free(f->fs);
-    free(f);
-    return 0;
-}
-
-static void open_store(struct fixture *f)
-{
-    enum mr_err err = rig_open(&f->rig);
-    if (err != MR_OK)
-        print_error("%s: %s\n", mr_err_name(err), f->rig.detail.text);
-    assert_int_equal(err, MR_OK);
 }
 
 /* ---- what it says --------------------------------------------------------------------------- */
@@ -201,7 +177,7 @@ static void assert_line(const struct mr_buf *buf, const char *expected)
     }
 }
 
-static void assert_tasks(struct fixture *f)
+static void assert_tasks(struct store_rig *f)
 {
     struct mr_req_list list = {.req.op = MR_OP_LIST, .options.limit = 100};
     assert_int_equal(rig_call(&f->rig, &list.req), MR_OK);
@@ -221,17 +197,17 @@ static void assert_tasks(struct fixture *f)
 
 static void every_task_is_as_it_was_written(void **state)
 {
-    struct fixture *f = *state;
-    open_store(f);
+    struct store_rig *f = *state;
+    store_rig_open(f);
     assert_tasks(f);
 }
 
 static void queues_are_as_they_were_written(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     struct mr_queue_info infos[4];
     struct mr_req_queue_list req = {.req.op = MR_OP_QUEUE_LIST, .infos = infos, .max = 4};
-    open_store(f);
+    store_rig_open(f);
     assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
     assert_int_equal(req.n, 2);
     assert_string_equal(infos[0].name, "default");
@@ -253,9 +229,9 @@ static void queues_are_as_they_were_written(void **state)
 
 static void counters_are_as_they_were_written(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     struct mr_req_stats req = {.req.op = MR_OP_STATS};
-    open_store(f);
+    store_rig_open(f);
     assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
     assert_int_equal(req.stats.tasks, sizeof tasks / sizeof *tasks);
     assert_int_equal(req.stats.records_damaged, 0);
@@ -266,14 +242,14 @@ static void counters_are_as_they_were_written(void **state)
 
 static void the_unique_key_is_still_held(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     struct mr_task_options task = {
         .queue = MR_SLICE_LIT("mail"), .unique_key = MR_SLICE_LIT("key"), .unique_ms = 1000};
     struct mr_enqueue_result result;
     struct mr_req_enqueue req = {
         .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
     f->rig.clock.wall_us = GOLDEN_OPENED_US - 3500 * 1000000LL; /* the key lasts an hour */
-    open_store(f);
+    store_rig_open(f);
     assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
     assert_int_equal(result.err, MR_DUPLICATE);
     assert_string_equal(result.id, "full");
@@ -287,7 +263,7 @@ static void no_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
 
 static void a_new_epoch_is_above_every_old_one_even_if_the_clock_was_set_back(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
     struct mr_req_node_open node = {.req.op = MR_OP_NODE_OPEN,
                                     .name = MR_SLICE_LIT("n"),
@@ -297,7 +273,7 @@ static void a_new_epoch_is_above_every_old_one_even_if_the_clock_was_set_back(vo
                                     .lease_ms = 1000,
                                     .events.stop = no_stop};
     f->rig.clock.wall_us = RIG_EPOCH_US;
-    open_store(f);
+    store_rig_open(f);
     assert_int_equal(rig_call(&f->rig, &node.req), MR_OK);
     struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node.node, .max = 1};
     assert_int_equal(rig_call(&f->rig, &take.req), MR_OK);
@@ -311,9 +287,9 @@ static void a_new_epoch_is_above_every_old_one_even_if_the_clock_was_set_back(vo
 
 static void it_can_be_written_on_and_opened_again(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     for (int round = 0; round < 3; round++) {
-        open_store(f);
+        store_rig_open(f);
         assert_tasks(f);
         rig_run(&f->rig, f->rig.clock.mono_ns + MR_NS_PER_MS);
         mr_engine_finish(f->rig.engine);
@@ -321,9 +297,40 @@ static void it_can_be_written_on_and_opened_again(void **state)
     }
 }
 
+/* The board is no part of a store that is copied, so it stands by itself: with it the last run of
+ * "active" had begun. */
+static void add_board(struct store_rig *f)
+{
+    char path[MR_PATH_MAX];
+    struct mr_fs *fs = simfs_fs(f->fs);
+    const char *source = getenv("MR_SOURCE_DIR");
+    snprintf(path, sizeof path, "%s/tests/golden/v1-board", source != NULL ? source : ".");
+    copy_file(fs, path, "board");
+    assert_int_equal(fs->ops->dir_sync(fs, RIG_DIR), MR_OK);
+}
+
+static void the_board_is_believed_in_the_boot_that_wrote_it_and_in_no_other(void **state)
+{
+    struct store_rig *f = *state;
+    add_board(f);
+    for (int boot = 0; boot < 2; boot++) {
+        struct simfs *disk = f->fs, *trial = simfs_clone(disk);
+        if (boot == 1)
+            simfs_crash(trial, &f->rig.rand, SIMFS_DROP_ALL);
+        f->fs = f->rig.fs = trial;
+        store_rig_open(f);
+        struct mr_req_get req = store_rig_get(f, "active");
+        assert_int_equal(req.task.crashes, boot == 0);
+        mr_req_done(&req.req);
+        rig_kill(&f->rig);
+        simfs_free(trial);
+        f->fs = f->rig.fs = disk;
+    }
+}
+
 /* ---- stores of a version still to come ------------------------------------------------------ */
 
-static size_t file_index(const struct fixture *f, const char *part)
+static size_t file_index(const struct store_rig *f, const char *part)
 {
     for (size_t i = 0; i < simfs_file_count(f->fs); i++)
         if (strstr(simfs_file_path(f->fs, i), part) != NULL)
@@ -332,19 +339,19 @@ static size_t file_index(const struct fixture *f, const char *part)
     return 0;
 }
 
-static uint32_t salt_of(const struct fixture *f)
+static uint32_t salt_of(const struct store_rig *f)
 {
     return mr_load32(simfs_file_data(f->fs, file_index(f, "/meta")) + 12);
 }
 
-static void patch(struct fixture *f, size_t file, uint64_t at, uint32_t value)
+static void patch(struct store_rig *f, size_t file, uint64_t at, uint32_t value)
 {
     uint8_t bytes[4];
     mr_store32(bytes, value);
     simfs_overwrite(f->fs, file, at, bytes, sizeof bytes);
 }
 
-static void assert_newer(struct fixture *f, const char *part)
+static void assert_newer(struct store_rig *f, const char *part)
 {
     for (int repair = 0; repair < 2; repair++) {
         f->rig.repair = repair;
@@ -356,7 +363,7 @@ static void assert_newer(struct fixture *f, const char *part)
 
 static void a_newer_description_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     size_t i = file_index(f, "/meta");
     for (uint64_t copy = 0; copy <= 4096; copy += 4096) {
         patch(f, i, copy + 8, 2);
@@ -367,7 +374,7 @@ static void a_newer_description_is_refused(void **state)
 
 static void a_newer_segment_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     size_t i = file_index(f, "/log-");
     patch(f, i, 8, MR_SEGMENT_VERSION + 1);
     patch(f, i, 508, mr_crc32c(0, simfs_file_data(f->fs, i), 508));
@@ -376,16 +383,24 @@ static void a_newer_segment_is_refused(void **state)
 
 static void a_newer_snapshot_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     size_t i = file_index(f, "/snap-");
     patch(f, i, 8, 2);
     patch(f, i, SECTOR_DATA, mr_crc32c(salt_of(f), simfs_file_data(f->fs, i), SECTOR_DATA));
     assert_newer(f, "store/snap-");
 }
 
+static void a_newer_board_is_refused(void **state)
+{
+    struct store_rig *f = *state;
+    add_board(f);
+    patch(f, file_index(f, "/board"), 8, 2);
+    assert_newer(f, "store/board: format version 2");
+}
+
 static void a_newer_record_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     size_t i = file_index(f, "/log-00000002");
     const uint8_t *bytes = simfs_file_data(f->fs, i);
     uint64_t at = MR_SEGMENT_HEADER;
@@ -402,7 +417,7 @@ static void a_newer_record_is_refused(void **state)
     assert_newer(f, "log-00000002 at offset");
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, store_rig_end)
 
 int main(void)
 {
@@ -413,6 +428,8 @@ int main(void)
         TEST(the_unique_key_is_still_held),
         TEST(a_new_epoch_is_above_every_old_one_even_if_the_clock_was_set_back),
         TEST(it_can_be_written_on_and_opened_again),
+        TEST(the_board_is_believed_in_the_boot_that_wrote_it_and_in_no_other),
+        TEST(a_newer_board_is_refused),
         TEST(a_newer_description_is_refused),
         TEST(a_newer_segment_is_refused),
         TEST(a_newer_snapshot_is_refused),

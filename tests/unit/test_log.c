@@ -56,6 +56,37 @@ static void a_record_is_appended_then_written_then_durable(void **state)
     assert_true(mr_log_idle(rig->log));
 }
 
+static void the_newest_record_can_be_extended_until_it_is_written_or_asked_for(void **state)
+{
+    enum { MORE = 16 };
+    struct log_rig *rig = *state;
+    struct mr_log_pos pos;
+    uint64_t seq = log_put(rig, SMALL, MR_LOG_DURABLE, &pos);
+    assert_null(mr_log_extend(rig->log, MR_RECORD_TAKE, MORE)); /* another kind */
+    for (size_t len = SMALL; len < SMALL + 4 * MORE; len += MORE) {
+        uint8_t *more = mr_log_extend(rig->log, MR_RECORD_TASK, MORE);
+        assert_non_null(more);
+        for (size_t i = 0; i < MORE; i++)
+            more[i] = log_pattern(seq, len + i);
+    }
+    assert_null(mr_log_extend(rig->log, MR_RECORD_TASK, 64 * 1024)); /* too much in one record */
+    assert_int_equal(mr_log_last_seq(rig->log), seq);
+    assert_int_equal(mr_log_write(rig->log), MR_OK);
+    assert_null(mr_log_extend(rig->log, MR_RECORD_TASK, MORE));
+    log_put(rig, SMALL, MR_LOG_DURABLE, NULL);
+    mr_log_demand(rig->log);
+    assert_null(mr_log_extend(rig->log, MR_RECORD_TASK, MORE));
+    log_flush(rig);
+    struct mr_record record;
+    size_t size = MR_RECORD_HEADER + SMALL + 4 * MORE;
+    assert_int_equal(mr_log_read(rig->log, pos, size, &record), MR_OK);
+    for (size_t i = 0; i < record.body.len; i++)
+        assert_int_equal(((const uint8_t *)record.body.data)[i], log_pattern(seq, i));
+    log_crash(rig, SIMFS_DROP_ALL);
+    log_open(rig);
+    assert_int_equal(rig->found_n, 2);
+}
+
 static void one_sync_covers_many_records(void **state)
 {
     struct log_rig *rig = *state;
@@ -565,6 +596,35 @@ static void a_recycled_segment_never_shows_its_old_records(void **state)
     }
 }
 
+/* Its records are durable and a snapshot covers them, but a sync has its file in hand. */
+static void a_segment_goes_only_when_no_sync_has_it(void **state)
+{
+    struct log_rig *rig = *state;
+    uint64_t last = 0;
+    for (int i = 0; i < 15; i++)
+        last = log_put(rig, 1000, MR_LOG_DURABLE, NULL);
+    log_flush(rig);
+    for (int i = 0; i < 6; i++) {
+        log_put(rig, 1000, MR_LOG_LAZY, NULL);
+        assert_int_equal(mr_log_write(rig->log), MR_OK);
+    }
+    log_run_jobs(rig);
+    assert_int_equal(mr_log_segments(rig->log), 2);
+    mr_log_trim(rig->log, last);
+    log_run_jobs(rig);
+    assert_true(mr_log_has_segment(rig->log, 1));
+    log_put(rig, SMALL, MR_LOG_DURABLE, NULL);
+    assert_int_equal(mr_log_write(rig->log), MR_OK);
+    mr_log_sync(rig->log);
+    mr_log_trim(rig->log, last); /* now it is with the sync under way */
+    log_exec_run(&rig->file_exec);
+    assert_true(mr_log_has_segment(rig->log, 1));
+    log_run_jobs(rig);
+    mr_log_trim(rig->log, last);
+    log_run_jobs(rig);
+    assert_false(mr_log_has_segment(rig->log, 1));
+}
+
 static void a_segment_that_cannot_be_removed_does_no_harm(void **state)
 {
     struct log_rig *rig = *state;
@@ -766,6 +826,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_new_log_has_one_segment_filled_with_zeroes),
         TEST(a_record_is_appended_then_written_then_durable),
+        TEST(the_newest_record_can_be_extended_until_it_is_written_or_asked_for),
         TEST(one_sync_covers_many_records),
         TEST(a_lone_record_waits_for_one_sync_and_nothing_more_is_synced),
         TEST(what_comes_during_a_sync_shares_the_next_one),
@@ -797,6 +858,7 @@ int main(void)
         TEST(disk_use_stays_bounded_while_everything_comes_and_goes),
         TEST(a_job_may_have_run_before_its_submit_returns),
         TEST(a_recycled_segment_never_shows_its_old_records),
+        TEST(a_segment_goes_only_when_no_sync_has_it),
         TEST(a_segment_that_cannot_be_removed_does_no_harm),
         TEST(a_record_that_is_not_written_yet_can_be_read),
         TEST(every_read_is_checked),

@@ -13,155 +13,53 @@
 #include "log/log.h"
 #include "sim/rig.h"
 #include "sim/simfs.h"
+#include "unit/store_rig.h"
 
-enum { META_BYTES = 80, META_COPY = 4096, TASKS = 60 };
-
-struct fixture {
-    struct simfs *fs;
-    struct rig rig;
-};
-
-static int begin(void **state)
-{
-    struct fixture *f = calloc(1, sizeof *f);
-    assert_non_null(f);
-    f->fs = simfs_new(1);
-    rig_init(&f->rig, f->fs, 1);
-    *state = f;
-    return 0;
-}
-
-static int end(void **state)
-{
-    struct fixture *f = *state;
-    rig_done(&f->rig);
-    simfs_free(f->fs);
-    free(f);
-    return 0;
-}
-
-static void open_store(struct fixture *f)
-{
-    enum mr_err err = rig_open(&f->rig);
-    if (err != MR_OK)
-        print_error("%s: %s\n", mr_err_name(err), f->rig.detail.text);
-    assert_int_equal(err, MR_OK);
-}
-
-static void close_store(struct fixture *f)
-{
-    rig_run(&f->rig, f->rig.clock.mono_ns + MR_NS_PER_MS);
-    mr_engine_finish(f->rig.engine);
-    rig_kill(&f->rig);
-}
-
-static void enqueue(struct fixture *f, const char *id)
-{
-    static char payload[600];
-    struct mr_task_options task = {.id = mr_slice_str(id),
-                                   .payload = mr_slice_make(payload, sizeof payload)};
-    struct mr_enqueue_result result;
-    struct mr_req_enqueue req = {
-        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
-    assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
-    assert_int_equal(result.err, MR_OK);
-    mr_req_done(&req.req);
-}
-
-static struct mr_stats stats(struct fixture *f)
-{
-    struct mr_req_stats req = {.req.op = MR_OP_STATS};
-    assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
-    mr_req_done(&req.req);
-    return req.stats;
-}
-
-/* A closed store with so many tasks that it has several segments. */
-static void make_store(struct fixture *f)
-{
-    open_store(f);
-    for (int i = 0; i < TASKS; i++) {
-        char id[32];
-        snprintf(id, sizeof id, "task-%d", i);
-        enqueue(f, id);
-    }
-    close_store(f);
-}
-
-static size_t file_index(const struct fixture *f, const char *name)
-{
-    char path[MR_PATH_MAX];
-    snprintf(path, sizeof path, RIG_DIR "/%s", name);
-    for (size_t i = 0; i < simfs_file_count(f->fs); i++)
-        if (strcmp(simfs_file_path(f->fs, i), path) == 0)
-            return i;
-    return SIZE_MAX;
-}
-
-static void put_file(struct fixture *f, const char *name, const char *text)
-{
-    struct mr_fs *fs = simfs_fs(f->fs);
-    char path[MR_PATH_MAX];
-    struct mr_file *file;
-    assert_int_equal(fs->ops->dir_make(fs, RIG_DIR), MR_OK);
-    assert_int_equal(mr_path_join(path, RIG_DIR, name), MR_OK);
-    assert_int_equal(mr_fs_open(fs, path, MR_OPEN_CREATE, &file), MR_OK);
-    assert_int_equal(mr_file_pwrite(file, text, strlen(text), 0), MR_OK);
-    mr_file_close(file);
-}
-
-static void assert_refused(struct fixture *f, enum mr_err err, const char *part)
-{
-    assert_int_equal(rig_open(&f->rig), err);
-    if (strstr(f->rig.detail.text, part) == NULL)
-        print_error("\"%s\" is not in \"%s\"\n", part, f->rig.detail.text);
-    assert_non_null(strstr(f->rig.detail.text, part));
-    assert_null(strchr(f->rig.detail.text, '\n'));
-}
+enum { META_BYTES = 80, META_COPY = 4096 };
 
 /* ---- a store -------------------------------------------------------------------------------- */
 
 static void a_new_folder_becomes_a_store(void **state)
 {
     static const char *const names[] = {"lock", "meta", "board", "log-00000001"};
-    struct fixture *f = *state;
-    open_store(f);
+    struct store_rig *f = *state;
+    store_rig_open(f);
     for (size_t i = 0; i < sizeof names / sizeof *names; i++)
-        assert_int_not_equal(file_index(f, names[i]), SIZE_MAX);
-    assert_int_equal(stats(f).tasks, 0);
+        assert_int_not_equal(store_rig_file(f, names[i]), SIZE_MAX);
+    assert_int_equal(store_rig_stats(f).tasks, 0);
 }
 
 static void an_empty_folder_becomes_a_store_too(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     struct mr_fs *fs = simfs_fs(f->fs);
     assert_int_equal(fs->ops->dir_make(fs, RIG_DIR), MR_OK);
-    open_store(f);
+    store_rig_open(f);
 }
 
 static void a_store_that_was_closed_opens_as_it_was(void **state)
 {
-    struct fixture *f = *state;
-    make_store(f);
+    struct store_rig *f = *state;
+    store_rig_make(f);
     for (int round = 0; round < 3; round++) {
-        open_store(f);
-        assert_int_equal(stats(f).tasks, TASKS);
-        assert_int_equal(stats(f).records_damaged, 0);
+        store_rig_open(f);
+        assert_int_equal(store_rig_stats(f).tasks, STORE_RIG_TASKS);
+        assert_int_equal(store_rig_stats(f).records_damaged, 0);
         mr_engine_validate(f->rig.engine);
-        close_store(f);
+        store_rig_close(f);
     }
 }
 
 static void the_segment_size_is_the_one_it_was_made_with(void **state)
 {
-    struct fixture *f = *state;
-    make_store(f);
+    struct store_rig *f = *state;
+    store_rig_make(f);
     f->rig.segment_bytes = 64 * 1024;
-    open_store(f);
-    for (int i = TASKS; i < 2 * TASKS; i++) {
+    store_rig_open(f);
+    for (int i = STORE_RIG_TASKS; i < 2 * STORE_RIG_TASKS; i++) {
         char id[32];
         snprintf(id, sizeof id, "task-%d", i);
-        enqueue(f, id);
+        store_rig_enqueue(f, id);
     }
     for (size_t i = 0; i < simfs_file_count(f->fs); i++)
         if (strstr(simfs_file_path(f->fs, i), "/log-") != NULL)
@@ -170,30 +68,137 @@ static void the_segment_size_is_the_one_it_was_made_with(void **state)
 
 static void what_a_crash_left_unfinished_is_removed(void **state)
 {
-    struct fixture *f = *state;
-    make_store(f);
-    put_file(f, "tmp-00000009", "half a segment");
-    put_file(f, "tmp-snap", "half a snapshot");
-    open_store(f);
-    assert_int_equal(file_index(f, "tmp-00000009"), SIZE_MAX);
-    assert_int_equal(file_index(f, "tmp-snap"), SIZE_MAX);
-    assert_int_equal(stats(f).tasks, TASKS);
+    struct store_rig *f = *state;
+    store_rig_make(f);
+    store_rig_put(f, "tmp-00000009", "half a segment");
+    store_rig_put(f, "tmp-snap", "half a snapshot");
+    store_rig_open(f);
+    assert_int_equal(store_rig_file(f, "tmp-00000009"), SIZE_MAX);
+    assert_int_equal(store_rig_file(f, "tmp-snap"), SIZE_MAX);
+    assert_int_equal(store_rig_stats(f).tasks, STORE_RIG_TASKS);
+}
+
+static void a_store_whose_log_is_gone_is_refused_and_never_opened_as_an_empty_one(void **state)
+{
+    struct store_rig *f = *state;
+    store_rig_make(f);
+    for (size_t i = simfs_file_count(f->fs); i-- > 0;)
+        if (strstr(simfs_file_path(f->fs, i), "/log-") != NULL)
+            simfs_lose(f->fs, i);
+    for (int repair = 0; repair < 2; repair++) {
+        uint32_t before = store_rig_digest(f);
+        f->rig.repair = repair;
+        store_rig_refused(f, MR_DAMAGED, "store: the log is missing");
+        assert_int_equal(store_rig_digest(f), before);
+    }
+}
+
+static void a_segment_size_out_of_range_is_refused_before_anything_is_written(void **state)
+{
+    struct store_rig *f = *state;
+    static const size_t sizes[] = {1, 1000, 16 * 1024 - 1, 1024 * 1024 * 1024 + 1UL, 5000000000};
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+        f->rig.segment_bytes = sizes[i];
+        store_rig_refused(f, MR_INVALID, "it must have between");
+        assert_int_equal(simfs_file_count(f->fs), 0);
+    }
+}
+
+/* ---- who was running ------------------------------------------------------------------------ */
+
+/* A store whose process died during a run, of which the board tells. */
+static void die_while_running(struct store_rig *f, enum simfs_policy policy)
+{
+    store_rig_open(f);
+    store_rig_enqueue(f, "a");
+    assert_int_equal(store_rig_take(f, 1, true), 1);
+    rig_run(&f->rig, f->rig.clock.mono_ns + MR_NS_PER_S);
+    /* As the kernel does of itself after a while. */
+    struct mr_fs *fs = simfs_fs(f->fs);
+    struct mr_file *board;
+    assert_int_equal(mr_fs_open(fs, RIG_DIR "/board", MR_OPEN_WRITE, &board), MR_OK);
+    assert_int_equal(mr_file_sync(board), MR_OK);
+    assert_int_equal(fs->ops->dir_sync(fs, RIG_DIR), MR_OK);
+    mr_file_close(board);
+    store_rig_die(f, policy);
+}
+
+static unsigned crashes_counted(struct store_rig *f)
+{
+    store_rig_open(f);
+    struct mr_req_get req = store_rig_get(f, "a");
+    assert_int_equal(req.task.state, MR_PENDING);
+    unsigned crashes = req.task.crashes;
+    mr_req_done(&req.req);
+    return crashes;
+}
+
+static void the_death_of_the_process_counts_as_a_crash_of_what_it_ran(void **state)
+{
+    struct store_rig *f = *state;
+    die_while_running(f, SIMFS_KEEP_ALL);
+    assert_int_equal(crashes_counted(f), 1);
+}
+
+static void a_power_cut_is_nobodys_fault_even_if_the_board_reached_the_disk(void **state)
+{
+    struct store_rig *f = *state;
+    die_while_running(f, SIMFS_DROP_ALL);
+    assert_int_not_equal(mr_load64(simfs_file_data(f->fs, store_rig_file(f, "board")) + 64), 0);
+    assert_int_equal(crashes_counted(f), 0);
+}
+
+static void a_board_that_cannot_be_read_names_nobody(void **state)
+{
+    struct store_rig *f = *state;
+    die_while_running(f, SIMFS_KEEP_ALL);
+    simfs_unreadable(f->fs, store_rig_file(f, "board"), 4096, 4096);
+    assert_int_equal(crashes_counted(f), 0);
+}
+
+static void a_start_begins_no_job_whatever_it_has_to_write(void **state)
+{
+    struct store_rig *f = *state;
+    store_rig_open(f);
+    for (int i = 0; i < 300; i++) {
+        char id[32];
+        snprintf(id, sizeof id, "task-%d", i);
+        store_rig_enqueue(f, id);
+    }
+    assert_int_equal(store_rig_take(f, 300, false), 300);
+    rig_run(&f->rig, f->rig.clock.mono_ns + MR_NS_PER_S);
+    store_rig_die(f, SIMFS_KEEP_ALL);
+    /* More than a segment of lost leases; the sync at the end fails first. */
+    struct simfs *trial = simfs_clone(f->fs);
+    struct rig rig;
+    rig_init(&rig, trial, 2);
+    assert_int_equal(rig_open(&rig), MR_OK);
+    assert_int_equal(rig.file_exec.n + rig.sync_exec.n, 0);
+    uint64_t syncs = simfs_count(trial, SIMFS_SYNC);
+    rig_done(&rig);
+    simfs_free(trial);
+    simfs_fail(f->fs, SIMFS_SYNC, syncs - 1, 1, MR_IO);
+    store_rig_refused(f, MR_IO, "store");
+    simfs_heal(f->fs);
+    store_rig_open(f);
+    assert_int_equal(store_rig_stats(f).tasks, 300);
+    mr_engine_validate(f->rig.engine);
 }
 
 /* ---- the description ------------------------------------------------------------------------ */
 
 static void either_copy_of_the_description_is_enough_and_mends_the_other(void **state)
 {
-    struct fixture *f = *state;
-    make_store(f);
+    struct store_rig *f = *state;
+    store_rig_make(f);
     for (uint64_t copy = 0; copy <= META_COPY; copy += META_COPY) {
         for (uint64_t byte = 0; byte < META_BYTES; byte += 7) {
-            simfs_flip_bit(f->fs, file_index(f, "meta"), 8 * (copy + byte) + byte % 8);
-            open_store(f);
-            assert_int_equal(stats(f).tasks, TASKS);
-            assert_int_equal(stats(f).records_damaged, 1);
-            close_store(f);
-            const uint8_t *meta = simfs_file_data(f->fs, file_index(f, "meta"));
+            simfs_flip_bit(f->fs, store_rig_file(f, "meta"), 8 * (copy + byte) + byte % 8);
+            store_rig_open(f);
+            assert_int_equal(store_rig_stats(f).tasks, STORE_RIG_TASKS);
+            assert_int_equal(store_rig_stats(f).records_damaged, 1);
+            store_rig_close(f);
+            const uint8_t *meta = simfs_file_data(f->fs, store_rig_file(f, "meta"));
             assert_memory_equal(meta, meta + META_COPY, META_BYTES);
         }
     }
@@ -201,10 +206,10 @@ static void either_copy_of_the_description_is_enough_and_mends_the_other(void **
 
 static void without_its_description_a_store_is_refused_and_repair_restores_it(void **state)
 {
-    struct fixture *f = *state;
-    make_store(f);
+    struct store_rig *f = *state;
+    store_rig_make(f);
     for (int how = 0; how < 3; how++) {
-        size_t i = file_index(f, "meta");
+        size_t i = store_rig_file(f, "meta");
         uint8_t before[META_BYTES];
         memcpy(before, simfs_file_data(f->fs, i), META_BYTES);
         if (how == 0) {
@@ -216,23 +221,23 @@ static void without_its_description_a_store_is_refused_and_repair_restores_it(vo
             simfs_cut(f->fs, i, 0);
         }
         f->rig.repair = false;
-        assert_refused(f, MR_DAMAGED, "store/meta");
+        store_rig_refused(f, MR_DAMAGED, "store/meta");
         f->rig.repair = true;
-        open_store(f);
-        assert_int_equal(stats(f).tasks, TASKS);
-        close_store(f);
-        assert_memory_equal(simfs_file_data(f->fs, file_index(f, "meta")), before, META_BYTES);
+        store_rig_open(f);
+        assert_int_equal(store_rig_stats(f).tasks, STORE_RIG_TASKS);
+        store_rig_close(f);
+        assert_memory_equal(simfs_file_data(f->fs, store_rig_file(f, "meta")), before, META_BYTES);
     }
     f->rig.repair = false;
-    open_store(f);
-    assert_int_equal(stats(f).tasks, TASKS);
+    store_rig_open(f);
+    assert_int_equal(store_rig_stats(f).tasks, STORE_RIG_TASKS);
 }
 
 static void a_description_of_a_newer_version_is_refused(void **state)
 {
-    struct fixture *f = *state;
-    make_store(f);
-    size_t i = file_index(f, "meta");
+    struct store_rig *f = *state;
+    store_rig_make(f);
+    size_t i = store_rig_file(f, "meta");
     uint8_t meta[META_BYTES];
     memcpy(meta, simfs_file_data(f->fs, i), META_BYTES);
     mr_store32(meta + 8, 2);
@@ -241,7 +246,7 @@ static void a_description_of_a_newer_version_is_refused(void **state)
     simfs_overwrite(f->fs, i, META_COPY, meta, META_BYTES);
     for (int repair = 0; repair < 2; repair++) {
         f->rig.repair = repair;
-        assert_refused(f, MR_VERSION, "store/meta: format version 2 is newer");
+        store_rig_refused(f, MR_VERSION, "store/meta: format version 2 is newer");
     }
 }
 
@@ -249,43 +254,74 @@ static void a_description_of_a_newer_version_is_refused(void **state)
 
 static void a_folder_of_somebody_else_is_refused_and_left_as_it_was(void **state)
 {
-    struct fixture *f = *state;
-    put_file(f, "letters.txt", "Dear Sir");
-    assert_refused(f, MR_NOT_A_STORE, "not part of a Millrace store");
+    struct store_rig *f = *state;
+    store_rig_put(f, "letters.txt", "Dear Sir");
+    store_rig_refused(f, MR_NOT_A_STORE, "not part of a Millrace store");
     assert_int_equal(simfs_file_count(f->fs), 1);
+}
+
+static void files_of_somebody_else_stay_though_they_are_called_tmp(void **state)
+{
+    struct store_rig *f = *state;
+    store_rig_put(f, "tmp-report.doc", "mine");
+    store_rig_put(f, "notes.txt", "mine");
+    store_rig_refused(f, MR_NOT_A_STORE, "not part of a Millrace store");
+    assert_int_equal(simfs_file_count(f->fs), 2);
+    simfs_lose(f->fs, store_rig_file(f, "tmp-report.doc"));
+    simfs_lose(f->fs, store_rig_file(f, "notes.txt"));
+    store_rig_make(f);
+    store_rig_put(f, "tmp-report.doc", "mine");
+    store_rig_put(f, "tmp-0000000", "mine");
+    store_rig_open(f);
+    assert_int_not_equal(store_rig_file(f, "tmp-report.doc"), SIZE_MAX);
+    assert_int_not_equal(store_rig_file(f, "tmp-0000000"), SIZE_MAX);
+}
+
+static void segments_without_any_description_are_refused_and_kept(void **state)
+{
+    struct store_rig *f = *state;
+    store_rig_make(f);
+    simfs_lose(f->fs, store_rig_file(f, "meta"));
+    for (size_t i = 0; i < simfs_file_count(f->fs); i++)
+        if (strstr(simfs_file_path(f->fs, i), "/log-") != NULL)
+            simfs_flip_bit(f->fs, i, 8 * 70);
+    store_rig_put(f, "tmp-snap", "half a snapshot");
+    f->rig.repair = true;
+    store_rig_refused(f, MR_DAMAGED, "store/meta: missing");
+    assert_int_equal(store_rig_file(f, "meta"), SIZE_MAX);
 }
 
 static void a_file_called_meta_does_not_make_a_store(void **state)
 {
-    struct fixture *f = *state;
-    put_file(f, "meta",
-             "these are notes about something else, long enough to be looked at, "
-             "and even longer than that");
-    assert_refused(f, MR_NOT_A_STORE, "store/meta: not a Millrace store");
+    struct store_rig *f = *state;
+    store_rig_put(f, "meta",
+                  "these are notes about something else, long enough to be looked at, "
+                  "and even longer than that");
+    store_rig_refused(f, MR_NOT_A_STORE, "store/meta: not a Millrace store");
 }
 
 static void a_second_opener_is_refused_and_told_who_has_it(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     struct rig second;
-    open_store(f);
-    enqueue(f, "a");
+    store_rig_open(f);
+    store_rig_enqueue(f, "a");
     rig_init(&second, f->fs, 2);
     assert_int_equal(rig_open(&second), MR_IN_USE);
     assert_non_null(strstr(second.detail.text, "in use by process"));
-    enqueue(f, "b"); /* the first goes on */
-    close_store(f);
+    store_rig_enqueue(f, "b"); /* the first goes on */
+    store_rig_close(f);
     assert_int_equal(rig_open(&second), MR_OK);
     mr_engine_finish(second.engine);
     rig_kill(&second);
     rig_done(&second);
-    open_store(f);
-    assert_int_equal(stats(f).tasks, 2);
+    store_rig_open(f);
+    assert_int_equal(store_rig_stats(f).tasks, 2);
 }
 
 static void a_folder_name_that_cannot_be_is_refused(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     static char longest[2 * MR_PATH_MAX];
     memset(longest, 'd', sizeof longest - 1);
     const char *const names[] = {"", longest};
@@ -307,8 +343,8 @@ static void any_failure_while_opening_is_told_and_does_no_harm(void **state)
     static const enum simfs_op ops[] = {SIMFS_WRITE,  SIMFS_SYNC,   SIMFS_DIR_SYNC,
                                         SIMFS_CREATE, SIMFS_RENAME, SIMFS_OPEN,
                                         SIMFS_READ,   SIMFS_MAP,    SIMFS_LOCK};
-    struct fixture *f = *state;
-    make_store(f);
+    struct store_rig *f = *state;
+    store_rig_make(f);
     unsigned refused = 0;
     for (size_t k = 0; k < sizeof ops / sizeof *ops; k++) {
         for (uint64_t n = 0; n < 8; n++) {
@@ -319,10 +355,10 @@ static void any_failure_while_opening_is_told_and_does_no_harm(void **state)
                 assert_int_equal(err, MR_IO);
                 assert_int_not_equal(f->rig.detail.text[0], '\0');
                 refused++;
-                open_store(f);
+                store_rig_open(f);
             }
-            assert_int_equal(stats(f).tasks, TASKS);
-            close_store(f);
+            assert_int_equal(store_rig_stats(f).tasks, STORE_RIG_TASKS);
+            store_rig_close(f);
         }
     }
     assert_true(refused >= 15);
@@ -330,22 +366,22 @@ static void any_failure_while_opening_is_told_and_does_no_harm(void **state)
 
 static void a_disk_without_room_makes_no_store_and_one_with_room_does(void **state)
 {
-    struct fixture *f = *state;
+    struct store_rig *f = *state;
     simfs_set_capacity(f->fs, 10000);
-    assert_int_equal(rig_open(&f->rig), MR_DISK_FULL);
+    store_rig_refused(f, MR_DISK_FULL, "needs a segment of 16 KiB and 9 KiB are free; make room");
     simfs_heal(f->fs);
-    open_store(f);
-    enqueue(f, "a");
-    assert_int_equal(stats(f).tasks, 1);
+    store_rig_open(f);
+    store_rig_enqueue(f, "a");
+    assert_int_equal(store_rig_stats(f).tasks, 1);
 }
 
 static void a_store_can_be_made_again_after_a_crash_at_any_point_of_making_it(void **state)
 {
     (void)state;
-    bool whole = false;
+    bool whole = false, log_alone = false;
     for (uint64_t n = 1; !whole; n++) {
-        struct fixture *f;
-        begin((void **)&f);
+        struct store_rig *f;
+        store_rig_begin((void **)&f);
         struct mr_rand rand;
         mr_rand_seed(&rand, n);
         simfs_stop_at(f->fs, n);
@@ -354,16 +390,19 @@ static void a_store_can_be_made_again_after_a_crash_at_any_point_of_making_it(vo
             simfs_stop(f->fs);
         rig_kill(&f->rig);
         simfs_crash(f->fs, &rand, (enum simfs_policy)(n % SIMFS_POLICY_COUNT));
-        open_store(f);
-        enqueue(f, "a");
-        close_store(f);
-        open_store(f);
-        assert_int_equal(stats(f).tasks, 1);
-        end((void **)&f);
+        log_alone |=
+            store_rig_file(f, "log-00000001") != SIZE_MAX && store_rig_file(f, "meta") == SIZE_MAX;
+        store_rig_open(f);
+        store_rig_enqueue(f, "a");
+        store_rig_close(f);
+        store_rig_open(f);
+        assert_int_equal(store_rig_stats(f).tasks, 1);
+        store_rig_end((void **)&f);
     }
+    assert_true(log_alone); /* the one order in which the two can come */
 }
 
-#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+#define TEST(name) cmocka_unit_test_setup_teardown(name, store_rig_begin, store_rig_end)
 
 int main(void)
 {
@@ -373,10 +412,18 @@ int main(void)
         TEST(a_store_that_was_closed_opens_as_it_was),
         TEST(the_segment_size_is_the_one_it_was_made_with),
         TEST(what_a_crash_left_unfinished_is_removed),
+        TEST(a_store_whose_log_is_gone_is_refused_and_never_opened_as_an_empty_one),
+        TEST(a_segment_size_out_of_range_is_refused_before_anything_is_written),
+        TEST(the_death_of_the_process_counts_as_a_crash_of_what_it_ran),
+        TEST(a_power_cut_is_nobodys_fault_even_if_the_board_reached_the_disk),
+        TEST(a_board_that_cannot_be_read_names_nobody),
+        TEST(a_start_begins_no_job_whatever_it_has_to_write),
         TEST(either_copy_of_the_description_is_enough_and_mends_the_other),
         TEST(without_its_description_a_store_is_refused_and_repair_restores_it),
         TEST(a_description_of_a_newer_version_is_refused),
         TEST(a_folder_of_somebody_else_is_refused_and_left_as_it_was),
+        TEST(files_of_somebody_else_stay_though_they_are_called_tmp),
+        TEST(segments_without_any_description_are_refused_and_kept),
         TEST(a_file_called_meta_does_not_make_a_store),
         TEST(a_second_opener_is_refused_and_told_who_has_it),
         TEST(a_folder_name_that_cannot_be_is_refused),

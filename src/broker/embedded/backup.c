@@ -257,8 +257,11 @@ static void try_start(struct mr_engine *engine, struct mr_req_backup *req)
         err = mr_log_write(engine->log); /* everything acknowledged is in the files already */
     if (err == MR_OK)
         err = start(engine, req);
-    if (err != MR_OK)
-        answer_now(&req->req, err);
+    if (err == MR_OK)
+        return;
+    if (req->detail.text[0] == '\0')
+        mr_detail_set(&req->detail, "%s: backup not begun: %s", req->dir, mr_err_text(err));
+    answer_now(&req->req, err);
 }
 
 bool backup_start_waiting(struct mr_engine *engine)
