@@ -553,6 +553,23 @@ static void a_later_task_takes_a_key_over_and_keeps_it_when_the_first_ends(void 
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
+static void queues_may_come_and_go_for_ever(void **state)
+{
+    struct fixture *f = *state;
+    done(put_queue(f, 0, "stays"));
+    for (unsigned i = 0; i < QUEUES_MAX + 5000u; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "q%u", i);
+        uint32_t number = queue_free_number(&f->state);
+        assert_in_range(number, 1, QUEUES_MAX - 1);
+        done(put_queue(f, number, name));
+        if (i % 16 == 0)
+            assert_ptr_equal(find_queue(&f->state, mr_slice_str(name)), f->state.queues[number]);
+        queue_drop(&f->state, f->state.queues[number], NOW);
+    }
+    assert_non_null(find_queue(&f->state, MR_SLICE_LIT("stays")));
+}
+
 static void a_dropped_queue_takes_its_tasks_along_counted(void **state)
 {
     struct fixture *f = *state;
@@ -790,6 +807,7 @@ int main(void)
         TEST(days_are_kept_for_so_long_and_a_clock_set_back_counts_into_the_newest),
         TEST(a_unique_key_is_held_from_the_enqueue_to_the_end),
         TEST(a_later_task_takes_a_key_over_and_keeps_it_when_the_first_ends),
+        TEST(queues_may_come_and_go_for_ever),
         TEST(a_dropped_queue_takes_its_tasks_along_counted),
         TEST(settings_of_a_queue_change_by_its_number),
         TEST(records_of_unknown_tasks_and_queues_are_told_apart_from_damage),
