@@ -65,6 +65,8 @@ static bool run_seed(uint64_t seed, enum world_detail detail, struct world_repor
     sum->leases += report.leases;
     sum->kills += report.kills;
     sum->power_cuts += report.power_cuts;
+    sum->faults += report.faults;
+    sum->backups += report.backups;
     sum->virtual_ms += report.virtual_ms;
     if (report.failed) {
         printf("seed %llu: %s\n  repeat: millrace-sim --seed %llu --verbose\n",
@@ -90,11 +92,12 @@ int main(int argc, char **argv)
         else
             failed++;
     double seconds = (double)(clock() - start) / CLOCKS_PER_SEC;
-    printf(
-        "%llu tasks, %llu leases, %llu kills, %llu power cuts, %.1f virtual hours, %.0f seeds/s\n",
-        (unsigned long long)sum.tasks, (unsigned long long)sum.leases,
-        (unsigned long long)sum.kills, (unsigned long long)sum.power_cuts,
-        (double)sum.virtual_ms / 3.6e6, seconds > 0 ? (double)settings.seeds / seconds : 0);
+    printf("%llu tasks, %llu leases, %llu backups, %llu kills, %llu power cuts, %llu faults, "
+           "%.1f virtual hours, %.0f seeds/s\n",
+           (unsigned long long)sum.tasks, (unsigned long long)sum.leases,
+           (unsigned long long)sum.backups, (unsigned long long)sum.kills,
+           (unsigned long long)sum.power_cuts, (unsigned long long)sum.faults,
+           (double)sum.virtual_ms / 3.6e6, seconds > 0 ? (double)settings.seeds / seconds : 0);
     printf("%llu passed, %llu failed\n", (unsigned long long)passed, (unsigned long long)failed);
     return failed ? 1 : 0;
 }

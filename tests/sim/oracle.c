@@ -72,6 +72,11 @@ void oracle_ignore_order(struct oracle *oracle)
     oracle->unordered = true;
 }
 
+void oracle_reads_fail(struct oracle *oracle, uint32_t n)
+{
+    oracle->reads_failed += n;
+}
+
 void oracle_short_of_space(struct oracle *oracle)
 {
     oracle->short_of_space = true;
@@ -135,6 +140,12 @@ uint8_t may(const struct oracle *oracle, const struct fact *fact)
         if (fact->doomed)
             fates |= GONE;
     }
+    /* A task that cannot be read goes to the archive; one that ended then cannot say how long to
+     * keep it. */
+    if (oracle->reads_failed > 0 && fates & LIVE)
+        fates |= ARCHIVED;
+    if (oracle->reads_failed > 0 && fates & COMPLETED)
+        fates |= GONE;
     bool kept = fact->spec.retention_ms > 0 && !oracle->unordered &&
                 oracle->wall_max_ms < fact->ended_ms + fact->spec.retention_ms;
     if ((fates & COMPLETED) && !kept)
@@ -344,7 +355,7 @@ void fact_forget_counts(struct fact *fact)
 static bool is_refusal(enum mr_err err)
 {
     return err == MR_QUEUE_FULL || err == MR_DISK_FULL || err == MR_INVALID || err == MR_TOO_BIG ||
-           err == MR_BUSY || err == MR_RUNNING;
+           err == MR_BUSY || err == MR_RUNNING || err == MR_DAMAGED;
 }
 
 void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err,

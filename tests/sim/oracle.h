@@ -149,6 +149,12 @@ void oracle_check_stopped(struct oracle *oracle, const struct oracle_view *view)
 void oracle_check_task_body(struct oracle *oracle, const struct mr_task *task);
 /* After the heal phase: nothing may wait any more. */
 void oracle_check_idle(struct oracle *oracle, const struct oracle_view *view);
+/* Of whatever was heard since `before` was cloned from it, everything is possible: for judging a
+ * copy of the store that was made somewhere in between. */
+void oracle_forget_since(struct oracle *oracle, const struct oracle *before);
+/* n reads more may fail. Each may send one task to the archive, or show it as damaged for once; no
+ * other may suffer. */
+void oracle_reads_fail(struct oracle *oracle, uint32_t n);
 /* There is damage: tasks may be missing, or shown without a type, but nothing may be wrong. */
 void oracle_allow_loss(struct oracle *oracle);
 /* Everything that must be equal between two recoveries of the same store. */

@@ -200,7 +200,8 @@ void check_note(struct oracle *oracle, uint32_t token, const struct mr_task *tas
 {
     struct fact *fact = fact_at(oracle, token);
     uint8_t fates = may(oracle, fact);
-    bool sure = (fates & (fates - 1)) == 0 && !oracle->allow_loss;
+    bool readable = !oracle->allow_loss && oracle->reads_failed == 0;
+    bool sure = (fates & (fates - 1)) == 0 && readable;
     const struct note *note = &fact->note;
     if (task->result.len && (task->state != MR_COMPLETED || !note_epoch(token, task->result)))
         oracle_fail(oracle, "task %u: a result that nobody sent", token);

@@ -28,6 +28,26 @@ static void narrow(struct fact *fact, const struct mr_task *task)
     fact->unseen = 0;
 }
 
+static bool is_damaged(const struct mr_task *task)
+{
+    return task->type.len == 0;
+}
+
+/* In the archive, and only a failed read can explain that. */
+static void count_quarantined(struct oracle *oracle, struct fact *fact)
+{
+    uint32_t reads_failed = oracle->reads_failed;
+    oracle->reads_failed = 0;
+    bool explained = may(oracle, fact) & ARCHIVED;
+    oracle->reads_failed = reads_failed;
+    if (explained || fact->quarantined)
+        return;
+    fact->quarantined = true;
+    if (++oracle->quarantined > reads_failed)
+        oracle_fail(oracle, "%u tasks went to the archive by themselves, %u reads failed",
+                    oracle->quarantined, reads_failed);
+}
+
 static void check_shown(struct oracle *oracle, uint32_t token, const struct mr_task *task)
 {
     struct fact *fact = fact_at(oracle, token);
@@ -36,6 +56,8 @@ static void check_shown(struct oracle *oracle, uint32_t token, const struct mr_t
         oracle_fail(oracle, "%s: task %u (%s) is %s, which it cannot be (fates %x)",
                     fates == GONE ? "ghost" : "state", token, fact->id, mr_state_name(task->state),
                     fates);
+    if (fate == ARCHIVED && oracle->reads_failed)
+        count_quarantined(oracle, fact);
     check_body(oracle, token, task);
     check_note(oracle, token, task);
     check_counts(oracle, token, task);
@@ -49,6 +71,8 @@ void oracle_saw(struct oracle *oracle, uint32_t token, uint32_t version, enum mr
                 const struct mr_task *task)
 {
     struct fact *fact = fact_at(oracle, token);
+    if (err == MR_OK && is_damaged(task) && oracle->reads_failed)
+        return;
     if (fact->version != version) {
         if (err == MR_OK && token_of(oracle, task) == token)
             check_body(oracle, token, task);
@@ -67,13 +91,17 @@ void oracle_saw(struct oracle *oracle, uint32_t token, uint32_t version, enum mr
     }
 }
 
-static void check_listed(struct oracle *oracle, const struct oracle_view *view)
+/* Answers how many are shown as damaged. */
+static size_t check_listed(struct oracle *oracle, const struct oracle_view *view)
 {
+    size_t damaged = 0;
     for (size_t i = 0; i < view->tasks_n; i++) {
         const struct mr_task *task = &view->tasks[i];
         uint32_t token = token_of(oracle, task);
-        if (oracle->allow_loss && task->type.len == 0)
-            continue; /* shown as damaged */
+        if ((oracle->allow_loss || oracle->reads_failed) && is_damaged(task)) {
+            damaged++;
+            continue;
+        }
         if (token == UINT32_MAX) {
             oracle_fail(oracle, "ghost: id %.*s listed, nobody asked for it", (int)task->id.len,
                         (const char *)task->id.data);
@@ -85,6 +113,10 @@ static void check_listed(struct oracle *oracle, const struct oracle_view *view)
         fact->seen = true;
         check_shown(oracle, token, task);
     }
+    if (damaged > oracle->reads_failed && !oracle->allow_loss)
+        oracle_fail(oracle, "%zu tasks are shown as damaged, %u reads failed", damaged,
+                    oracle->reads_failed);
+    return damaged;
 }
 
 void oracle_check_task_body(struct oracle *oracle, const struct mr_task *task)
@@ -97,16 +129,19 @@ void oracle_check_task_body(struct oracle *oracle, const struct mr_task *task)
         check_body(oracle, token, task);
 }
 
-static void check_missing(struct oracle *oracle)
+/* As many may be missing as are shown without their names. */
+static void check_missing(struct oracle *oracle, size_t damaged)
 {
+    size_t missing = 0;
     for (uint32_t i = 0; i < oracle->n; i++) {
         struct fact *fact = &oracle->facts[i];
         if (fact->seen)
             continue;
-        if (!(may(oracle, fact) & GONE) && !oracle->allow_loss)
+        missing += !(may(oracle, fact) & GONE);
+        if (missing > damaged && !oracle->allow_loss)
             oracle_fail(oracle, "lost: task %u (%s) is not there (fates %x)", i, fact->id,
                         may(oracle, fact));
-        if (!fact_busy(fact) && !fact->open)
+        if (!fact_busy(fact) && !fact->open && damaged == 0)
             fact->sure = GONE;
     }
 }
@@ -165,8 +200,8 @@ void oracle_check(struct oracle *oracle, const struct oracle_view *view)
 {
     for (size_t i = 0; i < oracle->n; i++)
         oracle->facts[i].seen = false;
-    check_listed(oracle, view);
-    check_missing(oracle);
+    size_t damaged = check_listed(oracle, view);
+    check_missing(oracle, damaged);
     check_queues(oracle, view);
     check_keys(oracle, view);
 }

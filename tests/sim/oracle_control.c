@@ -98,9 +98,13 @@ void oracle_remove_sent(struct oracle *oracle, const char *queue, struct oracle_
     /* The tasks and the leases that were known by then. */
     *ret_op = (struct oracle_op){.seq = oracle->n, .epoch = oracle->epoch_max};
     oracle_pause_sent(oracle, queue); /* a queue made anew is not paused */
-    for (size_t i = 0; i < oracle->n; i++)
-        if (strcmp(oracle->facts[i].spec.queue, queue) == 0)
-            fact_add(&oracle->facts[i], GONE, 1);
+    for (size_t i = 0; i < oracle->n; i++) {
+        struct fact *fact = &oracle->facts[i];
+        if (strcmp(fact->spec.queue, queue) != 0)
+            continue;
+        fact->version++;
+        fact_add(fact, GONE, 1);
+    }
 }
 
 void oracle_remove_answered(struct oracle *oracle, const char *queue, const struct oracle_op *op,
@@ -112,6 +116,7 @@ void oracle_remove_answered(struct oracle *oracle, const char *queue, const stru
         struct fact *fact = &oracle->facts[i];
         if (strcmp(fact->spec.queue, queue) != 0)
             continue;
+        fact->version++;
         fact_add(fact, GONE, -1);
         if (err == MR_OK && fact->epoch > op->epoch)
             fact->sure |= GONE; /* handed out since: before it went, or made anew behind that */
@@ -176,4 +181,25 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
             oracle->queues[i].running = false; /* a pause under way may have happened */
     for (size_t i = 0; i < oracle->queues_n; i++)
         oracle->queues[i].pauses = 0;
+}
+
+/* ---- copies --------------------------------------------------------------------------------- */
+
+static void fact_forget(struct fact *fact)
+{
+    fact->sure = GONE | LIVE | ARCHIVED | COMPLETED;
+    fact->retried = fact->crashes = (struct range){0, UINT32_MAX / 2};
+    fact->unseen = 0;
+    fact->keyless = fact->reordered = true;
+    fact->plain = fact->note.known = false;
+    fact->not_before_ms = 0;
+}
+
+void oracle_forget_since(struct oracle *oracle, const struct oracle *before)
+{
+    for (size_t i = 0; i < oracle->n; i++)
+        if (i >= before->n || oracle->facts[i].version != before->facts[i].version)
+            fact_forget(&oracle->facts[i]);
+    for (size_t i = 0; i < oracle->queues_n; i++)
+        oracle->queues[i].paused = oracle->queues[i].running = false;
 }

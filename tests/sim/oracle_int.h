@@ -52,6 +52,7 @@ struct fact {
     int64_t not_before_ms; /* the earliest start */
     int64_t ended_ms;      /* when a finish with retention was sent first */
     uint32_t version;      /* rises with all that is heard of it */
+    bool quarantined;      /* counted in the oracle's */
     bool seen;             /* scratch of a check */
 };
 
@@ -78,6 +79,8 @@ struct oracle {
     int64_t now_ms, wall_max_ms;
     uint32_t era; /* how often the clock jumped */
     bool unordered, allow_loss, short_of_space;
+    uint32_t reads_failed; /* at most */
+    uint32_t quarantined;  /* tasks that cannot be in the archive for another reason */
     bool failed;
     char error[512];
 };

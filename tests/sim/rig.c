@@ -74,6 +74,7 @@ void rig_init(struct rig *rig, struct simfs *fs, uint64_t seed)
     rig->sync_exec = (struct rig_exec){.exec = {exec_submit}, .rig = rig};
     rig->file_exec = (struct rig_exec){.exec = {exec_submit}, .rig = rig};
     rig->segment_bytes = 16 * 1024;
+    rig->dir = RIG_DIR;
     mr_rand_seed(&rig->rand, seed);
 }
 
@@ -90,7 +91,7 @@ enum mr_err rig_open(struct rig *rig)
 {
     mr_assert(!rig->engine);
     struct mr_engine_options options = {
-        .base = {.dir = RIG_DIR,
+        .base = {.dir = rig->dir,
                  .segment_bytes = rig->segment_bytes,
                  .payload_max = 4096,
                  .repair = rig->repair,

@@ -40,6 +40,7 @@ struct rig {
     struct mr_rand rand;
     struct mr_engine *engine; /* NULL while closed */
     struct mr_detail detail;  /* of the last open */
+    const char *dir;
     size_t segment_bytes;
     bool repair;
     int64_t job_delay_max_ns;  /* 0: jobs run and end at once */
@@ -51,7 +52,7 @@ struct rig {
     bool validate; /* check the engine's own indexes after each turn */
 };
 
-#define RIG_DIR      "store"
+#define RIG_DIR      "store"                  /* unless told otherwise */
 #define RIG_EPOCH_US (1790000000LL * 1000000) /* where the wall clock starts */
 
 void rig_init(struct rig *rig, struct simfs *fs, uint64_t seed);

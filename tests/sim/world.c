@@ -26,9 +26,10 @@ static const struct {
     [ACT_TAKE] = {40, 100},      [ACT_BEGIN] = {40, 100},       [ACT_FINISH] = {40, 100},
     [ACT_FINISH_LATE] = {6, 60}, [ACT_CONTROL] = {10, 60},      [ACT_PAUSE] = {3, 40},
     [ACT_LIMIT] = {1, 20},       [ACT_QUEUE_REMOVE] = {1, 20},  [ACT_GET] = {6, 80},
-    [ACT_CHECK] = {2, 80},       [ACT_KILL] = {1, 60},          [ACT_POWER_CUT] = {1, 60},
-    [ACT_STOP_AT] = {1, 60},     [ACT_SYNC_FAULT] = {1, 20},    [ACT_WRITE_FAULT] = {1, 15},
-    [ACT_DISK_FULL] = {1, 25},   [ACT_DISK_FREE] = {2, 100},    [ACT_JUMP] = {1, 20},
+    [ACT_BACKUP] = {1, 25},      [ACT_READ_FAULT] = {1, 15},    [ACT_CHECK] = {2, 80},
+    [ACT_KILL] = {1, 60},        [ACT_POWER_CUT] = {1, 60},     [ACT_STOP_AT] = {1, 60},
+    [ACT_SYNC_FAULT] = {1, 20},  [ACT_WRITE_FAULT] = {1, 15},   [ACT_DISK_FULL] = {1, 25},
+    [ACT_DISK_FREE] = {2, 100},  [ACT_JUMP] = {1, 20},
 };
 
 static uint32_t percent_dial(struct world *world)
@@ -122,14 +123,20 @@ static void crash(struct world *world, enum simfs_policy policy)
         world->rig.clock.wall_us += pause_ns / MR_NS_PER_US;
         if (nested-- > 0)
             simfs_stop_at(world->fs, 1 + below(world, 12));
+        bool unreadable = world->dials.weights[ACT_READ_FAULT] && world_chance(world, 30);
+        if (unreadable) {
+            simfs_fail(world->fs, SIMFS_READ, below(world, 60), 1, MR_IO);
+            oracle_crashed(world->oracle, ORACLE_POWER_CUT); /* a board may be lost as well */
+        }
         enum mr_err err = rig_open(&world->rig);
+        simfs_heal(world->fs);
         oracle_time(world->oracle, rig_wall_ms(&world->rig));
         if (err == MR_OK && !simfs_crashed(world->fs)) {
             simfs_stop_at(world->fs, 0);
             check_store(world, RIG_CHECK);
             if (!world->restart && world->rig.engine)
                 return;
-        } else if (err != MR_OK && !simfs_crashed(world->fs)) {
+        } else if (err != MR_OK && !simfs_crashed(world->fs) && !unreadable) {
             oracle_fail(world->oracle, "the store does not open after %s: %s: %s",
                         simfs_policy_name(policy), mr_err_name(err), world->rig.detail.text);
         }
@@ -150,6 +157,7 @@ static void see_clock(struct world *world)
 static void accident(struct world *world, enum act act)
 {
     uint64_t used = simfs_used(world->fs);
+    uint32_t times;
     world->report->faults++;
     switch (act) {
     case ACT_KILL:
@@ -170,6 +178,11 @@ static void accident(struct world *world, enum act act)
                    world_chance(world, 50) ? MR_IO : MR_DISK_FULL);
         oracle_short_of_space(world->oracle);
         world->io_failed = true;
+        return;
+    case ACT_READ_FAULT:
+        times = 1 + (uint32_t)below(world, 4); /* one alone may be tried again */
+        oracle_reads_fail(world->oracle, times);
+        simfs_fail(world->fs, SIMFS_READ, below(world, 20), times, MR_IO);
         return;
     case ACT_DISK_FULL:
         oracle_short_of_space(world->oracle);

@@ -15,7 +15,7 @@ struct world_report {
     bool failed;
     char error[512];
     uint64_t hash; /* of everything that was answered */
-    uint64_t tasks, leases, kills, power_cuts, faults, points;
+    uint64_t tasks, leases, kills, power_cuts, faults, backups, points;
     int64_t virtual_ms;
 };
 

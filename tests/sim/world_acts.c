@@ -33,7 +33,7 @@ void world_trace(struct world *world, const char *what, uint64_t a, uint64_t b)
                (unsigned long long)a, (unsigned long long)b);
 }
 
-static struct wreq *new_req(struct world *world, enum mr_op op)
+struct wreq *world_new_req(struct world *world, enum mr_op op)
 {
     struct wreq *wreq = sim_alloc(sizeof *wreq);
     memset(wreq, 0, sizeof *wreq);
@@ -67,6 +67,8 @@ void world_reap(struct world *world)
 
 void world_drop(struct world *world)
 {
+    oracle_free(world->before);
+    world->before = NULL;
     while (!mr_list_empty(&world->reqs))
         free_req(mr_container(world->reqs.next, struct wreq, link));
     for (size_t n = 0; n < WORLD_NODES; n++) {
@@ -118,7 +120,7 @@ uint32_t world_new_task(struct world *world)
 
 void world_enqueue(struct world *world, const uint32_t *tokens, size_t n)
 {
-    struct wreq *wreq = new_req(world, MR_OP_ENQUEUE);
+    struct wreq *wreq = world_new_req(world, MR_OP_ENQUEUE);
     wreq->n = n;
     for (size_t i = 0; i < n; i++) {
         size_t len = oracle_spec(world->oracle, tokens[i])->payload_len;
@@ -178,7 +180,7 @@ static void told_wanted(void *arg)
 
 void world_node_open(struct world *world, struct node *node)
 {
-    struct wreq *wreq = new_req(world, MR_OP_NODE_OPEN);
+    struct wreq *wreq = world_new_req(world, MR_OP_NODE_OPEN);
     *node = (struct node){.used = true,
                           .slots = world->healing ? WORLD_SLOTS
                                                   : 1 + (uint32_t)below(world, WORLD_SLOTS),
@@ -224,7 +226,7 @@ static void act_node_open(struct world *world)
 
 void world_node_close(struct world *world, struct node *node)
 {
-    struct wreq *wreq = new_req(world, MR_OP_NODE_CLOSE);
+    struct wreq *wreq = world_new_req(world, MR_OP_NODE_CLOSE);
     wreq->u.node_close.node = node->handle;
     for (size_t i = 0; i < WORLD_HANDS; i++)
         if (node->hands[i].lease)
@@ -263,7 +265,7 @@ static void act_node_stall(struct world *world)
 
 void world_take(struct world *world, struct node *node, size_t max, int64_t wait_ms)
 {
-    struct wreq *wreq = new_req(world, MR_OP_TAKE);
+    struct wreq *wreq = world_new_req(world, MR_OP_TAKE);
     wreq->node = node;
     wreq->incarnation = node->incarnation;
     wreq->u.take.node = node->handle;
@@ -383,7 +385,7 @@ static void drop_hand(struct world *world, struct node *node, struct hand *hand)
 void world_finish(struct world *world, struct node *node, struct hand *hand,
                   enum mr_outcome outcome)
 {
-    struct wreq *wreq = new_req(world, MR_OP_FINISH);
+    struct wreq *wreq = world_new_req(world, MR_OP_FINISH);
     struct mr_finish finish = {.id = hand->lease->task.id,
                                .epoch = hand->lease->epoch,
                                .ref = world_chance(world, 90) ? hand->lease->ref : 0,
@@ -422,7 +424,7 @@ static void act_finish_late(struct world *world)
     if (n == 0)
         return;
     struct zombie *zombie = &world->zombies[below(world, n)];
-    struct wreq *wreq = new_req(world, MR_OP_FINISH);
+    struct wreq *wreq = world_new_req(world, MR_OP_FINISH);
     struct mr_finish finish = {
         .id = mr_slice_str(zombie->id), .epoch = zombie->epoch, .outcome = pick_outcome(world)};
     add_finish(world, wreq, finish, zombie->token, false);
@@ -434,7 +436,7 @@ static void act_control(struct world *world)
     uint32_t count = oracle_count(world->oracle);
     if (count == 0)
         return;
-    struct wreq *wreq = new_req(world, MR_OP_CONTROL);
+    struct wreq *wreq = world_new_req(world, MR_OP_CONTROL);
     size_t n = 1 + below(world, 3);
     for (size_t i = 0; i < n; i++) {
         uint32_t token = (uint32_t)below(world, count);
@@ -459,7 +461,7 @@ static void act_control(struct world *world)
 
 void world_pause(struct world *world, const char *queue, bool paused)
 {
-    struct wreq *wreq = new_req(world, MR_OP_QUEUE_SET);
+    struct wreq *wreq = world_new_req(world, MR_OP_QUEUE_SET);
     snprintf(wreq->name, sizeof wreq->name, "%s", queue);
     wreq->u.queue_set.queue = mr_slice_str(wreq->name);
     wreq->u.queue_set.setting = MR_QUEUE_PAUSED;
@@ -480,7 +482,7 @@ static void act_pause(struct world *world)
 
 static void act_limit(struct world *world)
 {
-    struct wreq *wreq = new_req(world, MR_OP_QUEUE_SET);
+    struct wreq *wreq = world_new_req(world, MR_OP_QUEUE_SET);
     wreq->u.queue_set.queue = mr_slice_str(pick_queue(world));
     wreq->u.queue_set.setting = MR_QUEUE_MAX_LENGTH;
     wreq->u.queue_set.value = world_chance(world, 50) ? 0 : below(world, 50);
@@ -489,7 +491,7 @@ static void act_limit(struct world *world)
 
 static void act_queue_remove(struct world *world)
 {
-    struct wreq *wreq = new_req(world, MR_OP_QUEUE_REMOVE);
+    struct wreq *wreq = world_new_req(world, MR_OP_QUEUE_REMOVE);
     snprintf(wreq->name, sizeof wreq->name, "%s", pick_queue(world));
     wreq->u.queue_remove.queue = mr_slice_str(wreq->name);
     wreq->u.queue_remove.mode =
@@ -506,7 +508,7 @@ static void act_get(struct world *world)
     uint32_t token = (uint32_t)below(world, count);
     if (!oracle_id(world->oracle, token)[0])
         return;
-    struct wreq *wreq = new_req(world, MR_OP_GET);
+    struct wreq *wreq = world_new_req(world, MR_OP_GET);
     wreq->token = token;
     wreq->version = oracle_version(world->oracle, token);
     wreq->readable = world->restart && oracle_is_settled(world->oracle, token);
@@ -523,7 +525,7 @@ void world_beat(struct world *world)
         bool due = (now_ns - node->beat_sent_ns) * 4 >= world->dials.lease_ms * MR_NS_PER_MS;
         if (!node->open || node->beating || node->stalled_until_ns > now_ns || !due)
             continue;
-        struct wreq *wreq = new_req(world, MR_OP_BEAT);
+        struct wreq *wreq = world_new_req(world, MR_OP_BEAT);
         wreq->node = node;
         wreq->incarnation = node->incarnation;
         wreq->u.beat.node = node->handle;
@@ -552,6 +554,7 @@ void world_act(struct world *world, enum act act)
         [ACT_LIMIT] = act_limit,
         [ACT_QUEUE_REMOVE] = act_queue_remove,
         [ACT_GET] = act_get,
+        [ACT_BACKUP] = world_backup,
     };
     if (rows[act])
         rows[act](world);

@@ -165,6 +165,7 @@ void world_answered(struct mr_req *req)
         [MR_OP_GET] = get_answered,
         [MR_OP_QUEUE_SET] = queue_set_answered,
         [MR_OP_QUEUE_REMOVE] = queue_remove_answered,
+        [MR_OP_BACKUP] = world_backup_answered,
     };
     struct wreq *wreq = req->arg;
     struct world *world = wreq->world;

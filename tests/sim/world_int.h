@@ -35,11 +35,13 @@ enum act {
     ACT_QUEUE_REMOVE,
     ACT_GET,
     ACT_CHECK,
+    ACT_BACKUP,
     ACT_KILL,
     ACT_POWER_CUT,
     ACT_STOP_AT,
     ACT_SYNC_FAULT,
     ACT_WRITE_FAULT,
+    ACT_READ_FAULT,
     ACT_DISK_FULL,
     ACT_DISK_FREE,
     ACT_JUMP,
@@ -102,6 +104,7 @@ struct wreq {
         struct mr_req_get get;
         struct mr_req_queue_set queue_set;
         struct mr_req_queue_remove queue_remove;
+        struct mr_req_backup backup;
     } u;
     size_t n;
     struct oracle_op ops[WORLD_BATCH];
@@ -125,6 +128,7 @@ struct world {
     struct simfs *fs;
     struct rig rig;
     struct oracle *oracle;
+    struct oracle *before; /* a backup is under way: what was known when it was asked for */
     struct mr_rand rand;
     struct dials dials;
     struct mr_link reqs; /* of struct wreq, under way or answered */
@@ -155,6 +159,10 @@ void world_bury(struct world *world, struct hand *hand);
 /* Does something of that kind, if there is anything to do. */
 void world_act(struct world *world, enum act act);
 void world_beat(struct world *world);
+void world_backup(struct world *world);
+void world_backup_answered(struct world *world, struct wreq *wreq);
+/* A request of this kind, to be filled and submitted. */
+struct wreq *world_new_req(struct world *world, enum mr_op op);
 void world_reap(struct world *world);
 /* All that lived in the process is gone. */
 void world_drop(struct world *world);

@@ -423,6 +423,75 @@ static void a_stopped_store_that_hides_a_task_is_caught(void **state)
     oracle_free(oracle);
 }
 
+static void more_tasks_hit_than_reads_failed_are_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    for (int i = 0; i < 3; i++)
+        acked(oracle, (struct oracle_spec){0});
+    oracle_reads_fail(oracle, 1);
+    struct shown shown = {0};
+    for (uint32_t i = 0; i < 3; i++)
+        show(&shown, oracle, i, i == 0 ? MR_ARCHIVED : MR_PENDING);
+    check(oracle, &shown);
+    assert_fine(oracle);
+    struct shown other = {0};
+    for (uint32_t i = 0; i < 3; i++)
+        show(&other, oracle, i, i < 2 ? MR_ARCHIVED : MR_PENDING);
+    check(oracle, &other);
+    assert_caught(oracle, "by themselves");
+    oracle_free(oracle);
+}
+
+static void a_failed_read_that_takes_others_along_is_caught(void **state)
+{
+    (void)state;
+    for (size_t listed = 1; listed <= 2; listed++) {
+        struct oracle *oracle = oracle_new();
+        acked(oracle, (struct oracle_spec){0});
+        acked(oracle, (struct oracle_spec){0});
+        oracle_reads_fail(oracle, 1);
+        struct shown shown = {0};
+        for (uint32_t i = 0; i < listed; i++)
+            show(&shown, oracle, i, MR_PENDING);
+        shown.tasks[0].type.len = 0; /* shown as damaged */
+        shown.tasks[0].id = mr_slice_str("5f1c");
+        shown.tasks[0].payload.len = 0;
+        check(oracle, &shown);
+        if (listed == 1)
+            assert_caught(oracle, "lost");
+        else
+            assert_fine(oracle);
+        oracle_free(oracle);
+    }
+}
+
+static void a_copy_is_judged_by_what_was_known_before_it(void **state)
+{
+    (void)state;
+    for (int lost = 0; lost < 2; lost++) {
+        struct oracle *oracle = oracle_new();
+        uint32_t old = acked(oracle, (struct oracle_spec){0});
+        uint32_t ended = acked(oracle, (struct oracle_spec){0});
+        struct oracle *before = oracle_clone(oracle);
+        lease(oracle, ended, 5, 0);
+        finish(oracle, ended, 5, MR_DONE, MR_OK);
+        acked(oracle, (struct oracle_spec){0});
+        oracle_forget_since(oracle, before);
+        struct shown shown = {0};
+        show(&shown, oracle, lost ? ended : old, MR_PENDING);
+        if (!lost)
+            show(&shown, oracle, ended, MR_ACTIVE); /* the copy is of that moment */
+        check(oracle, &shown);
+        if (lost)
+            assert_caught(oracle, "lost");
+        else
+            assert_fine(oracle);
+        oracle_free(before);
+        oracle_free(oracle);
+    }
+}
+
 static void a_counter_that_is_off_is_caught(void **state)
 {
     (void)state;
@@ -633,6 +702,9 @@ int main(void)
         cmocka_unit_test(a_changed_lost_or_foreign_result_is_caught),
         cmocka_unit_test(a_changed_or_lost_error_is_caught),
         cmocka_unit_test(a_removal_answered_behind_a_new_life_is_fine),
+        cmocka_unit_test(more_tasks_hit_than_reads_failed_are_caught),
+        cmocka_unit_test(a_failed_read_that_takes_others_along_is_caught),
+        cmocka_unit_test(a_copy_is_judged_by_what_was_known_before_it),
         cmocka_unit_test(a_stopped_store_that_hides_a_task_is_caught),
         cmocka_unit_test(a_control_answered_behind_a_later_lease_leaves_both_fates),
     };

@@ -154,17 +154,20 @@ enum mr_err ensure_queue(struct mr_engine *engine, struct mr_slice name, struct 
 
 /* ---- on the engine's thread ----------------------------------------------------------------- */
 
-static void id_text(struct mr_engine *engine, uint32_t handle, char text[MR_ID_MAX + 1])
+static enum mr_err id_text(struct mr_engine *engine, uint32_t handle, char text[MR_ID_MAX + 1])
 {
     const struct task *task = task_at(&engine->state, handle);
     struct mr_task_msg msg;
     int64_t created_ms;
+    text[0] = '\0';
     if (task->flags & MR_TASK_UUID) {
         mr_uuid_format(&task->id, text);
-    } else if (read_message(engine, task, &created_ms, &msg, NULL) == MR_OK) {
-        memcpy(text, msg.id.data, msg.id.len);
-        text[msg.id.len] = '\0';
+        return MR_OK;
     }
+    MR_TRY(read_message(engine, task, &created_ms, &msg, NULL));
+    memcpy(text, msg.id.data, msg.id.len);
+    text[msg.id.len] = '\0';
+    return MR_OK;
 }
 
 /* Moves the waiting holder of a unique key to where the new task would have stood. */
@@ -189,7 +192,7 @@ static enum mr_err on_duplicate(struct mr_engine *engine, const struct mr_task_o
                                 uint32_t holder, int64_t priority_ms, int64_t due_ms,
                                 struct mr_enqueue_result *result)
 {
-    id_text(engine, holder, result->id);
+    MR_TRY(id_text(engine, holder, result->id));
     enum mr_err err = MR_DUPLICATE;
     if (options->on_duplicate == MR_DUPLICATE_IGNORE)
         err = MR_OK;
