@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What `make install` puts where: program, libraries, header, pkg-config file, and the man pages
-# and completions that the tree holds.
+# What `make install` puts where: program, libraries, header, pkg-config file, man pages and
+# completions.
 
 include(GNUInstallDirs)
 
@@ -21,14 +21,12 @@ configure_file("${PROJECT_SOURCE_DIR}/packaging/millrace.pc.in"
                "${PROJECT_BINARY_DIR}/millrace.pc" @ONLY)
 install(FILES "${PROJECT_BINARY_DIR}/millrace.pc" DESTINATION ${pc_dir})
 
-foreach(section 1 3 5 7)
-    file(GLOB pages CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/docs/man/*.${section}")
-    if(pages)
-        install(FILES ${pages} DESTINATION "${CMAKE_INSTALL_MANDIR}/man${section}")
-    endif()
-endforeach()
-file(GLOB completions CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/packaging/completions/millrace.bash")
-if(completions)
-    install(FILES ${completions} RENAME millrace
+if(TARGET pages)
+    install(DIRECTORY "${MR_PAGES_DIR}/man1" DESTINATION "${CMAKE_INSTALL_MANDIR}")
+    install(FILES "${MR_PAGES_DIR}/millrace.bash" RENAME millrace
             DESTINATION "${CMAKE_INSTALL_DATADIR}/bash-completion/completions")
+    install(FILES "${MR_PAGES_DIR}/_millrace"
+            DESTINATION "${CMAKE_INSTALL_DATADIR}/zsh/site-functions")
+    install(FILES "${MR_PAGES_DIR}/millrace.fish"
+            DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 endif()

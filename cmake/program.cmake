@@ -49,8 +49,23 @@ endif()
 
 if(MR_HAS_CLI)
     pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
-    add_executable(millrace ${MR_CLI_SOURCES})
-    target_link_libraries(millrace PRIVATE mr_all PkgConfig::JANSSON)
+    # Two programs on the same tables: what is installed, and what writes its man pages and completions
+    # when it is built.
+    set(MR_PAGES_SOURCES ${MR_CLI_SOURCES})
+    list(FILTER MR_PAGES_SOURCES INCLUDE REGEX "/src/cli/pages/")
+    list(FILTER MR_CLI_SOURCES EXCLUDE REGEX "/src/cli/(pages/.*|main)\\.c$")
+    add_library(mr_cli_objects OBJECT ${MR_CLI_SOURCES})
+    target_link_libraries(mr_cli_objects PUBLIC mr_all PkgConfig::JANSSON)
+    add_executable(millrace "${PROJECT_SOURCE_DIR}/src/cli/main.c")
+    target_link_libraries(millrace PRIVATE mr_cli_objects)
+    add_executable(millrace-pages ${MR_PAGES_SOURCES})
+    target_link_libraries(millrace-pages PRIVATE mr_cli_objects)
+    set(MR_PAGES_DIR "${PROJECT_BINARY_DIR}/pages")
+    add_custom_command(OUTPUT "${MR_PAGES_DIR}/millrace.bash"
+        COMMAND millrace-pages "${MR_PAGES_DIR}"
+        DEPENDS millrace-pages
+        VERBATIM COMMENT "Writing man pages and completions")
+    add_custom_target(pages ALL DEPENDS "${MR_PAGES_DIR}/millrace.bash")
 endif()
 
 # The examples see what a user sees: the public header and the library.
@@ -69,7 +84,7 @@ endif()
 
 # What `make build` makes: the things that are installed, without tests.
 add_custom_target(product)
-foreach(target millrace millrace_static millrace_shared)
+foreach(target millrace pages millrace_static millrace_shared)
     if(TARGET ${target})
         add_dependencies(product ${target})
     endif()

@@ -13,7 +13,7 @@
 set -eu
 
 build="gcc libc6-dev make cmake ninja-build pkg-config libjansson-dev libcmocka-dev"
-test="$build clang-format python3 jq"
+test="$build clang-format python3 jq man-db"
 fuzz="$test clang libclang-rt-14-dev"
 
 case "${1:-test}" in

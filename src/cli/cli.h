@@ -18,7 +18,10 @@ enum cli_exit {
     CLI_USAGE = 2,
     CLI_NOT_FOUND = 3,
     CLI_CONFLICT = 4,
+    CLI_NOT_ALLOWED = 5,
     CLI_UNREACHABLE = 6,
+    CLI_TIMED_OUT = 7,
+    CLI_TASK_FAILED = 8,
     CLI_SIGNAL_BASE = 128, /* ended by a signal: plus its number */
 };
 
@@ -130,6 +133,14 @@ struct cli {
 extern const struct cli_command cli_enqueue, cli_work, cli_queue, cli_task, cli_dead, cli_bench,
     cli_fsck, cli_backup;
 extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in the order of help */
+
+/* What the exit codes mean, for people. */
+struct cli_exit_row {
+    enum cli_exit code;
+    const char *meaning;
+};
+extern const struct cli_exit_row cli_exits[];
+extern const size_t cli_exits_n;
 
 /* ---- options.c ------------------------------------------------------------------------------ */
 

@@ -3,7 +3,7 @@
 #include "cli/cli.h"
 #include "cli/out.h"
 
-enum { NAME_COLUMN = 28 };
+enum { NAME_COLUMN = 28, EXITS_A_LINE = 6 };
 
 static void print_option(const struct cli_option *option)
 {
@@ -63,9 +63,14 @@ static void help_all(void)
     for (size_t i = 0; cli_commands[i]; i++)
         out_printf("  %-10s %s\n", cli_commands[i]->name, cli_commands[i]->about);
     print_options("options of every command", cli_global_options, cli_global_options_n);
-    out_printf("\nexit codes: 0 done, 1 failed, 2 usage, 3 not found, 4 conflict or duplicate, "
-               "5 not allowed,\n            6 broker out of reach, 7 timed out, 8 the awaited task "
-               "failed\n\nmillrace COMMAND --help says more about each.\n");
+    out_printf("\nexit codes:");
+    for (size_t i = 0; i < cli_exits_n; i++)
+        out_printf("%s%d %s",
+                   i == 0              ? " "
+                   : i == EXITS_A_LINE ? ",\n            "
+                                       : ", ",
+                   cli_exits[i].code, cli_exits[i].meaning);
+    out_printf("\n\nmillrace COMMAND --help says more about each.\n");
 }
 
 void cli_help(const struct cli *cli)

@@ -9,11 +9,6 @@
 
 #define DEFAULT_BROKER "millrace://127.0.0.1:7401"
 
-const struct cli_command *const cli_commands[] = {
-    &cli_enqueue, &cli_work,   &cli_queue, &cli_task, &cli_dead,
-    &cli_bench,   &cli_backup, &cli_fsck,  NULL,
-};
-
 /* Flag, then environment, then default; an empty variable counts as none. */
 static const char *setting(const struct cli_value *flag, const char *variable, const char *fallback)
 {

@@ -1,0 +1,111 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Completion for bash. It finds command and verb among the words before the cursor, for which it must
+ * know the options with a value, and offers what the tables have there. Bash splits words at = and :,
+ * so both stand alone.
+ */
+#include "cli/pages/pages.h"
+
+static const char head[] =
+    "# bash completion for millrace; made from the tables of the program.\n"
+    "_millrace() {\n"
+    "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
+    "    local command='' verb='' words='' i\n"
+    "    [ \"$prev\" = = ] && prev=${COMP_WORDS[COMP_CWORD - 2]}\n"
+    "    [ \"$cur\" = = ] && cur=''\n"
+    "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
+    "        case ${COMP_WORDS[i]} in\n"
+    "        --)\n"
+    "            ((i == COMP_CWORD - 1)) && [ \"$command\" = work ] &&\n"
+    "                mapfile -t COMPREPLY < <(compgen -c -- \"$cur\")\n"
+    "            return\n"
+    "            ;;\n"
+    "        :|=) ((i++)) ;;\n"
+    "        ";
+
+static const char middle[] = ")\n"
+                             "            [ \"${COMP_WORDS[i + 1]}\" = = ] && ((i++))\n"
+                             "            ((i++))\n"
+                             "            ;;\n"
+                             "        -*) ;;\n"
+                             "        *)\n"
+                             "            if [ -z \"$command\" ]; then\n"
+                             "                command=${COMP_WORDS[i]}\n"
+                             "            elif [ -z \"$verb\" ]; then\n"
+                             "                verb=${COMP_WORDS[i]}\n"
+                             "            fi\n"
+                             "            ;;\n"
+                             "        esac\n"
+                             "    done\n"
+                             "    case $prev in\n";
+
+static const char tail[] = "        esac\n"
+                           "        ;;\n"
+                           "    esac\n"
+                           "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+                           "}\n"
+                           "complete -o default -F _millrace millrace\n";
+
+static void put_choices(FILE *file, const struct cli_option *option)
+{
+    if (!option->choices)
+        return;
+    fputs("    ", file);
+    pages_pattern(file, option);
+    fputs(") words='", file);
+    pages_choices(file, option);
+    fputs("' ;;\n", file);
+}
+
+static void put_options(FILE *file, const struct cli_option *options, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!pages_shown(&options[i]))
+            continue;
+        if (options[i].letter)
+            fprintf(file, " -%c", options[i].letter);
+        fprintf(file, " --%s", options[i].name);
+    }
+}
+
+/* The rows of the inner case: command and verb, what may follow. */
+static void put_row(FILE *file, const struct cli_command *command, const struct cli_verb *verb)
+{
+    if (verb->options_n == 0)
+        return;
+    fprintf(file, "        \"%s %s\"%s) words+='", command->name, verb->name ? verb->name : "",
+            verb->name ? "" : "*");
+    put_options(file, verb->options, verb->options_n);
+    fputs("' ;;\n", file);
+}
+
+static void put_command(FILE *file, const struct cli_command *command)
+{
+    if (command->verbs[0].name) {
+        fprintf(file, "        \"%s \") words+='", command->name);
+        for (size_t i = 0; i < command->verbs_n; i++)
+            fprintf(file, " %s", command->verbs[i].name);
+        fputs("' ;;\n", file);
+    }
+    for (size_t i = 0; i < command->verbs_n; i++)
+        put_row(file, command, &command->verbs[i]);
+}
+
+void page_bash(FILE *file)
+{
+    fputs(head, file);
+    pages_valued_pattern(file);
+    fputs(middle, file);
+    pages_valued(put_choices, file);
+    fputs("    ", file);
+    pages_valued_pattern(file);
+    fputs("|:) return ;;\n    *)\n        words='", file);
+    put_options(file, cli_global_options, cli_global_options_n);
+    fputs("'\n        case \"$command $verb\" in\n        \" \") words+='", file);
+    for (size_t i = 0; cli_commands[i]; i++)
+        fprintf(file, " %s", cli_commands[i]->name);
+    fputs("' ;;\n", file);
+    for (size_t i = 0; cli_commands[i]; i++)
+        put_command(file, cli_commands[i]);
+    fputs(tail, file);
+}

@@ -1,0 +1,40 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Man pages and completions, written from the tables of the commands when Millrace is built. Not part
+ * of the program itself.
+ */
+#ifndef MR_CLI_PAGES_PAGES_H
+#define MR_CLI_PAGES_PAGES_H
+
+#include <stdio.h>
+
+#include "cli/cli.h"
+
+/* ---- man.c ---------------------------------------------------------------------------------- */
+
+/* millrace(1): what all commands share. */
+void page_man(FILE *file);
+/* millrace-COMMAND(1). */
+void page_man_command(FILE *file, const struct cli_command *command);
+
+/* ---- bash.c, zsh.c, fish.c ------------------------------------------------------------------ */
+
+void page_bash(FILE *file);
+void page_zsh(FILE *file);
+void page_fish(FILE *file);
+
+/* ---- options.c ------------------------------------------------------------------------------ */
+
+/* Whether the option is of use in this build. */
+bool pages_shown(const struct cli_option *option);
+/* Options that appear on several commands mean the same there, so the completions need each of them
+ * only once. Calls each for every option with a value, global ones first, none of them twice. */
+void pages_valued(void (*each)(FILE *file, const struct cli_option *option), FILE *file);
+/* All of these as a pattern of the shell: --queue|-q|--type|... */
+void pages_valued_pattern(FILE *file);
+/* One of them. */
+void pages_pattern(FILE *file, const struct cli_option *option);
+/* The words it takes, with a space before each. */
+void pages_choices(FILE *file, const struct cli_option *option);
+
+#endif

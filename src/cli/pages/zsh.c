@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Completion for zsh, on the same plan as that for bash, with descriptions. */
+#include "cli/pages/pages.h"
+
+static const char head[] = "#compdef millrace\n"
+                           "# Made from the tables of the program.\n"
+                           "local command='' verb='' i\n"
+                           "local -a nouns options\n"
+                           "for ((i = 2; i < CURRENT; i++)); do\n"
+                           "    case $words[i] in\n"
+                           "    (--)\n"
+                           "        [[ $command == work ]] || return\n"
+                           "        shift $i words\n"
+                           "        ((CURRENT -= i))\n"
+                           "        _normal\n"
+                           "        return\n"
+                           "        ;;\n"
+                           "    (";
+
+static const char middle[] = ") ((i++)) ;;\n"
+                             "    (-*) ;;\n"
+                             "    (*)\n"
+                             "        if [[ -z $command ]]; then\n"
+                             "            command=$words[i]\n"
+                             "        elif [[ -z $verb ]]; then\n"
+                             "            verb=$words[i]\n"
+                             "        fi\n"
+                             "        ;;\n"
+                             "    esac\n"
+                             "done\n"
+                             "case $words[CURRENT-1] in\n";
+
+static const char tail[] = "[[ -n $nouns ]] && _describe word nouns\n"
+                           "_describe -o option options\n";
+
+/* 'WORD:TEXT' as _describe wants it. */
+static void put_entry(FILE *file, const char *dashes, const char *word, const char *text)
+{
+    fprintf(file, " '%s%s:", dashes, word);
+    for (; *text && *text != '\n'; text++)
+        fputs(*text == '\'' ? "'\\''" : (const char[]){*text, 0}, file);
+    fputc('\'', file);
+}
+
+static void put_choices(FILE *file, const struct cli_option *option)
+{
+    if (!option->choices)
+        return;
+    fputc('(', file);
+    pages_pattern(file, option);
+    fputs(") compadd --", file);
+    pages_choices(file, option);
+    fputs("; return ;;\n", file);
+}
+
+static void put_options(FILE *file, const struct cli_option *options, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        if (!pages_shown(&options[i]))
+            continue;
+        if (options[i].letter)
+            put_entry(file, "-", (const char[]){options[i].letter, 0}, options[i].help);
+        put_entry(file, "--", options[i].name, options[i].help);
+    }
+}
+
+static void put_command(FILE *file, const struct cli_command *command)
+{
+    bool verbs = command->verbs[0].name != NULL;
+    if (verbs) {
+        fprintf(file, "(\"%s \") nouns=(", command->name);
+        for (size_t i = 0; i < command->verbs_n; i++)
+            put_entry(file, "", command->verbs[i].name, command->verbs[i].about);
+        fputs(") ;;\n", file);
+    }
+    for (size_t i = 0; i < command->verbs_n; i++) {
+        const struct cli_verb *verb = &command->verbs[i];
+        if (verb->options_n == 0)
+            continue;
+        fprintf(file, "(\"%s %s\"%s) options=(", command->name, verbs ? verb->name : "",
+                verbs ? "" : "*");
+        put_options(file, verb->options, verb->options_n);
+        fputs(") ;;\n", file);
+    }
+}
+
+void page_zsh(FILE *file)
+{
+    fputs(head, file);
+    pages_valued_pattern(file);
+    fputs(middle, file);
+    pages_valued(put_choices, file);
+    fputc('(', file);
+    pages_valued_pattern(file);
+    fputs(") _files; return ;;\nesac\ncase \"$command $verb\" in\n(\" \") nouns=(", file);
+    for (size_t i = 0; cli_commands[i]; i++)
+        put_entry(file, "", cli_commands[i]->name, cli_commands[i]->about);
+    fputs(") ;;\n", file);
+    for (size_t i = 0; cli_commands[i]; i++)
+        put_command(file, cli_commands[i]);
+    fputs("esac\noptions+=(", file);
+    put_options(file, cli_global_options, cli_global_options_n);
+    fputs(")\n", file);
+    fputs(tail, file);
+}
