@@ -1,10 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # One static library mr_<module> per folder of src/ named in src/levels.txt, linked to the modules of
-# lower levels. Sets MR_MODULES (those with sources, lowest first), MR_LIB_OBJECTS and MR_HAS_CLI.
+# lower levels. Sets MR_MODULES (those with sources, lowest first), MR_LIB_OBJECTS, MR_LIB_PACKAGES
+# and MR_HAS_CLI.
+
+# The libraries a module stands on, as pkg-config names them.
+set(MR_PACKAGES_wire libprotobuf-c)
+set(MR_PACKAGES_rpc libnghttp2 openssl zlib)
 
 set(MR_MODULES)
 set(MR_LIB_OBJECTS)
+set(MR_LIB_PACKAGES)
 set(MR_HAS_CLI OFF)
 
 file(STRINGS "${PROJECT_SOURCE_DIR}/src/levels.txt" rows REGEX "^[0-9]+ [a-z]+$")
@@ -23,8 +29,22 @@ foreach(row IN LISTS rows)
     endif()
     add_library(mr_${module}_objects OBJECT ${sources})
     target_link_libraries(mr_${module}_objects PRIVATE mr_flags)
-    add_library(mr_${module} STATIC $<TARGET_OBJECTS:mr_${module}_objects>)
+    set(objects $<TARGET_OBJECTS:mr_${module}_objects>)
+    if(module STREQUAL "wire")
+        list(APPEND objects $<TARGET_OBJECTS:mr_proto_objects>)
+    endif()
+    if(level GREATER 0)
+        add_dependencies(mr_${module}_objects mr_proto_made)
+    endif()
+    add_library(mr_${module} STATIC ${objects})
     target_link_libraries(mr_${module} PUBLIC mr_flags)
+    foreach(package IN LISTS MR_PACKAGES_${module})
+        string(MAKE_C_IDENTIFIER "${package}" name)
+        pkg_check_modules(${name} REQUIRED IMPORTED_TARGET ${package})
+        target_link_libraries(mr_${module}_objects PRIVATE PkgConfig::${name})
+        target_link_libraries(mr_${module} PUBLIC PkgConfig::${name})
+        list(APPEND MR_LIB_PACKAGES PkgConfig::${name})
+    endforeach()
     foreach(lower IN LISTS MR_MODULES)
         if(MR_LEVEL_${lower} LESS level)
             target_link_libraries(mr_${module} PUBLIC mr_${lower})
@@ -32,7 +52,7 @@ foreach(row IN LISTS rows)
     endforeach()
     set(MR_LEVEL_${module} ${level})
     list(APPEND MR_MODULES ${module})
-    list(APPEND MR_LIB_OBJECTS $<TARGET_OBJECTS:mr_${module}_objects>)
+    list(APPEND MR_LIB_OBJECTS ${objects})
 endforeach()
 
 # All module libraries, highest first, for whoever links everything.

@@ -35,7 +35,7 @@ if(MR_MODULES)
     foreach(lib millrace_static millrace_shared)
         set_target_properties(${lib} PROPERTIES OUTPUT_NAME millrace)
         target_include_directories(${lib} INTERFACE "${PROJECT_SOURCE_DIR}/include")
-        target_link_libraries(${lib} PRIVATE mr_flags)
+        target_link_libraries(${lib} PRIVATE mr_flags ${MR_LIB_PACKAGES})
     endforeach()
     set_target_properties(millrace_shared PROPERTIES VERSION ${PROJECT_VERSION}
                                                      SOVERSION ${PROJECT_VERSION_MAJOR})

@@ -12,8 +12,9 @@
 
 set -eu
 
-build="gcc libc6-dev make cmake ninja-build pkg-config libjansson-dev libcmocka-dev"
-test="$build clang-format python3 jq man-db"
+build="gcc libc6-dev make cmake ninja-build pkg-config libjansson-dev libcmocka-dev
+libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev zlib1g-dev"
+test="$build clang-format python3 jq man-db openssl"
 fuzz="$test clang libclang-rt-14-dev"
 
 case "${1:-test}" in

@@ -6,22 +6,25 @@
  * One thread, the loop, owns every connection and call of a struct mr_rpc; all callbacks come from
  * it, and all functions of calls are for it alone. Others reach it with mr_rpc_post. Both ends of a
  * call have the same shape: messages come in through its ops, mr_call_send sends one, and closed is
- * the last callback.
+ * the last callback. No function here calls back before it returns; what it causes is called later
+ * in the same turn of the loop. What all calls of a turn send leaves in one write per connection.
  *
  * Back-pressure: what a peer sends is taken only as fast as the ops let it (mr_call_hold), and a
  * sender looks at mr_call_queued and goes on when writable is called. Nothing here grows without a
- * limit that the options name.
+ * limit that mr_rpc_limits names.
  */
 #ifndef MR_RPC_RPC_H
 #define MR_RPC_RPC_H
 
 #include "base/chan.h"
 #include "base/slice.h"
+#include "wheel/wheel.h"
 
-/* Status codes of gRPC that the transport itself gives. */
+/* Status codes of gRPC that the transport itself gives; others pass through. */
 enum mr_rpc_status {
     MR_RPC_OK = 0,
     MR_RPC_CANCELLED = 1,
+    MR_RPC_UNKNOWN = 2,
     MR_RPC_INVALID = 3,
     MR_RPC_DEADLINE = 4,
     MR_RPC_DENIED = 7,
@@ -34,104 +37,144 @@ enum mr_rpc_status {
 
 struct mr_rpc;     /* a loop thread and its connections */
 struct mr_channel; /* client: one connection, made again when it breaks */
-struct mr_call;
+struct mr_call;    /* lives until closed has returned */
 
 struct mr_call_ops {
     /* A whole message; the bytes live during this callback. */
     void (*message)(struct mr_call *call, struct mr_slice bytes);
     /* Server: the client sends no more messages. May be NULL. */
     void (*half_closed)(struct mr_call *call);
-    /* What was queued has fallen below the low mark again. May be NULL. */
+    /* What was queued had reached MR_CALL_QUEUED_HIGH and is below MR_CALL_QUEUED_LOW again. May be
+     * NULL. */
     void (*writable)(struct mr_call *call);
     /* The call is over; the last callback. Client: how it ended, status of the server or of the
-     * transport (MR_RPC_UNAVAILABLE: the connection broke). Server: answered, or cancelled by the
-     * client, its deadline or a broken connection. */
+     * transport (MR_RPC_UNAVAILABLE: the connection broke). Server: what it was ended with once
+     * that has left, or cancelled by the client, its deadline (MR_RPC_DEADLINE) or a broken
+     * connection (MR_RPC_UNAVAILABLE). */
     void (*closed)(struct mr_call *call, int status, struct mr_slice text);
 };
 
 /* ---- calls (loop thread) -------------------------------------------------------------------- */
 
+enum { MR_CALL_QUEUED_LOW = 64 * 1024, MR_CALL_QUEUED_HIGH = 256 * 1024 };
+
 /* The caller's own; the server's begin and mr_channel_call set them. */
 void mr_call_set(struct mr_call *call, const struct mr_call_ops *ops, void *data);
 void *mr_call_data(const struct mr_call *call);
-/* Frames and queues a copy of the bytes. After the end of the call: nothing happens. */
+/* Frames and queues a copy of the bytes. MR_CLOSED once the call was ended by either side; MR_BUSY
+ * when the peer has left queued_max untaken (its connection is closed then). */
 MR_MUST_USE enum mr_err mr_call_send(struct mr_call *call, struct mr_slice bytes);
-/* Bytes queued and not yet with the kernel. */
+/* The same without the copy: queues a message of len bytes, which the caller writes to *ret_room
+ * right away, before any other function of this header. */
+MR_MUST_USE enum mr_err mr_call_room(struct mr_call *call, size_t len, uint8_t **ret_room);
+/* Bytes queued and not yet on their way. */
 size_t mr_call_queued(const struct mr_call *call);
-/* While held, no further message is delivered and the peer's window is not opened. */
+/* While held, no further message (and no half_closed) is delivered and the peer's window is not
+ * opened. */
 void mr_call_hold(struct mr_call *call, bool held);
 /* Server: ends the call behind what was sent. text may be empty. */
 void mr_call_end(struct mr_call *call, int status, struct mr_slice text);
+/* Server: a pair of metadata that goes with the end, which has not been sent yet; one per call.
+ * name is lower case and lives as long as the program. */
+void mr_call_trailer(struct mr_call *call, const char *name, struct mr_slice value);
 /* Client: sends no more messages. */
 void mr_call_half_close(struct mr_call *call);
 /* Client: gives the call up; closed is called with MR_RPC_CANCELLED. */
 void mr_call_cancel(struct mr_call *call);
-/* Server: value of a metadata name, empty when absent. */
+/* Value of a metadata name, empty when absent. Server: of the request. Client: of the answer and
+ * its trailers, complete when closed is called. Names that end in "-bin" are not kept. */
 struct mr_slice mr_call_metadata(const struct mr_call *call, const char *name);
-/* Server: who calls: "127.0.0.1:5123"; and a number that all calls of one connection share. */
+/* When the call ends by itself, MR_MONO_NEVER: it does not. */
+mr_mono mr_call_deadline(const struct mr_call *call);
+/* Server: who calls: "127.0.0.1:5123"; and a number that all calls of one connection share and no
+ * other connection of this loop ever has. */
 const char *mr_call_peer(const struct mr_call *call);
 uint64_t mr_call_connection(const struct mr_call *call);
+/* Server: whether the peer is on this machine. */
+bool mr_call_is_loopback(const struct mr_call *call);
 
 /* ---- the loop ------------------------------------------------------------------------------- */
 
-struct mr_rpc_limits {          /* 0: the default */
-    size_t message_max;         /* 4 MiB: of a received message */
-    uint32_t calls_max;         /* 1000: in flight on one connection */
-    size_t queued_max;          /* 16 MiB: sent and not taken by the peer, per connection; then it is closed */
-    uint32_t connections_max;   /* 20000 */
-    int64_t idle_ms;            /* 5 min: a connection without calls is closed */
-    int64_t keepalive_ms;       /* 10 s without a byte: ping; no answer in the same time: closed */
-    int64_t handshake_ms;       /* 10 s: TLS, preface and settings */
+struct mr_rpc_limits {         /* 0: the default */
+    size_t message_max;        /* 4 MiB: of a received message, unpacked */
+    uint32_t calls_max;        /* 1000: in flight on one connection of a server */
+    uint32_t client_calls_max; /* 200 000: begun and not closed on one channel; then MR_BUSY */
+    size_t queued_max;         /* 16 MiB: sent and not taken by the peer, per connection; then it is
+                                 closed. The same again for what is received and not taken by us */
+    size_t memory_max;         /* 1 GiB: both, over all connections */
+    uint32_t connections_max;  /* 20 000; further ones are closed at once */
+    int64_t idle_ms;           /* 5 min: a server's connection without calls is closed; -1: never */
+    int64_t keepalive_ms;      /* 10 s without a byte: ping; no answer in the same time: closed */
+    int64_t handshake_ms;      /* 10 s: TLS, preface and settings */
 };
 
+/* limits may be NULL. */
 MR_MUST_USE enum mr_err mr_rpc_new(const char *thread_name, const struct mr_rpc_limits *limits,
                                    struct mr_rpc **ret_rpc);
-/* Server: refuses new calls and connections (GOAWAY), waits up to max_ms for calls under way. */
+/* Server: takes no new connections and calls (GOAWAY), waits up to max_ms for the calls under way,
+ * then cuts what is left. Posts and timers still run afterwards. Thread: any but the loop. */
 void mr_rpc_drain(struct mr_rpc *rpc, int64_t max_ms);
-/* Ends every call and connection, then the thread. NULL is fine. */
+/* Delivers what was posted, ends every call, channel and connection, then the thread. Whoever posts
+ * has stopped before. NULL is fine. Thread: any but the loop. */
 void mr_rpc_free(struct mr_rpc *rpc);
-/* Thread: any. deliver is called on the loop with receiver = rpc. */
+/* deliver is called on the loop with receiver = rpc. Thread: any. */
 void mr_rpc_post(struct mr_rpc *rpc, struct mr_msg *msg);
-/* Loop thread: calls back once, at this time or right after; runs at most every ms. */
-struct mr_rpc_timer;
-void mr_rpc_timer_start(struct mr_rpc *rpc, struct mr_rpc_timer *timer, mr_mono at);
+/* The time of this turn. Loop thread. */
+mr_mono mr_rpc_now(const struct mr_rpc *rpc);
+/* Calls timer->fire once (arg = rpc), at this time or up to some ms after; moves a running timer.
+ * Timers are made with mr_timer_init. Loop thread. */
+void mr_rpc_timer_start(struct mr_rpc *rpc, struct mr_timer *timer, mr_mono at);
+void mr_rpc_timer_stop(struct mr_rpc *rpc, struct mr_timer *timer);
 
+/* Files in PEM. */
 struct mr_rpc_tls {
     const char *cert_file, *key_file; /* server: both; client: for mutual TLS */
-    const char *ca_file;              /* server: clients must have a certificate of it; client: whom to trust */
-    const char *server_name;          /* client: instead of the host */
+    const char *ca_file;     /* server: clients must have a certificate of it, NULL: they need none;
+                                client: whom to trust, NULL: whom the system trusts */
+    const char *server_name; /* client: the name in the certificate, NULL: the host */
 };
 
 /* ---- servers -------------------------------------------------------------------------------- */
 
 struct mr_rpc_method {
-    const char *path;                                  /* "/millrace.v1.Tasks/Enqueue" */
-    void (*begin)(struct mr_call *call, void *arg);    /* sets the call's ops, or ends it */
+    const char *path; /* "/millrace.v1.Tasks/Enqueue" */
+    /* Sets the call's ops, or ends it, which then needs none. */
+    void (*begin)(struct mr_call *call, void *arg);
 };
 
-/* methods live as long as rpc. tls NULL: plain. ret_port: the one bound, for port 0. */
-MR_MUST_USE enum mr_err mr_rpc_listen(struct mr_rpc *rpc, const char *address, /* "127.0.0.1:7401" */
-                                      const struct mr_rpc_tls *tls,
-                                      const struct mr_rpc_method *methods, size_t methods_n,
-                                      void *arg, uint16_t *ret_port, struct mr_detail *detail);
+struct mr_rpc_service {
+    const char *address;                 /* "127.0.0.1:7401", "[::1]:0", "localhost:7401" */
+    const struct mr_rpc_tls *tls;        /* NULL: plain */
+    const struct mr_rpc_method *methods; /* live as long as rpc */
+    size_t methods_n;
+    void *arg; /* of begin */
+};
+
+/* ret_port: the one bound, for port 0. detail and ret_port may be NULL. Thread: any. */
+MR_MUST_USE enum mr_err mr_rpc_listen(struct mr_rpc *rpc, const struct mr_rpc_service *service,
+                                      uint16_t *ret_port, struct mr_detail *detail);
 
 /* ---- clients -------------------------------------------------------------------------------- */
 
 struct mr_channel_options {
     const char *address; /* "host:port" */
     const struct mr_rpc_tls *tls;
-    const char *authorization; /* metadata of every call; NULL: none. Never in a log. */
-    /* The connection is there or gone (why: one line). Loop thread. Calls in flight were closed
-     * before gone is said. */
+    const char *authorization; /* metadata of every call; NULL: none. Never in a message. */
+    /* The connection is there or gone (why: one line), or could not be made (gone once more, with
+     * the reason). Loop thread. Calls in flight were closed before gone is said. May be NULL. */
     void (*changed)(struct mr_channel *channel, bool up, const char *why, void *arg);
     void *arg;
 };
 
-/* Connects and keeps connecting, with jittered back-off from 50 ms to 2 s. */
+/* Connects and keeps connecting, with jittered back-off from 50 ms to 2 s. Thread: any. */
 MR_MUST_USE enum mr_err mr_channel_new(struct mr_rpc *rpc, const struct mr_channel_options *options,
                                        struct mr_channel **ret_channel, struct mr_detail *detail);
+/* Closes its calls with MR_RPC_CANCELLED; changed is not called again. On the loop that happens
+ * later in the same turn, from other threads before this returns. Channels end before their rpc.
+ * NULL is fine. */
 void mr_channel_free(struct mr_channel *channel);
-/* Loop thread. deadline_ms 0: none. While the channel is down: MR_UNAVAILABLE. */
+/* deadline_ms 0: none. MR_UNAVAILABLE while the channel is down, MR_BUSY over client_calls_max.
+ * path lives as long as the call. Loop thread. */
 MR_MUST_USE enum mr_err mr_channel_call(struct mr_channel *channel, const char *path,
                                         int64_t deadline_ms, const struct mr_call_ops *ops,
                                         void *data, struct mr_call **ret_call);

@@ -43,7 +43,8 @@ gcc -std=c17 -pedantic -Wall -Wextra -Werror "$room/user.c" -o "$room/shared" \
     $(pkg-config --cflags --libs millrace)
 # shellcheck disable=SC2046
 gcc -std=c17 -pedantic -Wall -Wextra -Werror "$room/user.c" -o "$room/static" \
-    $(pkg-config --cflags millrace) "$library/libmillrace.a" -pthread -lm
+    $(pkg-config --cflags millrace) "$library/libmillrace.a" \
+    $(pkg-config --libs-only-l --static millrace | sed 's/-lmillrace//')
 
 version=$(pkg-config --modversion millrace)
 for kind in shared static; do
