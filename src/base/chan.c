@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Channels are an atomic stack that the receiver takes whole and turns round; the receiver sleeps
- * on a futex word beside it.
+ * on a futex word beside it, or polls an eventfd that whoever finds that word at "sleeping" writes.
  *
  * No wake-up is lost: the receiver marks itself sleeping and then looks for messages, a sender
  * pushes and then looks for the mark. All four accesses are sequentially consistent, so at least
@@ -69,10 +69,27 @@ static void futex_wake(_Atomic uint32_t *word, int waiters_max)
     syscall(SYS_futex, word, FUTEX_WAKE_PRIVATE, waiters_max, NULL, NULL, 0);
 }
 
-void mr_chan_init(struct mr_chan *chan)
+void mr_chan_init_fd(struct mr_chan *chan, int wake_fd)
 {
     atomic_init(&chan->head, NULL);
     atomic_init(&chan->sleeping, CHAN_AWAKE);
+    chan->wake_fd = wake_fd;
+}
+
+void mr_chan_init(struct mr_chan *chan)
+{
+    mr_chan_init_fd(chan, -1);
+}
+
+static void wake_receiver(struct mr_chan *chan)
+{
+    if (chan->wake_fd < 0) {
+        futex_wake(&chan->sleeping, 1);
+        return;
+    }
+    /* It fails only when the count is full, and then the receiver is woken anyway. */
+    ssize_t written = write(chan->wake_fd, &(uint64_t){1}, sizeof(uint64_t));
+    (void)written;
 }
 
 void mr_chan_send(struct mr_chan *chan, struct mr_msg *msg)
@@ -84,7 +101,7 @@ void mr_chan_send(struct mr_chan *chan, struct mr_msg *msg)
      * several senders that see it asleep, one wakes it. */
     uint32_t word = atomic_load(&chan->sleeping);
     if (word == CHAN_SLEEPING && atomic_compare_exchange_strong(&chan->sleeping, &word, CHAN_AWAKE))
-        futex_wake(&chan->sleeping, 1);
+        wake_receiver(chan);
 }
 
 struct mr_msg *mr_chan_take_all(struct mr_chan *chan)
@@ -102,26 +119,37 @@ struct mr_msg *mr_chan_take_all(struct mr_chan *chan)
     return oldest;
 }
 
+bool mr_chan_sleep(struct mr_chan *chan)
+{
+    uint32_t word = CHAN_AWAKE;
+    return atomic_compare_exchange_strong(&chan->sleeping, &word, CHAN_SLEEPING) &&
+           atomic_load(&chan->head) == NULL;
+}
+
+void mr_chan_awake(struct mr_chan *chan)
+{
+    /* A wake that came meanwhile ended this very wait and must not end the next one too. */
+    atomic_exchange(&chan->sleeping, CHAN_AWAKE);
+}
+
 void mr_chan_wait(struct mr_chan *chan, int64_t max_ns)
 {
     if (max_ns <= 0 || atomic_load(&chan->head) != NULL)
         return;
+    mr_assert(chan->wake_fd < 0);
     struct deadline until = deadline_after(max_ns);
-    uint32_t word = CHAN_AWAKE;
-    if (atomic_compare_exchange_strong(&chan->sleeping, &word, CHAN_SLEEPING) &&
-        atomic_load(&chan->head) == NULL) {
+    if (mr_chan_sleep(chan)) {
         while (atomic_load(&chan->sleeping) == CHAN_SLEEPING &&
                futex_wait(&chan->sleeping, CHAN_SLEEPING, &until))
             continue;
     }
-    /* A wake that came meanwhile ends this very wait and must not end the next one too. */
-    atomic_exchange(&chan->sleeping, CHAN_AWAKE);
+    mr_chan_awake(chan);
 }
 
 void mr_chan_wake(struct mr_chan *chan)
 {
     if (atomic_exchange(&chan->sleeping, CHAN_WOKEN) == CHAN_SLEEPING)
-        futex_wake(&chan->sleeping, 1);
+        wake_receiver(chan);
 }
 
 void mr_event_init(struct mr_event *event)

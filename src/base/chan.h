@@ -3,7 +3,8 @@
  * How threads meet; the only place with locks and futexes.
  *
  * chan: many senders, one receiver. Sending never blocks and makes a system call only when the
- * receiver sleeps; the receiver takes everything there is in one go, in the order of sending.
+ * receiver sleeps; the receiver takes everything there is in one go, in the order of sending. It
+ * sleeps on a futex, or in a poll of descriptors.
  * event: one waiter (or more), one word; set once, reset by its owner.
  */
 #ifndef MR_BASE_CHAN_H
@@ -26,9 +27,12 @@ struct mr_msg {
 struct mr_chan {
     _Atomic(struct mr_msg *) head; /* newest first */
     _Atomic uint32_t sleeping;     /* futex word: awake, sleeping (or about to), or woken */
+    int wake_fd;                   /* eventfd that wakes the receiver; -1: the futex does */
 };
 
 void mr_chan_init(struct mr_chan *chan);
+/* For a receiver that sleeps by polling descriptors, this eventfd among them. */
+void mr_chan_init_fd(struct mr_chan *chan, int wake_fd);
 /* Thread: any. The message belongs to the receiver now. */
 void mr_chan_send(struct mr_chan *chan, struct mr_msg *msg);
 /* Oldest first, NULL when there is none. Thread: the receiver. */
@@ -36,6 +40,10 @@ struct mr_msg *mr_chan_take_all(struct mr_chan *chan);
 /* Sleeps until there is a message, mr_chan_wake is called or max_ns passed (0: returns at once;
  * INT64_MAX: for ever). Thread: the receiver. */
 void mr_chan_wait(struct mr_chan *chan, int64_t max_ns);
+/* The two halves of a wait, for a receiver that polls: sleep answers whether it may block (else its
+ * poll must return at once), awake follows the poll in either case. Thread: the receiver. */
+bool mr_chan_sleep(struct mr_chan *chan);
+void mr_chan_awake(struct mr_chan *chan);
 /* Ends the receiver's wait without a message; when it does not wait, its next one. Thread: any. */
 void mr_chan_wake(struct mr_chan *chan);
 

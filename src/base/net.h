@@ -1,0 +1,53 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * TCP sockets, IPv4 and IPv6, that never block: close-on-exec, without delay for small writes, and
+ * no signal when the peer is gone. Thread: any; a socket has one owner.
+ */
+#ifndef MR_BASE_NET_H
+#define MR_BASE_NET_H
+
+#include <sys/socket.h>
+
+#include "base/slice.h"
+
+enum {
+    MR_HOST_MAX = 255,
+    MR_ADDR_TEXT_MAX = 64, /* of the form "[IPv6%scope]:port", with its NUL */
+};
+
+struct mr_addr {
+    struct sockaddr_storage storage;
+    socklen_t len;
+};
+
+/* "host:port" or "[IPv6]:port" in its two parts; host may be a name. MR_INVALID, MR_TOO_BIG. */
+MR_MUST_USE enum mr_err mr_host_parse(const char *text, char host[MR_HOST_MAX + 1],
+                                      uint16_t *ret_port);
+enum mr_resolve { MR_RESOLVE_NUMBERS, MR_RESOLVE_NAMES };
+/* The addresses of a host, at least one and at most max. Names may ask the network and block;
+ * MR_RESOLVE_NUMBERS never does and answers MR_INVALID for a name. MR_UNAVAILABLE with detail (may
+ * be NULL) when there is none. */
+MR_MUST_USE enum mr_err mr_host_resolve(const char *host, uint16_t port, enum mr_resolve how,
+                                        struct mr_addr *addrs, size_t max, size_t *ret_n,
+                                        struct mr_detail *detail);
+/* "127.0.0.1:7401", "[::1]:7401". */
+void mr_addr_text(const struct mr_addr *addr, char text[MR_ADDR_TEXT_MAX]);
+uint16_t mr_addr_port(const struct mr_addr *addr);
+/* Reachable from this machine only. */
+bool mr_addr_is_loopback(const struct mr_addr *addr);
+
+/* ret_bound: the address with the port it got. MR_IN_USE. */
+MR_MUST_USE enum mr_err mr_net_listen(const struct mr_addr *addr, int *ret_fd,
+                                      struct mr_addr *ret_bound);
+/* MR_EMPTY: nobody waits. MR_BUSY: too many open files, they keep waiting. */
+MR_MUST_USE enum mr_err mr_net_accept(int listen_fd, int *ret_fd, struct mr_addr *ret_peer);
+/* Begins to connect. When the socket is writable, mr_net_connected tells how it went. */
+MR_MUST_USE enum mr_err mr_net_connect(const struct mr_addr *addr, int *ret_fd);
+MR_MUST_USE enum mr_err mr_net_connected(int fd);
+/* At least one byte, or MR_EMPTY: not now; MR_CLOSED: the peer sends no more; MR_UNAVAILABLE: the
+ * connection broke. */
+MR_MUST_USE enum mr_err mr_net_read(int fd, void *data, size_t max, size_t *ret_n);
+MR_MUST_USE enum mr_err mr_net_write(int fd, const void *data, size_t len, size_t *ret_n);
+void mr_net_close(int fd);
+
+#endif
