@@ -1,0 +1,105 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "api/access.h"
+
+#include <stdio.h>
+#include <strings.h>
+
+/* ---- who ------------------------------------------------------------------------------------ */
+
+static const struct mr_token anybody = {.role = MR_ROLE_ADMIN, .queue = "*"};
+
+/* The token in "Bearer TOKEN"; the name of the scheme in any case, as RFC 9110 has it. */
+static bool bearer(struct mr_slice authorization, struct mr_slice *ret_text)
+{
+    static const char scheme[] = "Bearer ";
+    size_t len = sizeof scheme - 1;
+    if (authorization.len <= len || strncasecmp(authorization.data, scheme, len) != 0)
+        return false;
+    *ret_text = mr_slice_make((const char *)authorization.data + len, authorization.len - len);
+    return true;
+}
+
+static enum mr_verdict identify(const struct mr_access *access, struct mr_slice authorization,
+                                bool is_loopback, struct mr_token *ret_token,
+                                struct mr_detail *detail)
+{
+    struct mr_slice text;
+    if (authorization.len == 0) {
+        bool needs_none =
+            access->mode == MR_ACCESS_OPEN || (access->mode == MR_ACCESS_LOOPBACK && is_loopback);
+        *ret_token = anybody;
+        if (!needs_none)
+            mr_detail_set(detail, "no token: send the metadata \"authorization: Bearer TOKEN\"");
+        return needs_none ? MR_ALLOWED : MR_UNKNOWN_CALLER;
+    }
+    if (!bearer(authorization, &text)) {
+        mr_detail_set(detail, "authorization: must be \"Bearer TOKEN\"");
+        return MR_UNKNOWN_CALLER;
+    }
+    if (access->tokens == NULL) {
+        mr_detail_set(detail, "unknown token: this server has none");
+        return MR_UNKNOWN_CALLER;
+    }
+    if (mr_tokens_check(access->tokens, text, ret_token, detail) != MR_OK)
+        return MR_UNKNOWN_CALLER;
+    return MR_ALLOWED;
+}
+
+enum mr_verdict mr_access_check(const struct mr_access *access, struct mr_slice authorization,
+                                bool is_loopback, unsigned roles, struct mr_token *ret_token,
+                                struct mr_detail *detail)
+{
+    if (roles == 0) {
+        *ret_token = anybody;
+        return MR_ALLOWED;
+    }
+    enum mr_verdict verdict = identify(access, authorization, is_loopback, ret_token, detail);
+    if (verdict != MR_ALLOWED || (roles & MR_ROLE_BIT(ret_token->role)) != 0)
+        return verdict;
+    int at = snprintf(detail->text, sizeof detail->text, "token %s is of a %s; this call is for",
+                      ret_token->id, mr_role_name(ret_token->role));
+    for (enum mr_role role = MR_ROLE_ADMIN; role < MR_ROLE_COUNT; role++)
+        if ((roles & MR_ROLE_BIT(role)) != 0)
+            at += snprintf(detail->text + at, sizeof detail->text - (size_t)at, " %s",
+                           mr_role_name(role));
+    return MR_NOT_ALLOWED;
+}
+
+/* ---- queues --------------------------------------------------------------------------------- */
+
+/* Greedy with one step back: after a *, the shortest match is tried first and made longer. */
+bool mr_glob_match(struct mr_slice pattern, struct mr_slice text)
+{
+    const char *p = pattern.data, *t = text.data;
+    size_t i = 0, j = 0, star = SIZE_MAX, from = 0;
+    while (j < text.len) {
+        if (i < pattern.len && p[i] == '*') {
+            star = i++;
+            from = j;
+        } else if (i < pattern.len && p[i] == t[j]) {
+            i++;
+            j++;
+        } else if (star != SIZE_MAX) {
+            i = star + 1;
+            j = ++from;
+        } else {
+            return false;
+        }
+    }
+    while (i < pattern.len && p[i] == '*')
+        i++;
+    return i == pattern.len;
+}
+
+bool mr_access_all_queues(const struct mr_token *token)
+{
+    return token->queue[0] == '*' && token->queue[1] == '\0';
+}
+
+bool mr_access_queue(const struct mr_token *token, struct mr_slice queue)
+{
+    if (mr_access_all_queues(token))
+        return true;
+    return mr_glob_match(mr_slice_str(token->queue),
+                         queue.len > 0 ? queue : MR_SLICE_LIT("default"));
+}
