@@ -7,6 +7,10 @@
 # The libraries a module stands on, as pkg-config names them.
 set(MR_PACKAGES_wire libprotobuf-c)
 set(MR_PACKAGES_rpc libnghttp2 openssl zlib)
+set(MR_PACKAGES_http libmicrohttpd gnutls)
+set(MR_PACKAGES_api openssl)
+# What only the server needs; the library goes without it.
+set(MR_SERVER_MODULES http api)
 
 set(MR_MODULES)
 set(MR_LIB_OBJECTS)
@@ -43,7 +47,9 @@ foreach(row IN LISTS rows)
         pkg_check_modules(${name} REQUIRED IMPORTED_TARGET ${package})
         target_link_libraries(mr_${module}_objects PRIVATE PkgConfig::${name})
         target_link_libraries(mr_${module} PUBLIC PkgConfig::${name})
-        list(APPEND MR_LIB_PACKAGES PkgConfig::${name})
+        if(NOT module IN_LIST MR_SERVER_MODULES)
+            list(APPEND MR_LIB_PACKAGES PkgConfig::${name})
+        endif()
     endforeach()
     foreach(lower IN LISTS MR_MODULES)
         if(MR_LEVEL_${lower} LESS level)
@@ -52,7 +58,9 @@ foreach(row IN LISTS rows)
     endforeach()
     set(MR_LEVEL_${module} ${level})
     list(APPEND MR_MODULES ${module})
-    list(APPEND MR_LIB_OBJECTS ${objects})
+    if(NOT module IN_LIST MR_SERVER_MODULES)
+        list(APPEND MR_LIB_OBJECTS ${objects})
+    endif()
 endforeach()
 
 # All module libraries, highest first, for whoever links everything.

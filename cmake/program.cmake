@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# libmillrace (static and shared) from all modules but cli, the program, and the examples.
+# libmillrace (static and shared) from all modules but the server's and cli, the program, and the examples.
 
 # Only the functions of the public header are visible from outside, in either library; names shared
 # between modules stay inside. The list is taken from the header.
@@ -49,13 +49,14 @@ endif()
 
 if(MR_HAS_CLI)
     pkg_check_modules(JANSSON REQUIRED IMPORTED_TARGET jansson)
+    pkg_check_modules(YAML REQUIRED IMPORTED_TARGET yaml-0.1)
     # Two programs on the same tables: what is installed, and what writes its man pages and completions
     # when it is built.
     set(MR_PAGES_SOURCES ${MR_CLI_SOURCES})
     list(FILTER MR_PAGES_SOURCES INCLUDE REGEX "/src/cli/pages/")
     list(FILTER MR_CLI_SOURCES EXCLUDE REGEX "/src/cli/(pages/.*|main)\\.c$")
     add_library(mr_cli_objects OBJECT ${MR_CLI_SOURCES})
-    target_link_libraries(mr_cli_objects PUBLIC mr_all PkgConfig::JANSSON)
+    target_link_libraries(mr_cli_objects PUBLIC mr_all PkgConfig::JANSSON PkgConfig::YAML)
     add_executable(millrace "${PROJECT_SOURCE_DIR}/src/cli/main.c")
     target_link_libraries(millrace PRIVATE mr_cli_objects)
     add_executable(millrace-pages ${MR_PAGES_SOURCES})

@@ -20,7 +20,7 @@
 #include "base/list.h"
 
 /* Payloads are the business of the owner and of whom the group's rights admit. */
-enum { FILE_RIGHTS = 0640, DIR_RIGHTS = 0750 };
+enum { FILE_RIGHTS = 0640, SECRET_RIGHTS = 0600, DIR_RIGHTS = 0750 };
 
 enum { PID_TEXT_MAX = 24 };
 
@@ -41,13 +41,18 @@ static enum mr_err last_error(void)
     return mr_err_from_errno(errno);
 }
 
-static int open_retrying(const char *path, int flags)
+static int open_with(const char *path, int flags, mode_t rights)
 {
     int fd;
     do {
-        fd = open(path, flags | O_CLOEXEC, FILE_RIGHTS);
+        fd = open(path, flags | O_CLOEXEC, rights);
     } while (fd < 0 && errno == EINTR);
     return fd;
+}
+
+static int open_retrying(const char *path, int flags)
+{
+    return open_with(path, flags, FILE_RIGHTS);
 }
 
 /* ---- folders -------------------------------------------------------------------------------- */
@@ -191,9 +196,11 @@ static enum mr_err sys_open(struct mr_fs *fs, const char *path, enum mr_open_mod
         [MR_OPEN_READ] = O_RDONLY,
         [MR_OPEN_WRITE] = O_RDWR,
         [MR_OPEN_CREATE] = O_RDWR | O_CREAT | O_EXCL,
+        [MR_OPEN_CREATE_SECRET] = O_RDWR | O_CREAT | O_EXCL,
     };
     mr_assert((size_t)mode < sizeof flags / sizeof flags[0]);
-    int fd = open_retrying(path, flags[mode]);
+    int fd =
+        open_with(path, flags[mode], mode == MR_OPEN_CREATE_SECRET ? SECRET_RIGHTS : FILE_RIGHTS);
     if (fd < 0)
         return last_error();
     return give_fd(fs, fd, ret_file);

@@ -13,9 +13,10 @@ struct mr_fs;
 struct mr_file;
 
 enum mr_open_mode {
-    MR_OPEN_READ,   /* must exist */
-    MR_OPEN_WRITE,  /* must exist; reads and writes */
-    MR_OPEN_CREATE, /* must not exist (MR_CONFLICT); reads and writes */
+    MR_OPEN_READ,          /* must exist */
+    MR_OPEN_WRITE,         /* must exist; reads and writes */
+    MR_OPEN_CREATE,        /* must not exist (MR_CONFLICT); reads and writes */
+    MR_OPEN_CREATE_SECRET, /* the same, for the eyes of its owner alone */
 };
 
 /* Called per entry of a folder, plain files only; name is valid during the call. */

@@ -254,10 +254,11 @@ static enum mr_err sim_open(struct mr_fs *mr_fs, const char *path, enum mr_open_
                             struct mr_file **ret_file)
 {
     struct simfs *fs = from_fs(mr_fs);
-    MR_TRY(enter(fs, mode == MR_OPEN_CREATE ? SIMFS_CREATE : SIMFS_OPEN));
+    bool creates = mode == MR_OPEN_CREATE || mode == MR_OPEN_CREATE_SECRET;
+    MR_TRY(enter(fs, creates ? SIMFS_CREATE : SIMFS_OPEN));
     struct name *name = names_find(&fs->now, path);
     uint32_t inode;
-    if (mode == MR_OPEN_CREATE) {
+    if (creates) {
         if (name)
             return MR_CONFLICT;
         MR_TRY(create(fs, path, &inode));

@@ -7,6 +7,7 @@
  *   log-XXXXXXXX     segments of the commit log (see log/)
  *   snap-XXXX…       snapshot of the index up to the record with that number (see snapshot.c)
  *   board            which run is in which slot, for the start after a death of the process
+ *   tokens           who may do what, when a server runs on the folder (see api/); not ours to read
  *   tmp-…            unfinished; removed at the next start
  *   quarantine/      bytes that repair has set aside
  */
@@ -35,7 +36,18 @@ static bool is_unfinished(const char *name)
     int used = 0;
     bool segment =
         sscanf(name, "tmp-%8x%n", &number, &used) == 1 && used == 12 && name[used] == '\0';
-    return segment || strcmp(name, "tmp-meta") == 0 || strcmp(name, "tmp-snap") == 0;
+    return segment || strcmp(name, "tmp-meta") == 0 || strcmp(name, "tmp-snap") == 0 ||
+           strcmp(name, "tmp-tokens") == 0;
+}
+
+/* Files that say nothing of whether a store was made here. */
+static bool is_beside(const char *name)
+{
+    static const char *const names[] = {"lock", "meta", "board", "tokens"};
+    for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
+        if (strcmp(name, names[i]) == 0)
+            return true;
+    return false;
 }
 
 static void look_at(const char *name, void *arg)
@@ -56,7 +68,7 @@ static void look_at(const char *name, void *arg)
             contents->err = mr_path_join(path, contents->engine->dir, name);
         if (contents->err == MR_OK)
             contents->err = contents->engine->fs->ops->remove(contents->engine->fs, path);
-    } else if (strcmp(name, "lock") != 0 && strcmp(name, "meta") != 0 && strcmp(name, "board") != 0)
+    } else if (!is_beside(name))
         contents->foreign = true;
 }
 
