@@ -1,0 +1,312 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* A server: its socket, its certificates, and from a request to its route. */
+#include "http/http.h"
+
+#include <gnutls/gnutls.h>
+#include <microhttpd.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/fs.h"
+
+enum {
+    PEM_BYTES_MAX = 1024 * 1024,
+    HEADER_BYTES_DEFAULT = 32 * 1024,
+    BODY_BYTES_DEFAULT = 1024 * 1024,
+    CONNECTIONS_DEFAULT = 1000,
+    PER_ADDRESS_DEFAULT = 500,
+    IDLE_S_DEFAULT = 30,
+    STATUS_METHOD_NOT_ALLOWED = 405,
+};
+
+/* Nothing older than TLS 1.2. */
+#define PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
+
+struct mr_http {
+    struct MHD_Daemon *daemon;
+    struct mr_http_options options;
+    bool certificates;     /* clients need one */
+    char *cert, *key, *ca; /* PEM; NULL: none */
+    _Atomic bool starting;
+    struct mr_detail why; /* the library's last words while starting */
+};
+
+/* From the first line of a request to its end. */
+struct mr_http_request {
+    struct mr_http *http;
+    struct MHD_Connection *connection;
+    size_t body_bytes;
+    bool replied;
+    enum MHD_Result result;
+};
+
+/* ---- replies -------------------------------------------------------------------------------- */
+
+static void reply_with(struct mr_http_request *request, int status, const char *type,
+                       struct mr_slice body, const char *allow)
+{
+    mr_assert(!request->replied);
+    request->replied = true;
+    request->result = MHD_NO; /* closes the connection */
+    /* The library copies, whatever the type of its argument says. */
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        body.len, (void *)(uintptr_t)body.data, MHD_RESPMEM_MUST_COPY);
+    if (!response)
+        return;
+    bool good = MHD_add_response_header(response, "Content-Type", type) == MHD_YES &&
+                MHD_add_response_header(response, "Cache-Control", "no-store") == MHD_YES &&
+                MHD_add_response_header(response, "X-Content-Type-Options", "nosniff") == MHD_YES;
+    if (good && allow)
+        good = MHD_add_response_header(response, "Allow", allow) == MHD_YES;
+    if (good)
+        request->result = MHD_queue_response(request->connection, (unsigned int)status, response);
+    MHD_destroy_response(response);
+}
+
+void mr_http_reply(struct mr_http_request *request, int status, const char *type,
+                   struct mr_slice body)
+{
+    reply_with(request, status, type, body, NULL);
+}
+
+static void fail_with(struct mr_http_request *request, int status, const char *code,
+                      const char *text, const char *allow)
+{
+    char body[512];
+    int len = snprintf(body, sizeof body, "{\"error\":{\"code\":\"%s\",\"message\":\"%.400s\"}}\n",
+                       code, text);
+    reply_with(request, status, "application/json", mr_slice_make(body, (size_t)len), allow);
+}
+
+void mr_http_fail(struct mr_http_request *request, enum mr_err err, const char *text)
+{
+    fail_with(request, mr_err_http_status(err), mr_err_name(err), text, NULL);
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static bool method_fits(const struct mr_http_route *route, const char *method)
+{
+    bool head = strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0;
+    return head || strcmp(route->method, method) == 0;
+}
+
+static void route_request(struct mr_http_request *request, const char *method, const char *path)
+{
+    const struct mr_http_options *options = &request->http->options;
+    const char *other = NULL;
+    for (size_t i = 0; i < options->routes_n; i++) {
+        const struct mr_http_route *route = &options->routes[i];
+        if (strcmp(route->path, path) != 0)
+            continue;
+        if (method_fits(route, method)) {
+            route->handle(request, options->arg);
+            mr_assert(request->replied);
+            return;
+        }
+        other = route->method;
+    }
+    if (other)
+        fail_with(request, STATUS_METHOD_NOT_ALLOWED, mr_err_name(MR_INVALID),
+                  "this path has other methods", other);
+    else
+        mr_http_fail(request, MR_NOT_FOUND, "no such path");
+}
+
+/* Whether the client has shown a certificate of ours, where it must. */
+static bool is_certified(const struct mr_http_request *request)
+{
+    if (!request->http->certificates)
+        return true;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    unsigned int status = 0;
+    return info && gnutls_certificate_verify_peers2(info->tls_session, &status) == 0 && status == 0;
+}
+
+/* Called with the headers, then for each piece of the body, then at its end. */
+static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *path,
+                                  const char *method, const char *version, const char *bytes,
+                                  size_t *bytes_n, void **state)
+{
+    (void)version, (void)bytes;
+    struct mr_http *http = arg;
+    struct mr_http_request *request = *state;
+    if (!request) {
+        request = calloc(1, sizeof *request);
+        if (!request)
+            return MHD_NO;
+        *request = (struct mr_http_request){.http = http, .connection = connection};
+        *state = request;
+        return MHD_YES;
+    }
+    if (*bytes_n > 0) { /* no route reads a body so far; it is passed over, up to the limit */
+        request->body_bytes += *bytes_n;
+        *bytes_n = 0;
+        return request->body_bytes <= http->options.limits.body_bytes ? MHD_YES : MHD_NO;
+    }
+    if (!is_certified(request))
+        mr_http_fail(request, MR_DENIED, "a client certificate is needed");
+    else
+        route_request(request, method, path);
+    return request->result;
+}
+
+static void on_completed(void *arg, struct MHD_Connection *connection, void **state,
+                         enum MHD_RequestTerminationCode how)
+{
+    (void)arg, (void)connection, (void)how;
+    free(*state);
+    *state = NULL;
+}
+
+/* ---- start and stop ------------------------------------------------------------------------- */
+
+static enum mr_err read_pem(const char *path, char **ret_text, struct mr_detail *detail)
+{
+    struct mr_file *file = NULL;
+    uint64_t size = 0;
+    char *text = NULL;
+    enum mr_err err = mr_fs_open(mr_fs_system(), path, MR_OPEN_READ, &file);
+    if (err == MR_OK)
+        err = mr_file_size(file, &size);
+    if (err == MR_OK && (size == 0 || size > PEM_BYTES_MAX))
+        err = MR_INVALID;
+    if (err == MR_OK && !(text = calloc(1, size + 1)))
+        err = MR_NOMEM;
+    if (err == MR_OK)
+        err = mr_file_pread(file, text, size, 0);
+    mr_file_close(file);
+    if (err != MR_OK) {
+        mr_detail_set(detail, "%s: %s", path,
+                      err == MR_INVALID ? "not a file in PEM" : mr_err_text(err));
+        free(text);
+        return err;
+    }
+    *ret_text = text;
+    return MR_OK;
+}
+
+static enum mr_err read_tls(struct mr_http *http, struct mr_detail *detail)
+{
+    const struct mr_http_tls *tls = http->options.tls;
+    if (!tls)
+        return MR_OK;
+    MR_TRY(read_pem(tls->cert_file, &http->cert, detail));
+    MR_TRY(read_pem(tls->key_file, &http->key, detail));
+    http->certificates = tls->ca_file != NULL;
+    return tls->ca_file ? read_pem(tls->ca_file, &http->ca, detail) : MR_OK;
+}
+
+static enum mr_err open_socket(const char *address, int *ret_fd, struct mr_addr *ret_bound,
+                               struct mr_detail *detail)
+{
+    char host[MR_HOST_MAX + 1];
+    uint16_t port;
+    struct mr_addr addr;
+    size_t n;
+    enum mr_err err = mr_host_parse(address, host, &port);
+    if (err != MR_OK) {
+        mr_detail_set(detail, "%s: not of the form HOST:PORT", address);
+        return err;
+    }
+    MR_TRY(mr_host_resolve(host, port, MR_RESOLVE_NAMES, &addr, 1, &n, detail));
+    err = mr_net_listen(&addr, ret_fd, ret_bound);
+    if (err != MR_OK)
+        mr_detail_set(detail, "%s: %s", address,
+                      err == MR_IN_USE ? "the port is in use by another process"
+                                       : mr_err_text(err));
+    return err;
+}
+
+/* The library's own messages: of interest only when it does not start. */
+static void on_message(void *arg, const char *fmt, va_list ap)
+{
+    struct mr_http *http = arg;
+    if (http->starting)
+        vsnprintf(http->why.text, sizeof http->why.text, fmt, ap);
+}
+
+static struct MHD_Daemon *start_daemon(struct mr_http *http, int fd)
+{
+    const struct mr_http_limits *limits = &http->options.limits;
+    struct MHD_OptionItem tls[] = {
+        {MHD_OPTION_HTTPS_MEM_CERT, 0, http->cert},
+        {MHD_OPTION_HTTPS_MEM_KEY, 0, http->key},
+        {MHD_OPTION_HTTPS_PRIORITIES, 0, (void *)(uintptr_t)PRIORITIES},
+        {http->ca ? MHD_OPTION_HTTPS_MEM_TRUST : MHD_OPTION_END, 0, http->ca},
+        {MHD_OPTION_END, 0, NULL},
+    };
+    if (!http->cert)
+        tls[0].option = MHD_OPTION_END;
+    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG |
+                     (http->cert ? MHD_USE_TLS : 0u);
+    return MHD_start_daemon(
+        flags, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER, on_message, http,
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
+        MHD_OPTION_CONNECTION_MEMORY_LIMIT, limits->header_bytes, MHD_OPTION_CONNECTION_LIMIT,
+        limits->connections_max, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
+        limits->connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, limits->idle_s,
+        MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+}
+
+static void set_limits(struct mr_http_limits *limits)
+{
+#define DEFAULT(field, value) limits->field = limits->field ? limits->field : (value)
+    DEFAULT(header_bytes, HEADER_BYTES_DEFAULT);
+    DEFAULT(body_bytes, BODY_BYTES_DEFAULT);
+    DEFAULT(connections_max, CONNECTIONS_DEFAULT);
+    DEFAULT(connections_per_address, PER_ADDRESS_DEFAULT);
+    DEFAULT(idle_s, IDLE_S_DEFAULT);
+#undef DEFAULT
+}
+
+static enum mr_err start(struct mr_http *http, struct mr_addr *ret_bound, struct mr_detail *detail)
+{
+    int fd;
+    MR_TRY(read_tls(http, detail));
+    MR_TRY(open_socket(http->options.address, &fd, ret_bound, detail));
+    http->starting = true;
+    http->daemon = start_daemon(http, fd);
+    http->starting = false;
+    if (http->daemon)
+        return MR_OK;
+    mr_net_close(fd);
+    http->why.text[strcspn(http->why.text, "\n")] = '\0';
+    mr_detail_set(detail, "%s: cannot serve HTTP%s: %s", http->options.address,
+                  http->cert ? " with this certificate and key" : "",
+                  http->why.text[0] ? http->why.text : "the library gives no reason");
+    return http->cert ? MR_INVALID : MR_FAILED;
+}
+
+enum mr_err mr_http_start(const struct mr_http_options *options, struct mr_http **ret_http,
+                          struct mr_addr *ret_bound, struct mr_detail *detail)
+{
+    struct mr_http *http = calloc(1, sizeof *http);
+    if (!http)
+        return MR_NOMEM;
+    http->options = *options;
+    set_limits(&http->options.limits);
+    enum mr_err err = start(http, ret_bound, detail);
+    if (err != MR_OK) {
+        mr_http_stop(http);
+        return err;
+    }
+    *ret_http = http;
+    return MR_OK;
+}
+
+void mr_http_stop(struct mr_http *http)
+{
+    if (!http)
+        return;
+    if (http->daemon)
+        MHD_stop_daemon(http->daemon);
+    if (http->key)
+        explicit_bzero(http->key, strlen(http->key));
+    free(http->cert);
+    free(http->key);
+    free(http->ca);
+    free(http);
+}

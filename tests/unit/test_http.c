@@ -1,0 +1,211 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The HTTP server over real sockets: routes, limits, clients that are silent or talk nonsense. */
+#include <poll.h>
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <cmocka.h>
+
+#include "http/http.h"
+
+enum { WAIT_MS = 30 * 1000 };
+
+static struct mr_http *http;
+static struct mr_addr bound;
+
+static void say_hello(struct mr_http_request *request, void *arg)
+{
+    mr_http_reply(request, 200, "text/plain", mr_slice_str(arg));
+}
+
+static void say_no(struct mr_http_request *request, void *arg)
+{
+    (void)arg;
+    mr_http_fail(request, MR_DISK_FULL, "no room");
+}
+
+static const struct mr_http_route routes[] = {
+    {"GET", "/hello", say_hello},
+    {"GET", "/no", say_no},
+    {"POST", "/hello-post", say_hello},
+};
+
+static const struct mr_http_options plain = {
+    .address = "127.0.0.1:0",
+    .routes = routes,
+    .routes_n = 3,
+    .arg = (void *)(uintptr_t) "hello\n",
+    .limits = {.header_bytes = 8 * 1024, .body_bytes = 1000, .idle_s = 1},
+};
+
+static int setup(void **state)
+{
+    (void)state;
+    assert_int_equal(mr_http_start(&plain, &http, &bound, NULL), MR_OK);
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    (void)state;
+    mr_http_stop(http);
+    return 0;
+}
+
+static int connect_client(void)
+{
+    int fd = socket(bound.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    assert_true(fd >= 0);
+    assert_int_equal(connect(fd, (const struct sockaddr *)&bound.storage, bound.len), 0);
+    return fd;
+}
+
+static void send_text(int fd, const char *text)
+{
+    for (size_t sent = 0, len = strlen(text); sent < len;) {
+        ssize_t n = send(fd, text + sent, len - sent, MSG_NOSIGNAL);
+        if (n < 0)
+            return; /* the server had enough */
+        sent += (size_t)n;
+    }
+}
+
+/* Everything until the server closes. */
+static void read_all(int fd, char *text, size_t cap)
+{
+    size_t len = 0;
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    for (;;) {
+        assert_int_equal(poll(&poll_fd, 1, WAIT_MS), 1);
+        ssize_t n = recv(fd, text + len, cap - 1 - len, 0);
+        if (n <= 0)
+            break;
+        len += (size_t)n;
+    }
+    text[len] = '\0';
+    close(fd);
+}
+
+static const char *ask(const char *request)
+{
+    static char text[8192];
+    int fd = connect_client();
+    send_text(fd, request);
+    read_all(fd, text, sizeof text);
+    return text;
+}
+
+#define END "Host: x\r\nConnection: close\r\n\r\n"
+
+static void a_route_answers(void **state)
+{
+    (void)state;
+    const char *text = ask("GET /hello HTTP/1.1\r\n" END);
+    assert_non_null(strstr(text, "HTTP/1.1 200"));
+    assert_non_null(strstr(text, "\r\n\r\nhello\n"));
+    text = ask("HEAD /hello HTTP/1.1\r\n" END);
+    assert_non_null(strstr(text, "HTTP/1.1 200"));
+    assert_null(strstr(text, "\r\n\r\nhello\n"));
+    text = ask("POST /hello-post HTTP/1.1\r\nContent-Length: 4\r\n" END "body");
+    assert_non_null(strstr(text, "HTTP/1.1 200"));
+}
+
+static void errors_have_one_shape(void **state)
+{
+    (void)state;
+    const char *text = ask("GET /no HTTP/1.1\r\n" END);
+    assert_non_null(strstr(text, "HTTP/1.1 503"));
+    assert_non_null(strstr(text, "{\"error\":{\"code\":\"DISK_FULL\",\"message\":\"no room\"}}"));
+    text = ask("GET /nowhere HTTP/1.1\r\n" END);
+    assert_non_null(strstr(text, "HTTP/1.1 404"));
+    assert_non_null(strstr(text, "\"NOT_FOUND\""));
+    text = ask("DELETE /hello HTTP/1.1\r\n" END);
+    assert_non_null(strstr(text, "HTTP/1.1 405"));
+    assert_non_null(strstr(text, "Allow: GET"));
+}
+
+static void what_is_too_big_is_not_kept(void **state)
+{
+    (void)state;
+    char request[16 * 1024];
+    int n = snprintf(request, sizeof request,
+                     "POST /hello-post HTTP/1.1\r\nContent-Length: 5000\r\n" END "%5000s", "x");
+    assert_true(n > 5000);
+    assert_null(strstr(ask(request), "HTTP/1.1 200"));
+    snprintf(request, sizeof request, "GET /hello HTTP/1.1\r\nX: %12000s\r\n" END, "x");
+    assert_null(strstr(ask(request), "HTTP/1.1 200"));
+    assert_non_null(strstr(ask("GET /hello HTTP/1.1\r\n" END), "HTTP/1.1 200"));
+}
+
+static void nonsense_and_silence_harm_nobody(void **state)
+{
+    (void)state;
+    int silent = connect_client(), half = connect_client();
+    char text[1024];
+    send_text(half, "GET /hel");
+    assert_null(strstr(ask("\x16\x03\x01 garbage \r\n\r\n\r\n"), "HTTP/1.1 200"));
+    assert_non_null(strstr(ask("GET /hello HTTP/1.1\r\n" END), "HTTP/1.1 200"));
+    read_all(silent, text, sizeof text); /* returns when the server closes it */
+    assert_string_equal(text, "");
+    read_all(half, text, sizeof text);
+    assert_null(strstr(text, "HTTP/1.1 200"));
+}
+
+static void a_port_in_use_is_named(void **state)
+{
+    (void)state;
+    struct mr_http_options second = plain;
+    struct mr_http *other;
+    struct mr_detail detail;
+    struct mr_addr addr;
+    char address[MR_ADDR_TEXT_MAX];
+    mr_addr_text(&bound, address);
+    second.address = address;
+    assert_int_equal(mr_http_start(&second, &other, &addr, &detail), MR_IN_USE);
+    assert_non_null(strstr(detail.text, address));
+    second.address = "nonsense";
+    assert_int_equal(mr_http_start(&second, &other, &addr, &detail), MR_INVALID);
+}
+
+static void certificates_that_cannot_be_used_are_named(void **state)
+{
+    (void)state;
+    struct mr_http_options second = plain;
+    struct mr_http *other;
+    struct mr_detail detail;
+    struct mr_addr addr;
+    struct mr_http_tls tls = {.cert_file = "nowhere/cert.pem", .key_file = "nowhere/key.pem"};
+    second.tls = &tls;
+    assert_int_equal(mr_http_start(&second, &other, &addr, &detail), MR_NOT_FOUND);
+    assert_non_null(strstr(detail.text, "nowhere/cert.pem"));
+    char path[] = P_tmpdir "/millrace-http-XXXXXX";
+    int fd = mkstemp(path);
+    assert_int_equal(write(fd, "text\n", 5), 5);
+    close(fd);
+    tls = (struct mr_http_tls){.cert_file = path, .key_file = path};
+    assert_int_equal(mr_http_start(&second, &other, &addr, &detail), MR_INVALID);
+    assert_non_null(strstr(detail.text, "certificate"));
+    assert_int_equal(remove(path), 0);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_route_answers),
+        TEST(errors_have_one_shape),
+        TEST(what_is_too_big_is_not_kept),
+        TEST(nonsense_and_silence_harm_nobody),
+        TEST(a_port_in_use_is_named),
+        TEST(certificates_that_cannot_be_used_are_named),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
