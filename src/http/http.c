@@ -272,7 +272,7 @@ static enum mr_err start(struct mr_http *http, struct mr_addr *ret_bound, struct
     http->starting = false;
     if (http->daemon)
         return MR_OK;
-    mr_net_close(fd);
+    /* The socket was the library's already, and mostly it has closed it. */
     http->why.text[strcspn(http->why.text, "\n")] = '\0';
     mr_detail_set(detail, "%s: cannot serve HTTP%s: %s", http->options.address,
                   http->cert ? " with this certificate and key" : "",
