@@ -6,8 +6,8 @@
  * One thread, the loop, owns every connection and call of a struct mr_rpc; all callbacks come from
  * it, and all functions of calls are for it alone. Others reach it with mr_rpc_post. Both ends of a
  * call have the same shape: messages come in through its ops, mr_call_send sends one, and closed is
- * the last callback. No function here calls back before it returns; what it causes is called later
- * in the same turn of the loop. What all calls of a turn send leaves in one write per connection.
+ * the last callback. No function here calls back before it returns; what it causes is called by the
+ * loop afterwards. What all calls of a turn send leaves in one write per connection.
  *
  * Back-pressure: what a peer sends is taken only as fast as the ops let it (mr_call_hold), and a
  * sender looks at mr_call_queued and goes on when writable is called. Nothing here grows without a
@@ -114,8 +114,8 @@ MR_MUST_USE enum mr_err mr_rpc_new(const char *thread_name, const struct mr_rpc_
 /* Server: takes no new connections and calls (GOAWAY), waits up to max_ms for the calls under way,
  * then cuts what is left. Posts and timers still run afterwards. Thread: any but the loop. */
 void mr_rpc_drain(struct mr_rpc *rpc, int64_t max_ms);
-/* Delivers what was posted, ends every call, channel and connection, then the thread. Whoever posts
- * has stopped before. NULL is fine. Thread: any but the loop. */
+/* Delivers what was posted, ends every call and connection, then the thread. Whoever posts has
+ * stopped before, channels were freed. NULL is fine. Thread: any but the loop. */
 void mr_rpc_free(struct mr_rpc *rpc);
 /* deliver is called on the loop with receiver = rpc. Thread: any. */
 void mr_rpc_post(struct mr_rpc *rpc, struct mr_msg *msg);
@@ -150,7 +150,7 @@ struct mr_rpc_service {
     void *arg; /* of begin */
 };
 
-/* ret_port: the one bound, for port 0. detail and ret_port may be NULL. Thread: any. */
+/* ret_port: the one bound, for port 0. detail and ret_port may be NULL. Thread: any but the loop. */
 MR_MUST_USE enum mr_err mr_rpc_listen(struct mr_rpc *rpc, const struct mr_rpc_service *service,
                                       uint16_t *ret_port, struct mr_detail *detail);
 
@@ -170,8 +170,7 @@ struct mr_channel_options {
 MR_MUST_USE enum mr_err mr_channel_new(struct mr_rpc *rpc, const struct mr_channel_options *options,
                                        struct mr_channel **ret_channel, struct mr_detail *detail);
 /* Closes its calls with MR_RPC_CANCELLED; changed is not called again. On the loop that happens
- * later in the same turn, from other threads before this returns. Channels end before their rpc.
- * NULL is fine. */
+ * afterwards, for other threads before this returns. Channels end before their rpc. NULL is fine. */
 void mr_channel_free(struct mr_channel *channel);
 /* deadline_ms 0: none. MR_UNAVAILABLE while the channel is down, MR_BUSY over client_calls_max.
  * path lives as long as the call. Loop thread. */
