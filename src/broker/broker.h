@@ -125,6 +125,7 @@ struct mr_req_take {
     uint64_t node;
     size_t max;
     int64_t wait_ms;
+    size_t bytes_max;        /* with so many bytes of tasks it is full as well; 0: no limit */
     struct mr_lease *leases; /* answer: list of n, in the order to run them */
     size_t n;
     void *wait; /* the engine's */
@@ -185,6 +186,7 @@ enum { MR_CURSOR_MAX = 128 };
 struct mr_req_list {
     struct mr_req req;
     struct mr_list_options options;
+    size_t bytes_max;      /* with so many bytes of tasks the page is full as well; 0: no limit */
     struct mr_task *tasks; /* answer, in the arena */
     size_t n;
     char next[MR_CURSOR_MAX]; /* answer: empty at the end */

@@ -189,6 +189,7 @@ struct page {
     struct mr_req_list *req;
     const struct queue *only; /* NULL: all queues */
     size_t limit, scanned;
+    size_t bytes_before; /* in the arena */
     struct cursor at;
     bool full;
 };
@@ -204,6 +205,12 @@ static enum mr_err page_consider(struct page *page, uint32_t handle)
     return MR_OK;
 }
 
+static bool page_is_big(const struct page *page)
+{
+    size_t max = page->req->bytes_max;
+    return max > 0 && page->req->n > 0 && page->req->req.arena.bytes - page->bytes_before >= max;
+}
+
 /* Goes on in one set from the cursor; stops when the page is full, leaving the cursor behind the
  * last one. */
 static enum mr_err page_set(struct page *page, const struct order *set)
@@ -215,7 +222,7 @@ static enum mr_err page_set(struct page *page, const struct order *set)
         const struct task *task = task_at(&page->engine->state, handle);
         page->at.key = task->key;
         page->at.tie = task->tie;
-        if (page->req->n == page->limit || page->scanned == SCAN_MAX) {
+        if (page->req->n == page->limit || page->scanned == SCAN_MAX || page_is_big(page)) {
             page->full = true;
             return MR_OK;
         }
@@ -261,6 +268,7 @@ static enum mr_err list_tasks(struct mr_engine *engine, struct mr_req_list *req)
     req->tasks = mr_arena_calloc(&req->req.arena, page.limit + 1, sizeof *req->tasks);
     if (req->tasks == NULL)
         return MR_NOMEM;
+    page.bytes_before = req->req.arena.bytes;
     MR_TRY(page_fill(&page));
     if (page.full)
         snprintf(req->next, sizeof req->next, "%u.%u.%lld.%llu", page.at.queue, page.at.state,

@@ -200,11 +200,15 @@ static enum mr_err fill(struct mr_engine *engine, struct node *node, struct mr_r
 {
     struct mr_lease **tail = &req->leases;
     enum mr_err err = MR_OK;
+    size_t bytes = 0;
     req->leases = NULL;
     for (req->n = 0; req->n < max; req->n++) {
+        if (req->bytes_max > 0 && bytes >= req->bytes_max)
+            break;
         err = take_one(engine, node, tail);
         if (err != MR_OK)
             break;
+        bytes += (*tail)->body_len;
         tail = &(*tail)->next;
     }
     return req->n > 0 ? MR_OK : err;
