@@ -136,7 +136,7 @@ static enum mr_err open_socket(const struct mr_addr *addr, int *ret_fd)
 
 enum mr_err mr_net_listen(const struct mr_addr *addr, int *ret_fd, struct mr_addr *ret_bound)
 {
-    int fd;
+    int fd = -1;
     MR_TRY(open_socket(addr, &fd));
     set_option(fd, SOL_SOCKET, SO_REUSEADDR, 1);
     if (addr->storage.ss_family == AF_INET6)
@@ -172,7 +172,7 @@ enum mr_err mr_net_accept(int listen_fd, int *ret_fd, struct mr_addr *ret_peer)
 
 enum mr_err mr_net_connect(const struct mr_addr *addr, int *ret_fd)
 {
-    int fd;
+    int fd = -1;
     MR_TRY(open_socket(addr, &fd));
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     if (connect(fd, (const struct sockaddr *)&addr->storage, addr->len) != 0 &&
