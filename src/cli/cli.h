@@ -35,6 +35,8 @@ enum cli_kind {
     CLI_COUNT,    /* number: within min..max */
     CLI_REAL,     /* real */
     CLI_CHOICE,   /* number: index into choices */
+    CLI_SIZE,     /* number: bytes, within min..max */
+    CLI_ADDRESS,  /* HOST:PORT */
     CLI_KIND_COUNT
 };
 
@@ -61,7 +63,8 @@ struct cli_option {
     const char *value; /* shown for the value in help */
     const char *help;  /* one line; for CLI_NOT_HERE why not, and what to do */
     const char *const *choices;
-    int64_t min, max; /* CLI_COUNT; max 0: none */
+    int64_t min, max;     /* CLI_COUNT, CLI_SIZE; max 0: none */
+    const char *fallback; /* settings of the server: what holds when nothing is given, or NULL */
 };
 
 /* Whether a command on file:DIR may make a new store there. A verb that has more to check before
@@ -131,7 +134,7 @@ struct cli {
 /* ---- the commands --------------------------------------------------------------------------- */
 
 extern const struct cli_command cli_enqueue, cli_work, cli_queue, cli_task, cli_dead, cli_bench,
-    cli_fsck, cli_backup;
+    cli_fsck, cli_backup, cli_serve, cli_config, cli_token;
 extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in the order of help */
 
 /* What the exit codes mean, for people. */
@@ -155,6 +158,11 @@ extern const size_t cli_global_options_n;
 int cli_parse(struct cli *cli, int argc, char **argv, void **ret_args);
 void cli_args_free(const struct cli *cli, void *args);
 
+/* Holds value->text against the option's kind and fills the rest; MR_INVALID with what is wrong. */
+MR_MUST_USE enum mr_err cli_value_parse(const struct cli_option *option, struct cli_value *value,
+                                        struct mr_detail *why);
+/* The word meant by an unknown one, or NULL. words end with NULL. */
+const char *cli_nearest(const char *name, const char *const *words);
 /* What is wrong with a name, NULL when it is fine. */
 const char *cli_name_problem(const char *name);
 

@@ -12,7 +12,10 @@ static void print_option(const struct cli_option *option)
              option->letter ? option->letter : ' ', option->letter ? "," : " ", option->name,
              option->value ? " " : "", option->value ? option->value : "",
              option->note == CLI_REPEATS ? "..." : "");
-    out_printf("  %-*s %s\n", NAME_COLUMN, left, option->help);
+    out_printf("  %-*s %s", NAME_COLUMN, left, option->help);
+    if (option->fallback)
+        out_printf(" (default %s)", option->fallback);
+    out_printf("\n");
 }
 
 static void print_options(const char *title, const struct cli_option *options, size_t n)

@@ -10,6 +10,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "base/net.h"
 #include "base/text.h"
 #include "cli/cli.h"
 
@@ -105,13 +106,11 @@ static enum mr_err parse_time(const struct cli_option *option, struct cli_value 
     return wrong(why, "is not a time such as 2030-01-31T08:00:00Z or Unix seconds");
 }
 
-static enum mr_err parse_count(const struct cli_option *option, struct cli_value *value,
-                               struct mr_detail *why)
+/* err: of reading the number. */
+static enum mr_err check_range(const struct cli_option *option, const struct cli_value *value,
+                               enum mr_err err, struct mr_detail *why)
 {
     int64_t most = option->max > 0 ? option->max : INT64_MAX;
-    enum mr_err err = mr_parse_int64(value->text, &value->number);
-    if (err != MR_OK && err != MR_TOO_BIG)
-        return wrong(why, "is not a whole number");
     bool negative = value->text[0] == '-';
     if (err == MR_OK && value->number >= option->min && value->number <= most)
         return MR_OK;
@@ -122,6 +121,39 @@ static enum mr_err parse_count(const struct cli_option *option, struct cli_value
     else
         mr_detail_set(why, "is over the limit of %lld", (long long)most);
     return MR_INVALID;
+}
+
+static enum mr_err parse_count(const struct cli_option *option, struct cli_value *value,
+                               struct mr_detail *why)
+{
+    enum mr_err err = mr_parse_int64(value->text, &value->number);
+    if (err != MR_OK && err != MR_TOO_BIG)
+        return wrong(why, "is not a whole number");
+    return check_range(option, value, err, why);
+}
+
+static enum mr_err parse_size(const struct cli_option *option, struct cli_value *value,
+                              struct mr_detail *why)
+{
+    uint64_t bytes = 0;
+    enum mr_err err = mr_parse_size(value->text, &bytes);
+    if (err != MR_OK && err != MR_TOO_BIG)
+        return wrong(why, "is not a size such as 64KiB, 1MiB or 500000");
+    if (err == MR_OK && bytes > INT64_MAX)
+        err = MR_TOO_BIG;
+    value->number = err == MR_OK ? (int64_t)bytes : INT64_MAX;
+    return check_range(option, value, err, why);
+}
+
+static enum mr_err parse_address(const struct cli_option *option, struct cli_value *value,
+                                 struct mr_detail *why)
+{
+    (void)option;
+    char host[MR_HOST_MAX + 1];
+    uint16_t port;
+    if (mr_host_parse(value->text, host, &port) == MR_OK)
+        return MR_OK;
+    return wrong(why, "is not an address such as 127.0.0.1:7400 or [::1]:7400");
 }
 
 static enum mr_err parse_real(const struct cli_option *option, struct cli_value *value,
@@ -153,8 +185,15 @@ static enum mr_err parse_choice(const struct cli_option *option, struct cli_valu
 static parse_value *const parsers[CLI_KIND_COUNT] = {
     [CLI_FLAG] = parse_text,         [CLI_TEXT] = parse_text,     [CLI_NAME] = parse_name,
     [CLI_DURATION] = parse_duration, [CLI_TIME] = parse_time,     [CLI_COUNT] = parse_count,
-    [CLI_REAL] = parse_real,         [CLI_CHOICE] = parse_choice,
+    [CLI_REAL] = parse_real,         [CLI_CHOICE] = parse_choice, [CLI_SIZE] = parse_size,
+    [CLI_ADDRESS] = parse_address,
 };
+
+enum mr_err cli_value_parse(const struct cli_option *option, struct cli_value *value,
+                            struct mr_detail *why)
+{
+    return parsers[option->kind](option, value, why);
+}
 
 /* ---- tokens --------------------------------------------------------------------------------- */
 
@@ -217,7 +256,7 @@ static bool is_global(const struct cli_option *option)
 
 /* The nearest word, or the first that begins alike and is about as long: --retires means --retry.
  */
-static const char *nearest_option(const char *name, const char *const *words)
+const char *cli_nearest(const char *name, const char *const *words)
 {
     enum { ALIKE = 3, LONGER_MAX = 3 };
     const char *nearest = mr_nearest_word(name, words);
@@ -242,7 +281,7 @@ static int fail_unknown_option(const struct cli *cli, const struct token *token)
         words[n++] = cli->verb->options[i].name;
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)token->name_len, token->name);
-    const char *nearest = nearest_option(name, words);
+    const char *nearest = cli_nearest(name, words);
     if (nearest)
         return cli_usage(cli, "unknown option --%s; did you mean --%s?", name, nearest);
     return cli_usage(cli, "unknown option --%s", name);
@@ -357,7 +396,7 @@ static int store_value(struct cli *cli, void *args, const struct cli_option *opt
     value->given = true;
     value->text = token->value;
     struct mr_detail why = {0};
-    if (parsers[option->kind](option, value, &why) != MR_OK)
+    if (cli_value_parse(option, value, &why) != MR_OK)
         return cli_usage(cli, "%s: \"%.200s\" %s", flag, token->value, why.text);
     if (option->note == CLI_REPEATS) {
         value->items = cli_grow(value->items, value->items_n + 1, sizeof *value->items);

@@ -1,0 +1,67 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What the parts of `millrace serve` share. */
+#ifndef MR_CLI_SERVE_H
+#define MR_CLI_SERVE_H
+
+#include "api/access.h"
+#include "base/chan.h"
+#include "base/net.h"
+#include "broker/broker.h"
+#include "cli/settings.h"
+#include "http/http.h"
+
+/* ---- serve_plan.c --------------------------------------------------------------------------- */
+
+/* What follows from the settings before anything is opened. */
+struct serve_plan {
+    char dir[MR_PATH_MAX]; /* of the store and of the tokens */
+    bool tls;
+    enum mr_access_mode access;
+};
+
+/* 0, or the exit code after one line that says which setting is wrong or missing. */
+int serve_plan(const struct cli *cli, const struct settings *settings, struct serve_plan *ret_plan);
+
+/* ---- serve_health.c ------------------------------------------------------------------------- */
+
+/*
+ * Whether the engine is well, asked over and over: a question is sent with every beat, unless one is
+ * still open. Beats come from the main thread, answers on the broker's, readers on any.
+ */
+struct serve_health {
+    struct mr_broker *broker; /* NULL: not open yet */
+    struct mr_req_stats req;
+    _Atomic bool asked;
+    _Atomic int64_t answered_ns; /* monotonic; 0: never */
+    _Atomic bool failed, disk_full, ready;
+};
+
+/* From now on there is a broker; asks at once. */
+void serve_health_open(struct serve_health *health, struct mr_broker *broker);
+void serve_health_beat(struct serve_health *health);
+/* Work is accepted from now on, or no more. */
+void serve_health_set_ready(struct serve_health *health, bool ready);
+/* The engine answered less than this long ago. */
+bool serve_health_answers(const struct serve_health *health, int64_t within_ms);
+/* The store can do nothing more until it is opened again. */
+bool serve_health_failed(const struct serve_health *health);
+
+/* /livez and /readyz, with a struct serve_health as arg. */
+extern const struct mr_http_route serve_routes[];
+extern const size_t serve_routes_n;
+
+/* ---- serve_audit.c -------------------------------------------------------------------------- */
+
+struct mr_audit;
+struct serve_audit;
+
+/* path NULL: standard error. detail says why not. */
+MR_MUST_USE enum mr_err serve_audit_open(const char *path, struct serve_audit **ret_audit,
+                                         struct mr_detail *detail);
+/* Opens the file again, for whoever has moved it away. Thread: any. */
+MR_MUST_USE enum mr_err serve_audit_reopen(struct serve_audit *audit);
+void serve_audit_close(struct serve_audit *audit); /* NULL is fine */
+/* A mr_audit_line with a struct serve_audit as arg. Thread: any. */
+void serve_audit_line(const struct mr_audit *line, void *arg);
+
+#endif

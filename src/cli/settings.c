@@ -1,0 +1,238 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The rows of the settings, and where their values come from. */
+#include "cli/settings.h"
+
+#include <assert.h>
+#include <ctype.h>
+#include <stdlib.h>
+
+#define ROW(name_, field, kind_, value_, help_)                                                    \
+    .name = name_, .kind = kind_, .offset = offsetof(struct settings, field), .value = value_,     \
+    .help = help_
+#define NOT_HERE(name_)                                                                            \
+    {                                                                                              \
+        ROW(name_, not_here, CLI_TEXT, "X", "not supported by this version"), .note = CLI_NOT_HERE \
+    }
+
+static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
+
+enum { CALLS_MAX = 100 * 1000 };
+
+const struct cli_option settings_table[] = {
+    {ROW("effective", effective, CLI_FLAG, NULL, "every setting, not only those that were set")},
+    {ROW("config", config, CLI_TEXT, "FILE", "YAML file of settings: lines NAME: VALUE")},
+    {ROW("data", data, CLI_TEXT, "DIR", "folder of the embedded engine"),
+     .fallback = "./millrace-data"},
+    {ROW("listen", listen, CLI_ADDRESS, "H:P", "address for HTTP"), .fallback = "127.0.0.1:7400"},
+    {ROW("grpc", grpc, CLI_ADDRESS, "H:P", "address for gRPC"), .fallback = "127.0.0.1:7401"},
+    {ROW("tls-cert", tls_cert, CLI_TEXT, "FILE", "certificate of both ports, PEM")},
+    {ROW("tls-key", tls_key, CLI_TEXT, "FILE", "its private key, PEM")},
+    {ROW("tls-ca", tls_ca, CLI_TEXT, "FILE", "clients must show a certificate signed by these")},
+    {ROW("insecure", insecure, CLI_FLAG, NULL,
+         "other machines need neither TLS nor a token; for networks you trust")},
+    {ROW("require-token", require_token, CLI_FLAG, NULL,
+         "everybody needs a token, also on this machine")},
+    {ROW("grace", grace, CLI_DURATION, "D",
+         "a worker whose connection broke has so long to return"),
+     .fallback = "5s"},
+    {ROW("drain-timeout", drain_timeout, CLI_DURATION, "D",
+         "wait so long for calls and workers when stopped"),
+     .fallback = "30s"},
+    {ROW("payload-max", payload_max, CLI_SIZE, "SIZE", "of one task"), .fallback = "1MiB", .min = 1,
+     .max = MR_PAYLOAD_HARD_MAX},
+    {ROW("calls-max", calls_max, CLI_COUNT, "N", "calls under way on one connection"),
+     .fallback = "1000", .min = 1, .max = CALLS_MAX},
+    {ROW("rate", rate, CLI_COUNT, "N", "tasks and calls a second on one connection; 0: no limit"),
+     .fallback = "0", .max = UINT32_MAX},
+    {ROW("audit-file", audit_file, CLI_TEXT, "FILE",
+         "append a line for every change by a person; else they go to standard error")},
+    {ROW("log-level", log_level, CLI_CHOICE, "LEVEL", "debug, info, warn or error"),
+     .choices = log_levels, .fallback = "info"},
+    NOT_HERE("store"),
+    NOT_HERE("nameserver"),
+    NOT_HERE("app"),
+    NOT_HERE("replicas"),
+    {ROW("broker", broker, CLI_TEXT, "URL", "where tasks live: file:DIR, the same as --data DIR")},
+    {ROW("namespace", namespace_, CLI_NAME, "NAME", "a store of its own inside the folder")},
+};
+
+static_assert(CLI_LEN(settings_table) == 1 + SETTINGS_N, "the header says how many");
+
+enum { FIRST_KEY = 1 }; /* the name of the file is no key of it */
+
+static struct cli_value *value_of(struct settings *settings, size_t row)
+{
+    return (struct cli_value *)((char *)settings + SETTINGS_ROWS[row].offset);
+}
+
+const struct cli_value *settings_value(const struct settings *settings, size_t row)
+{
+    return (const struct cli_value *)((const char *)settings + SETTINGS_ROWS[row].offset);
+}
+
+bool settings_is_set(const struct settings *settings, const struct cli_value *value)
+{
+    for (size_t i = 0; i < SETTINGS_N; i++)
+        if (settings_value(settings, i) == value && SETTINGS_ROWS[i].note != CLI_NOT_HERE)
+            return settings->origins[i].source > SETTINGS_DEFAULT;
+    return false;
+}
+
+void settings_variable(const struct cli_option *row, char name[64])
+{
+    size_t n = (size_t)snprintf(name, 64, "MILLRACE_%s", row->name);
+    for (size_t i = 0; i < n; i++)
+        name[i] = name[i] == '-' ? '_' : (char)toupper((unsigned char)name[i]);
+}
+
+/* ---- values --------------------------------------------------------------------------------- */
+
+/* A flag outside the command line says yes or no. */
+static enum mr_err parse_switch(struct cli_value *value, struct mr_detail *why)
+{
+    static const char *const yes[] = {"true", "yes", "on", "1"};
+    static const char *const no[] = {"false", "no", "off", "0"};
+    for (size_t i = 0; i < CLI_LEN(yes); i++) {
+        value->given = strcmp(value->text, yes[i]) == 0;
+        if (value->given || strcmp(value->text, no[i]) == 0)
+            return MR_OK;
+    }
+    mr_detail_set(why, "is neither true nor false");
+    return MR_INVALID;
+}
+
+static enum mr_err set_value(struct settings *settings, size_t row, const char *text,
+                             struct settings_origin origin, struct mr_detail *why)
+{
+    const struct cli_option *option = &SETTINGS_ROWS[row];
+    struct cli_value value = {.given = true, .text = text};
+    if (option->note == CLI_NOT_HERE) {
+        mr_detail_set(why, "is %s", option->help);
+        return MR_UNSUPPORTED;
+    }
+    MR_TRY(option->kind == CLI_FLAG ? parse_switch(&value, why)
+                                    : cli_value_parse(option, &value, why));
+    *value_of(settings, row) = value;
+    settings->origins[row] = origin;
+    return MR_OK;
+}
+
+/* ---- sources -------------------------------------------------------------------------------- */
+
+static void load_flags(const struct cli *cli, struct settings *settings)
+{
+    settings->broker = cli->globals.broker;
+    settings->namespace_ = cli->globals.namespace_;
+    for (size_t i = 0; i < SETTINGS_N; i++)
+        if (value_of(settings, i)->given)
+            settings->origins[i].source = SETTINGS_FLAG;
+}
+
+/* MILLRACE_BROKER tells every other command where the server is: not a word to the server. */
+static bool is_for_clients(const struct cli_option *row, const char *text)
+{
+    struct mr_slice url = mr_slice_str(text);
+    return strcmp(row->name, "broker") == 0 &&
+           (mr_slice_starts_with(url, MR_SLICE_LIT("millrace://")) ||
+            mr_slice_starts_with(url, MR_SLICE_LIT("millraces://")));
+}
+
+static int load_variable(struct settings *settings, size_t row)
+{
+    char name[64];
+    struct mr_detail why = {0};
+    if (settings->origins[row].source != SETTINGS_NONE)
+        return CLI_OK;
+    settings_variable(&SETTINGS_ROWS[row], name);
+    const char *text = getenv(name);
+    if (!text || !*text || is_for_clients(&SETTINGS_ROWS[row], text))
+        return CLI_OK;
+    struct settings_origin origin = {.source = SETTINGS_ENVIRONMENT};
+    if (set_value(settings, row, text, origin, &why) == MR_OK)
+        return CLI_OK;
+    return cli_fail(CLI_USAGE, "%s: \"%.200s\" %s", name, text, why.text);
+}
+
+/* What the file is read into: a value that is set already was set by a flag or the environment, or
+ * by an earlier line. */
+struct load {
+    struct settings *settings;
+    unsigned lines[SETTINGS_N];
+};
+
+static int fail_unknown_key(const char *path, unsigned line, const char *key)
+{
+    const char *words[SETTINGS_N + 1] = {0};
+    size_t n = 0;
+    for (size_t i = FIRST_KEY; i < SETTINGS_N; i++)
+        if (SETTINGS_ROWS[i].note != CLI_NOT_HERE)
+            words[n++] = SETTINGS_ROWS[i].name;
+    const char *nearest = cli_nearest(key, words);
+    if (nearest)
+        return cli_fail(CLI_USAGE, "%s:%u: unknown key %.100s; did you mean %s?", path, line, key,
+                        nearest);
+    return cli_fail(CLI_USAGE, "%s:%u: unknown key %.100s; millrace serve --help lists them", path,
+                    line, key);
+}
+
+static int load_pair(const char *key, const char *text, unsigned line, void *arg)
+{
+    struct load *load = arg;
+    struct settings *settings = load->settings;
+    const char *path = settings->config.text;
+    size_t row = FIRST_KEY;
+    while (row < SETTINGS_N && strcmp(SETTINGS_ROWS[row].name, key) != 0)
+        row++;
+    if (row == SETTINGS_N)
+        return fail_unknown_key(path, line, key);
+    if (load->lines[row])
+        return cli_fail(CLI_USAGE, "%s:%u: %s: set before, in line %u", path, line, key,
+                        load->lines[row]);
+    load->lines[row] = line;
+    struct mr_slice copy;
+    cli_must(mr_arena_copy(&settings->arena, mr_slice_make(text, strlen(text) + 1), &copy));
+    /* Also what something else overrides must be right. */
+    struct settings_origin origin = {.source = SETTINGS_FILE, .line = line};
+    struct cli_value before = *value_of(settings, row);
+    struct settings_origin before_origin = settings->origins[row];
+    struct mr_detail why = {0};
+    if (set_value(settings, row, copy.data, origin, &why) != MR_OK)
+        return cli_fail(CLI_USAGE, "%s:%u: %s: \"%.200s\" %s", path, line, key, text, why.text);
+    if (before_origin.source != SETTINGS_NONE) {
+        *value_of(settings, row) = before;
+        settings->origins[row] = before_origin;
+    }
+    return CLI_OK;
+}
+
+static void load_default(struct settings *settings, size_t row)
+{
+    const char *text = SETTINGS_ROWS[row].fallback;
+    struct settings_origin origin = {.source = SETTINGS_DEFAULT};
+    if (settings->origins[row].source == SETTINGS_NONE && text)
+        cli_must(set_value(settings, row, text, origin, NULL));
+}
+
+int settings_load(const struct cli *cli, struct settings *settings)
+{
+    load_flags(cli, settings);
+    for (size_t i = 0; i < SETTINGS_N; i++) {
+        int code = load_variable(settings, i);
+        if (code != CLI_OK)
+            return code;
+    }
+    if (settings->config.given) {
+        struct load load = {.settings = settings};
+        int code = settings_file(cli, settings->config.text, load_pair, &load);
+        if (code != CLI_OK)
+            return code;
+    }
+    for (size_t i = 0; i < SETTINGS_N; i++)
+        load_default(settings, i);
+    return CLI_OK;
+}
+
+void settings_done(struct settings *settings)
+{
+    mr_arena_done(&settings->arena);
+}

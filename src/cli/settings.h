@@ -1,0 +1,62 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The settings of the server: one row each, from which flags, environment, file, help and `config`
+ * follow. A value comes from the flag --NAME, else from the variable MILLRACE_NAME, else from the
+ * key NAME of the YAML file, else it is the default.
+ */
+#ifndef MR_CLI_SETTINGS_H
+#define MR_CLI_SETTINGS_H
+
+#include "base/arena.h"
+#include "cli/cli.h"
+
+enum settings_source {
+    SETTINGS_NONE, /* not set, and there is no default */
+    SETTINGS_DEFAULT,
+    SETTINGS_FILE,
+    SETTINGS_ENVIRONMENT,
+    SETTINGS_FLAG,
+};
+
+struct settings_origin {
+    enum settings_source source;
+    unsigned line; /* SETTINGS_FILE */
+};
+
+/* Settings, and those of them that are options of a verb: the last two are options of every command
+ * already. */
+enum { SETTINGS_N = 22, SETTINGS_FLAGS_N = SETTINGS_N - 2 };
+
+/* The rows; before the first one stands --effective, for `config show`. */
+extern const struct cli_option settings_table[1 + SETTINGS_N];
+#define SETTINGS_ROWS (settings_table + 1)
+
+/* The arguments of `serve`, and of the verbs of `config`. */
+struct settings {
+    struct cli_value effective; /* config show: also what nobody set */
+    struct cli_value config, data, listen, grpc, tls_cert, tls_key, tls_ca, insecure, require_token,
+        grace, drain_timeout, payload_max, calls_max, rate, audit_file, log_level, not_here;
+    struct cli_value broker, namespace_;        /* options of every command, settings here */
+    struct settings_origin origins[SETTINGS_N]; /* in the order of the rows */
+    struct mr_arena arena;                      /* texts of the file */
+};
+
+/* Fills in what the flags left open. 0, or an exit code after one line that names the flag, the
+ * variable, or file, line and nearest known key. */
+int settings_load(const struct cli *cli, struct settings *settings);
+void settings_done(struct settings *settings);
+
+const struct cli_value *settings_value(const struct settings *settings, size_t row);
+/* Whether somebody set this value of settings, rather than the default. */
+bool settings_is_set(const struct settings *settings, const struct cli_value *value);
+/* MILLRACE_TLS_CERT of tls-cert. */
+void settings_variable(const struct cli_option *row, char name[64]);
+
+/* ---- settings_file.c ------------------------------------------------------------------------ */
+
+/* Called for every key with its scalar value, in the order of the file; anything but 0 ends it. */
+typedef int settings_pair(const char *key, const char *value, unsigned line, void *arg);
+/* The pairs of a YAML file: one mapping of plain values. 0, or the exit code. */
+int settings_file(const struct cli *cli, const char *path, settings_pair *pair, void *arg);
+
+#endif
