@@ -221,3 +221,15 @@ enum mr_err mr_task_options_check(const struct mr_task_options *task, size_t pay
     MR_TRY(check_numbers(task, detail));
     return check_headers(task, detail);
 }
+
+enum mr_err mr_node_open_check(const struct mr_req_node_open *req)
+{
+    if (req->queues_n == 0 || req->queues_n > MR_TAKE_QUEUES_MAX || req->slots == 0 ||
+        req->slots > MR_SLOTS_MAX || req->lease_ms <= 0 || req->events.stop == NULL)
+        return MR_INVALID;
+    if (req->name.len > 0)
+        MR_TRY(mr_name_check(req->name));
+    for (size_t i = 0; i < req->queues_n; i++)
+        MR_TRY(mr_name_check(req->queues[i].name));
+    return MR_OK;
+}

@@ -258,5 +258,6 @@ MR_MUST_USE enum mr_err mr_broker_call(struct mr_broker *broker, struct mr_req *
 /* The checks every engine makes at its door, before memory is spent. Fills detail (may be NULL). */
 MR_MUST_USE enum mr_err mr_task_options_check(const struct mr_task_options *task,
                                               size_t payload_max, struct mr_detail *detail);
+MR_MUST_USE enum mr_err mr_node_open_check(const struct mr_req_node_open *req);
 
 #endif

@@ -197,18 +197,6 @@ static enum mr_err listen_all(struct mr_engine *engine, struct node *node,
     return MR_OK;
 }
 
-static enum mr_err node_check(const struct mr_req_node_open *req)
-{
-    if (req->queues_n == 0 || req->queues_n > MR_TAKE_QUEUES_MAX || req->slots == 0 ||
-        req->slots > MR_SLOTS_MAX || req->lease_ms <= 0 || req->events.stop == NULL)
-        return MR_INVALID;
-    if (req->name.len > 0)
-        MR_TRY(mr_name_check(req->name));
-    for (size_t i = 0; i < req->queues_n; i++)
-        MR_TRY(mr_name_check(req->queues[i].name));
-    return MR_OK;
-}
-
 static uint32_t free_number(struct mr_engine *engine)
 {
     for (uint32_t tried = 1; tried < NODES_MAX; tried++) {
@@ -222,7 +210,7 @@ static uint32_t free_number(struct mr_engine *engine)
 static enum mr_err node_new(struct mr_engine *engine, const struct mr_req_node_open *req,
                             struct node **ret_node)
 {
-    MR_TRY(node_check(req));
+    MR_TRY(mr_node_open_check(req));
     uint32_t number = free_number(engine);
     struct node *node = calloc(1, sizeof *node);
     struct listen *listens = calloc(req->queues_n, sizeof *listens);

@@ -1,0 +1,92 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Begun runs. The server must know of a run before the run can take its process down, or a task that
+ * does so would never be quarantined; but a message for each would cost more than many a run. So
+ * whoever begins a run writes it on the board and wakes the loop if that has nothing to do; the loop
+ * says all that changed since the last time, and what began and ended in between is never said.
+ */
+#include "broker/remote/internal.h"
+
+enum { FIELD_BEGUN = 5, FIELD_SLOTS = 1, FIELD_EPOCHS = 2, VARINT_32_MAX = 5 };
+
+/* The order matters: first the epoch, then that it is new, then that there is something new. The loop
+ * goes the other way. */
+void remote_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch)
+{
+    struct remote *remote = mr_container(broker, struct remote, broker);
+    mr_assert(slot < SLOTS_MAX);
+    atomic_store_explicit(&remote->board[slot], epoch, memory_order_relaxed);
+    atomic_fetch_or(&remote->unsaid[slot / WORD_SLOTS], 1ULL << slot % WORD_SLOTS);
+    if (epoch != 0) /* that a slot is free can wait for the next message */
+        remote_flush_soon(remote);
+}
+
+static uint32_t words_of(uint32_t slots)
+{
+    return (slots + WORD_SLOTS - 1) / WORD_SLOTS;
+}
+
+enum mr_err board_take(struct remote *remote, uint32_t slots, uint32_t *ret_first_word)
+{
+    uint32_t run = 0, words = words_of(slots);
+    for (uint32_t i = 0; i < WORDS_MAX; i++) {
+        run = remote->word_used[i] ? 0 : run + 1;
+        if (run < words)
+            continue;
+        *ret_first_word = i + 1 - words;
+        memset(remote->word_used + *ret_first_word, 1, words);
+        return MR_OK;
+    }
+    return MR_BUSY;
+}
+
+void board_give(struct remote *remote, uint32_t first_word, uint32_t slots)
+{
+    for (uint32_t slot = 0; slot < slots; slot++)
+        atomic_store(&remote->board[first_word * WORD_SLOTS + slot], 0);
+    for (uint32_t word = first_word; word < first_word + words_of(slots); word++)
+        atomic_store(&remote->unsaid[word], 0);
+    memset(remote->word_used + first_word, 0, words_of(slots));
+}
+
+void board_unsaid(struct node *node)
+{
+    struct remote *remote = node->remote;
+    for (uint32_t i = 0; i < node->slots; i++) {
+        uint32_t slot = node->first_word * WORD_SLOTS + i;
+        if (atomic_load(&remote->board[slot]) != 0)
+            atomic_fetch_or(&remote->unsaid[slot / WORD_SLOTS], 1ULL << slot % WORD_SLOTS);
+    }
+}
+
+/* One message for the slots of a word. */
+static void say_word(struct node *node, uint32_t word, uint64_t bits)
+{
+    struct remote *remote = node->remote;
+    uint8_t slots[WORD_SLOTS * VARINT_32_MAX], epochs[WORD_SLOTS * sizeof(uint64_t)];
+    size_t slots_len = 0, epochs_len = 0;
+    for (; bits != 0; bits &= bits - 1) {
+        uint32_t slot = word * WORD_SLOTS + (uint32_t)__builtin_ctzll(bits);
+        uint32_t own = slot - node->first_word * WORD_SLOTS;
+        for (; own >= 0x80; own >>= 7)
+            slots[slots_len++] = (uint8_t)(own | 0x80);
+        slots[slots_len++] = (uint8_t)own;
+        mr_store64(epochs + epochs_len, atomic_load(&remote->board[slot]));
+        epochs_len += sizeof(uint64_t);
+    }
+    uint8_t message[sizeof slots + sizeof epochs + 16];
+    uint8_t *at = mr_flat_put_head(message, FIELD_SLOTS, slots_len);
+    memcpy(at, slots, slots_len);
+    at = mr_flat_put_head(at + slots_len, FIELD_EPOCHS, epochs_len);
+    memcpy(at, epochs, epochs_len);
+    work_say(node, FIELD_BEGUN, mr_slice_make(message, (size_t)(at + epochs_len - message)));
+}
+
+void board_send(struct node *node)
+{
+    for (uint32_t i = 0; i < words_of(node->slots); i++) {
+        _Atomic uint64_t *unsaid = &node->remote->unsaid[node->first_word + i];
+        if (atomic_load_explicit(unsaid, memory_order_relaxed) != 0)
+            say_word(node, node->first_word + i, atomic_exchange(unsaid, 0));
+    }
+}

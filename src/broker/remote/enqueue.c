@@ -1,0 +1,288 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Producing: one stream, Tasks/EnqueueStream, for all threads. It is opened with the first task.
+ *
+ * Ids are made here, so that a caller who gets no answer knows them. When the stream breaks, what
+ * was not sent waits for the next one, up to AWAY_MS. What was sent is in doubt: it may have been
+ * accepted, run and forgotten already, and a second try would run it again. So it is answered with
+ * MR_UNAVAILABLE and the caller decides; only tasks with an id of ours that are kept long enough
+ * after their end are tried again, since then a conflict is the proof that they were accepted.
+ */
+#include <stdlib.h>
+
+#include "broker/remote/internal.h"
+
+static const char enqueue_path[] = "/millrace.v1.Tasks/EnqueueStream";
+enum { FIELD_TASKS = 1, FIELD_RESULTS = 1 };
+
+/* ---- on the caller's thread ----------------------------------------------------------------- */
+
+static struct mr_req_enqueue *enqueue_of(const struct ticket *ticket)
+{
+    return mr_container(ticket->req, struct mr_req_enqueue, req);
+}
+
+static struct mr_rand *id_rand(void)
+{
+    static _Thread_local struct mr_rand rand;
+    static _Thread_local bool seeded;
+    if (!seeded)
+        mr_rand_seed_system(&rand);
+    seeded = true;
+    return &rand;
+}
+
+/* The task with the id it is sent under, which is also the answer's. */
+static struct mr_task_options with_id(const struct mr_task_options *task,
+                                      struct mr_enqueue_result *result)
+{
+    struct mr_task_options chosen = *task;
+    chosen.id = mr_slice_str(result->id);
+    return chosen;
+}
+
+static enum mr_err choose_id(const struct ticket *ticket, const struct mr_task_options *task,
+                             mr_wall now, struct mr_enqueue_result *result)
+{
+    result->id[0] = '\0';
+    result->state = MR_STATE_NONE;
+    MR_TRY(mr_task_options_check(task, ticket->remote->payload_max, NULL));
+    if (task->id.len > 0) {
+        memcpy(result->id, task->id.data, task->id.len);
+        result->id[task->id.len] = '\0';
+    } else {
+        struct mr_uuid uuid;
+        mr_uuid_make(&uuid, now, id_rand());
+        mr_uuid_format(&uuid, result->id);
+    }
+    return MR_OK;
+}
+
+enum mr_err prepare_enqueue(struct ticket *ticket)
+{
+    struct mr_req_enqueue *req = enqueue_of(ticket);
+    if (req->n > MR_BATCH_MAX)
+        return MR_TOO_BIG;
+    size_t *sizes = mr_arena_calloc(&req->req.arena, req->n, sizeof *sizes);
+    if (sizes == NULL)
+        return MR_NOMEM;
+    mr_wall now = mr_wall_now(mr_clock_system());
+    ticket->repeatable = true;
+    for (size_t i = 0; i < req->n; i++) {
+        const struct mr_task_options *task = &req->tasks[i];
+        req->results[i].err = choose_id(ticket, task, now, &req->results[i]);
+        if (req->results[i].err != MR_OK)
+            continue;
+        struct mr_task_options sent = with_id(task, &req->results[i]);
+        sizes[i] = mr_flat_size(&mr_flat_new_task, &sent);
+        ticket->bytes += mr_flat_head_size(sizes[i]) + sizes[i];
+        ticket->n++;
+        ticket->repeatable &= task->id.len == 0 && task->retention_ms >= REPEAT_RETENTION_MS;
+    }
+    uint8_t *at = ticket->entries = mr_arena_alloc(&req->req.arena, ticket->bytes);
+    if (at == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < req->n; i++) {
+        if (req->results[i].err != MR_OK)
+            continue;
+        struct mr_task_options sent = with_id(&req->tasks[i], &req->results[i]);
+        at = mr_flat_write(&mr_flat_new_task, &sent, mr_flat_put_head(at, FIELD_TASKS, sizes[i]));
+    }
+    mr_assert(at == ticket->entries + ticket->bytes);
+    return MR_OK;
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+/* An EnqueueRequest is its entries. */
+static size_t head_size(size_t entries_bytes)
+{
+    (void)entries_bytes;
+    return 0;
+}
+
+static uint8_t *head(uint8_t *at, size_t entries_bytes, uint32_t tag)
+{
+    (void)entries_bytes, (void)tag;
+    return at;
+}
+
+static enum mr_err *item_err(struct ticket *ticket, size_t item)
+{
+    return &enqueue_of(ticket)->results[item].err;
+}
+
+/* One result. That our own id is there already when we come a second time means that it was accepted
+ * the first time. */
+static enum mr_err read_result(struct lane *lane, struct mr_slice bytes)
+{
+    size_t item;
+    struct ticket *ticket = lane_head(lane, &item);
+    struct mr_req_enqueue *req = enqueue_of(ticket);
+    struct mr_enqueue_result result;
+    MR_TRY(mr_flat_read(&mr_flat_enqueue_result, bytes, NULL, &result));
+    bool again = ticket->replied < ticket->doubtful && req->tasks[item].id.len == 0;
+    if (result.err == MR_CONFLICT && again)
+        result.err = MR_OK;
+    req->results[item] = result;
+    lane_next(lane);
+    return MR_OK;
+}
+
+static enum mr_err read_response(struct lane *lane, struct mr_slice bytes)
+{
+    size_t n, found;
+    MR_TRY(lane_replied(lane, &n));
+    MR_TRY(mr_flat_count(bytes, FIELD_RESULTS, &found));
+    if (found != n)
+        return MR_INVALID;
+    while (bytes.len > 0) {
+        struct mr_flat_item field;
+        MR_TRY(mr_flat_next(&bytes, &field));
+        if (field.number == FIELD_RESULTS && field.type == MR_FLAT_BYTES)
+            MR_TRY(read_result(lane, field.bytes));
+    }
+    return MR_OK;
+}
+
+static void on_message(struct mr_call *call, struct mr_slice bytes)
+{
+    struct remote *remote = mr_call_data(call);
+    if (read_response(&remote->producer.lane, bytes) != MR_OK)
+        mr_call_cancel(call);
+    else if (lane_unsent(&remote->producer.lane))
+        lane_send(&remote->producer.lane, call);
+    remote_quiet(remote);
+}
+
+static void on_writable(struct mr_call *call)
+{
+    struct remote *remote = mr_call_data(call);
+    lane_send(&remote->producer.lane, call);
+}
+
+static bool repeatable(const struct ticket *ticket)
+{
+    return ticket->repeatable;
+}
+
+/* Whether a stream that ended so was refused for what was sent on it; else it only ended. */
+static bool is_verdict(enum mr_err err)
+{
+    return err != MR_OK && err != MR_UNAVAILABLE && err != MR_CLOSED && err != MR_CANCELLED;
+}
+
+/* ---- the stream ----------------------------------------------------------------------------- */
+
+static void start_timer(struct remote *remote, struct mr_timer *timer, int64_t ms)
+{
+    if (!mr_timer_running(timer))
+        mr_rpc_timer_start(remote->rpc, timer, mr_mono_add_ms(mr_rpc_now(remote->rpc), ms));
+}
+
+/* The server ends a stream behind the answers it owes, so a refusal is for the oldest message without
+ * one; the others were not looked at. */
+static void stream_ended(struct remote *remote, enum mr_err err, enum lane_end end)
+{
+    struct lane *lane = &remote->producer.lane;
+    bool verdict = is_verdict(err);
+    if (verdict && end == LANE_ENDED && lane->tag_sent != lane->tag_replied) {
+        lane_refused(lane, err); /* that was one less: no need to wait */
+        return;
+    }
+    if (verdict)
+        lane_rewind(lane, end, lane_keep_none, err);
+    else
+        lane_rewind(lane, end, end == LANE_ENDED ? lane_keep_all : repeatable, MR_UNAVAILABLE);
+    start_timer(remote, &remote->producer.again, AGAIN_MS);
+}
+
+static void on_closed(struct mr_call *call, int status, struct mr_slice text)
+{
+    struct remote *remote = mr_call_data(call);
+    struct producer *producer = &remote->producer;
+    enum mr_err err = call_err(call, status);
+    (void)text;
+    producer->call = NULL;
+    if (remote->closing)
+        lane_fail(&producer->lane, MR_CLOSED);
+    else
+        stream_ended(remote, err, call_said(call) ? LANE_ENDED : LANE_BROKE);
+    producer_send(remote);
+    remote_quiet(remote);
+}
+
+static const struct mr_call_ops stream_ops = {
+    .message = on_message,
+    .writable = on_writable,
+    .closed = on_closed,
+};
+
+void producer_send(struct remote *remote)
+{
+    struct producer *producer = &remote->producer;
+    if (!lane_unsent(&producer->lane))
+        return;
+    bool may_open = producer->call == NULL && remote->up && !mr_timer_running(&producer->again);
+    if (may_open && mr_channel_call(remote->channel, enqueue_path, 0, &stream_ops, remote,
+                                    &producer->call) == MR_OK)
+        mr_rpc_timer_stop(remote->rpc, &producer->expiry);
+    if (producer->call != NULL)
+        lane_send(&producer->lane, producer->call);
+    else
+        start_timer(remote, &producer->expiry, AWAY_MS);
+}
+
+void begin_enqueue(struct ticket *ticket)
+{
+    struct remote *remote = ticket->remote;
+    if (remote->producer.gave_up) {
+        ticket_answer(ticket, MR_UNAVAILABLE);
+        return;
+    }
+    lane_add(&remote->producer.lane, ticket);
+    remote_flush_soon(remote);
+}
+
+static void again(struct mr_timer *timer, void *arg)
+{
+    (void)arg;
+    producer_send(mr_container(timer, struct remote, producer.again));
+}
+
+static void expired(struct mr_timer *timer, void *arg)
+{
+    struct remote *remote = mr_container(timer, struct remote, producer.expiry);
+    (void)arg;
+    remote->producer.gave_up = !remote->up;
+    if (remote->producer.call == NULL)
+        lane_fail(&remote->producer.lane, MR_UNAVAILABLE);
+}
+
+void producer_up(struct remote *remote)
+{
+    remote->producer.gave_up = false;
+    mr_rpc_timer_stop(remote->rpc, &remote->producer.again);
+    producer_send(remote);
+}
+
+void producer_leave(struct remote *remote)
+{
+    mr_rpc_timer_stop(remote->rpc, &remote->producer.again);
+    mr_rpc_timer_stop(remote->rpc, &remote->producer.expiry);
+    producer_send(remote);
+    if (remote->producer.call == NULL)
+        lane_fail(&remote->producer.lane, MR_CLOSED);
+}
+
+void producer_init(struct remote *remote)
+{
+    static const struct lane_kind kind = {
+        .head_size = head_size,
+        .head = head,
+        .item_err = item_err,
+    };
+    lane_init(&remote->producer.lane, &kind);
+    mr_timer_init(&remote->producer.again, again);
+    mr_timer_init(&remote->producer.expiry, expired);
+}

@@ -1,0 +1,310 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parts of the remote engine and what they share.
+ *
+ * remote.c   the connection: opening, closing, requests in, what leaves in a turn
+ * unary.c    requests that are one call each: looking and acting
+ * lane.c     requests of many small items that share messages and are answered in order
+ * enqueue.c  the stream of producers: one lane
+ * node.c     a worker's stream: its life, from Hello over broken connections to Bye
+ * work.c     what goes over that stream: takes, finishes (a lane), beats, what is in hand
+ * board.c    and which runs have begun
+ *
+ * Threads: a request is checked and encoded by its caller (prepare); everything else happens on the
+ * loop of the rpc, which is the broker's thread. The only thing both touch is the board of begun
+ * runs.
+ *
+ * What a turn of the loop brings is sent at its end (remote_flush), so that requests which came
+ * together leave together: the finishes of all slots as one message, the tasks of all waiting
+ * producers as another.
+ */
+#ifndef MR_BROKER_REMOTE_INTERNAL_H
+#define MR_BROKER_REMOTE_INTERNAL_H
+
+#include "broker/remote/remote.h"
+#include "wire/flat.h"
+
+enum {
+    OPEN_MS = 3000,              /* open waits so long for the first connection */
+    CLOSE_MS = 5000,             /* close waits so long for answers */
+    AWAY_MS = 10 * 1000,         /* tasks not sent yet wait so long for a connection */
+    AGAIN_MS = 100,              /* a stream that ended by itself is opened again after this */
+    GRACE_MS = 5000,             /* of servers that do not say theirs */
+    REPEAT_RETENTION_MS = 60000, /* a task kept so long can be enqueued again without doubt */
+    MESSAGE_BYTES = 1024 * 1024, /* of a message of many items */
+    LANE_MESSAGES = 1024,        /* of a lane, without an answer */
+    NODES_MAX = 4096,
+    WORD_SLOTS = 64,                    /* slots in a word of the board's map */
+    WORDS_MAX = NODES_MAX,              /* a word belongs to one node */
+    SLOTS_MAX = WORDS_MAX * WORD_SLOTS, /* of all nodes */
+    WHY_MAX = 256,
+    FIELDS_MAX = 4, /* numbers of fields in the small messages of a server */
+};
+
+struct remote;
+struct ticket;
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+/* How a request is carried out; one row per operation. */
+struct op {
+    /* The caller's thread: checks, encodes. What is not MR_OK is the answer. NULL: nothing to do.
+     */
+    enum mr_err (*prepare)(struct ticket *ticket);
+    void (*begin)(struct ticket *ticket);
+    /* Of a single call: reads its answer. NULL: there is nothing in it. */
+    enum mr_err (*read)(struct ticket *ticket, struct mr_slice bytes);
+};
+
+/* What a request needs on its way, in its arena. */
+struct ticket {
+    struct remote *remote;
+    struct mr_req *req;
+    const struct op *op;
+    struct mr_link link; /* in the list of whoever has the request */
+    enum mr_err err;     /* of prepare; of read */
+    /* A single call. */
+    const char *path;
+    struct mr_slice body;
+    bool answered;
+    /* Of a lane: entries, one behind the other, each a field of the message they go into. */
+    uint8_t *entries;
+    size_t bytes, at;        /* all; those before at are sent */
+    size_t n, sent, replied; /* entries */
+    size_t doubtful;         /* of them, sent before on a stream that broke */
+    size_t item;             /* of the request: the next answer is for it or a later one */
+    bool repeatable;         /* a second try does no harm */
+    bool alone;              /* shares no message: one of those it was in was refused */
+    /* A take or a beat. */
+    uint32_t tag; /* 0: not sent */
+};
+
+/* Answers; the ticket is gone afterwards. */
+void ticket_answer(struct ticket *ticket, enum mr_err err);
+void tickets_answer(struct mr_link *tickets, enum mr_err err);
+
+/* How a call ended, in our words, and whether it was our server that said so. */
+enum mr_err call_err(const struct mr_call *call, int status);
+bool call_said(const struct mr_call *call);
+
+/* ---- small messages ------------------------------------------------------------------------- */
+
+/* The fields of a message by their numbers; of repeated ones the last. */
+struct fields {
+    uint64_t value[FIELDS_MAX + 1];
+    struct mr_slice bytes[FIELDS_MAX + 1];
+};
+MR_MUST_USE enum mr_err fields_read(struct mr_slice bytes, struct fields *ret_fields);
+enum mr_err code_of(uint64_t code);
+/* The field `number` of the messages: a repeated Code. Fills n; none at all means that all are OK.
+ */
+MR_MUST_USE enum mr_err codes_read(struct mr_slice bytes, uint32_t number, enum mr_err *ret_codes,
+                                   size_t n);
+
+/* ---- lanes ---------------------------------------------------------------------------------- */
+
+struct lane {
+    struct mr_link tickets; /* not answered, in order; sent ones first */
+    struct ticket *next;    /* the first with entries to send; NULL: all are sent */
+    /* Messages without an answer: how many entries each has. */
+    uint16_t counts[LANE_MESSAGES];
+    uint32_t tag_sent, tag_replied; /* of the last message; they rise by one */
+    const struct lane_kind *kind;
+};
+
+struct lane_kind {
+    /* Bytes before the entries of a message, and writing them. */
+    size_t (*head_size)(size_t entries_bytes);
+    uint8_t *(*head)(uint8_t *at, size_t entries_bytes, uint32_t tag);
+    /* Where the error of an item stands; what is not MR_OK there was refused at the door. */
+    enum mr_err *(*item_err)(struct ticket *ticket, size_t item);
+};
+
+void lane_init(struct lane *lane, const struct lane_kind *kind);
+bool lane_unsent(const struct lane *lane);
+/* Answered at once when none of its items got an entry. */
+void lane_add(struct lane *lane, struct ticket *ticket);
+/* Sends until all is sent or the call has enough for now. */
+void lane_send(struct lane *lane, struct mr_call *call);
+/* Answers came for the oldest message, which has *ret_n entries. MR_INVALID: there is none. */
+MR_MUST_USE enum mr_err lane_replied(struct lane *lane, size_t *ret_n);
+/* The ticket and the item that the next answer is for; then that it was given. */
+struct ticket *lane_head(struct lane *lane, size_t *ret_item);
+void lane_next(struct lane *lane);
+/* How a stream ended: it broke, and what was sent without an answer may have been carried out or not;
+ * or the server ended it, and has not carried that out. */
+enum lane_end { LANE_BROKE, LANE_ENDED };
+/* The stream is gone: what was sent without an answer is to be sent again, unless keep says no: then
+ * it is answered with err. */
+void lane_rewind(struct lane *lane, enum lane_end end, bool (*keep)(const struct ticket *ticket),
+                 enum mr_err err);
+bool lane_keep_all(const struct ticket *ticket);
+bool lane_keep_none(const struct ticket *ticket);
+/* The server ended the stream because of the oldest message without an answer. */
+void lane_refused(struct lane *lane, enum mr_err err);
+/* Answers all of it. */
+void lane_fail(struct lane *lane, enum mr_err err);
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+enum node_state {
+    NODE_OPENING,  /* Hello is sent for the first time */
+    NODE_ATTACHED, /* Welcome came */
+    NODE_AWAY,     /* the stream broke; the fence runs */
+    NODE_LEAVING,  /* Bye is sent, or will be behind the last finish */
+    NODE_DEAD,     /* fenced, or refused by the server: waits to be closed */
+};
+
+/* A task in hand. */
+struct hold {
+    uint64_t epoch; /* 0: free */
+    uint32_t next_free;
+};
+
+struct node {
+    struct mr_link link; /* in remote->nodes */
+    struct remote *remote;
+    uint32_t number;
+    enum node_state state;
+    struct mr_call *call; /* NULL: none */
+    struct mr_arena memory;
+    /* What Hello says. */
+    struct mr_slice name;
+    const struct mr_worker_queue *queues;
+    size_t queues_n;
+    enum mr_queue_order order;
+    uint32_t slots, first_word;
+    int64_t lease_ms;
+    uint64_t incarnation;
+    struct mr_node_events events;
+
+    int64_t grace_ms;
+    struct mr_timer fence; /* while away: it is over */
+    struct mr_timer again; /* while away: attach again */
+    struct ticket *ticket; /* opening or leaving; NULL: the broker closes */
+    bool bye_sent;
+    bool resumed; /* by the last Welcome */
+
+    struct mr_link takes, beats;
+    uint32_t last_tag;
+    struct lane finishes;
+    struct hold *holds;
+    uint32_t holds_n, holds_cap, holds_free; /* free: index + 1, 0 none */
+};
+
+/* NULL when there is none of this handle. */
+struct node *node_find(struct remote *remote, uint64_t handle);
+enum mr_err prepare_node_open(struct ticket *ticket);
+void begin_node_open(struct ticket *ticket);
+void begin_node_close(struct ticket *ticket);
+/* The connection is there. */
+void nodes_attach(struct remote *remote);
+/* The broker closes. */
+void nodes_leave(struct remote *remote);
+/* Ends it all; answers what it has. Loop thread. */
+void node_free(struct node *node, enum mr_err err);
+/* The stream said something that makes no sense, or memory ran out: it is opened again, and what was
+ * lost is found out then. */
+void node_resync(struct node *node);
+
+/* ---- work on a node's stream ---------------------------------------------------------------- */
+
+void work_init(struct node *node);
+/* Sends one message of the oneof in WorkerMessage; a call that is over takes none. */
+void work_say(struct node *node, unsigned number, struct mr_slice message);
+enum mr_err prepare_finish(struct ticket *ticket);
+void begin_finish(struct ticket *ticket);
+void begin_take(struct ticket *ticket);
+void begin_beat(struct ticket *ticket);
+/* Sends what is there to be sent. */
+void work_send(struct node *node);
+/* The stream is gone: everything without an answer is sent again on the next one. */
+void work_detached(struct node *node);
+/* Answers everything: the node is no more. */
+void work_fail(struct node *node);
+/* Tells the holder that all its leases are lost. */
+void work_lose_all(struct node *node);
+MR_MUST_USE enum mr_err work_tasks(struct node *node, struct mr_slice bytes);
+MR_MUST_USE enum mr_err work_finished(struct node *node, struct mr_slice bytes);
+MR_MUST_USE enum mr_err work_beaten(struct node *node, struct mr_slice bytes);
+MR_MUST_USE enum mr_err work_stop(struct node *node, struct mr_slice bytes);
+MR_MUST_USE enum mr_err work_wanted(struct node *node, struct mr_slice bytes);
+enum mr_err remote_lease_open(struct mr_broker *broker, struct mr_lease *lease);
+
+/* ---- begun runs ----------------------------------------------------------------------------- */
+
+/* Thread: any. */
+void remote_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
+/* Words of the board for a node; MR_BUSY: there are not enough. */
+MR_MUST_USE enum mr_err board_take(struct remote *remote, uint32_t slots, uint32_t *ret_first_word);
+void board_give(struct remote *remote, uint32_t first_word, uint32_t slots);
+/* Says what the server does not know. */
+void board_send(struct node *node);
+/* It knows nothing of what runs here. */
+void board_unsaid(struct node *node);
+
+/* ---- producing ------------------------------------------------------------------------------ */
+
+struct producer {
+    struct mr_call *call;
+    struct lane lane;
+    struct mr_timer again;  /* opens the stream again */
+    struct mr_timer expiry; /* runs while tasks wait for a connection */
+    bool gave_up;           /* it fired: until there is one, nothing waits */
+};
+
+void producer_init(struct remote *remote);
+enum mr_err prepare_enqueue(struct ticket *ticket);
+void begin_enqueue(struct ticket *ticket);
+/* Sends what waits, opening the stream if need be. */
+void producer_send(struct remote *remote);
+/* The connection is there. */
+void producer_up(struct remote *remote);
+/* The broker closes: what is not sent will not be. */
+void producer_leave(struct remote *remote);
+
+/* ---- single calls --------------------------------------------------------------------------- */
+
+extern const struct op unary_ops[MR_OP_COUNT];
+void unary_begin(struct ticket *ticket);
+enum mr_err read_finish(struct ticket *ticket, struct mr_slice bytes);
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+struct remote {
+    struct mr_broker broker;
+    struct mr_rpc *rpc;
+    struct mr_channel *channel;
+    char *authorization;
+    size_t payload_max;
+    bool up, closing;
+
+    struct producer producer;
+    struct mr_link calls; /* single ones under way, by ticket */
+    struct mr_link nodes;
+    struct node *by_index[NODES_MAX];
+    uint32_t last_number;
+
+    /* The flush at the end of a turn: posted once, by the loop or by whoever begins a run. */
+    struct mr_msg flush;
+    _Atomic bool flush_posted;
+    /* The board: the epoch that runs in each slot, and which of them the server does not know. */
+    _Atomic uint64_t *board;
+    _Atomic uint64_t unsaid[WORDS_MAX];
+    bool word_used[WORDS_MAX];
+
+    /* Opening and closing, by other threads. */
+    struct mr_lock lock;
+    bool was_up;
+    char why[WHY_MAX]; /* the last attempt failed; under the lock */
+    struct mr_msg close;
+    struct mr_timer close_timer;
+    struct mr_event quiet; /* closing, and nothing is under way */
+};
+
+/* What is to be sent leaves at the end of the turn. Thread: any. */
+void remote_flush_soon(struct remote *remote);
+/* While closing: tells the closer when nothing is left. */
+void remote_quiet(struct remote *remote);
+
+#endif

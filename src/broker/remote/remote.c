@@ -1,0 +1,256 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The remote engine as a whole: see internal.h. */
+#include "broker/remote/remote.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/remote/internal.h"
+
+/* A task with its results may be as big as 16 MiB twice; and we trust our own queue to be sent. */
+static const struct mr_rpc_limits rpc_limits = {
+    .message_max = 64 * 1024 * 1024,
+    .queued_max = 256 * 1024 * 1024,
+};
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static const struct op ops[MR_OP_COUNT] = {
+    [MR_OP_ENQUEUE] = {prepare_enqueue, begin_enqueue, NULL},
+    [MR_OP_NODE_OPEN] = {prepare_node_open, begin_node_open, NULL},
+    [MR_OP_NODE_CLOSE] = {NULL, begin_node_close, NULL},
+    [MR_OP_TAKE] = {NULL, begin_take, NULL},
+    [MR_OP_BEAT] = {NULL, begin_beat, NULL},
+    [MR_OP_FINISH] = {prepare_finish, begin_finish, read_finish},
+};
+
+static const struct op *op_of(enum mr_op op)
+{
+    return ops[op].begin != NULL ? &ops[op] : &unary_ops[op];
+}
+
+void ticket_answer(struct ticket *ticket, enum mr_err err)
+{
+    struct mr_req *req = ticket->req;
+    mr_list_remove(&ticket->link);
+    req->err = err;
+    req->done(req);
+}
+
+void tickets_answer(struct mr_link *tickets, enum mr_err err)
+{
+    struct mr_link *link;
+    while ((link = mr_list_pop_front(tickets)) != NULL)
+        ticket_answer(mr_container(link, struct ticket, link), err);
+}
+
+static struct ticket *ticket_of(const struct mr_req *req)
+{
+    return (struct ticket *)(uintptr_t)req->wait_for;
+}
+
+static void deliver(struct mr_msg *msg, void *receiver)
+{
+    struct mr_req *req = mr_container(msg, struct mr_req, msg);
+    struct ticket *ticket = ticket_of(req);
+    (void)receiver;
+    if (ticket == NULL) {
+        req->err = MR_NOMEM;
+        req->done(req);
+    } else if (ticket->err != MR_OK) {
+        ticket_answer(ticket, ticket->err);
+    } else {
+        ticket->op->begin(ticket);
+    }
+}
+
+static void remote_submit(struct mr_broker *broker, struct mr_req *req)
+{
+    struct remote *remote = mr_container(broker, struct remote, broker);
+    struct ticket *ticket = mr_arena_calloc(&req->arena, 1, sizeof *ticket);
+    req->wait_for = (uintptr_t)ticket;
+    req->msg.deliver = deliver;
+    if (ticket != NULL) {
+        ticket->remote = remote;
+        ticket->req = req;
+        ticket->op = op_of(req->op);
+        mr_list_init(&ticket->link);
+        if (ticket->op->begin == NULL)
+            ticket->err = MR_UNSUPPORTED;
+        else if (ticket->op->prepare != NULL)
+            ticket->err = ticket->op->prepare(ticket);
+    }
+    mr_rpc_post(remote->rpc, &req->msg);
+}
+
+/* ---- the end of a turn ---------------------------------------------------------------------- */
+
+void remote_flush_soon(struct remote *remote)
+{
+    if (!atomic_load(&remote->flush_posted) && !atomic_exchange(&remote->flush_posted, true))
+        mr_rpc_post(remote->rpc, &remote->flush);
+}
+
+/* Posted behind the requests of a turn, so it comes when all of them are here. */
+static void flush(struct mr_msg *msg, void *receiver)
+{
+    struct remote *remote = mr_container(msg, struct remote, flush);
+    (void)receiver;
+    atomic_store(&remote->flush_posted, false);
+    producer_send(remote);
+    for (struct mr_link *link = remote->nodes.next; link != &remote->nodes; link = link->next)
+        work_send(mr_container(link, struct node, link));
+}
+
+/* ---- the connection ------------------------------------------------------------------------- */
+
+static void changed(struct mr_channel *channel, bool up, const char *why, void *arg)
+{
+    struct remote *remote = arg;
+    (void)channel;
+    remote->up = up;
+    mr_lock_enter(&remote->lock);
+    remote->was_up |= up;
+    if (!up)
+        (void)snprintf(remote->why, sizeof remote->why, "%s", why != NULL ? why : "");
+    mr_lock_notify_all(&remote->lock);
+    mr_lock_leave(&remote->lock);
+    if (!up || remote->closing)
+        return;
+    nodes_attach(remote);
+    producer_up(remote);
+}
+
+/* ---- closing -------------------------------------------------------------------------------- */
+
+void remote_quiet(struct remote *remote)
+{
+    if (remote->closing && mr_list_empty(&remote->calls) && mr_list_empty(&remote->nodes) &&
+        mr_list_empty(&remote->producer.lane.tickets) && !mr_event_is_set(&remote->quiet))
+        mr_event_set(&remote->quiet);
+}
+
+static void close_late(struct mr_timer *timer, void *arg)
+{
+    (void)arg;
+    mr_event_set(&mr_container(timer, struct remote, close_timer)->quiet);
+}
+
+static void close_begin(struct mr_msg *msg, void *receiver)
+{
+    struct remote *remote = mr_container(msg, struct remote, close);
+    (void)receiver;
+    remote->closing = true;
+    mr_rpc_timer_start(remote->rpc, &remote->close_timer,
+                       mr_mono_add_ms(mr_rpc_now(remote->rpc), CLOSE_MS));
+    producer_leave(remote);
+    nodes_leave(remote);
+    remote_quiet(remote);
+}
+
+static void remote_free(struct remote *remote)
+{
+    mr_channel_free(remote->channel); /* what is under way is answered with MR_CLOSED */
+    mr_rpc_free(remote->rpc);
+    mr_lock_done(&remote->lock);
+    free(remote->board);
+    free(remote->authorization);
+    free(remote);
+}
+
+static void remote_close(struct mr_broker *broker)
+{
+    struct remote *remote = mr_container(broker, struct remote, broker);
+    remote->close.deliver = close_begin;
+    mr_rpc_post(remote->rpc, &remote->close);
+    mr_event_wait(&remote->quiet, INT64_MAX);
+    remote_free(remote);
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static const struct mr_broker_ops broker_ops = {
+    .submit = remote_submit,
+    .begun = remote_begun,
+    .lease_open = remote_lease_open,
+    .close = remote_close,
+};
+
+static enum mr_err set_token(struct remote *remote, const char *token)
+{
+    static const char scheme[] = "Bearer ";
+    if (token == NULL || token[0] == '\0')
+        return MR_OK;
+    size_t size = sizeof scheme + strlen(token);
+    remote->authorization = malloc(size);
+    if (remote->authorization == NULL)
+        return MR_NOMEM;
+    (void)snprintf(remote->authorization, size, "%s%s", scheme, token);
+    return MR_OK;
+}
+
+static enum mr_err start(struct remote *remote, const struct mr_remote_options *options,
+                         struct mr_detail *detail)
+{
+    remote->board = calloc(SLOTS_MAX, sizeof *remote->board);
+    if (remote->board == NULL)
+        return MR_NOMEM;
+    MR_TRY(set_token(remote, options->token));
+    MR_TRY(mr_rpc_new("mr-remote", &rpc_limits, &remote->rpc));
+    struct mr_channel_options channel = {
+        .address = options->address,
+        .tls = options->tls,
+        .authorization = remote->authorization,
+        .changed = changed,
+        .arg = remote,
+    };
+    return mr_channel_new(remote->rpc, &channel, &remote->channel, detail);
+}
+
+/* Waits for the first connection. */
+static enum mr_err await_up(struct remote *remote, const struct mr_remote_options *options,
+                            struct mr_detail *detail)
+{
+    struct mr_clock *clock = mr_clock_system();
+    mr_mono now = mr_mono_now(clock);
+    mr_mono end = mr_mono_add_ms(now, options->open_ms > 0 ? options->open_ms : OPEN_MS);
+    mr_lock_enter(&remote->lock);
+    while (!remote->was_up && now.ns < end.ns) {
+        (void)mr_lock_wait(&remote->lock, end.ns - now.ns);
+        now = mr_mono_now(clock);
+    }
+    bool up = remote->was_up;
+    if (!up)
+        mr_detail_set(detail,
+                      "no server at %s: %s; start one with `millrace serve`, or give the "
+                      "address of one",
+                      options->address, remote->why[0] != '\0' ? remote->why : "no answer");
+    mr_lock_leave(&remote->lock);
+    return up ? MR_OK : MR_UNAVAILABLE;
+}
+
+enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_broker **ret_broker,
+                           struct mr_detail *detail)
+{
+    struct remote *remote = calloc(1, sizeof *remote);
+    if (remote == NULL)
+        return MR_NOMEM;
+    remote->broker.ops = &broker_ops;
+    remote->payload_max = options->payload_max != 0 ? options->payload_max : MR_PAYLOAD_MAX;
+    remote->flush.deliver = flush;
+    mr_list_init(&remote->calls);
+    mr_list_init(&remote->nodes);
+    mr_lock_init(&remote->lock);
+    mr_event_init(&remote->quiet);
+    mr_timer_init(&remote->close_timer, close_late);
+    producer_init(remote);
+    enum mr_err err = start(remote, options, detail);
+    if (err == MR_OK)
+        err = await_up(remote, options, detail);
+    if (err != MR_OK) {
+        remote_free(remote);
+        return err;
+    }
+    *ret_broker = &remote->broker;
+    return MR_OK;
+}

@@ -1,0 +1,22 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The remote engine: the broker of a `millrace serve`, over gRPC. */
+#ifndef MR_BROKER_REMOTE_H
+#define MR_BROKER_REMOTE_H
+
+#include "broker/broker.h"
+#include "rpc/rpc.h"
+
+struct mr_remote_options {
+    const char *address;          /* "host:port" */
+    const struct mr_rpc_tls *tls; /* NULL: plain */
+    const char *token;            /* NULL: none */
+    size_t payload_max;           /* 0: MR_PAYLOAD_MAX; the server has a limit of its own */
+    int64_t open_ms;              /* 0: 3 s; the first connection must be there by then */
+};
+
+/* MR_UNAVAILABLE with the reason and what to do when there is no connection in time; MR_INVALID for
+ * an address that is none; what mr_channel_new answers. detail may be NULL. */
+MR_MUST_USE enum mr_err mr_remote_open(const struct mr_remote_options *options,
+                                       struct mr_broker **ret_broker, struct mr_detail *detail);
+
+#endif

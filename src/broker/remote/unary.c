@@ -1,0 +1,328 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Requests that are one call each. Without a connection they fail at once; what was under way when
+ * it broke is answered with MR_UNAVAILABLE.
+ */
+#include "broker/remote/internal.h"
+
+#define REQ(ticket, type) mr_container((ticket)->req, struct type, req)
+#define FIELD(kind, type, member)                                                                  \
+    {                                                                                              \
+        MR_FLAT_##kind, offsetof(struct type, member), 0                                           \
+    }
+#define FLAT(type) static MR_FLAT(struct type, type##_flat, type##_fields)
+
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+static void on_message(struct mr_call *call, struct mr_slice bytes)
+{
+    struct ticket *ticket = mr_call_data(call);
+    struct mr_slice copy;
+    if (ticket->answered)
+        return;
+    ticket->answered = true;
+    ticket->err = mr_arena_copy(&ticket->req->arena, bytes, &copy);
+    if (ticket->err == MR_OK && ticket->op->read != NULL)
+        ticket->err = ticket->op->read(ticket, copy);
+    if (ticket->err == MR_INVALID)
+        ticket->err = MR_FAILED; /* it is the server that makes no sense */
+}
+
+static void on_closed(struct mr_call *call, int status, struct mr_slice text)
+{
+    struct ticket *ticket = mr_call_data(call);
+    struct remote *remote = ticket->remote;
+    enum mr_err err = call_err(call, status);
+    if (ticket->req->op == MR_OP_BACKUP && err != MR_OK)
+        mr_detail_set(&REQ(ticket, mr_req_backup)->detail, "%.*s", (int)text.len,
+                      text.len > 0 ? (const char *)text.data : "");
+    if (err == MR_OK)
+        err = ticket->answered ? ticket->err : MR_FAILED;
+    else if (remote->closing && (err == MR_CANCELLED || err == MR_UNAVAILABLE))
+        err = MR_CLOSED;
+    ticket_answer(ticket, err);
+    remote_quiet(remote);
+}
+
+void unary_begin(struct ticket *ticket)
+{
+    static const struct mr_call_ops ops = {.message = on_message, .closed = on_closed};
+    struct remote *remote = ticket->remote;
+    struct mr_call *call;
+    enum mr_err err = remote->up
+                          ? mr_channel_call(remote->channel, ticket->path, 0, &ops, ticket, &call)
+                          : MR_UNAVAILABLE;
+    if (err != MR_OK) {
+        ticket_answer(ticket, err);
+        return;
+    }
+    mr_list_push_back(&remote->calls, &ticket->link);
+    if (mr_call_send(call, ticket->body) == MR_OK)
+        mr_call_half_close(call);
+    else
+        mr_call_cancel(call);
+}
+
+static enum mr_err encode(struct ticket *ticket, const char *path, const struct mr_flat *flat,
+                          const void *in)
+{
+    ticket->path = path;
+    size_t size = mr_flat_size(flat, in);
+    uint8_t *room = mr_arena_alloc(&ticket->req->arena, size);
+    if (room == NULL)
+        return MR_NOMEM;
+    uint8_t *end = mr_flat_write(flat, in, room);
+    ticket->body = mr_slice_make(room, (size_t)(end - room));
+    return MR_OK;
+}
+
+/* How often a repeated field of messages stands in bytes, and each of them. */
+typedef enum mr_err read_item(struct ticket *ticket, struct mr_slice bytes);
+
+static enum mr_err each(struct ticket *ticket, struct mr_slice bytes, uint32_t number,
+                        read_item *read)
+{
+    while (bytes.len > 0) {
+        struct mr_flat_item item;
+        MR_TRY(mr_flat_next(&bytes, &item));
+        if (item.number == number && item.type == MR_FLAT_BYTES)
+            MR_TRY(read(ticket, item.bytes));
+    }
+    return MR_OK;
+}
+
+/* ---- tasks ---------------------------------------------------------------------------------- */
+
+struct text {
+    struct mr_slice text;
+};
+static const struct mr_flat_field text_fields[] = {FIELD(SLICE, text, text)};
+FLAT(text);
+
+static enum mr_err prepare_get(struct ticket *ticket)
+{
+    const struct mr_req_get *req = REQ(ticket, mr_req_get);
+    if (req->id.len == 0 || req->id.len > MR_ID_MAX || !mr_utf8_valid(req->id))
+        return MR_NOT_FOUND; /* no task has such an id */
+    return encode(ticket, "/millrace.v1.Tasks/Get", &text_flat, &(struct text){req->id});
+}
+
+static enum mr_err read_get(struct ticket *ticket, struct mr_slice bytes)
+{
+    return mr_flat_read(&mr_flat_task, bytes, &ticket->req->arena, &REQ(ticket, mr_req_get)->task);
+}
+
+struct list {
+    struct mr_slice queue, type, cursor;
+    enum mr_state state;
+    uint32_t limit;
+    bool with_payload;
+};
+static const struct mr_flat_field list_fields[] = {
+    FIELD(SLICE, list, queue), {MR_FLAT_ENUM, offsetof(struct list, state), MR_STATE_COUNT - 1},
+    FIELD(SLICE, list, type),  FIELD(SLICE, list, cursor),
+    FIELD(32, list, limit),    FIELD(BOOL, list, with_payload),
+};
+FLAT(list);
+
+static enum mr_err prepare_list(struct ticket *ticket)
+{
+    const struct mr_list_options *options = &REQ(ticket, mr_req_list)->options;
+    struct list list = {
+        .queue = options->queue,
+        .type = options->type,
+        .cursor = mr_slice_str(options->cursor != NULL ? options->cursor : ""),
+        .state = options->state,
+        .limit = (uint32_t)options->limit,
+        .with_payload = options->with_payload,
+    };
+    if (options->limit > MR_BATCH_MAX || (unsigned)options->state >= MR_STATE_COUNT ||
+        list.cursor.len >= MR_CURSOR_MAX || !mr_utf8_valid(list.cursor))
+        return MR_INVALID;
+    if (options->queue.len > 0 && mr_name_check(options->queue) != MR_OK)
+        return MR_NOT_FOUND;
+    if (options->type.len > 0)
+        MR_TRY(mr_name_check(options->type));
+    return encode(ticket, "/millrace.v1.Tasks/List", &list_flat, &list);
+}
+
+enum { FIELD_LIST_TASKS = 1, FIELD_LIST_NEXT = 2 };
+
+static enum mr_err read_list_task(struct ticket *ticket, struct mr_slice bytes)
+{
+    struct mr_req_list *req = REQ(ticket, mr_req_list);
+    return mr_flat_read(&mr_flat_task, bytes, &req->req.arena, &req->tasks[req->n++]);
+}
+
+static enum mr_err read_list(struct ticket *ticket, struct mr_slice bytes)
+{
+    struct mr_req_list *req = REQ(ticket, mr_req_list);
+    struct fields fields;
+    size_t n;
+    req->n = 0;
+    req->next[0] = '\0';
+    MR_TRY(mr_flat_count(bytes, FIELD_LIST_TASKS, &n));
+    MR_TRY(fields_read(bytes, &fields));
+    struct mr_slice next = fields.bytes[FIELD_LIST_NEXT];
+    req->tasks = mr_arena_calloc(&req->req.arena, n, sizeof *req->tasks);
+    if (req->tasks == NULL)
+        return MR_NOMEM;
+    if (next.len >= sizeof req->next)
+        return MR_INVALID;
+    if (next.len > 0)
+        memcpy(req->next, next.data, next.len);
+    req->next[next.len] = '\0';
+    return each(ticket, bytes, FIELD_LIST_TASKS, read_list_task);
+}
+
+static const struct mr_flat_field control_fields[] = {
+    {MR_FLAT_ENUM, offsetof(struct mr_control, verb), MR_VERB_PRIORITISE},
+    FIELD(SLICE, mr_control, id),
+    FIELD(DOUBLE, mr_control, value),
+};
+static MR_FLAT(struct mr_control, control_flat, control_fields);
+
+/* No task has an id with a control character in it: so the server says of such an item what it would
+ * say of the one that cannot be sent. */
+static struct mr_control sendable(const struct mr_control *item)
+{
+    struct mr_control sent = *item;
+    bool fine = item->id.len <= MR_ID_MAX && mr_utf8_valid(item->id);
+    if (!fine || (item->id.len > 0 && memchr(item->id.data, '\0', item->id.len) != NULL))
+        sent.id = MR_SLICE_LIT("\x7f");
+    return sent;
+}
+
+static enum mr_err prepare_control(struct ticket *ticket)
+{
+    const struct mr_req_control *req = REQ(ticket, mr_req_control);
+    enum { FIELD_ITEMS = 1 };
+    if (req->n > MR_BATCH_MAX)
+        return MR_TOO_BIG;
+    size_t size = 0;
+    for (size_t i = 0; i < req->n; i++) {
+        if ((unsigned)req->items[i].verb > MR_VERB_PRIORITISE)
+            return MR_INVALID;
+        struct mr_control item = sendable(&req->items[i]);
+        size_t len = mr_flat_size(&control_flat, &item);
+        size += mr_flat_head_size(len) + len;
+    }
+    uint8_t *room = mr_arena_alloc(&ticket->req->arena, size), *at = room;
+    if (room == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < req->n; i++) {
+        struct mr_control item = sendable(&req->items[i]);
+        at = mr_flat_put_head(at, FIELD_ITEMS, mr_flat_size(&control_flat, &item));
+        at = mr_flat_write(&control_flat, &item, at);
+    }
+    ticket->path = "/millrace.v1.Tasks/Control";
+    ticket->body = mr_slice_make(room, size);
+    return MR_OK;
+}
+
+static enum mr_err read_control(struct ticket *ticket, struct mr_slice bytes)
+{
+    const struct mr_req_control *req = REQ(ticket, mr_req_control);
+    return codes_read(bytes, 1, req->errs, req->n);
+}
+
+/* ---- queues --------------------------------------------------------------------------------- */
+
+struct queue_page {
+    struct mr_slice after;
+    uint32_t limit;
+};
+static const struct mr_flat_field queue_page_fields[] = {FIELD(SLICE, queue_page, after),
+                                                         FIELD(32, queue_page, limit)};
+FLAT(queue_page);
+
+static enum mr_err prepare_queue_list(struct ticket *ticket)
+{
+    struct mr_req_queue_list *req = REQ(ticket, mr_req_queue_list);
+    req->n = 0;
+    if (req->only.len > 0) {
+        if (mr_name_check(req->only) != MR_OK)
+            return MR_NOT_FOUND;
+        if (req->max == 0)
+            return MR_INVALID;
+        return encode(ticket, "/millrace.v1.Queues/Get", &text_flat, &(struct text){req->only});
+    }
+    if (req->after.len > 0)
+        MR_TRY(mr_name_check(req->after));
+    size_t limit = req->max < MR_BATCH_MAX ? req->max : MR_BATCH_MAX;
+    return encode(ticket, "/millrace.v1.Queues/List", &queue_page_flat,
+                  &(struct queue_page){req->after, (uint32_t)limit});
+}
+
+static enum mr_err read_queue(struct ticket *ticket, struct mr_slice bytes)
+{
+    struct mr_req_queue_list *req = REQ(ticket, mr_req_queue_list);
+    if (req->n == req->max)
+        return MR_INVALID;
+    return mr_flat_read(&mr_flat_queue, bytes, &req->req.arena, &req->infos[req->n++]);
+}
+
+static enum mr_err read_queue_list(struct ticket *ticket, struct mr_slice bytes)
+{
+    struct mr_req_queue_list *req = REQ(ticket, mr_req_queue_list);
+    return req->only.len > 0 ? read_queue(ticket, bytes) : each(ticket, bytes, 1, read_queue);
+}
+
+struct queue_change {
+    struct mr_slice queue;
+    uint64_t value; /* not sent with pause and resume, where it is the method */
+};
+static const struct mr_flat_field queue_change_fields[] = {FIELD(SLICE, queue_change, queue),
+                                                           FIELD(64, queue_change, value)};
+FLAT(queue_change);
+
+static enum mr_err prepare_queue_set(struct ticket *ticket)
+{
+    const struct mr_req_queue_set *req = REQ(ticket, mr_req_queue_set);
+    MR_TRY(mr_name_check(req->queue));
+    if (req->setting == MR_QUEUE_PAUSED)
+        return encode(ticket,
+                      req->value != 0 ? "/millrace.v1.Queues/Pause" : "/millrace.v1.Queues/Resume",
+                      &text_flat, &(struct text){req->queue});
+    return encode(ticket, "/millrace.v1.Queues/SetMaxLength", &queue_change_flat,
+                  &(struct queue_change){req->queue, req->value});
+}
+
+static enum mr_err prepare_queue_remove(struct ticket *ticket)
+{
+    const struct mr_req_queue_remove *req = REQ(ticket, mr_req_queue_remove);
+    if (mr_name_check(req->queue) != MR_OK)
+        return MR_NOT_FOUND;
+    return encode(ticket, "/millrace.v1.Queues/Remove", &queue_change_flat,
+                  &(struct queue_change){req->queue, req->mode == MR_QUEUE_REMOVE_FORCE});
+}
+
+/* ---- the server ----------------------------------------------------------------------------- */
+
+static enum mr_err prepare_stats(struct ticket *ticket)
+{
+    ticket->path = "/millrace.v1.Server/Stats";
+    return MR_OK;
+}
+
+static enum mr_err read_stats(struct ticket *ticket, struct mr_slice bytes)
+{
+    return mr_flat_read(&mr_flat_stats, bytes, NULL, &REQ(ticket, mr_req_stats)->stats);
+}
+
+static enum mr_err prepare_backup(struct ticket *ticket)
+{
+    return encode(ticket, "/millrace.v1.Server/Backup", &text_flat,
+                  &(struct text){mr_slice_str(REQ(ticket, mr_req_backup)->dir)});
+}
+
+const struct op unary_ops[MR_OP_COUNT] = {
+    [MR_OP_CONTROL] = {prepare_control, unary_begin, read_control},
+    [MR_OP_GET] = {prepare_get, unary_begin, read_get},
+    [MR_OP_LIST] = {prepare_list, unary_begin, read_list},
+    [MR_OP_QUEUE_LIST] = {prepare_queue_list, unary_begin, read_queue_list},
+    [MR_OP_QUEUE_SET] = {prepare_queue_set, unary_begin, NULL},
+    [MR_OP_QUEUE_REMOVE] = {prepare_queue_remove, unary_begin, NULL},
+    [MR_OP_STATS] = {prepare_stats, unary_begin, read_stats},
+    [MR_OP_BACKUP] = {prepare_backup, unary_begin, NULL},
+};
