@@ -1,0 +1,179 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Calls to a server that are no business of the broker's contract: one connection for one call. The
+ * main thread waits; everything else happens on the loop of the rpc.
+ */
+#include "cli/server.h"
+
+#include <errno.h>
+#include <stdlib.h>
+
+#include "rpc/rpc.h"
+
+#define PLAIN_SCHEME "millrace://"
+#define TLS_SCHEME   "millraces://"
+
+enum { CALL_MS = 15 * 1000, TOKEN_FILE_MAX = 4096 };
+
+/* ---- the token ------------------------------------------------------------------------------ */
+
+static int read_token(const char *path, struct mr_buf *buf)
+{
+    char text[TOKEN_FILE_MAX + 1];
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return cli_fail_err(mr_err_from_errno(errno), "cannot read the token in %s", path);
+    size_t n = fread(text, 1, sizeof text, file);
+    fclose(file);
+    size_t begin = 0, end = n;
+    while (begin < end && strchr(" \t\r\n", text[begin]))
+        begin++;
+    while (end > begin && strchr(" \t\r\n", text[end - 1]))
+        end--;
+    if (begin == end || n > TOKEN_FILE_MAX || memchr(text + begin, '\n', end - begin))
+        return cli_fail(CLI_USAGE, "%s: not a file with a token", path);
+    cli_must(mr_buf_append(buf, text + begin, end - begin));
+    return CLI_OK;
+}
+
+static const char *variable(const char *name)
+{
+    const char *text = getenv(name);
+    return text && *text ? text : NULL;
+}
+
+int cli_token_text(const struct cli *cli, struct mr_buf *buf)
+{
+    const char *text = variable("MILLRACE_TOKEN"), *path = variable("MILLRACE_TOKEN_FILE");
+    int code = CLI_OK;
+    if (cli->globals.token_file.given)
+        code = read_token(cli->globals.token_file.text, buf);
+    else if (text)
+        cli_must(mr_buf_append(buf, text, strlen(text)));
+    else if (path)
+        code = read_token(path, buf);
+    cli_must(mr_buf_append(buf, "", 1));
+    buf->len--;
+    return code;
+}
+
+bool cli_is_server(const char *url)
+{
+    struct mr_slice text = mr_slice_str(url);
+    return mr_slice_starts_with(text, MR_SLICE_LIT(PLAIN_SCHEME)) ||
+           mr_slice_starts_with(text, MR_SLICE_LIT(TLS_SCHEME));
+}
+
+/* ---- one call ------------------------------------------------------------------------------- */
+
+struct one_call {
+    const char *path;
+    struct mr_slice request;
+    struct mr_buf *answer;
+    bool begun;
+    enum mr_err err; /* until ended is set, the loop's */
+    struct mr_detail why;
+    struct mr_event ended;
+};
+
+static void end(struct one_call *one, enum mr_err err, struct mr_slice why)
+{
+    if (mr_event_is_set(&one->ended))
+        return;
+    one->err = err;
+    mr_detail_set(&one->why, "%.*s", (int)why.len, (const char *)why.data);
+    mr_event_set(&one->ended);
+}
+
+static void on_message(struct mr_call *call, struct mr_slice bytes)
+{
+    struct one_call *one = mr_call_data(call);
+    cli_must(mr_buf_append_slice(one->answer, bytes));
+}
+
+/* The server's own word for how it ended, or what the transport says. */
+static enum mr_err err_of(const struct mr_call *call, int status)
+{
+    static const enum mr_err by_status[] = {
+        [MR_RPC_INVALID] = MR_INVALID,         [MR_RPC_DEADLINE] = MR_TIMEOUT,
+        [MR_RPC_DENIED] = MR_DENIED,           [MR_RPC_UNIMPLEMENTED] = MR_UNSUPPORTED,
+        [MR_RPC_UNAVAILABLE] = MR_UNAVAILABLE, [MR_RPC_UNAUTHENTICATED] = MR_DENIED,
+    };
+    if (status == MR_RPC_OK)
+        return MR_OK;
+    struct mr_slice name = mr_call_metadata(call, "millrace-code");
+    for (enum mr_err err = MR_FAILED; err < MR_ERR_COUNT; err++)
+        if (mr_slice_equal(name, mr_slice_str(mr_err_name(err))))
+            return err;
+    bool known = status > 0 && (size_t)status < CLI_LEN(by_status) && by_status[status] != MR_OK;
+    return known ? by_status[status] : MR_FAILED;
+}
+
+static void on_closed(struct mr_call *call, int status, struct mr_slice text)
+{
+    end(mr_call_data(call), err_of(call, status), text);
+}
+
+static const struct mr_call_ops ops = {.message = on_message, .closed = on_closed};
+
+static void on_changed(struct mr_channel *channel, bool up, const char *why, void *arg)
+{
+    struct one_call *one = arg;
+    struct mr_call *call;
+    if (!up) {
+        end(one, MR_UNAVAILABLE, mr_slice_str(why ? why : ""));
+        return;
+    }
+    if (one->begun)
+        return;
+    one->begun = true;
+    enum mr_err err = mr_channel_call(channel, one->path, CALL_MS, &ops, one, &call);
+    if (err == MR_OK)
+        err = mr_call_send(call, one->request);
+    if (err == MR_OK)
+        mr_call_half_close(call);
+    else
+        end(one, err, mr_slice_str(mr_err_text(err)));
+}
+
+static enum mr_err call_at(const char *url, const char *authorization, struct one_call *one)
+{
+    static const struct mr_rpc_tls tls; /* whom the system trusts */
+    bool secure = mr_slice_starts_with(mr_slice_str(url), MR_SLICE_LIT(TLS_SCHEME));
+    struct mr_rpc *rpc;
+    struct mr_channel *channel = NULL;
+    struct mr_channel_options options = {
+        .address = url + strlen(secure ? TLS_SCHEME : PLAIN_SCHEME),
+        .tls = secure ? &tls : NULL,
+        .authorization = authorization,
+        .changed = on_changed,
+        .arg = one,
+    };
+    MR_TRY(mr_rpc_new("mr-call", NULL, &rpc));
+    enum mr_err err = mr_channel_new(rpc, &options, &channel, &one->why);
+    if (err == MR_OK && !mr_event_wait(&one->ended, CALL_MS * MR_NS_PER_MS))
+        err = MR_TIMEOUT;
+    mr_channel_free(channel); /* from here on the loop leaves `one` alone */
+    mr_rpc_free(rpc);
+    return err == MR_OK ? one->err : err;
+}
+
+int cli_call(const struct cli *cli, const char *what, const char *path, struct mr_slice request,
+             struct mr_buf *ret_answer)
+{
+    struct one_call one = {.path = path, .request = request, .answer = ret_answer};
+    struct mr_buf token = {0}, authorization = {0};
+    mr_event_init(&one.ended);
+    int code = cli_token_text(cli, &token);
+    if (code == CLI_OK) {
+        cli_must(mr_buf_printf(&authorization, "Bearer %s", (const char *)token.data));
+        cli_must(mr_buf_append(&authorization, "", 1));
+        enum mr_err err =
+            call_at(cli->broker, token.len > 0 ? (const char *)authorization.data : NULL, &one);
+        if (err != MR_OK)
+            code = cli_fail_detail(err, what, cli->broker, &one.why);
+    }
+    mr_buf_done(&token);
+    mr_buf_done(&authorization);
+    return code;
+}

@@ -1,0 +1,21 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* What a command needs to talk to a server: its address, and who we are. */
+#ifndef MR_CLI_SERVER_H
+#define MR_CLI_SERVER_H
+
+#include "cli/cli.h"
+
+/* The token to show: of --token-file, else MILLRACE_TOKEN, else of the file MILLRACE_TOKEN_FILE;
+ * without one buf stays empty. A NUL follows it. 0, or the exit code after saying what is wrong. */
+int cli_token_text(const struct cli *cli, struct mr_buf *buf);
+
+/* Whether the URL names a server: millrace://HOST:PORT, or millraces:// with TLS. */
+bool cli_is_server(const char *url);
+
+/* Sends the request to the method at the server behind cli->broker and waits for its answer, which
+ * is appended to ret_answer. 0, or the exit code after saying why not; `what` says what was
+ * attempted. */
+int cli_call(const struct cli *cli, const char *what, const char *path, struct mr_slice request,
+             struct mr_buf *ret_answer);
+
+#endif
