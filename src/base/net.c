@@ -8,6 +8,7 @@
 #include <netinet/in.h>
 #include <netinet/tcp.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 enum { BACKLOG = 4096, PORT_MAX = 65535 };
@@ -225,4 +226,13 @@ enum mr_err mr_net_write(int fd, const void *data, size_t len, size_t *ret_n)
 void mr_net_close(int fd)
 {
     close(fd);
+}
+
+void mr_net_allow_many(void)
+{
+    struct rlimit limit;
+    if (getrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur == limit.rlim_max)
+        return;
+    limit.rlim_cur = limit.rlim_max;
+    (void)!setrlimit(RLIMIT_NOFILE, &limit); /* fewer are still enough for a few */
 }
