@@ -123,8 +123,15 @@ void rpc_conn_leave(struct rpc_conn *conn)
     conn->phase_until = mr_mono_add_ms(conn->rpc->now, NOTICE_MS);
     if (nghttp2_submit_shutdown_notice(conn->session) != 0)
         rpc_conn_doom(conn, NGHTTP2_INTERNAL_ERROR, "out of memory");
-    ping(conn, notice_ping);
+    rpc_conn_dirty(conn);
     arm(conn);
+}
+
+/* Only now: pings overtake other frames that wait. */
+void rpc_conn_goaway_sent(struct rpc_conn *conn)
+{
+    if (conn->leave == RPC_NOTICE)
+        ping(conn, notice_ping);
 }
 
 void rpc_conn_idle(struct rpc_conn *conn)
@@ -152,6 +159,16 @@ bool rpc_conn_nuisance(struct rpc_conn *conn, int64_t cost)
         return true;
     rpc_conn_doom(conn, NGHTTP2_ENHANCE_YOUR_CALM, "too many pings, settings or resets");
     return false;
+}
+
+void rpc_conn_opened(struct rpc_conn *conn)
+{
+    if (conn->phase != RPC_OPENING)
+        return;
+    conn->phase = RPC_OPEN;
+    arm(conn);
+    if (conn->channel != NULL)
+        rpc_channel_up(conn->channel);
 }
 
 /* ---- bytes in ------------------------------------------------------------------------------- */

@@ -149,8 +149,12 @@ MR_MUST_USE enum mr_err rpc_conn_new(struct mr_rpc *rpc, int fd, const struct mr
 /* It is closed in this turn; the first reason stays. */
 void rpc_conn_doom(struct rpc_conn *conn, uint32_t code, const char *fmt, ...) MR_PRINTF(3, 4);
 void rpc_conn_dirty(struct rpc_conn *conn);
+/* The peer's settings came. */
+void rpc_conn_opened(struct rpc_conn *conn);
 /* Lets the calls end and takes no new ones; then it is closed. */
 void rpc_conn_leave(struct rpc_conn *conn);
+/* The notice has left. */
+void rpc_conn_goaway_sent(struct rpc_conn *conn);
 /* The answer to a ping came: perhaps the one that says that the peer has seen the notice. */
 void rpc_conn_ponged(struct rpc_conn *conn, const uint8_t *opaque);
 /* Its calls have all ended, or their number changed to 0. */

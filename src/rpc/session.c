@@ -79,15 +79,6 @@ static void headers_came(struct rpc_conn *conn, struct mr_call *call, const nght
         rpc_server_begin(call);
 }
 
-static void settings_came(struct rpc_conn *conn)
-{
-    if (conn->phase != RPC_OPENING)
-        return;
-    conn->phase = RPC_OPEN;
-    if (conn->channel != NULL)
-        rpc_channel_up(conn->channel);
-}
-
 /* A client's connection takes no new calls from now on. */
 static void goaway_came(struct rpc_conn *conn)
 {
@@ -125,7 +116,7 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
     if (frame->hd.type == NGHTTP2_HEADERS && call != NULL)
         headers_came(conn, call, frame);
     else if (frame->hd.type == NGHTTP2_SETTINGS && !(frame->hd.flags & NGHTTP2_FLAG_ACK))
-        settings_came(conn);
+        rpc_conn_opened(conn);
     else if (frame->hd.type == NGHTTP2_GOAWAY)
         goaway_came(conn);
     else if (frame->hd.type == NGHTTP2_PING && frame->hd.flags & NGHTTP2_FLAG_ACK)
@@ -140,6 +131,8 @@ static int on_frame(nghttp2_session *session, const nghttp2_frame *frame, void *
 static int on_frame_sent(nghttp2_session *session, const nghttp2_frame *frame, void *arg)
 {
     struct rpc_conn *conn = arg;
+    if (frame->hd.type == NGHTTP2_GOAWAY)
+        rpc_conn_goaway_sent(conn);
     bool body = frame->hd.type == NGHTTP2_HEADERS || frame->hd.type == NGHTTP2_DATA;
     if (!body || !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM))
         return 0;
