@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # proto/ as C, made when it is built: mr_proto_objects, part of the module wire, whose headers are
-# included as "millrace/v1/task.pb-c.h". Sets MR_PROTO_DIR.
+# included as "millrace/v1/task.pb-c.h"; and what it says, for reflection. Sets MR_PROTO_DIR.
 
 pkg_check_modules(PROTOBUF_C REQUIRED IMPORTED_TARGET libprotobuf-c)
 find_program(PROTOC_C protoc-c REQUIRED)
@@ -28,3 +28,13 @@ target_link_libraries(mr_proto_objects PRIVATE mr_flags PkgConfig::PROTOBUF_C)
 target_compile_options(mr_proto_objects PRIVATE -w)
 add_dependencies(mr_proto_objects mr_proto_made)
 target_include_directories(mr_flags SYSTEM INTERFACE "${MR_PROTO_DIR}")
+
+# Part of src/api/descriptors.c.
+set(descriptors "${MR_PROTO_DIR}/descriptors.bin")
+add_custom_command(OUTPUT "${descriptors}"
+    COMMAND ${PROTOC_C} --descriptor_set_out=${descriptors} -I "${PROJECT_SOURCE_DIR}/proto" ${protos}
+    DEPENDS ${sources} VERBATIM COMMENT "Describing proto/")
+add_custom_target(mr_descriptors DEPENDS "${descriptors}")
+add_dependencies(mr_proto_made mr_descriptors)
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/api/descriptors.c" PROPERTIES
+    COMPILE_DEFINITIONS "MR_DESCRIPTORS_FILE=\"${descriptors}\"" OBJECT_DEPENDS "${descriptors}")

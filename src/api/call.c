@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From the path of a call to what carries it out: who calls, unary calls, and what streams share. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/internal.h"
+
+void call_end(struct mr_call *call, enum mr_err err, struct mr_slice text)
+{
+    if (err != MR_OK)
+        mr_call_trailer(call, "millrace-code", mr_slice_str(mr_err_name(err)));
+    if (text.len == 0 && err != MR_OK)
+        text = mr_slice_str(mr_err_text(err));
+    mr_call_end(call, mr_err_grpc_status(err), text);
+}
+
+static void call_refuse(struct mr_call *call, enum mr_verdict verdict,
+                        const struct mr_detail *detail)
+{
+    if (verdict == MR_NOT_ALLOWED) {
+        call_end(call, MR_DENIED, mr_slice_str(detail->text));
+        return;
+    }
+    mr_call_trailer(call, "millrace-code", mr_slice_str(mr_err_name(MR_DENIED)));
+    mr_call_end(call, STATUS_UNAUTHENTICATED, mr_slice_str(detail->text));
+}
+
+/* ---- unary: the end ------------------------------------------------------------------------- */
+
+struct mr_arena *unary_arena(struct unary *u)
+{
+    return &u->job.req.head.arena;
+}
+
+static void unary_free(struct unary *u)
+{
+    job_clear(&u->job);
+    conn_unref(u->api, u->conn);
+    free(u);
+}
+
+static void unary_audit(const struct unary *u, enum mr_err err)
+{
+    const struct mr_api_options *options = &u->api->options;
+    if (u->method->effect != CHANGES || options->audit == NULL)
+        return;
+    const char *name = strrchr(u->method->path, '.'); /* behind the package */
+    struct mr_audit line = {
+        .token = u->token.id, .peer = u->peer, .method = name + 1, .about = u->about, .err = err};
+    options->audit(&line, options->audit_arg);
+}
+
+void unary_fail(struct unary *u, enum mr_err err, const char *fmt, ...)
+{
+    struct mr_detail detail = {.text = ""};
+    unary_audit(u, err);
+    if (u->call == NULL)
+        return;
+    if (fmt != NULL) {
+        va_list args;
+        va_start(args, fmt);
+        vsnprintf(detail.text, sizeof detail.text, fmt, args);
+        va_end(args);
+    }
+    call_end(u->call, err, mr_slice_str(detail.text));
+}
+
+uint8_t *unary_room(struct unary *u, size_t size)
+{
+    uint8_t *room;
+    unary_audit(u, MR_OK);
+    if (u->call == NULL)
+        return NULL;
+    enum mr_err err = mr_call_room(u->call, size, &room);
+    if (err == MR_OK)
+        return room;
+    if (err != MR_CLOSED)
+        call_end(u->call, err, (struct mr_slice){0});
+    return NULL;
+}
+
+void unary_sent(struct unary *u)
+{
+    mr_call_end(u->call, MR_RPC_OK, (struct mr_slice){0});
+}
+
+void unary_send(struct unary *u, const ProtobufCMessage *message)
+{
+    uint8_t *room = unary_room(u, protobuf_c_message_get_packed_size(message));
+    if (room == NULL)
+        return;
+    protobuf_c_message_pack(message, room);
+    unary_sent(u);
+}
+
+bool unary_may_touch(struct unary *u, struct mr_slice queue)
+{
+    if (mr_access_queue(&u->token, queue))
+        return true;
+    if (queue.len == 0)
+        queue = MR_SLICE_LIT("default");
+    unary_fail(u, MR_DENIED, "token %s is for queues %s, not for %.*s", u->token.id, u->token.queue,
+               (int)queue.len, (const char *)queue.data);
+    return false;
+}
+
+void unary_idle(struct unary *u)
+{
+    u->busy = false;
+    if (u->call == NULL)
+        unary_free(u);
+}
+
+/* ---- unary: through the broker -------------------------------------------------------------- */
+
+static void unary_back(struct job *job)
+{
+    struct unary *u = mr_container(job, struct unary, job);
+    enum mr_err err = job->req.head.err;
+    if (err == MR_OK)
+        u->reply(u);
+    else if (u->detail.text[0] != '\0')
+        unary_fail(u, err, "%s: %s", u->detail.text, mr_err_text(err));
+    else
+        unary_fail(u, err, NULL);
+    unary_idle(u);
+}
+
+void unary_submit(struct unary *u, enum mr_op op, void (*reply)(struct unary *u))
+{
+    u->busy = true;
+    u->reply = reply;
+    job_submit(&u->job, u->api, op, unary_back);
+}
+
+/* ---- unary: the request --------------------------------------------------------------------- */
+
+static enum mr_err unary_read(struct unary *u, struct mr_slice bytes)
+{
+    struct mr_arena *arena = unary_arena(u);
+    if (u->method->kind == NULL)
+        return mr_arena_copy(arena, bytes, &u->bytes);
+    return mr_pb_decode(u->method->kind, bytes, arena, &u->message);
+}
+
+static void unary_message(struct mr_call *call, struct mr_slice bytes)
+{
+    struct unary *u = mr_call_data(call);
+    struct mr_api *api = u->api;
+    if (u->got) {
+        if (!u->busy)
+            unary_fail(u, MR_INVALID, "one message is asked for, not more");
+        return;
+    }
+    u->got = true;
+    u->job.bytes = bytes.len;
+    u->job.budget = &u->conn->budget;
+    snprintf(u->peer, sizeof u->peer, "%s", mr_call_peer(call));
+    if (api->stopped) {
+        unary_fail(u, MR_UNAVAILABLE, "the server is stopping");
+    } else if (api->bytes + bytes.len > api->options.limits.bytes_total) {
+        unary_fail(u, MR_BUSY, "the server has too much under way");
+    } else if (!conn_pay(api, u->conn, 1)) {
+        unary_fail(u, MR_BUSY, "over the rate of %u a second", api->options.limits.rate);
+    } else {
+        enum mr_err err = unary_read(u, bytes);
+        if (err != MR_OK) {
+            unary_fail(u, err, "the message cannot be read");
+            return;
+        }
+        if (u->method->queue != NULL) {
+            u->about = u->method->queue(u->message);
+            if (!unary_may_touch(u, u->about))
+                return;
+        }
+        u->method->start(u);
+    }
+}
+
+static void unary_half_closed(struct mr_call *call)
+{
+    struct unary *u = mr_call_data(call);
+    if (!u->got)
+        unary_fail(u, MR_INVALID, "no message");
+    u->got = true;
+}
+
+static void unary_closed(struct mr_call *call, int status, struct mr_slice text)
+{
+    struct unary *u = mr_call_data(call);
+    (void)status, (void)text;
+    gate_close(&u->gate);
+    u->call = NULL;
+    if (!u->busy)
+        unary_free(u);
+}
+
+static const struct mr_call_ops unary_ops = {
+    .message = unary_message,
+    .half_closed = unary_half_closed,
+    .closed = unary_closed,
+};
+
+static void unary_begin(struct mr_api *api, struct mr_call *call, const struct method *method,
+                        const struct mr_token *token)
+{
+    struct unary *u = calloc(1, sizeof *u);
+    struct conn *conn = u != NULL ? conn_get(api, call) : NULL;
+    if (conn == NULL) {
+        free(u);
+        call_end(call, MR_NOMEM, (struct mr_slice){0});
+        return;
+    }
+    u->api = api;
+    u->call = call;
+    u->method = method;
+    u->conn = conn;
+    u->token = *token;
+    mr_call_set(call, &unary_ops, u);
+    gate_open(&u->gate, &conn->budget, call);
+}
+
+/* ---- streams -------------------------------------------------------------------------------- */
+
+void stream_open(struct stream *stream, struct mr_api *api, struct mr_call *call,
+                 const struct mr_token *token, void (*stop)(struct stream *stream))
+{
+    stream->api = api;
+    stream->call = call;
+    stream->token = *token;
+    stream->stop = stop;
+    mr_list_push_back(&api->streams, &stream->link);
+    if (token->id[0] != '\0' && !mr_timer_running(&api->tokens_timer)) {
+        /* Not from before: the token was good a moment ago. */
+        api->tokens_seen = mr_tokens_generation(api->options.access.tokens) - 1;
+        tokens_look(&api->tokens_timer, api->options.rpc);
+    }
+}
+
+void stream_close(struct stream *stream)
+{
+    mr_list_remove(&stream->link);
+}
+
+void stream_end_stopping(struct stream *stream)
+{
+    call_end(stream->call, MR_UNAVAILABLE, MR_SLICE_LIT("the server is stopping"));
+}
+
+enum mr_err stream_send(struct mr_call *call, const ProtobufCMessage *message)
+{
+    uint8_t *room;
+    MR_TRY(mr_call_room(call, protobuf_c_message_get_packed_size(message), &room));
+    protobuf_c_message_pack(message, room);
+    return MR_OK;
+}
+
+static void stream_end_revoked(struct stream *stream)
+{
+    struct mr_detail detail;
+    mr_detail_set(&detail, "token %s was revoked", stream->token.id);
+    call_refuse(stream->call, MR_UNKNOWN_CALLER, &detail);
+}
+
+/* Unary calls look each time; streams live long, so they are looked after. */
+void tokens_look(struct mr_timer *timer, void *arg)
+{
+    struct mr_api *api = mr_container(timer, struct mr_api, tokens_timer);
+    struct mr_tokens *tokens = api->options.access.tokens;
+    uint64_t generation = mr_tokens_generation(tokens);
+    bool changed = generation != api->tokens_seen, any = false;
+    api->tokens_seen = generation;
+    for (struct mr_link *link = api->streams.next; link != &api->streams; link = link->next) {
+        struct stream *stream = mr_container(link, struct stream, link);
+        if (stream->token.id[0] == '\0')
+            continue;
+        any = true;
+        if (changed && !mr_tokens_valid(tokens, stream->token.id))
+            stream_end_revoked(stream);
+    }
+    if (any)
+        mr_rpc_timer_start(arg, timer, mr_mono_add_ms(mr_rpc_now(arg), TOKENS_LOOK_MS));
+}
+
+/* ---- the door ------------------------------------------------------------------------------- */
+
+void method_begin(struct mr_call *call, struct mr_api *api, const struct method *method)
+{
+    struct mr_token token;
+    struct mr_detail detail = {.text = ""};
+    enum mr_verdict verdict =
+        mr_access_check(&api->options.access, mr_call_metadata(call, "authorization"),
+                        mr_call_is_loopback(call), method->roles, &token, &detail);
+    if (verdict != MR_ALLOWED)
+        call_refuse(call, verdict, &detail);
+    else if (api->stopped || (api->stopping && method->open != NULL))
+        call_end(call, MR_UNAVAILABLE, MR_SLICE_LIT("the server is stopping"));
+    else if (method->open != NULL)
+        method->open(api, call, &token);
+    else
+        unary_begin(api, call, method, &token);
+}

@@ -1,0 +1,149 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The standard health service. It serves while it is not stopping and the broker answers and has
+ * not failed. While somebody watches, the broker is asked once a second.
+ */
+#include <stdlib.h>
+
+#include "api/internal.h"
+#include "grpc/health/v1/health.pb-c.h"
+
+typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
+#define STATUS(name) GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__##name
+
+static bool is_service(const char *name)
+{
+    struct mr_slice service;
+    char text[SERVICE_NAME_MAX];
+    if (name[0] == '\0')
+        return true;
+    for (size_t i = 0; (service = descriptor_service(i, text)).len > 0; i++)
+        if (mr_slice_equal(service, mr_slice_str(name)))
+            return true;
+    return false;
+}
+
+static bool is_serving(const struct mr_api *api, const struct mr_req_stats *req)
+{
+    return !api->stopping && req->req.err == MR_OK && !req->stats.failed;
+}
+
+/* ---- once ----------------------------------------------------------------------------------- */
+
+static void check_back(struct job *job)
+{
+    struct unary *u = mr_container(job, struct unary, job);
+    Grpc__Health__V1__HealthCheckResponse out = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    out.status = is_serving(u->api, &job->req.stats) ? STATUS(SERVING) : STATUS(NOT_SERVING);
+    unary_send(u, &out.base);
+    unary_idle(u);
+}
+
+void health_check(struct unary *u)
+{
+    const Grpc__Health__V1__HealthCheckRequest *in = (const void *)u->message;
+    if (!is_service(in->service)) {
+        unary_fail(u, MR_NOT_FOUND, "no service %.*s", MR_NAME_MAX, in->service);
+        return;
+    }
+    u->busy = true;
+    job_submit(&u->job, u->api, MR_OP_STATS, check_back);
+}
+
+/* ---- for as long as one likes --------------------------------------------------------------- */
+
+struct watch {
+    struct stream head;
+    struct mr_link link; /* in the api's watchers, once it has asked */
+    struct gate gate;    /* nothing is read behind its question */
+    bool known;          /* it asked for a service that is here */
+    serving_status told;
+};
+
+static void watch_tell(struct watch *watch, serving_status status)
+{
+    Grpc__Health__V1__HealthCheckResponse out = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
+    out.status = watch->known ? status : STATUS(SERVICE_UNKNOWN);
+    if (out.status == watch->told)
+        return;
+    watch->told = out.status;
+    if (stream_send(watch->head.call, &out.base) == MR_NOMEM)
+        call_end(watch->head.call, MR_NOMEM, (struct mr_slice){0});
+}
+
+void health_tell(struct mr_api *api, bool serving)
+{
+    for (struct mr_link *link = api->watchers.next; link != &api->watchers; link = link->next)
+        watch_tell(mr_container(link, struct watch, link),
+                   serving ? STATUS(SERVING) : STATUS(NOT_SERVING));
+}
+
+static void look_back(struct job *job)
+{
+    struct mr_api *api = job->api;
+    struct mr_rpc *rpc = api->options.rpc;
+    api->health_asked = false;
+    health_tell(api, is_serving(api, &job->req.stats));
+    if (!mr_list_empty(&api->watchers) && !api->stopping)
+        mr_rpc_timer_start(rpc, &api->health_timer,
+                           mr_mono_add_ms(mr_rpc_now(rpc), HEALTH_LOOK_MS));
+    job_clear(job);
+    free(job);
+}
+
+void health_look(struct mr_timer *timer, void *arg)
+{
+    (void)arg;
+    struct mr_api *api = mr_container(timer, struct mr_api, health_timer);
+    struct job *job = api->health_asked ? NULL : calloc(1, sizeof *job);
+    if (job == NULL)
+        return;
+    api->health_asked = true;
+    job_submit(job, api, MR_OP_STATS, look_back);
+}
+
+static void watch_message(struct mr_call *call, struct mr_slice bytes)
+{
+    struct watch *watch = mr_call_data(call);
+    struct mr_api *api = watch->head.api;
+    struct mr_arena arena = {0};
+    ProtobufCMessage *message;
+    if (mr_pb_decode(&grpc__health__v1__health_check_request__descriptor, bytes, &arena,
+                     &message) != MR_OK) {
+        call_end(call, MR_INVALID, MR_SLICE_LIT("the message cannot be read"));
+    } else {
+        const Grpc__Health__V1__HealthCheckRequest *in = (const void *)message;
+        watch->known = is_service(in->service);
+        gate_wait(&watch->gate, true);
+        mr_list_push_back(&api->watchers, &watch->link);
+        if (!watch->known)
+            watch_tell(watch, STATUS(SERVICE_UNKNOWN));
+        health_look(&api->health_timer, api->options.rpc);
+    }
+    mr_arena_done(&arena);
+}
+
+static void watch_closed(struct mr_call *call, int status, struct mr_slice text)
+{
+    struct watch *watch = mr_call_data(call);
+    (void)status, (void)text;
+    gate_close(&watch->gate);
+    mr_list_remove(&watch->link);
+    stream_close(&watch->head);
+    free(watch);
+}
+
+static const struct mr_call_ops watch_ops = {.message = watch_message, .closed = watch_closed};
+
+void health_watch_open(struct mr_api *api, struct mr_call *call, const struct mr_token *token)
+{
+    struct watch *watch = calloc(1, sizeof *watch);
+    if (watch == NULL) {
+        call_end(call, MR_NOMEM, (struct mr_slice){0});
+        return;
+    }
+    mr_list_init(&watch->link);
+    mr_call_set(call, &watch_ops, watch);
+    gate_open(&watch->gate, NULL, call);
+    stream_open(&watch->head, api, call, token, stream_end_stopping);
+}

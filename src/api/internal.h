@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the services. One row of methods.c per method; the files behind it:
+ *
+ *   call.c       from the path to the row: who calls, unary calls, streams and what they share
+ *   job.c        a request's way to the broker and back, and how much of that a peer may have
+ *   tasks.c queues.c server.c admin.c enqueue.c health.c reflection.c   the services
+ *   attach.c session.c work.c held.c   Work.Attach: the stream, the node behind it, what it does
+ *
+ * Thread: the loop, for everything but the done of jobs and the events of nodes.
+ */
+#ifndef MR_API_INTERNAL_H
+#define MR_API_INTERNAL_H
+
+#include "api/api.h"
+#include "wire/flat.h"
+#include "wire/pb.h"
+
+enum {
+    CONN_BUCKETS = 1024,
+    SESSION_BUCKETS = 1024,
+    REQUEST_COST = 1024,            /* bytes a request is counted with, beside its message */
+    ANSWER_BYTES = 2 * 1024 * 1024, /* a page or a take ends at about so many: clients take 4 MiB */
+    TOKENS_LOOK_MS = 250,           /* how often streams are held against revoked tokens */
+    HEALTH_LOOK_MS = 1000,          /* how often the broker is asked while somebody watches */
+};
+
+/* Status of gRPC for a caller that is not known; the list of errors has none for it. */
+enum { STATUS_UNAUTHENTICATED = MR_RPC_UNAUTHENTICATED };
+
+/* ---- what a peer may have under way --------------------------------------------------------- */
+
+/* Requests under way. While it is full, its calls are not read. */
+struct budget {
+    uint32_t requests;
+    size_t bytes;
+    bool full;
+    struct mr_link gates;
+};
+
+/* A call that can be held. */
+struct gate {
+    struct mr_link link;   /* in its budget's */
+    struct budget *budget; /* NULL: none */
+    struct mr_call *call;
+    bool held;
+    bool waits; /* for something of its own, as well */
+};
+
+/* A connection, while something of it is under way or its rate is to be remembered. */
+struct conn {
+    struct mr_link link; /* in its bucket */
+    uint64_t id;
+    uint32_t refs; /* calls and jobs */
+    struct budget budget;
+    double room; /* what it may still send now, by its rate */
+    mr_mono room_at;
+};
+
+struct mr_api {
+    struct mr_api_options options;
+    struct mr_link conns[CONN_BUCKETS];
+    struct mr_link sessions[SESSION_BUCKETS]; /* those that a worker may come back to */
+    struct mr_link streams;                   /* of struct stream */
+    struct mr_link watchers;                  /* of struct watch, in health.c */
+    size_t sessions_n;                        /* with a node, those that are closing included */
+    size_t jobs_n;                            /* with the broker */
+    size_t bytes;                             /* of their requests */
+    uint64_t attaches;                        /* so far */
+    uint64_t tokens_seen;                     /* generation the streams were last held against */
+    struct mr_timer conns_timer, tokens_timer, health_timer;
+    bool health_asked; /* a job of the timer's is under way */
+    bool stopping;     /* no new streams; those there are end when they can */
+    bool stopped;      /* nothing goes to the broker any more */
+    struct mr_event quiet;
+};
+
+struct conn *conn_get(struct mr_api *api, const struct mr_call *call);
+void conn_unref(struct mr_api *api, struct conn *conn);
+/* Takes n from what its rate allows now; false: it is over it. */
+bool conn_pay(struct mr_api *api, struct conn *conn, size_t n);
+void conns_sweep(struct mr_timer *timer, void *arg);
+void conns_free(struct mr_api *api);
+
+void budget_init(struct budget *budget);
+void gate_open(struct gate *gate, struct budget *budget, struct mr_call *call);
+void gate_move(struct gate *gate, struct budget *budget);
+void gate_wait(struct gate *gate, bool waits);
+void gate_close(struct gate *gate);
+
+/* ---- a request's way through the broker ----------------------------------------------------- */
+
+union any_req {
+    struct mr_req head;
+    struct mr_req_enqueue enqueue;
+    struct mr_req_node_open node_open;
+    struct mr_req_node_close node_close;
+    struct mr_req_take take;
+    struct mr_req_beat beat;
+    struct mr_req_finish finish;
+    struct mr_req_control control;
+    struct mr_req_get get;
+    struct mr_req_list list;
+    struct mr_req_queue_list queue_list;
+    struct mr_req_queue_set queue_set;
+    struct mr_req_queue_remove queue_remove;
+    struct mr_req_stats stats;
+    struct mr_req_backup backup;
+};
+
+struct job {
+    struct mr_api *api;
+    struct budget *budget;         /* NULL: not counted for anybody */
+    size_t bytes;                  /* of its message */
+    void (*back)(struct job *job); /* on the loop, with the answer */
+    union any_req req;             /* its arena also holds what goes in */
+};
+
+/* Zeroed memory is a job. Until back is called it belongs to the broker. */
+void job_submit(struct job *job, struct mr_api *api, enum mr_op op, void (*back)(struct job *job));
+/* Frees the answer and what went in, so that the same job may be submitted again. */
+void job_clear(struct job *job);
+
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+struct unary;
+
+enum effect {
+    LOOKS,
+    CHANGES, /* by a person: one line of audit */
+};
+
+struct method {
+    const char *path;
+    unsigned roles; /* 0: for everybody */
+    enum effect effect;
+    /* Unary. Without a kind, start reads the bytes itself. */
+    const ProtobufCMessageDescriptor *kind;
+    void (*start)(struct unary *u);
+    /* The queue the request names; NULL: none, or the method looks itself. */
+    struct mr_slice (*queue)(const ProtobufCMessage *message);
+    /* Streams. */
+    void (*open)(struct mr_api *api, struct mr_call *call, const struct mr_token *token);
+};
+
+void method_begin(struct mr_call *call, struct mr_api *api, const struct method *method);
+
+/* Ends a call with this error, its code as a trailer, and text, or the error's own when empty. */
+void call_end(struct mr_call *call, enum mr_err err, struct mr_slice text);
+
+/* One message in, one out. start answers, or submits and answers in reply. */
+struct unary {
+    struct job job;
+    struct mr_api *api;
+    const struct method *method;
+    struct mr_call *call; /* NULL: it is over, nobody waits for the answer */
+    struct gate gate;
+    struct conn *conn;
+    struct mr_token token;
+    struct mr_slice bytes;     /* of the request, in the arena */
+    ProtobufCMessage *message; /* the same, decoded */
+    struct mr_slice about;     /* for the audit, in the arena */
+    char peer[64];
+    bool got, busy;
+    void (*reply)(struct unary *u);
+    struct mr_detail detail; /* of a refusal */
+};
+
+/* An arena for what start prepares; it lives until the answer is sent. */
+struct mr_arena *unary_arena(struct unary *u);
+/* reply is called when the broker carried it out; an error of the whole is answered before. */
+void unary_submit(struct unary *u, enum mr_op op, void (*reply)(struct unary *u));
+void unary_fail(struct unary *u, enum mr_err err, const char *fmt, ...) MR_PRINTF(3, 4);
+void unary_send(struct unary *u, const ProtobufCMessage *message);
+/* The same for an answer of size bytes that the caller writes to the room right away; NULL: there
+ * is nobody to answer. After it unary_sent. */
+uint8_t *unary_room(struct unary *u, size_t size);
+void unary_sent(struct unary *u);
+/* It was kept (busy) without being with the broker, and is so no longer; it may be freed. */
+void unary_idle(struct unary *u);
+/* Whether the caller's token covers the queue; when not, the call is ended. */
+bool unary_may_touch(struct unary *u, struct mr_slice queue);
+
+/* What all streams have in common: they end when the server stops or their token is revoked. */
+struct stream {
+    struct mr_link link;
+    struct mr_api *api;
+    struct mr_call *call;
+    struct mr_token token;
+    void (*stop)(struct stream *stream); /* end when you can */
+};
+
+void stream_open(struct stream *stream, struct mr_api *api, struct mr_call *call,
+                 const struct mr_token *token, void (*stop)(struct stream *stream));
+void stream_close(struct stream *stream);
+void stream_end_stopping(struct stream *stream);
+void tokens_look(struct mr_timer *timer, void *arg);
+MR_MUST_USE enum mr_err stream_send(struct mr_call *call, const ProtobufCMessage *message);
+
+/* ---- services ------------------------------------------------------------------------------- */
+
+typedef void unary_start(struct unary *u);
+unary_start tasks_enqueue, tasks_get, tasks_list, tasks_control, tasks_unsupported, queues_list,
+    queues_get, queues_pause, queues_resume, queues_set_max_length, queues_remove, server_stats,
+    server_backup, tokens_create, tokens_list, tokens_revoke, health_check, work_finish;
+
+typedef void stream_opener(struct mr_api *api, struct mr_call *call, const struct mr_token *token);
+stream_opener enqueue_stream_open, attach_open, health_watch_open, reflection_open;
+
+/* The bytes of an EnqueueRequest, in the request's arena, as a request of the broker. */
+MR_MUST_USE enum mr_err enqueue_fill(struct mr_api *api, const struct mr_token *token,
+                                     struct mr_slice bytes, struct mr_req_enqueue *req,
+                                     struct mr_detail *detail);
+/* Gives the token what the broker did not accept. */
+void enqueue_settle(struct mr_api *api, const struct mr_token *token,
+                    const struct mr_req_enqueue *req, enum mr_err err);
+
+void health_tell(struct mr_api *api, bool serving);
+void health_look(struct mr_timer *timer, void *arg);
+
+/* Files and symbols that reflection knows. */
+bool descriptor_by_name(struct mr_slice name, struct mr_slice *ret_file);
+bool descriptor_by_symbol(struct mr_slice symbol, struct mr_slice *ret_file);
+/* Name of the service with this number, with its package; empty behind the last. The text is
+ * written to name. */
+enum { SERVICE_NAME_MAX = 128 };
+struct mr_slice descriptor_service(size_t i, char name[SERVICE_NAME_MAX]);
+
+#endif

@@ -1,0 +1,229 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A request's way to the broker and back, and how much of that a peer may have at a time. Nobody is
+ * refused for being quick: a peer with too much under way is not read until some of it is answered.
+ */
+#include <stdlib.h>
+
+#include "api/internal.h"
+
+/* ---- budgets -------------------------------------------------------------------------------- */
+
+void budget_init(struct budget *budget)
+{
+    *budget = (struct budget){0};
+    mr_list_init(&budget->gates);
+}
+
+static void gate_apply(struct gate *gate)
+{
+    bool hold = gate->waits || (gate->budget != NULL && gate->budget->full);
+    if (hold == gate->held)
+        return;
+    gate->held = hold;
+    mr_call_hold(gate->call, hold);
+}
+
+static void budget_set_full(struct budget *budget, bool full)
+{
+    budget->full = full;
+    for (struct mr_link *link = budget->gates.next; link != &budget->gates; link = link->next)
+        gate_apply(mr_container(link, struct gate, link));
+}
+
+void gate_open(struct gate *gate, struct budget *budget, struct mr_call *call)
+{
+    *gate = (struct gate){.call = call};
+    mr_list_init(&gate->link);
+    gate_move(gate, budget);
+}
+
+void gate_move(struct gate *gate, struct budget *budget)
+{
+    mr_list_remove(&gate->link);
+    gate->budget = budget;
+    if (budget != NULL)
+        mr_list_push_back(&budget->gates, &gate->link);
+    gate_apply(gate);
+}
+
+void gate_wait(struct gate *gate, bool waits)
+{
+    gate->waits = waits;
+    gate_apply(gate);
+}
+
+void gate_close(struct gate *gate)
+{
+    mr_list_remove(&gate->link);
+}
+
+static void charge(struct job *job)
+{
+    const struct mr_api_limits *limits = &job->api->options.limits;
+    struct budget *budget = job->budget;
+    size_t cost = job->bytes + REQUEST_COST;
+    job->api->jobs_n++;
+    job->api->bytes += cost;
+    if (budget == NULL)
+        return;
+    budget->requests++;
+    budget->bytes += cost;
+    if (!budget->full &&
+        (budget->requests >= limits->requests_max || budget->bytes >= limits->bytes_max))
+        budget_set_full(budget, true);
+}
+
+/* Reading goes on at half, not at each answer. */
+static void discharge(struct job *job)
+{
+    const struct mr_api_limits *limits = &job->api->options.limits;
+    struct budget *budget = job->budget;
+    size_t cost = job->bytes + REQUEST_COST;
+    job->api->jobs_n--;
+    job->api->bytes -= cost;
+    if (budget == NULL)
+        return;
+    budget->requests--;
+    budget->bytes -= cost;
+    if (budget->full && budget->requests <= limits->requests_max / 2 &&
+        budget->bytes <= limits->bytes_max / 2)
+        budget_set_full(budget, false);
+}
+
+/* ---- jobs ----------------------------------------------------------------------------------- */
+
+static void deliver(struct mr_msg *msg, void *receiver)
+{
+    (void)receiver;
+    struct job *job = mr_container(msg, struct job, req.head.msg);
+    struct mr_api *api = job->api;
+    discharge(job);
+    job->back(job);
+    if (api->stopped && api->jobs_n == 0 && api->sessions_n == 0)
+        mr_event_set(&api->quiet);
+}
+
+/* Broker's thread. */
+static void done(struct mr_req *req)
+{
+    struct job *job = mr_container(req, struct job, req.head);
+    req->msg.deliver = deliver;
+    mr_rpc_post(job->api->options.rpc, &req->msg);
+}
+
+void job_submit(struct job *job, struct mr_api *api, enum mr_op op, void (*back)(struct job *job))
+{
+    job->api = api;
+    job->back = back;
+    job->req.head.op = op;
+    job->req.head.done = done;
+    charge(job);
+    mr_broker_submit(api->options.broker, &job->req.head);
+}
+
+void job_clear(struct job *job)
+{
+    mr_req_done(&job->req.head);
+    job->req = (union any_req){0};
+}
+
+/* ---- connections ---------------------------------------------------------------------------- */
+
+static struct mr_link *conn_bucket(struct mr_api *api, uint64_t id)
+{
+    return &api->conns[id % CONN_BUCKETS];
+}
+
+static struct conn *conn_new(struct mr_api *api, uint64_t id)
+{
+    struct conn *conn = calloc(1, sizeof *conn);
+    if (conn == NULL)
+        return NULL;
+    conn->id = id;
+    conn->room = api->options.limits.rate;
+    conn->room_at = mr_rpc_now(api->options.rpc);
+    budget_init(&conn->budget);
+    mr_list_push_front(conn_bucket(api, id), &conn->link);
+    if (conn->room > 0 && !mr_timer_running(&api->conns_timer))
+        mr_rpc_timer_start(api->options.rpc, &api->conns_timer,
+                           mr_mono_add_ms(conn->room_at, MR_MS_PER_S));
+    return conn;
+}
+
+struct conn *conn_get(struct mr_api *api, const struct mr_call *call)
+{
+    uint64_t id = mr_call_connection(call);
+    struct mr_link *bucket = conn_bucket(api, id);
+    struct conn *conn = NULL;
+    for (struct mr_link *link = bucket->next; link != bucket && conn == NULL; link = link->next)
+        if (mr_container(link, struct conn, link)->id == id)
+            conn = mr_container(link, struct conn, link);
+    if (conn == NULL)
+        conn = conn_new(api, id);
+    if (conn != NULL)
+        conn->refs++;
+    return conn;
+}
+
+static void conn_free(struct conn *conn)
+{
+    mr_list_remove(&conn->link);
+    free(conn);
+}
+
+/* With a rate, what was sent must be remembered until it does not matter any more. */
+void conn_unref(struct mr_api *api, struct conn *conn)
+{
+    if (--conn->refs == 0 && api->options.limits.rate == 0)
+        conn_free(conn);
+}
+
+static void conn_refill(struct mr_api *api, struct conn *conn)
+{
+    double rate = api->options.limits.rate;
+    mr_mono now = mr_rpc_now(api->options.rpc);
+    conn->room += rate * (double)(now.ns - conn->room_at.ns) / (double)MR_NS_PER_S;
+    conn->room = conn->room < rate ? conn->room : rate;
+    conn->room_at = now;
+}
+
+bool conn_pay(struct mr_api *api, struct conn *conn, size_t n)
+{
+    if (api->options.limits.rate == 0)
+        return true;
+    conn_refill(api, conn);
+    if (conn->room < (double)n)
+        return false;
+    conn->room -= (double)n;
+    return true;
+}
+
+/* One that may send as much as a new one is the same as none. */
+void conns_sweep(struct mr_timer *timer, void *arg)
+{
+    struct mr_api *api = mr_container(timer, struct mr_api, conns_timer);
+    struct mr_rpc *rpc = arg;
+    bool left = false;
+    for (size_t i = 0; i < CONN_BUCKETS; i++) {
+        for (struct mr_link *link = api->conns[i].next, *next; link != &api->conns[i];
+             link = next) {
+            struct conn *conn = mr_container(link, struct conn, link);
+            next = link->next;
+            conn_refill(api, conn);
+            if (conn->refs == 0 && conn->room >= api->options.limits.rate)
+                conn_free(conn);
+            else
+                left = true;
+        }
+    }
+    if (left)
+        mr_rpc_timer_start(rpc, timer, mr_mono_add_ms(mr_rpc_now(rpc), MR_MS_PER_S));
+}
+
+void conns_free(struct mr_api *api)
+{
+    for (size_t i = 0; i < CONN_BUCKETS; i++)
+        while (!mr_list_empty(&api->conns[i]))
+            conn_free(mr_container(api->conns[i].next, struct conn, link));
+}

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Every method: its path, who may call it, whether it changes something, what carries it out. A new
+ * one is a row here and a function. */
+#include "api/internal.h"
+#include "grpc/health/v1/health.pb-c.h"
+#include "millrace/v1/server.pb-c.h"
+#include "millrace/v1/tokens.pb-c.h"
+
+/* ---- the queue that a request names --------------------------------------------------------- */
+
+static struct mr_slice of_queue(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__QueueRequest *)(const void *)message)->queue);
+}
+
+static struct mr_slice of_max_length(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__QueueMaxLengthRequest *)(const void *)message)->queue);
+}
+
+static struct mr_slice of_remove(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__QueueRemoveRequest *)(const void *)message)->queue);
+}
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+#define A       MR_ROLE_BIT(MR_ROLE_ADMIN)
+#define P       MR_ROLE_BIT(MR_ROLE_PRODUCER)
+#define W       MR_ROLE_BIT(MR_ROLE_WORKER)
+#define V       MR_ROLE_BIT(MR_ROLE_VIEWER)
+#define ANYBODY 0
+#define KIND(k) &millrace__v1__##k##__descriptor
+#define HEALTH  "/grpc.health.v1.Health/"
+#define ALPHA   "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo"
+#define BETA    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
+#define OURS    "/millrace.v1."
+
+/* name, path, roles, effect, kind of the request, start, the queue it names */
+#define UNARY_ROWS(X)                                                                              \
+    X(enqueue, OURS "Tasks/Enqueue", A | P, LOOKS, NULL, tasks_enqueue, NULL)                      \
+    X(get, OURS "Tasks/Get", A | P | V, LOOKS, KIND(get_request), tasks_get, NULL)                 \
+    X(list, OURS "Tasks/List", A | P | V, LOOKS, KIND(list_request), tasks_list, NULL)             \
+    X(wait, OURS "Tasks/Wait", A | P | V, LOOKS, KIND(wait_request), tasks_unsupported, NULL)      \
+    X(why, OURS "Tasks/Why", A | P | V, LOOKS, KIND(get_request), tasks_unsupported, NULL)         \
+    X(control, OURS "Tasks/Control", A, CHANGES, KIND(control_request), tasks_control, NULL)       \
+    X(qlist, OURS "Queues/List", A | P | V, LOOKS, KIND(queue_list_request), queues_list, NULL)    \
+    X(qget, OURS "Queues/Get", A | P | V, LOOKS, KIND(queue_request), queues_get, of_queue)        \
+    X(pause, OURS "Queues/Pause", A, CHANGES, KIND(queue_request), queues_pause, of_queue)         \
+    X(resume, OURS "Queues/Resume", A, CHANGES, KIND(queue_request), queues_resume, of_queue)      \
+    X(max_length, OURS "Queues/SetMaxLength", A, CHANGES, KIND(queue_max_length_request),          \
+      queues_set_max_length, of_max_length)                                                        \
+    X(remove, OURS "Queues/Remove", A, CHANGES, KIND(queue_remove_request), queues_remove,         \
+      of_remove)                                                                                   \
+    X(finish, OURS "Work/Finish", A | W, LOOKS, NULL, work_finish, NULL)                           \
+    X(stats, OURS "Server/Stats", A | V, LOOKS, KIND(stats_request), server_stats, NULL)           \
+    X(backup, OURS "Server/Backup", A, CHANGES, KIND(backup_request), server_backup, NULL)         \
+    X(tcreate, OURS "Tokens/Create", A, CHANGES, KIND(token_create_request), tokens_create, NULL)  \
+    X(tlist, OURS "Tokens/List", A, LOOKS, KIND(token_list_request), tokens_list, NULL)            \
+    X(revoke, OURS "Tokens/Revoke", A, CHANGES, KIND(token_revoke_request), tokens_revoke, NULL)   \
+    X(check, HEALTH "Check", ANYBODY, LOOKS, &grpc__health__v1__health_check_request__descriptor,  \
+      health_check, NULL)
+
+/* name, path, roles, open */
+#define STREAM_ROWS(X)                                                                             \
+    X(enqueue_stream, OURS "Tasks/EnqueueStream", A | P, enqueue_stream_open)                      \
+    X(attach, OURS "Work/Attach", A | W, attach_open)                                              \
+    X(watch, HEALTH "Watch", ANYBODY, health_watch_open)                                           \
+    X(reflect, BETA, MR_ROLES_ALL, reflection_open)                                                \
+    X(reflect_alpha, ALPHA, MR_ROLES_ALL, reflection_open)
+
+#define UNARY_BEGIN(name, path_, roles_, effect_, kind_, start_, queue_)                           \
+    static void begin_##name(struct mr_call *call, void *arg)                                      \
+    {                                                                                              \
+        static const struct method method = {.path = path_,                                        \
+                                             .roles = roles_,                                      \
+                                             .effect = effect_,                                    \
+                                             .kind = kind_,                                        \
+                                             .start = start_,                                      \
+                                             .queue = queue_};                                     \
+        method_begin(call, arg, &method);                                                          \
+    }
+#define STREAM_BEGIN(name, path_, roles_, open_)                                                   \
+    static void begin_##name(struct mr_call *call, void *arg)                                      \
+    {                                                                                              \
+        static const struct method method = {.path = path_, .roles = roles_, .open = open_};       \
+        method_begin(call, arg, &method);                                                          \
+    }
+UNARY_ROWS(UNARY_BEGIN)
+STREAM_ROWS(STREAM_BEGIN)
+
+#define UNARY_PATH(name, path, roles, effect, kind, start, queue) {path, begin_##name},
+#define STREAM_PATH(name, path, roles, open)                      {path, begin_##name},
+static const struct mr_rpc_method methods[] = {UNARY_ROWS(UNARY_PATH) STREAM_ROWS(STREAM_PATH)};
+
+const struct mr_rpc_method *mr_api_methods(size_t *ret_n)
+{
+    *ret_n = sizeof methods / sizeof *methods;
+    return methods;
+}

@@ -1,0 +1,125 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Queues: looking at them, stopping and starting them. */
+#include "api/internal.h"
+
+static void empty_reply(struct unary *u)
+{
+    Millrace__V1__Empty out = MILLRACE__V1__EMPTY__INIT;
+    unary_send(u, &out.base);
+}
+
+static void name_it(struct unary *u, const char *queue)
+{
+    mr_detail_set(&u->detail, "queue %.*s", MR_NAME_MAX, queue);
+}
+
+/* ---- looking -------------------------------------------------------------------------------- */
+
+enum { LIST_DEFAULT = 1000, LIST_MAX = 1000 };
+
+static void list_reply(struct unary *u)
+{
+    const struct mr_req_queue_list *req = &u->job.req.queue_list;
+    Millrace__V1__QueueListResponse out = MILLRACE__V1__QUEUE_LIST_RESPONSE__INIT;
+    Millrace__V1__Queue *rows = mr_arena_calloc(unary_arena(u), req->n + 1, sizeof *rows);
+    out.queues = mr_arena_calloc(unary_arena(u), req->n + 1, sizeof *out.queues);
+    bool fine = rows != NULL && out.queues != NULL;
+    for (size_t i = 0; fine && i < req->n; i++) {
+        if (!mr_access_queue(&u->token, mr_slice_str(req->infos[i].name)))
+            continue;
+        fine = mr_pb_of_queue(&req->infos[i], unary_arena(u), &rows[i]) == MR_OK;
+        out.queues[out.n_queues++] = &rows[i];
+    }
+    if (!fine) {
+        unary_fail(u, MR_NOMEM, NULL);
+        return;
+    }
+    if (req->n == req->max) /* there may be more, also when the token may see none of these */
+        out.next = (char *)(uintptr_t)req->infos[req->n - 1].name;
+    unary_send(u, &out.base);
+}
+
+void queues_list(struct unary *u)
+{
+    const Millrace__V1__QueueListRequest *in = (const void *)u->message;
+    struct mr_req_queue_list *req = &u->job.req.queue_list;
+    req->max = in->limit == 0 ? LIST_DEFAULT : in->limit;
+    if (req->max > LIST_MAX) {
+        unary_fail(u, MR_INVALID, "limit: %u, the most is %d", in->limit, LIST_MAX);
+        return;
+    }
+    req->after = mr_pb_text(in->after);
+    req->infos = mr_arena_calloc(unary_arena(u), req->max, sizeof *req->infos);
+    if (req->infos == NULL)
+        unary_fail(u, MR_NOMEM, NULL);
+    else
+        unary_submit(u, MR_OP_QUEUE_LIST, list_reply);
+}
+
+static void get_reply(struct unary *u)
+{
+    Millrace__V1__Queue out;
+    if (mr_pb_of_queue(&u->job.req.queue_list.infos[0], unary_arena(u), &out) != MR_OK)
+        unary_fail(u, MR_NOMEM, NULL);
+    else
+        unary_send(u, &out.base);
+}
+
+void queues_get(struct unary *u)
+{
+    const Millrace__V1__QueueRequest *in = (const void *)u->message;
+    struct mr_req_queue_list *req = &u->job.req.queue_list;
+    enum mr_err err = mr_name_check(mr_pb_text(in->queue));
+    if (err != MR_OK) {
+        unary_fail(u, err, "queue: not a name");
+        return;
+    }
+    req->only = mr_pb_text(in->queue);
+    req->max = 1;
+    req->infos = mr_arena_calloc(unary_arena(u), 1, sizeof *req->infos);
+    name_it(u, in->queue);
+    if (req->infos == NULL)
+        unary_fail(u, MR_NOMEM, NULL);
+    else
+        unary_submit(u, MR_OP_QUEUE_LIST, get_reply);
+}
+
+/* ---- changing ------------------------------------------------------------------------------- */
+
+static void set(struct unary *u, const char *queue, enum mr_queue_setting setting, uint64_t value)
+{
+    struct mr_req_queue_set *req = &u->job.req.queue_set;
+    req->queue = mr_pb_text(queue);
+    req->setting = setting;
+    req->value = value;
+    name_it(u, queue);
+    unary_submit(u, MR_OP_QUEUE_SET, empty_reply);
+}
+
+void queues_pause(struct unary *u)
+{
+    set(u, ((const Millrace__V1__QueueRequest *)(const void *)u->message)->queue, MR_QUEUE_PAUSED,
+        1);
+}
+
+void queues_resume(struct unary *u)
+{
+    set(u, ((const Millrace__V1__QueueRequest *)(const void *)u->message)->queue, MR_QUEUE_PAUSED,
+        0);
+}
+
+void queues_set_max_length(struct unary *u)
+{
+    const Millrace__V1__QueueMaxLengthRequest *in = (const void *)u->message;
+    set(u, in->queue, MR_QUEUE_MAX_LENGTH, in->max_length);
+}
+
+void queues_remove(struct unary *u)
+{
+    const Millrace__V1__QueueRemoveRequest *in = (const void *)u->message;
+    struct mr_req_queue_remove *req = &u->job.req.queue_remove;
+    req->queue = mr_pb_text(in->queue);
+    req->mode = in->force ? MR_QUEUE_REMOVE_FORCE : MR_QUEUE_REMOVE_EMPTY;
+    name_it(u, in->queue);
+    unary_submit(u, MR_OP_QUEUE_REMOVE, empty_reply);
+}

@@ -1,0 +1,212 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking at tasks and acting on them. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/internal.h"
+
+enum { LIST_TASKS = 1, LIST_NEXT = 2 }; /* numbers of ListResponse */
+
+/* ---- one ------------------------------------------------------------------------------------ */
+
+static void get_reply(struct unary *u)
+{
+    const struct mr_task *task = &u->job.req.get.task;
+    if (!unary_may_touch(u, task->queue))
+        return;
+    uint8_t *room = unary_room(u, mr_flat_size(&mr_flat_task, task));
+    if (room == NULL)
+        return;
+    mr_flat_write(&mr_flat_task, task, room);
+    unary_sent(u);
+}
+
+void tasks_get(struct unary *u)
+{
+    const Millrace__V1__GetRequest *in = (const void *)u->message;
+    u->job.req.get.id = mr_pb_text(in->id);
+    mr_detail_set(&u->detail, "task %.*s", MR_ID_MAX, in->id);
+    unary_submit(u, MR_OP_GET, get_reply);
+}
+
+void tasks_unsupported(struct unary *u)
+{
+    unary_fail(u, MR_UNSUPPORTED, "%s: not supported here", strrchr(u->method->path, '/') + 1);
+}
+
+/* ---- pages ---------------------------------------------------------------------------------- */
+
+/* What the token may see of the page. */
+static size_t list_filter(const struct unary *u, struct mr_req_list *req)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < req->n; i++)
+        if (mr_access_queue(&u->token, req->tasks[i].queue))
+            req->tasks[n++] = req->tasks[i];
+    return n;
+}
+
+static void list_reply(struct unary *u)
+{
+    struct mr_req_list *req = &u->job.req.list;
+    size_t n = list_filter(u, req), next = strlen(req->next), size = 0;
+    size_t *sizes = mr_arena_alloc(unary_arena(u), (n + 1) * sizeof *sizes);
+    if (sizes == NULL) {
+        unary_fail(u, MR_NOMEM, NULL);
+        return;
+    }
+    for (size_t i = 0; i < n; i++) {
+        sizes[i] = mr_flat_size(&mr_flat_task, &req->tasks[i]);
+        size += mr_flat_head_size(sizes[i]) + sizes[i];
+    }
+    uint8_t *at = unary_room(u, size + (next > 0 ? mr_flat_head_size(next) + next : 0));
+    if (at == NULL)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        at = mr_flat_put_head(at, LIST_TASKS, sizes[i]);
+        at = mr_flat_write(&mr_flat_task, &req->tasks[i], at);
+    }
+    if (next > 0)
+        memcpy(mr_flat_put_head(at, LIST_NEXT, next), req->next, next);
+    unary_sent(u);
+}
+
+void tasks_list(struct unary *u)
+{
+    const Millrace__V1__ListRequest *in = (const void *)u->message;
+    struct mr_req_list *req = &u->job.req.list;
+    if (in->queue[0] != '\0' && !unary_may_touch(u, mr_pb_text(in->queue)))
+        return;
+    req->options = (struct mr_list_options){
+        .queue = mr_pb_text(in->queue),
+        .state = (enum mr_state)in->state,
+        .type = mr_pb_text(in->type),
+        .cursor = in->cursor,
+        .limit = in->limit,
+        .with_payload = in->with_payload,
+    };
+    req->bytes_max = ANSWER_BYTES;
+    if (in->queue[0] != '\0')
+        mr_detail_set(&u->detail, "queue %.*s", MR_NAME_MAX, in->queue);
+    unary_submit(u, MR_OP_LIST, list_reply);
+}
+
+/* ---- acting --------------------------------------------------------------------------------- */
+
+static void control_reply(struct unary *u)
+{
+    const struct mr_req_control *req = &u->job.req.control;
+    Millrace__V1__ControlResponse out = MILLRACE__V1__CONTROL_RESPONSE__INIT;
+    out.codes = mr_arena_calloc(unary_arena(u), req->n + 1, sizeof *out.codes);
+    if (out.codes == NULL) {
+        unary_fail(u, MR_NOMEM, NULL);
+        return;
+    }
+    for (size_t i = 0; i < req->n; i++)
+        out.codes[i] = (Millrace__V1__Code)req->errs[i];
+    out.n_codes = req->n;
+    unary_send(u, &out.base);
+}
+
+/* A token for some queues: where each task stands is looked up before anything is done. */
+struct look {
+    struct job job;
+    struct unary *u;
+    size_t at; /* item that is looked up */
+};
+
+static void look_back(struct job *job);
+
+static void look_next(struct look *look)
+{
+    const struct mr_req_control *req = &look->u->job.req.control;
+    look->job.req.get.id = req->items[look->at].id;
+    job_submit(&look->job, look->u->api, MR_OP_GET, look_back);
+}
+
+static void look_end(struct look *look)
+{
+    job_clear(&look->job);
+    free(look);
+}
+
+static void look_back(struct job *job)
+{
+    struct look *look = mr_container(job, struct look, job);
+    struct unary *u = look->u;
+    enum mr_err err = job->req.head.err;
+    bool fine = err == MR_NOT_FOUND; /* said once more when it is acted on */
+    if (err == MR_OK)
+        fine = unary_may_touch(u, job->req.get.task.queue);
+    else if (!fine)
+        unary_fail(u, err, NULL);
+    job_clear(job);
+    if (fine && ++look->at < u->job.req.control.n) {
+        look_next(look);
+        return;
+    }
+    look_end(look);
+    if (fine)
+        unary_submit(u, MR_OP_CONTROL, control_reply);
+    else
+        unary_idle(u);
+}
+
+static void look_begin(struct unary *u)
+{
+    struct look *look = calloc(1, sizeof *look);
+    if (look == NULL) {
+        unary_fail(u, MR_NOMEM, NULL);
+        return;
+    }
+    look->u = u;
+    u->busy = true;
+    look_next(look);
+}
+
+static enum mr_err control_fill(struct unary *u)
+{
+    const Millrace__V1__ControlRequest *in = (const void *)u->message;
+    struct mr_req_control *req = &u->job.req.control;
+    struct mr_control *items = mr_arena_calloc(unary_arena(u), in->n_items + 1, sizeof *items);
+    req->errs = mr_arena_calloc(unary_arena(u), in->n_items + 1, sizeof *req->errs);
+    if (items == NULL || req->errs == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < in->n_items; i++)
+        items[i] = (struct mr_control){.verb = (enum mr_verb)in->items[i]->verb,
+                                       .id = mr_pb_text(in->items[i]->id),
+                                       .value = in->items[i]->value};
+    req->items = items;
+    req->n = in->n_items;
+    return MR_OK;
+}
+
+/* For the audit: one task by its id, more by their number. */
+static void control_about(struct unary *u)
+{
+    const struct mr_req_control *req = &u->job.req.control;
+    char *text = req->n == 1 ? NULL : mr_arena_alloc(unary_arena(u), 32);
+    if (req->n == 1)
+        u->about = req->items[0].id;
+    else if (text != NULL)
+        u->about = mr_slice_make(text, (size_t)snprintf(text, 32, "%zu tasks", req->n));
+}
+
+void tasks_control(struct unary *u)
+{
+    const Millrace__V1__ControlRequest *in = (const void *)u->message;
+    if (in->n_items > MR_BATCH_MAX) {
+        unary_fail(u, MR_TOO_BIG, "%zu items in one call, the limit is %d", in->n_items,
+                   MR_BATCH_MAX);
+        return;
+    }
+    if (control_fill(u) != MR_OK) {
+        unary_fail(u, MR_NOMEM, NULL);
+        return;
+    }
+    control_about(u);
+    if (in->n_items > 0 && !mr_access_all_queues(&u->token))
+        look_begin(u);
+    else
+        unary_submit(u, MR_OP_CONTROL, control_reply);
+}
