@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What `make install` puts where: program, libraries, header, pkg-config file, man pages and
-# completions.
+# What `make install` puts where: program, libraries, header, pkg-config file, man pages,
+# completions and the unit of systemd.
 
 include(GNUInstallDirs)
 
@@ -30,3 +30,8 @@ if(TARGET pages)
     install(FILES "${MR_PAGES_DIR}/millrace.fish"
             DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 endif()
+
+file(READ "${PROJECT_SOURCE_DIR}/packaging/millrace.service" unit)
+string(REPLACE "/usr/bin/millrace" "${CMAKE_INSTALL_FULL_BINDIR}/millrace" unit "${unit}")
+file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/millrace.service" CONTENT "${unit}" @ONLY)
+install(FILES "${PROJECT_BINARY_DIR}/millrace.service" DESTINATION lib/systemd/system)

@@ -1,0 +1,364 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * millrace serve: the embedded engine as a service. The one place that knows every module.
+ *
+ * The main thread starts everything, then waits for signals and looks after the engine's health.
+ * SIGTERM and SIGINT stop with grace on a thread of their own, the second one ends the process at
+ * once: underneath everything is made to be killed. SIGHUP reads the tokens again and opens the
+ * audit file anew. A store that failed ends the server: its next start recovers what is on disk.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "api/api.h"
+#include "base/diag.h"
+#include "base/notify.h"
+#include "broker/embedded/embedded.h"
+#include "cli/serve.h"
+
+enum {
+    BEAT_MS = 1000,                /* between two looks at the engine */
+    MESSAGE_MIN = 4 * 1024 * 1024, /* what gRPC takes anywhere */
+    MESSAGE_AROUND = 1024 * 1024,  /* more than the largest payload */
+};
+
+/* Tells the main thread that the stop is done; blocked everywhere, waited for there. */
+#define SIGNAL_STOPPED SIGUSR1
+
+struct serve {
+    struct cli *cli;
+    const struct settings *settings;
+    struct serve_plan plan;
+    struct serve_health health;
+    struct serve_audit *audit;
+    struct mr_tokens *tokens;
+    struct mr_http *http;
+    struct mr_broker *broker;
+    struct mr_rpc *rpc;
+    struct mr_api *api;
+    struct mr_addr http_addr, grpc_addr;
+    int64_t watchdog_ms, watched_ns; /* 0: nobody watches; when it was told last */
+    pthread_t stop_thread;
+    int64_t drain_ms;
+    bool stopping;
+    _Atomic bool stopped;
+    int code;
+};
+
+/* ---- start ---------------------------------------------------------------------------------- */
+
+static void stop_signals(sigset_t *set)
+{
+    sigemptyset(set);
+    sigaddset(set, SIGTERM);
+    sigaddset(set, SIGINT);
+}
+
+static void our_signals(sigset_t *set)
+{
+    stop_signals(set);
+    sigaddset(set, SIGHUP);
+    sigaddset(set, SIGNAL_STOPPED);
+}
+
+/* The text, or NULL where nothing is set. */
+static const char *text_of(const struct cli_value *value)
+{
+    return value->given ? value->text : NULL;
+}
+
+static int start_http(struct serve *serve)
+{
+    const struct settings *settings = serve->settings;
+    struct mr_http_tls tls = {.cert_file = settings->tls_cert.text,
+                              .key_file = settings->tls_key.text,
+                              .ca_file = text_of(&settings->tls_ca)};
+    struct mr_http_options options = {
+        .address = settings->listen.text,
+        .tls = serve->plan.tls ? &tls : NULL,
+        .routes = serve_routes,
+        .routes_n = serve_routes_n,
+        .arg = &serve->health,
+    };
+    struct mr_detail detail = {0};
+    enum mr_err err = mr_http_start(&options, &serve->http, &serve->http_addr, &detail);
+    if (err != MR_OK)
+        return cli_fail_detail(err, "cannot serve HTTP on", options.address, &detail);
+    return CLI_OK;
+}
+
+/* Thread: the engine's, while it opens. */
+static void tell_damage(const char *text, void *arg)
+{
+    (void)arg;
+    mr_diag(MR_DIAG_WARN, "store.damage", "%s", text);
+}
+
+/* May take long with a large store. Until work is accepted there is nothing to end with grace, so a
+ * signal ends the process. */
+static int open_store(struct serve *serve)
+{
+    sigset_t stops;
+    struct mr_embedded_options options = {
+        .dir = serve->plan.dir,
+        .payload_max = (size_t)serve->settings->payload_max.number,
+        .line = tell_damage,
+    };
+    struct mr_detail detail = {0};
+    stop_signals(&stops);
+    sigprocmask(SIG_UNBLOCK, &stops, NULL);
+    enum mr_err err = mr_embedded_open(&options, &serve->broker, &detail);
+    sigprocmask(SIG_BLOCK, &stops, NULL);
+    if (err != MR_OK)
+        return cli_fail_detail(err, "cannot open", serve->plan.dir, &detail);
+    serve_health_open(&serve->health, serve->broker);
+    return CLI_OK;
+}
+
+static int open_files(struct serve *serve)
+{
+    struct mr_detail detail = {0};
+    const char *audit_path = text_of(&serve->settings->audit_file);
+    enum mr_err err = serve_audit_open(audit_path, &serve->audit, &detail);
+    if (err != MR_OK)
+        return cli_fail_detail(err, "cannot write the audit to", audit_path, &detail);
+    err = mr_tokens_open(serve->plan.dir, NULL, &serve->tokens, &detail);
+    if (err != MR_OK)
+        return cli_fail_detail(err, "cannot read the tokens in", serve->plan.dir, &detail);
+    return CLI_OK;
+}
+
+static enum mr_err make_api(struct serve *serve)
+{
+    const struct settings *settings = serve->settings;
+    size_t payload_max = (size_t)settings->payload_max.number;
+    size_t message_max = payload_max + MESSAGE_AROUND;
+    struct mr_rpc_limits limits = {
+        .message_max = message_max > MESSAGE_MIN ? message_max : MESSAGE_MIN,
+        .calls_max = (uint32_t)settings->calls_max.number,
+    };
+    MR_TRY(mr_rpc_new("mr-rpc", &limits, &serve->rpc));
+    struct mr_api_options options = {
+        .broker = serve->broker,
+        .rpc = serve->rpc,
+        .access = {.mode = serve->plan.access, .tokens = serve->tokens},
+        .limits = {.rate = (uint32_t)settings->rate.number, .payload_max = payload_max},
+        .grace_ms = settings->grace.number,
+        .audit = serve_audit_line,
+        .audit_arg = serve->audit,
+    };
+    return mr_api_new(&options, &serve->api);
+}
+
+static enum mr_err listen_grpc(struct serve *serve, struct mr_detail *detail)
+{
+    const struct settings *settings = serve->settings;
+    struct mr_rpc_tls tls = {.cert_file = settings->tls_cert.text,
+                             .key_file = settings->tls_key.text,
+                             .ca_file = text_of(&settings->tls_ca)};
+    struct mr_rpc_service service = {
+        .address = settings->grpc.text, .tls = serve->plan.tls ? &tls : NULL, .arg = serve->api};
+    service.methods = mr_api_methods(&service.methods_n);
+    char host[MR_HOST_MAX + 1];
+    uint16_t port;
+    size_t n;
+    MR_TRY(mr_rpc_listen(serve->rpc, &service, &port, detail));
+    uint16_t asked;
+    MR_TRY(mr_host_parse(service.address, host, &asked));
+    return mr_host_resolve(host, port, MR_RESOLVE_NAMES, &serve->grpc_addr, 1, &n, detail);
+}
+
+static int start_grpc(struct serve *serve)
+{
+    struct mr_detail detail = {0};
+    enum mr_err err = make_api(serve);
+    if (err == MR_OK)
+        err = listen_grpc(serve, &detail);
+    if (err != MR_OK)
+        return cli_fail_detail(err, "cannot serve gRPC on", serve->settings->grpc.text, &detail);
+    return CLI_OK;
+}
+
+static int start(struct serve *serve)
+{
+    static int (*const steps[])(struct serve * serve) = {
+        open_files,
+        start_http, /* says that it is live while a large store opens */
+        open_store,
+        start_grpc,
+    };
+    int code = CLI_OK;
+    for (size_t i = 0; code == CLI_OK && i < CLI_LEN(steps); i++)
+        code = steps[i](serve);
+    return code;
+}
+
+static void tell_ready(struct serve *serve)
+{
+    char http[MR_ADDR_TEXT_MAX], grpc[MR_ADDR_TEXT_MAX];
+    serve_health_set_ready(&serve->health, true);
+    mr_addr_text(&serve->http_addr, http);
+    mr_addr_text(&serve->grpc_addr, grpc);
+    fprintf(stderr, "ready http=%s grpc=%s\n", http, grpc);
+    mr_notify("READY=1");
+}
+
+/* ---- stop ----------------------------------------------------------------------------------- */
+
+static void *stop_main(void *arg)
+{
+    struct serve *serve = arg;
+    mr_api_stop(serve->api, serve->drain_ms);
+    atomic_store(&serve->stopped, true);
+    kill(getpid(), SIGNAL_STOPPED);
+    return NULL;
+}
+
+static void begin_stop(struct serve *serve, int64_t drain_ms, int code)
+{
+    serve->stopping = true;
+    serve->drain_ms = drain_ms;
+    serve->code = code;
+    serve_health_set_ready(&serve->health, false);
+    mr_notify("STOPPING=1");
+    cli_must(mr_thread_start(&serve->stop_thread, "mr-stop", stop_main, serve));
+}
+
+static void on_stop_signal(struct serve *serve, int number)
+{
+    if (serve->stopping)
+        _exit(CLI_SIGNAL_BASE + number);
+    cli_note(serve->cli, "stopping; again to end at once");
+    begin_stop(serve, serve->settings->drain_timeout.number, CLI_OK);
+}
+
+/* In the reverse order of the start; any part may be missing. */
+static void tear_down(struct serve *serve)
+{
+    mr_http_stop(serve->http);
+    mr_rpc_free(serve->rpc);
+    mr_api_free(serve->api);
+    if (serve->broker)
+        mr_broker_close(serve->broker);
+    mr_tokens_free(serve->tokens);
+    serve_audit_close(serve->audit);
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static void reload(struct serve *serve)
+{
+    struct mr_detail detail = {0};
+    enum mr_err err = mr_tokens_reload(serve->tokens, &detail);
+    if (err != MR_OK)
+        mr_diag(MR_DIAG_ERROR, "tokens.reload", "error=\"%s\" ignoring=the-file",
+                *detail.text ? detail.text : mr_err_text(err));
+    else
+        mr_diag(MR_DIAG_INFO, "tokens.reload", "live=%zu", mr_tokens_live(serve->tokens));
+    err = serve_audit_reopen(serve->audit);
+    if (err != MR_OK)
+        mr_diag(MR_DIAG_ERROR, "audit.reopen", "error=\"%s\" ignoring=the-new-file",
+                mr_err_text(err));
+}
+
+static void feed_watchdog(struct serve *serve)
+{
+    int64_t now_ns = mr_mono_now(mr_clock_system()).ns;
+    bool due = now_ns - serve->watched_ns >= serve->watchdog_ms * MR_NS_PER_MS / 2;
+    if (serve->watchdog_ms == 0 || !due ||
+        !serve_health_answers(&serve->health, serve->watchdog_ms))
+        return;
+    serve->watched_ns = now_ns;
+    mr_notify("WATCHDOG=1");
+}
+
+static void beat(struct serve *serve)
+{
+    serve_health_beat(&serve->health);
+    feed_watchdog(serve);
+    enum mr_err err = mr_tokens_flush(serve->tokens);
+    if (err != MR_OK)
+        mr_diag(MR_DIAG_ERROR, "tokens.flush", "error=\"%s\"", mr_err_text(err));
+    if (serve_health_failed(&serve->health) && !serve->stopping)
+        begin_stop(serve, 0,
+                   cli_fail(CLI_FAILED,
+                            "the store in %s failed: a write or sync did not succeed; "
+                            "the next start goes on from what is on disk",
+                            serve->plan.dir));
+}
+
+static int64_t beat_ms(const struct serve *serve)
+{
+    int64_t half = serve->watchdog_ms / 2;
+    return half > 0 && half < BEAT_MS ? half : BEAT_MS;
+}
+
+/* Until the stop is done. */
+static void live(struct serve *serve)
+{
+    int64_t ms = beat_ms(serve);
+    struct timespec tick = {.tv_sec = ms / MR_MS_PER_S, .tv_nsec = ms % MR_MS_PER_S * MR_NS_PER_MS};
+    sigset_t signals;
+    our_signals(&signals);
+    for (;;) {
+        int number = sigtimedwait(&signals, NULL, &tick);
+        if (number == SIGNAL_STOPPED && atomic_load(&serve->stopped))
+            break;
+        if (number == SIGHUP)
+            reload(serve);
+        if (number == SIGTERM || number == SIGINT)
+            on_stop_signal(serve, number);
+        beat(serve);
+    }
+    mr_thread_join(serve->stop_thread);
+}
+
+static int run(struct cli *cli, void *args)
+{
+    struct settings *settings = args;
+    struct serve *serve = cli_alloc(1, sizeof *serve);
+    sigset_t signals;
+    serve->cli = cli;
+    serve->settings = settings;
+    our_signals(&signals);
+    sigprocmask(SIG_BLOCK, &signals, NULL); /* threads that others make inherit it */
+    int code = settings_load(cli, settings);
+    if (code == CLI_OK)
+        code = serve_plan(cli, settings, &serve->plan);
+    if (code == CLI_OK) {
+        mr_diag_set_level((enum mr_diag_level)settings->log_level.number);
+        mr_net_allow_many();
+        serve->watchdog_ms = mr_notify_watchdog_ms();
+        code = start(serve);
+    }
+    if (code == CLI_OK) {
+        tell_ready(serve);
+        live(serve);
+        code = serve->code;
+    }
+    tear_down(serve);
+    settings_done(settings);
+    free(serve);
+    return code;
+}
+
+/* ---- row ------------------------------------------------------------------------------------ */
+
+static const struct cli_verb verb = {
+    .synopsis = "",
+    .about =
+        "Serves a folder of tasks to many processes: gRPC for producers and workers, HTTP for\n"
+        "health. Each option is also a variable (MILLRACE_LISTEN for --listen) and a key of the\n"
+        "file named by --config. Prints one line when it is ready. SIGTERM stops it with grace, a\n"
+        "second one at once; SIGHUP reads the tokens again.",
+    .examples = CLI_EXAMPLES("millrace serve", "millrace serve --data /var/lib/millrace",
+                             "millrace serve --config millrace.yaml"),
+    .options = SETTINGS_ROWS,
+    .options_n = SETTINGS_FLAGS_N,
+    .args_size = sizeof(struct settings),
+    .run = run,
+};
+
+const struct cli_command cli_serve = {
+    .name = "serve", .about = "run the server", .verbs = &verb, .verbs_n = 1};
