@@ -3,7 +3,7 @@
 # Test programs, found by place:
 #
 #   tests/unit/test_*.c      one cmocka program each
-#   tests/conform/*.c        the program conform
+#   tests/conform/*.c        the conformance suite; main_X.c is the program conform_X for engine X
 #   tests/model/*.c          the program model
 #   tests/sim/*.c            the library mr_sim; main_X.c is the program millrace-X
 #   tests/fuzz/fuzz_*.c      libFuzzer programs with MR_FUZZ, else replays of tests/fuzz/corpus/<name>/
@@ -131,10 +131,15 @@ set(sample_kill MR_KILLS=5)
 set(long_kill MR_KILLS=200)
 
 file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/conform/*.[ch]")
-if(sources)
-    add_test_program(conform ${sources})
-    add_labelled_test(conform "sample;threads" conform)
-endif()
+set(engines ${sources})
+list(FILTER sources EXCLUDE REGEX "/main_[^/]*\\.c$")
+list(FILTER engines INCLUDE REGEX "/main_[^/]*\\.c$")
+foreach(source IN LISTS engines)
+    get_filename_component(name "${source}" NAME_WE)
+    string(REPLACE "main_" "conform_" name "${name}")
+    add_test_program(${name} "${source}" ${sources})
+    add_labelled_test(${name} "sample;threads" ${name})
+endforeach()
 
 file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/model/*.[ch]")
 if(sources)

@@ -193,13 +193,24 @@ struct mr_client_options {
     size_t segment_bytes; /* file: size of a log segment; 64 MiB; a payload fits a quarter of it */
     struct mr_slice namespace_; /* file: a store of its own inside DIR; empty is the default one */
     bool repair;                /* file: set damage in the log aside instead of refusing to open */
+    const char *token;          /* millrace: what the server knows us by; NULL: nothing */
+    const char *tls_ca;         /* millraces: whom to trust, PEM; NULL: whom the system trusts */
+    const char *tls_cert, *tls_key; /* millraces: our own certificate, PEM; NULL: none */
+    const char *tls_name; /* millraces: the name in the server's certificate; NULL: HOST */
+    int64_t open_ms;      /* millrace: wait so long for the first connection; 0: 3 s */
 };
 
 /*
- * Opens a broker by URL; "file:DIR" is the embedded engine, which creates DIR when it is missing.
- * Errors: MR_IN_USE (another process has DIR open; named in detail), MR_DAMAGED (file and offset in
- * detail), MR_VERSION, MR_NOT_A_STORE, MR_DENIED, MR_DISK_FULL, MR_IO, MR_INVALID. options and
- * detail may be NULL.
+ * Opens a broker by URL. "file:DIR" is the embedded engine, which creates DIR when it is missing;
+ * "millrace://HOST:PORT" is a server, "millraces://" one with TLS. Errors: MR_IN_USE (another
+ * process has DIR open; named in detail), MR_DAMAGED (file and offset in detail), MR_VERSION,
+ * MR_NOT_A_STORE, MR_DENIED, MR_DISK_FULL, MR_IO, MR_INVALID; MR_UNAVAILABLE (no server there in
+ * time; why in detail), MR_UNSUPPORTED. options and detail may be NULL.
+ *
+ * When the connection to a server breaks it is made again. Until then tasks that were not sent yet
+ * wait, up to 10 s. A task whose answer was lost is answered with MR_UNAVAILABLE: it may have been
+ * accepted or not, and its id is in the result. One with a generated id and a retention of a minute
+ * or more is sent again by itself: if it was accepted, it has left a trace.
  */
 MR_MUST_USE enum mr_err mr_client_open(const char *url, const struct mr_client_options *options,
                                        struct mr_client **ret_client, struct mr_detail *detail);

@@ -1,13 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a broker by URL. One engine is there so far; others are refused by name. Thread: any. */
+/* Folders of stores, and the end of a client. Thread: any. */
 #include "client/client.h"
 
 #include <stdlib.h>
 
 #include "broker/embedded/embedded.h"
 #include "worker/worker.h"
-
-#define FILE_SCHEME "file:"
 
 /* A namespace becomes a folder, so it must not lead elsewhere. */
 static enum mr_err namespace_dir(struct mr_slice name, const char *base, char ret_dir[MR_PATH_MAX],
@@ -31,14 +29,14 @@ static enum mr_err namespace_dir(struct mr_slice name, const char *base, char re
 enum mr_err mr_url_dir(const char *url, struct mr_slice namespace_, char ret_dir[MR_PATH_MAX],
                        struct mr_detail *detail)
 {
-    if (!url || strncmp(url, FILE_SCHEME, strlen(FILE_SCHEME)) != 0) {
-        mr_detail_set(detail, "%s: this version opens %sDIR, the embedded engine, and nothing else",
-                      url ? url : "(no URL)", FILE_SCHEME);
+    if (!url || strncmp(url, MR_FILE_SCHEME, strlen(MR_FILE_SCHEME)) != 0) {
+        mr_detail_set(detail, "%s: not a folder, write %sDIR", url ? url : "(no URL)",
+                      MR_FILE_SCHEME);
         return url && strchr(url, ':') ? MR_UNSUPPORTED : MR_INVALID;
     }
-    const char *dir = url + strlen(FILE_SCHEME);
+    const char *dir = url + strlen(MR_FILE_SCHEME);
     if (*dir == '\0') {
-        mr_detail_set(detail, "%s: the folder is missing, write %sDIR", url, FILE_SCHEME);
+        mr_detail_set(detail, "%s: the folder is missing, write %sDIR", url, MR_FILE_SCHEME);
         return MR_INVALID;
     }
     if (strlen(dir) >= MR_PATH_MAX) {
@@ -48,36 +46,6 @@ enum mr_err mr_url_dir(const char *url, struct mr_slice namespace_, char ret_dir
     if (namespace_.len > 0)
         return namespace_dir(namespace_, dir, ret_dir, detail);
     memcpy(ret_dir, dir, strlen(dir) + 1);
-    return MR_OK;
-}
-
-enum mr_err mr_client_open(const char *url, const struct mr_client_options *options,
-                           struct mr_client **ret_client, struct mr_detail *detail)
-{
-    static const struct mr_client_options defaults;
-    options = options ? options : &defaults;
-    char dir[MR_PATH_MAX];
-    MR_TRY(mr_url_dir(url, options->namespace_, dir, detail));
-    if (options->payload_max > MR_PAYLOAD_HARD_MAX) {
-        mr_detail_set(detail, "payload limit: %zu bytes, at most %d", options->payload_max,
-                      MR_PAYLOAD_HARD_MAX);
-        return MR_INVALID;
-    }
-    struct mr_client *client = calloc(1, sizeof *client);
-    if (!client)
-        return MR_NOMEM;
-    struct mr_embedded_options embedded = {
-        .dir = dir,
-        .payload_max = options->payload_max,
-        .segment_bytes = options->segment_bytes,
-        .repair = options->repair,
-    };
-    enum mr_err err = mr_embedded_open(&embedded, &client->broker, detail);
-    if (err != MR_OK) {
-        free(client);
-        return err;
-    }
-    *ret_client = client;
     return MR_OK;
 }
 

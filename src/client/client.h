@@ -18,6 +18,8 @@ struct mr_client {
     _Atomic size_t tasks, bytes; /* in flight */
 };
 
+#define MR_FILE_SCHEME "file:"
+
 /* The folder of a "file:" URL, with the namespace's own folder when it has a name. MR_UNSUPPORTED
  * for other engines, MR_INVALID, MR_TOO_BIG; all with detail (may be NULL). */
 MR_MUST_USE enum mr_err mr_url_dir(const char *url, struct mr_slice namespace_,

@@ -110,6 +110,30 @@ static void a_url_names_a_folder(void **state)
     assert_string_equal(dir, "data/ns-blue");
 }
 
+static void options_of_a_server_must_make_sense(void **state)
+{
+    (void)state;
+    const struct {
+        const char *url;
+        struct mr_client_options options;
+    } rows[] = {
+        {"millrace://127.0.0.1:1", {.token = "two words"}},
+        {"millrace://127.0.0.1:1", {.token = "line\n"}},
+        {"millrace://127.0.0.1:1", {.tls_ca = "ca.pem"}},
+        {"millraces://127.0.0.1:1", {.tls_cert = "cert.pem"}},
+        {"millraces://127.0.0.1:1", {.tls_key = "key.pem"}},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct mr_client *client = NULL;
+        struct mr_detail detail = {.text = ""};
+        assert_int_equal(mr_client_open(rows[i].url, &rows[i].options, &client, &detail),
+                         MR_INVALID);
+        assert_null(client);
+        assert_true(detail.text[0] != '\0');
+        assert_null(strstr(detail.text, "words"));
+    }
+}
+
 static void other_engines_and_bad_urls_are_refused_with_a_text(void **state)
 {
     (void)state;
@@ -122,7 +146,14 @@ static void other_engines_and_bad_urls_are_refused_with_a_text(void **state)
         enum mr_err err;
     } rows[] = {
         {"redis://localhost", "", MR_UNSUPPORTED},
-        {"millrace://h:1", "", MR_UNSUPPORTED},
+        {"millrace://127.0.0.1:1", "", MR_UNAVAILABLE},
+        {"millrace://127.0.0.1:1", "blue", MR_UNSUPPORTED},
+        {"millrace://", "", MR_INVALID},
+        {"millrace:///", "", MR_INVALID},
+        {"millrace://h:0x1", "", MR_INVALID},
+        {"millrace://h:65536", "", MR_INVALID},
+        {"millrace://h:1/path", "", MR_INVALID},
+        {"millraces://", "", MR_INVALID},
         {"data", "", MR_INVALID},
         {"", "", MR_INVALID},
         {NULL, "", MR_INVALID},
@@ -132,7 +163,7 @@ static void other_engines_and_bad_urls_are_refused_with_a_text(void **state)
         {"file:data", "a{b", MR_INVALID},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
-        struct mr_client_options options = {.namespace_ = s(rows[i].namespace_)};
+        struct mr_client_options options = {.namespace_ = s(rows[i].namespace_), .open_ms = 50};
         struct mr_client *client = NULL;
         struct mr_detail detail = {.text = ""};
         assert_int_equal(mr_client_open(rows[i].url, &options, &client, &detail), rows[i].err);
@@ -561,6 +592,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_url_names_a_folder),
         cmocka_unit_test(other_engines_and_bad_urls_are_refused_with_a_text),
+        cmocka_unit_test(options_of_a_server_must_make_sense),
         WITH_WORLD(a_second_opener_is_refused),
         WITH_WORLD(namespaces_do_not_see_each_other),
         WITH_WORLD(an_enqueued_task_is_there_after_a_restart),

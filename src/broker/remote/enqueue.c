@@ -58,7 +58,7 @@ static enum mr_err choose_id(const struct ticket *ticket, const struct mr_task_o
     return MR_OK;
 }
 
-enum mr_err prepare_enqueue(struct ticket *ticket)
+enum mr_err remote_prepare_enqueue(struct ticket *ticket)
 {
     struct mr_req_enqueue *req = enqueue_of(ticket);
     if (req->n > MR_BATCH_MAX)
@@ -230,10 +230,10 @@ void producer_send(struct remote *remote)
     if (producer->call != NULL)
         lane_send(&producer->lane, producer->call);
     else
-        start_timer(remote, &producer->expiry, AWAY_MS);
+        start_timer(remote, &producer->expiry, remote->away_ms);
 }
 
-void begin_enqueue(struct ticket *ticket)
+void remote_begin_enqueue(struct ticket *ticket)
 {
     struct remote *remote = ticket->remote;
     if (remote->producer.gave_up) {

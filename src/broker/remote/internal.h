@@ -8,7 +8,7 @@
  * enqueue.c  the stream of producers: one lane
  * node.c     a worker's stream: its life, from Hello over broken connections to Bye
  * work.c     what goes over that stream: takes, finishes (a lane), beats, what is in hand
- * board.c    and which runs have begun
+ * begun.c    and which runs have begun
  *
  * Threads: a request is checked and encoded by its caller (prepare); everything else happens on the
  * loop of the rpc, which is the broker's thread. The only thing both touch is the board of begun
@@ -194,9 +194,9 @@ struct node {
 
 /* NULL when there is none of this handle. */
 struct node *node_find(struct remote *remote, uint64_t handle);
-enum mr_err prepare_node_open(struct ticket *ticket);
-void begin_node_open(struct ticket *ticket);
-void begin_node_close(struct ticket *ticket);
+enum mr_err remote_prepare_node_open(struct ticket *ticket);
+void remote_begin_node_open(struct ticket *ticket);
+void remote_begin_node_close(struct ticket *ticket);
 /* The connection is there. */
 void nodes_attach(struct remote *remote);
 /* The broker closes. */
@@ -209,26 +209,26 @@ void node_resync(struct node *node);
 
 /* ---- work on a node's stream ---------------------------------------------------------------- */
 
-void work_init(struct node *node);
+void node_work_init(struct node *node);
 /* Sends one message of the oneof in WorkerMessage; a call that is over takes none. */
-void work_say(struct node *node, unsigned number, struct mr_slice message);
-enum mr_err prepare_finish(struct ticket *ticket);
-void begin_finish(struct ticket *ticket);
-void begin_take(struct ticket *ticket);
-void begin_beat(struct ticket *ticket);
+void node_say(struct node *node, unsigned number, struct mr_slice message);
+enum mr_err remote_prepare_finish(struct ticket *ticket);
+void remote_begin_finish(struct ticket *ticket);
+void remote_begin_take(struct ticket *ticket);
+void remote_begin_beat(struct ticket *ticket);
 /* Sends what is there to be sent. */
-void work_send(struct node *node);
+void node_send(struct node *node);
 /* The stream is gone: everything without an answer is sent again on the next one. */
-void work_detached(struct node *node);
+void node_detached(struct node *node);
 /* Answers everything: the node is no more. */
-void work_fail(struct node *node);
+void node_fail(struct node *node);
 /* Tells the holder that all its leases are lost. */
-void work_lose_all(struct node *node);
-MR_MUST_USE enum mr_err work_tasks(struct node *node, struct mr_slice bytes);
-MR_MUST_USE enum mr_err work_finished(struct node *node, struct mr_slice bytes);
-MR_MUST_USE enum mr_err work_beaten(struct node *node, struct mr_slice bytes);
-MR_MUST_USE enum mr_err work_stop(struct node *node, struct mr_slice bytes);
-MR_MUST_USE enum mr_err work_wanted(struct node *node, struct mr_slice bytes);
+void node_lose_all(struct node *node);
+MR_MUST_USE enum mr_err node_told_tasks(struct node *node, struct mr_slice bytes);
+MR_MUST_USE enum mr_err node_told_finished(struct node *node, struct mr_slice bytes);
+MR_MUST_USE enum mr_err node_told_beaten(struct node *node, struct mr_slice bytes);
+MR_MUST_USE enum mr_err node_told_stop(struct node *node, struct mr_slice bytes);
+MR_MUST_USE enum mr_err node_told_wanted(struct node *node, struct mr_slice bytes);
 enum mr_err remote_lease_open(struct mr_broker *broker, struct mr_lease *lease);
 
 /* ---- begun runs ----------------------------------------------------------------------------- */
@@ -236,12 +236,12 @@ enum mr_err remote_lease_open(struct mr_broker *broker, struct mr_lease *lease);
 /* Thread: any. */
 void remote_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
 /* Words of the board for a node; MR_BUSY: there are not enough. */
-MR_MUST_USE enum mr_err board_take(struct remote *remote, uint32_t slots, uint32_t *ret_first_word);
-void board_give(struct remote *remote, uint32_t first_word, uint32_t slots);
+MR_MUST_USE enum mr_err begun_take(struct remote *remote, uint32_t slots, uint32_t *ret_first_word);
+void begun_give(struct remote *remote, uint32_t first_word, uint32_t slots);
 /* Says what the server does not know. */
-void board_send(struct node *node);
+void begun_send(struct node *node);
 /* It knows nothing of what runs here. */
-void board_unsaid(struct node *node);
+void begun_unsaid(struct node *node);
 
 /* ---- producing ------------------------------------------------------------------------------ */
 
@@ -254,8 +254,8 @@ struct producer {
 };
 
 void producer_init(struct remote *remote);
-enum mr_err prepare_enqueue(struct ticket *ticket);
-void begin_enqueue(struct ticket *ticket);
+enum mr_err remote_prepare_enqueue(struct ticket *ticket);
+void remote_begin_enqueue(struct ticket *ticket);
 /* Sends what waits, opening the stream if need be. */
 void producer_send(struct remote *remote);
 /* The connection is there. */
@@ -267,7 +267,7 @@ void producer_leave(struct remote *remote);
 
 extern const struct op unary_ops[MR_OP_COUNT];
 void unary_begin(struct ticket *ticket);
-enum mr_err read_finish(struct ticket *ticket, struct mr_slice bytes);
+enum mr_err remote_read_finish(struct ticket *ticket, struct mr_slice bytes);
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
@@ -277,6 +277,7 @@ struct remote {
     struct mr_channel *channel;
     char *authorization;
     size_t payload_max;
+    int64_t away_ms;
     bool up, closing;
 
     struct producer producer;

@@ -75,10 +75,10 @@ void node_free(struct node *node, enum mr_err err)
 {
     struct remote *remote = node->remote;
     struct ticket *ticket = node->ticket;
-    work_fail(node);
+    node_fail(node);
     stop_timers(node);
     drop_call(node);
-    board_give(remote, node->first_word, node->slots);
+    begun_give(remote, node->first_word, node->slots);
     remote->by_index[node->number & (NODES_MAX - 1)] = NULL;
     mr_list_remove(&node->link);
     mr_arena_done(&node->memory);
@@ -95,8 +95,8 @@ static void die(struct node *node)
     node->state = NODE_DEAD;
     stop_timers(node);
     drop_call(node);
-    work_lose_all(node);
-    work_fail(node);
+    node_lose_all(node);
+    node_fail(node);
 }
 
 static void fence_fell(struct mr_timer *timer, void *arg)
@@ -180,7 +180,7 @@ static enum mr_err attach(struct node *node)
     if (err == MR_OK)
         err = mr_channel_call(remote->channel, attach_path, 0, &stream_ops, node, &node->call);
     if (err == MR_OK)
-        work_say(node, SAY_HELLO, mr_buf_slice(&buf));
+        node_say(node, SAY_HELLO, mr_buf_slice(&buf));
     mr_buf_done(&buf);
     return err;
 }
@@ -226,9 +226,9 @@ static enum mr_err welcome(struct node *node, struct mr_slice bytes)
         return MR_OK;
     }
     if (!node->resumed)
-        work_lose_all(node);
-    board_unsaid(node);
-    work_send(node);
+        node_lose_all(node);
+    begun_unsaid(node);
+    node_send(node);
     return MR_OK;
 }
 
@@ -236,8 +236,8 @@ static enum mr_err welcome(struct node *node, struct mr_slice bytes)
 
 /* By the field of ServerMessage. */
 static enum mr_err (*const readers[])(struct node *node, struct mr_slice bytes) = {
-    [1] = welcome,     [2] = work_tasks, [3] = work_finished,
-    [4] = work_beaten, [5] = work_stop,  [6] = work_wanted,
+    [1] = welcome,          [2] = node_told_tasks, [3] = node_told_finished,
+    [4] = node_told_beaten, [5] = node_told_stop,  [6] = node_told_wanted,
 };
 
 static void on_message(struct mr_call *call, struct mr_slice bytes)
@@ -262,7 +262,7 @@ static void on_message(struct mr_call *call, struct mr_slice bytes)
 
 static void on_writable(struct mr_call *call)
 {
-    work_send(mr_call_data(call));
+    node_send(mr_call_data(call));
 }
 
 /* Whether coming back may help; else the server does not want this node. */
@@ -274,7 +274,7 @@ static bool is_break(enum mr_err err)
 static void go_away(struct node *node, enum mr_err err)
 {
     node->state = NODE_AWAY;
-    work_detached(node);
+    node_detached(node);
     if (!is_break(err)) {
         die(node);
         return;
@@ -313,7 +313,7 @@ void node_resync(struct node *node)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-enum mr_err prepare_node_open(struct ticket *ticket)
+enum mr_err remote_prepare_node_open(struct ticket *ticket)
 {
     return mr_node_open_check(mr_container(ticket->req, struct mr_req_node_open, req));
 }
@@ -358,14 +358,14 @@ static enum mr_err node_new(struct ticket *ticket, struct node **ret_node)
     node->remote = remote;
     enum mr_err err = copy_terms(node, req);
     if (err == MR_OK)
-        err = board_take(remote, req->slots, &node->first_word);
+        err = begun_take(remote, req->slots, &node->first_word);
     if (err == MR_OK) {
         node->slots = req->slots;
         err = choose_number(remote, node);
     }
     if (err != MR_OK) {
         if (node->slots > 0)
-            board_give(remote, node->first_word, node->slots);
+            begun_give(remote, node->first_word, node->slots);
         mr_arena_done(&node->memory);
         free(node);
         return err;
@@ -375,13 +375,13 @@ static enum mr_err node_new(struct ticket *ticket, struct node **ret_node)
     node->incarnation = mr_rand_next(&rand);
     mr_timer_init(&node->fence, fence_fell);
     mr_timer_init(&node->again, again);
-    work_init(node);
+    node_work_init(node);
     mr_list_push_back(&remote->nodes, &node->link);
     *ret_node = node;
     return MR_OK;
 }
 
-void begin_node_open(struct ticket *ticket)
+void remote_begin_node_open(struct ticket *ticket)
 {
     struct node *node = NULL;
     enum mr_err err = ticket->remote->up ? node_new(ticket, &node) : MR_UNAVAILABLE;
@@ -401,10 +401,10 @@ static void leave(struct node *node, struct ticket *ticket)
     node->state = NODE_LEAVING;
     node->ticket = ticket;
     tickets_answer(&node->takes, MR_CLOSED);
-    work_send(node);
+    node_send(node);
 }
 
-void begin_node_close(struct ticket *ticket)
+void remote_begin_node_close(struct ticket *ticket)
 {
     const struct mr_req_node_close *req = mr_container(ticket->req, struct mr_req_node_close, req);
     struct node *node = node_find(ticket->remote, req->node);

@@ -201,8 +201,6 @@ static enum mr_err prepare_control(struct ticket *ticket)
         return MR_TOO_BIG;
     size_t size = 0;
     for (size_t i = 0; i < req->n; i++) {
-        if ((unsigned)req->items[i].verb > MR_VERB_PRIORITISE)
-            return MR_INVALID;
         struct mr_control item = sendable(&req->items[i]);
         size_t len = mr_flat_size(&control_flat, &item);
         size += mr_flat_head_size(len) + len;

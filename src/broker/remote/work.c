@@ -29,7 +29,7 @@ static uint8_t *room_for(struct node *node, unsigned number, size_t len)
     return mr_flat_put_head(room, number, len);
 }
 
-void work_say(struct node *node, unsigned number, struct mr_slice message)
+void node_say(struct node *node, unsigned number, struct mr_slice message)
 {
     uint8_t *room = room_for(node, number, message.len);
     if (room != NULL && message.len > 0)
@@ -76,7 +76,7 @@ static void let_go(struct remote *remote, const struct mr_finish *item)
         hold_remove(node, index);
 }
 
-void work_lose_all(struct node *node)
+void node_lose_all(struct node *node)
 {
     for (uint32_t i = 0; i < node->holds_n; i++) {
         uint64_t epoch = node->holds[i].epoch;
@@ -87,7 +87,7 @@ void work_lose_all(struct node *node)
     }
 }
 
-enum mr_err work_stop(struct node *node, struct mr_slice bytes)
+enum mr_err node_told_stop(struct node *node, struct mr_slice bytes)
 {
     struct fields fields;
     MR_TRY(fields_read(bytes, &fields));
@@ -106,7 +106,7 @@ enum mr_err work_stop(struct node *node, struct mr_slice bytes)
     return MR_OK;
 }
 
-enum mr_err work_wanted(struct node *node, struct mr_slice bytes)
+enum mr_err node_told_wanted(struct node *node, struct mr_slice bytes)
 {
     (void)bytes;
     if (node->events.wanted != NULL)
@@ -133,7 +133,7 @@ static struct ticket *find_tag(struct mr_link *tickets, uint64_t tag)
     return NULL;
 }
 
-void begin_take(struct ticket *ticket)
+void remote_begin_take(struct ticket *ticket)
 {
     struct mr_req_take *req = mr_container(ticket->req, struct mr_req_take, req);
     struct node *node = node_find(ticket->remote, req->node);
@@ -155,7 +155,7 @@ static void say_take(struct node *node, struct ticket *ticket)
     uint8_t *at = put_tag(message, ticket->tag);
     at = mr_flat_put_varint(at, 2, req->max);
     at = mr_flat_put_varint(at, 3, (uint64_t)req->wait_ms);
-    work_say(node, SAY_TAKE, mr_slice_make(message, (size_t)(at - message)));
+    node_say(node, SAY_TAKE, mr_slice_make(message, (size_t)(at - message)));
 }
 
 /* The task stays encoded until its holder opens it; only the epoch is looked for. */
@@ -198,7 +198,7 @@ static enum mr_err make_leases(struct node *node, struct mr_slice bytes, struct 
     return MR_OK;
 }
 
-enum mr_err work_tasks(struct node *node, struct mr_slice bytes)
+enum mr_err node_told_tasks(struct node *node, struct mr_slice bytes)
 {
     struct fields fields;
     MR_TRY(fields_read(bytes, &fields));
@@ -264,7 +264,7 @@ static enum mr_err finish_check(const struct mr_finish *item)
     return MR_OK;
 }
 
-enum mr_err prepare_finish(struct ticket *ticket)
+enum mr_err remote_prepare_finish(struct ticket *ticket)
 {
     struct mr_req_finish *req = finish_of(ticket);
     if (req->n > MR_BATCH_MAX)
@@ -305,7 +305,7 @@ static void finish_alone(struct ticket *ticket)
     unary_begin(ticket);
 }
 
-void begin_finish(struct ticket *ticket)
+void remote_begin_finish(struct ticket *ticket)
 {
     const struct mr_req_finish *req = finish_of(ticket);
     struct node *node = req->n > 0 ? node_find(ticket->remote, req->items[0].ref >> 32) : NULL;
@@ -356,7 +356,7 @@ static void finish_replied(struct node *node, enum mr_err code)
     lane_next(&node->finishes);
 }
 
-enum mr_err work_finished(struct node *node, struct mr_slice bytes)
+enum mr_err node_told_finished(struct node *node, struct mr_slice bytes)
 {
     struct fields fields;
     size_t n;
@@ -375,7 +375,7 @@ enum mr_err work_finished(struct node *node, struct mr_slice bytes)
 }
 
 /* Of a single call. */
-enum mr_err read_finish(struct ticket *ticket, struct mr_slice bytes)
+enum mr_err remote_read_finish(struct ticket *ticket, struct mr_slice bytes)
 {
     struct mr_req_finish *req = finish_of(ticket);
     enum mr_err codes[MR_BATCH_MAX];
@@ -395,7 +395,7 @@ static const struct mr_flat_field progress_fields[] = {
 };
 static MR_FLAT(struct mr_progress, progress_flat, progress_fields);
 
-void begin_beat(struct ticket *ticket)
+void remote_begin_beat(struct ticket *ticket)
 {
     const struct mr_req_beat *req = mr_container(ticket->req, struct mr_req_beat, req);
     struct node *node = node_find(ticket->remote, req->node);
@@ -435,7 +435,7 @@ static void say_beat(struct node *node, struct ticket *ticket)
     }
 }
 
-enum mr_err work_beaten(struct node *node, struct mr_slice bytes)
+enum mr_err node_told_beaten(struct node *node, struct mr_slice bytes)
 {
     struct fields fields;
     MR_TRY(fields_read(bytes, &fields));
@@ -448,7 +448,7 @@ enum mr_err work_beaten(struct node *node, struct mr_slice bytes)
 
 /* ---- all of it ------------------------------------------------------------------------------ */
 
-void work_init(struct node *node)
+void node_work_init(struct node *node)
 {
     static const struct lane_kind kind = {
         .head_size = head_size,
@@ -470,18 +470,18 @@ static void say_unsent(struct node *node, struct mr_link *tickets,
     }
 }
 
-void work_send(struct node *node)
+void node_send(struct node *node)
 {
     bool attached = node->state == NODE_ATTACHED || node->state == NODE_LEAVING;
     if (!attached || node->call == NULL || node->bye_sent)
         return;
-    board_send(node);
+    begun_send(node);
     lane_send(&node->finishes, node->call);
     say_unsent(node, &node->beats, say_beat);
     say_unsent(node, &node->takes, say_take);
     if (node->state != NODE_LEAVING || lane_unsent(&node->finishes))
         return;
-    work_say(node, SAY_BYE, (struct mr_slice){0});
+    node_say(node, SAY_BYE, (struct mr_slice){0});
     node->bye_sent = true;
 }
 
@@ -491,14 +491,14 @@ static void unsend(struct mr_link *tickets)
         mr_container(link, struct ticket, link)->tag = 0;
 }
 
-void work_detached(struct node *node)
+void node_detached(struct node *node)
 {
     unsend(&node->takes);
     unsend(&node->beats);
     lane_rewind(&node->finishes, LANE_BROKE, lane_keep_all, MR_OK);
 }
 
-void work_fail(struct node *node)
+void node_fail(struct node *node)
 {
     bool closing = node->remote->closing;
     tickets_answer(&node->takes, MR_CLOSED);

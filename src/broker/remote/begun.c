@@ -26,7 +26,7 @@ static uint32_t words_of(uint32_t slots)
     return (slots + WORD_SLOTS - 1) / WORD_SLOTS;
 }
 
-enum mr_err board_take(struct remote *remote, uint32_t slots, uint32_t *ret_first_word)
+enum mr_err begun_take(struct remote *remote, uint32_t slots, uint32_t *ret_first_word)
 {
     uint32_t run = 0, words = words_of(slots);
     for (uint32_t i = 0; i < WORDS_MAX; i++) {
@@ -40,7 +40,7 @@ enum mr_err board_take(struct remote *remote, uint32_t slots, uint32_t *ret_firs
     return MR_BUSY;
 }
 
-void board_give(struct remote *remote, uint32_t first_word, uint32_t slots)
+void begun_give(struct remote *remote, uint32_t first_word, uint32_t slots)
 {
     for (uint32_t slot = 0; slot < slots; slot++)
         atomic_store(&remote->board[first_word * WORD_SLOTS + slot], 0);
@@ -49,7 +49,7 @@ void board_give(struct remote *remote, uint32_t first_word, uint32_t slots)
     memset(remote->word_used + first_word, 0, words_of(slots));
 }
 
-void board_unsaid(struct node *node)
+void begun_unsaid(struct node *node)
 {
     struct remote *remote = node->remote;
     for (uint32_t i = 0; i < node->slots; i++) {
@@ -79,10 +79,10 @@ static void say_word(struct node *node, uint32_t word, uint64_t bits)
     memcpy(at, slots, slots_len);
     at = mr_flat_put_head(at + slots_len, FIELD_EPOCHS, epochs_len);
     memcpy(at, epochs, epochs_len);
-    work_say(node, FIELD_BEGUN, mr_slice_make(message, (size_t)(at + epochs_len - message)));
+    node_say(node, FIELD_BEGUN, mr_slice_make(message, (size_t)(at + epochs_len - message)));
 }
 
-void board_send(struct node *node)
+void begun_send(struct node *node)
 {
     for (uint32_t i = 0; i < words_of(node->slots); i++) {
         _Atomic uint64_t *unsaid = &node->remote->unsaid[node->first_word + i];

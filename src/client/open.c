@@ -1,0 +1,162 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Opening a broker by URL: one row per scheme. Thread: any. */
+#include <stdlib.h>
+
+#include "base/net.h"
+#include "broker/embedded/embedded.h"
+#include "broker/remote/remote.h"
+#include "client/client.h"
+
+#define DEFAULT_PORT "7401"
+
+enum { TOKEN_MAX = 512, ADDRESS_MAX = MR_HOST_MAX + sizeof "[]:65535" };
+
+typedef enum mr_err open_broker(const char *url, const char *rest,
+                                const struct mr_client_options *options,
+                                struct mr_broker **ret_broker, struct mr_detail *detail);
+
+static enum mr_err open_file(const char *url, const char *rest,
+                             const struct mr_client_options *options, struct mr_broker **ret_broker,
+                             struct mr_detail *detail)
+{
+    char dir[MR_PATH_MAX];
+    (void)rest;
+    MR_TRY(mr_url_dir(url, options->namespace_, dir, detail));
+    struct mr_embedded_options embedded = {
+        .dir = dir,
+        .payload_max = options->payload_max,
+        .segment_bytes = options->segment_bytes,
+        .repair = options->repair,
+    };
+    return mr_embedded_open(&embedded, ret_broker, detail);
+}
+
+/* ---- servers -------------------------------------------------------------------------------- */
+
+/* HOST:PORT of what stands behind "millrace://"; the port may be left out. */
+static enum mr_err server_address(const char *url, const char *rest, char address[ADDRESS_MAX],
+                                  struct mr_detail *detail)
+{
+    size_t len = strcspn(rest, "/");
+    char host[MR_HOST_MAX + 1];
+    uint16_t port;
+    bool fits = len > 0 && len + sizeof ":" DEFAULT_PORT <= ADDRESS_MAX;
+    if (fits && strspn(rest + len, "/") == strlen(rest + len)) {
+        (void)snprintf(address, ADDRESS_MAX, "%.*s", (int)len, rest);
+        if (mr_host_parse(address, host, &port) == MR_OK && port != 0)
+            return MR_OK;
+        (void)snprintf(address, ADDRESS_MAX, "%.*s:" DEFAULT_PORT, (int)len, rest);
+        if (mr_host_parse(address, host, &port) == MR_OK)
+            return MR_OK;
+    }
+    mr_detail_set(detail, "%s: must be of the form millrace://HOST:PORT", url);
+    return MR_INVALID;
+}
+
+/* It goes into a header, so it must not be able to end one; and it is never shown. */
+static enum mr_err check_token(const char *token, struct mr_detail *detail)
+{
+    size_t len = token != NULL ? strlen(token) : 0;
+    bool fine = len <= TOKEN_MAX;
+    for (size_t i = 0; fine && i < len; i++)
+        fine = token[i] > 0x20 && token[i] < 0x7f;
+    if (!fine)
+        mr_detail_set(detail, "token: must be one word of at most %d characters", TOKEN_MAX);
+    return fine ? MR_OK : MR_INVALID;
+}
+
+static enum mr_err open_server(const char *url, const char *rest,
+                               const struct mr_client_options *options,
+                               const struct mr_rpc_tls *tls, struct mr_broker **ret_broker,
+                               struct mr_detail *detail)
+{
+    char address[ADDRESS_MAX];
+    MR_TRY(server_address(url, rest, address, detail));
+    MR_TRY(check_token(options->token, detail));
+    if (options->namespace_.len > 0) {
+        mr_detail_set(detail, "%s: a server has one namespace, chosen when it is started", url);
+        return MR_UNSUPPORTED;
+    }
+    struct mr_remote_options remote = {
+        .address = address,
+        .tls = tls,
+        .token = options->token,
+        .payload_max = options->payload_max,
+        .open_ms = options->open_ms,
+    };
+    return mr_remote_open(&remote, ret_broker, detail);
+}
+
+static enum mr_err open_plain(const char *url, const char *rest,
+                              const struct mr_client_options *options,
+                              struct mr_broker **ret_broker, struct mr_detail *detail)
+{
+    if (options->tls_ca || options->tls_cert || options->tls_key || options->tls_name) {
+        mr_detail_set(detail, "%s: for TLS write millraces://", url);
+        return MR_INVALID;
+    }
+    return open_server(url, rest, options, NULL, ret_broker, detail);
+}
+
+static enum mr_err open_tls(const char *url, const char *rest,
+                            const struct mr_client_options *options, struct mr_broker **ret_broker,
+                            struct mr_detail *detail)
+{
+    if (!options->tls_cert != !options->tls_key) {
+        mr_detail_set(detail, "TLS: a certificate of our own needs its key, and the other way");
+        return MR_INVALID;
+    }
+    struct mr_rpc_tls tls = {
+        .cert_file = options->tls_cert,
+        .key_file = options->tls_key,
+        .ca_file = options->tls_ca,
+        .server_name = options->tls_name,
+    };
+    return open_server(url, rest, options, &tls, ret_broker, detail);
+}
+
+/* ---- by scheme ------------------------------------------------------------------------------ */
+
+static const struct {
+    const char *scheme;
+    open_broker *open;
+} schemes[] = {
+    {MR_FILE_SCHEME, open_file},
+    {"millrace://", open_plain},
+    {"millraces://", open_tls},
+};
+
+static enum mr_err open_url(const char *url, const struct mr_client_options *options,
+                            struct mr_broker **ret_broker, struct mr_detail *detail)
+{
+    for (size_t i = 0; url && i < sizeof schemes / sizeof *schemes; i++) {
+        size_t len = strlen(schemes[i].scheme);
+        if (strncmp(url, schemes[i].scheme, len) == 0)
+            return schemes[i].open(url, url + len, options, ret_broker, detail);
+    }
+    mr_detail_set(detail, "%s: this version opens file:DIR, millrace://HOST:PORT and millraces://",
+                  url ? url : "(no URL)");
+    return url && strchr(url, ':') ? MR_UNSUPPORTED : MR_INVALID;
+}
+
+enum mr_err mr_client_open(const char *url, const struct mr_client_options *options,
+                           struct mr_client **ret_client, struct mr_detail *detail)
+{
+    static const struct mr_client_options defaults;
+    options = options ? options : &defaults;
+    if (options->payload_max > MR_PAYLOAD_HARD_MAX) {
+        mr_detail_set(detail, "payload limit: %zu bytes, at most %d", options->payload_max,
+                      MR_PAYLOAD_HARD_MAX);
+        return MR_INVALID;
+    }
+    struct mr_client *client = calloc(1, sizeof *client);
+    if (!client)
+        return MR_NOMEM;
+    enum mr_err err = open_url(url, options, &client->broker, detail);
+    if (err != MR_OK) {
+        free(client);
+        return err;
+    }
+    *ret_client = client;
+    return MR_OK;
+}
