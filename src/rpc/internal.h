@@ -88,6 +88,10 @@ struct mr_rpc {
     bool draining, stopping;
 };
 
+/* Without its thread; whoever calls rpc_turn is the loop. max_ns: how long it may wait. */
+MR_MUST_USE enum mr_err rpc_new(const struct mr_rpc_limits *limits, struct mr_rpc **ret_rpc);
+void rpc_turn(struct mr_rpc *rpc, int64_t max_ns);
+void rpc_free(struct mr_rpc *rpc);
 /* Whether this thread is the loop. */
 bool rpc_is_loop(const struct mr_rpc *rpc);
 

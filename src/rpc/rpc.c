@@ -142,9 +142,11 @@ static int64_t wait_ns(struct mr_rpc *rpc)
     return ns > 0 ? ns : 0;
 }
 
-static void turn(struct mr_rpc *rpc)
+void rpc_turn(struct mr_rpc *rpc, int64_t max_ns)
 {
-    mr_loop_turn(rpc->loop, wait_ns(rpc));
+    this_loop = rpc;
+    int64_t ns = wait_ns(rpc);
+    mr_loop_turn(rpc->loop, ns < max_ns ? ns : max_ns);
     rpc->now = mr_mono_now(mr_clock_system());
     deliver_posts(rpc);
     mr_wheel_advance(rpc->wheel, tick_of(rpc->now), rpc);
@@ -173,9 +175,8 @@ static void close_all(struct mr_rpc *rpc)
 static void *run(void *arg)
 {
     struct mr_rpc *rpc = arg;
-    this_loop = rpc;
     while (!rpc->stopping)
-        turn(rpc);
+        rpc_turn(rpc, INT64_MAX);
     close_all(rpc);
     return NULL;
 }
@@ -195,8 +196,10 @@ static void init_lists(struct mr_rpc *rpc)
     mr_list_init(&rpc->leaving);
 }
 
-static void free_parts(struct mr_rpc *rpc)
+void rpc_free(struct mr_rpc *rpc)
 {
+    mr_assert(mr_list_empty(&rpc->channels) && mr_list_empty(&rpc->leaving));
+    mr_assert(rpc->conns_n == 0 && rpc->memory == 0);
     while (rpc->spare != NULL) {
         struct mr_call *call = rpc->spare;
         rpc->spare = call->next_spare;
@@ -228,8 +231,7 @@ static enum mr_err make_parts(struct mr_rpc *rpc)
     return rpc_session_new_shared(rpc);
 }
 
-enum mr_err mr_rpc_new(const char *thread_name, const struct mr_rpc_limits *limits,
-                       struct mr_rpc **ret_rpc)
+enum mr_err rpc_new(const struct mr_rpc_limits *limits, struct mr_rpc **ret_rpc)
 {
     struct mr_rpc *rpc = calloc(1, sizeof *rpc);
     if (rpc == NULL)
@@ -237,10 +239,22 @@ enum mr_err mr_rpc_new(const char *thread_name, const struct mr_rpc_limits *limi
     rpc->limits = full_limits(limits);
     init_lists(rpc);
     enum mr_err err = make_parts(rpc);
-    if (err == MR_OK)
-        err = mr_thread_start(&rpc->thread, thread_name, run, rpc);
     if (err != MR_OK) {
-        free_parts(rpc);
+        rpc_free(rpc);
+        return err;
+    }
+    *ret_rpc = rpc;
+    return MR_OK;
+}
+
+enum mr_err mr_rpc_new(const char *thread_name, const struct mr_rpc_limits *limits,
+                       struct mr_rpc **ret_rpc)
+{
+    struct mr_rpc *rpc;
+    MR_TRY(rpc_new(limits, &rpc));
+    enum mr_err err = mr_thread_start(&rpc->thread, thread_name, run, rpc);
+    if (err != MR_OK) {
+        rpc_free(rpc);
         return err;
     }
     *ret_rpc = rpc;
@@ -260,9 +274,7 @@ void mr_rpc_free(struct mr_rpc *rpc)
     rpc->stop_msg.deliver = stop;
     mr_rpc_post(rpc, &rpc->stop_msg);
     mr_thread_join(rpc->thread);
-    mr_assert(mr_list_empty(&rpc->channels) && mr_list_empty(&rpc->leaving));
-    mr_assert(rpc->conns_n == 0 && rpc->memory == 0);
-    free_parts(rpc);
+    rpc_free(rpc);
 }
 
 void mr_rpc_post(struct mr_rpc *rpc, struct mr_msg *msg)
