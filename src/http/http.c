@@ -221,7 +221,7 @@ static enum mr_err open_socket(const char *address, int *ret_fd, struct mr_addr 
 }
 
 /* The library's own messages: of interest only when it does not start. */
-static void on_message(void *arg, const char *fmt, va_list ap)
+static MR_PRINTF(2, 0) void on_message(void *arg, const char *fmt, va_list ap)
 {
     struct mr_http *http = arg;
     if (http->starting)
