@@ -15,7 +15,7 @@ set -eu
 build="gcc libc6-dev make cmake ninja-build pkg-config libjansson-dev libcmocka-dev
 libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev zlib1g-dev
 libmicrohttpd-dev libgnutls28-dev libyaml-dev"
-test="$build clang-format python3 jq man-db openssl"
+test="$build clang-format python3 jq man-db openssl curl systemd"
 fuzz="$test clang libclang-rt-14-dev"
 
 case "${1:-test}" in

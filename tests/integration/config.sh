@@ -1,0 +1,54 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The settings of the server, checked and shown without one.
+
+set -euo pipefail
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+source "$here/cli_lib.bash"
+
+cat >good.yaml <<'YAML'
+# A server for one machine.
+data: ./tasks
+listen: 127.0.0.1:8400
+grace: 3s
+payload-max: 2MiB
+YAML
+
+expect 0 config check good.yaml
+grep -q 'good.yaml: the settings are right' err || fail "$(cat err)"
+expect 0 config check
+expect 0 config check --config good.yaml
+refuses 2 'give the file once' config check good.yaml --config good.yaml
+refuses 3 'nowhere.yaml' config check nowhere.yaml
+
+# Where each value comes from: flag, environment, file, default.
+MILLRACE_GRACE=4s expect 0 config show --effective --config good.yaml --grpc 127.0.0.1:8401 --json
+value() { jq -r --arg name "$1" '.[]|select(.name == $name)|[.value,.source,.place]|join(" ")' out; }
+is grpc '127.0.0.1:8401 flag --grpc' "$(value grpc)"
+is grace '4s environment MILLRACE_GRACE' "$(value grace)"
+is listen '127.0.0.1:8400 file good.yaml:3' "$(value listen)"
+is rate '0 default ' "$(value rate)"
+is tls-cert ' not set ' "$(value tls-cert)"
+
+# Without --effective only what somebody set; in a table as well.
+expect 0 config show --config good.yaml
+is "rows" 'config data grace listen payload-max' "$(tail -n +2 out | awk '{print $1}' | sort | xargs)"
+expect 0 config show
+is "nothing set" 0 "$(tail -n +2 out | wc -l)"
+
+# A password in a URL is not shown.
+expect 0 config show --broker redis://someone:hunter2@cache:6379/0 --json
+is "the URL" 'redis://***@cache:6379/0 flag --broker' "$(value broker)"
+! grep -q hunter2 out err || fail "the password was shown"
+
+# Errors name file, line, key and what is near; the unit tests have the rest.
+printf 'data: x\ntls-crt: y\n' >bad.yaml
+refuses 2 'bad.yaml:2: unknown key tls-crt; did you mean tls-cert?' config check bad.yaml
+refuses 2 'bad.yaml:2' config show --config bad.yaml
+printf 'payload-max: lots\n' >bad.yaml
+refuses 2 'bad.yaml:1: payload-max: "lots" is not a size' config check bad.yaml
+MILLRACE_LISTEN=here refuses 2 'MILLRACE_LISTEN: "here" is not an address' config check
+refuses 2 'unknown option --lisen; did you mean --listen?' config check --lisen x
+refuses 2 'is open to other machines' config check --grpc 0.0.0.0:7401
+expect 0 config check --grpc 0.0.0.0:7401 --insecure

@@ -1,0 +1,122 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The life of a server: starting, being ready, stopping with grace and at once, and what it refuses.
+
+set -euo pipefail
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+source "$here/cli_lib.bash"
+source "$here/serve_lib.bash"
+
+# With nothing at all it is ready within a second: the best of three, the machine may be busy.
+best=99999
+for i in 1 2 3; do
+    data=$room/new$i
+    begin=$(date +%s%N)
+    start
+    took=$((($(date +%s%N) - begin) / 1000000))
+    ((took < best)) && best=$took
+    stop 0
+done
+((best < 1000)) || fail "ready after $best ms"
+
+# It says so in one line, and that it stops in another.
+data=$room/data
+start
+is "lines before the stop" 1 "$(wc -l <"$room/server.err")"
+grep -qE '^ready http=127\.0\.0\.1:[0-9]+ grpc=127\.0\.0\.1:[0-9]+$' "$room/server.err" ||
+    fail "$(cat "$room/server.err")"
+[ ! -s "$room/server.out" ] || fail "something on standard output"
+
+# Health, over HTTP and gRPC.
+is livez 'live 200' "$(get /livez)"
+is readyz 'ready 200' "$(get /readyz)"
+is "another path" 404 "$(get /nothing | sed 's/.* //')"
+is "another method" 405 "$(get /livez -X POST | sed 's/.* //')"
+is "health by gRPC" 0 "$(call grpc.health.v1.Health/Check)"
+
+# The folder has one owner, which is named.
+refuses 6 "in use by process $server" serve --data "$data" --listen 127.0.0.1:0 --grpc 127.0.0.1:0
+refuses 6 "in use by process $server" token create --role admin --data "$data"
+# So have ports.
+refuses 6 "$http: the port is in use" serve --data "$room/b" --listen "$http" --grpc 127.0.0.1:0
+refuses 6 "$grpc" serve --data "$room/b" --listen 127.0.0.1:0 --grpc "$grpc"
+is "still well" 'ready 200' "$(get /readyz)"
+
+# SIGTERM ends it with exit code 0, and the folder is free.
+stop 0
+m --broker "file:$data" --quiet enqueue -q kept --id one payload >/dev/null
+start
+m --broker "$MILLRACE_BROKER" token list >/dev/null
+stop 0
+is "the task from before" pending "$(m --broker "file:$data" task show one --json | jq -r .state)"
+
+# kill -9 is as good as a stop.
+start
+kill -9 "$server"
+ends 137
+start
+stop 0
+
+# SIGINT is as good as SIGTERM.
+start
+kill -INT "$server"
+ends 0
+
+# While a call is under way the stop waits, says that it is not ready, and a second signal ends it.
+start --drain-timeout 5m
+hold
+kill -TERM "$server"
+until_true grep -q stopping "$room/server.err"
+is "not ready" 503 "$(get /readyz | sed 's/.* //')"
+is "still live" 'live 200' "$(get /livez)"
+kill -0 "$server" || fail "it did not wait for the call"
+kill -TERM "$server"
+ends 143
+
+# The wait has a limit.
+start --drain-timeout 200ms
+hold
+stop 0
+
+# What cannot be used is named in one line.
+refuses 5 '/sys/data' serve --data /sys/data --listen 127.0.0.1:0 --grpc 127.0.0.1:0
+mkdir "$room/other"
+echo text >"$room/other/notes"
+refuses 1 'notes' serve --data "$room/other" --listen 127.0.0.1:0 --grpc 127.0.0.1:0
+refuses 2 'not a Redis' serve --broker redis://127.0.0.1
+refuses 2 'give --data DIR' serve --broker millrace://127.0.0.1:7401
+refuses 2 'are two folders' serve --data a --broker file:b
+refuses 2 'not supported by this version' serve --store postgres://x
+refuses 3 "$room/audit/x" serve --data "$data" --audit-file "$room/audit/x"
+
+# An address for other machines needs tokens and TLS, or somebody who says that it need not.
+refuses 2 'add --tls-cert FILE --tls-key FILE and a token' serve --data "$room/c" --grpc 0.0.0.0:0
+refuses 2 '--listen [::]:0 is open to other machines' serve --data "$room/c" --listen '[::]:0'
+m --quiet token create --role admin --data "$room/c" >/dev/null
+refuses 2 'add --tls-cert FILE --tls-key FILE or --insecure' serve --data "$room/c" --grpc 0.0.0.0:0
+refuses 2 'add a token (millrace token create' serve --data "$room/d" --grpc 0.0.0.0:0 \
+    --tls-cert x --tls-key y
+refuses 2 'needs --tls-key' serve --data "$room/c" --tls-cert x
+start --grpc 0.0.0.0:0 --insecure
+is "the open address" 0 "$(call grpc.health.v1.Health/Check)"
+stop 0
+
+# The settings of a file count, and those of the environment before them.
+cat >"$room/serve.yaml" <<'YAML'
+drain-timeout: 3m
+grace: 2s
+audit-file: audit-of-the-file
+YAML
+MILLRACE_CONFIG=$room/serve.yaml MILLRACE_AUDIT_FILE=$room/audit.log start
+m --quiet token create --role viewer >/dev/null
+is "audit lines" 1 "$(grep -c 'method=Tokens/Create .* result=OK' "$room/audit.log")"
+# Whoever moves the audit file away gets a new one by SIGHUP.
+mv "$room/audit.log" "$room/audit.old"
+kill -HUP "$server"
+until_true test -e "$room/audit.log"
+m --quiet token create --role viewer >/dev/null
+is "audit lines in the new file" 1 "$(wc -l <"$room/audit.log")"
+stop 0
+echo "listn: x" >>"$room/serve.yaml"
+refuses 2 'serve.yaml:4: unknown key listn; did you mean listen?' serve --config "$room/serve.yaml"
