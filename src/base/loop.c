@@ -131,13 +131,18 @@ static unsigned possible(const struct epoll_event *event)
            (event->events & EPOLLOUT ? MR_LOOP_WRITE : 0);
 }
 
-void mr_loop_turn(struct mr_loop *loop, int64_t max_ns)
+void mr_loop_wait(struct mr_loop *loop, int64_t max_ns)
 {
     int timeout_ms = mr_chan_sleep(&loop->inbox) ? wait_ms(max_ns) : 0;
     loop->n = epoll_wait(loop->epoll_fd, loop->events, EVENTS_MAX, timeout_ms);
     mr_chan_awake(&loop->inbox);
     mr_assert(loop->n >= 0 || errno == EINTR);
-    for (loop->at = 0; loop->at < loop->n;) {
+    loop->at = 0;
+}
+
+void mr_loop_dispatch(struct mr_loop *loop)
+{
+    while (loop->at < loop->n) {
         const struct epoll_event *event = &loop->events[loop->at++];
         struct mr_watch *watch = event->data.ptr;
         if (watch != NULL)

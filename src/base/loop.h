@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Waiting for descriptors and messages at the same time, with epoll. A loop belongs to the thread
- * that calls mr_loop_turn; others send to its inbox.
+ * that calls mr_loop_wait; others send to its inbox.
  */
 #ifndef MR_BASE_LOOP_H
 #define MR_BASE_LOOP_H
@@ -33,8 +33,10 @@ MR_MUST_USE enum mr_err mr_loop_add(struct mr_loop *loop, struct mr_watch *watch
 void mr_loop_change(struct mr_loop *loop, struct mr_watch *watch, unsigned events);
 /* Before the descriptor is closed. From then on ready is not called, also not in this turn. */
 void mr_loop_remove(struct mr_loop *loop, struct mr_watch *watch);
-/* Waits up to max_ns (0: not at all; INT64_MAX: for ever) for a descriptor or a message, then calls
- * ready for each descriptor that is. Messages are the caller's to take. */
-void mr_loop_turn(struct mr_loop *loop, int64_t max_ns);
+/* A turn has two halves, so that its owner can look at the clock between them. Waits up to max_ns
+ * (0: not at all; INT64_MAX: for ever) for a descriptor or a message. */
+void mr_loop_wait(struct mr_loop *loop, int64_t max_ns);
+/* Calls ready for each descriptor that was. Messages are the owner's to take. */
+void mr_loop_dispatch(struct mr_loop *loop);
 
 #endif

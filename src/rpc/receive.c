@@ -157,6 +157,8 @@ static size_t deliver_whole(struct mr_call *call, const uint8_t *data, size_t le
 
 static void deliver_kept(struct mr_call *call)
 {
+    if (kept(call) == 0)
+        return;
     size_t used = deliver_whole(call, call->in.data + call->in_at, kept(call));
     call->in_at += used;
     count_kept(call, 0, used);

@@ -146,8 +146,9 @@ void rpc_turn(struct mr_rpc *rpc, int64_t max_ns)
 {
     this_loop = rpc;
     int64_t ns = wait_ns(rpc);
-    mr_loop_turn(rpc->loop, ns < max_ns ? ns : max_ns);
+    mr_loop_wait(rpc->loop, ns < max_ns ? ns : max_ns);
     rpc->now = mr_mono_now(mr_clock_system());
+    mr_loop_dispatch(rpc->loop);
     deliver_posts(rpc);
     mr_wheel_advance(rpc->wheel, tick_of(rpc->now), rpc);
     rpc_settle(rpc);
@@ -166,7 +167,8 @@ static void close_all(struct mr_rpc *rpc)
         rpc_conn_doom(mr_container(link, struct rpc_conn, link), NGHTTP2_NO_ERROR, "closed here");
     rpc_settle(rpc);
     while (!mr_list_empty(&rpc->conns) || !mr_list_empty(&rpc->leaving) || !settled(rpc)) {
-        mr_loop_turn(rpc->loop, wait_ns(rpc));
+        mr_loop_wait(rpc->loop, wait_ns(rpc));
+        mr_loop_dispatch(rpc->loop);
         deliver_posts(rpc);
         rpc_settle(rpc);
     }

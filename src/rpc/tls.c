@@ -189,10 +189,10 @@ static enum mr_err outcome(struct rpc_conn *conn, int rc, const char *what)
 
 enum mr_err rpc_tls_handshake(struct rpc_conn *conn)
 {
+    conn->tls_wants_write = false;
     int rc = SSL_do_handshake(conn->ssl);
     if (rc != 1)
         return outcome(conn, rc, "handshake");
-    conn->tls_wants_write = false;
     const unsigned char *protocol;
     unsigned len;
     SSL_get0_alpn_selected(conn->ssl, &protocol, &len);
@@ -205,12 +205,14 @@ enum mr_err rpc_tls_handshake(struct rpc_conn *conn)
 enum mr_err rpc_tls_read(struct rpc_conn *conn, void *data, size_t max, size_t *ret_n)
 {
     mr_assert(max >= SSL3_RT_MAX_PLAIN_LENGTH);
+    conn->tls_wants_write = false;
     int rc = SSL_read_ex(conn->ssl, data, max, ret_n);
     return rc == 1 ? MR_OK : outcome(conn, rc, "reading");
 }
 
 enum mr_err rpc_tls_write(struct rpc_conn *conn, const void *data, size_t len, size_t *ret_n)
 {
+    conn->tls_wants_write = false;
     int rc = SSL_write_ex(conn->ssl, data, len, ret_n);
     return rc == 1 ? MR_OK : outcome(conn, rc, "writing");
 }

@@ -13,6 +13,7 @@
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <time.h>
 
 #include <cmocka.h>
 
@@ -55,6 +56,21 @@ static inline void wait_count(const _Atomic size_t *count, size_t wanted)
         assert_true(mr_mono_now(mr_clock_system()).ns < give_up);
         sched_yield();
     }
+}
+
+static inline void let_pass(int64_t ms)
+{
+    struct mr_event never;
+    mr_event_init(&never);
+    assert_false(mr_event_wait(&never, ms * MR_NS_PER_MS));
+}
+
+/* Nothing spins: while nothing happens, the process uses hardly any time of a processor. */
+static inline void assert_quiet(void)
+{
+    clock_t before = clock();
+    let_pass(200);
+    assert_true(clock() - before < CLOCKS_PER_SEC / 10);
 }
 
 /* ---- the server ----------------------------------------------------------------------------- */

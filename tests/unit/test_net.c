@@ -221,6 +221,12 @@ static void ports_in_use_and_ports_without_listener_are_told(void **state)
 
 /* ---- the loop ------------------------------------------------------------------------------- */
 
+static void turn(struct mr_loop *loop, int64_t max_ns)
+{
+    mr_loop_wait(loop, max_ns);
+    mr_loop_dispatch(loop);
+}
+
 struct watched {
     struct mr_watch watch;
     struct mr_loop *loop;
@@ -254,19 +260,19 @@ static void descriptors_are_ready_for_what_was_asked(void **state)
     wire_open(&wire, "127.0.0.1");
     assert_int_equal(mr_loop_new(&loop), MR_OK);
     watch_fd(loop, &watched, wire.server_fd, MR_LOOP_READ);
-    mr_loop_turn(loop, 0);
+    turn(loop, 0);
     assert_int_equal(watched.calls, 0);
     mr_loop_change(loop, &watched.watch, MR_LOOP_READ | MR_LOOP_WRITE);
-    mr_loop_turn(loop, patience_ns);
+    turn(loop, patience_ns);
     assert_int_equal(watched.events, MR_LOOP_WRITE);
     mr_loop_change(loop, &watched.watch, MR_LOOP_READ);
     size_t n;
     assert_int_equal(mr_net_write(wire.client_fd, "x", 1, &n), MR_OK);
-    mr_loop_turn(loop, patience_ns);
+    turn(loop, patience_ns);
     assert_int_equal(watched.events, MR_LOOP_READ);
     assert_int_equal(watched.calls, 2);
     mr_loop_remove(loop, &watched.watch);
-    mr_loop_turn(loop, 0);
+    turn(loop, 0);
     assert_int_equal(watched.calls, 2);
     mr_loop_free(loop);
     wire_close(&wire);
@@ -284,7 +290,7 @@ static void a_descriptor_removed_in_a_turn_is_not_told_in_it(void **state)
     watch_fd(loop, &second, wire.server_fd, MR_LOOP_WRITE);
     first.removes = &second;
     second.removes = &first;
-    mr_loop_turn(loop, patience_ns);
+    turn(loop, patience_ns);
     assert_int_equal(first.calls + second.calls, 1);
     mr_loop_remove(loop, first.calls == 1 ? &first.watch : &second.watch);
     mr_loop_free(loop);
@@ -296,9 +302,9 @@ static void a_turn_lasts_as_long_as_told(void **state)
     (void)state;
     struct mr_loop *loop;
     assert_int_equal(mr_loop_new(&loop), MR_OK);
-    mr_loop_turn(loop, 0);
+    turn(loop, 0);
     int64_t begin = mr_mono_now(mr_clock_system()).ns;
-    mr_loop_turn(loop, 3 * MR_NS_PER_MS + 1);
+    turn(loop, 3 * MR_NS_PER_MS + 1);
     assert_true(mr_mono_now(mr_clock_system()).ns - begin >= 3 * MR_NS_PER_MS);
     mr_loop_free(loop);
 }
@@ -339,7 +345,7 @@ static void messages_wake_a_loop_that_polls(void **state)
         struct mr_msg *msg = mr_chan_take_all(inbox);
         if (msg == NULL) {
             int64_t begin = mr_mono_now(mr_clock_system()).ns;
-            mr_loop_turn(loop, patience_ns);
+            turn(loop, patience_ns);
             assert_true(mr_mono_now(mr_clock_system()).ns - begin < patience_ns);
         }
         for (; msg != NULL; msg = msg->next)
@@ -350,9 +356,9 @@ static void messages_wake_a_loop_that_polls(void **state)
         free(senders[i].msgs);
     }
     /* A wake without a message ends one turn, also when it came before. */
-    mr_loop_turn(loop, 0);
+    turn(loop, 0);
     mr_chan_wake(inbox);
-    mr_loop_turn(loop, INT64_MAX);
+    turn(loop, INT64_MAX);
     mr_loop_free(loop);
 }
 

@@ -245,6 +245,20 @@ static void a_deadline_ends_a_call_on_both_sides(void **state)
     rig_stop(rig);
 }
 
+static void time_asleep_does_not_count_against_a_deadline(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_start(NULL, NULL);
+    let_pass(300);
+    struct probe probe;
+    probe_begin(rig, &probe, "/t/Echo", 250);
+    probe_send(&probe, "quick");
+    probe_half_close(&probe);
+    assert_int_equal(probe_end(&probe), MR_RPC_OK);
+    probe_done(&probe);
+    rig_stop(rig);
+}
+
 static void a_cancelled_call_is_closed_on_both_sides(void **state)
 {
     (void)state;
@@ -365,6 +379,7 @@ static void a_slow_reader_does_not_make_the_server_grow(void **state)
     assert_int_equal(probe_end(&other), MR_RPC_OK);
     probe_done(&other);
     assert_int_equal(probe.messages, 1);
+    assert_quiet();
     on_loop(rig->client, do_release, &probe);
     assert_int_equal(probe_end(&probe), MR_RPC_OK);
     assert_int_equal(probe.messages, 50000);
@@ -469,6 +484,7 @@ int main(void)
         cmocka_unit_test(metadata_of_the_client_reaches_the_method),
         cmocka_unit_test(a_method_can_end_a_call_when_it_begins),
         cmocka_unit_test(a_deadline_ends_a_call_on_both_sides),
+        cmocka_unit_test(time_asleep_does_not_count_against_a_deadline),
         cmocka_unit_test(a_cancelled_call_is_closed_on_both_sides),
         cmocka_unit_test(a_call_cancelled_before_it_left_never_reaches_the_server),
         cmocka_unit_test(freeing_a_channel_closes_its_calls),

@@ -161,6 +161,7 @@ static void much_goes_both_ways(void **state)
     assert_last(&up, "5000 messages, 15000000 bytes");
     assert_int_equal(probe_end(&down), MR_RPC_OK);
     assert_int_equal(down.bytes, 15000000);
+    assert_quiet();
     probe_done(&up);
     probe_done(&down);
     rig_stop(rig);
