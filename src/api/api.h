@@ -29,7 +29,7 @@ typedef void mr_audit_line(const struct mr_audit *line, void *arg);
 /* Per connection, where nothing else is said; 0: the default. */
 struct mr_api_limits {
     uint32_t requests_max; /* 4096 under way; then no more is read from it */
-    size_t bytes_max;      /* 16 MiB of requests under way; the same */
+    size_t bytes_max;      /* 16 MiB of memory for them; the same */
     size_t bytes_total;    /* 512 MiB over all connections; then MR_BUSY */
     uint32_t rate;         /* tasks and calls a second, with as much at once; then MR_BUSY.
                               0: as many as it likes. Not for the streams of workers */

@@ -154,7 +154,6 @@ static void unary_message(struct mr_call *call, struct mr_slice bytes)
         return;
     }
     u->got = true;
-    u->job.bytes = bytes.len;
     u->job.budget = &u->conn->budget;
     snprintf(u->peer, sizeof u->peer, "%s", mr_call_peer(call));
     if (api->stopped) {

@@ -331,7 +331,6 @@ static void enqueue_stream_message(struct mr_call *call, struct mr_slice bytes)
     }
     request->stream = stream;
     request->job.budget = &stream->conn->budget;
-    request->job.bytes = bytes.len;
     mr_list_push_back(&stream->requests, &request->link);
     stream->requests_n++;
     enum mr_err err = request_read(stream, request, bytes, &detail);

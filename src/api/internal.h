@@ -19,7 +19,6 @@
 enum {
     CONN_BUCKETS = 1024,
     SESSION_BUCKETS = 1024,
-    REQUEST_COST = 1024,            /* bytes a request is counted with, beside its message */
     ANSWER_BYTES = 2 * 1024 * 1024, /* a page or a take ends at about so many: clients take 4 MiB */
     TOKENS_LOOK_MS = 250,           /* how often streams are held against revoked tokens */
     HEALTH_LOOK_MS = 1000,          /* how often the broker is asked while somebody watches */
@@ -65,7 +64,7 @@ struct mr_api {
     struct mr_link watchers;                  /* of struct watch, in health.c */
     size_t sessions_n;                        /* with a node, those that are closing included */
     size_t jobs_n;                            /* with the broker */
-    size_t bytes;                             /* of their requests */
+    size_t bytes;                             /* of their memory */
     uint64_t attaches;                        /* so far */
     uint64_t tokens_seen;                     /* generation the streams were last held against */
     struct mr_timer conns_timer, tokens_timer, health_timer;
@@ -111,7 +110,7 @@ union any_req {
 struct job {
     struct mr_api *api;
     struct budget *budget;         /* NULL: not counted for anybody */
-    size_t bytes;                  /* of its message */
+    size_t bytes;                  /* of memory, when it went */
     void (*back)(struct job *job); /* on the loop, with the answer */
     union any_req req;             /* its arena also holds what goes in */
 };

@@ -62,13 +62,12 @@ static void charge(struct job *job)
 {
     const struct mr_api_limits *limits = &job->api->options.limits;
     struct budget *budget = job->budget;
-    size_t cost = job->bytes + REQUEST_COST;
     job->api->jobs_n++;
-    job->api->bytes += cost;
+    job->api->bytes += job->bytes;
     if (budget == NULL)
         return;
     budget->requests++;
-    budget->bytes += cost;
+    budget->bytes += job->bytes;
     if (!budget->full &&
         (budget->requests >= limits->requests_max || budget->bytes >= limits->bytes_max))
         budget_set_full(budget, true);
@@ -79,13 +78,12 @@ static void discharge(struct job *job)
 {
     const struct mr_api_limits *limits = &job->api->options.limits;
     struct budget *budget = job->budget;
-    size_t cost = job->bytes + REQUEST_COST;
     job->api->jobs_n--;
-    job->api->bytes -= cost;
+    job->api->bytes -= job->bytes;
     if (budget == NULL)
         return;
     budget->requests--;
-    budget->bytes -= cost;
+    budget->bytes -= job->bytes;
     if (budget->full && budget->requests <= limits->requests_max / 2 &&
         budget->bytes <= limits->bytes_max / 2)
         budget_set_full(budget, false);
@@ -118,6 +116,7 @@ void job_submit(struct job *job, struct mr_api *api, enum mr_op op, void (*back)
     job->back = back;
     job->req.head.op = op;
     job->req.head.done = done;
+    job->bytes = sizeof *job + job->req.head.arena.bytes;
     charge(job);
     mr_broker_submit(api->options.broker, &job->req.head);
 }

@@ -212,7 +212,7 @@ static void session_open(struct attach *attach, const Millrace__V1__Hello *hello
                          struct mr_arena *arena)
 {
     struct session *session = session_new(attach, hello);
-    struct work *work = session != NULL ? work_new(session, 0, 0) : NULL;
+    struct work *work = session != NULL ? work_new(session, 0) : NULL;
     if (work != NULL) {
         work->job.req.head.arena = *arena;
         *arena = (struct mr_arena){0};
@@ -260,7 +260,7 @@ static void take_over(struct session *session, struct attach *attach,
                       const Millrace__V1__Hello *hello, struct mr_arena *arena)
 {
     struct attach *old = session->attach;
-    struct work *work = work_new(session, 0, 0);
+    struct work *work = work_new(session, 0);
     if (work == NULL) {
         attach_end(attach, MR_NOMEM, "");
         return;

@@ -6,7 +6,7 @@
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-struct work *work_new(struct session *session, uint32_t tag, size_t bytes)
+struct work *work_new(struct session *session, uint32_t tag)
 {
     struct work *work = calloc(1, sizeof *work);
     if (work == NULL)
@@ -15,7 +15,6 @@ struct work *work_new(struct session *session, uint32_t tag, size_t bytes)
     work->tag = tag;
     work->serial = session->attach != NULL ? session->attach->serial : 0;
     work->job.budget = &session->budget;
-    work->job.bytes = bytes;
     mr_list_init(&work->link);
     return work;
 }
@@ -79,7 +78,7 @@ static struct mr_finish *hand_back_items(struct work *work, size_t n)
 /* Leases that nobody got. Without memory they go back with their node. */
 static void hand_back(struct session *session, struct mr_lease *take_leases, size_t n)
 {
-    struct work *work = work_new(session, 0, 0);
+    struct work *work = work_new(session, 0);
     if (work == NULL) {
         while (take_leases != NULL) {
             struct mr_lease *next = take_leases->next;
@@ -207,7 +206,7 @@ enum mr_err work_take(struct session *session, struct mr_slice bytes)
         say_no_tasks(session, (uint32_t)tag, MR_BUSY);
         return MR_OK;
     }
-    struct work *work = work_new(session, (uint32_t)tag, 0);
+    struct work *work = work_new(session, (uint32_t)tag);
     if (work == NULL)
         return MR_NOMEM;
     struct mr_req_take *req = &work->job.req.take;
@@ -350,7 +349,7 @@ static void look_up(const struct session *session, struct mr_req_finish *req)
 
 enum mr_err work_finishes(struct session *session, struct mr_slice bytes)
 {
-    struct work *work = work_new(session, 0, bytes.len);
+    struct work *work = work_new(session, 0);
     struct mr_slice copy;
     if (work == NULL)
         return MR_NOMEM;
@@ -439,7 +438,7 @@ static enum mr_err fill_beat(struct work *work, struct mr_slice bytes)
 
 enum mr_err work_beat(struct session *session, struct mr_slice bytes)
 {
-    struct work *work = work_new(session, 0, bytes.len);
+    struct work *work = work_new(session, 0);
     if (work == NULL)
         return MR_NOMEM;
     enum mr_err err = fill_beat(work, bytes);
@@ -456,7 +455,7 @@ void work_beat_for_it(struct mr_timer *timer, void *arg)
     (void)arg;
     struct session *session = mr_container(timer, struct session, beat);
     bool unread = session->state == SESSION_LIVE && session->attach != NULL && session->budget.full;
-    struct work *work = unread ? work_new(session, 0, 0) : NULL;
+    struct work *work = unread ? work_new(session, 0) : NULL;
     if (work == NULL)
         return;
     work->job.req.beat.node = session->node;
@@ -587,7 +586,7 @@ static size_t collect_lost(struct session *session, const uint64_t *epochs, size
 /* Up to a batch of them; true when there may be more. */
 static bool hand_back_lost(struct session *session, const uint64_t *epochs, size_t n)
 {
-    struct work *work = work_new(session, 0, 0);
+    struct work *work = work_new(session, 0);
     struct mr_finish *items = work != NULL ? hand_back_items(work, MR_BATCH_MAX) : NULL;
     size_t lost = items != NULL ? collect_lost(session, epochs, n, work, items) : 0;
     for (size_t i = 0; i < lost; i++)

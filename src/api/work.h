@@ -96,7 +96,7 @@ struct work {
     void (*back)(struct work *work);
 };
 
-struct work *work_new(struct session *session, uint32_t tag, size_t bytes);
+struct work *work_new(struct session *session, uint32_t tag);
 /* Gives it to the broker; back is called once, and then it is freed. */
 void work_submit(struct work *work, enum mr_op op, void (*back)(struct work *work));
 void work_free(struct work *work);
