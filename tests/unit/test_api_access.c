@@ -1,0 +1,373 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Who may call what: every method with every role and every kind of token. */
+#include "unit/api_rig.h"
+
+static int begin(void **state)
+{
+    struct mr_api_options options = {.access.mode = MR_ACCESS_TOKENS};
+    *state = rig_start(&options);
+    return 0;
+}
+
+static int end(void **state)
+{
+    rig_stop(*state);
+    return 0;
+}
+
+/* ---- the matrix ----------------------------------------------------------------------------- */
+
+/* Roles that may call it: admin, producer, worker, viewer. "-": everybody. */
+static const struct {
+    const char *path, *roles;
+} matrix[] = {
+    {PATH("Tasks/Enqueue"), "ap"},
+    {PATH("Tasks/EnqueueStream"), "ap"},
+    {PATH("Tasks/Get"), "apv"},
+    {PATH("Tasks/List"), "apv"},
+    {PATH("Tasks/Wait"), "apv"},
+    {PATH("Tasks/Why"), "apv"},
+    {PATH("Tasks/Control"), "a"},
+    {PATH("Queues/List"), "apv"},
+    {PATH("Queues/Get"), "apv"},
+    {PATH("Queues/Pause"), "a"},
+    {PATH("Queues/Resume"), "a"},
+    {PATH("Queues/SetMaxLength"), "a"},
+    {PATH("Queues/Remove"), "a"},
+    {PATH("Work/Attach"), "aw"},
+    {PATH("Work/Finish"), "aw"},
+    {PATH("Server/Stats"), "av"},
+    {PATH("Server/Backup"), "a"},
+    {PATH("Tokens/Create"), "a"},
+    {PATH("Tokens/List"), "a"},
+    {PATH("Tokens/Revoke"), "a"},
+    {"/grpc.health.v1.Health/Check", "-"},
+    {"/grpc.health.v1.Health/Watch", "-"},
+    {"/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", "apwv"},
+    {"/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo", "apwv"},
+};
+enum { METHODS = sizeof matrix / sizeof *matrix };
+
+static void the_matrix_has_every_method(void **state)
+{
+    (void)state;
+    size_t n;
+    const struct mr_rpc_method *methods = mr_api_methods(&n);
+    assert_int_equal(n, METHODS);
+    for (size_t i = 0; i < n; i++) {
+        bool there = false;
+        for (size_t k = 0; k < METHODS; k++)
+            there |= strcmp(methods[i].path, matrix[k].path) == 0;
+        assert_true(there);
+    }
+}
+
+/* A call with an empty message; how it ended. */
+static int knock(struct client *client, const char *path, struct talk *talk)
+{
+    *talk = (struct talk){0};
+    talk_begin(talk, client, path);
+    talk_send_bytes(talk, (struct mr_slice){0});
+    talk_half_close(talk);
+    bool watch = strstr(path, "Watch") != NULL;
+    if (watch)
+        talk_next(talk, &grpc__health__v1__health_check_response__descriptor);
+    else
+        talk_end(talk);
+    talk_done(talk);
+    return watch && talk->status == MR_RPC_CANCELLED ? MR_RPC_OK : talk->status;
+}
+
+static void check_row(struct client *client, size_t row, enum mr_role role)
+{
+    static const char letters[] = {0, 'a', 'p', 'w', 'v'};
+    const char *roles = matrix[row].roles;
+    bool allowed = roles[0] == '-' || strchr(roles, letters[role]) != NULL;
+    struct talk talk;
+    int status = knock(client, matrix[row].path, &talk);
+    if (allowed) {
+        assert_int_not_equal(status, MR_RPC_DENIED);
+        assert_int_not_equal(status, MR_RPC_UNAUTHENTICATED);
+    } else {
+        assert_int_equal(status, MR_RPC_DENIED);
+        assert_string_equal(talk.code, "DENIED");
+        assert_non_null(strstr(talk.text, mr_role_name(role)));
+        assert_non_null(strstr(talk.text, "this call is for admin"));
+    }
+}
+
+static void every_role_may_call_what_it_should(void **state)
+{
+    struct rig *rig = *state;
+    for (enum mr_role role = MR_ROLE_ADMIN; role < MR_ROLE_COUNT; role++) {
+        struct client client;
+        client_open(rig, &client, make_token(rig, role, "", NULL));
+        for (size_t row = 0; row < METHODS; row++)
+            check_row(&client, row, role);
+        client_close(&client);
+    }
+}
+
+static void check_unknown(struct client *client, const char *text)
+{
+    for (size_t row = 0; row < METHODS; row++) {
+        struct talk talk;
+        int status = knock(client, matrix[row].path, &talk);
+        if (matrix[row].roles[0] == '-') {
+            assert_int_not_equal(status, MR_RPC_UNAUTHENTICATED);
+            continue;
+        }
+        assert_int_equal(status, MR_RPC_UNAUTHENTICATED);
+        assert_string_equal(talk.code, "DENIED");
+        assert_non_null(strstr(talk.text, text));
+    }
+}
+
+static void without_a_good_token_nothing_is_allowed(void **state)
+{
+    struct rig *rig = *state;
+    struct client client;
+    struct mr_token token;
+    struct mr_detail detail;
+    const char *text = make_token(rig, MR_ROLE_ADMIN, "", &token);
+    char *wrong = mr_arena_alloc(&rig->arena, MR_TOKEN_TEXT_LEN + 1);
+    memcpy(wrong, text, MR_TOKEN_TEXT_LEN + 1);
+    wrong[MR_TOKEN_TEXT_LEN - 1] ^= 1;
+    check_unknown(&rig->client, "no token");
+    client_open(rig, &client, "sesame");
+    check_unknown(&client, "not a token");
+    client_close(&client);
+    client_open(rig, &client, wrong);
+    check_unknown(&client, "unknown token");
+    client_close(&client);
+    assert_int_equal(mr_tokens_revoke(rig->tokens, token.id, &detail), MR_OK);
+    client_open(rig, &client, text);
+    check_unknown(&client, "was revoked");
+    client_close(&client);
+}
+
+static void on_this_machine_no_token_is_needed_unless_told(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_start(NULL);
+    struct client client;
+    struct talk talk;
+    assert_int_equal(knock(&rig->client, PATH("Server/Stats"), &talk), MR_RPC_OK);
+    client_open(rig, &client, "sesame"); /* a token that is given counts */
+    assert_int_equal(knock(&client, PATH("Server/Stats"), &talk), MR_RPC_UNAUTHENTICATED);
+    client_close(&client);
+    rig_stop(rig);
+}
+
+/* ---- queues --------------------------------------------------------------------------------- */
+
+static void patterns_match_as_people_expect(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *pattern, *text;
+        bool matches;
+    } rows[] = {
+        {"*", "", true},
+        {"*", "x", true},
+        {"mail", "mail", true},
+        {"mail", "mails", false},
+        {"mail*", "mail", true},
+        {"mail*", "mail-in", true},
+        {"*-in", "mail-in", true},
+        {"*-in", "mail-i", false},
+        {"a*b*c", "aXbYbZc", true},
+        {"a*b*c", "acb", false},
+        {"", "", true},
+        {"", "x", false},
+        {"**", "xy", true},
+        {"a**", "a", true},
+        {"*a*", "bab", true},
+        {"?", "x", false},
+        {"a*a", "a", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(mr_glob_match(mr_slice_str(rows[i].pattern), mr_slice_str(rows[i].text)),
+                         rows[i].matches);
+}
+
+static int put_status(struct client *client, const char *queue, double priority, struct talk *talk)
+{
+    Millrace__V1__EnqueueRequest request = MILLRACE__V1__ENQUEUE_REQUEST__INIT;
+    Millrace__V1__NewTask task = MILLRACE__V1__NEW_TASK__INIT, *tasks[] = {&task};
+    *talk = (struct talk){0};
+    task.queue = (char *)(uintptr_t)queue;
+    task.priority = priority;
+    request.tasks = tasks;
+    request.n_tasks = 1;
+    call_unary(talk, client, PATH("Tasks/Enqueue"), &request.base,
+               &millrace__v1__enqueue_response__descriptor);
+    return talk->status;
+}
+
+static void a_producer_of_some_queues_is_kept_to_them(void **state)
+{
+    struct rig *rig = *state;
+    struct client admin, mail;
+    struct talk talk = {0};
+    client_open(rig, &admin, make_token(rig, MR_ROLE_ADMIN, "", NULL));
+    client_open(rig, &mail, make_token(rig, MR_ROLE_PRODUCER, "mail-*", NULL));
+    put(&admin, "mail-in", "seen");
+    put(&admin, "bank", "hidden");
+    assert_int_equal(put_status(&mail, "mail-out", 0, &talk), MR_RPC_OK);
+    assert_int_equal(put_status(&mail, "bank", 0, &talk), MR_RPC_DENIED);
+    assert_non_null(strstr(talk.text, "is for queues mail-*, not for bank"));
+    assert_int_equal(put_status(&mail, "", 0, &talk), MR_RPC_DENIED);
+    assert_non_null(strstr(talk.text, "not for default"));
+    assert_non_null(look(&mail, "seen"));
+    assert_null(look(&mail, "hidden"));
+    Millrace__V1__ListRequest list = MILLRACE__V1__LIST_REQUEST__INIT;
+    const Millrace__V1__ListResponse *page = (const void *)call_unary(
+        &talk, &mail, PATH("Tasks/List"), &list.base, &millrace__v1__list_response__descriptor);
+    assert_int_equal(page->n_tasks, 2);
+    list.queue = (char *)(uintptr_t) "bank";
+    assert_null(call_unary(&talk, &mail, PATH("Tasks/List"), &list.base,
+                           &millrace__v1__list_response__descriptor));
+    assert_int_equal(talk.status, MR_RPC_DENIED);
+    Millrace__V1__QueueListRequest all = MILLRACE__V1__QUEUE_LIST_REQUEST__INIT;
+    const Millrace__V1__QueueListResponse *queues =
+        (const void *)call_unary(&talk, &mail, PATH("Queues/List"), &all.base,
+                                 &millrace__v1__queue_list_response__descriptor);
+    assert_int_equal(queues->n_queues, 2);
+    client_close(&admin);
+    client_close(&mail);
+}
+
+static void an_admin_of_some_queues_is_kept_to_them(void **state)
+{
+    struct rig *rig = *state;
+    struct client admin, mail;
+    struct talk talk = {0};
+    client_open(rig, &admin, make_token(rig, MR_ROLE_ADMIN, "", NULL));
+    client_open(rig, &mail, make_token(rig, MR_ROLE_ADMIN, "mail", NULL));
+    put(&admin, "mail", "seen");
+    put(&admin, "bank", "hidden");
+    assert_int_equal(control(&mail, MILLRACE__V1__VERB__CANCEL, "hidden"), -MR_RPC_DENIED);
+    assert_int_equal(state_of(&admin, "hidden"), MR_PENDING);
+    assert_int_equal(control(&mail, MILLRACE__V1__VERB__CANCEL, "nowhere"), MR_NOT_FOUND);
+    assert_int_equal(control(&mail, MILLRACE__V1__VERB__CANCEL, "seen"), MR_OK);
+    assert_int_equal(state_of(&admin, "seen"), MR_ARCHIVED);
+    Millrace__V1__QueueRequest pause = MILLRACE__V1__QUEUE_REQUEST__INIT;
+    pause.queue = (char *)(uintptr_t) "bank";
+    assert_null(call_unary(&talk, &mail, PATH("Queues/Pause"), &pause.base,
+                           &millrace__v1__empty__descriptor));
+    assert_int_equal(talk.status, MR_RPC_DENIED);
+    Millrace__V1__TokenCreateRequest token = MILLRACE__V1__TOKEN_CREATE_REQUEST__INIT;
+    token.role = MILLRACE__V1__ROLE__ADMIN;
+    assert_null(call_unary(&talk, &mail, PATH("Tokens/Create"), &token.base,
+                           &millrace__v1__token_create_response__descriptor));
+    assert_int_equal(talk.status, MR_RPC_DENIED);
+    client_close(&admin);
+    client_close(&mail);
+}
+
+static void limits_of_a_token_hold(void **state)
+{
+    struct rig *rig = *state;
+    struct mr_token wanted = {
+        .role = MR_ROLE_PRODUCER, .priority_limited = true, .priority_max_s = 10, .quota = 2};
+    struct mr_token made;
+    struct mr_detail detail;
+    struct client client;
+    struct talk talk;
+    char text[MR_TOKEN_TEXT_LEN + 1];
+    assert_int_equal(mr_tokens_create(rig->tokens, &wanted, &made, text, &detail), MR_OK);
+    client_open(rig, &client, text);
+    assert_int_equal(put_status(&client, "q", 11, &talk), MR_RPC_DENIED);
+    assert_non_null(strstr(talk.text, "at most 10 s"));
+    assert_int_equal(put_status(&client, "q", 10, &talk), MR_RPC_OK);
+    assert_int_equal(put_status(&client, "bad{name", 0, &talk),
+                     MR_RPC_OK); /* refused, given back */
+    assert_int_equal(put_status(&client, "q", 0, &talk), MR_RPC_OK);
+    assert_int_equal(put_status(&client, "q", 0, &talk), MR_RPC_DENIED);
+    assert_non_null(strstr(talk.text, "quota of 2"));
+    client_close(&client);
+}
+
+/* ---- tokens over the wire ------------------------------------------------------------------- */
+
+static void tokens_are_made_listed_and_revoked_with_their_streams(void **state)
+{
+    struct rig *rig = *state;
+    struct client admin, made;
+    struct talk talk = {0}, stream = {0};
+    client_open(rig, &admin, make_token(rig, MR_ROLE_ADMIN, "", NULL));
+    Millrace__V1__TokenCreateRequest create = MILLRACE__V1__TOKEN_CREATE_REQUEST__INIT;
+    create.role = MILLRACE__V1__ROLE__PRODUCER;
+    create.queue = (char *)(uintptr_t) "mail";
+    const Millrace__V1__TokenCreateResponse *token =
+        (const void *)call_unary(&talk, &admin, PATH("Tokens/Create"), &create.base,
+                                 &millrace__v1__token_create_response__descriptor);
+    assert_int_equal(talk.status, MR_RPC_OK);
+    assert_string_equal(token->token->queue, "mail");
+    client_open(rig, &made, token->text);
+    assert_int_equal(put_status(&made, "mail", 0, &talk), MR_RPC_OK);
+    talk_begin(&stream, &made, PATH("Tasks/EnqueueStream"));
+    Millrace__V1__TokenListRequest list = MILLRACE__V1__TOKEN_LIST_REQUEST__INIT;
+    const Millrace__V1__TokenListResponse *tokens =
+        (const void *)call_unary(&talk, &admin, PATH("Tokens/List"), &list.base,
+                                 &millrace__v1__token_list_response__descriptor);
+    assert_int_equal(tokens->n_tokens, 2);
+    Millrace__V1__TokenRevokeRequest revoke = MILLRACE__V1__TOKEN_REVOKE_REQUEST__INIT;
+    revoke.id = token->token->id;
+    int64_t before = mr_mono_now(mr_clock_system()).ns;
+    assert_non_null(call_unary(&talk, &admin, PATH("Tokens/Revoke"), &revoke.base,
+                               &millrace__v1__empty__descriptor));
+    assert_int_equal(put_status(&made, "mail", 0, &talk), MR_RPC_UNAUTHENTICATED);
+    assert_int_equal(talk_end(&stream), MR_RPC_UNAUTHENTICATED);
+    assert_non_null(strstr(stream.text, "was revoked"));
+    assert_true(mr_mono_now(mr_clock_system()).ns - before < MR_NS_PER_S);
+    talk_done(&stream);
+    client_close(&admin);
+    client_close(&made);
+}
+
+static void changes_by_people_leave_a_line(void **state)
+{
+    struct rig *rig = *state;
+    struct client admin;
+    struct talk talk = {0};
+    struct mr_token token;
+    char line[256];
+    client_open(rig, &admin, make_token(rig, MR_ROLE_ADMIN, "", &token));
+    put(&admin, "mail", "m1");
+    assert_int_equal(control(&admin, MILLRACE__V1__VERB__DELETE, "m1"), MR_OK);
+    Millrace__V1__QueueRequest pause = MILLRACE__V1__QUEUE_REQUEST__INIT;
+    pause.queue = (char *)(uintptr_t) "mail";
+    call_unary(&talk, &admin, PATH("Queues/Pause"), &pause.base, &millrace__v1__empty__descriptor);
+    pause.queue = (char *)(uintptr_t) "nowhere";
+    call_unary(&talk, &admin, PATH("Queues/Pause"), &pause.base, &millrace__v1__empty__descriptor);
+    mr_lock_enter(&rig->lock);
+    assert_int_equal(rig->audit_n, 3);
+    snprintf(line, sizeof line, "%s Tasks/Control m1 OK", token.id);
+    assert_string_equal(rig->audit[0], line);
+    snprintf(line, sizeof line, "%s Queues/Pause mail OK", token.id);
+    assert_string_equal(rig->audit[1], line);
+    snprintf(line, sizeof line, "%s Queues/Pause nowhere NOT_FOUND", token.id);
+    assert_string_equal(rig->audit[2], line);
+    mr_lock_leave(&rig->lock);
+    client_close(&admin);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+#define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
+        cmocka_unit_test(patterns_match_as_people_expect),
+        cmocka_unit_test(the_matrix_has_every_method),
+        cmocka_unit_test(on_this_machine_no_token_is_needed_unless_told),
+        TEST(every_role_may_call_what_it_should),
+        TEST(without_a_good_token_nothing_is_allowed),
+        TEST(a_producer_of_some_queues_is_kept_to_them),
+        TEST(an_admin_of_some_queues_is_kept_to_them),
+        TEST(limits_of_a_token_hold),
+        TEST(tokens_are_made_listed_and_revoked_with_their_streams),
+        TEST(changes_by_people_leave_a_line),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
