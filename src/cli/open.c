@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "cli/cli.h"
+#include "cli/server.h"
 #include "client/client.h"
 
 const char *cli_file_dir(const char *url)
@@ -17,7 +18,7 @@ const char *cli_file_dir(const char *url)
 static bool knows_scheme(const char *url)
 {
     static const char *const schemes[] = {
-        "millrace", "millraces", "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster",
+        "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster",
     };
     struct mr_slice scheme = mr_slice_make(url, strcspn(url, ":"));
     for (size_t i = 0; i < CLI_LEN(schemes); i++)
@@ -30,11 +31,13 @@ static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_det
 {
     if (err == MR_UNSUPPORTED && knows_scheme(cli->broker))
         return cli_fail(CLI_UNREACHABLE,
-                        "broker %s is out of reach: this build serves folders only; give --broker "
-                        "file:DIR or set MILLRACE_BROKER",
+                        "broker %s is out of reach: this version knows servers and folders; give "
+                        "--broker millrace://HOST:PORT or file:DIR, or set MILLRACE_BROKER",
                         cli->broker);
     if (err == MR_UNSUPPORTED)
-        return cli_usage(cli, "--broker: \"%.200s\" is no URL of a broker; give file:DIR",
+        return cli_usage(cli,
+                         "--broker: \"%.200s\" is no URL of a broker; give millrace://HOST:PORT "
+                         "or file:DIR",
                          cli->broker);
     return cli_fail_detail(err, "cannot open", cli->broker, detail);
 }
@@ -64,9 +67,18 @@ int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_
     if (options)
         chosen = *options;
     chosen.namespace_ = mr_slice_str(cli->namespace_);
+    struct mr_buf token = {0};
     struct mr_detail detail = {0};
-    enum mr_err err = mr_client_open(cli->broker, &chosen, &cli->client, &detail);
-    return err == MR_OK ? CLI_OK : fail_open(cli, err, &detail);
+    if (cli_is_server(cli->broker))
+        code = cli_token_text(cli, &token);
+    chosen.token = token.len > 0 ? (const char *)token.data : NULL;
+    enum mr_err err = MR_OK;
+    if (code == CLI_OK)
+        err = mr_client_open(cli->broker, &chosen, &cli->client, &detail);
+    mr_buf_done(&token);
+    if (err != MR_OK)
+        return fail_open(cli, err, &detail);
+    return code;
 }
 
 enum mr_err cli_read_stdin(struct mr_buf *buf, size_t max)

@@ -8,6 +8,7 @@
 #include <errno.h>
 #include <stdlib.h>
 
+#include "client/client.h"
 #include "rpc/rpc.h"
 
 #define PLAIN_SCHEME "millrace://"
@@ -140,10 +141,13 @@ static enum mr_err call_at(const char *url, const char *authorization, struct on
 {
     static const struct mr_rpc_tls tls; /* whom the system trusts */
     bool secure = mr_slice_starts_with(mr_slice_str(url), MR_SLICE_LIT(TLS_SCHEME));
+    const char *rest = url + strlen(secure ? TLS_SCHEME : PLAIN_SCHEME);
+    char address[MR_SERVER_MAX];
     struct mr_rpc *rpc;
     struct mr_channel *channel = NULL;
+    MR_TRY(mr_url_server(url, rest, address, &one->why));
     struct mr_channel_options options = {
-        .address = url + strlen(secure ? TLS_SCHEME : PLAIN_SCHEME),
+        .address = address,
         .tls = secure ? &tls : NULL,
         .authorization = authorization,
         .changed = on_changed,

@@ -53,15 +53,12 @@ static void put_json(struct jw *jw, const struct mr_token *token, const char *te
     jw_text(jw, "id", token->id);
     jw_text(jw, "role", mr_role_name(token->role));
     jw_text(jw, "queue", token->queue);
-    if (token->priority_limited)
-        jw_real(jw, "priority_max", token->priority_max_s);
-    if (token->quota > 0) {
-        jw_uint(jw, "quota", token->quota);
-        jw_uint(jw, "used", token->used);
-    }
+    jw_bool(jw, "priority_limited", token->priority_limited);
+    jw_real(jw, "priority_max", token->priority_max_s);
+    jw_uint(jw, "quota", token->quota);
+    jw_uint(jw, "used", token->used);
     jw_int(jw, "created_ms", token->created_ms);
-    if (token->revoked_ms > 0)
-        jw_int(jw, "revoked_ms", token->revoked_ms);
+    jw_int(jw, "revoked_ms", token->revoked_ms);
     if (text)
         jw_text(jw, "token", text);
     jw_object_end(jw);
@@ -210,8 +207,9 @@ enum { DATA_ONLY = 1 }; /* of the options, for list and revoke */
 static const struct cli_verb verbs[] = {
     {.name = "create",
      .synopsis = "",
-     .about = "Makes a token and prints it, once. Admins may do everything; producers enqueue and\n"
-              "look at what they enqueued; workers take and finish; viewers look.",
+     .about = "Makes a token and prints it, once. Admins may do everything, producers enqueue and "
+              "look,\n"
+              "workers take and finish, viewers look.",
      .examples = CLI_EXAMPLES("millrace token create --role producer --queue 'mail-*'",
                               "millrace token create --role admin --data ./millrace-data"),
      .options = options,

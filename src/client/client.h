@@ -6,6 +6,7 @@
 #include <stdatomic.h>
 
 #include "base/fs.h"
+#include "base/net.h"
 #include "broker/broker.h"
 
 enum {
@@ -24,5 +25,12 @@ struct mr_client {
  * for other engines, MR_INVALID, MR_TOO_BIG; all with detail (may be NULL). */
 MR_MUST_USE enum mr_err mr_url_dir(const char *url, struct mr_slice namespace_,
                                    char ret_dir[MR_PATH_MAX], struct mr_detail *detail);
+
+enum { MR_SERVER_MAX = MR_HOST_MAX + sizeof "[]:65535" };
+
+/* HOST:PORT of what stands behind "millrace://" or "millraces://" in a URL; the port may be left
+ * out there. MR_INVALID with detail (may be NULL). */
+MR_MUST_USE enum mr_err mr_url_server(const char *url, const char *rest,
+                                      char address[MR_SERVER_MAX], struct mr_detail *detail);
 
 #endif

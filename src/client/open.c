@@ -2,14 +2,13 @@
 /* Opening a broker by URL: one row per scheme. Thread: any. */
 #include <stdlib.h>
 
-#include "base/net.h"
 #include "broker/embedded/embedded.h"
 #include "broker/remote/remote.h"
 #include "client/client.h"
 
 #define DEFAULT_PORT "7401"
 
-enum { TOKEN_MAX = 512, ADDRESS_MAX = MR_HOST_MAX + sizeof "[]:65535" };
+enum { TOKEN_MAX = 512 };
 
 typedef enum mr_err open_broker(const char *url, const char *rest,
                                 const struct mr_client_options *options,
@@ -33,19 +32,18 @@ static enum mr_err open_file(const char *url, const char *rest,
 
 /* ---- servers -------------------------------------------------------------------------------- */
 
-/* HOST:PORT of what stands behind "millrace://"; the port may be left out. */
-static enum mr_err server_address(const char *url, const char *rest, char address[ADDRESS_MAX],
-                                  struct mr_detail *detail)
+enum mr_err mr_url_server(const char *url, const char *rest, char address[MR_SERVER_MAX],
+                          struct mr_detail *detail)
 {
     size_t len = strcspn(rest, "/");
     char host[MR_HOST_MAX + 1];
     uint16_t port;
-    bool fits = len > 0 && len + sizeof ":" DEFAULT_PORT <= ADDRESS_MAX;
+    bool fits = len > 0 && len + sizeof ":" DEFAULT_PORT <= MR_SERVER_MAX;
     if (fits && strspn(rest + len, "/") == strlen(rest + len)) {
-        (void)snprintf(address, ADDRESS_MAX, "%.*s", (int)len, rest);
+        (void)snprintf(address, MR_SERVER_MAX, "%.*s", (int)len, rest);
         if (mr_host_parse(address, host, &port) == MR_OK && port != 0)
             return MR_OK;
-        (void)snprintf(address, ADDRESS_MAX, "%.*s:" DEFAULT_PORT, (int)len, rest);
+        (void)snprintf(address, MR_SERVER_MAX, "%.*s:" DEFAULT_PORT, (int)len, rest);
         if (mr_host_parse(address, host, &port) == MR_OK)
             return MR_OK;
     }
@@ -70,8 +68,8 @@ static enum mr_err open_server(const char *url, const char *rest,
                                const struct mr_rpc_tls *tls, struct mr_broker **ret_broker,
                                struct mr_detail *detail)
 {
-    char address[ADDRESS_MAX];
-    MR_TRY(server_address(url, rest, address, detail));
+    char address[MR_SERVER_MAX];
+    MR_TRY(mr_url_server(url, rest, address, detail));
     MR_TRY(check_token(options->token, detail));
     if (options->namespace_.len > 0) {
         mr_detail_set(detail, "%s: a server has one namespace, chosen when it is started", url);

@@ -88,8 +88,8 @@ refuses 3 'no store at' --broker "$store" queue list
 refuses 3 'no store at' --broker "$store" task delete x
 [ ! -e "$room/store" ] || fail "looking made a store"
 
-# Brokers this build cannot serve.
-refuses 6 'give --broker file:DIR' enqueue x
+# Brokers that are not there, or that this build cannot serve.
+refuses 6 'nobody listens' --broker millrace://127.0.0.1:1 enqueue x
 refuses 6 'redis://127.0.0.1:1 is out of reach' --broker redis://127.0.0.1:1 queue list
 refuses 2 'nonsense' --broker nonsense enqueue x
 refuses 2 '"frob:x" is no URL of a broker' --broker frob:x enqueue x

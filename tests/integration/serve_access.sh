@@ -30,7 +30,7 @@ spare=$(m --quiet token create --role viewer --queue 'mail-*' --priority-max 10 
 is "as JSON" "viewer mail-* 10 5 0" \
     "$(m token list --data "$data" --json | jq -r '.[1]|[.role,.queue,.priority_max,.quota,.used]|join(" ")')"
 m --quiet token revoke "$(id_of "$spare")" --data "$data"
-is "revoked" 1 "$(m token list --data "$data" --json | jq '[.[]|select(.revoked_ms)]|length')"
+is "revoked" 1 "$(m token list --data "$data" --json | jq '[.[]|select(.revoked_ms > 0)]|length')"
 refuses 3 'no token 000000000000' token revoke 000000000000 --data "$data"
 refuses 2 'is none of admin, producer, worker, viewer' token create --role king --data "$data"
 refuses 2 '--role is missing' token create --data "$data"
