@@ -86,12 +86,22 @@ static void end_stop(struct mr_msg *msg, void *receiver)
     mr_event_set(&order->done);
 }
 
+/* The broker's thread has left the function that posted its last answer: it is answering this. */
+static void await_broker(struct mr_broker *broker)
+{
+    struct mr_req_stats req = {.req.op = MR_OP_STATS};
+    enum mr_err ignored = mr_broker_call(broker, &req.req);
+    (void)ignored;
+    mr_req_done(&req.req);
+}
+
 void mr_api_stop(struct mr_api *api, int64_t max_ms)
 {
     give_order(api, begin_stop);
     mr_rpc_drain(api->options.rpc, max_ms);
     give_order(api, end_stop);
     mr_event_wait(&api->quiet, INT64_MAX);
+    await_broker(api->options.broker);
 }
 
 void mr_api_free(struct mr_api *api)
