@@ -89,6 +89,13 @@ static void changed(struct mr_channel *channel, bool up, const char *why, void *
     }
 }
 
+/* A connection that is gone stays gone. */
+static void no_attempt(struct mr_timer *timer, void *arg)
+{
+    (void)timer;
+    (void)arg;
+}
+
 static struct mr_channel *channel_by_hand(void)
 {
     struct mr_channel *channel = calloc(1, sizeof *channel);
@@ -99,7 +106,7 @@ static struct mr_channel *channel_by_hand(void)
     channel->authority = strdup("test");
     mr_list_init(&channel->link);
     mr_list_init(&channel->lingering);
-    mr_timer_init(&channel->timer, NULL);
+    mr_timer_init(&channel->timer, no_attempt);
     return channel;
 }
 
