@@ -68,6 +68,7 @@ struct file_job {
     uint32_t old_number;  /* recycled or removed */
     struct mr_file *file; /* under construction */
     uint64_t filled;      /* bytes zeroed so far */
+    bool alone;           /* the log is not in use yet: no step needs to be small */
     bool complete;
     enum mr_err err;
 };

@@ -165,12 +165,14 @@ struct segment *segment_find(const struct mr_log *log, uint32_t number)
 
 /* ---- making, recycling and removing, beside the owner's thread ------------------------------ */
 
-/* Zero-fills up to one step; complete when the whole file is. */
+/* Zero-fills up to one step, or all of it where nobody's sync has to wait behind ours; complete when
+ * the whole file is. */
 static enum mr_err fill_step(struct file_job *job)
 {
     static const uint8_t zeroes[64 * 1024];
     size_t bytes = job->log->segment_bytes;
-    uint64_t stop = job->filled + FILL_STEP < bytes ? job->filled + FILL_STEP : bytes;
+    uint64_t step = job->alone ? bytes : FILL_STEP;
+    uint64_t stop = job->filled + step < bytes ? job->filled + step : bytes;
     while (job->filled < stop) {
         size_t n =
             stop - job->filled < sizeof zeroes ? (size_t)(stop - job->filled) : sizeof zeroes;
@@ -394,7 +396,7 @@ void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
 /* The whole of create_step while the caller waits. */
 static enum mr_err make_now(struct mr_log *log, uint32_t number, struct segment *ret_segment)
 {
-    struct file_job job = {.log = log, .kind = FILE_CREATE, .number = number};
+    struct file_job job = {.log = log, .kind = FILE_CREATE, .number = number, .alone = true};
     enum mr_err err = MR_OK;
     while (err == MR_OK && !job.complete)
         err = create_step(&job);
