@@ -8,17 +8,17 @@ here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 source "$here/cli_lib.bash"
 source "$here/serve_lib.bash"
 
-# With nothing at all it is ready within a second: the best of three, the machine may be busy.
-best=99999
-for i in 1 2 3; do
+# With nothing at all it is ready within a second; other work on the machine may spoil some attempts.
+took=1000
+for ((i = 0; i < 10 && took >= 1000; i++)); do
     data=$room/new$i
     begin=$(date +%s%N)
     start
     took=$((($(date +%s%N) - begin) / 1000000))
-    ((took < best)) && best=$took
     stop 0
+    rm -r "$data"
 done
-((best < 1000)) || fail "ready after $best ms"
+((took < 1000)) || fail "never ready within a second; the last time after $took ms"
 
 # It says so in one line, and that it stops in another.
 data=$room/data
@@ -47,15 +47,14 @@ is "still well" 'ready 200' "$(get /readyz)"
 stop 0
 m --broker "file:$data" --quiet enqueue -q kept --id one payload >/dev/null
 start
-m --broker "$MILLRACE_BROKER" token list >/dev/null
-stop 0
-is "the task from before" pending "$(m --broker "file:$data" task show one --json | jq -r .state)"
+is "the task from before" pending "$(m task show one --json | jq -r .state)"
 
 # kill -9 is as good as a stop.
-start
+m --quiet enqueue -q kept --id two payload >/dev/null
 kill -9 "$server"
 ends 137
 start
+is "the task from before the kill" pending "$(m task show two --json | jq -r .state)"
 stop 0
 
 # SIGINT is as good as SIGTERM.
@@ -63,21 +62,23 @@ start
 kill -INT "$server"
 ends 0
 
-# While a call is under way the stop waits, says that it is not ready, and a second signal ends it.
+# While a worker holds a task the stop waits, says that it is not ready, and a second signal ends it.
 start --drain-timeout 5m
 hold
 kill -TERM "$server"
 until_true grep -q stopping "$room/server.err"
 is "not ready" 503 "$(get /readyz | sed 's/.* //')"
 is "still live" 'live 200' "$(get /livez)"
-kill -0 "$server" || fail "it did not wait for the call"
+kill -0 "$server" || fail "it did not wait for the worker"
 kill -TERM "$server"
 ends 143
+let_go
 
 # The wait has a limit.
 start --drain-timeout 200ms
 hold
 stop 0
+let_go
 
 # What cannot be used is named in one line.
 refuses 5 '/sys/data' serve --data /sys/data --listen 127.0.0.1:0 --grpc 127.0.0.1:0

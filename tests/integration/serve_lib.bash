@@ -61,19 +61,19 @@ call() {
     sed -n 's/^grpc-status: \([0-9]*\).*/\1/p' "$room/headers"
 }
 
-# hold: a stream that has enqueued one task, and then says nothing and does not end.
+# hold: a worker with a task that does not end.
 hold() {
-    rm -f "$room/held" "$room/held.out"
-    mkfifo "$room/held"
-    (
-        exec 9>"$room/held"
-        printf '\0\0\0\0\2\12\0' >&9
-        exec sleep 300
-    ) &
-    servers+=($!)
-    curl -s -N -o "$room/held.out" --http2-prior-knowledge -H 'content-type: application/grpc' \
-        -H 'te: trailers' -X POST -T . "http://$grpc/millrace.v1.Tasks/EnqueueStream" \
-        <"$room/held" 2>/dev/null &
-    servers+=($!)
-    until_true test -s "$room/held.out"
+    rm -f "$room/held"
+    m --quiet enqueue -q held x >/dev/null
+    "$MILLRACE" work -q held -c 1 --drain-timeout 0 -- \
+        sh -c "touch '$room/held'; exec sleep 300" >/dev/null 2>&1 &
+    worker=$!
+    servers+=("$worker")
+    until_true test -e "$room/held"
+}
+
+# let_go: the worker goes.
+let_go() {
+    kill -9 "$worker"
+    wait "$worker" || true
 }
