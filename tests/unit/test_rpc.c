@@ -249,9 +249,9 @@ static void time_asleep_does_not_count_against_a_deadline(void **state)
 {
     (void)state;
     struct rig *rig = rig_start(NULL, NULL);
-    let_pass(300);
+    let_pass(1200);
     struct probe probe;
-    probe_begin(rig, &probe, "/t/Echo", 250);
+    probe_begin(rig, &probe, "/t/Echo", 1000);
     probe_send(&probe, "quick");
     probe_half_close(&probe);
     assert_int_equal(probe_end(&probe), MR_RPC_OK);

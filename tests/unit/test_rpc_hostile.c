@@ -433,7 +433,7 @@ static void connections_beyond_the_limit_are_closed_at_once(void **state)
 static void a_connection_that_is_not_made_in_time_is_closed(void **state)
 {
     (void)state;
-    struct mr_rpc_limits limits = {.handshake_ms = 50};
+    struct mr_rpc_limits limits = {.handshake_ms = 200};
     struct rig *rig = rig_start(&limits, NULL);
     struct raw silent, half;
     raw_open(&silent, rig->port);
@@ -450,7 +450,7 @@ static void a_connection_that_is_not_made_in_time_is_closed(void **state)
 static void a_peer_that_answers_no_ping_is_closed(void **state)
 {
     (void)state;
-    struct mr_rpc_limits limits = {.keepalive_ms = 30};
+    struct mr_rpc_limits limits = {.keepalive_ms = 300};
     struct rig *rig = rig_start(&limits, NULL);
     struct raw raw;
     raw_open(&raw, rig->port);

@@ -261,7 +261,7 @@ static void old_versions_and_other_protocols_are_refused(void **state)
 static void a_handshake_that_does_not_end_is_cut(void **state)
 {
     (void)state;
-    struct mr_rpc_limits limits = {.handshake_ms = 50};
+    struct mr_rpc_limits limits = {.handshake_ms = 200};
     struct rig *rig = rig_new(&limits, NULL);
     struct mr_rpc_tls of_server = server_tls();
     rig_listen(rig, "127.0.0.1:0", &of_server);
