@@ -195,6 +195,29 @@ static void queues_are_listed_by_name_in_pages(void **state)
     assert_int_equal(seen, N);
 }
 
+static void as_many_queues_come_as_were_asked_for(void **state)
+{
+    struct conform *t = *state;
+    enum { N = MR_BATCH_MAX + 100 };
+    static struct mr_task_options tasks[N];
+    static struct mr_enqueue_result results[N];
+    static struct mr_queue_info infos[N + 1];
+    static char names[N][16];
+    for (size_t i = 0; i < N; i++) {
+        (void)snprintf(names[i], sizeof names[i], "q%04zu", i);
+        tasks[i] = (struct mr_task_options){.queue = mr_slice_str(names[i])};
+    }
+    conform_put_all(t, tasks, MR_BATCH_MAX, results);
+    conform_put_all(t, tasks + MR_BATCH_MAX, N - MR_BATCH_MAX, results);
+    for (size_t max = N - 1; max <= N + 1; max++) {
+        struct mr_req_queue_list req = {.req.op = MR_OP_QUEUE_LIST, .infos = infos, .max = max};
+        assert_err(mr_broker_call(t->broker, &req.req), MR_OK);
+        mr_req_done(&req.req);
+        assert_int_equal(req.n, max < N ? max : N);
+        assert_string_equal(infos[req.n - 1].name, names[req.n - 1]);
+    }
+}
+
 int conform_queues(const struct conform_engine *engine)
 {
     static struct CMUnitTest tests[] = {
@@ -207,6 +230,7 @@ int conform_queues(const struct conform_engine *engine)
         CONFORM_TEST(totals_and_todays_figures_equal_what_was_done),
         CONFORM_TEST(the_oldest_waiting_task_is_the_age_of_the_queue),
         CONFORM_TEST(queues_are_listed_by_name_in_pages),
+        CONFORM_TEST(as_many_queues_come_as_were_asked_for),
     };
     return CONFORM_RUN(engine, "queues", tests);
 }

@@ -205,6 +205,32 @@ static void requests_of_one_thread_are_carried_out_in_order(void **state)
     free(flights);
 }
 
+/* Also when the two go different ways, as over a network. */
+static void a_look_behind_an_enqueue_finds_the_task(void **state)
+{
+    struct conform *t = *state;
+    struct flight *flights = calloc(FLIGHT, sizeof *flights);
+    assert_non_null(flights);
+    _Atomic uint32_t answers = 0;
+    for (uint32_t i = 0; i < FLIGHT; i++) {
+        struct flight *flight = &flights[i];
+        (void)snprintf(flight->id, sizeof flight->id, "t%u", i);
+        flight->task.id = mr_slice_str(flight->id);
+        flight->landed = &answers;
+        flight->req =
+            (struct mr_req_enqueue){.req = {.op = MR_OP_ENQUEUE, .done = landed, .arg = flight},
+                                    .tasks = &flight->task,
+                                    .n = 1,
+                                    .results = &flight->result};
+        mr_broker_submit(t->broker, &flight->req.req);
+        assert_int_equal(conform_state(t, flight->id), MR_PENDING);
+    }
+    WAIT_UNTIL(answers == FLIGHT);
+    for (uint32_t i = 0; i < FLIGHT; i++)
+        mr_req_done(&flights[i].req.req);
+    free(flights);
+}
+
 static void closing_answers_everything_in_flight(void **state)
 {
     struct conform *t = *state;
@@ -244,6 +270,7 @@ int conform_threads(const struct conform_engine *engine)
         CONFORM_TEST(many_threads_of_a_node_run_each_task_once),
         CONFORM_TEST(a_task_is_either_deleted_or_run),
         CONFORM_TEST(requests_of_one_thread_are_carried_out_in_order),
+        CONFORM_TEST(a_look_behind_an_enqueue_finds_the_task),
         CONFORM_TEST(closing_answers_everything_in_flight),
     };
     return CONFORM_RUN(engine, "threads", tests);

@@ -595,6 +595,44 @@ static void opening_says_where_nobody_answers(void **state)
     start_server(w);
 }
 
+/* Takes every call and says nothing. */
+static void hang_message(struct mr_call *call, struct mr_slice bytes)
+{
+    (void)call, (void)bytes;
+}
+
+static void hang_closed(struct mr_call *call, int status, struct mr_slice text)
+{
+    (void)call, (void)status, (void)text;
+}
+
+static void hang(struct mr_call *call, void *arg)
+{
+    static const struct mr_call_ops ops = {.message = hang_message, .closed = hang_closed};
+    mr_call_set(call, &ops, arg);
+}
+
+static void a_server_that_hangs_does_not_hang_a_worker(void **state)
+{
+    struct world *w = *state;
+    struct mr_broker *far = w->far;
+    struct mr_rpc *rpc;
+    uint16_t port;
+    char address[64];
+    static const struct mr_rpc_method methods[] = {{"/millrace.v1.Work/Attach", hang}};
+    struct mr_rpc_service service = {
+        .address = "127.0.0.1:0", .methods = methods, .methods_n = 1, .arg = w};
+    assert_int_equal(mr_rpc_new("hangs", NULL, &rpc), MR_OK);
+    assert_int_equal(mr_rpc_listen(rpc, &service, &port, NULL), MR_OK);
+    (void)snprintf(address, sizeof address, "127.0.0.1:%u", port);
+    struct mr_remote_options options = {.address = address, .answer_ms = 50};
+    assert_int_equal(mr_remote_open(&options, &w->far, NULL), MR_OK);
+    assert_int_equal(try_open_node(w, 60000), MR_UNAVAILABLE);
+    mr_broker_close(w->far);
+    mr_rpc_free(rpc);
+    w->far = far;
+}
+
 static void closing_without_a_server_answers_everything(void **state)
 {
     struct world *w = *state;
@@ -701,6 +739,7 @@ int main(int argc, char **argv)
         TEST(big_batches_pass_in_several_messages),
         TEST(a_refused_task_hurts_no_other),
         TEST(opening_says_where_nobody_answers),
+        TEST(a_server_that_hangs_does_not_hang_a_worker),
         TEST(closing_without_a_server_answers_everything),
         TEST(a_worker_runs_each_task_once_through_cut_connections),
         TEST(a_worker_goes_on_after_a_restart),

@@ -281,6 +281,7 @@ void producer_init(struct remote *remote)
         .head_size = head_size,
         .head = head,
         .item_err = item_err,
+        .begin = unary_begin,
     };
     lane_init(&remote->producer.lane, &kind);
     mr_timer_init(&remote->producer.again, again);

@@ -25,11 +25,12 @@
 #include "wire/flat.h"
 
 enum {
-    OPEN_MS = 3000,              /* open waits so long for the first connection */
-    CLOSE_MS = 5000,             /* close waits so long for answers */
-    AWAY_MS = 10 * 1000,         /* tasks not sent yet wait so long for a connection */
-    AGAIN_MS = 100,              /* a stream that ended by itself is opened again after this */
-    GRACE_MS = 5000,             /* of servers that do not say theirs */
+    OPEN_MS = 3000,        /* open waits so long for the first connection */
+    CLOSE_MS = 5000,       /* close waits so long for answers */
+    AWAY_MS = 10 * 1000,   /* tasks not sent yet wait so long for a connection */
+    AGAIN_MS = 100,        /* a stream that ended by itself is opened again after this */
+    ANSWER_MS = 10 * 1000, /* a server that has not said Welcome, or taken leave, by then hangs */
+    GRACE_MS = 5000,       /* of servers that do not say theirs */
     REPEAT_RETENTION_MS = 60000, /* a task kept so long can be enqueued again without doubt */
     MESSAGE_BYTES = 1024 * 1024, /* of a message of many items */
     LANE_MESSAGES = 1024,        /* of a lane, without an answer */
@@ -54,6 +55,8 @@ struct op {
     void (*begin)(struct ticket *ticket);
     /* Of a single call: reads its answer. NULL: there is nothing in it. */
     enum mr_err (*read)(struct ticket *ticket, struct mr_slice bytes);
+    /* Whether another call is needed; then it is encoded. NULL: never. */
+    bool (*more)(struct ticket *ticket);
 };
 
 /* What a request needs on its way, in its arena. */
@@ -66,6 +69,7 @@ struct ticket {
     /* A single call. */
     const char *path;
     struct mr_slice body;
+    struct mr_slice next; /* where the answer says that the next page begins */
     bool answered;
     /* Of a lane: entries, one behind the other, each a field of the message they go into. */
     uint8_t *entries;
@@ -118,12 +122,16 @@ struct lane_kind {
     uint8_t *(*head)(uint8_t *at, size_t entries_bytes, uint32_t tag);
     /* Where the error of an item stands; what is not MR_OK there was refused at the door. */
     enum mr_err *(*item_err)(struct ticket *ticket, size_t item);
+    /* Of a ticket that waited for those before it. */
+    void (*begin)(struct ticket *ticket);
 };
 
 void lane_init(struct lane *lane, const struct lane_kind *kind);
 bool lane_unsent(const struct lane *lane);
 /* Answered at once when none of its items got an entry. */
 void lane_add(struct lane *lane, struct ticket *ticket);
+/* A ticket of another kind: it is begun when all that is there now has its answer. */
+void lane_wait(struct lane *lane, struct ticket *ticket);
 /* Sends until all is sent or the call has enough for now. */
 void lane_send(struct lane *lane, struct mr_call *call);
 /* Answers came for the oldest message, which has *ret_n entries. MR_INVALID: there is none. */
@@ -179,7 +187,7 @@ struct node {
     struct mr_node_events events;
 
     int64_t grace_ms;
-    struct mr_timer fence; /* while away: it is over */
+    struct mr_timer fence; /* while away: it is over; opening and leaving: the server hangs */
     struct mr_timer again; /* while away: attach again */
     struct ticket *ticket; /* opening or leaving; NULL: the broker closes */
     bool bye_sent;
@@ -266,6 +274,7 @@ void producer_leave(struct remote *remote);
 /* ---- single calls --------------------------------------------------------------------------- */
 
 extern const struct op unary_ops[MR_OP_COUNT];
+/* Begins the call, now. */
 void unary_begin(struct ticket *ticket);
 enum mr_err remote_read_finish(struct ticket *ticket, struct mr_slice bytes);
 
@@ -277,7 +286,7 @@ struct remote {
     struct mr_channel *channel;
     char *authorization;
     size_t payload_max;
-    int64_t away_ms;
+    int64_t away_ms, answer_ms;
     bool up, closing;
 
     struct producer producer;

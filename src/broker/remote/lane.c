@@ -22,6 +22,18 @@ static struct ticket *ticket_at(const struct lane *lane, const struct mr_link *l
     return link == &lane->tickets ? NULL : mr_container(link, struct ticket, link);
 }
 
+/* Begins what waited for nothing but those that are gone from before it. */
+static void go_on(struct lane *lane)
+{
+    struct ticket *ticket;
+    while ((ticket = ticket_at(lane, lane->tickets.next)) != NULL && ticket->n == 0) {
+        if (lane->next == ticket)
+            lane->next = ticket_at(lane, ticket->link.next);
+        mr_list_remove(&ticket->link);
+        lane->kind->begin(ticket);
+    }
+}
+
 void lane_add(struct lane *lane, struct ticket *ticket)
 {
     if (ticket->n == 0) {
@@ -31,6 +43,13 @@ void lane_add(struct lane *lane, struct ticket *ticket)
     mr_list_push_back(&lane->tickets, &ticket->link);
     if (lane->next == NULL)
         lane->next = ticket;
+}
+
+void lane_wait(struct lane *lane, struct ticket *ticket)
+{
+    mr_assert(ticket->n == 0);
+    mr_list_push_back(&lane->tickets, &ticket->link);
+    go_on(lane);
 }
 
 /* ---- sending -------------------------------------------------------------------------------- */
@@ -99,6 +118,10 @@ void lane_send(struct lane *lane, struct mr_call *call)
            mr_call_queued(call) < MR_CALL_QUEUED_HIGH) {
         struct cut all = measure(lane);
         uint8_t *room;
+        if (all.n == 0) { /* nothing but tickets that wait for others */
+            lane->next = NULL;
+            return;
+        }
         if (mr_call_room(call, lane->kind->head_size(all.bytes) + all.bytes, &room) != MR_OK)
             return; /* the call is over and its end is about to be told */
         uint32_t tag = ++lane->tag_sent;
@@ -132,8 +155,10 @@ void lane_next(struct lane *lane)
     struct ticket *ticket = ticket_at(lane, lane->tickets.next);
     ticket->item++;
     ticket->replied++;
-    if (ticket->replied == ticket->n)
-        ticket_answer(ticket, MR_OK);
+    if (ticket->replied < ticket->n)
+        return;
+    ticket_answer(ticket, MR_OK);
+    go_on(lane);
 }
 
 /* ---- streams that end ----------------------------------------------------------------------- */
@@ -184,6 +209,7 @@ void lane_rewind(struct lane *lane, enum lane_end end, bool (*keep)(const struct
         }
     }
     tickets_answer(&refused, err);
+    go_on(lane);
 }
 
 void lane_refused(struct lane *lane, enum mr_err err)
@@ -203,10 +229,8 @@ void lane_refused(struct lane *lane, enum mr_err err)
         }
     }
     if (guilty != NULL)
-        mr_list_remove(&guilty->link);
-    lane_rewind(lane, LANE_ENDED, lane_keep_all, MR_OK);
-    if (guilty != NULL)
         ticket_answer(guilty, err);
+    lane_rewind(lane, LANE_ENDED, lane_keep_all, MR_OK);
 }
 
 void lane_fail(struct lane *lane, enum mr_err err)

@@ -101,8 +101,12 @@ static void die(struct node *node)
 
 static void fence_fell(struct mr_timer *timer, void *arg)
 {
+    struct node *node = mr_container(timer, struct node, fence);
     (void)arg;
-    die(mr_container(timer, struct node, fence));
+    if (node->state == NODE_AWAY)
+        die(node);
+    else /* the server hangs */
+        node_free(node, MR_UNAVAILABLE);
 }
 
 /* ---- coming --------------------------------------------------------------------------------- */
@@ -387,12 +391,14 @@ void remote_begin_node_open(struct ticket *ticket)
     enum mr_err err = ticket->remote->up ? node_new(ticket, &node) : MR_UNAVAILABLE;
     if (err == MR_OK)
         err = attach(node);
-    if (err == MR_OK)
+    if (err == MR_OK) {
         node->ticket = ticket;
-    else if (node != NULL)
+        start_timer(node, &node->fence, node->remote->answer_ms);
+        return;
+    }
+    if (node != NULL)
         node_free(node, err);
-    if (err != MR_OK)
-        ticket_answer(ticket, err);
+    ticket_answer(ticket, err);
 }
 
 /* Says Bye; takes are answered at once, since nothing will come of them. */
@@ -401,6 +407,7 @@ static void leave(struct node *node, struct ticket *ticket)
     node->state = NODE_LEAVING;
     node->ticket = ticket;
     tickets_answer(&node->takes, MR_CLOSED);
+    start_timer(node, &node->fence, node->remote->answer_ms);
     node_send(node);
 }
 

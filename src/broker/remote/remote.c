@@ -16,12 +16,12 @@ static const struct mr_rpc_limits rpc_limits = {
 /* ---- requests ------------------------------------------------------------------------------- */
 
 static const struct op ops[MR_OP_COUNT] = {
-    [MR_OP_ENQUEUE] = {remote_prepare_enqueue, remote_begin_enqueue, NULL},
-    [MR_OP_NODE_OPEN] = {remote_prepare_node_open, remote_begin_node_open, NULL},
-    [MR_OP_NODE_CLOSE] = {NULL, remote_begin_node_close, NULL},
-    [MR_OP_TAKE] = {NULL, remote_begin_take, NULL},
-    [MR_OP_BEAT] = {NULL, remote_begin_beat, NULL},
-    [MR_OP_FINISH] = {remote_prepare_finish, remote_begin_finish, remote_read_finish},
+    [MR_OP_ENQUEUE] = {remote_prepare_enqueue, remote_begin_enqueue, NULL, NULL},
+    [MR_OP_NODE_OPEN] = {remote_prepare_node_open, remote_begin_node_open, NULL, NULL},
+    [MR_OP_NODE_CLOSE] = {NULL, remote_begin_node_close, NULL, NULL},
+    [MR_OP_TAKE] = {NULL, remote_begin_take, NULL, NULL},
+    [MR_OP_BEAT] = {NULL, remote_begin_beat, NULL, NULL},
+    [MR_OP_FINISH] = {remote_prepare_finish, remote_begin_finish, remote_read_finish, NULL},
 };
 
 static const struct op *op_of(enum mr_op op)
@@ -238,6 +238,7 @@ enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_br
     remote->broker.ops = &broker_ops;
     remote->payload_max = options->payload_max != 0 ? options->payload_max : MR_PAYLOAD_MAX;
     remote->away_ms = options->away_ms > 0 ? options->away_ms : AWAY_MS;
+    remote->answer_ms = options->answer_ms > 0 ? options->answer_ms : ANSWER_MS;
     remote->flush.deliver = flush;
     mr_list_init(&remote->calls);
     mr_list_init(&remote->nodes);

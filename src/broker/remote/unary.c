@@ -40,6 +40,10 @@ static void on_closed(struct mr_call *call, int status, struct mr_slice text)
         err = ticket->answered ? ticket->err : MR_FAILED;
     else if (remote->closing && (err == MR_CANCELLED || err == MR_UNAVAILABLE))
         err = MR_CLOSED;
+    if (err == MR_OK && ticket->op->more != NULL && ticket->op->more(ticket)) {
+        unary_begin(ticket);
+        return;
+    }
     ticket_answer(ticket, err);
     remote_quiet(remote);
 }
@@ -56,6 +60,8 @@ void unary_begin(struct ticket *ticket)
         ticket_answer(ticket, err);
         return;
     }
+    ticket->answered = false;
+    mr_list_remove(&ticket->link);
     mr_list_push_back(&remote->calls, &ticket->link);
     if (mr_call_send(call, ticket->body) == MR_OK)
         mr_call_half_close(call);
@@ -234,6 +240,12 @@ static const struct mr_flat_field queue_page_fields[] = {FIELD(SLICE, queue_page
                                                          FIELD(32, queue_page, limit)};
 FLAT(queue_page);
 
+static enum mr_err encode_queue_page(struct ticket *ticket, struct mr_slice after, size_t max)
+{
+    struct queue_page page = {after, (uint32_t)(max < MR_BATCH_MAX ? max : MR_BATCH_MAX)};
+    return encode(ticket, "/millrace.v1.Queues/List", &queue_page_flat, &page);
+}
+
 static enum mr_err prepare_queue_list(struct ticket *ticket)
 {
     struct mr_req_queue_list *req = REQ(ticket, mr_req_queue_list);
@@ -247,9 +259,7 @@ static enum mr_err prepare_queue_list(struct ticket *ticket)
     }
     if (req->after.len > 0)
         MR_TRY(mr_name_check(req->after));
-    size_t limit = req->max < MR_BATCH_MAX ? req->max : MR_BATCH_MAX;
-    return encode(ticket, "/millrace.v1.Queues/List", &queue_page_flat,
-                  &(struct queue_page){req->after, (uint32_t)limit});
+    return encode_queue_page(ticket, req->after, req->max);
 }
 
 static enum mr_err read_queue(struct ticket *ticket, struct mr_slice bytes)
@@ -260,10 +270,25 @@ static enum mr_err read_queue(struct ticket *ticket, struct mr_slice bytes)
     return mr_flat_read(&mr_flat_queue, bytes, &req->req.arena, &req->infos[req->n++]);
 }
 
+enum { FIELD_PAGE_QUEUES = 1, FIELD_PAGE_NEXT = 2 };
+
 static enum mr_err read_queue_list(struct ticket *ticket, struct mr_slice bytes)
 {
     struct mr_req_queue_list *req = REQ(ticket, mr_req_queue_list);
-    return req->only.len > 0 ? read_queue(ticket, bytes) : each(ticket, bytes, 1, read_queue);
+    struct fields fields;
+    if (req->only.len > 0)
+        return read_queue(ticket, bytes);
+    MR_TRY(fields_read(bytes, &fields));
+    ticket->next = fields.bytes[FIELD_PAGE_NEXT];
+    return each(ticket, bytes, FIELD_PAGE_QUEUES, read_queue);
+}
+
+/* A page of the server's may be smaller than what was asked for. */
+static bool more_queues(struct ticket *ticket)
+{
+    const struct mr_req_queue_list *req = REQ(ticket, mr_req_queue_list);
+    return ticket->next.len > 0 && req->n < req->max &&
+           encode_queue_page(ticket, ticket->next, req->max - req->n) == MR_OK;
 }
 
 struct queue_change {
@@ -314,13 +339,19 @@ static enum mr_err prepare_backup(struct ticket *ticket)
                   &(struct text){mr_slice_str(REQ(ticket, mr_req_backup)->dir)});
 }
 
+/* Behind the tasks that were enqueued before: who looks for one, or acts on it, finds it. */
+static void unary_wait(struct ticket *ticket)
+{
+    lane_wait(&ticket->remote->producer.lane, ticket);
+}
+
 const struct op unary_ops[MR_OP_COUNT] = {
-    [MR_OP_CONTROL] = {prepare_control, unary_begin, read_control},
-    [MR_OP_GET] = {prepare_get, unary_begin, read_get},
-    [MR_OP_LIST] = {prepare_list, unary_begin, read_list},
-    [MR_OP_QUEUE_LIST] = {prepare_queue_list, unary_begin, read_queue_list},
-    [MR_OP_QUEUE_SET] = {prepare_queue_set, unary_begin, NULL},
-    [MR_OP_QUEUE_REMOVE] = {prepare_queue_remove, unary_begin, NULL},
-    [MR_OP_STATS] = {prepare_stats, unary_begin, read_stats},
-    [MR_OP_BACKUP] = {prepare_backup, unary_begin, NULL},
+    [MR_OP_CONTROL] = {prepare_control, unary_wait, read_control, NULL},
+    [MR_OP_GET] = {prepare_get, unary_wait, read_get, NULL},
+    [MR_OP_LIST] = {prepare_list, unary_wait, read_list, NULL},
+    [MR_OP_QUEUE_LIST] = {prepare_queue_list, unary_wait, read_queue_list, more_queues},
+    [MR_OP_QUEUE_SET] = {prepare_queue_set, unary_wait, NULL, NULL},
+    [MR_OP_QUEUE_REMOVE] = {prepare_queue_remove, unary_wait, NULL, NULL},
+    [MR_OP_STATS] = {prepare_stats, unary_wait, read_stats, NULL},
+    [MR_OP_BACKUP] = {prepare_backup, unary_wait, NULL, NULL},
 };
