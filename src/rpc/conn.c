@@ -157,7 +157,7 @@ bool rpc_conn_nuisance(struct rpc_conn *conn, int64_t cost)
     conn->nuisance_left -= cost;
     if (conn->nuisance_left >= 0)
         return true;
-    rpc_conn_doom(conn, NGHTTP2_ENHANCE_YOUR_CALM, "too many pings, settings or resets");
+    rpc_conn_doom(conn, NGHTTP2_ENHANCE_YOUR_CALM, "too many pings, settings or empty frames");
     return false;
 }
 

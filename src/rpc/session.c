@@ -6,9 +6,9 @@
 #include "rpc/internal.h"
 
 enum {
-    RESET_BURST = 1000, /* resets of calls by a client, then so many a second */
-    RESET_RATE = 200,
-    ACKS_MAX = 1000, /* answers to pings and settings that a peer may leave unread */
+    RESET_BURST = 2,  /* times the calls it may have: resets by a client at once */
+    RESET_RATE = 500, /* and then a second */
+    ACKS_MAX = 1000,  /* answers to pings and settings that a peer may leave unread */
 };
 
 static struct mr_call *call_of(nghttp2_session *session, int32_t stream_id)
@@ -89,7 +89,8 @@ static void goaway_came(struct rpc_conn *conn)
         rpc_conn_doom(conn, NGHTTP2_NO_ERROR, "the server ends the connection");
 }
 
-/* What costs us more than the peer. Frames of calls are paid for by the limit of calls. */
+/* What costs us more than the peer. Frames of calls are paid for by the limit of calls, resets have
+ * one of their own in nghttp2. */
 static int64_t nuisance_of(const nghttp2_frame *frame)
 {
     switch (frame->hd.type) {
@@ -97,7 +98,6 @@ static int64_t nuisance_of(const nghttp2_frame *frame)
     case NGHTTP2_SETTINGS:
         return frame->hd.flags & NGHTTP2_FLAG_ACK ? 0 : 1;
     case NGHTTP2_PRIORITY:
-    case NGHTTP2_RST_STREAM:
         return 1;
     case NGHTTP2_DATA:
         return frame->hd.length == 0 && !(frame->hd.flags & NGHTTP2_FLAG_END_STREAM) ? 1 : 0;
@@ -177,7 +177,8 @@ enum mr_err rpc_session_new_shared(struct mr_rpc *rpc)
     nghttp2_option_set_no_auto_window_update(rpc->option, 1);
     nghttp2_option_set_no_closed_streams(rpc->option, 1);
     nghttp2_option_set_max_outbound_ack(rpc->option, ACKS_MAX);
-    nghttp2_option_set_stream_reset_rate_limit(rpc->option, RESET_BURST, RESET_RATE);
+    nghttp2_option_set_stream_reset_rate_limit(
+        rpc->option, (uint64_t)RESET_BURST * rpc->limits.calls_max, RESET_RATE);
     return MR_OK;
 }
 

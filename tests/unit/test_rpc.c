@@ -158,6 +158,28 @@ static void a_hundred_thousand_calls_begun_at_once_are_all_answered(void **state
     rig_stop(rig);
 }
 
+enum { GIVEN_UP = 1000 };
+
+static void all_calls_of_a_connection_may_be_given_up_at_once(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_start(NULL, NULL);
+    struct probe *probes = calloc(GIVEN_UP, sizeof *probes);
+    assert_non_null(probes);
+    for (size_t round = 1; round <= 2; round++) {
+        for (size_t i = 0; i < GIVEN_UP; i++)
+            probe_begin(rig, &probes[i], "/t/Hang", 0);
+        wait_count(&rig->begun, round * GIVEN_UP);
+        for (size_t i = 0; i < GIVEN_UP; i++)
+            on_loop(rig->client, do_cancel, &probes[i]);
+        wait_count(&rig->closed, round * GIVEN_UP);
+        assert_int_equal(atomic_load(&rig->last_status), MR_RPC_CANCELLED);
+    }
+    assert_int_equal(atomic_load(&rig->ups), 1);
+    free(probes);
+    rig_stop(rig);
+}
+
 static void more_calls_than_a_channel_may_have_are_refused(void **state)
 {
     (void)state;
@@ -479,6 +501,7 @@ int main(void)
         cmocka_unit_test(both_sides_stream_at_the_same_time),
         cmocka_unit_test(large_messages_cross_frames_whole),
         cmocka_unit_test(a_hundred_thousand_calls_begun_at_once_are_all_answered),
+        cmocka_unit_test(all_calls_of_a_connection_may_be_given_up_at_once),
         cmocka_unit_test(more_calls_than_a_channel_may_have_are_refused),
         cmocka_unit_test(status_text_and_trailer_arrive_byte_for_byte),
         cmocka_unit_test(metadata_of_the_client_reaches_the_method),
