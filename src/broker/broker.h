@@ -233,7 +233,8 @@ struct mr_broker_ops {
     /* Thread: any. Checks the inputs on the caller's thread, then queues the request. */
     void (*submit)(struct mr_broker *broker, struct mr_req *req);
     /* The run under this epoch begins in this slot of its node; epoch 0: the slot is free. Cheap:
-     * called before every run, waits for nothing. Thread: any, one per slot. */
+     * called before every run. It waits for nothing, or, where runs are few, for the moment that it
+     * takes to make the run known. Thread: any but the broker's, one per slot. */
     void (*begun)(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
     /* Fills lease->task from its encoding. MR_DAMAGED cannot happen unless memory is. Thread: the
      * holder. */

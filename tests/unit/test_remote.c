@@ -4,12 +4,15 @@
  * restarts, refusals. What it does when all is well is the conformance suite's.
  */
 #include <setjmp.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -719,6 +722,48 @@ static void a_worker_goes_on_after_a_restart(void **state)
         assert_in_range(runs[i], 1, 4);
 }
 
+/* ---- a task that kills ---------------------------------------------------------------------- */
+
+static enum mr_outcome die_at_once(struct mr_run *run, void *arg)
+{
+    (void)run, (void)arg;
+    (void)kill(getpid(), SIGKILL);
+    return MR_DONE;
+}
+
+/* Another process, started by the test below. */
+static int be_killed(const char *address)
+{
+    struct mr_broker *far;
+    struct mr_worker *worker;
+    struct mr_remote_options options = {.address = address};
+    if (mr_remote_open(&options, &far, NULL) != MR_OK ||
+        mr_worker_new_on(far, &(struct mr_worker_options){.slots = 4}, &worker) != MR_OK ||
+        mr_worker_handle(worker, "*", die_at_once, NULL) != MR_OK)
+        return 1;
+    return mr_worker_run(worker) == MR_OK ? 0 : 1;
+}
+
+/* However quickly it does so: the server knows of a run before its first instruction. */
+static void a_task_that_kills_its_worker_three_times_is_quarantined(void **state)
+{
+    struct world *w = *state;
+    char self[256] = "", command[512];
+    assert_true(readlink("/proc/self/exe", self, sizeof self - 1) > 0);
+    stop_server(w);
+    w->server.grace_ms = 100;
+    start_server(w);
+    put_id(w, "poison");
+    for (uint32_t i = 1; i <= MR_CRASHES_MAX; i++) {
+        (void)snprintf(command, sizeof command, "'%s' --be-killed '%s'", self, w->server.address);
+        int status = system(command);
+        assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 128 + SIGKILL);
+        WAIT_UNTIL(state_of(w, "poison") != MR_ACTIVE);
+        assert_int_equal(task_of(w, "poison").crashes, i);
+    }
+    assert_int_equal(state_of(w, "poison"), MR_ARCHIVED);
+}
+
 #define TEST(function) cmocka_unit_test_setup_teardown(function, begin, end)
 
 int main(int argc, char **argv)
@@ -743,7 +788,10 @@ int main(int argc, char **argv)
         TEST(closing_without_a_server_answers_everything),
         TEST(a_worker_runs_each_task_once_through_cut_connections),
         TEST(a_worker_goes_on_after_a_restart),
+        TEST(a_task_that_kills_its_worker_three_times_is_quarantined),
     };
+    if (argc > 2 && strcmp(argv[1], "--be-killed") == 0)
+        return be_killed(argv[2]);
     if (argc > 1)
         cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,13 +1,27 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Begun runs. The server must know of a run before the run can take its process down, or a task that
- * does so would never be quarantined; but a message for each would cost more than many a run. So
+ * Begun runs. The server should know of a run before the run can take its process down, or a task
+ * that does so would not be quarantined; but a message for each would cost more than many a run. So
  * whoever begins a run writes it on the board and wakes the loop if that has nothing to do; the loop
  * says all that changed since the last time, and what began and ended in between is never said.
+ *
+ * While runs begin by the ten thousand a second, a crash in the first microseconds of one may go
+ * unsaid. When they are fewer, a run is held back until it is said, some ten microseconds.
  */
 #include "broker/remote/internal.h"
 
 enum { FIELD_BEGUN = 5, FIELD_SLOTS = 1, FIELD_EPOCHS = 2, VARINT_32_MAX = 5 };
+
+/* Waits until the loop has sent something, but not for ever: the connection may be away. */
+static void await_said(struct remote *remote, uint32_t said)
+{
+    mr_lock_enter(&remote->lock);
+    bool in_time = true;
+    while (in_time && remote->said == said)
+        in_time = mr_lock_wait(&remote->lock, SAID_MS * MR_NS_PER_MS);
+    mr_lock_leave(&remote->lock);
+    atomic_fetch_sub(&remote->listeners, 1);
+}
 
 /* The order matters: first the epoch, then that it is new, then that there is something new. The loop
  * goes the other way. */
@@ -17,8 +31,37 @@ void remote_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch)
     mr_assert(slot < SLOTS_MAX);
     atomic_store_explicit(&remote->board[slot], epoch, memory_order_relaxed);
     atomic_fetch_or(&remote->unsaid[slot / WORD_SLOTS], 1ULL << slot % WORD_SLOTS);
-    if (epoch != 0) /* that a slot is free can wait for the next message */
-        remote_flush_soon(remote);
+    if (epoch == 0)
+        return; /* that a slot is free can wait for the next message */
+    int64_t now_ns = mr_mono_now(mr_clock_system()).ns;
+    int64_t last_ns = atomic_exchange_explicit(&remote->begun_ns, now_ns, memory_order_relaxed);
+    bool quiet = now_ns - last_ns > QUIET_US * MR_NS_PER_US;
+    if (quiet)
+        atomic_fetch_add(&remote->listeners, 1); /* before the flush that we wait for */
+    uint32_t said = atomic_load(&remote->said);
+    remote_flush_soon(remote);
+    if (quiet)
+        await_said(remote, said);
+}
+
+void begun_flushed(struct remote *remote)
+{
+    if (atomic_load(&remote->listeners) > 0 && !remote->say_posted) {
+        remote->say_posted = true;
+        mr_rpc_post(remote->rpc, &remote->say);
+    }
+}
+
+/* Comes in the turn after a flush: what that said has left. */
+void begun_said(struct mr_msg *msg, void *receiver)
+{
+    struct remote *remote = mr_container(msg, struct remote, say);
+    (void)receiver;
+    remote->say_posted = false;
+    mr_lock_enter(&remote->lock);
+    remote->said++;
+    mr_lock_notify_all(&remote->lock);
+    mr_lock_leave(&remote->lock);
 }
 
 static uint32_t words_of(uint32_t slots)

@@ -38,6 +38,8 @@ enum {
     WORD_SLOTS = 64,                    /* slots in a word of the board's map */
     WORDS_MAX = NODES_MAX,              /* a word belongs to one node */
     SLOTS_MAX = WORDS_MAX * WORD_SLOTS, /* of all nodes */
+    QUIET_US = 100, /* a run that begins so long after the one before it waits until it is said */
+    SAID_MS = 5,    /* ... but no longer than this */
     WHY_MAX = 256,
     FIELDS_MAX = 4, /* numbers of fields in the small messages of a server */
 };
@@ -241,6 +243,9 @@ enum mr_err remote_lease_open(struct mr_broker *broker, struct mr_lease *lease);
 
 /* ---- begun runs ----------------------------------------------------------------------------- */
 
+/* The loop has sent what was there; and it has left. */
+void begun_flushed(struct remote *remote);
+void begun_said(struct mr_msg *msg, void *receiver);
 /* Thread: any. */
 void remote_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
 /* Words of the board for a node; MR_BUSY: there are not enough. */
@@ -301,6 +306,11 @@ struct remote {
     /* The board: the epoch that runs in each slot, and which of them the server does not know. */
     _Atomic uint64_t *board;
     _Atomic uint64_t unsaid[WORDS_MAX];
+    _Atomic int64_t begun_ns;   /* when the last run began */
+    _Atomic uint32_t listeners; /* threads that wait until it has */
+    _Atomic uint32_t said;      /* how often it has; changed under the lock */
+    struct mr_msg say;
+    bool say_posted;
     bool word_used[WORDS_MAX];
 
     /* Opening and closing, by other threads. */

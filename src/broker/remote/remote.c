@@ -100,6 +100,7 @@ static void flush(struct mr_msg *msg, void *receiver)
     producer_send(remote);
     for (struct mr_link *link = remote->nodes.next; link != &remote->nodes; link = link->next)
         node_send(mr_container(link, struct node, link));
+    begun_flushed(remote);
 }
 
 /* ---- the connection ------------------------------------------------------------------------- */
@@ -240,6 +241,7 @@ enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_br
     remote->away_ms = options->away_ms > 0 ? options->away_ms : AWAY_MS;
     remote->answer_ms = options->answer_ms > 0 ? options->answer_ms : ANSWER_MS;
     remote->flush.deliver = flush;
+    remote->say.deliver = begun_said;
     mr_list_init(&remote->calls);
     mr_list_init(&remote->nodes);
     mr_lock_init(&remote->lock);
