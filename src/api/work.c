@@ -36,7 +36,8 @@ static void work_back(struct job *job)
     struct session *session = work->session;
     session->jobs_n--;
     work->back(work);
-    work_free(work);
+    if (mr_list_empty(&work->link)) /* else it is parked */
+        work_free(work);
     session_try_free(session);
 }
 
@@ -165,14 +166,37 @@ static enum mr_err give(struct work *work)
     return err;
 }
 
+/* Nothing is taken for somebody who does not read: it would only wait here. */
+static bool is_slow(const struct session *session)
+{
+    return mr_call_queued(session->attach->head.call) >= MR_CALL_QUEUED_HIGH;
+}
+
+/* It was with the broker already when the reader became slow: what it got goes back, and it is
+ * tried again when the reader takes. */
+static void park_again(struct work *work)
+{
+    struct mr_req_take *req = &work->job.req.take;
+    struct session *session = work->session;
+    hand_back(session, req->leases, req->n);
+    mr_req_done(&req->req);
+    *req = (struct mr_req_take){
+        .node = req->node, .max = req->max, .wait_ms = req->wait_ms, .bytes_max = req->bytes_max};
+    mr_list_push_back(&session->takes, &work->link);
+}
+
 static void taken(struct work *work)
 {
     struct session *session = work->session;
     struct mr_req_take *req = &work->job.req.take;
     enum mr_err err = req->req.err;
-    session->takes_n--;
-    session->gone |= err == MR_CLOSED;
     bool heard = work_is_heard(work);
+    session->gone |= err == MR_CLOSED;
+    if (err == MR_OK && heard && mr_call_queued(session->attach->head.call) >= QUEUED_TASKS_MAX) {
+        park_again(work);
+        return;
+    }
+    session->takes_n--;
     if (err == MR_OK) {
         err = heard && !session->api->stopping ? give(work) : MR_CLOSED;
         if (err == MR_OK)
@@ -184,12 +208,6 @@ static void taken(struct work *work)
     }
     if (heard)
         say_no_tasks(session, work->tag, err);
-}
-
-/* Nothing is taken for somebody who does not read: it would only wait here. */
-static bool is_slow(const struct session *session)
-{
-    return mr_call_queued(session->attach->head.call) >= MR_CALL_QUEUED_HIGH;
 }
 
 enum mr_err work_take(struct session *session, struct mr_slice bytes)

@@ -13,7 +13,8 @@
 #include "api/internal.h"
 
 enum {
-    TAKES_MAX = 64, /* of one node, waiting */
+    TAKES_MAX = 64,             /* of one node, waiting */
+    QUEUED_TASKS_MAX = 4 << 20, /* bytes that wait for a reader; then tasks go back */
     LEASE_MAX_MS = 3600 * 1000,
 };
 
