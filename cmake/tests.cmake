@@ -8,6 +8,7 @@
 #   tests/sim/*.c            the library mr_sim; main_X.c is the program millrace-X
 #   tests/fuzz/fuzz_*.c      libFuzzer programs with MR_FUZZ, else replays of tests/fuzz/corpus/<name>/
 #   tests/integration/*.sh   run with MILLRACE=<the program>
+#   tests/interop/*.sh       the same; standard gRPC clients of other languages
 #
 # Labels: sample (part of `make test`), threads (also run under TSan), campaign (takes its size from
 # the environment), integration (on the release binary), long (part of `make test-long`).
@@ -172,8 +173,10 @@ foreach(source IN LISTS fuzzers)
     endif()
 endforeach()
 
-file(GLOB scripts CONFIGURE_DEPENDS "${tests_dir}/integration/*.sh")
-foreach(script IN LISTS scripts)
-    get_filename_component(name "${script}" NAME_WE)
-    add_labelled_test(integration_${name} "integration" "${script}")
+foreach(folder integration interop)
+    file(GLOB scripts CONFIGURE_DEPENDS "${tests_dir}/${folder}/*.sh")
+    foreach(script IN LISTS scripts)
+        get_filename_component(name "${script}" NAME_WE)
+        add_labelled_test(${folder}_${name} "integration" "${script}")
+    endforeach()
 endforeach()

@@ -15,7 +15,8 @@ set -eu
 build="gcc libc6-dev make cmake ninja-build pkg-config libjansson-dev libcmocka-dev
 libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev zlib1g-dev
 libmicrohttpd-dev libgnutls28-dev libyaml-dev"
-test="$build clang-format python3 jq man-db openssl curl systemd"
+test="$build clang-format python3 jq man-db openssl curl systemd python3-grpcio python3-grpc-tools
+nodejs npm"
 fuzz="$test clang libclang-rt-14-dev"
 
 case "${1:-test}" in
@@ -36,10 +37,10 @@ fi
 missing=
 for package in $wanted; do
     status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
-    # pkgconf replaces pkg-config on newer systems; the command is what counts.
-    if [ "$package" = pkg-config ] && command -v pkg-config >/dev/null 2>&1; then
-        continue
-    fi
+    # These may come with another package (pkgconf, a newer nodejs); the command is what counts.
+    case $package in
+    pkg-config | npm) command -v "$package" >/dev/null 2>&1 && continue ;;
+    esac
     if [ "$status" != "install ok installed" ]; then
         echo "setup: $package is missing"
         missing="$missing $package"

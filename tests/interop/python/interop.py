@@ -1,0 +1,380 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: Apache-2.0
+"""A standard gRPC client, made from the .proto files alone, against a running server.
+
+Usage: interop.py PROTO_DIR ADDRESS [--tls CA CERT KEY] [--token FILE]
+
+Producer, worker, health and reflection; prints one line per check and exits 1 at the first that
+fails. The interpreter is Debian's, which has python3-grpcio and python3-grpc-tools.
+"""
+
+import argparse
+import os
+import queue
+import sys
+import tempfile
+import threading
+
+import grpc
+from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+from grpc_tools import protoc
+
+PATIENCE = 60
+
+
+# ---- from .proto to classes ------------------------------------------------------------------------
+
+
+def compile_stubs(proto_dir, out):
+    names = sorted(os.listdir(os.path.join(proto_dir, "millrace/v1")))
+    files = ["millrace/v1/" + name for name in names if name.endswith(".proto")]
+    done = protoc.main(
+        ["protoc", "-I" + proto_dir, "--python_out=" + out, "--grpc_python_out=" + out] + files
+    )
+    assert done == 0, "protoc failed"
+    sys.path.insert(0, out)
+
+
+class Dynamic:
+    """Classes from descriptors, for packages whose name ("grpc") the library itself has taken."""
+
+    def __init__(self):
+        self.pool = descriptor_pool.DescriptorPool()
+        self.factory = message_factory.MessageFactory(self.pool)
+
+    def add_compiled(self, proto_dir, out, path):
+        binary = os.path.join(out, "set.bin")
+        done = protoc.main(["protoc", "-I" + proto_dir, "--descriptor_set_out=" + binary, path])
+        assert done == 0, "protoc failed"
+        with open(binary, "rb") as file:
+            for described in descriptor_pb2.FileDescriptorSet.FromString(file.read()).file:
+                self.pool.Add(described)
+
+    def kind(self, name):
+        return self.factory.GetPrototype(self.pool.FindMessageTypeByName(name))
+
+
+# ---- producer --------------------------------------------------------------------------------------
+
+
+def code_of(call):
+    """The status a call ends with, and the Code in its trailer."""
+    try:
+        call()
+    except grpc.RpcError as error:
+        trailers = dict(error.trailing_metadata() or ())
+        return error.code(), trailers.get("millrace-code")
+    return grpc.StatusCode.OK, None
+
+
+def check_producer(t):
+    tasks = t.tasks.Enqueue(
+        t.pb.EnqueueRequest(
+            tasks=[
+                t.new_task(queue="py", id="py-1", payload=b"\x00\xff", headers={"k": b"v"}),
+                t.new_task(queue="py", priority=5.0),
+                t.new_task(queue="py", id="py-1"),
+                t.new_task(queue="no{good"),
+            ]
+        )
+    )
+    codes = [result.code for result in tasks.results]
+    assert codes == [t.task_pb.OK, t.task_pb.OK, t.task_pb.CONFLICT, t.task_pb.INVALID], codes
+    assert tasks.results[0].state == t.task_pb.PENDING
+    assert "queue" in tasks.results[3].message
+    task = t.tasks.Get(t.pb.GetRequest(id="py-1"))
+    assert task.payload == b"\x00\xff" and task.headers[0].value == b"v"
+    assert code_of(lambda: t.tasks.Get(t.pb.GetRequest(id="nowhere"))) == (
+        grpc.StatusCode.NOT_FOUND,
+        "NOT_FOUND",
+    )
+    listed = t.tasks.List(t.pb.ListRequest(queue="py"))
+    assert len(listed.tasks) == 2
+
+
+def check_stream(t):
+    def requests():
+        for i in range(200):
+            yield t.pb.EnqueueRequest(tasks=[t.new_task(queue="stream", id="s%d" % i)])
+
+    ids = [answer.results[0].id for answer in t.tasks.EnqueueStream(requests())]
+    assert ids == ["s%d" % i for i in range(200)]
+
+
+def check_compressed(t):
+    request = t.pb.EnqueueRequest(tasks=[t.new_task(queue="zip", payload=b"z" * 100000)])
+    answer = t.tasks.Enqueue(request, compression=grpc.Compression.Gzip)
+    assert answer.results[0].code == t.task_pb.OK
+
+
+def check_too_big(t):
+    big = t.pb.EnqueueRequest(tasks=[t.new_task(payload=b"x" * (1 << 20)) for _ in range(5)])
+    status, _ = code_of(lambda: t.tasks.Enqueue(big))
+    assert status == grpc.StatusCode.RESOURCE_EXHAUSTED, status
+    fits = t.pb.EnqueueRequest(tasks=[t.new_task(queue="big", payload=b"x" * (1 << 20))])
+    assert t.tasks.Enqueue(fits).results[0].code == t.task_pb.OK
+
+
+def check_deadline(t):
+    never = threading.Event()
+
+    def silence():
+        never.wait(PATIENCE)
+        return
+        yield  # makes it a generator
+
+    status, _ = code_of(lambda: list(t.tasks.EnqueueStream(silence(), timeout=0.2)))
+    never.set()
+    assert status == grpc.StatusCode.DEADLINE_EXCEEDED, status
+
+
+# ---- worker ----------------------------------------------------------------------------------------
+
+
+class Worker:
+    """One stream of Work.Attach."""
+
+    def __init__(self, t, queue_name, incarnation, holds=()):
+        self.t = t
+        self.out = queue.Queue()
+        self.call = t.work.Attach(iter(self.out.get, None))
+        hello = t.work_pb.Hello(
+            node="python",
+            incarnation=incarnation,
+            queues=[t.work_pb.QueueWeight(name=queue_name)],
+            slots=4,
+            lease_ms=15000,
+            holds=holds,
+        )
+        self.say(hello=hello)
+        self.welcome = self.hear("welcome")
+
+    def say(self, **kind):
+        self.out.put(self.t.work_pb.WorkerMessage(**kind))
+
+    def hear(self, kind):
+        message = next(self.call)
+        assert message.WhichOneof("kind") == kind, message
+        return getattr(message, kind)
+
+    def take(self, n):
+        self.say(take=self.t.work_pb.Take(tag=1, max=n, wait_ms=PATIENCE * 1000))
+        taken = self.hear("tasks")
+        assert taken.tag == 1 and taken.code == self.t.task_pb.OK, taken
+        return taken.tasks
+
+    def finish(self, task, **outcome):
+        item = self.t.work_pb.FinishItem(id=task.id, epoch=task.epoch, **outcome)
+        self.say(finish=self.t.work_pb.Finish(tag=2, items=[item]))
+        finished = self.hear("finished")
+        assert finished.code == self.t.task_pb.OK
+        return finished.codes[0] if finished.codes else self.t.task_pb.OK
+
+    def end(self):
+        self.say(bye=self.t.work_pb.Bye())
+        assert not list(self.call)
+        assert self.call.code() == grpc.StatusCode.OK
+        self.out.put(None)
+
+    def break_off(self):
+        self.call.cancel()
+        self.out.put(None)
+
+
+def check_worker(t):
+    t.put("w", "done", retention_ms=60000)
+    t.put("w", "again")
+    worker = Worker(t, "w", 1)
+    assert not worker.welcome.resumed
+    done = worker.take(1)[0]
+    worker.say(begun=t.work_pb.Begun(slots=[0], epochs=[done.epoch]))
+    progress = t.work_pb.Progress(epoch=done.epoch, percent=50, text="half")
+    worker.say(beat=t.work_pb.Beat(tag=7, progress=[progress]))
+    assert worker.hear("beaten").tag == 7
+    assert t.tasks.Get(t.pb.GetRequest(id="done")).progress == "50 half"
+    assert worker.finish(done, result=b"\x01\x02") == t.task_pb.OK
+    assert worker.finish(done) == t.task_pb.STALE
+    kept = t.tasks.Get(t.pb.GetRequest(id="done"))
+    assert kept.state == t.task_pb.COMPLETED and kept.result == b"\x01\x02"
+    again = worker.take(1)[0]
+    failed = worker.finish(again, outcome=t.work_pb.FAIL, error=b"oh", delay_ms=1)
+    assert failed == t.task_pb.OK
+    again = worker.take(1)[0]
+    assert again.id == "again" and again.attempt == 2
+    worker.end()
+    assert t.tasks.Get(t.pb.GetRequest(id="again")).state == t.task_pb.PENDING
+
+
+def check_cancel(t):
+    t.put("c", "cancelled")
+    worker = Worker(t, "c", 2)
+    task = worker.take(1)[0]
+    item = t.pb.ControlItem(verb=t.pb.CANCEL, id="cancelled")
+    assert list(t.tasks.Control(t.pb.ControlRequest(items=[item])).codes) == [t.task_pb.OK]
+    stop = worker.hear("stop")
+    assert stop.epoch == task.epoch and stop.reason == t.work_pb.Stop.CANCELLED_BY_CALLER
+    assert worker.finish(task, outcome=t.work_pb.FAIL_FOR_GOOD) == t.task_pb.OK
+    worker.end()
+
+
+def check_come_back(t):
+    t.put("b", "kept")
+    worker = Worker(t, "b", 3)
+    task = worker.take(1)[0]
+    worker.break_off()
+    worker = Worker(t, "b", 3, holds=[task.epoch])
+    assert worker.welcome.resumed
+    assert worker.finish(task) == t.task_pb.OK
+    worker.end()
+
+
+# ---- the standard services -------------------------------------------------------------------------
+
+
+def check_health(t):
+    kinds = Dynamic()
+    kinds.add_compiled(t.proto_dir, t.out, "grpc/health/v1/health.proto")
+    request = kinds.kind("grpc.health.v1.HealthCheckRequest")
+    response = kinds.kind("grpc.health.v1.HealthCheckResponse")
+    ways = dict(
+        request_serializer=request.SerializeToString, response_deserializer=response.FromString
+    )
+    check = t.channel.unary_unary("/grpc.health.v1.Health/Check", **ways)
+    watch = t.channel.unary_stream("/grpc.health.v1.Health/Watch", **ways)
+    assert check(request()).status == 1
+    assert check(request(service="millrace.v1.Work")).status == 1
+    assert code_of(lambda: check(request(service="x")))[0] == grpc.StatusCode.NOT_FOUND
+    stream = watch(request())
+    assert next(stream).status == 1
+    stream.cancel()
+
+
+def check_reflection(t, version):
+    """Finds out everything by asking, and enqueues with nothing else."""
+    package = "grpc.reflection." + version
+    kinds = Dynamic()
+    kinds.add_compiled(t.proto_dir, t.out, "grpc/reflection/%s/reflection.proto" % version)
+    request = kinds.kind(package + ".ServerReflectionRequest")
+    response = kinds.kind(package + ".ServerReflectionResponse")
+    questions = queue.Queue()
+    answers = t.channel.stream_stream(
+        "/%s.ServerReflection/ServerReflectionInfo" % package,
+        request_serializer=request.SerializeToString,
+        response_deserializer=response.FromString,
+    )(iter(questions.get, None))
+
+    def ask(**question):
+        questions.put(request(**question))
+        return next(answers)
+
+    names = [row.name for row in ask(list_services="*").list_services_response.service]
+    assert "millrace.v1.Tasks" in names and "grpc.health.v1.Health" in names, names
+    assert ask(file_containing_symbol="no.such.Thing").error_response.error_code == 5
+    found = Dynamic()
+    files = {}
+    wanted = [ask(file_containing_symbol="millrace.v1.Tasks")]
+    while wanted:
+        for data in wanted.pop().file_descriptor_response.file_descriptor_proto:
+            described = descriptor_pb2.FileDescriptorProto.FromString(data)
+            files[described.name] = described
+            wanted += [ask(file_by_filename=n) for n in described.dependency if n not in files]
+    for name in ("millrace/v1/task.proto", "millrace/v1/tasks.proto"):
+        found.pool.Add(files[name])
+    enqueue = t.channel.unary_unary(
+        "/millrace.v1.Tasks/Enqueue",
+        request_serializer=found.kind("millrace.v1.EnqueueRequest").SerializeToString,
+        response_deserializer=found.kind("millrace.v1.EnqueueResponse").FromString,
+    )
+    message = found.kind("millrace.v1.EnqueueRequest")()
+    message.tasks.add(queue="reflected")
+    assert enqueue(message).results[0].code == 0
+    questions.put(None)
+    assert not list(answers)
+
+
+def check_wrong_token(t):
+    wrong = (("authorization", "Bearer sesame"),)
+    status, _ = code_of(lambda: t.tasks.Get(t.pb.GetRequest(id="x"), metadata=wrong))
+    assert status == grpc.StatusCode.UNAUTHENTICATED, status
+
+
+# ---- all of it -------------------------------------------------------------------------------------
+
+
+class Test:
+    """The stubs on one channel, and what the checks do over and over."""
+
+    def __init__(self, proto_dir, out, channel):
+        from millrace.v1 import (  # pylint: disable=import-outside-toplevel
+            task_pb2,
+            tasks_pb2,
+            tasks_pb2_grpc,
+            work_pb2,
+            work_pb2_grpc,
+        )
+
+        self.proto_dir, self.out, self.channel = proto_dir, out, channel
+        self.task_pb, self.pb, self.work_pb = task_pb2, tasks_pb2, work_pb2
+        self.tasks = tasks_pb2_grpc.TasksStub(channel)
+        self.work = work_pb2_grpc.WorkStub(channel)
+
+    def new_task(self, headers=(), **fields):
+        task = self.task_pb.NewTask(**fields)
+        for name in headers:
+            task.headers.add(name=name, value=headers[name])
+        return task
+
+    def put(self, queue_name, task_id, **fields):
+        task = self.new_task(queue=queue_name, id=task_id, **fields)
+        answer = self.tasks.Enqueue(self.pb.EnqueueRequest(tasks=[task]))
+        assert answer.results[0].code == self.task_pb.OK, answer
+
+
+CHECKS = [
+    ("producer", check_producer),
+    ("stream of a producer", check_stream),
+    ("compressed request", check_compressed),
+    ("5 MiB refused, 1 MiB taken", check_too_big),
+    ("deadline", check_deadline),
+    ("worker", check_worker),
+    ("cancel stops a run", check_cancel),
+    ("a worker comes back", check_come_back),
+    ("health", check_health),
+    ("reflection v1", lambda t: check_reflection(t, "v1")),
+    ("reflection v1alpha", lambda t: check_reflection(t, "v1alpha")),
+    ("wrong token", check_wrong_token),
+]
+
+
+def open_channel(options):
+    credentials = None
+    if options.tls:
+        ca, cert, key = (open(path, "rb").read() for path in options.tls)
+        credentials = grpc.ssl_channel_credentials(ca, key, cert)
+        if options.token:
+            with open(options.token, encoding="ascii") as file:
+                token = grpc.access_token_call_credentials(file.read().strip())
+            credentials = grpc.composite_channel_credentials(credentials, token)
+    limits = [("grpc.max_send_message_length", -1)]
+    if credentials:
+        return grpc.secure_channel(options.address, credentials, limits)
+    return grpc.insecure_channel(options.address, limits)
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("proto_dir")
+    parser.add_argument("address")
+    parser.add_argument("--tls", nargs=3)
+    parser.add_argument("--token")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as out, open_channel(options) as channel:
+        compile_stubs(options.proto_dir, out)
+        test = Test(options.proto_dir, out, channel)
+        for name, check in CHECKS:
+            check(test)
+            print("ok", name)
+
+
+if __name__ == "__main__":
+    main()
