@@ -31,8 +31,10 @@ void remote_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch)
     mr_assert(slot < SLOTS_MAX);
     atomic_store_explicit(&remote->board[slot], epoch, memory_order_relaxed);
     atomic_fetch_or(&remote->unsaid[slot / WORD_SLOTS], 1ULL << slot % WORD_SLOTS);
-    if (epoch == 0)
-        return; /* that a slot is free can wait for the next message */
+    if (epoch == 0) { /* that a slot is free is waited for by nobody */
+        remote_flush_soon(remote);
+        return;
+    }
     int64_t now_ns = mr_mono_now(mr_clock_system()).ns;
     int64_t last_ns = atomic_exchange_explicit(&remote->begun_ns, now_ns, memory_order_relaxed);
     bool quiet = now_ns - last_ns > QUIET_US * MR_NS_PER_US;
