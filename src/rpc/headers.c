@@ -87,7 +87,9 @@ enum mr_err rpc_percent_encode(struct mr_slice text, struct mr_buf *out)
     const uint8_t *p = text.data;
     MR_TRY(mr_buf_reserve(out, 3 * text.len));
     for (size_t i = 0; i < text.len; i++) {
-        if (plain(p[i])) {
+        /* A space at either end makes a header invalid. */
+        bool at_end = i == 0 || i + 1 == text.len;
+        if (plain(p[i]) && !(p[i] == ' ' && at_end)) {
             out->data[out->len++] = p[i];
             continue;
         }

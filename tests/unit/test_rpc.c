@@ -205,9 +205,9 @@ static void status_text_and_trailer_arrive_byte_for_byte(void **state)
     struct rig *rig = rig_start(NULL, NULL);
     struct probe probe;
     probe_begin(rig, &probe, "/t/Fail", 0);
-    probe_send(&probe, "na\xc3\xafve 100% \n\"done\"");
+    probe_send(&probe, " na\xc3\xafve 100% \n\"done\" ");
     assert_int_equal(probe_end(&probe), 9);
-    assert_string_equal(probe.text, "na\xc3\xafve 100% \n\"done\"");
+    assert_string_equal(probe.text, " na\xc3\xafve 100% \n\"done\" ");
     assert_string_equal(probe.trailer, "seventeen");
     rig_stop(rig);
 }
