@@ -33,7 +33,7 @@ static void hear_hello(struct attach *attach, struct mr_slice bytes)
 {
     struct mr_arena arena = {0};
     ProtobufCMessage *hello;
-    enum mr_err err = mr_pb_decode(&millrace__v1__hello__descriptor, bytes, &arena, &hello);
+    enum mr_err err = decode_small(&millrace__v1__hello__descriptor, bytes, &arena, &hello);
     if (attach->session != NULL)
         attach_end(attach, MR_INVALID, "a second Hello");
     else if (err != MR_OK)

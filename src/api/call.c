@@ -136,18 +136,47 @@ void unary_submit(struct unary *u, enum mr_op op, void (*reply)(struct unary *u)
 
 /* ---- unary: the request --------------------------------------------------------------------- */
 
+enum mr_err decode_small(const ProtobufCMessageDescriptor *kind, struct mr_slice bytes,
+                         struct mr_arena *arena, ProtobufCMessage **ret_message)
+{
+    if (bytes.len > SMALL_BYTES)
+        return MR_TOO_BIG;
+    return mr_pb_decode(kind, bytes, arena, ret_message);
+}
+
 static enum mr_err unary_read(struct unary *u, struct mr_slice bytes)
 {
     struct mr_arena *arena = unary_arena(u);
     if (u->method->kind == NULL)
         return mr_arena_copy(arena, bytes, &u->bytes);
-    return mr_pb_decode(u->method->kind, bytes, arena, &u->message);
+    return decode_small(u->method->kind, bytes, arena, &u->message);
+}
+
+/* Whether it may come in at all; when not, the call is ended. */
+static bool unary_admit(struct unary *u, struct mr_slice bytes)
+{
+    const struct mr_api *api = u->api;
+    const struct mr_api_limits *limits = &api->options.limits;
+    if (api->stopped) {
+        unary_fail(u, MR_UNAVAILABLE, "the server is stopping");
+    } else if (api->bytes + bytes.len > limits->bytes_total) {
+        unary_fail(u, MR_BUSY, "the server has too much under way");
+    } else if (!conn_pay(u->api, u->conn, 1)) {
+        unary_fail(u, MR_BUSY, "over the rate of %u a second", limits->rate);
+    } else {
+        enum mr_err err = unary_read(u, bytes);
+        if (err == MR_TOO_BIG)
+            unary_fail(u, err, "a message of this kind has at most %d KiB", SMALL_BYTES / 1024);
+        else if (err != MR_OK)
+            unary_fail(u, err, "the message cannot be read");
+        return err == MR_OK;
+    }
+    return false;
 }
 
 static void unary_message(struct mr_call *call, struct mr_slice bytes)
 {
     struct unary *u = mr_call_data(call);
-    struct mr_api *api = u->api;
     if (u->got) {
         if (!u->busy)
             unary_fail(u, MR_INVALID, "one message is asked for, not more");
@@ -155,26 +184,16 @@ static void unary_message(struct mr_call *call, struct mr_slice bytes)
     }
     u->got = true;
     u->job.budget = &u->conn->budget;
-    snprintf(u->peer, sizeof u->peer, "%s", mr_call_peer(call));
-    if (api->stopped) {
-        unary_fail(u, MR_UNAVAILABLE, "the server is stopping");
-    } else if (api->bytes + bytes.len > api->options.limits.bytes_total) {
-        unary_fail(u, MR_BUSY, "the server has too much under way");
-    } else if (!conn_pay(api, u->conn, 1)) {
-        unary_fail(u, MR_BUSY, "over the rate of %u a second", api->options.limits.rate);
-    } else {
-        enum mr_err err = unary_read(u, bytes);
-        if (err != MR_OK) {
-            unary_fail(u, err, "the message cannot be read");
+    if (u->method->effect == CHANGES)
+        snprintf(u->peer, sizeof u->peer, "%s", mr_call_peer(call));
+    if (!unary_admit(u, bytes))
+        return;
+    if (u->method->queue != NULL) {
+        u->about = u->method->queue(u->message);
+        if (!unary_may_touch(u, u->about))
             return;
-        }
-        if (u->method->queue != NULL) {
-            u->about = u->method->queue(u->message);
-            if (!unary_may_touch(u, u->about))
-                return;
-        }
-        u->method->start(u);
     }
+    u->method->start(u);
 }
 
 static void unary_half_closed(struct mr_call *call)

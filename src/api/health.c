@@ -108,7 +108,7 @@ static void watch_message(struct mr_call *call, struct mr_slice bytes)
     struct mr_api *api = watch->head.api;
     struct mr_arena arena = {0};
     ProtobufCMessage *message;
-    if (mr_pb_decode(&grpc__health__v1__health_check_request__descriptor, bytes, &arena,
+    if (decode_small(&grpc__health__v1__health_check_request__descriptor, bytes, &arena,
                      &message) != MR_OK) {
         call_end(call, MR_INVALID, MR_SLICE_LIT("the message cannot be read"));
     } else {

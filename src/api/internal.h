@@ -20,8 +20,9 @@ enum {
     CONN_BUCKETS = 1024,
     SESSION_BUCKETS = 1024,
     ANSWER_BYTES = 2 * 1024 * 1024, /* a page or a take ends at about so many: clients take 4 MiB */
-    TOKENS_LOOK_MS = 250,           /* how often streams are held against revoked tokens */
-    HEALTH_LOOK_MS = 1000,          /* how often the broker is asked while somebody watches */
+    SMALL_BYTES = 256 * 1024, /* of a message that is not of many tasks: decoding makes it larger */
+    TOKENS_LOOK_MS = 250,     /* how often streams are held against revoked tokens */
+    HEALTH_LOOK_MS = 1000,    /* how often the broker is asked while somebody watches */
 };
 
 /* Status of gRPC for a caller that is not known; the list of errors has none for it. */
@@ -146,6 +147,10 @@ void method_begin(struct mr_call *call, struct mr_api *api, const struct method 
 
 /* Ends a call with this error, its code as a trailer, and text, or the error's own when empty. */
 void call_end(struct mr_call *call, enum mr_err err, struct mr_slice text);
+
+/* mr_pb_decode for messages that are small when they are honest. */
+MR_MUST_USE enum mr_err decode_small(const ProtobufCMessageDescriptor *kind, struct mr_slice bytes,
+                                     struct mr_arena *arena, ProtobufCMessage **ret_message);
 
 /* One message in, one out. start answers, or submits and answers in reply. */
 struct unary {

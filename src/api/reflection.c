@@ -81,7 +81,7 @@ static void reflection_message(struct mr_call *call, struct mr_slice bytes)
     ProtobufCMessage *message;
     const ProtobufCMessageDescriptor *kind =
         &grpc__reflection__v1__server_reflection_request__descriptor;
-    enum mr_err err = mr_pb_decode(kind, bytes, &arena, &message);
+    enum mr_err err = decode_small(kind, bytes, &arena, &message);
     if (err == MR_OK)
         err = answer(call, (reflection_request *)(void *)message, &arena);
     if (err != MR_OK)

@@ -429,10 +429,17 @@ static void beaten(struct work *work)
     attach_say(work->session->attach, &message);
 }
 
+enum { BEAT_PROGRESS = 2 }; /* number in Beat */
+
 static enum mr_err fill_beat(struct work *work, struct mr_slice bytes)
 {
+    const struct session *session = work->session;
     struct mr_req_beat *req = &work->job.req.beat;
     ProtobufCMessage *message;
+    size_t n;
+    MR_TRY(mr_flat_count(bytes, BEAT_PROGRESS, &n));
+    if (n > session->slots)
+        return MR_INVALID;
     MR_TRY(mr_pb_decode(&millrace__v1__beat__descriptor, bytes, &req->req.arena, &message));
     const Millrace__V1__Beat *in = (const void *)message;
     struct mr_progress *progress =
@@ -441,7 +448,7 @@ static enum mr_err fill_beat(struct work *work, struct mr_slice bytes)
         return MR_NOMEM;
     for (size_t i = 0; i < in->n_progress; i++) {
         const Millrace__V1__Progress *from = in->progress[i];
-        const struct held *held = helds_find(&work->session->helds, from->epoch);
+        const struct held *held = helds_find(&session->helds, from->epoch);
         if (held != NULL)
             progress[req->progress_n++] = (struct mr_progress){.epoch = from->epoch,
                                                                .ref = held->ref,
@@ -449,7 +456,7 @@ static enum mr_err fill_beat(struct work *work, struct mr_slice bytes)
                                                                .text = mr_pb_text(from->text)};
     }
     req->progress = progress;
-    req->node = work->session->node;
+    req->node = session->node;
     work->tag = in->tag;
     return MR_OK;
 }
@@ -486,7 +493,7 @@ enum mr_err work_begun(struct session *session, struct mr_slice bytes)
 {
     struct mr_arena arena = {0};
     ProtobufCMessage *message;
-    enum mr_err err = mr_pb_decode(&millrace__v1__begun__descriptor, bytes, &arena, &message);
+    enum mr_err err = decode_small(&millrace__v1__begun__descriptor, bytes, &arena, &message);
     if (err == MR_OK) {
         const Millrace__V1__Begun *in = (const void *)message;
         if (in->n_slots != in->n_epochs)

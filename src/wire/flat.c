@@ -122,6 +122,8 @@ static uint64_t number_at(const struct mr_flat_field *field, const uint8_t *at)
     case MR_FLAT_ENUM:
         memcpy(&small, at, sizeof small);
         return (uint64_t)(int64_t)small;
+    case MR_FLAT_U32:
+        return mr_load32(at);
     default:
         memcpy(&big, at, sizeof big);
         return big;
@@ -270,14 +272,18 @@ struct reading {
     uint32_t number; /* of the field at hand */
 };
 
-/* The first of them makes room for all. */
+/* The first of them makes room for all, up to one more than is allowed: millions of empty ones fit a
+ * message. */
 static enum mr_err add_header(const struct reading *reading, const struct mr_flat_field *field,
                               struct mr_slice bytes)
 {
     size_t n, all;
     struct mr_header *headers = (struct mr_header *)(uintptr_t)headers_at(field, reading->out, &n);
+    if (n > MR_HEADERS_MAX)
+        return MR_OK;
     if (headers == NULL) {
         MR_TRY(mr_flat_count(reading->whole, reading->number, &all));
+        all = all <= MR_HEADERS_MAX ? all : MR_HEADERS_MAX + 1;
         headers = mr_arena_calloc(reading->arena, all, sizeof *headers);
         if (headers == NULL)
             return MR_NOMEM;
@@ -319,6 +325,7 @@ static enum mr_err put_field_number(uint8_t *to, const struct mr_flat_field *fie
         memcpy(to, &small, sizeof small);
         return MR_OK;
     case MR_FLAT_32:
+    case MR_FLAT_U32:
         memcpy(to, &small, sizeof small);
         return MR_OK;
     default:
@@ -329,10 +336,10 @@ static enum mr_err put_field_number(uint8_t *to, const struct mr_flat_field *fie
 
 static const uint8_t types[] = {
     [MR_FLAT_SLICE] = MR_FLAT_BYTES,   [MR_FLAT_CHARS] = MR_FLAT_BYTES,
-    [MR_FLAT_32] = MR_FLAT_VARINT,     [MR_FLAT_64] = MR_FLAT_VARINT,
-    [MR_FLAT_BOOL] = MR_FLAT_VARINT,   [MR_FLAT_ENUM] = MR_FLAT_VARINT,
-    [MR_FLAT_DOUBLE] = MR_FLAT_EIGHT,  [MR_FLAT_FIXED64] = MR_FLAT_EIGHT,
-    [MR_FLAT_HEADERS] = MR_FLAT_BYTES,
+    [MR_FLAT_32] = MR_FLAT_VARINT,     [MR_FLAT_U32] = MR_FLAT_VARINT,
+    [MR_FLAT_64] = MR_FLAT_VARINT,     [MR_FLAT_BOOL] = MR_FLAT_VARINT,
+    [MR_FLAT_ENUM] = MR_FLAT_VARINT,   [MR_FLAT_DOUBLE] = MR_FLAT_EIGHT,
+    [MR_FLAT_FIXED64] = MR_FLAT_EIGHT, [MR_FLAT_HEADERS] = MR_FLAT_BYTES,
 };
 
 enum mr_err mr_flat_read(const struct mr_flat *flat, struct mr_slice bytes, struct mr_arena *arena,
@@ -408,10 +415,10 @@ static const struct mr_flat_field task_fields[] = {
     FIELD_HEADERS(struct mr_task),
     TASK(DOUBLE, priority_s),
     TASK(64, order_time_ms),
-    TASK(32, attempt),
-    TASK(32, retried),
-    TASK(32, max_retry),
-    TASK(32, crashes),
+    TASK(U32, attempt),
+    TASK(U32, retried),
+    TASK(U32, max_retry),
+    TASK(U32, crashes),
     TASK(FIXED64, epoch),
     TASK(64, timeout_ms),
     TASK(64, deadline_ms),

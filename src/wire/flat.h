@@ -23,13 +23,15 @@ enum mr_flat_kind {
     MR_FLAT_NONE,    /* of no interest */
     MR_FLAT_SLICE,   /* string or bytes; struct mr_slice */
     MR_FLAT_CHARS,   /* string; char [more], with a NUL; cut where it does not fit */
-    MR_FLAT_32,      /* int32 and uint32 */
+    MR_FLAT_32,      /* int32 */
+    MR_FLAT_U32,     /* uint32 */
     MR_FLAT_64,      /* int64 and uint64 */
     MR_FLAT_FIXED64, /* fixed64; uint64_t */
     MR_FLAT_DOUBLE,
     MR_FLAT_BOOL,
     MR_FLAT_ENUM,    /* up to more, others are refused */
-    MR_FLAT_HEADERS, /* repeated Header; const struct mr_header *, their number is at more */
+    MR_FLAT_HEADERS, /* repeated Header; const struct mr_header *, their number is at more. Of those
+                        behind MR_HEADERS_MAX only the first is read */
 };
 
 struct mr_flat_field {

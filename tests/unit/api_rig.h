@@ -122,8 +122,11 @@ static inline void client_close(struct client *client)
     client->channel = NULL;
 }
 
-/* changes: options that are not the default; broker, rpc and tokens are set here. */
-static inline struct rig *rig_start(const struct mr_api_options *changes)
+/* changes: options that are not the default; broker, rpc and tokens are set here. wrap: puts another
+ * broker before the real one and owns it; NULL: none. */
+typedef struct mr_broker *rig_wrap(struct mr_broker *real, void *arg);
+static inline struct rig *rig_start_behind(const struct mr_api_options *changes, rig_wrap *wrap,
+                                           void *arg)
 {
     struct rig *rig = calloc(1, sizeof *rig);
     struct mr_detail detail = {.text = ""};
@@ -133,6 +136,8 @@ static inline struct rig *rig_start(const struct mr_api_options *changes)
     assert_non_null(mkdtemp(rig->dir));
     struct mr_embedded_options store = {.dir = rig->dir};
     assert_int_equal(mr_embedded_open(&store, &rig->broker, &detail), MR_OK);
+    if (wrap != NULL)
+        rig->broker = wrap(rig->broker, arg);
     assert_int_equal(mr_tokens_open(rig->dir, NULL, &rig->tokens, &detail), MR_OK);
     assert_int_equal(mr_rpc_new("server", NULL, &rig->server), MR_OK);
     assert_int_equal(mr_rpc_new("client", NULL, &rig->loop), MR_OK);
@@ -148,6 +153,11 @@ static inline struct rig *rig_start(const struct mr_api_options *changes)
     assert_int_equal(mr_rpc_listen(rig->server, &service, &rig->port, &detail), MR_OK);
     client_open(rig, &rig->client, NULL);
     return rig;
+}
+
+static inline struct rig *rig_start(const struct mr_api_options *changes)
+{
+    return rig_start_behind(changes, NULL, NULL);
 }
 
 static inline void remove_dir(const char *dir)
