@@ -265,9 +265,7 @@ static const struct cli_verb verb = {
                               "millrace enqueue --json "
                               "'{\"queue\":\"mail\",\"payload\":\"hello\",\"delay_ms\":5000}'",
                               NULL},
-    .options = options,
-    .options_n = CLI_LEN(options),
-    .args_size = sizeof(struct enqueue_args),
+    CLI_OPTIONS(options, struct enqueue_args),
     .words_max = 1,
     .run = run,
 };

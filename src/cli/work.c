@@ -418,9 +418,7 @@ static const struct cli_verb verb = {
         (const char *const[]){"millrace work --broker file:./tasks -q mail -c 4 -- ./send-mail",
                               "millrace work -q urgent=5 -q bulk --burst -- sh -c 'cat; echo done'",
                               NULL},
-    .options = options,
-    .options_n = CLI_LEN(options),
-    .args_size = sizeof(struct work_args),
+    CLI_OPTIONS(options, struct work_args),
     .tail = CLI_TAIL_COMMAND,
     .run = run,
 };

@@ -161,8 +161,7 @@ printf 'half a li' >&3
 have_ids() { [ "$(wc -l <"$room/ids")" -eq 300 ]; }
 until_true have_ids
 kill -INT "$enqueue"
-code=0
-wait "$enqueue" || code=$?
+await "$enqueue"
 exec 3>&-
 is "interrupted" 130 "$code"
 is "what it said" 'millrace: interrupted: 300 tasks are on disk' "$(cat "$room/err")"
