@@ -319,6 +319,16 @@ static void a_sector_that_cannot_be_read_is_named_and_stops_the_start(void **sta
     log_assert_says(rig->detail.text, "millrace fsck --repair file:store");
 }
 
+static void a_first_record_that_cannot_be_read_is_named_as_such(void **state)
+{
+    struct log_rig *rig = *state;
+    log_put_durable(rig, 20, LOG_LEN);
+    log_drop(rig);
+    assert_false(log_has_file(rig, "log-00000002"));
+    simfs_unreadable(rig->sim, log_file(rig, "log-00000001"), 512, 512);
+    log_assert_refused(rig, MR_DAMAGED, "log-00000001 at offset 512: 512 bytes cannot be read");
+}
+
 static void repair_keeps_what_can_be_read_around_a_lost_sector(void **state)
 {
     struct log_rig *rig = *state;
@@ -434,6 +444,19 @@ static void damage_that_the_snapshot_covers_is_found_by_a_check_and_cleared_by_r
     assert_int_equal(check_only(rig), 0);
 }
 
+static void a_covered_segment_whose_start_cannot_be_read_does_not_stop_the_start(void **state)
+{
+    struct log_rig *rig = *state;
+    segments_with_a_gap(rig);
+    simfs_unreadable(rig->sim, log_file(rig, "log-00000003"), 512, 512);
+    log_open(rig);
+    assert_int_equal(rig->recovery.damaged, 0);
+    assert_int_equal(check_only(rig), 2); /* the sector, and the records in it */
+    rig->recovery.mode = MR_FSCK_REPAIR;
+    log_open(rig);
+    assert_int_equal(check_only(rig), 0);
+}
+
 static void the_last_records_of_a_covered_segment_are_missed_when_the_next_one_tells(void **state)
 {
     struct log_rig *rig = *state;
@@ -482,12 +505,26 @@ static void a_segment_cut_short_keeps_what_a_repair_wrote_into_its_header(void *
     rig->recovery.mode = MR_FSCK_REPAIR;
     log_open(rig);
     assert_int_equal(rig->recovery.damaged, 2); /* the cut, and the record that ended there */
+    assert_int_equal(check_only(rig), 0);
+}
+
+static void assert_copy(const struct log_rig *rig, const uint8_t damaged[LOG_SIZE])
+{
+    bool found = false;
+    for (size_t i = 0; i < simfs_file_count(rig->sim); i++) {
+        if (strstr(simfs_file_path(rig->sim, i), "quarantine/log-") == NULL)
+            continue;
+        assert_int_equal(simfs_file_size(rig->sim, i), LOG_SIZE);
+        found |= memcmp(simfs_file_data(rig->sim, i), damaged, LOG_SIZE) == 0;
+    }
+    assert_true(found);
 }
 
 /* A repair stopped anywhere, and repeated: the damaged bytes stand in the quarantine, and no copy
  * is a part of them. */
 static void a_repair_that_was_killed_leaves_no_half_copy(void **state)
 {
+    enum { CRASHES = 8 * SIMFS_POLICY_COUNT };
     struct log_rig *rig = *state;
     uint8_t damaged[LOG_SIZE];
     log_put_durable(rig, 20, LOG_LEN);
@@ -497,23 +534,20 @@ static void a_repair_that_was_killed_leaves_no_half_copy(void **state)
            LOG_SIZE);
     struct simfs *before = simfs_clone(rig->sim);
     bool whole = false;
-    for (uint64_t n = 1; !whole; n++) {
+    rig->recovery.mode = MR_FSCK_REPAIR;
+    for (uint64_t n = 0; !whole || n % CRASHES != 0; n++) {
         simfs_free(rig->sim);
         rig->sim = simfs_clone(before);
         rig->fs = simfs_fs(rig->sim);
-        rig->recovery.mode = MR_FSCK_REPAIR;
-        simfs_stop_at(rig->sim, n);
+        simfs_stop_at(rig->sim, n / CRASHES + 1);
         whole = log_recover(rig) == MR_OK && !simfs_crashed(rig->sim);
-        log_crash(rig, (enum simfs_policy)(n % SIMFS_POLICY_COUNT));
+        struct mr_rand rand;
+        mr_rand_seed(&rand, n);
+        simfs_stop(rig->sim);
+        log_drop(rig);
+        simfs_crash(rig->sim, &rand, (enum simfs_policy)(n % SIMFS_POLICY_COUNT));
         log_open(rig);
-        bool found = false;
-        for (size_t i = 0; i < simfs_file_count(rig->sim); i++) {
-            if (strstr(simfs_file_path(rig->sim, i), "quarantine/log-") == NULL)
-                continue;
-            assert_int_equal(simfs_file_size(rig->sim, i), LOG_SIZE);
-            found |= memcmp(simfs_file_data(rig->sim, i), damaged, LOG_SIZE) == 0;
-        }
-        assert_true(found);
+        assert_copy(rig, damaged);
         log_drop(rig);
     }
     simfs_free(before);
@@ -542,12 +576,14 @@ int main(void)
         TEST(a_damaged_segment_header_is_refused_and_hides_nothing_from_repair),
         TEST(the_label_is_read_from_any_segment_that_is_whole),
         TEST(a_sector_that_cannot_be_read_is_named_and_stops_the_start),
+        TEST(a_first_record_that_cannot_be_read_is_named_as_such),
         TEST(repair_keeps_what_can_be_read_around_a_lost_sector),
         TEST(a_lost_page_in_space_not_used_yet_stops_the_start_until_it_is_repaired),
         TEST(a_segment_header_that_cannot_be_read_hides_nothing_from_repair),
         TEST(a_sector_that_can_neither_be_read_nor_written_is_told),
         TEST(the_unused_end_of_a_segment_before_a_gap_is_no_damage),
         TEST(damage_that_the_snapshot_covers_is_found_by_a_check_and_cleared_by_repair),
+        TEST(a_covered_segment_whose_start_cannot_be_read_does_not_stop_the_start),
         TEST(the_last_records_of_a_covered_segment_are_missed_when_the_next_one_tells),
         TEST(a_damaged_header_is_set_aside_before_it_is_written_again),
         TEST(a_segment_cut_short_keeps_what_a_repair_wrote_into_its_header),
