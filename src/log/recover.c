@@ -59,8 +59,10 @@ static enum mr_err begins_with_expected(struct scan *scan, size_t i, bool *ret_y
     *ret_yes = false;
     if (i >= scan->log->segments_n)
         return MR_OK;
-    if (scan->log->segments[i].resume_seq > scan->expected) {
-        scan->expected = scan->log->segments[i].resume_seq;
+    /* Only what was missing then may be missing now. */
+    const struct gap *gap = &scan->log->segments[i].gap;
+    if (gap->from <= scan->expected && scan->expected < gap->to) {
+        scan->expected = gap->to;
         scan->r->gaps++;
     }
     struct mr_record record;
@@ -121,7 +123,7 @@ static bool end_is_known(const struct scan *scan, size_t i)
 {
     const struct segment *next = &scan->log->segments[i + 1];
     return next->number == scan->log->segments[i].number + 1 && next->first_seq != 0 &&
-           next->resume_seq == 0;
+           next->gap.to == 0;
 }
 
 /* Damage at *place: to the next record of the segment, or to its end where records are missing up

@@ -6,15 +6,16 @@
  *   8   u32 version
  *   12  u32 number
  *   16  store id (16)
- *   32  u64 resume
+ *   32  u64 gap to
+ *   40  u64 gap from
  *   64  label (128)
  *   508 u32 CRC32C of bytes 0..507
  *
  * The rest is zero.
  *
- * resume is not 0 where a repair found the records before this segment missing: the log goes on
- * with that number. The label is the store's description of itself, so that any segment can bring a
- * lost one back.
+ * The gap is not 0 where a repair found the records before this segment missing: from the first of
+ * them up to the one it begins with. The label is the store's description of itself, so that any
+ * segment can bring a lost one back.
  *
  * A segment gets its name only when it is whole: it is made under a tmp- name (or an old one is
  * renamed to it), zero-filled, given its header, synced and then renamed, and the folder is synced.
@@ -31,7 +32,15 @@
 
 static const char magic[8] = {'M', 'R', 'S', 'E', 'G', 'M', 'N', 'T'};
 
-enum { AT_VERSION = 8, AT_NUMBER = 12, AT_STORE = 16, AT_RESUME = 32, AT_LABEL = 64, AT_CRC = 508 };
+enum {
+    AT_VERSION = 8,
+    AT_NUMBER = 12,
+    AT_STORE = 16,
+    AT_GAP_TO = 32,
+    AT_GAP_FROM = 40,
+    AT_LABEL = 64,
+    AT_CRC = 508
+};
 
 void mr_segment_name(char name[32], uint32_t number)
 {
@@ -47,14 +56,15 @@ enum mr_err segment_path(const struct mr_log *log, const char *prefix, uint32_t 
 }
 
 enum mr_err segment_write_header(struct mr_log *log, struct mr_file *file, uint32_t number,
-                                 uint64_t resume_seq)
+                                 struct gap gap)
 {
     uint8_t header[MR_SEGMENT_HEADER] = {0};
     memcpy(header, magic, sizeof magic);
     mr_store32(header + AT_VERSION, MR_SEGMENT_VERSION);
     mr_store32(header + AT_NUMBER, number);
     memcpy(header + AT_STORE, log->store.bytes, sizeof log->store.bytes);
-    mr_store64(header + AT_RESUME, resume_seq);
+    mr_store64(header + AT_GAP_TO, gap.to);
+    mr_store64(header + AT_GAP_FROM, gap.from);
     memcpy(header + AT_LABEL, log->label, sizeof log->label);
     mr_store32(header + AT_CRC, mr_crc32c(0, header, AT_CRC));
     return mr_file_pwrite(file, header, sizeof header, 0);
@@ -116,7 +126,7 @@ enum mr_err segment_open(struct mr_log *log, uint32_t number, bool read_only,
         return err;
     }
     if (err == MR_OK)
-        segment.resume_seq = mr_load64(header + AT_RESUME);
+        segment.gap = (struct gap){mr_load64(header + AT_GAP_FROM), mr_load64(header + AT_GAP_TO)};
     *ret_segment = segment; /* open even when its header is damaged: repair needs it */
     return err;
 }
@@ -187,7 +197,7 @@ static enum mr_err publish(struct file_job *job, uint32_t tmp_number)
     char from[MR_PATH_MAX], to[MR_PATH_MAX];
     MR_TRY(segment_path(log, "tmp", tmp_number, from));
     MR_TRY(segment_path(log, "log", job->number, to));
-    MR_TRY(segment_write_header(log, job->file, job->number, 0));
+    MR_TRY(segment_write_header(log, job->file, job->number, (struct gap){0}));
     MR_TRY(mr_file_sync(job->file));
     MR_TRY(log->fs->ops->rename(log->fs, from, to));
 #ifndef MR_PLANT_NO_DIR_SYNC

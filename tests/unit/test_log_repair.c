@@ -210,6 +210,40 @@ static void a_lost_first_segment_is_refused_and_repaired(void **state)
     assert_true(log_found_seq(rig, last));
 }
 
+/* What one repair found missing is no excuse for anything else that is. */
+static void a_repair_hides_no_damage_that_comes_after_it(void **state)
+{
+    struct log_rig *rig = *state;
+    log_three_segments(rig);
+    uint64_t last = mr_log_last_seq(rig->log);
+    log_drop(rig);
+    struct simfs *whole = simfs_clone(rig->sim);
+    for (int lost = 1; lost <= 2; lost++) {
+        char name[32], where[64];
+        simfs_free(rig->sim);
+        rig->sim = simfs_clone(whole);
+        rig->fs = simfs_fs(rig->sim);
+        mr_segment_name(name, (uint32_t)lost);
+        simfs_lose(rig->sim, log_file(rig, name));
+        log_repair_holds(rig);
+        log_drop(rig);
+        mr_segment_name(name, (uint32_t)(3 - lost));
+        log_damage(rig, name, log_place(9) + 50);
+        snprintf(where, sizeof where, "%s at offset %llu", name, (unsigned long long)log_place(9));
+        log_assert_refused(rig, MR_DAMAGED, where);
+        log_repair_holds(rig);
+        assert_true(log_found_seq(rig, last));
+        size_t found = rig->found_n;
+        rig->recovery.mode = MR_FSCK_REPAIR;
+        log_open(rig);
+        assert_int_equal(rig->recovery.damaged, 0);
+        assert_true(rig->found_n >= found);
+        rig->recovery.mode = MR_FSCK_CHECK;
+        log_drop(rig);
+    }
+    simfs_free(whole);
+}
+
 static void the_segment_in_use_lost_as_a_file_is_noticed_by_its_successor(void **state)
 {
     struct log_rig *rig = *state;
@@ -570,6 +604,7 @@ int main(void)
         TEST(the_segment_in_use_cut_short_is_refused_too),
         TEST(a_lost_segment_is_refused_and_repaired),
         TEST(a_lost_first_segment_is_refused_and_repaired),
+        TEST(a_repair_hides_no_damage_that_comes_after_it),
         TEST(the_segment_in_use_lost_as_a_file_is_noticed_by_its_successor),
         TEST(a_segment_of_a_newer_version_is_refused_even_by_repair),
         TEST(a_segment_of_another_store_or_place_is_refused),
