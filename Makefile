@@ -28,7 +28,7 @@ test: ## sets up, builds and runs a sample of every test (under 10 minutes)
 	@scripts/setup.sh test
 	@scripts/test.sh sample
 
-test-long: ## the long campaigns: crash images, simulator seeds, model steps, kills (under 80 minutes)
+test-long: ## the long campaigns (crash images, seeds, model, kills) and every promised figure (under 80 minutes)
 	@scripts/setup.sh test
 	@scripts/test.sh long
 

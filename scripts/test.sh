@@ -5,7 +5,8 @@
 #
 #   test.sh sample   tidy; everything at a small size under ASan + UBSan; what has threads under TSan;
 #                    unit and integration tests on the release build
-#   test.sh long     the campaigns at full size, two at a time, under ASan + UBSan; every planted bug
+#   test.sh long     the campaigns at full size, two at a time, under ASan + UBSan; every planted bug; every
+#                    promised figure, with nothing beside it
 #   test.sh soak     the campaigns with fresh seeds for SOAK_SECONDS
 #
 # All stages run even when one fails; the end says which failed.
@@ -43,6 +44,11 @@ run() {
     ctest --test-dir "$folder" --output-on-failure --no-tests=error "$@"
 }
 
+# In the build folder, which is on a disk.
+figures() {
+    (cd build && ../scripts/figures.py ./millrace all)
+}
+
 sample() {
     stage "check" scripts/tidy.py
     stage "build (release)" compile build all -DCMAKE_BUILD_TYPE=Release
@@ -59,6 +65,8 @@ long() {
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
     stage "campaigns (ASan + UBSan)" run build/asan -j 2 -L long
     stage "planted bugs" env MR_IMAGES=3000 MR_SEEDS=1000 MR_FLIPS=2000 tests/integration/plants.sh
+    stage "build (release)" compile build product -DCMAKE_BUILD_TYPE=Release
+    stage "figures" figures
 }
 
 # Each round takes seeds nobody has run: the clock gives the first.

@@ -14,6 +14,7 @@
 enum {
     WALK_STEP = 128 * 1024, /* bytes of a segment looked at in one turn */
     REPLAY_SEGMENTS = 8,    /* a start replays about this much log behind a snapshot */
+    WATCH_MS = 200,         /* a segment is watched so long when little is written */
 };
 
 /* ---- copying forward ------------------------------------------------------------------------ */
@@ -147,19 +148,23 @@ static void measure(const struct mr_engine *engine, struct usage *usage)
 
 /* Whether to empty the segment that is watched. Not one whose tasks are going by themselves, as
  * those at the head of a queue that is being worked off: copying them would be for nothing. So it
- * is watched while an eighth of a segment is written, and emptied if it kept most of them. */
+ * is watched while an eighth of a segment is written, or a moment has passed, and emptied if it kept
+ * most of them. */
 static bool is_settled(struct mr_engine *engine, const struct usage *usage)
 {
     uint64_t step = mr_log_segment_bytes(engine->log) / 8;
     if (usage->watched_live != 0 && mr_log_full(engine->log))
         return true;
-    if (usage->watched_live != 0 && engine->appended_bytes - engine->watched_at < step)
+    bool enough = engine->watched_enough || engine->appended_bytes - engine->watched_at >= step;
+    if (usage->watched_live != 0 && !enough)
         return false;
     bool settled = usage->watched_live != 0 && 8 * usage->watched_live >= 7 * engine->watched_live;
     if (usage->watched_live == 0)
         engine->watched = usage->emptiest;
     engine->watched_live = usage->watched_live != 0 ? usage->watched_live : usage->emptiest_live;
     engine->watched_at = engine->appended_bytes;
+    engine->watched_enough = false;
+    mr_wheel_start(engine->wheel, &engine->watch_timer, tick_of(engine, engine->now) + WATCH_MS);
     return settled;
 }
 

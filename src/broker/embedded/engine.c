@@ -366,6 +366,13 @@ static void space_again(struct mr_timer *timer, void *arg)
     mr_log_retry_space(engine->log);
 }
 
+static void watch_over(struct mr_timer *timer, void *arg)
+{
+    (void)timer;
+    struct mr_engine *engine = arg;
+    engine->watched_enough = true;
+}
+
 static void ceiling_again(struct mr_timer *timer, void *arg)
 {
     struct mr_engine *engine = arg;
@@ -444,6 +451,7 @@ enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_en
     }
     mr_timer_init(&engine->space_timer, space_again);
     mr_timer_init(&engine->ceiling_timer, ceiling_again);
+    mr_timer_init(&engine->watch_timer, watch_over);
     mr_wheel_start(engine->wheel, &engine->ceiling_timer, CEILING_AHEAD_US / 2000);
     *ret_engine = engine;
     return MR_OK;

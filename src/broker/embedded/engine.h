@@ -117,11 +117,12 @@ struct mr_engine {
     uint32_t compact_offset;
     uint32_t watched; /* segment that may be emptied next, what lived in it, and when that was */
     uint64_t watched_live, watched_at;
+    bool watched_enough;    /* by the time that has passed */
     bool compact_waits;     /* for room in the log */
     uint32_t compacted;     /* the last one that was: not again at once, whatever is left in it */
     struct backup *backup;  /* under way */
     struct mr_link backups; /* requests waiting for it */
-    struct mr_timer space_timer, ceiling_timer;
+    struct mr_timer space_timer, ceiling_timer, watch_timer;
     bool marked;         /* the last record is a mark */
     enum mr_err failure; /* the state no longer equals the log: out of memory while applying */
 
