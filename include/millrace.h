@@ -437,7 +437,8 @@ enum mr_fsck_mode { MR_FSCK_CHECK, MR_FSCK_REPAIR };
 
 struct mr_fsck_report {
     uint64_t segments, records, tasks;
-    uint64_t damaged;     /* places with damage */
+    uint64_t damaged;     /* places with damage, those that repair has dealt with apart */
+    uint64_t repaired;    /* places that repair has mended or set aside */
     uint64_t bytes_aside; /* moved to the folder's quarantine by repair */
     uint64_t torn_bytes;  /* of a torn tail: not an error */
     uint64_t mismatches;  /* tasks whose own record cannot be read */

@@ -5,7 +5,7 @@
  * sync, and gives the answers whose records have become durable.
  *
  *   enqueue.c control.c inspect.c node.c take.c finish.c   the requests
- *   store.c      the folder: meta file, lock, board, opening and closing
+ *   store.c      the folder: opening and closing, with meta.c and board.c    fsck.c  checking it
  *   snapshot.c   writing and loading snapshots    compact.c  giving space back    backup.c  copies
  *   driver.c     the threads; the simulator has none
  */
@@ -209,7 +209,6 @@ MR_MUST_USE enum mr_err store_open(struct mr_engine *engine, struct mr_detail *d
 void store_close_files(struct mr_engine *engine);
 
 /* ---- snapshot.c ----------------------------------------------------------------------------- */
-MR_MUST_USE enum mr_err snapshot_load(struct mr_engine *engine, struct mr_detail *detail);
 /* A crash may have left older ones behind. */
 void snapshot_remove_older(struct mr_engine *engine);
 MR_MUST_USE enum mr_err snapshot_begin(struct mr_engine *engine);

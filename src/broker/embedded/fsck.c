@@ -182,8 +182,8 @@ enum mr_err mr_store_fsck(const struct mr_store_check *options, struct mr_fsck_r
         MR_TRY(repair(&fsck));
     fsck.report = &report;
     MR_TRY(check(&fsck));
-    report.damaged += repaired.damaged;
-    report.bytes_aside += repaired.bytes_aside;
+    report.repaired = repaired.damaged;
+    report.bytes_aside = repaired.bytes_aside;
     *ret_report = report;
     return MR_OK;
 }
