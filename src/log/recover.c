@@ -29,12 +29,6 @@ static bool is_next(const struct scan *scan, const struct mr_record *record)
            (record->seq <= scan->r->after_seq || record->term >= scan->term);
 }
 
-/* The number of the record behind this one. */
-static uint64_t seq_behind(const struct mr_record *record)
-{
-    return record->type == MR_RECORD_SKIP ? record->seq + record->lag : record->seq + 1;
-}
-
 /* Visits the record at *place and moves on. A skip record leads to where it says. */
 static enum mr_err take_record(struct scan *scan, struct place *place,
                                const struct mr_record *record)
@@ -136,8 +130,10 @@ static enum mr_err pass_sealed_damage(struct scan *scan, struct place *place)
     bool lost = end_is_known(scan, place->i) && scan->expected <= segment->last_seq;
     if (err != MR_OK && (err != MR_NOT_FOUND || !lost))
         return err;
+    uint64_t next_seq = segment->last_seq + 1;
+    if (err == MR_OK)
+        MR_TRY(leave_room(scan, *place, &later, &next_seq));
     uint64_t to = err == MR_OK ? later.place.at : segment->bytes;
-    uint64_t next_seq = err == MR_OK ? later.record.seq : segment->last_seq + 1;
     if (scan->expected == 0) /* nobody knows where it began */
         scan->expected = next_seq - 1;
     MR_TRY(damage_record(scan, *place));

@@ -219,12 +219,24 @@ static enum mr_err find_next(struct scan *scan, struct place from, struct later 
     return MR_OK;
 }
 
+enum mr_err leave_room(struct scan *scan, struct place from, struct later *next, uint64_t *ret_seq)
+{
+    *ret_seq = next->record.seq;
+    if (next->place.i != from.i || next->place.at - from.at >= MR_RECORD_HEADER)
+        return MR_OK;
+    MR_TRY(scan_record(scan, next->place, &next->record)); /* the window may have moved on */
+    next->place.at = mr_record_next(&next->record, next->place.at);
+    *ret_seq = seq_behind(&next->record);
+    return MR_OK;
+}
+
 enum mr_err pass_damage(struct scan *scan, struct place *place)
 {
     MR_TRY(damage_record(scan, *place));
     struct later next;
     MR_TRY(find_next(scan, *place, &next));
-    uint64_t next_seq = next.record.seq;
+    uint64_t next_seq;
+    MR_TRY(leave_room(scan, *place, &next, &next_seq));
     for (struct place from = *place; from.i <= next.place.i;
          from = (struct place){from.i + 1, MR_SEGMENT_HEADER}) {
         uint64_t to = from.i == next.place.i ? next.place.at : scan->log->segments[from.i].bytes;

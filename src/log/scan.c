@@ -100,6 +100,11 @@ enum mr_err scan_record(struct scan *scan, struct place place, struct mr_record 
     }
 }
 
+uint64_t seq_behind(const struct mr_record *record)
+{
+    return record->type == MR_RECORD_SKIP ? record->seq + record->lag : record->seq + 1;
+}
+
 /* Quick look at a header before its checksum is worth computing. */
 static bool may_be_later(const struct scan *scan, const uint8_t *at, uint32_t number)
 {

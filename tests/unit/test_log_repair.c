@@ -107,6 +107,28 @@ static void the_smallest_record_can_be_repaired_too(void **state)
     assert_true(log_found_seq(rig, 7));
 }
 
+/* Records 2 and 3 fill the second sector, record 4 the third and 24 bytes: swapped, 3 ends so close
+ * before 5 that no skip record fits between them, and 4 is missing. */
+static void swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired(void **state)
+{
+    enum { SECTOR = 512 };
+    static const size_t sizes[] = {SECTOR, SECTOR / 2, SECTOR / 2, SECTOR + 24, 64, 64, 64};
+    struct log_rig *rig = *state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        log_put_durable(rig, 1, sizes[i] - MR_RECORD_HEADER);
+    log_drop(rig);
+    size_t file = log_file(rig, "log-00000001");
+    uint8_t second[SECTOR], third[SECTOR];
+    memcpy(second, simfs_file_data(rig->sim, file) + 2 * SECTOR, SECTOR);
+    memcpy(third, simfs_file_data(rig->sim, file) + 3 * SECTOR, SECTOR);
+    simfs_overwrite(rig->sim, file, 2 * SECTOR, third, SECTOR);
+    simfs_overwrite(rig->sim, file, 3 * SECTOR, second, SECTOR);
+    log_repair_holds(rig);
+    assert_true(log_found_seq(rig, 1));
+    assert_true(log_found_seq(rig, 6));
+    assert_true(log_found_seq(rig, 7));
+}
+
 static void a_repair_cut_off_at_any_point_can_be_repeated(void **state)
 {
     struct log_rig *rig = *state;
@@ -598,6 +620,7 @@ int main(void)
         TEST(a_repair_is_remembered),
         TEST(a_repair_of_many_places_and_of_neighbours_is_remembered),
         TEST(the_smallest_record_can_be_repaired_too),
+        TEST(swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired),
         TEST(a_repair_cut_off_at_any_point_can_be_repeated),
         TEST(the_last_record_is_guarded_once_a_mark_stands_behind_it),
         TEST(a_segment_cut_short_is_refused_and_repaired),
