@@ -315,10 +315,11 @@ struct mr_stats {
     uint64_t records_damaged; /* found and set aside since the start */
     uint64_t stale_refused;   /* finishes refused because their epoch was old */
     uint64_t deleted,
-        expired;        /* tasks removed since the store was made: by a caller, by retention */
-    uint64_t snapshots; /* written since the start */
-    bool disk_full;     /* new work is refused now */
-    bool failed;        /* a sync failed: the store must be opened again */
+        expired;            /* tasks removed since the store was made: by a caller, by retention */
+    uint64_t snapshots;     /* written since the start */
+    uint64_t texts_dropped; /* results and errors left out since the start: the disk was full */
+    bool disk_full;         /* new work is refused now */
+    bool failed;            /* a sync failed: the store must be opened again */
 };
 MR_MUST_USE enum mr_err mr_stats_get(struct mr_client *client, struct mr_stats *ret_stats);
 

@@ -321,11 +321,17 @@ static enum mr_err sys_size(struct mr_file *file, uint64_t *ret_size)
 
 static enum mr_err sys_truncate(struct mr_file *file, uint64_t size)
 {
-    int rc;
+    uint64_t now = 0;
+    int fd = sys_file_of(file)->fd;
+    MR_TRY(sys_size(file, &now));
     do {
-        rc = ftruncate(sys_file_of(file)->fd, (off_t)size);
-    } while (rc != 0 && errno == EINTR);
-    return rc == 0 ? MR_OK : last_error();
+        errno = 0;
+        if (size > now)
+            errno = posix_fallocate(fd, (off_t)now, (off_t)(size - now));
+        else
+            (void)!ftruncate(fd, (off_t)size);
+    } while (errno == EINTR);
+    return errno == 0 ? MR_OK : last_error();
 }
 
 static enum mr_err sys_map(struct mr_file *base, size_t len, void **ret_memory)

@@ -43,6 +43,8 @@ struct mr_fs_ops {
     /* fdatasync. After a failure nothing is known of what was written since the last success. */
     enum mr_err (*sync)(struct mr_file *file);
     enum mr_err (*size)(struct mr_file *file, uint64_t *ret_size);
+    /* Growing takes the space on disk at once: writing up to size needs none any more. What could
+     * not be had of it may be left: MR_DISK_FULL. */
     enum mr_err (*truncate)(struct mr_file *file, uint64_t size);
     /* Memory that survives the death of the process but not a power cut: len bytes of the file,
      * shared. The file has at least that size. Unmapped by close. */

@@ -15,8 +15,10 @@ enum {
     SYNC_BUCKETS = 256,      /* of the histogram of sync times */
 };
 
-/* Share of a segment that new work leaves free for finishing. */
-#define RESERVE_DIVISOR 4
+enum {
+    READY_MAX = 2,       /* segments made ready ahead: one to go on in, one as a reserve */
+    RESERVE_DIVISOR = 4, /* share of a segment that new work leaves free as long as they are not */
+};
 
 /* Records that a repair found missing before a segment: from the first of them up to, not
  * including, the one the log goes on with. Both 0: none. */
@@ -92,7 +94,8 @@ struct mr_log {
 
     struct segment *segments; /* by number; the last one is written to */
     size_t segments_n, segments_cap;
-    struct segment next; /* ready when next.file is set */
+    struct segment ready[READY_MAX]; /* the next ones, empty, in the order of their numbers */
+    size_t ready_n;
 
     /* Sealed records not yet handed to the operating system stand in buf, from file offset
      * buf_offset. */

@@ -266,7 +266,17 @@ static enum mr_err remove_empty(struct scan *scan, const char *path)
     return log->fs->ops->dir_sync(log->fs, log->dir);
 }
 
-/* The end is known: the segment it lies in is written on, the one behind it becomes the next,
+/* Behind the end, whole and without a gap. */
+static bool is_ready(const struct scan *scan, size_t i)
+{
+    const struct mr_log *log = scan->log;
+    size_t ahead = i - scan->end.i;
+    return ahead <= READY_MAX && log->segments[i].bytes == log->segment_bytes &&
+           log->segments[i].number == log->segments[scan->end.i].number + ahead &&
+           (ahead == 1 || is_ready(scan, i - 1));
+}
+
+/* The end is known: the segment it lies in is written on, those made ready behind it still are,
  * others behind hold nothing but a torn tail and go. */
 static enum mr_err settle_end(struct scan *scan)
 {
@@ -274,14 +284,14 @@ static enum mr_err settle_end(struct scan *scan)
     for (size_t i = 0; i < scan->end.i; i++)
         log->segments[i].sealed = true;
     while (log->segments_n > scan->end.i + 1) {
-        struct segment *last = &log->segments[--log->segments_n];
-        bool keep = log->segments_n == scan->end.i + 1 && last->bytes == log->segment_bytes &&
-                    last->number == log->segments[scan->end.i].number + 1;
-        if (keep) {
-            log->next = (struct segment){.number = last->number,
-                                         .file = last->file,
-                                         .bytes = last->bytes,
-                                         .end = MR_SEGMENT_HEADER};
+        size_t i = --log->segments_n, ahead = i - scan->end.i;
+        const struct segment *last = &log->segments[i];
+        if (is_ready(scan, i)) {
+            log->ready_n = ahead > log->ready_n ? ahead : log->ready_n;
+            log->ready[ahead - 1] = (struct segment){.number = last->number,
+                                                     .file = last->file,
+                                                     .bytes = last->bytes,
+                                                     .end = MR_SEGMENT_HEADER};
             continue;
         }
         char path[MR_PATH_MAX];

@@ -301,11 +301,12 @@ static void file_done(struct mr_job *base)
     if (job->err != MR_OK) {
         file_failed(log, job);
     } else if (job->kind != FILE_REMOVE) {
-        log->next = (struct segment){.number = job->number,
-                                     .file = job->file,
-                                     .bytes = log->segment_bytes,
-                                     .end = MR_SEGMENT_HEADER};
-        log->full = MR_OK;
+        log->ready[log->ready_n++] = (struct segment){.number = job->number,
+                                                      .file = job->file,
+                                                      .bytes = log->segment_bytes,
+                                                      .end = MR_SEGMENT_HEADER};
+        if (job->kind == FILE_CREATE || log->ready_n == READY_MAX)
+            log->full = MR_OK; /* a recycled one says nothing of the space on disk */
     }
     job->kind = FILE_IDLE;
     job->file = NULL;
@@ -323,13 +324,13 @@ static void file_start(struct mr_log *log, const struct file_job *job)
     log->file_exec->submit(log->file_exec, &log->filing.job);
 }
 
-/* Where old segments are running empty, one may soon be free to be recycled: a quarter of the
- * current one is waited for it. Otherwise the next is made at once, so that a burst does not have
- * to wait for it. */
+/* Where old segments are running empty, one may soon be free to be recycled: a part of the current
+ * one is waited for it. Otherwise the next is made at once, so that a burst does not have to wait
+ * for it. */
 static bool time_to_prepare(const struct mr_log *log)
 {
     const struct segment *current = segment_current(log);
-    if (log->buf_offset + log->buf.len >= current->bytes / 4)
+    if (log->buf_offset + log->buf.len >= current->bytes / (log->ready_n == 0 ? 4 : 2))
         return true;
     for (size_t i = 0; i + 1 < log->segments_n; i++)
         if (log->segments[i].live < log->segments[i].bytes / 2)
@@ -337,20 +338,34 @@ static bool time_to_prepare(const struct mr_log *log)
     return log->segments_n > 1;
 }
 
+static uint32_t next_number(const struct mr_log *log)
+{
+    return segment_current(log)->number + 1 + (uint32_t)log->ready_n;
+}
+
+static void make_another(struct mr_log *log)
+{
+    if (!log->jobs_held && log->ready_n < READY_MAX && log->filing.kind == FILE_IDLE &&
+        log->failure == MR_OK)
+        file_start(log, &(struct file_job){.kind = FILE_CREATE, .number = next_number(log)});
+}
+
+void mr_log_prepare(struct mr_log *log)
+{
+    if (log->full == MR_OK)
+        make_another(log);
+}
+
 void segment_prepare(struct mr_log *log)
 {
-    if (!log->jobs_held && log->next.file == NULL && log->filing.kind == FILE_IDLE &&
-        log->full == MR_OK && log->failure == MR_OK && time_to_prepare(log))
-        file_start(log, &(struct file_job){.kind = FILE_CREATE,
-                                           .number = segment_current(log)->number + 1});
+    if (time_to_prepare(log))
+        mr_log_prepare(log);
 }
 
 void mr_log_retry_space(struct mr_log *log)
 {
-    if (log->full == MR_OK)
-        return;
-    log->full = MR_OK;
-    segment_prepare(log);
+    if (log->full != MR_OK)
+        make_another(log);
 }
 
 /* A sync under way, or still to come, has the file in its hands. */
@@ -389,11 +404,11 @@ void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
 #endif
             continue;
         segment->removing = true;
-        bool recycle = log->next.file == NULL && segment->bytes == log->segment_bytes;
+        bool recycle = log->ready_n < READY_MAX && segment->bytes == log->segment_bytes;
         struct file_job job = {.kind = FILE_REMOVE, .old_number = segment->number};
         if (recycle) {
             job.kind = FILE_RECYCLE;
-            job.number = segment_current(log)->number + 1;
+            job.number = next_number(log);
             job.file = segment->file;
         }
         file_start(log, &job);
@@ -437,8 +452,8 @@ void mr_log_hold_jobs(struct mr_log *log, bool held)
 void mr_log_make_room(struct mr_log *log)
 {
     mr_assert(log->filing.kind == FILE_IDLE);
-    const struct segment *current = segment_current(log);
-    if (log->next.file != NULL || log->buf_offset < current->bytes / 2)
+    if (log->ready_n > 0 || log->buf_offset < segment_current(log)->bytes / 2)
         return;
-    log->full = make_now(log, current->number + 1, &log->next);
+    log->full = make_now(log, next_number(log), &log->ready[0]);
+    log->ready_n = log->full == MR_OK;
 }

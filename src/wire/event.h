@@ -58,6 +58,7 @@ struct mr_event_change {
     uint8_t state;        /* MR_STATE_NONE: the task is gone */
     uint8_t flags;        /* enum mr_task_flag */
     uint8_t outcome;      /* enum mr_outcome for a finish; enum mr_verb for a move */
+    uint8_t dropped;      /* the result or error was left out: text says why */
     struct mr_slice text; /* result or error */
 };
 enum { MR_EVENT_CHANGE_SIZE = 56 };

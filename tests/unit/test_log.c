@@ -316,7 +316,7 @@ static void a_full_disk_refuses_new_work_and_serves_ongoing_work_from_the_reserv
     assert_int_equal(fill(rig, MR_LOG_NEW_WORK, 200), MR_BUSY);
     log_run_jobs(rig);
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_DISK_FULL);
-    assert_true(mr_log_full(rig->log));
+    assert_int_equal(mr_log_full(rig->log), MR_DISK_FULL);
     assert_false(log_has_file(rig, "tmp-00000002"));
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_ONGOING), MR_OK);
     assert_int_equal(fill(rig, MR_LOG_ONGOING, 200), MR_DISK_FULL);
@@ -325,6 +325,42 @@ static void a_full_disk_refuses_new_work_and_serves_ongoing_work_from_the_reserv
     mr_log_sync(rig->log);
     log_run_jobs(rig);
     assert_int_equal(mr_log_durable(rig->log), mr_log_last_seq(rig->log));
+}
+
+static void new_work_never_uses_the_last_segment_that_is_ready(void **state)
+{
+    struct log_rig *rig = *state;
+    simfs_set_capacity(rig->sim, simfs_used(rig->sim) + LOG_SEGMENT);
+    enum mr_err err;
+    while ((err = fill(rig, MR_LOG_NEW_WORK, 200)) == MR_BUSY)
+        log_run_jobs(rig);
+    assert_int_equal(err, MR_DISK_FULL);
+    assert_int_equal(mr_log_ready(rig->log), 1);
+    assert_true(mr_log_left(rig->log) > LOG_SEGMENT);
+    while ((err = fill(rig, MR_LOG_ONGOING, 200)) == MR_BUSY)
+        log_run_jobs(rig);
+    assert_int_equal(err, MR_DISK_FULL);
+    assert_true(mr_log_left(rig->log) < mr_record_size(200));
+}
+
+static void segments_that_were_ready_are_so_after_a_start(void **state)
+{
+    struct log_rig *rig = *state;
+    log_put_durable(rig, 1, 1000);
+    mr_log_prepare(rig->log);
+    log_run_jobs(rig);
+    mr_log_prepare(rig->log);
+    log_run_jobs(rig);
+    assert_int_equal(mr_log_ready(rig->log), 2);
+    mr_log_prepare(rig->log); /* no more than that */
+    assert_int_equal(rig->file_exec.n, 0);
+    uint64_t left = mr_log_left(rig->log);
+    log_open(rig);
+    assert_int_equal(mr_log_ready(rig->log), 2);
+    assert_int_equal(mr_log_left(rig->log), left);
+    log_put_durable(rig, 40, 1000);
+    log_open(rig);
+    assert_int_equal(rig->found_n, 41);
 }
 
 static void service_resumes_when_there_is_space_again(void **state)
@@ -338,10 +374,10 @@ static void service_resumes_when_there_is_space_again(void **state)
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_DISK_FULL);
     simfs_heal(rig->sim);
     mr_log_retry_space(rig->log);
-    assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_BUSY);
+    assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_DISK_FULL); /* not yet */
     log_run_jobs(rig);
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_OK);
-    assert_false(mr_log_full(rig->log));
+    assert_int_equal(mr_log_full(rig->log), MR_OK);
 }
 
 static void a_segment_that_could_not_be_made_for_another_reason_is_tried_again_too(void **state)
@@ -576,16 +612,16 @@ static void a_recycled_segment_never_shows_its_old_records(void **state)
     uint64_t covered = mr_log_last_seq(rig->log);
     mr_log_trim(rig->log, covered);
     log_run_jobs(rig);
-    size_t i = log_file(rig, "log-00000003");
+    size_t i = log_file(rig, "log-00000004");
     assert_int_not_equal(simfs_file_data(rig->sim, i)[old.offset + 40], 0); /* they stand there */
     uint64_t last = mr_log_last_seq(rig->log);
-    fill_segments(rig, 2);
-    assert_true(mr_log_has_segment(rig->log, 3));
-    old.segment = 3;
+    while (!mr_log_has_segment(rig->log, 4))
+        log_put_durable(rig, 1, 1000);
+    old.segment = 4;
     old.offset += (uint32_t)(3 * mr_record_size(1000)); /* behind what is new */
     assert_int_equal(mr_log_read(rig->log, old, MR_RECORD_HEADER + 1000, &record), MR_DAMAGED);
     uint32_t offset = 0;
-    assert_int_equal(mr_log_walk(rig->log, 3, &offset, LOG_SEGMENT, only_newer, &last), MR_OK);
+    assert_int_equal(mr_log_walk(rig->log, 4, &offset, LOG_SEGMENT, only_newer, &last), MR_OK);
     for (int round = 0; round < 2; round++) {
         rig->recovery.after_seq = covered;
         log_open(rig);
@@ -842,6 +878,8 @@ int main(void)
         TEST(new_work_waits_while_the_next_segment_is_made),
         TEST(ongoing_work_uses_the_reserve_of_a_quarter_and_then_waits_too),
         TEST(a_full_disk_refuses_new_work_and_serves_ongoing_work_from_the_reserve),
+        TEST(new_work_never_uses_the_last_segment_that_is_ready),
+        TEST(segments_that_were_ready_are_so_after_a_start),
         TEST(service_resumes_when_there_is_space_again),
         TEST(a_segment_that_could_not_be_made_for_another_reason_is_tried_again_too),
         TEST(a_record_over_half_a_segment_never_fits),

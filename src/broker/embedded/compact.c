@@ -24,6 +24,15 @@ static bool same_pos(struct mr_log_pos a, struct mr_log_pos b)
     return a.segment == b.segment && a.offset == b.offset;
 }
 
+/* Copies are like new work and leave the reserve alone; on a full disk they may use what finishing
+ * leaves of it, since they are what frees space. */
+static enum mr_err copy_room(struct mr_engine *engine, size_t len)
+{
+    if (mr_log_full(engine->log) == MR_OK)
+        return log_room(engine, len, MR_LOG_NEW_WORK);
+    return log_room_beside(engine, len, engine->in_hand);
+}
+
 static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
                              const struct mr_record *record)
 {
@@ -37,7 +46,7 @@ static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
     mr_store64(head, (uint64_t)created_ms);
     size_t head_len = COPY_HEAD + mr_entry_encode(&entry, head + COPY_HEAD);
     size_t len = head_len + message.len;
-    MR_TRY(log_room(engine, len, MR_LOG_NEW_WORK)); /* the reserve is for finishing */
+    MR_TRY(copy_room(engine, len));
     uint8_t *at = mr_log_begin(engine->log, len);
     if (at == NULL)
         return MR_NOMEM;
@@ -53,7 +62,7 @@ static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
 static enum mr_err copy_note(struct mr_engine *engine, uint32_t handle,
                              const struct mr_record *record)
 {
-    MR_TRY(log_room(engine, record->body.len, MR_LOG_NEW_WORK));
+    MR_TRY(copy_room(engine, record->body.len));
     struct mr_log_pos pos;
     uint32_t size = (uint32_t)(MR_RECORD_HEADER + record->body.len);
     if (log_bytes(engine, MR_RECORD_NOTE, MR_LOG_LAZY, record->body.data, record->body.len, &pos) ==
@@ -102,15 +111,17 @@ static void compact_step(struct mr_engine *engine)
     if (err != MR_OK || engine->compact_offset == 0) {
         engine->compacted = engine->compacting;
         engine->compacting = 0;
+        mr_log_demand(engine->log); /* the segment goes once its copies are durable */
     }
 }
 
 /* ---- what is worth doing -------------------------------------------------------------------- */
 
 struct usage {
-    uint64_t sealed, dead; /* bytes: sealed segments; of them, those nothing lives in */
-    uint64_t sealed_live;
-    uint32_t emptiest; /* sealed segment with the smallest share of live bytes */
+    uint64_t sealed, sealed_live; /* bytes of sealed segments; of them, needed by tasks */
+    uint64_t uncovered;           /* of sealed segments that no snapshot covers */
+    uint64_t dead;                /* of them, those nothing lives in: a snapshot frees them */
+    uint32_t emptiest;            /* sealed segment with the smallest share of live bytes */
     uint64_t emptiest_live, emptiest_bytes;
     uint64_t watched_live; /* of the segment that is watched; 0: gone, or not worth it */
 };
@@ -126,10 +137,12 @@ static void measure(const struct mr_engine *engine, struct usage *usage)
     for (size_t i = 0; i < mr_log_segments(engine->log); i++) {
         struct mr_segment_info info;
         mr_log_segment_at(engine->log, i, &info);
-        if (!info.sealed)
-            continue;
+        bool covered = info.last_seq <= engine->snap_seq;
+        if (!info.sealed || (info.live == 0 && covered))
+            continue; /* written to, or on its way out */
         usage->sealed += info.bytes;
         usage->sealed_live += info.live;
+        usage->uncovered += covered ? 0 : info.bytes;
         if (info.live == 0) {
             usage->dead += info.bytes;
             continue;
@@ -153,8 +166,6 @@ static void measure(const struct mr_engine *engine, struct usage *usage)
 static bool is_settled(struct mr_engine *engine, const struct usage *usage)
 {
     uint64_t step = mr_log_segment_bytes(engine->log) / 8;
-    if (usage->watched_live != 0 && mr_log_full(engine->log))
-        return true;
     bool enough = engine->watched_enough || engine->appended_bytes - engine->watched_at >= step;
     if (usage->watched_live != 0 && !enough)
         return false;
@@ -168,24 +179,51 @@ static bool is_settled(struct mr_engine *engine, const struct usage *usage)
     return settled;
 }
 
+/*
+ * On a full disk: one snapshot at once, from the space kept for it, so that from then on each
+ * segment goes as soon as its tasks have ended. Another one when what was written since is worth it,
+ * or the room in the log comes to its end.
+ */
+static bool snapshot_helps(const struct mr_engine *engine, const struct usage *usage)
+{
+    if (engine->spare.size.bytes == 0)
+        return false; /* it would find no space */
+    if (2 * usage->uncovered >= usage->sealed)
+        return true;
+    return usage->dead > 0 && (usage->dead >= engine->spare.size.bytes ||
+                               mr_log_left(engine->log) < mr_log_segment_bytes(engine->log));
+}
+
+/* On a full disk the copies must find room in what is left. Each has a head that its task had not. */
+static bool copies_fit(const struct mr_engine *engine, const struct usage *usage)
+{
+    if (mr_log_full(engine->log) == MR_OK)
+        return true;
+    uint64_t tasks = engine->state.tasks.count + 1, mean = engine->state.live_bytes / tasks + 1;
+    uint64_t heads = (usage->emptiest_live / mean + 1) * (COPY_HEAD + MR_ENTRY_MAX);
+    return usage->emptiest_live + heads <= log_left_beside(engine);
+}
+
 static void decide(struct mr_engine *engine)
 {
     struct usage usage;
     measure(engine, &usage);
+    bool full = mr_log_full(engine->log) != MR_OK;
     uint64_t live = engine->state.live_bytes, segment = mr_log_segment_bytes(engine->log);
     uint64_t garbage = usage.sealed - usage.sealed_live;
     uint64_t since = engine->appended_bytes - engine->snap_log_bytes;
+    uint64_t surplus = mr_log_ready(engine->log) > 1 ? segment : 0;
     bool replay_long = since > REPLAY_SEGMENTS * segment + live;
-    /* On a full disk every segment counts. */
-    bool worth = garbage > live / 2 + segment / 4 || (mr_log_full(engine->log) && usage.dead > 0);
-    bool grown = since > 0;
-    bool enough = 2 * usage.dead >= garbage || mr_log_full(engine->log);
-    if (replay_long || (worth && grown && enough)) {
+    bool worth = full || garbage + surplus > live / 2 + segment / 4;
+    bool snapshot = full ? snapshot_helps(engine, &usage)
+                         : worth && usage.dead > 0 && 2 * usage.dead >= garbage;
+    if (since > 0 && usage.sealed > 0 && (replay_long || snapshot)) {
         if (snapshot_begin(engine) != MR_OK)
             engine->snap_log_bytes = engine->appended_bytes;
-    } else if (worth && worth_emptying(usage.emptiest_live, usage.emptiest_bytes) &&
-               is_settled(engine, &usage)) {
-        engine->compacting = engine->watched;
+    } else if (worth && worth_emptying(usage.emptiest_live, usage.emptiest_bytes)) {
+        if (full ? !copies_fit(engine, &usage) : !is_settled(engine, &usage))
+            return;
+        engine->compacting = full ? usage.emptiest : engine->watched;
         engine->watched = 0;
         engine->compact_offset = 0;
     }
@@ -195,7 +233,8 @@ void maintain(struct mr_engine *engine)
 {
     if (engine->failure != MR_OK || mr_log_failure(engine->log) != MR_OK)
         return;
-    if (mr_log_full(engine->log) && !mr_timer_running(&engine->space_timer))
+    bool wants_space = mr_log_full(engine->log) != MR_OK || engine->spare.waits;
+    if (wants_space && !mr_timer_running(&engine->space_timer))
         mr_wheel_start(engine->wheel, &engine->space_timer,
                        tick_of(engine, engine->now) + RETRY_SPACE_MS);
     if (engine->snapshot != NULL) {
@@ -203,8 +242,10 @@ void maintain(struct mr_engine *engine)
         return;
     }
     mr_log_trim(engine->log, engine->snap_seq);
+    spare_keep(engine);
     if (engine->compacting != 0 && !engine->compact_waits)
         compact_step(engine);
-    else if (engine->compacting == 0 && engine->backup == NULL && !backup_start_waiting(engine))
+    else if (engine->compacting == 0 && engine->backup == NULL && !backup_start_waiting(engine) &&
+             !engine->spare.busy)
         decide(engine);
 }

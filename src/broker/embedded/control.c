@@ -168,7 +168,7 @@ static enum mr_err control_one(struct mr_engine *engine, const struct mr_control
     uint32_t handle = find_task(&engine->state, &id);
     if (handle == NO_HANDLE)
         return MR_NOT_FOUND;
-    MR_TRY(log_room(engine, CHANGE_ROOM, MR_LOG_ONGOING));
+    MR_TRY(log_room_beside(engine, CHANGE_ROOM, engine->in_hand));
     return acts[item->verb][task_at(&engine->state, handle)->state](engine, handle, item);
 }
 

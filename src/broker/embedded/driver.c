@@ -44,7 +44,8 @@ static bool quiet(struct mr_engine *engine)
 {
     bool failed = engine_failure(engine) != MR_OK;
     return mr_log_idle(engine->log) && (engine->snapshot == NULL || snapshot_idle(engine)) &&
-           engine->backup == NULL && (failed || mr_list_empty(&engine->backups)) &&
+           !engine->spare.busy && engine->backup == NULL &&
+           (failed || mr_list_empty(&engine->backups)) &&
            (failed || (mr_list_empty(&engine->waiting) && mr_list_empty(&engine->stalled)));
 }
 

@@ -68,11 +68,6 @@ void engine_fail(struct mr_engine *engine, enum mr_err err)
         engine->failure = err;
 }
 
-enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum mr_log_use use)
-{
-    return engine->failure != MR_OK ? engine->failure : mr_log_room(engine->log, body_len, use);
-}
-
 uint64_t log_bytes(struct mr_engine *engine, enum mr_record_type type, enum mr_log_wait wait,
                    const void *body, size_t len, struct mr_log_pos *ret_pos)
 {
@@ -270,7 +265,8 @@ static void pass_time(struct mr_engine *engine)
 static void mark_if_quiet(struct mr_engine *engine)
 {
     uint64_t last = mr_log_last_seq(engine->log);
-    if (engine->marked || last == 0 || mr_log_durable(engine->log) != last ||
+    bool full = mr_log_full(engine->log) != MR_OK; /* then all room is for finishing */
+    if (engine->marked || last == 0 || mr_log_durable(engine->log) != last || full ||
         log_room(engine, 0, MR_LOG_ONGOING) != MR_OK)
         return;
     (void)log_bytes(engine, MR_RECORD_MARK, MR_LOG_LAZY, NULL, 0, NULL);
@@ -349,7 +345,7 @@ void mr_engine_validate(struct mr_engine *engine)
     for (uint32_t i = 0; i < engine->state.queues_n; i++)
         if (engine->state.queues[i] != NULL)
             active += engine->state.queues[i]->counts[MR_ACTIVE];
-    mr_assert(in_hand == active);
+    mr_assert(in_hand == active && in_hand == engine->in_hand);
 }
 
 struct mr_broker *mr_engine_broker(struct mr_engine *engine)
@@ -364,6 +360,7 @@ static void space_again(struct mr_timer *timer, void *arg)
     (void)timer;
     struct mr_engine *engine = arg;
     mr_log_retry_space(engine->log);
+    spare_retry(engine);
 }
 
 static void watch_over(struct mr_timer *timer, void *arg)

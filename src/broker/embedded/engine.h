@@ -7,6 +7,7 @@
  *   enqueue.c control.c inspect.c node.c take.c finish.c   the requests
  *   store.c      the folder: opening and closing, with meta.c and board.c    fsck.c  checking it
  *   snapshot.c   writing and loading snapshots    compact.c  giving space back    backup.c  copies
+ *   space.c      what a full disk leaves room for
  *   driver.c     the threads; the simulator has none
  */
 #ifndef MR_EMBEDDED_ENGINE_H
@@ -65,6 +66,23 @@ struct take_wait {
     struct node *node;
 };
 
+/* Space on disk kept for the next snapshot, since only that gives segments back. */
+struct spare_size {
+    uint64_t bytes;
+    size_t tasks, mores, queues; /* it is big enough for so many */
+};
+
+struct spare {
+    struct spare_size size;
+    enum mr_err err; /* MR_DISK_FULL: it could not be made as big as it should be */
+    bool waits;      /* it failed, and is tried again with the timer */
+    /* With the executor while busy. */
+    struct mr_job job;
+    bool busy;
+    struct spare_size wanted;
+    enum mr_err job_err;
+};
+
 struct snapshot; /* in the making */
 struct backup;
 
@@ -103,12 +121,14 @@ struct mr_engine {
     struct mr_link nodes;
     uint32_t node_numbers;
     struct node *nodes_by_number[NODES_MAX];
+    size_t in_hand; /* of all nodes */
 
     uint64_t last_epoch;
     uint64_t ceiling, ceiling_asked; /* durable; in the log */
     uint64_t ceiling_seq;
 
     struct snapshot *snapshot; /* NULL: none in the making */
+    struct spare spare;
     uint32_t snap_term;
     uint64_t snap_seq;       /* covered by the newest snapshot */
     uint64_t snap_bytes;     /* its size */
@@ -128,7 +148,7 @@ struct mr_engine {
 
     int64_t runs_ms; /* time in the newest record of runs */
     uint64_t appended_bytes;
-    uint64_t records_damaged, stale_refused, snapshots;
+    uint64_t records_damaged, stale_refused, snapshots, texts_dropped;
     uint64_t torn_bytes; /* cut off the end of the log at the start */
 };
 
@@ -146,8 +166,6 @@ uint64_t log_bytes(struct mr_engine *engine, enum mr_record_type type, enum mr_l
 /* A run that begins or ends; joins the record of the one before where it can. 0: out of memory. */
 uint64_t log_run(struct mr_engine *engine, enum mr_record_type type, enum mr_log_wait wait,
                  const struct mr_event_run *run);
-/* mr_log_room, or the engine's own failure. */
-MR_MUST_USE enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum mr_log_use use);
 /* Logs and applies a change of a task. */
 MR_MUST_USE enum mr_err change_task(struct mr_engine *engine, enum mr_record_type type,
                                     uint32_t handle, const struct mr_event_change *change);
@@ -217,6 +235,22 @@ void snapshot_touch(uint32_t task, void *arg);
 void snapshot_abandon(struct mr_engine *engine);
 /* It can go on: it waits for no job and no sync. */
 bool snapshot_idle(const struct mr_engine *engine);
+
+/* ---- space.c -------------------------------------------------------------------------------- */
+/* mr_log_room, or the engine's own failure. */
+MR_MUST_USE enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum mr_log_use use);
+/* The same for what can wait while the disk is full: in_hand tasks can still be finished behind
+ * it. */
+MR_MUST_USE enum mr_err log_room_beside(struct mr_engine *engine, size_t body_len, size_t in_hand);
+/* The same for the end of a run, with a result or error of text_len bytes. */
+MR_MUST_USE enum mr_err log_room_finish(struct mr_engine *engine, size_t text_len);
+/* Bytes of the log beside those that finishing what is in hand may take. */
+uint64_t log_left_beside(const struct mr_engine *engine);
+/* Keeps the space for the next snapshot. */
+void spare_keep(struct mr_engine *engine);
+void spare_retry(struct mr_engine *engine);
+/* The snapshot has used it, or given it up. */
+void spare_used(struct mr_engine *engine);
 
 /* ---- compact.c ------------------------------------------------------------------------------ */
 void maintain(struct mr_engine *engine);

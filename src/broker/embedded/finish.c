@@ -158,6 +158,26 @@ static enum mr_err finish_done(struct mr_engine *engine, uint32_t handle, uint64
     return err;
 }
 
+/* The end of a run counts more than its text: a result or error that cannot be kept is left out,
+ * and a note says so in its place. */
+static enum mr_err finish_room(struct mr_engine *engine, struct mr_event_change *change)
+{
+    const struct mr_slice note = MR_SLICE_LIT("left out: the disk was full");
+    enum mr_err err = log_room_finish(engine, change->text.len);
+    if (err != MR_TOO_BIG && err != MR_DISK_FULL && err != MR_UNAVAILABLE)
+        return err;
+    if (err == MR_TOO_BIG) {
+        change->text = MR_SLICE_LIT("the result is too big for this store's segments");
+        to_archive(engine, change);
+    } else if (change->text.len > note.len) {
+        change->text = note;
+        change->dropped = 1;
+    }
+    err = log_room(engine, MR_EVENT_CHANGE_SIZE + change->text.len, MR_LOG_ONGOING);
+    engine->texts_dropped += err == MR_OK && change->dropped;
+    return err;
+}
+
 static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *item)
 {
     enum mr_err err = finish_check(item);
@@ -170,14 +190,7 @@ static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *
     MR_TRY(decisions[item->outcome](engine, task_at(&engine->state, handle), item, &change));
     if (item->outcome == MR_DONE && change.state == MR_STATE_NONE)
         return finish_done(engine, handle, change.epoch);
-    err = log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING);
-    if (err ==
-        MR_TOO_BIG) { /* never fits a segment of this store: the end counts more than its text */
-        change.text = MR_SLICE_LIT("the result is too big for this store's segments");
-        to_archive(engine, &change);
-        err = log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING);
-    }
-    MR_TRY(err);
+    MR_TRY(finish_room(engine, &change));
     return change_task(engine, MR_RECORD_FINISH, handle, &change);
 }
 

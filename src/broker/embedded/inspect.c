@@ -64,7 +64,7 @@ static enum mr_err copy_note(struct mr_engine *engine, const struct more *more,
     MR_TRY(err);
     struct mr_slice text;
     MR_TRY(mr_arena_copy(arena, change.text, &text));
-    if (change.state == MR_COMPLETED)
+    if (change.state == MR_COMPLETED && !change.dropped)
         out->result = text;
     else
         out->last_error = text;
@@ -373,7 +373,8 @@ enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
     req->stats = (struct mr_stats){
         .tasks = engine->state.tasks.count,
         .memory_bytes = state_bytes(&engine->state),
-        .disk_bytes = mr_log_disk_bytes(engine->log) + engine->snap_bytes,
+        .disk_bytes =
+            mr_log_disk_bytes(engine->log) + engine->snap_bytes + engine->spare.size.bytes,
         .live_bytes = engine->state.live_bytes,
         .segments = mr_log_segments(engine->log),
         .syncs = log.syncs,
@@ -384,7 +385,8 @@ enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
         .deleted = engine->state.deleted,
         .expired = engine->state.expired,
         .snapshots = engine->snapshots,
-        .disk_full = mr_log_full(engine->log),
+        .texts_dropped = engine->texts_dropped,
+        .disk_full = mr_log_full(engine->log) != MR_OK || engine->spare.err != MR_OK,
         .failed = engine->failure != MR_OK || mr_log_failure(engine->log) != MR_OK,
     };
     answer_now(base, MR_OK);

@@ -31,6 +31,7 @@ void node_lease_ended(uint32_t handle, void *arg)
         node->last = more->prev;
     more->node = 0;
     node->in_hand--;
+    engine->in_hand--;
 }
 
 bool board_has(const struct mr_engine *engine, uint32_t first, uint32_t n, uint64_t epoch)

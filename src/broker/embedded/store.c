@@ -7,6 +7,7 @@
  *   log-XXXXXXXX     segments of the commit log (see log/)
  *   snap-XXXX…       snapshot of the index up to the record with that number (see snapshot.c)
  *   board            which run is in which slot, for the start after a death of the process
+ *   spare            space kept for the next snapshot, which is written over it (see space.c)
  *   tmp-…            unfinished; removed at the next start
  *   quarantine/      bytes that repair has set aside
  */
@@ -56,7 +57,8 @@ static void look_at(const char *name, void *arg)
             contents->err = mr_path_join(path, contents->engine->dir, name);
         if (contents->err == MR_OK)
             contents->err = contents->engine->fs->ops->remove(contents->engine->fs, path);
-    } else if (strcmp(name, "lock") != 0 && strcmp(name, "meta") != 0 && strcmp(name, "board") != 0)
+    } else if (strcmp(name, "lock") != 0 && strcmp(name, "meta") != 0 &&
+               strcmp(name, "board") != 0 && strcmp(name, "spare") != 0)
         contents->foreign = true;
 }
 
