@@ -222,7 +222,8 @@ static enum mr_err find_next(struct scan *scan, struct place from, struct later 
 enum mr_err leave_room(struct scan *scan, struct place from, struct later *next, uint64_t *ret_seq)
 {
     *ret_seq = next->record.seq;
-    if (next->place.i != from.i || next->place.at - from.at >= MR_RECORD_HEADER)
+    bool first = next->place.at == MR_SEGMENT_HEADER; /* then the header says what is missing */
+    if (first || next->place.i != from.i || next->place.at - from.at >= MR_RECORD_HEADER)
         return MR_OK;
     MR_TRY(scan_record(scan, next->place, &next->record)); /* the window may have moved on */
     next->place.at = mr_record_next(&next->record, next->place.at);
