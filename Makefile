@@ -32,7 +32,7 @@ test-long: ## the long campaigns (crash images, seeds, model, kills) and every p
 	@scripts/setup.sh test
 	@scripts/test.sh long
 
-soak: ## the campaigns with fresh seeds for SOAK_SECONDS (default 3600)
+soak: ## mixed load with kills, and fresh seeds beside it, for SOAK_SECONDS (default 3600)
 	@scripts/setup.sh test
 	@scripts/test.sh soak
 

@@ -127,6 +127,8 @@ set(sample_crash MR_IMAGES=600)
 set(long_crash MR_IMAGES=20000)
 set(sample_kill MR_KILLS=5)
 set(long_kill MR_KILLS=200)
+set(sample_soak MR_SOAK_SECONDS=5)
+set(long_soak MR_SOAK_SECONDS=600)
 
 file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/conform/*.[ch]")
 if(sources)

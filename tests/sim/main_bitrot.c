@@ -451,10 +451,9 @@ static void run_store(uint64_t seed, uint64_t flips, struct rot *sum)
 
 int main(int argc, char **argv)
 {
-    const char *text = getenv("MR_FLIPS");
-    uint64_t flips = text ? strtoull(text, NULL, 10) : FLIPS_DEFAULT;
+    uint64_t flips = rig_env("MR_FLIPS", FLIPS_DEFAULT);
     uint64_t stores = (flips + FLIPS_A_STORE - 1) / FLIPS_A_STORE;
-    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : rig_env("MR_SEED", 1);
     struct rot sum = {0};
     for (uint64_t i = 0; i < stores && sum.failed < ERRORS_MAX; i++)
         run_store(seed + i, flips / stores, &sum);

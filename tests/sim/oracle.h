@@ -95,7 +95,7 @@ void oracle_time(struct oracle *oracle, int64_t wall_ms);
 void oracle_clock_jumped(struct oracle *oracle);
 /* Order and times are not known well enough to this harness to be judged. */
 void oracle_ignore_order(struct oracle *oracle);
-/* There was too little space: results may be missing, but never wrong. */
+/* There was too little space: results and errors may be missing, but never wrong. */
 void oracle_short_of_space(struct oracle *oracle);
 
 /* ---- producing */

@@ -8,7 +8,7 @@
 
 #include "sim/world_int.h"
 
-enum { HEAL_ROUNDS_MAX = 20000, NESTED_MAX = 3 };
+enum { HEAL_ROUNDS_MAX = 20000, NESTED_MAX = 3, READ_FAULTS_MAX = 8 };
 
 static uint64_t below(struct world *world, uint64_t n)
 {
@@ -111,6 +111,7 @@ static void die(struct world *world, enum simfs_policy policy)
         world->report->power_cuts++;
     simfs_heal(world->fs);
     world->io_failed = world->restart = false;
+    world->read_faults = 0;
 }
 
 static void crash(struct world *world, enum simfs_policy policy)
@@ -180,6 +181,8 @@ static void accident(struct world *world, enum act act)
         world->io_failed = true;
         return;
     case ACT_READ_FAULT:
+        if (world->read_faults++ >= READ_FAULTS_MAX)
+            return;
         times = 1 + (uint32_t)below(world, 4); /* one alone may be tried again */
         oracle_reads_fail(world->oracle, times);
         simfs_fail(world->fs, SIMFS_READ, below(world, 20), times, MR_IO);
