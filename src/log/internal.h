@@ -16,7 +16,7 @@ enum {
 };
 
 enum {
-    READY_MAX = 2,       /* segments made ready ahead: one to go on in, one as a reserve */
+    READY_MAX = 2,       /* segments made ready ahead: one to go on in, and one as a reserve */
     RESERVE_DIVISOR = 4, /* share of a segment that new work leaves free as long as they are not */
 };
 
@@ -96,6 +96,7 @@ struct mr_log {
     size_t segments_n, segments_cap;
     struct segment ready[READY_MAX]; /* the next ones, empty, in the order of their numbers */
     size_t ready_n;
+    size_t ready_wanted; /* READY_MAX while a reserve is kept, else one */
 
     /* Sealed records not yet handed to the operating system stand in buf, from file offset
      * buf_offset. */

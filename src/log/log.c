@@ -26,6 +26,7 @@ enum mr_err mr_log_new(const struct mr_log_options *options, struct mr_log **ret
         .file_exec = options->file_exec,
         .changed = options->changed,
         .arg = options->arg,
+        .ready_wanted = 1,
     };
     size_t len = strlen(options->dir);
     if (len >= sizeof log->dir) {
@@ -65,13 +66,14 @@ static uint64_t left_in_current(const struct mr_log *log)
 }
 
 /*
- * New work goes on into the next segment only when another one is ready behind that: with a full
- * disk there is always more than a segment left for what was accepted to be handed out and
- * finished, which frees space in its turn. As soon as the disk is known to be full it is refused.
+ * While a reserve is kept, new work goes on into the next segment only when another one is ready
+ * behind that: with a full disk there is always more than a segment left for what was accepted to
+ * be handed out and finished, which frees space in its turn. As soon as the disk is known to be
+ * full it is refused.
  */
 static bool new_work_fits(const struct mr_log *log, size_t size, uint64_t left)
 {
-    if (log->ready_n == READY_MAX)
+    if (log->ready_n >= log->ready_wanted)
         return true;
     return log->full == MR_OK && size + log->segment_bytes / RESERVE_DIVISOR <= left;
 }

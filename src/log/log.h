@@ -11,10 +11,10 @@
  * A failed write or sync is final: the log answers MR_IO from then on and what is not yet durable
  * never will be. Nothing is ever retried into silence.
  *
- * Space: two segments are made ready beside the owner's thread while the current one fills, from
- * segments that are no longer needed where there are any. New work goes on into the next one only
- * when there is another behind it; when that cannot be made because the disk is full, new work is
- * refused and the reserve, more than a segment, serves the rest.
+ * Space: the next segment is made ready beside the owner's thread while the current one fills, from
+ * one that is no longer needed where there is any; and a second one while a reserve is kept. New
+ * work then goes on into the next one only when there is another behind it; when that cannot be
+ * made because the disk is full, new work is refused and more than a segment serves the rest.
  *
  * Thread: the owner, for everything here.
  */
@@ -149,6 +149,8 @@ enum mr_err mr_log_failure(const struct mr_log *log);
 enum mr_err mr_log_full(const struct mr_log *log);
 /* No job is under way. */
 bool mr_log_idle(const struct mr_log *log);
+/* Whether a reserve is kept: it should be where space on disk may come to an end. */
+void mr_log_keep_reserve(struct mr_log *log, bool kept);
 /* Makes another segment ready, where fewer than the usual number are. */
 void mr_log_prepare(struct mr_log *log);
 /* Tries again to make a segment after the disk was full. It counts as full until that is done. */

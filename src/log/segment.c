@@ -305,7 +305,7 @@ static void file_done(struct mr_job *base)
                                                       .file = job->file,
                                                       .bytes = log->segment_bytes,
                                                       .end = MR_SEGMENT_HEADER};
-        if (job->kind == FILE_CREATE || log->ready_n == READY_MAX)
+        if (job->kind == FILE_CREATE || log->ready_n >= log->ready_wanted)
             log->full = MR_OK; /* a recycled one says nothing of the space on disk */
     }
     job->kind = FILE_IDLE;
@@ -345,9 +345,14 @@ static uint32_t next_number(const struct mr_log *log)
 
 static void make_another(struct mr_log *log)
 {
-    if (!log->jobs_held && log->ready_n < READY_MAX && log->filing.kind == FILE_IDLE &&
+    if (!log->jobs_held && log->ready_n < log->ready_wanted && log->filing.kind == FILE_IDLE &&
         log->failure == MR_OK)
         file_start(log, &(struct file_job){.kind = FILE_CREATE, .number = next_number(log)});
+}
+
+void mr_log_keep_reserve(struct mr_log *log, bool kept)
+{
+    log->ready_wanted = kept ? READY_MAX : 1;
 }
 
 void mr_log_prepare(struct mr_log *log)
@@ -404,7 +409,7 @@ void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
 #endif
             continue;
         segment->removing = true;
-        bool recycle = log->ready_n < READY_MAX && segment->bytes == log->segment_bytes;
+        bool recycle = log->ready_n < log->ready_wanted && segment->bytes == log->segment_bytes;
         struct file_job job = {.kind = FILE_REMOVE, .old_number = segment->number};
         if (recycle) {
             job.kind = FILE_RECYCLE;

@@ -74,8 +74,11 @@ struct spare_size {
 
 struct spare {
     struct spare_size size;
-    enum mr_err err; /* MR_DISK_FULL: it could not be made as big as it should be */
-    bool waits;      /* it failed, and is tried again with the timer */
+    bool needed;      /* the disk may come to its end */
+    uint32_t segment; /* the one in use when that was looked at */
+    bool known;       /* what an earlier opening left of it is dealt with */
+    enum mr_err err;  /* MR_DISK_FULL: it could not be made as big as it should be */
+    bool waits;       /* it failed, and is tried again with the timer */
     /* With the executor while busy. */
     struct mr_job job;
     bool busy;

@@ -8,6 +8,9 @@
  *                           the room of other ends is left out before an end is
  *   the snapshot            the file `spare`, as big as the next snapshot will be, which is written
  *                           over it; without a snapshot no segment can go, however dead
+ *
+ * As long as the disk has space in plenty, looked at whenever a segment is begun, none of it is
+ * taken.
  */
 #include "broker/embedded/engine.h"
 #include "broker/embedded/snapfile.h"
@@ -60,6 +63,7 @@ enum {
                   SNAP_DAY * DAYS_KEPT,
     AHEAD = 256,      /* tasks that even a small store has space for ahead */
     AHEAD_QUEUES = 4, /* and queues */
+    PLENTY = 8,       /* segments and snapshots for which there is space in plenty */
 };
 
 static size_t ahead_of(size_t n, size_t least)
@@ -91,23 +95,32 @@ static bool far_above(size_t size, size_t n)
     return size > 4 * (n + AHEAD);
 }
 
+static enum mr_err resize_file(struct mr_file *file, uint64_t bytes)
+{
+    uint64_t old;
+    MR_TRY(mr_file_size(file, &old));
+    enum mr_err err = file->fs->ops->truncate(file, bytes);
+    if (err != MR_OK)
+        (void)!file->fs->ops->truncate(file, old); /* a part of what is missing helps nobody */
+    return err;
+}
+
 static enum mr_err resize(struct mr_engine *engine)
 {
-    const struct spare *spare = &engine->spare;
     struct mr_fs *fs = engine->fs;
+    uint64_t bytes = engine->spare.wanted.bytes;
     char path[MR_PATH_MAX];
     struct mr_file *file;
     MR_TRY(mr_path_join(path, engine->dir, "spare"));
+    if (bytes == 0) {
+        enum mr_err err = fs->ops->remove(fs, path);
+        return err == MR_NOT_FOUND ? MR_OK : err;
+    }
     enum mr_err err = mr_fs_open(fs, path, MR_OPEN_WRITE, &file);
     if (err == MR_NOT_FOUND)
         err = mr_fs_open(fs, path, MR_OPEN_CREATE, &file);
     MR_TRY(err);
-    uint64_t old = 0;
-    err = mr_file_size(file, &old);
-    if (err == MR_OK)
-        err = fs->ops->truncate(file, spare->wanted.bytes);
-    if (err != MR_OK)
-        (void)fs->ops->truncate(file, old); /* a part of what is missing helps nobody */
+    err = resize_file(file, bytes);
     mr_file_close(file);
     return err;
 }
@@ -129,23 +142,47 @@ static void resize_done(struct mr_job *job)
     spare->err = spare->job_err == MR_DISK_FULL ? MR_DISK_FULL : MR_OK;
 }
 
+/* The right size: none, or big enough and not far too big. */
+static bool size_fits(const struct spare *spare, const struct state *state)
+{
+    const struct spare_size *size = &spare->size;
+    size_t tasks = state->tasks.count, mores = state->mores.count;
+    if (!spare->needed)
+        return size->bytes == 0;
+    return covers(size->tasks, tasks) && covers(size->mores, mores) &&
+           size->queues >= mr_map_count(state->by_name) && !far_above(size->tasks, tasks) &&
+           !far_above(size->mores, mores);
+}
+
+/* Whether the disk may come to its end before this is looked at again. */
+static void look_at_space(struct mr_engine *engine)
+{
+    struct spare *spare = &engine->spare;
+    struct mr_segment_info info;
+    uint64_t free_bytes = 0;
+    mr_log_segment_at(engine->log, mr_log_segments(engine->log) - 1, &info);
+    if (info.number == spare->segment)
+        return;
+    spare->segment = info.number;
+    uint64_t plenty = PLENTY * (mr_log_segment_bytes(engine->log) + size_for(&engine->state).bytes);
+    enum mr_err err = engine->fs->ops->space(engine->fs, engine->dir, &free_bytes);
+    spare->needed = err != MR_OK || free_bytes < plenty;
+    mr_log_keep_reserve(engine->log, spare->needed);
+}
+
 void spare_keep(struct mr_engine *engine)
 {
     struct spare *spare = &engine->spare;
-    const struct state *state = &engine->state;
-    size_t tasks = state->tasks.count, mores = state->mores.count,
-           queues = mr_map_count(state->by_name);
-    bool enough = covers(spare->size.tasks, tasks) && covers(spare->size.mores, mores) &&
-                  spare->size.queues >= queues;
-    bool too_much = far_above(spare->size.tasks, tasks) || far_above(spare->size.mores, mores);
+    look_at_space(engine);
     if (spare->busy || engine->snapshot != NULL)
         return;
-    if (enough)
+    bool fits = size_fits(spare, &engine->state);
+    if (fits)
         spare->err = MR_OK;
-    if ((enough && !too_much) || spare->waits)
+    if ((fits && spare->known) || spare->waits)
         return;
-    spare->wanted = size_for(state);
-    spare->busy = true;
+    spare->wanted = spare->needed ? size_for(&engine->state) : (struct spare_size){0};
+    spare->busy = spare->known = true;
     mr_job_init(&spare->job, resize_run, resize_done);
     engine->options.file_exec->submit(engine->options.file_exec, &spare->job);
 }
@@ -153,6 +190,7 @@ void spare_keep(struct mr_engine *engine)
 void spare_retry(struct mr_engine *engine)
 {
     engine->spare.waits = false;
+    engine->spare.segment = 0; /* look again */
 }
 
 void spare_used(struct mr_engine *engine)
