@@ -31,8 +31,12 @@ static void note_line(const char *text, void *arg)
 
 static enum mr_err run(struct store_rig *f, enum mr_fsck_mode mode, struct found *found)
 {
-    struct mr_store_check options = {
-        .dir = RIG_DIR, .fs = simfs_fs(f->fs), .mode = mode, .line = note_line, .arg = found};
+    struct mr_store_check options = {.dir = RIG_DIR,
+                                     .fs = simfs_fs(f->fs),
+                                     .clock = &f->rig.clock.clock,
+                                     .mode = mode,
+                                     .line = note_line,
+                                     .arg = found};
     *found = (struct found){0};
     enum mr_err err = mr_store_fsck(&options, &found->report, &found->detail);
     if (err != MR_OK)
@@ -183,6 +187,36 @@ static void a_task_whose_record_is_lost_is_told_and_goes_to_the_archive_by_repai
     assert_int_equal(store_rig_stats(f).tasks, tasks);
 }
 
+/* Completed tasks expire without a record, so their segment may be gone; but not before their time.
+ */
+static void a_completed_task_lost_with_its_segment_is_told_until_its_time_is_over(void **state)
+{
+    struct store_rig *f = *state;
+    struct mr_task_options task = {.id = MR_SLICE_LIT("done"), .retention_ms = 1000000};
+    struct mr_enqueue_result result;
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    store_rig_open(f);
+    assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    store_rig_finish(f, "done");
+    for (int i = 0; i < 60; i++) { /* the first segment is too full to be emptied */
+        char id[32];
+        snprintf(id, sizeof id, "more-%d", i);
+        store_rig_enqueue(f, id);
+    }
+    store_rig_churn(f, 1);
+    store_rig_close(f);
+    simfs_lose(f->fs, store_rig_file(f, "log-00000001"));
+    struct found found;
+    assert_int_equal(run(f, MR_FSCK_CHECK, &found), MR_OK);
+    uint64_t lost = found.report.mismatches;
+    assert_true(lost > 0);
+    rig_jump(&f->rig, 1000001LL * MR_US_PER_MS);
+    assert_int_equal(run(f, MR_FSCK_CHECK, &found), MR_OK);
+    assert_int_equal(found.report.mismatches, lost - 1);
+}
+
 static void a_damaged_sector_of_the_snapshot_is_told_and_mended(void **state)
 {
     struct store_rig *f = *state;
@@ -307,6 +341,7 @@ int main(void)
         TEST(a_sound_store_has_no_findings_wherever_its_log_has_gaps),
         TEST(one_damaged_record_is_one_finding),
         TEST(a_task_whose_record_is_lost_is_told_and_goes_to_the_archive_by_repair),
+        TEST(a_completed_task_lost_with_its_segment_is_told_until_its_time_is_over),
         TEST(a_damaged_sector_of_the_snapshot_is_told_and_mended),
         TEST(a_lost_description_is_told_counted_and_restored),
         TEST(a_store_without_log_is_damaged),
