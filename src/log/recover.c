@@ -266,12 +266,14 @@ static enum mr_err remove_empty(struct scan *scan, const char *path)
     return log->fs->ops->dir_sync(log->fs, log->dir);
 }
 
-/* Behind the end, whole and without a gap. */
+/* Behind the end, whole and without a gap. With the remains of a torn tail at its beginning it must
+ * go: once a snapshot covers those numbers, the next start would take it for the place to begin. */
 static bool is_ready(const struct scan *scan, size_t i)
 {
     const struct mr_log *log = scan->log;
     size_t ahead = i - scan->end.i;
     return ahead <= READY_MAX && log->segments[i].bytes == log->segment_bytes &&
+           log->segments[i].first_seq == 0 &&
            log->segments[i].number == log->segments[scan->end.i].number + ahead &&
            (ahead == 1 || is_ready(scan, i - 1));
 }

@@ -171,6 +171,7 @@ static void accident(struct world *world, enum act act)
         simfs_stop_at(world->fs, 1 + below(world, 40));
         return;
     case ACT_SYNC_FAULT:
+        oracle_short_of_space(world->oracle); /* the next segment may be what cannot be made */
         simfs_fail(world->fs, SIMFS_SYNC, below(world, 3), 1, MR_IO);
         world->io_failed = true;
         return;
@@ -185,6 +186,7 @@ static void accident(struct world *world, enum act act)
             return;
         times = 1 + (uint32_t)below(world, 4); /* one alone may be tried again */
         oracle_reads_fail(world->oracle, times);
+        oracle_short_of_space(world->oracle);
         simfs_fail(world->fs, SIMFS_READ, below(world, 20), times, MR_IO);
         return;
     case ACT_DISK_FULL:
@@ -297,6 +299,9 @@ static void heal(struct world *world)
     if (oracle_error(world->oracle))
         return;
     world->rig.stall_one_in = 0;
+    pass_time(world, 2 * world->rig.stall_ns); /* what is stalled already comes to its end */
+    if (oracle_error(world->oracle))
+        return;
     struct node *node = &world->nodes[0];
     for (size_t i = 0; i < WORLD_NODES; i++)
         if (world->nodes[i].used)
