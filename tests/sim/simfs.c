@@ -416,7 +416,12 @@ static enum mr_err sim_sync(struct mr_file *file)
         change_apply(change, &inode->durable);
         free(change->bytes);
     }
-    inode->changes_n = kept;
+    inode->changes_n = 0;
+    for (size_t k = 0; k < kept; k++)
+        if (inode->changes[k].len > 0)
+            inode->changes[inode->changes_n++] = inode->changes[k];
+        else
+            free(inode->changes[k].bytes);
     return MR_OK;
 }
 
