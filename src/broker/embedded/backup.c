@@ -54,7 +54,9 @@ static enum mr_err end_part(struct backup *backup)
     const struct part *part = &backup->parts[backup->at];
     if (part->size > part->bytes)
         MR_TRY(backup->engine->fs->ops->truncate(backup->to, part->size));
+#ifndef MR_PLANT_BACKUP_NOT_SYNCED
     MR_TRY(mr_file_sync(backup->to));
+#endif
     mr_file_close(backup->from);
     mr_file_close(backup->to);
     backup->from = backup->to = NULL;

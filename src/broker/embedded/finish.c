@@ -65,6 +65,9 @@ static enum mr_err decide_done(struct mr_engine *engine, const struct task *task
     change->state = MR_COMPLETED;
     change->key = engine->now_up_ms + msg.retention_ms;
     change->text = item->result;
+#ifdef MR_PLANT_LONG_RESULT_CUT
+    change->text.len = change->text.len > 1024 ? 1024 : change->text.len;
+#endif
     return MR_OK;
 }
 
