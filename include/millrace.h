@@ -209,7 +209,8 @@ void mr_client_close(struct mr_client *client);
 /*
  * Enqueues n <= MR_BATCH_MAX tasks and waits until they are on disk. ret_results has n entries. The
  * return value is MR_OK when the request was carried out, even if some items failed: see each
- * entry.
+ * entry. When it was not, every entry has the
+ * same error (but for a batch over the limit).
  */
 MR_MUST_USE enum mr_err mr_enqueue(struct mr_client *client, const struct mr_task_options *tasks,
                                    size_t n, struct mr_enqueue_result *ret_results);
@@ -243,7 +244,7 @@ struct mr_list_options {
     enum mr_state state;   /* MR_STATE_NONE: all states */
     struct mr_slice type;  /* empty: all types */
     const char *cursor;    /* of the page before; NULL from the start */
-    size_t limit;          /* 0: 50; at most MR_BATCH_MAX */
+    size_t limit;          /* 0: 50; at most MR_BATCH_MAX; a page of 4 MiB ends before it */
     bool with_payload;
 };
 
@@ -260,7 +261,8 @@ MR_MUST_USE enum mr_err mr_task_get(struct mr_client *client, struct mr_slice id
 enum mr_verb {
     MR_VERB_CANCEL,     /* waiting: to the archive; running: told to stop */
     MR_VERB_DELETE,     /* gone, counted; running: MR_RUNNING, flagged */
-    MR_VERB_RUN,        /* scheduled, retry, archived: pending now (archived: counts start again) */
+    MR_VERB_RUN,        /* scheduled, retry, archived: pending now (archived: counts start again;
+                           MR_DUPLICATE when another task has its unique key) */
     MR_VERB_ARCHIVE,    /* waiting: to the archive */
     MR_VERB_PRIORITISE, /* waiting: new priority, in value */
 };
@@ -290,6 +292,15 @@ MR_MUST_USE enum mr_err mr_queue_list(struct mr_client *client, const char *afte
                                       struct mr_queue_info *ret_infos, size_t max, size_t *ret_n);
 MR_MUST_USE enum mr_err mr_queue_get(struct mr_client *client, struct mr_slice queue,
                                      struct mr_queue_info *ret_info);
+/* What a queue did in one day (UTC). */
+struct mr_queue_day {
+    int64_t start_ms;
+    uint64_t processed, failed;
+};
+enum { MR_QUEUE_DAYS_MAX = 90 };
+/* Fills up to max days, newest first, of the last MR_QUEUE_DAYS_MAX on which a run ended. */
+MR_MUST_USE enum mr_err mr_queue_history(struct mr_client *client, struct mr_slice queue,
+                                         struct mr_queue_day *ret_days, size_t max, size_t *ret_n);
 MR_MUST_USE enum mr_err mr_queue_pause(struct mr_client *client, struct mr_slice queue);
 MR_MUST_USE enum mr_err mr_queue_resume(struct mr_client *client, struct mr_slice queue);
 /* Beyond max waiting tasks, enqueue answers MR_QUEUE_FULL; 0 lifts the limit. Creates the queue if

@@ -7,7 +7,7 @@
  * Requests of one thread are carried out in the order of submission. Inputs are borrowed until done
  * is called; answers live in the request's arena until mr_req_done. All task operations work on
  * batches and answer per item: a request whose err is MR_OK was carried out, and each item has its
- * own err.
+ * own err; one that failed as a whole gives its err to every item too.
  *
  * What an answer promises: it is given only when everything it is based on is durable. Two
  * exceptions: a take is handed out as soon as it is written (losing it only means handing out again
@@ -35,6 +35,7 @@ enum mr_op {
     MR_OP_GET,
     MR_OP_LIST,
     MR_OP_QUEUE_LIST,
+    MR_OP_QUEUE_HISTORY,
     MR_OP_QUEUE_SET,
     MR_OP_QUEUE_REMOVE,
     MR_OP_STATS,
@@ -195,6 +196,14 @@ struct mr_req_queue_list {
     struct mr_slice after;       /* names above this one; empty: all */
     struct mr_slice only;        /* just this queue: MR_NOT_FOUND when it is not there */
     struct mr_queue_info *infos; /* the caller's memory */
+    size_t max, n;
+};
+
+/* Its days, newest first; MR_NOT_FOUND without such a queue. */
+struct mr_req_queue_history {
+    struct mr_req req;
+    struct mr_slice queue;
+    struct mr_queue_day *days; /* the caller's memory */
     size_t max, n;
 };
 

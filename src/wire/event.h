@@ -51,7 +51,8 @@ struct mr_event_change {
     struct mr_uuid id;
     uint64_t epoch;   /* of the lease that ended, 0 when none did; a new priority: its ms */
     int64_t key;      /* place in the order of its new state */
-    int64_t order_ms; /* order time when it becomes pending again; 0: the key decides */
+    int64_t order_ms; /* order time when it becomes pending again, or of one that has ended; 0: the
+                         key is it */
     int64_t ms;       /* when it happened */
     uint16_t retried;
     uint8_t crashes;

@@ -80,7 +80,7 @@ void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, 
     fact_add(fact, op->adds, -1);
     fact->controls--;
     bool refused = err == MR_WRONG_STATE || err == MR_RUNNING || err == MR_NOT_FOUND ||
-                   err == MR_DISK_FULL || err == MR_INVALID || err == MR_CONFLICT;
+                   err == MR_DISK_FULL || err == MR_INVALID || err == MR_DUPLICATE;
     if (err == MR_OK)
         controlled(oracle, op);
     else if (err == MR_NOT_FOUND && fact->epoch == op->epoch && !(may(oracle, fact) & GONE) &&

@@ -143,7 +143,8 @@ static enum mr_err enqueue(struct fixture *f, unsigned n)
         .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
     enum mr_err err = call(f, &req.req);
     mr_req_done(&req.req);
-    return err != MR_OK ? err : result.err;
+    assert_true(err == MR_OK || result.err == err); /* also when it failed as a whole */
+    return result.err;
 }
 
 static bool exists(struct fixture *f, unsigned n)

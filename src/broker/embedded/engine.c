@@ -6,15 +6,45 @@
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
+static void fail_each(enum mr_err *errs, size_t n, enum mr_err err)
+{
+    for (size_t i = 0; n <= MR_BATCH_MAX && i < n; i++)
+        errs[i] = err;
+}
+
+/* What failed as a whole failed in each of its items. Batches over the limit are not looked into. */
+static void fail_items(struct mr_req *req, enum mr_err err)
+{
+    struct mr_req_enqueue *enqueue = mr_container(req, struct mr_req_enqueue, req);
+    struct mr_req_finish *finish = mr_container(req, struct mr_req_finish, req);
+    struct mr_req_control *control = mr_container(req, struct mr_req_control, req);
+    if (req->op == MR_OP_FINISH)
+        fail_each(finish->errs, finish->n, err);
+    else if (req->op == MR_OP_CONTROL)
+        fail_each(control->errs, control->n, err);
+    else if (req->op == MR_OP_ENQUEUE && enqueue->n <= MR_BATCH_MAX)
+        for (size_t i = 0; i < enqueue->n; i++)
+            enqueue->results[i] = (struct mr_enqueue_result){.err = err};
+}
+
 void answer_now(struct mr_req *req, enum mr_err err)
 {
+    if (err != MR_OK)
+        fail_items(req, err);
     req->err = err;
     req->done(req);
 }
 
+/* Requests that only look. */
+static bool is_reading(enum mr_op op)
+{
+    return op == MR_OP_GET || op == MR_OP_LIST || op == MR_OP_QUEUE_LIST ||
+           op == MR_OP_QUEUE_HISTORY;
+}
+
 void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err)
 {
-    if (req->op == MR_OP_GET && mr_log_failure(engine->log) != MR_OK) {
+    if (is_reading(req->op) && mr_log_failure(engine->log) != MR_OK) {
         /* The store has stopped, reading goes on; but what is missing may only be gone in memory.
          */
         answer_now(req, err == MR_NOT_FOUND ? MR_IO : err);
@@ -119,6 +149,18 @@ struct mr_event_change change_of(const struct mr_engine *engine, uint32_t handle
     };
 }
 
+void change_to_end(const struct mr_engine *engine, struct mr_event_change *change,
+                   enum mr_state state, int64_t key)
+{
+    const struct state *all = &engine->state;
+    const struct task *task = task_at(all, find_task(all, &change->id));
+    const struct more *more = more_of(all, task);
+    bool at_once = task->state == MR_PENDING || task->state == MR_ACTIVE;
+    change->order_ms = at_once || more == NULL || more->order_ms == 0 ? task->key : more->order_ms;
+    change->state = (uint8_t)state;
+    change->key = key;
+}
+
 enum mr_err change_task(struct mr_engine *engine, enum mr_record_type type, uint32_t handle,
                         const struct mr_event_change *change)
 {
@@ -158,8 +200,7 @@ enum mr_err read_message(struct mr_engine *engine, const struct task *task, int6
 enum mr_err quarantine_task(struct mr_engine *engine, uint32_t handle)
 {
     struct mr_event_change change = change_of(engine, handle);
-    change.state = MR_ARCHIVED;
-    change.key = engine->now_ms;
+    change_to_end(engine, &change, MR_ARCHIVED, engine->now_ms);
     change.text = MR_SLICE_LIT("quarantined: its record in the log is damaged or cannot be read");
     MR_TRY(log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING));
     engine->records_damaged++;
@@ -179,6 +220,7 @@ static request_handler *const handlers[MR_OP_COUNT] = {
     [MR_OP_GET] = handle_get,
     [MR_OP_LIST] = handle_list,
     [MR_OP_QUEUE_LIST] = handle_queue_list,
+    [MR_OP_QUEUE_HISTORY] = handle_queue_history,
     [MR_OP_QUEUE_SET] = handle_queue_set,
     [MR_OP_QUEUE_REMOVE] = handle_queue_remove,
     [MR_OP_STATS] = handle_stats,

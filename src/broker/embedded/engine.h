@@ -174,6 +174,9 @@ MR_MUST_USE enum mr_err change_task(struct mr_engine *engine, enum mr_record_typ
                                     uint32_t handle, const struct mr_event_change *change);
 /* A change that leaves the task as it is, to be varied. */
 struct mr_event_change change_of(const struct mr_engine *engine, uint32_t handle);
+/* The task ends: where it stood in the order is kept, since its key will be another time. */
+void change_to_end(const struct mr_engine *engine, struct mr_event_change *change,
+                   enum mr_state state, int64_t key);
 /* MR_OK, or why nothing is accepted any more. */
 enum mr_err engine_failure(const struct mr_engine *engine);
 /* Notes that applying failed after logging: nothing is accepted from now on. */
@@ -190,8 +193,8 @@ enum handled { HANDLED, STALLED };
 typedef enum handled request_handler(struct mr_engine *engine, struct mr_req *req);
 
 request_handler handle_enqueue, handle_node_open, handle_node_close, handle_take, handle_beat,
-    handle_finish, handle_control, handle_get, handle_list, handle_queue_list, handle_queue_set,
-    handle_queue_remove, handle_stats, handle_backup;
+    handle_finish, handle_control, handle_get, handle_list, handle_queue_list, handle_queue_history,
+    handle_queue_set, handle_queue_remove, handle_stats, handle_backup;
 
 /* ---- enqueue.c ------------------------------------------------------------------------------ */
 void prepare_enqueue(struct mr_engine *engine, struct mr_req *req); /* caller's thread */

@@ -46,8 +46,7 @@ typedef enum mr_err decide(struct mr_engine *engine, const struct task *task,
 
 static void to_archive(struct mr_engine *engine, struct mr_event_change *change)
 {
-    change->state = MR_ARCHIVED;
-    change->key = engine->now_ms;
+    change_to_end(engine, change, MR_ARCHIVED, engine->now_ms);
 }
 
 static enum mr_err decide_done(struct mr_engine *engine, const struct task *task,
@@ -62,8 +61,7 @@ static enum mr_err decide_done(struct mr_engine *engine, const struct task *task
     if (err == MR_DAMAGED)
         return MR_OK; /* how long to keep it is not known any more */
     MR_TRY(err);
-    change->state = MR_COMPLETED;
-    change->key = engine->now_up_ms + msg.retention_ms;
+    change_to_end(engine, change, MR_COMPLETED, engine->now_up_ms + msg.retention_ms);
     change->text = item->result;
 #ifdef MR_PLANT_LONG_RESULT_CUT
     change->text.len = change->text.len > 1024 ? 1024 : change->text.len;

@@ -10,6 +10,7 @@ enum {
     LIST_DEFAULT = 50,
     OLDEST_LOOK = 64, /* tasks at the head of a queue whose age is looked at */
     SCAN_MAX = 20000, /* tasks looked at for one page: a rare type does not stop the engine */
+    PAGE_BYTES = 4 * 1024 * 1024, /* of a page, unless a single task is bigger */
 };
 
 /* ---- one task ------------------------------------------------------------------------------- */
@@ -188,19 +189,48 @@ struct page {
     struct mr_engine *engine;
     struct mr_req_list *req;
     const struct queue *only; /* NULL: all queues */
-    size_t limit, scanned;
+    size_t limit, scanned, bytes;
     struct cursor at;
     bool full;
 };
 
+/* Looks at the record before anything of it is copied. One that cannot be read has no type. */
+static bool page_skips(struct page *page, const struct task *task)
+{
+    struct mr_task_msg msg;
+    int64_t created_ms;
+    struct mr_slice type = page->req->options.type;
+    return type.len > 0 && (read_message(page->engine, task, &created_ms, &msg, NULL) != MR_OK ||
+                            !mr_slice_equal(msg.type, type));
+}
+
+/* About what it adds to the answer. */
+static size_t page_cost(const struct page *page, const struct task *task)
+{
+    const struct more *more = more_of(&page->engine->state, task);
+    return (page->req->options.with_payload ? task->size : 0) +
+           (more != NULL ? more->note_size : 0);
+}
+
+/* The page is full when the task, of the type that is wanted, no longer fits. */
 static enum mr_err page_consider(struct page *page, uint32_t handle)
 {
     struct mr_req_list *req = page->req;
-    struct mr_task *out = &req->tasks[req->n];
-    MR_TRY(copy_task(page->engine, handle, req->options.with_payload, &req->req.arena, out));
+    const struct task *task = task_at(&page->engine->state, handle);
+    page->full = req->n == page->limit || page->scanned == SCAN_MAX;
+    if (page->full)
+        return MR_OK;
     page->scanned++;
-    if (req->options.type.len == 0 || mr_slice_equal(out->type, req->options.type))
-        req->n++;
+    if (page_skips(page, task))
+        return MR_OK;
+    size_t cost = page_cost(page, task);
+    page->full = req->n > 0 && page->bytes + cost > PAGE_BYTES;
+    if (page->full)
+        return MR_OK;
+    page->bytes += cost;
+    MR_TRY(copy_task(page->engine, handle, req->options.with_payload, &req->req.arena,
+                     &req->tasks[req->n]));
+    req->n++;
     return MR_OK;
 }
 
@@ -215,11 +245,9 @@ static enum mr_err page_set(struct page *page, const struct order *set)
         const struct task *task = task_at(&page->engine->state, handle);
         page->at.key = task->key;
         page->at.tie = task->tie;
-        if (page->req->n == page->limit || page->scanned == SCAN_MAX) {
-            page->full = true;
-            return MR_OK;
-        }
         MR_TRY(page_consider(page, handle));
+        if (page->full)
+            return MR_OK;
     }
     return MR_OK;
 }
@@ -304,9 +332,13 @@ static void queue_info(struct mr_engine *engine, const struct queue *queue,
     };
     memcpy(ret_info->name, queue->name, queue->name_len + 1);
     memcpy(ret_info->counts, queue->counts, sizeof queue->counts);
-    if (queue->days_n > 0 && queue->days[queue->days_n - 1].day == engine->now_ms / MR_MS_PER_DAY) {
-        ret_info->processed_today = queue->days[queue->days_n - 1].processed;
-        ret_info->failed_today = queue->days[queue->days_n - 1].failed;
+    if (mr_log_failure(engine->log) != MR_OK) /* the changes under way will never be durable */
+        for (size_t s = 0; s < MR_STATE_COUNT; s++)
+            ret_info->counts[s] = queue->sets[s].count;
+    const struct day *today = queue_day(queue, (int32_t)(engine->now_ms / MR_MS_PER_DAY));
+    if (today != NULL) {
+        ret_info->processed_today = today->processed;
+        ret_info->failed_today = today->failed;
     }
     const struct order *pending = &queue->sets[MR_PENDING];
     struct order_at at = order_seek(pending, &state->tasks, INT64_MIN, 0);
@@ -360,6 +392,21 @@ enum handled handle_queue_list(struct mr_engine *engine, struct mr_req *base)
     struct mr_req_queue_list *req = mr_container(base, struct mr_req_queue_list, req);
     req->n = 0;
     answer(engine, base, list_queues(engine, req));
+    return HANDLED;
+}
+
+enum handled handle_queue_history(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_queue_history *req = mr_container(base, struct mr_req_queue_history, req);
+    const struct queue *queue = find_queue(&engine->state, req->queue);
+    req->n = 0;
+    for (size_t i = queue != NULL ? queue->days_n : 0; i > 0 && req->n < req->max; i--) {
+        const struct day *day = &queue->days[i - 1];
+        req->days[req->n++] = (struct mr_queue_day){.start_ms = day->day * MR_MS_PER_DAY,
+                                                    .processed = day->processed,
+                                                    .failed = day->failed};
+    }
+    answer(engine, base, queue != NULL ? MR_OK : MR_NOT_FOUND);
     return HANDLED;
 }
 

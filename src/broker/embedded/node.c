@@ -60,7 +60,7 @@ enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
         change.text = MR_SLICE_LIT("cancelled");
     }
     if (change.state == MR_ARCHIVED)
-        change.key = engine->now_ms;
+        change_to_end(engine, &change, MR_ARCHIVED, engine->now_ms);
     MR_TRY(log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING));
     return change_task(engine, MR_RECORD_LOST, handle, &change);
 }
