@@ -44,19 +44,12 @@ static const char *const level_names[] = {
     [MR_DIAG_ERROR] = "error",
 };
 
-static _Atomic int level_min = MR_DIAG_INFO;
-
 /* All below belongs to whoever holds the lock. Process-wide on purpose: there is one stderr. */
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 static mr_diag_sink *sink;
 static void *sink_arg;
 static struct mr_clock *clock_used;
 static struct event events[EVENTS_MAX];
-
-void mr_diag_set_level(enum mr_diag_level level)
-{
-    atomic_store(&level_min, (int)level);
-}
 
 static struct mr_clock *current_clock(void)
 {
@@ -226,7 +219,7 @@ static void escape(struct mr_slice bytes, enum quoting quoting, char *text, size
 
 void mr_diag(enum mr_diag_level level, const char *event, const char *fmt, ...)
 {
-    if ((int)level < atomic_load_explicit(&level_min, memory_order_relaxed))
+    if (level < MR_DIAG_INFO)
         return;
     char raw[PAIRS_BYTES_MAX], pairs[PAIRS_BYTES_MAX];
     va_list args;

@@ -12,8 +12,6 @@
 
 enum mr_diag_level { MR_DIAG_DEBUG, MR_DIAG_INFO, MR_DIAG_WARN, MR_DIAG_ERROR };
 
-/* Lines below level are dropped; the default is MR_DIAG_INFO. */
-void mr_diag_set_level(enum mr_diag_level level);
 /* Where lines go; the default writes to stderr. NULL restores it. Counts of left out lines that are
  * still open go to the old one. A sink is called by one thread at a time and must not call mr_diag.
  */
@@ -22,7 +20,7 @@ void mr_diag_set_sink(mr_diag_sink *sink, void *arg);
 /* Where time comes from; NULL restores the machine's. Forgets what was counted. */
 void mr_diag_set_clock(struct mr_clock *clock);
 
-/* event is a short fixed name such as "task.failed"; fmt gives the key=value pairs. */
+/* Lines below MR_DIAG_INFO are dropped. event is a short fixed name such as "task.failed"; fmt gives the key=value pairs. */
 void mr_diag(enum mr_diag_level level, const char *event, const char *fmt, ...) MR_PRINTF(3, 4);
 /* Copies bytes as printable text: quotes, backslashes and control characters escaped, cut at cap
  * - 1. */

@@ -89,31 +89,6 @@ enum mr_err mr_parse_duration_ms(const char *text, int64_t *ret_ms)
     return MR_OK;
 }
 
-static const struct unit size_units[] = {
-    {"", 1},
-    {"B", 1},
-    {"KiB", 1ULL << 10},
-    {"MiB", 1ULL << 20},
-    {"GiB", 1ULL << 30},
-    {"TiB", 1ULL << 40},
-};
-
-enum mr_err mr_parse_size(const char *text, uint64_t *ret_bytes)
-{
-    uint64_t count;
-    MR_TRY(read_uint64(&text, &count));
-    for (size_t i = 0; i < sizeof size_units / sizeof size_units[0]; i++) {
-        if (strcmp(text, size_units[i].name) != 0)
-            continue;
-        uint64_t bytes;
-        if (__builtin_mul_overflow(count, size_units[i].factor, &bytes))
-            return MR_TOO_BIG;
-        *ret_bytes = bytes;
-        return MR_OK;
-    }
-    return MR_INVALID;
-}
-
 /* ---- numbers -------------------------------------------------------------------------------- */
 
 enum mr_err mr_parse_int64(const char *text, int64_t *ret_value)

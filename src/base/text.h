@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What people type: durations, sizes, times, numbers. And the nearest known word for "did you
- * mean". */
+/* What people type: durations, times, numbers. And the nearest known word for "did you mean". */
 #ifndef MR_BASE_TEXT_H
 #define MR_BASE_TEXT_H
 
@@ -8,8 +7,6 @@
 
 /* "250ms", "10s", "5m", "1h30m", "7d"; a bare number is refused except "0". Never negative. */
 MR_MUST_USE enum mr_err mr_parse_duration_ms(const char *text, int64_t *ret_ms);
-/* "64KiB", "1MiB", "2GiB", plain bytes. */
-MR_MUST_USE enum mr_err mr_parse_size(const char *text, uint64_t *ret_bytes);
 /* RFC 3339 with zone, or Unix seconds (with fraction); ms since the Unix epoch. */
 MR_MUST_USE enum mr_err mr_parse_time_ms(const char *text, int64_t *ret_ms);
 MR_MUST_USE enum mr_err mr_parse_int64(const char *text, int64_t *ret_value);

@@ -12,12 +12,9 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
-#include <stdio.h>
-#include <unistd.h>
-
 #include "broker/embedded/embedded.h"
 #include "unit/failing_alloc.h"
+#include "unit/temp_dir.h"
 
 enum { TASKS = 40, JOBS = 16 };
 
@@ -29,7 +26,7 @@ struct queue_exec {
 };
 
 struct fixture {
-    char base[64], dir[80];
+    char base[TEMP_DIR_MAX], dir[TEMP_DIR_MAX + 16];
     struct queue_exec exec;
     struct mr_engine *engine;
 };
@@ -56,8 +53,7 @@ static int begin(void **state)
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
     f->exec.exec.submit = submit;
-    snprintf(f->base, sizeof f->base, "/tmp/millrace-alloc-XXXXXX");
-    assert_non_null(mkdtemp(f->base));
+    temp_dir_make(f->base);
     snprintf(f->dir, sizeof f->dir, "%s/store", f->base);
     *state = f;
     return 0;
@@ -78,14 +74,7 @@ static int end(void **state)
 {
     struct fixture *f = *state;
     close_engine(f);
-    DIR *dir = opendir(f->dir);
-    assert_non_null(dir);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-        if (entry->d_name[0] != '.')
-            assert_int_equal(unlinkat(dirfd(dir), entry->d_name, 0), 0);
-    closedir(dir);
-    assert_int_equal(rmdir(f->dir), 0);
-    assert_int_equal(rmdir(f->base), 0);
+    temp_dir_remove(f->base);
     free(f);
     return 0;
 }

@@ -81,45 +81,6 @@ static void durations_are_read_strictly(void **state)
     check_cases(mr_parse_duration_ms, cases, COUNT(cases));
 }
 
-static enum mr_err parse_size(const char *text, int64_t *ret_value)
-{
-    uint64_t bytes;
-    MR_TRY(mr_parse_size(text, &bytes));
-    *ret_value = (int64_t)bytes;
-    return MR_OK;
-}
-
-static void sizes_are_read_strictly(void **state)
-{
-    (void)state;
-    static const struct int_case cases[] = {
-        {"0", MR_OK, 0},
-        {"4096", MR_OK, 4096},
-        {"12B", MR_OK, 12},
-        {"64KiB", MR_OK, 65536},
-        {"1MiB", MR_OK, 1048576},
-        {"2GiB", MR_OK, 2147483648},
-        {"3TiB", MR_OK, 3298534883328},
-        {"18446744073709551615", MR_OK, -1},
-        {"", MR_INVALID, 0},
-        {"KiB", MR_INVALID, 0},
-        {"-1", MR_INVALID, 0},
-        {"+1", MR_INVALID, 0},
-        {"1KB", MR_INVALID, 0},
-        {"1K", MR_INVALID, 0},
-        {"1kib", MR_INVALID, 0},
-        {"1 KiB", MR_INVALID, 0},
-        {"1KiB ", MR_INVALID, 0},
-        {"1.5MiB", MR_INVALID, 0},
-        {"0x10", MR_INVALID, 0},
-        {"1KiB1", MR_INVALID, 0},
-        {"18446744073709551616", MR_TOO_BIG, 0},
-        {"18014398509481984KiB", MR_TOO_BIG, 0},
-        {"16777216TiB", MR_TOO_BIG, 0},
-    };
-    check_cases(parse_size, cases, COUNT(cases));
-}
-
 static void integers_are_read_strictly(void **state)
 {
     (void)state;
@@ -391,7 +352,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(durations_are_read_strictly),
-        cmocka_unit_test(sizes_are_read_strictly),
         cmocka_unit_test(integers_are_read_strictly),
         cmocka_unit_test(decimals_are_read_strictly),
         cmocka_unit_test(times_are_read_strictly),
