@@ -92,7 +92,7 @@ enum mr_err mr_log_room(struct mr_log *log, size_t body_len, enum mr_log_use use
         if (log->ready_n > 0)
             return log->unsynced_n < FILES_PER_SYNC ? MR_OK : MR_BUSY;
     }
-    segment_prepare(log);
+    mr_log_prepare(log); /* at once, however little of this one is used: somebody waits for it */
     return log->full != MR_OK ? log->full : MR_BUSY;
 }
 

@@ -344,6 +344,28 @@ static void with_a_reserve_new_work_never_uses_the_last_segment_that_is_ready(vo
     assert_true(mr_log_left(rig->log) < mr_record_size(200));
 }
 
+/* A big record may ask for the next segment long before the current one is half used. */
+static void who_is_told_to_wait_for_a_segment_finds_it_being_made(void **state)
+{
+    enum { BIG = LOG_SEGMENT * 2 / 5 };
+    struct log_rig *rig = *state;
+    mr_log_keep_reserve(rig->log, true);
+    mr_log_prepare(rig->log);
+    log_run_jobs(rig);
+    while (mr_log_segments(rig->log) == 1)
+        log_put(rig, 1000, MR_LOG_LAZY, NULL); /* nobody holds them: it may soon be free */
+    while (mr_log_ready(rig->log) == 0)
+        log_run_jobs(rig);
+    log_put(rig, BIG, MR_LOG_LAZY, NULL);
+    assert_int_equal(mr_log_write(rig->log), MR_OK);
+    assert_int_equal(mr_log_ready(rig->log), 1);
+    assert_int_equal(rig->file_exec.n, 0);
+    assert_int_equal(mr_log_room(rig->log, BIG, MR_LOG_NEW_WORK), MR_BUSY);
+    assert_int_equal(rig->file_exec.n, 1);
+    log_run_jobs(rig);
+    assert_int_equal(mr_log_room(rig->log, BIG, MR_LOG_NEW_WORK), MR_OK);
+}
+
 static void segments_that_were_ready_are_so_after_a_start(void **state)
 {
     struct log_rig *rig = *state;
@@ -881,6 +903,7 @@ int main(void)
         TEST(ongoing_work_uses_the_reserve_of_a_quarter_and_then_waits_too),
         TEST(a_full_disk_refuses_new_work_and_serves_ongoing_work_from_the_reserve),
         TEST(with_a_reserve_new_work_never_uses_the_last_segment_that_is_ready),
+        TEST(who_is_told_to_wait_for_a_segment_finds_it_being_made),
         TEST(segments_that_were_ready_are_so_after_a_start),
         TEST(service_resumes_when_there_is_space_again),
         TEST(a_segment_that_could_not_be_made_for_another_reason_is_tried_again_too),
