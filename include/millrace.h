@@ -157,6 +157,9 @@ struct mr_task_options {
     size_t headers_n;
 };
 
+/* Priorities are within so many seconds, both ways. */
+#define MR_PRIORITY_MAX_S (10 * 366 * 86400.0)
+
 #define MR_NO_RETRY   (-1)
 #define MR_NO_TIMEOUT (-1)
 

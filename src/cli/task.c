@@ -64,6 +64,8 @@ static int run_prioritise(struct cli *cli, void *args)
         return cli_usage(cli, "the seconds are missing: millrace task prioritise %s", SECONDS_LAST);
     if (!is_number)
         return cli_usage(cli, "\"%.80s\" is not a number of seconds", seconds);
+    if (!(fabs(plan.value) <= MR_PRIORITY_MAX_S))
+        return cli_usage(cli, "\"%.80s\" seconds are more than 10 years", seconds);
     plan.ids = cli->words;
     plan.ids_n = cli->words_n - 1;
     return control_run(cli, args, &plan);

@@ -19,6 +19,7 @@ is "fsck as JSON" 'true 1000 0' "$(jq -r '[.ok,.tasks,.damaged]|join(" ")' "$roo
 expect 0 backup "$room/copy"
 is "copied" 1000 "$(m --broker "file:$room/copy" queue show a --json | jq .pending)"
 refuses 2 'copy: not empty' backup "$room/copy"
+refuses 2 'inside the store itself' backup "$room/store/copy"
 expect 0 fsck "file:$room/copy"
 m --quiet --broker "file:$room/copy" task delete -q a --yes
 is "the original is not touched" 1000 "$(count a pending)"
@@ -50,6 +51,12 @@ expect 0 fsck "file:$room/lost"
 rm "$room"/lost/log-*
 refuses 1 'the log is missing' fsck "file:$room/lost"
 refuses 1 'the log is missing' --broker "file:$room/lost" enqueue x
+
+# A folder with something else under the name of a store's file is left as it is.
+mkdir "$room/strange"
+echo notes >"$room/strange/meta"
+refuses 1 'strange/meta' --broker "file:$room/strange" enqueue x
+is "nothing is left there" meta "$(ls -A "$room/strange")"
 
 # A store in use is refused by name of the process that has it.
 "$MILLRACE" --quiet work -q none -- true &

@@ -174,7 +174,12 @@ static void count_entry(const char *name, void *arg)
 
 static enum mr_err check_target(struct mr_engine *engine, struct mr_req_backup *req)
 {
-    size_t entries = 0;
+    size_t entries = 0, len = strlen(engine->dir);
+    if (strncmp(req->dir, engine->dir, len) == 0 && req->dir[len] == '/') {
+        mr_detail_set(&req->detail, "%s: inside the store itself; choose a folder elsewhere",
+                      req->dir);
+        return MR_INVALID;
+    }
     enum mr_err err = engine->fs->ops->dir_make(engine->fs, req->dir);
     if (err == MR_OK)
         err = engine->fs->ops->dir_list(engine->fs, req->dir, count_entry, &entries);

@@ -171,15 +171,13 @@ static act *const acts[][MR_STATE_COUNT] = {
 
 enum { CHANGE_ROOM = MR_EVENT_CHANGE_SIZE + 64 }; /* a change with a short text */
 
-#define PRIORITY_MAX_S (10.0 * 366 * 86400)
-
 static enum mr_err control_one(struct mr_engine *engine, const struct mr_control *item)
 {
     bool is_uuid;
     if ((size_t)item->verb >= sizeof acts / sizeof *acts || item->id.len == 0 ||
         item->id.len > MR_ID_MAX)
         return MR_INVALID;
-    if (item->verb == MR_VERB_PRIORITISE && !(fabs(item->value) <= PRIORITY_MAX_S))
+    if (item->verb == MR_VERB_PRIORITISE && !(fabs(item->value) <= MR_PRIORITY_MAX_S))
         return MR_INVALID;
     struct mr_uuid id = id_key(&engine->state, item->id, &is_uuid);
     uint32_t handle = find_task(&engine->state, &id);

@@ -141,23 +141,21 @@ static enum mr_err find_meta(struct recovery *recovery)
     return make_meta(recovery, &contents);
 }
 
-/* Somebody else's folder is left as it is, without so much as a lock file. */
+/* Somebody else's folder is left as it is, without so much as a lock file; so is a store that cannot
+ * be read here. */
 static enum mr_err refuse_foreign(struct mr_engine *engine, struct mr_detail *detail)
 {
-    char path[MR_PATH_MAX];
-    struct mr_file *file;
     struct contents contents = {.engine = engine, .look_only = true};
-    enum mr_err err = engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &contents);
+    struct meta meta;
     uint8_t label[MR_SEGMENT_LABEL];
-    bool other = contents.foreign || contents.log;
-    if (err != MR_OK || !other || contents.ours ||
-        mr_log_label(engine->fs, engine->dir, label) == MR_OK)
+    if (engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &contents) != MR_OK ||
+        contents.ours || mr_log_label(engine->fs, engine->dir, label) == MR_OK)
         return MR_OK; /* what is wrong with the folder itself is said by whoever needs it */
-    MR_TRY(mr_path_join(path, engine->dir, "meta"));
-    if (mr_fs_open(engine->fs, path, MR_OPEN_READ, &file) == MR_OK) {
-        mr_file_close(file);
+    enum mr_err err = meta_read(engine->fs, engine->dir, &meta, detail);
+    if (err == MR_DAMAGED || err == MR_NOT_A_STORE || err == MR_VERSION)
+        return err;
+    if (err != MR_NOT_FOUND || (!contents.foreign && !contents.log))
         return MR_OK;
-    }
     mr_detail_set(detail, "%s/%s: not part of a Millrace store; choose an empty folder",
                   engine->dir, contents.name);
     return MR_NOT_A_STORE;
