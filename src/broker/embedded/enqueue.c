@@ -279,6 +279,8 @@ static enum mr_err enqueue_one(struct mr_engine *engine, const struct mr_task_op
     MR_TRY(ensure_queue(engine, item->queue, &queue));
     if (queue_full(queue))
         return MR_QUEUE_FULL;
+    /* Again: the record of a new queue may have taken the room. */
+    MR_TRY(log_room(engine, MR_EVENT_TASK_SIZE + item->len, MR_LOG_NEW_WORK));
     event.queue = queue->number;
     result->state = event.state;
     return append_task(engine, item, message, &event);

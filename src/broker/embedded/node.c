@@ -269,6 +269,8 @@ enum handled handle_node_open(struct mr_engine *engine, struct mr_req *base)
     if (err != MR_OK) {
         if (node != NULL)
             node_free(engine, node);
+        if (err == MR_BUSY)
+            return STALLED; /* the queues made so far stay, and are found the next time */
         answer_now(base, err);
         return HANDLED;
     }
