@@ -59,9 +59,9 @@ struct oracle_op {
     enum mr_outcome outcome;
     enum mr_verb verb;
     uint64_t epoch, seq;
-    uint32_t era;      /* of the clock, when it was sent */
-    uint32_t retried;  /* finish: of the lease */
-    uint32_t note_len; /* finish: of its result or error */
+    uint32_t era;                  /* of the clock, when it was sent */
+    uint32_t retried, retried_max; /* finish: of the lease */
+    uint32_t note_len;             /* finish: of its result or error */
     int64_t sent_ms;
     int64_t not_before_ms; /* finish: the earliest next start */
 };

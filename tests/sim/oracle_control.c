@@ -174,7 +174,8 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
         memset(fact->adds, 0, sizeof fact->adds);
         fact->enqueues = fact->controls = 0;
         fact->open = fact->begun = fact->finish_under_way = fact->announced = false;
-        fact->in_doubt = false; /* the next life tells */
+        /* It may have been in somebody's hands, and the next life takes it back. */
+        fact->in_doubt = fact->sure & LIVE;
     }
     for (size_t i = 0; i < oracle->queues_n; i++)
         if (!oracle->queues[i].paused)
