@@ -351,6 +351,29 @@ static enum mr_err sys_map(struct mr_file *base, size_t len, void **ret_memory)
     return MR_OK;
 }
 
+static enum mr_err sys_real(struct mr_fs *fs, const char *path, char ret_real[MR_PATH_MAX])
+{
+    (void)fs;
+    char at[MR_PATH_MAX], *found;
+    if (strlen(path) >= sizeof at)
+        return MR_TOO_BIG;
+    strcpy(at, path);
+    while ((found = realpath(at, NULL)) == NULL && errno == ENOENT) {
+        char *slash = strrchr(at, '/');
+        if (slash == NULL)
+            strcpy(at, ".");
+        else
+            slash[slash == at] = '\0'; /* the root stays */
+    }
+    if (found == NULL)
+        return last_error();
+    size_t len = strlen(found);
+    if (len < MR_PATH_MAX)
+        memcpy(ret_real, found, len + 1);
+    free(found);
+    return len < MR_PATH_MAX ? MR_OK : MR_TOO_BIG;
+}
+
 static enum mr_err sys_boot(struct mr_fs *fs, struct mr_uuid *ret_id)
 {
     (void)fs;
@@ -382,6 +405,7 @@ static const struct mr_fs_ops sys_ops = {
     .truncate = sys_truncate,
     .map = sys_map,
     .boot = sys_boot,
+    .real = sys_real,
 };
 
 struct mr_fs *mr_fs_system(void)

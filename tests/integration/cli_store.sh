@@ -19,7 +19,10 @@ is "fsck as JSON" 'true 1000 0' "$(jq -r '[.ok,.tasks,.damaged]|join(" ")' "$roo
 expect 0 backup "$room/copy"
 is "copied" 1000 "$(m --broker "file:$room/copy" queue show a --json | jq .pending)"
 refuses 2 'copy: not empty' backup "$room/copy"
-refuses 2 'inside the store itself' backup "$room/store/copy"
+ln -s "$room/store" "$room/link"
+for inside in "$room/store" "$room/store/copy/deep" "$room/copy/../store/copy" "$room/link/copy"; do
+    refuses 2 'inside the store itself' backup "$inside"
+done
 expect 0 fsck "file:$room/copy"
 m --quiet --broker "file:$room/copy" task delete -q a --yes
 is "the original is not touched" 1000 "$(count a pending)"

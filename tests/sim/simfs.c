@@ -468,6 +468,12 @@ static enum mr_err sim_map(struct mr_file *file, size_t len, void **ret_memory)
     return MR_OK;
 }
 
+static enum mr_err sim_real(struct mr_fs *fs, const char *path, char ret_real[MR_PATH_MAX])
+{
+    (void)fs; /* no links */
+    return snprintf(ret_real, MR_PATH_MAX, "%s", path) < MR_PATH_MAX ? MR_OK : MR_TOO_BIG;
+}
+
 static enum mr_err sim_boot(struct mr_fs *mr_fs, struct mr_uuid *ret_id)
 {
     *ret_id = (struct mr_uuid){{'b', 'o', 'o', 't'}};
@@ -492,6 +498,7 @@ static const struct mr_fs_ops sim_ops = {
     .truncate = sim_truncate,
     .map = sim_map,
     .boot = sim_boot,
+    .real = sim_real,
 };
 
 struct simfs *simfs_new(uint64_t seed)

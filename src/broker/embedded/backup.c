@@ -172,10 +172,23 @@ static void count_entry(const char *name, void *arg)
     ++*(size_t *)arg;
 }
 
+/* Whether a folder is the store's own or lies in it, however it is spelled. */
+static enum mr_err is_inside(struct mr_engine *engine, const char *dir, bool *ret_inside)
+{
+    char store[MR_PATH_MAX], target[MR_PATH_MAX];
+    MR_TRY(engine->fs->ops->real(engine->fs, engine->dir, store));
+    MR_TRY(engine->fs->ops->real(engine->fs, dir, target));
+    size_t len = strlen(store);
+    *ret_inside = strncmp(target, store, len) == 0 && (target[len] == '/' || target[len] == '\0');
+    return MR_OK;
+}
+
 static enum mr_err check_target(struct mr_engine *engine, struct mr_req_backup *req)
 {
-    size_t entries = 0, len = strlen(engine->dir);
-    if (strncmp(req->dir, engine->dir, len) == 0 && req->dir[len] == '/') {
+    size_t entries = 0;
+    bool inside;
+    MR_TRY(is_inside(engine, req->dir, &inside));
+    if (inside) {
         mr_detail_set(&req->detail, "%s: inside the store itself; choose a folder elsewhere",
                       req->dir);
         return MR_INVALID;

@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "broker/embedded/snapfile.h"
 #include "broker/embedded/store.h"
 
@@ -14,9 +15,8 @@ struct newest {
 static void look_at(const char *name, void *arg)
 {
     struct newest *newest = arg;
-    unsigned long long seq;
-    int used = 0;
-    if (sscanf(name, "snap-%16llx%n", &seq, &used) != 1 || used != 21 || name[used] != '\0')
+    uint64_t seq;
+    if (!mr_parse_hex_name(name, "snap-", 16, &seq))
         return;
     if (!newest->found || seq > newest->seq)
         *newest = (struct newest){seq, true};

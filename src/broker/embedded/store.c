@@ -12,6 +12,7 @@
  *   quarantine/      bytes that repair has set aside
  */
 #include "broker/embedded/store.h"
+#include "base/text.h"
 
 #include <stdio.h>
 
@@ -32,11 +33,9 @@ struct contents {
 /* Names that only an unfinished file of a store has. */
 static bool is_unfinished(const char *name)
 {
-    unsigned number;
-    int used = 0;
-    bool segment =
-        sscanf(name, "tmp-%8x%n", &number, &used) == 1 && used == 12 && name[used] == '\0';
-    return segment || strcmp(name, "tmp-meta") == 0 || strcmp(name, "tmp-snap") == 0;
+    uint64_t number;
+    return mr_parse_hex_name(name, "tmp-", 8, &number) || strcmp(name, "tmp-meta") == 0 ||
+           strcmp(name, "tmp-snap") == 0;
 }
 
 static void look_at(const char *name, void *arg)
