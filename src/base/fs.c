@@ -355,15 +355,14 @@ static enum mr_err sys_real(struct mr_fs *fs, const char *path, char ret_real[MR
 {
     (void)fs;
     char at[MR_PATH_MAX], *found;
-    if (strlen(path) >= sizeof at)
+    if (snprintf(at, sizeof at, "%s", path) >= (int)sizeof at)
         return MR_TOO_BIG;
-    strcpy(at, path);
     while ((found = realpath(at, NULL)) == NULL && errno == ENOENT) {
         char *slash = strrchr(at, '/');
-        if (slash == NULL)
-            strcpy(at, ".");
-        else
+        if (slash != NULL)
             slash[slash == at] = '\0'; /* the root stays */
+        else
+            memcpy(at, ".", sizeof ".");
     }
     if (found == NULL)
         return last_error();
