@@ -217,25 +217,55 @@ static void a_completed_task_lost_with_its_segment_is_told_until_its_time_is_ove
     assert_int_equal(found.report.mismatches, lost - 1);
 }
 
+static size_t snapshot_file(const struct store_rig *f)
+{
+    size_t snap = SIZE_MAX;
+    for (size_t i = 0; i < simfs_file_count(f->fs); i++)
+        if (strstr(simfs_file_path(f->fs, i), "/snap-") != NULL)
+            snap = i;
+    assert_int_not_equal(snap, SIZE_MAX);
+    return snap;
+}
+
 static void a_damaged_sector_of_the_snapshot_is_told_and_mended(void **state)
 {
     struct store_rig *f = *state;
     store_rig_open(f);
     store_rig_churn(f, 1);
     store_rig_close(f);
-    size_t snap = SIZE_MAX;
-    for (size_t i = 0; i < simfs_file_count(f->fs); i++)
-        if (strstr(simfs_file_path(f->fs, i), "/snap-") != NULL)
-            snap = i;
-    assert_int_not_equal(snap, SIZE_MAX);
+    size_t snap = snapshot_file(f);
     simfs_unreadable(f->fs, snap, 4096, 4096);
     struct found found = check(f, 1, 0);
     assert_says(found.said, "snap-");
     assert_says(found.said, " at offset 4096: 1 damaged sectors, rebuilt from their parity\n");
     (void)repair(f, 1);
+}
+
+static void a_snapshot_damaged_beyond_its_parity_is_set_aside_and_the_log_serves(void **state)
+{
+    struct store_rig *f = *state;
+    store_rig_open(f);
+    store_rig_churn(f, 1);
+    uint64_t tasks = store_rig_stats(f).tasks;
+    store_rig_close(f);
+    size_t snap = snapshot_file(f);
+    char name[MR_PATH_MAX];
+    snprintf(name, sizeof name, "%s", simfs_file_path(f->fs, snap));
     simfs_unreadable(f->fs, snap, 4096, 2 * 4096);
-    assert_int_equal(run(f, MR_FSCK_CHECK, &found), MR_DAMAGED);
-    assert_says(found.detail.text, "damaged beyond its parity");
+    assert_int_equal(rig_open(&f->rig), MR_DAMAGED);
+    assert_says(f->rig.detail.text, "damaged beyond its parity");
+    assert_says(f->rig.detail.text, "fsck --repair");
+    struct found found;
+    assert_int_equal(run(f, MR_FSCK_CHECK, &found), MR_OK);
+    assert_true(found.report.damaged > 0);
+    assert_says(found.said, "damaged beyond its parity; tasks come from the log alone");
+    assert_int_equal(run(f, MR_FSCK_REPAIR, &found), MR_OK);
+    assert_true(found.report.repaired > 0);
+    (void)check(f, 0, 0);
+    assert_null(strstr(simfs_file_path(f->fs, snapshot_file(f)), name));
+    store_rig_open(f);
+    assert_true(store_rig_stats(f).tasks >= tasks);
+    store_rig_close(f);
 }
 
 /* ---- the description ------------------------------------------------------------------------ */
@@ -343,6 +373,7 @@ int main(void)
         TEST(a_task_whose_record_is_lost_is_told_and_goes_to_the_archive_by_repair),
         TEST(a_completed_task_lost_with_its_segment_is_told_until_its_time_is_over),
         TEST(a_damaged_sector_of_the_snapshot_is_told_and_mended),
+        TEST(a_snapshot_damaged_beyond_its_parity_is_set_aside_and_the_log_serves),
         TEST(a_lost_description_is_told_counted_and_restored),
         TEST(a_store_without_log_is_damaged),
         TEST(a_folder_without_a_store_is_left_as_it_is),

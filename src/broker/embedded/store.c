@@ -68,8 +68,7 @@ static enum mr_err list_contents(struct mr_engine *engine, struct contents *cont
     return contents->err;
 }
 
-/* A finding about the store's description. */
-static void note(struct recovery *recovery, const char *text)
+void recovery_note(struct recovery *recovery, const char *text)
 {
     recovery->engine->records_damaged++;
     recovery->log.damaged++;
@@ -112,7 +111,7 @@ static enum mr_err restore_meta(struct recovery *recovery, bool missing)
                       engine->dir, engine->dir);
         return MR_DAMAGED;
     }
-    note(recovery, "meta at offset 0: missing or damaged; restored from the log");
+    recovery_note(recovery, "meta at offset 0: missing or damaged; restored from the log");
     return meta_write(engine->fs, engine->dir, &recovery->meta);
 }
 
@@ -125,7 +124,8 @@ static enum mr_err find_meta(struct recovery *recovery)
         MR_TRY(list_contents(engine, &contents));
         if (!recovery->meta.half_damaged)
             return MR_OK;
-        note(recovery, "meta: one of its two copies was damaged; written again from the other");
+        recovery_note(recovery,
+                      "meta: one of its two copies was damaged; written again from the other");
         return meta_write(engine->fs, engine->dir, &recovery->meta);
     }
     bool lost = err == MR_NOT_FOUND || err == MR_DAMAGED || err == MR_NOT_A_STORE;
@@ -274,22 +274,29 @@ struct mr_log_options store_log_options(struct mr_engine *engine, const struct m
     };
 }
 
+enum mr_err recovery_begin_state(struct recovery *recovery)
+{
+    struct mr_engine *engine = recovery->engine;
+    bool damage_seen = engine->state.damage_seen;
+    MR_TRY(state_init(&engine->state, recovery->meta.hash_key, engine->options.warm));
+    engine->state.damage_seen = damage_seen;
+    engine->state.touch = no_touch;
+    engine->state.lease_ended = node_lease_ended;
+    engine->state.lease_arg = engine;
+    engine->state.log = engine->log;
+    return MR_OK;
+}
+
 enum mr_err recover_state(struct recovery *recovery)
 {
     struct mr_engine *engine = recovery->engine;
     const struct meta *meta = &recovery->meta;
-    bool damage_seen = engine->state.damage_seen;
-    MR_TRY(state_init(&engine->state, meta->hash_key, engine->options.warm));
-    engine->state.damage_seen = damage_seen;
     engine->store_id = meta->store_id;
     engine->salt = meta->salt;
-    engine->state.touch = no_touch;
-    engine->state.lease_ended = node_lease_ended;
-    engine->state.lease_arg = engine;
     uint8_t label[META_SIZE];
     struct mr_log_options options = store_log_options(engine, meta, label);
     MR_TRY(mr_log_new(&options, &engine->log));
-    engine->state.log = engine->log;
+    MR_TRY(recovery_begin_state(recovery));
     MR_TRY(snapshot_read(recovery));
     engine->state.damage_seen |= recovery->log.mode == MR_FSCK_REPAIR;
     recovery->log.after_seq = engine->snap_seq;
