@@ -36,6 +36,7 @@ struct segment {
     uint64_t last_seq;  /* of a sealed segment found at a start: or more, see find_start */
     uint64_t told_upto; /* at a start: sectors before this that cannot be read were told of */
     uint64_t live;      /* bytes held by tasks */
+    uint64_t left;      /* of them, those that the last walk found no way to carry off */
     uint64_t dead_seq;  /* newest record when the last of them was let go */
     bool sealed;
     bool removing; /* a job is taking it away */

@@ -394,6 +394,7 @@ void mr_log_segment_at(const struct mr_log *log, size_t i, struct mr_segment_inf
         .bytes = segment->bytes,
         .end = segment->end,
         .live = segment->live,
+        .left = segment->left,
         .last_seq = segment->last_seq,
         .sealed = segment->sealed,
         .removing = segment->removing,

@@ -166,6 +166,7 @@ struct mr_segment_info {
     uint64_t bytes; /* of the file */
     uint64_t end;   /* bytes in use */
     uint64_t live;  /* held by tasks */
+    uint64_t left;  /* what was live when it was last walked to its end */
     uint64_t last_seq;
     bool removing; /* on its way out: nobody needs it */
     bool sealed;   /* no longer written */

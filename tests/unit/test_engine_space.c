@@ -28,12 +28,12 @@ static void told_to_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
     (void)epoch, (void)reason, (void)arg;
 }
 
-static void begin(struct fixture *f)
+static void begin_with(struct fixture *f, size_t segment_bytes)
 {
     static const struct mr_worker_queue queue = {{"default", 7}, 1};
     f->fs = simfs_new(1);
     rig_init(&f->rig, f->fs, 1);
-    f->rig.segment_bytes = SEGMENT;
+    f->rig.segment_bytes = segment_bytes;
     assert_int_equal(rig_open(&f->rig), MR_OK);
     struct mr_req_node_open open = {.req.op = MR_OP_NODE_OPEN,
                                     .name = MR_SLICE_LIT("node"),
@@ -46,11 +46,18 @@ static void begin(struct fixture *f)
     f->node = open.node;
 }
 
+static void begin(struct fixture *f)
+{
+    begin_with(f, SEGMENT);
+}
+
 static void end(struct fixture *f)
 {
     rig_done(&f->rig);
     simfs_free(f->fs);
 }
+
+static const char long_lived[PAYLOAD] = "long-lived";
 
 /* One of the batch stays. */
 static void enqueue(struct fixture *f)
@@ -61,6 +68,7 @@ static void enqueue(struct fixture *f)
     memset(tasks, 0, sizeof tasks);
     for (size_t i = 0; i < BATCH; i++)
         tasks[i].payload = mr_slice_make(payload, sizeof payload);
+    tasks[0].payload = mr_slice_make(long_lived, sizeof long_lived);
     tasks[0].delay_ms = 24 * 3600 * MR_MS_PER_S;
     struct mr_req_enqueue req = {
         .req.op = MR_OP_ENQUEUE, .tasks = tasks, .n = BATCH, .results = results};
@@ -152,11 +160,49 @@ static void files_keep_to_the_bound_after_a_backlog(void **state)
     end(&f);
 }
 
+/* Damages the payload of every long-lived task; they were the first of their batches. */
+static size_t damage_long_lived(struct fixture *f)
+{
+    size_t damaged = 0;
+    for (size_t i = 0; i < simfs_file_count(f->fs); i++) {
+        const uint8_t *bytes = simfs_file_data(f->fs, i);
+        uint64_t size = simfs_file_size(f->fs, i);
+        if (strstr(simfs_file_path(f->fs, i), "/log-") == NULL)
+            continue;
+        for (uint64_t at = 0; at + sizeof long_lived <= size; at++)
+            if (bytes[at] == 'l' && memcmp(bytes + at, long_lived, sizeof long_lived) == 0) {
+                simfs_flip_bit(f->fs, i, at * 8);
+                damaged++;
+            }
+    }
+    return damaged;
+}
+
+static void segments_that_cannot_be_emptied_are_not_walked_for_ever(void **state)
+{
+    enum { BATCHES = 600, BIG_SEGMENT = 5 * 1024 * 1024 }; /* each is more than the cache holds */
+    (void)state;
+    struct fixture f;
+    begin_with(&f, BIG_SEGMENT);
+    for (int i = 0; i < BATCHES; i++)
+        enqueue(&f);
+    assert_int_equal(damage_long_lived(&f), BATCHES);
+    while (work_some(&f))
+        ;
+    rig_run(&f.rig, f.rig.clock.mono_ns + 20 * MR_NS_PER_S);
+    uint64_t reads = simfs_count(f.fs, SIMFS_READ);
+    rig_run(&f.rig, f.rig.clock.mono_ns + 60 * MR_NS_PER_S);
+    assert_int_equal(simfs_count(f.fs, SIMFS_READ), reads);
+    assert_int_equal(stats_of(&f).tasks, BATCHES);
+    end(&f);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_keep_to_the_bound_when_the_load_stops),
         cmocka_unit_test(files_keep_to_the_bound_after_a_backlog),
+        cmocka_unit_test(segments_that_cannot_be_emptied_are_not_walked_for_ever),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -109,7 +109,6 @@ static void compact_step(struct mr_engine *engine)
     if (err == MR_BUSY)
         return; /* from the same place once there is room */
     if (err != MR_OK || engine->compact_offset == 0) {
-        engine->compacted = engine->compacting;
         engine->compacting = 0;
         mr_log_demand(engine->log); /* the segment goes once its copies are durable */
     }
@@ -129,6 +128,12 @@ struct usage {
 static bool worth_emptying(uint64_t live, uint64_t bytes)
 {
     return live > 0 && 4 * live < 3 * bytes;
+}
+
+/* What a walk could not carry off, since its records cannot be read, the next one will not either. */
+static bool is_stuck(const struct mr_segment_info *info)
+{
+    return info->left > 0 && info->live >= info->left;
 }
 
 static void measure(const struct mr_engine *engine, struct usage *usage)
@@ -151,7 +156,7 @@ static void measure(const struct mr_engine *engine, struct usage *usage)
             usage->watched_live = info.live;
         bool emptier = usage->emptiest == 0 ||
                        info.live * usage->emptiest_bytes < usage->emptiest_live * info.bytes;
-        if (emptier && info.number != engine->compacted) {
+        if (emptier && !is_stuck(&info)) {
             usage->emptiest = info.number;
             usage->emptiest_live = info.live;
             usage->emptiest_bytes = info.bytes;
