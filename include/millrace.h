@@ -404,7 +404,7 @@ struct mr_worker_options {
     int64_t drain_ms;               /* mr_worker_stop waits this long for runs; default 30 s */
     int64_t grace_ms;               /* a cancelled run gets this long to return; default 5 s */
     int64_t beat_ms;                /* heartbeat; default 5 s */
-    uint32_t beats_missed;          /* dead after so many; default 3 */
+    uint32_t beats_missed;          /* dead after so many, 2 at least; default 3 */
     const int64_t *retry_levels_ms; /* delay of the 1st, 2nd, ... failure; the last one repeats */
     size_t retry_levels_n;
     int64_t retry_max_ms;        /* upper limit of the exponential default; 0: 1 day */
@@ -430,19 +430,33 @@ MR_MUST_USE enum mr_err mr_worker_start(struct mr_worker *worker);
  * finish without counting an attempt. Returns when everything is reported. A second call while the
  * first waits (by another thread) ends the drain and the grace of what was told to stop. */
 void mr_worker_stop(struct mr_worker *worker);
-/* Starts, then waits until mr_worker_stop is called (by another thread) or, with burst, the queues
- * are empty. */
+/* Starts, then waits until mr_worker_stop is called (by another thread), with burst the queues are
+ * empty, or the store fails (MR_IO, say: a sync that failed); then stops. A worker on a store that
+ * has failed takes nothing more, and what it says of its last runs is not kept: they run again when
+ * the store is opened anew. */
 MR_MUST_USE enum mr_err mr_worker_run(struct mr_worker *worker);
 /* Stops if need be. Waits for handlers that have not returned, however long. NULL is fine. */
 void mr_worker_free(struct mr_worker *worker);
+
+/* What a slot does. */
+enum mr_slot_state {
+    MR_SLOT_PENDING,   /* waits for a task */
+    MR_SLOT_POLLING,   /* has one, about to begin */
+    MR_SLOT_WORKING,   /* its handler runs */
+    MR_SLOT_REPORTING, /* tells the broker how it ended */
+    MR_SLOT_ERROR,     /* stuck: the run was given up, its handler has not returned */
+    MR_SLOT_STOPPING,  /* takes no more */
+    MR_SLOT_STATE_COUNT
+};
 
 struct mr_worker_figures {
     uint64_t done, failed;
     uint64_t handed_back; /* runs that ended so; what was held and never ran is not counted */
     uint64_t later;       /* MR_LATER */
     uint64_t dropped;
-    uint64_t unhandled; /* of a type nobody handles */
-    uint64_t stale;     /* refused: the lease was lost */
+    uint64_t unhandled;                  /* of a type nobody handles */
+    uint64_t stale;                      /* refused: the lease was lost */
+    uint32_t slots[MR_SLOT_STATE_COUNT]; /* how many are in each state, just now */
 };
 void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_figures);
 

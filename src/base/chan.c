@@ -138,11 +138,6 @@ void mr_event_set(struct mr_event *event)
         futex_wake(&event->word, INT_MAX);
 }
 
-bool mr_event_is_set(const struct mr_event *event)
-{
-    return atomic_load(&event->word) == EVENT_SET;
-}
-
 void mr_event_reset(struct mr_event *event)
 {
     /* Not a plain store: on an event that is not set it would hide a sleeper from the next set. */
@@ -150,9 +145,14 @@ void mr_event_reset(struct mr_event *event)
     atomic_compare_exchange_strong(&event->word, &word, EVENT_UNSET);
 }
 
+static bool is_set(const struct mr_event *event)
+{
+    return atomic_load(&event->word) == EVENT_SET;
+}
+
 bool mr_event_wait(struct mr_event *event, int64_t max_ns)
 {
-    if (mr_event_is_set(event))
+    if (is_set(event))
         return true;
     if (max_ns <= 0)
         return false;
@@ -163,7 +163,7 @@ bool mr_event_wait(struct mr_event *event, int64_t max_ns)
             word == EVENT_SET)
             return true;
         if (!futex_wait(&event->word, EVENT_AWAITED, &until))
-            return mr_event_is_set(event);
+            return is_set(event);
     }
 }
 

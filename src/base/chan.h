@@ -46,7 +46,6 @@ struct mr_event {
 void mr_event_init(struct mr_event *event);
 /* Thread: any. Wakes every waiter; the event may be gone as soon as a waiter has seen it. */
 void mr_event_set(struct mr_event *event);
-bool mr_event_is_set(const struct mr_event *event);
 void mr_event_reset(struct mr_event *event);
 /* False when max_ns passed without it. */
 bool mr_event_wait(struct mr_event *event, int64_t max_ns);

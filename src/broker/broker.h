@@ -147,13 +147,16 @@ struct mr_req_beat {
     size_t progress_n;
 };
 
+/* Beyond this a delay means "never", and sums with it still fit. */
+#define MR_DELAY_MAX_MS (100 * 366 * MR_MS_PER_DAY)
+
 /* Ends one run. outcome decides what delay_ms, error and result mean. */
 struct mr_finish {
     struct mr_slice id;
     uint64_t epoch;
     uint64_t ref; /* of the lease; 0 if unknown */
     enum mr_outcome outcome;
-    int64_t delay_ms;       /* MR_FAIL, MR_LATER, MR_HAND_BACK: not before this has passed */
+    int64_t delay_ms; /* MR_FAIL, MR_LATER, MR_HAND_BACK: not before this; to MR_DELAY_MAX_MS */
     struct mr_slice error;  /* MR_FAIL, MR_FAIL_FOR_GOOD */
     struct mr_slice result; /* MR_DONE */
 };
@@ -248,6 +251,9 @@ struct mr_broker_ops {
     /* Answers what is in flight with MR_CLOSED where it cannot be carried out, then frees the
      * broker. */
     void (*close)(struct mr_broker *broker);
+    /* It is part of this process, and decides nothing while it does not answer: then a worker's
+     * leases hold, however long that takes. */
+    bool in_process;
 };
 
 struct mr_broker {

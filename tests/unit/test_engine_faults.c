@@ -149,6 +149,35 @@ static void reading_goes_on_after_a_failed_sync(void **state)
     mr_req_done(&other.req);
 }
 
+static void note(struct mr_req *req)
+{
+    *(bool *)req->arg = true;
+}
+
+static void whoever_waits_for_a_task_learns_of_a_failed_sync(void **state)
+{
+    struct store_rig *f = *state;
+    struct listener listener = {0};
+    store_rig_open(f);
+    open_node(f, &listener, HOUR_MS);
+    bool answered = false;
+    struct mr_req_take waiting = {.req = {.op = MR_OP_TAKE, .done = note, .arg = &answered},
+                                  .node = listener.node,
+                                  .max = 1,
+                                  .wait_ms = HOUR_MS};
+    rig_submit(&f->rig, &waiting.req);
+    pass(f, 1000);
+    simfs_fail(f->fs, SIMFS_SYNC, 0, SIMFS_FOR_EVER, MR_IO);
+    assert_false(answered);
+    assert_int_equal(enqueue(f, "never", 10, 0), MR_IO);
+    assert_true(answered);
+    assert_int_equal(waiting.req.err, MR_IO);
+    mr_req_done(&waiting.req);
+    struct mr_req_take next = {.req.op = MR_OP_TAKE, .node = listener.node, .max = 1};
+    assert_int_equal(rig_call(&f->rig, &next.req), MR_IO);
+    mr_req_done(&next.req);
+}
+
 static void a_node_that_closes_after_a_failed_sync_is_told_nothing_more(void **state)
 {
     struct store_rig *f = *state;
@@ -295,6 +324,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(reading_goes_on_after_a_failed_sync),
+        TEST(whoever_waits_for_a_task_learns_of_a_failed_sync),
         TEST(a_node_that_closes_after_a_failed_sync_is_told_nothing_more),
         TEST(nodes_come_and_go_on_a_full_disk_and_their_tasks_return),
         TEST(without_descriptors_work_is_finished_and_service_resumes),

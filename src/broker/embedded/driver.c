@@ -95,6 +95,7 @@ static const struct mr_broker_ops driver_ops = {
     .begun = driver_begun,
     .lease_open = driver_lease_open,
     .close = driver_close,
+    .in_process = true,
 };
 
 static enum mr_err open_engine(struct driver *driver, const struct mr_embedded_options *options,

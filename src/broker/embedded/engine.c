@@ -83,6 +83,8 @@ static void answer_failed(struct mr_engine *engine, enum mr_err err)
             unprepare_enqueue(req);
         answer_now(req, err);
     }
+    for (link = engine->nodes.next; link != &engine->nodes; link = link->next)
+        take_cancel_waits(engine, mr_container(link, struct node, link), err);
 }
 
 /* ---- logging -------------------------------------------------------------------------------- */
@@ -94,8 +96,8 @@ enum mr_err engine_failure(const struct mr_engine *engine)
 
 void engine_fail(struct mr_engine *engine, enum mr_err err)
 {
-    if (engine->failure == MR_OK)
-        engine->failure = err;
+    if (engine->failure == MR_OK) /* trying again does not help, whatever it was */
+        engine->failure = mr_err_retriable(err) ? MR_FAILED : err;
 }
 
 uint64_t log_bytes(struct mr_engine *engine, enum mr_record_type type, enum mr_log_wait wait,
@@ -457,6 +459,7 @@ static const struct mr_broker_ops manual_ops = {
     .begun = embedded_begun,
     .lease_open = embedded_lease_open,
     .close = manual_close,
+    .in_process = true,
 };
 
 enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_engine **ret_engine,

@@ -50,13 +50,14 @@ struct node {
     int64_t lease_ms;
     bool dying; /* declared dead; some of its tasks are still to be given back */
     struct mr_node_events events;
-    struct mr_timer lease; /* dead when it fires */
+    struct mr_timer lease; /* dead when it fires, and again after that */
+    bool doubted;          /* it has fired once */
     enum mr_queue_order order;
-    struct listen *listens;
-    size_t listens_n;
     struct mr_link takes; /* waiting struct mr_req_take, through req.link */
     uint32_t first, last; /* tasks in hand, oldest first */
     size_t in_hand;
+    size_t listens_n;
+    struct listen listens[];
 };
 
 /* A waiting take has a timer of its own in the request's arena. */
@@ -142,7 +143,6 @@ struct mr_engine {
     uint64_t watched_live, watched_at;
     bool watched_enough;    /* by the time that has passed */
     bool compact_waits;     /* for room in the log */
-    uint32_t compacted;     /* the last one that was: not again at once, whatever is left in it */
     struct backup *backup;  /* under way */
     struct mr_link backups; /* requests waiting for it */
     struct mr_timer space_timer, ceiling_timer, watch_timer;

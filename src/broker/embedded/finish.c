@@ -139,7 +139,7 @@ static decide *const decisions[] = {
 static enum mr_err finish_check(const struct mr_finish *item)
 {
     if ((size_t)item->outcome >= sizeof decisions / sizeof *decisions || item->delay_ms < 0 ||
-        item->delay_ms > 100LL * 366 * MR_MS_PER_DAY)
+        item->delay_ms > MR_DELAY_MAX_MS)
         return MR_INVALID;
     if (item->result.len > MR_RESULT_MAX || item->error.len > MR_ERROR_TEXT_MAX)
         return MR_TOO_BIG;

@@ -321,7 +321,9 @@ enum handled handle_take(struct mr_engine *engine, struct mr_req *base)
         answer_now(base, node == NULL ? MR_CLOSED : MR_INVALID);
         return HANDLED;
     }
-    enum mr_err err = mr_list_empty(&node->takes) ? fill(engine, node, req, req->max) : MR_EMPTY;
+    enum mr_err err = engine_failure(engine);
+    if (err == MR_OK)
+        err = mr_list_empty(&node->takes) ? fill(engine, node, req, req->max) : MR_EMPTY;
     if (err == MR_OK) {
         grant(engine, req);
         return HANDLED;
