@@ -212,8 +212,8 @@ void mr_client_close(struct mr_client *client);
 /*
  * Enqueues n <= MR_BATCH_MAX tasks and waits until they are on disk. ret_results has n entries. The
  * return value is MR_OK when the request was carried out, even if some items failed: see each
- * entry. When it was not, every entry has the
- * same error (but for a batch over the limit).
+ * entry. When it was not, every entry has the same error (but for a batch over the limit); MR_IO
+ * leaves open whether the task is there.
  */
 MR_MUST_USE enum mr_err mr_enqueue(struct mr_client *client, const struct mr_task_options *tasks,
                                    size_t n, struct mr_enqueue_result *ret_results);

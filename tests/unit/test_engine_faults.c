@@ -178,6 +178,21 @@ static void whoever_waits_for_a_task_learns_of_a_failed_sync(void **state)
     mr_req_done(&next.req);
 }
 
+static void a_task_in_doubt_is_named(void **state)
+{
+    struct store_rig *f = *state;
+    struct mr_task_options task = {0};
+    struct mr_enqueue_result result = {.err = MR_OK};
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    store_rig_open(f);
+    simfs_fail(f->fs, SIMFS_SYNC, 0, SIMFS_FOR_EVER, MR_IO);
+    assert_int_equal(rig_call(&f->rig, &req.req), MR_IO);
+    mr_req_done(&req.req);
+    assert_int_equal(result.err, MR_IO);
+    assert_int_equal(strlen(result.id), MR_UUID_TEXT_LEN); /* it can be asked for after a restart */
+}
+
 static void a_node_that_closes_after_a_failed_sync_is_told_nothing_more(void **state)
 {
     struct store_rig *f = *state;
@@ -325,6 +340,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(reading_goes_on_after_a_failed_sync),
         TEST(whoever_waits_for_a_task_learns_of_a_failed_sync),
+        TEST(a_task_in_doubt_is_named),
         TEST(a_node_that_closes_after_a_failed_sync_is_told_nothing_more),
         TEST(nodes_come_and_go_on_a_full_disk_and_their_tasks_return),
         TEST(without_descriptors_work_is_finished_and_service_resumes),

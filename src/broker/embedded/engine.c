@@ -24,7 +24,7 @@ static void fail_items(struct mr_req *req, enum mr_err err)
         fail_each(control->errs, control->n, err);
     else if (req->op == MR_OP_ENQUEUE && enqueue->n <= MR_BATCH_MAX)
         for (size_t i = 0; i < enqueue->n; i++)
-            enqueue->results[i] = (struct mr_enqueue_result){.err = err};
+            enqueue->results[i].err = err; /* its id stays: whether it is there may show later */
 }
 
 void answer_now(struct mr_req *req, enum mr_err err)
