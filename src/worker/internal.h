@@ -118,8 +118,7 @@ struct early_stop {
     enum mr_stop_reason reason;
 };
 
-/* A task handed back by a handler. The next one whose id falls on its row takes the row over: a
- * count that is lost only means an earlier return. */
+/* A task handed back by a handler. The next one whose id falls on its row takes the row over. */
 struct back_row {
     uint64_t hash; /* of the id */
     uint32_t n;

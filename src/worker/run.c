@@ -202,7 +202,8 @@ static enum mr_outcome settle(enum run_stop stop, enum mr_outcome outcome)
 }
 
 /* A task that a handler hands back is for another worker, at once. When it comes back to this one
- * all the same, it waits, longer each time, so that the two do not chase each other. */
+ * all the same, it waits, longer each time, so that the two do not chase each other. Where there are
+ * more of them than can be remembered, each may be one that came back, and waits a little. */
 static int64_t back_delay_ms(struct mr_worker *w, const struct mr_task *task, struct mr_rand *rand)
 {
     struct mr_uuid mixed = mr_hash128(w->back_key, task->id);
@@ -210,8 +211,11 @@ static int64_t back_delay_ms(struct mr_worker *w, const struct mr_task *task, st
     struct back_row *row = &w->back[hash % BACK_ROWS];
     mr_mono now = mr_mono_now(w->clock);
     mr_lock_enter(&w->lock);
-    if (row->hash != hash || now.ns - row->last.ns > BACK_FORGET_MS * MR_NS_PER_MS)
-        *row = (struct back_row){.hash = hash};
+    int64_t since_ms = (now.ns - row->last.ns) / MR_NS_PER_MS;
+    if (row->hash != hash)
+        *row = (struct back_row){.hash = hash, .n = since_ms < BACK_FIRST_MS};
+    else if (since_ms > BACK_FORGET_MS)
+        row->n = 0;
     uint32_t before = row->n++;
     row->last = now;
     mr_lock_leave(&w->lock);
