@@ -33,6 +33,15 @@ is "at" 1896076800000 "$(field timed due_ms)"
 
 # The same id again is a conflict; a unique key too, unless told otherwise.
 refuses 4 'one exists (scheduled)' enqueue --id one again
+# An id is the same thing in both ways of saying it.
+expect 0 enqueue --id 'br{aces}' x
+expect 0 enqueue --json '{"id":"more{braces}"}'
+refuses 2 'is empty' enqueue --id '' x
+refuses 2 'without control characters' enqueue --id $'a\nb' x
+expect 2 enqueue --json '{"id":""}'
+grep -q 'is empty; leave it out' "$room/out" || fail "$(cat "$room/out")"
+expect 2 enqueue --json '{"payload":"a","payload_base64":"YQ=="}'
+grep -q 'two payloads' "$room/out" || fail "$(cat "$room/out")"
 expect 0 enqueue --unique 1h --unique-key k first
 first=$(cat "$room/out")
 refuses 4 "unique key exists: $first (pending)" enqueue --unique 1h --unique-key k second
