@@ -28,11 +28,11 @@ test: ## sets up, builds and runs a sample of every test (under 10 minutes)
 	@scripts/setup.sh test
 	@scripts/test.sh sample
 
-test-long: ## the long campaigns: crash images, simulator seeds, model steps, kills (under 80 minutes)
+test-long: ## the long campaigns (crash images, seeds, model, kills) and every promised figure (under 80 minutes)
 	@scripts/setup.sh test
 	@scripts/test.sh long
 
-soak: ## the campaigns with fresh seeds for SOAK_SECONDS (default 3600)
+soak: ## mixed load with kills, and fresh seeds beside it, for SOAK_SECONDS (default 3600)
 	@scripts/setup.sh test
 	@scripts/test.sh soak
 

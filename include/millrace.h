@@ -157,6 +157,9 @@ struct mr_task_options {
     size_t headers_n;
 };
 
+/* Priorities are within so many seconds, both ways. */
+#define MR_PRIORITY_MAX_S (10 * 366 * 86400.0)
+
 #define MR_NO_RETRY   (-1)
 #define MR_NO_TIMEOUT (-1)
 
@@ -220,7 +223,8 @@ void mr_client_close(struct mr_client *client);
 /*
  * Enqueues n <= MR_BATCH_MAX tasks and waits until they are on disk. ret_results has n entries. The
  * return value is MR_OK when the request was carried out, even if some items failed: see each
- * entry.
+ * entry. When it was not, every entry has the same error (but for a batch over the limit); MR_IO
+ * leaves open whether the task is there.
  */
 MR_MUST_USE enum mr_err mr_enqueue(struct mr_client *client, const struct mr_task_options *tasks,
                                    size_t n, struct mr_enqueue_result *ret_results);
@@ -254,7 +258,7 @@ struct mr_list_options {
     enum mr_state state;   /* MR_STATE_NONE: all states */
     struct mr_slice type;  /* empty: all types */
     const char *cursor;    /* of the page before; NULL from the start */
-    size_t limit;          /* 0: 50; at most MR_BATCH_MAX */
+    size_t limit;          /* 0: 50; at most MR_BATCH_MAX; a page of 4 MiB ends before it */
     bool with_payload;
 };
 
@@ -271,7 +275,8 @@ MR_MUST_USE enum mr_err mr_task_get(struct mr_client *client, struct mr_slice id
 enum mr_verb {
     MR_VERB_CANCEL,     /* waiting: to the archive; running: told to stop */
     MR_VERB_DELETE,     /* gone, counted; running: MR_RUNNING, flagged */
-    MR_VERB_RUN,        /* scheduled, retry, archived: pending now (archived: counts start again) */
+    MR_VERB_RUN,        /* scheduled, retry, archived: pending now (archived: counts start again;
+                           MR_DUPLICATE when another task has its unique key) */
     MR_VERB_ARCHIVE,    /* waiting: to the archive */
     MR_VERB_PRIORITISE, /* waiting: new priority, in value */
 };
@@ -301,6 +306,15 @@ MR_MUST_USE enum mr_err mr_queue_list(struct mr_client *client, const char *afte
                                       struct mr_queue_info *ret_infos, size_t max, size_t *ret_n);
 MR_MUST_USE enum mr_err mr_queue_get(struct mr_client *client, struct mr_slice queue,
                                      struct mr_queue_info *ret_info);
+/* What a queue did in one day (UTC). */
+struct mr_queue_day {
+    int64_t start_ms;
+    uint64_t processed, failed;
+};
+enum { MR_QUEUE_DAYS_MAX = 90 };
+/* Fills up to max days, newest first, of the last MR_QUEUE_DAYS_MAX on which a run ended. */
+MR_MUST_USE enum mr_err mr_queue_history(struct mr_client *client, struct mr_slice queue,
+                                         struct mr_queue_day *ret_days, size_t max, size_t *ret_n);
 MR_MUST_USE enum mr_err mr_queue_pause(struct mr_client *client, struct mr_slice queue);
 MR_MUST_USE enum mr_err mr_queue_resume(struct mr_client *client, struct mr_slice queue);
 /* Beyond max waiting tasks, enqueue answers MR_QUEUE_FULL; 0 lifts the limit. Creates the queue if
@@ -326,10 +340,11 @@ struct mr_stats {
     uint64_t records_damaged; /* found and set aside since the start */
     uint64_t stale_refused;   /* finishes refused because their epoch was old */
     uint64_t deleted,
-        expired;        /* tasks removed since the store was made: by a caller, by retention */
-    uint64_t snapshots; /* written since the start */
-    bool disk_full;     /* new work is refused now */
-    bool failed;        /* a sync failed: the store must be opened again */
+        expired;            /* tasks removed since the store was made: by a caller, by retention */
+    uint64_t snapshots;     /* written since the start */
+    uint64_t texts_dropped; /* results and errors left out since the start: the disk was full */
+    bool disk_full;         /* new work is refused now */
+    bool failed;            /* a sync failed: the store must be opened again */
 };
 MR_MUST_USE enum mr_err mr_stats_get(struct mr_client *client, struct mr_stats *ret_stats);
 
@@ -400,7 +415,7 @@ struct mr_worker_options {
     int64_t drain_ms;               /* mr_worker_stop waits this long for runs; default 30 s */
     int64_t grace_ms;               /* a cancelled run gets this long to return; default 5 s */
     int64_t beat_ms;                /* heartbeat; default 5 s */
-    uint32_t beats_missed;          /* dead after so many; default 3 */
+    uint32_t beats_missed;          /* dead after so many, 2 at least; default 3 */
     const int64_t *retry_levels_ms; /* delay of the 1st, 2nd, ... failure; the last one repeats */
     size_t retry_levels_n;
     int64_t retry_max_ms;        /* upper limit of the exponential default; 0: 1 day */
@@ -426,19 +441,33 @@ MR_MUST_USE enum mr_err mr_worker_start(struct mr_worker *worker);
  * finish without counting an attempt. Returns when everything is reported. A second call while the
  * first waits (by another thread) ends the drain and the grace of what was told to stop. */
 void mr_worker_stop(struct mr_worker *worker);
-/* Starts, then waits until mr_worker_stop is called (by another thread) or, with burst, the queues
- * are empty. */
+/* Starts, then waits until mr_worker_stop is called (by another thread), with burst the queues are
+ * empty, or the store fails (MR_IO, say: a sync that failed); then stops. A worker on a store that
+ * has failed takes nothing more, and what it says of its last runs is not kept: they run again when
+ * the store is opened anew. */
 MR_MUST_USE enum mr_err mr_worker_run(struct mr_worker *worker);
 /* Stops if need be. Waits for handlers that have not returned, however long. NULL is fine. */
 void mr_worker_free(struct mr_worker *worker);
+
+/* What a slot does. */
+enum mr_slot_state {
+    MR_SLOT_PENDING,   /* waits for a task */
+    MR_SLOT_POLLING,   /* has one, about to begin */
+    MR_SLOT_WORKING,   /* its handler runs */
+    MR_SLOT_REPORTING, /* tells the broker how it ended */
+    MR_SLOT_ERROR,     /* stuck: the run was given up, its handler has not returned */
+    MR_SLOT_STOPPING,  /* takes no more */
+    MR_SLOT_STATE_COUNT
+};
 
 struct mr_worker_figures {
     uint64_t done, failed;
     uint64_t handed_back; /* runs that ended so; what was held and never ran is not counted */
     uint64_t later;       /* MR_LATER */
     uint64_t dropped;
-    uint64_t unhandled; /* of a type nobody handles */
-    uint64_t stale;     /* refused: the lease was lost */
+    uint64_t unhandled;                  /* of a type nobody handles */
+    uint64_t stale;                      /* refused: the lease was lost */
+    uint32_t slots[MR_SLOT_STATE_COUNT]; /* how many are in each state, just now */
 };
 void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_figures);
 
@@ -448,7 +477,8 @@ enum mr_fsck_mode { MR_FSCK_CHECK, MR_FSCK_REPAIR };
 
 struct mr_fsck_report {
     uint64_t segments, records, tasks;
-    uint64_t damaged;     /* places with damage */
+    uint64_t damaged;     /* places with damage, those that repair has dealt with apart */
+    uint64_t repaired;    /* places that repair has mended or set aside */
     uint64_t bytes_aside; /* moved to the folder's quarantine by repair */
     uint64_t torn_bytes;  /* of a torn tail: not an error */
     uint64_t mismatches;  /* tasks whose own record cannot be read */

@@ -5,8 +5,10 @@
 #
 #   test.sh sample   tidy; everything at a small size under ASan + UBSan; what has threads under TSan;
 #                    unit and integration tests on the release build
-#   test.sh long     the campaigns at full size, two at a time, under ASan + UBSan; every planted bug
-#   test.sh soak     the campaigns with fresh seeds for SOAK_SECONDS
+#   test.sh long     the campaigns at full size, two at a time, under ASan + UBSan; every planted bug; every
+#                    promised figure, with nothing beside it
+#   test.sh soak     mixed load with kills on the release build for SOAK_SECONDS (default 3600; at least
+#                    600 to mean anything), and beside it the campaigns with fresh seeds
 #
 # All stages run even when one fails; the end says which failed.
 
@@ -43,6 +45,11 @@ run() {
     ctest --test-dir "$folder" --output-on-failure --no-tests=error "$@"
 }
 
+# In the build folder, which is on a disk.
+figures() {
+    (cd build && ../scripts/figures.py ./millrace all)
+}
+
 sample() {
     stage "check" scripts/tidy.py
     stage "build (release)" compile build all -DCMAKE_BUILD_TYPE=Release
@@ -53,23 +60,38 @@ sample() {
     # Here the failing allocator works; a sanitizer's own cannot be replaced.
     stage "unit (release)" run build -j "$jobs" -L unit
     stage "integration (release)" run build -L integration
+    stage "soak (release)" soak_for 10
 }
 
 long() {
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
     stage "campaigns (ASan + UBSan)" run build/asan -j 2 -L long
     stage "planted bugs" env MR_IMAGES=3000 MR_SEEDS=1000 MR_FLIPS=2000 tests/integration/plants.sh
+    stage "build (release)" compile build product -DCMAKE_BUILD_TYPE=Release
+    stage "figures" figures
+}
+
+# Resident memory means something only without a sanitizer. The store is on the disk of the build.
+soak_for() {
+    MR_SOAK_SECONDS=$1 TMPDIR=$PWD/build build/tests/millrace-soak
 }
 
 # Each round takes seeds nobody has run: the clock gives the first.
 soak() {
-    local until=$((SECONDS + ${SOAK_SECONDS:-3600})) round=0
+    local seconds=${SOAK_SECONDS:-3600} round=0 until soaking
+    stage "build (release)" compile build all -DCMAKE_BUILD_TYPE=Release
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
+    [ "${#failed[@]}" -eq 0 ] || return 0
+    until=$((SECONDS + seconds))
+    soak_for "$seconds" >build/soak.log 2>&1 &
+    soaking=$!
     while [ "$SECONDS" -lt "$until" ] && [ "${#failed[@]}" -eq 0 ]; do
         round=$((round + 1))
         export MR_SEED=$(($(date +%s) * 1000))
-        stage "soak round $round (MR_SEED=$MR_SEED)" run build/asan -j 2 -L campaign
+        stage "soak round $round (MR_SEED=$MR_SEED)" run build/asan -L campaign
     done
+    stage "soak for $seconds s" wait "$soaking"
+    cat build/soak.log
 }
 
 began=$SECONDS

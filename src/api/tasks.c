@@ -85,7 +85,6 @@ void tasks_list(struct unary *u)
         .limit = in->limit,
         .with_payload = in->with_payload,
     };
-    req->bytes_max = ANSWER_BYTES;
     if (in->queue[0] != '\0')
         mr_detail_set(&u->detail, "queue %.*s", MR_NAME_MAX, in->queue);
     unary_submit(u, MR_OP_LIST, list_reply);

@@ -166,16 +166,16 @@ void mr_event_set(struct mr_event *event)
         futex_wake(&event->word, INT_MAX);
 }
 
-bool mr_event_is_set(const struct mr_event *event)
-{
-    return atomic_load(&event->word) == EVENT_SET;
-}
-
 void mr_event_reset(struct mr_event *event)
 {
     /* Not a plain store: on an event that is not set it would hide a sleeper from the next set. */
     uint32_t word = EVENT_SET;
     atomic_compare_exchange_strong(&event->word, &word, EVENT_UNSET);
+}
+
+bool mr_event_is_set(const struct mr_event *event)
+{
+    return atomic_load(&event->word) == EVENT_SET;
 }
 
 bool mr_event_wait(struct mr_event *event, int64_t max_ns)

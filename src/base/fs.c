@@ -328,11 +328,17 @@ static enum mr_err sys_size(struct mr_file *file, uint64_t *ret_size)
 
 static enum mr_err sys_truncate(struct mr_file *file, uint64_t size)
 {
-    int rc;
+    uint64_t now = 0;
+    int fd = sys_file_of(file)->fd;
+    MR_TRY(sys_size(file, &now));
     do {
-        rc = ftruncate(sys_file_of(file)->fd, (off_t)size);
-    } while (rc != 0 && errno == EINTR);
-    return rc == 0 ? MR_OK : last_error();
+        errno = 0;
+        if (size > now)
+            errno = posix_fallocate(fd, (off_t)now, (off_t)(size - now));
+        else
+            (void)!ftruncate(fd, (off_t)size);
+    } while (errno == EINTR);
+    return errno == 0 ? MR_OK : last_error();
 }
 
 static enum mr_err sys_map(struct mr_file *base, size_t len, void **ret_memory)
@@ -350,6 +356,28 @@ static enum mr_err sys_map(struct mr_file *base, size_t len, void **ret_memory)
     file->memory_len = len;
     *ret_memory = memory;
     return MR_OK;
+}
+
+static enum mr_err sys_real(struct mr_fs *fs, const char *path, char ret_real[MR_PATH_MAX])
+{
+    (void)fs;
+    char at[MR_PATH_MAX], *found;
+    if (snprintf(at, sizeof at, "%s", path) >= (int)sizeof at)
+        return MR_TOO_BIG;
+    while ((found = realpath(at, NULL)) == NULL && errno == ENOENT) {
+        char *slash = strrchr(at, '/');
+        if (slash != NULL)
+            slash[slash == at] = '\0'; /* the root stays */
+        else
+            memcpy(at, ".", sizeof ".");
+    }
+    if (found == NULL)
+        return last_error();
+    size_t len = strlen(found);
+    if (len < MR_PATH_MAX)
+        memcpy(ret_real, found, len + 1);
+    free(found);
+    return len < MR_PATH_MAX ? MR_OK : MR_TOO_BIG;
 }
 
 static enum mr_err sys_boot(struct mr_fs *fs, struct mr_uuid *ret_id)
@@ -383,6 +411,7 @@ static const struct mr_fs_ops sys_ops = {
     .truncate = sys_truncate,
     .map = sys_map,
     .boot = sys_boot,
+    .real = sys_real,
 };
 
 struct mr_fs *mr_fs_system(void)

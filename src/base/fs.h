@@ -12,6 +12,8 @@
 struct mr_fs;
 struct mr_file;
 
+enum { MR_PATH_MAX = 1024 };
+
 enum mr_open_mode {
     MR_OPEN_READ,          /* must exist */
     MR_OPEN_WRITE,         /* must exist; reads and writes */
@@ -30,6 +32,8 @@ struct mr_fs_ops {
     enum mr_err (*dir_sync)(struct mr_fs *fs, const char *path);
     enum mr_err (*rename)(struct mr_fs *fs, const char *from, const char *to);
     enum mr_err (*remove)(struct mr_fs *fs, const char *path);
+    /* Where a path leads: absolute and without links. Of what is not there, its nearest parent. */
+    enum mr_err (*real)(struct mr_fs *fs, const char *path, char ret_real[MR_PATH_MAX]);
     enum mr_err (*space)(struct mr_fs *fs, const char *path, uint64_t *ret_free_bytes);
     enum mr_err (*open)(struct mr_fs *fs, const char *path, enum mr_open_mode mode,
                         struct mr_file **ret_file);
@@ -44,6 +48,8 @@ struct mr_fs_ops {
     /* fdatasync. After a failure nothing is known of what was written since the last success. */
     enum mr_err (*sync)(struct mr_file *file);
     enum mr_err (*size)(struct mr_file *file, uint64_t *ret_size);
+    /* Growing takes the space on disk at once: writing up to size needs none any more. What could
+     * not be had of it may be left: MR_DISK_FULL. */
     enum mr_err (*truncate)(struct mr_file *file, uint64_t size);
     /* Memory that survives the death of the process but not a power cut: len bytes of the file,
      * shared. The file has at least that size. Unmapped by close. */
@@ -74,7 +80,6 @@ MR_MUST_USE enum mr_err mr_file_pwrite(struct mr_file *file, const void *data, s
 MR_MUST_USE enum mr_err mr_file_sync(struct mr_file *file);
 MR_MUST_USE enum mr_err mr_file_size(struct mr_file *file, uint64_t *ret_size);
 
-enum { MR_PATH_MAX = 1024 };
 /* "dir/name"; MR_TOO_BIG when it does not fit. */
 MR_MUST_USE enum mr_err mr_path_join(char path[MR_PATH_MAX], const char *dir, const char *name);
 

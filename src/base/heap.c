@@ -83,14 +83,6 @@ struct mr_heap_node *mr_heap_top(const struct mr_heap *heap)
     return heap->n != 0 ? heap->nodes[0] : NULL;
 }
 
-struct mr_heap_node *mr_heap_pop(struct mr_heap *heap)
-{
-    struct mr_heap_node *node = mr_heap_top(heap);
-    if (node != NULL)
-        mr_heap_remove(heap, node);
-    return node;
-}
-
 void mr_heap_remove(struct mr_heap *heap, struct mr_heap_node *node)
 {
     size_t at = node->index;

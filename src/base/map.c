@@ -60,7 +60,6 @@ struct mr_map {
     struct table old; /* while growing or shrinking; afterwards only its memory, shrinking away */
     size_t old_start; /* where the move began: the first start of a run */
     size_t old_moved; /* slots passed from there */
-    size_t cap_floor; /* reserved and not filled yet: not to be shrunk */
     struct mr_warm *warm;
 };
 
@@ -317,7 +316,7 @@ static enum mr_err resize(struct mr_map *map, size_t cap)
 static void shrink_if_sparse(struct mr_map *map)
 {
     size_t cap = map->now.cap;
-    if (map->old.cap != 0 || cap <= CAP_MIN || cap <= map->cap_floor || map->now.n > cap / 8)
+    if (map->old.cap != 0 || cap <= CAP_MIN || map->now.n > cap / 8)
         return;
     if (resize(map, cap / 2) != MR_OK)
         return;
@@ -379,8 +378,6 @@ enum mr_err mr_map_insert(struct mr_map *map, uint64_t hash, uint32_t handle)
     if (n + 1 > fill_max(map->now.cap))
         MR_TRY(resize(map, map->now.cap * GROWTH));
     table_insert(map, &map->now, hash, handle);
-    if (n + 1 > map->cap_floor / 8)
-        map->cap_floor = 0;
     return MR_OK;
 }
 
@@ -396,21 +393,6 @@ void mr_map_remove(struct mr_map *map, uint64_t hash, uint32_t handle)
     table_remove_at(map, table, slot);
     step(map);
     shrink_if_sparse(map);
-}
-
-enum mr_err mr_map_reserve(struct mr_map *map, size_t n)
-{
-    if (n > MR_MAP_HANDLE_MAX)
-        return MR_TOO_BIG;
-    size_t cap = CAP_MIN;
-    while (fill_max(cap) < n)
-        cap *= 2;
-    if (cap > map->now.cap) {
-        MR_TRY(resize(map, cap));
-        finish(map);
-    }
-    map->cap_floor = cap;
-    return MR_OK;
 }
 
 size_t mr_map_count(const struct mr_map *map)

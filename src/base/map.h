@@ -38,8 +38,6 @@ void mr_map_prefetch(const struct mr_map *map, uint64_t hash);
 MR_MUST_USE enum mr_err mr_map_insert(struct mr_map *map, uint64_t hash, uint32_t handle);
 /* The handle must be present under hash. */
 void mr_map_remove(struct mr_map *map, uint64_t hash, uint32_t handle);
-/* Grows at once for n entries, for bulk loads. */
-MR_MUST_USE enum mr_err mr_map_reserve(struct mr_map *map, size_t n);
 size_t mr_map_count(const struct mr_map *map);
 size_t mr_map_bytes(const struct mr_map *map);
 /* O(n); asserts that every entry can be found. */

@@ -76,11 +76,6 @@ uint64_t mr_rand_below(struct mr_rand *rand, uint64_t n)
     return (uint64_t)(product >> 64);
 }
 
-double mr_rand_unit(struct mr_rand *rand)
-{
-    return (double)(mr_rand_next(rand) >> 11) * 0x1p-53;
-}
-
 void mr_rand_bytes(struct mr_rand *rand, void *bytes, size_t len)
 {
     uint8_t *p = bytes;

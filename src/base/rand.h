@@ -21,8 +21,6 @@ static inline bool mr_rand_one_in(struct mr_rand *rand, uint64_t n)
 {
     return mr_rand_below(rand, n) == 0;
 }
-/* In [0, 1). */
-double mr_rand_unit(struct mr_rand *rand);
 void mr_rand_bytes(struct mr_rand *rand, void *bytes, size_t len);
 
 #endif

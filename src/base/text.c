@@ -116,6 +116,23 @@ enum mr_err mr_parse_size(const char *text, uint64_t *ret_bytes)
 
 /* ---- numbers -------------------------------------------------------------------------------- */
 
+bool mr_parse_hex_name(const char *text, const char *prefix, size_t digits, uint64_t *ret_number)
+{
+    static const char values[] = "0123456789abcdef";
+    size_t len = strlen(prefix);
+    uint64_t number = 0;
+    if (strncmp(text, prefix, len) != 0 || strlen(text) != len + digits)
+        return false;
+    for (const char *at = text + len; *at != '\0'; at++) {
+        const char *value = strchr(values, *at);
+        if (value == NULL)
+            return false;
+        number = number << 4 | (uint64_t)(value - values);
+    }
+    *ret_number = number;
+    return true;
+}
+
 enum mr_err mr_parse_int64(const char *text, int64_t *ret_value)
 {
     bool negative = *text == '-';

@@ -12,6 +12,9 @@ MR_MUST_USE enum mr_err mr_parse_duration_ms(const char *text, int64_t *ret_ms);
 MR_MUST_USE enum mr_err mr_parse_size(const char *text, uint64_t *ret_bytes);
 /* RFC 3339 with zone, or Unix seconds (with fraction); ms since the Unix epoch. */
 MR_MUST_USE enum mr_err mr_parse_time_ms(const char *text, int64_t *ret_ms);
+/* Whether text is the prefix and so many digits 0-9 a-f (at most 16) behind it, and nothing else: the
+ * name of a file with a number in it. */
+bool mr_parse_hex_name(const char *text, const char *prefix, size_t digits, uint64_t *ret_number);
 MR_MUST_USE enum mr_err mr_parse_int64(const char *text, int64_t *ret_value);
 MR_MUST_USE enum mr_err mr_parse_double(const char *text, double *ret_value);
 /* RFC 3339 in UTC with milliseconds: 24 characters and a NUL. */

@@ -10,7 +10,6 @@
 
 /* Ten years of 365.25 days: nobody needs to go further ahead, and sums of times stay far from
  * overflow. */
-#define PRIORITY_MAX_S (10 * 365.25 * 86400)
 /* The end of the year 9999, the last time that can be written down in RFC 3339. */
 #define TIME_MAX_MS 253402300799999LL
 
@@ -154,7 +153,7 @@ static enum mr_err check_times(const struct mr_task_options *task, struct mr_det
 
 static enum mr_err check_numbers(const struct mr_task_options *task, struct mr_detail *detail)
 {
-    if (!(fabs(task->priority_s) <= PRIORITY_MAX_S)) { /* also refuses NaN */
+    if (!(fabs(task->priority_s) <= MR_PRIORITY_MAX_S)) { /* also refuses NaN */
         mr_detail_set(detail, "priority: must be within 10 years");
         return MR_INVALID;
     }

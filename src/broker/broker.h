@@ -7,7 +7,7 @@
  * Requests of one thread are carried out in the order of submission. Inputs are borrowed until done
  * is called; answers live in the request's arena until mr_req_done. All task operations work on
  * batches and answer per item: a request whose err is MR_OK was carried out, and each item has its
- * own err.
+ * own err; one that failed as a whole gives its err to every item too.
  *
  * What an answer promises: it is given only when everything it is based on is durable. Two
  * exceptions: a take is handed out as soon as it is written (losing it only means handing out again
@@ -35,6 +35,7 @@ enum mr_op {
     MR_OP_GET,
     MR_OP_LIST,
     MR_OP_QUEUE_LIST,
+    MR_OP_QUEUE_HISTORY,
     MR_OP_QUEUE_SET,
     MR_OP_QUEUE_REMOVE,
     MR_OP_STATS,
@@ -147,13 +148,16 @@ struct mr_req_beat {
     size_t progress_n;
 };
 
+/* Beyond this a delay means "never", and sums with it still fit. */
+#define MR_DELAY_MAX_MS (100 * 366 * MR_MS_PER_DAY)
+
 /* Ends one run. outcome decides what delay_ms, error and result mean. */
 struct mr_finish {
     struct mr_slice id;
     uint64_t epoch;
     uint64_t ref; /* of the lease; 0 if unknown */
     enum mr_outcome outcome;
-    int64_t delay_ms;       /* MR_FAIL, MR_LATER, MR_HAND_BACK: not before this has passed */
+    int64_t delay_ms; /* MR_FAIL, MR_LATER, MR_HAND_BACK: not before this; to MR_DELAY_MAX_MS */
     struct mr_slice error;  /* MR_FAIL, MR_FAIL_FOR_GOOD */
     struct mr_slice result; /* MR_DONE */
 };
@@ -186,7 +190,6 @@ enum { MR_CURSOR_MAX = 128 };
 struct mr_req_list {
     struct mr_req req;
     struct mr_list_options options;
-    size_t bytes_max;      /* with so many bytes of tasks the page is full as well; 0: no limit */
     struct mr_task *tasks; /* answer, in the arena */
     size_t n;
     char next[MR_CURSOR_MAX]; /* answer: empty at the end */
@@ -197,6 +200,14 @@ struct mr_req_queue_list {
     struct mr_slice after;       /* names above this one; empty: all */
     struct mr_slice only;        /* just this queue: MR_NOT_FOUND when it is not there */
     struct mr_queue_info *infos; /* the caller's memory */
+    size_t max, n;
+};
+
+/* Its days, newest first; MR_NOT_FOUND without such a queue. */
+struct mr_req_queue_history {
+    struct mr_req req;
+    struct mr_slice queue;
+    struct mr_queue_day *days; /* the caller's memory */
     size_t max, n;
 };
 
@@ -242,6 +253,9 @@ struct mr_broker_ops {
     /* Answers what is in flight with MR_CLOSED where it cannot be carried out, then frees the
      * broker. */
     void (*close)(struct mr_broker *broker);
+    /* It is part of this process, and decides nothing while it does not answer: then a worker's
+     * leases hold, however long that takes. */
+    bool in_process;
 };
 
 struct mr_broker {

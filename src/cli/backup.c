@@ -27,8 +27,7 @@ static const struct cli_verb verb = {
     .synopsis = "DIR",
     .about = "Writes a consistent copy of the store to a new or empty folder.",
     .examples = (const char *const[]){"millrace backup --broker file:./tasks ./tasks-copy", NULL},
-    .words_min = 1,
-    .words_max = 1,
+    CLI_ONE_WORD,
     .store = CLI_STORE_MUST_EXIST,
     .run = run,
 };

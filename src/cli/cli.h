@@ -125,6 +125,9 @@ struct cli {
 #define CLI_LEN(array) (sizeof(array) / sizeof(array)[0])
 
 /* Of a verb's row. */
+#define CLI_OPTIONS(rows, args)                                                                    \
+    .options = (rows), .options_n = CLI_LEN(rows), .args_size = sizeof(args)
+#define CLI_ONE_WORD .words_min = 1, .words_max = 1
 #define CLI_EXAMPLES(...)                                                                          \
     (const char *const[])                                                                          \
     {                                                                                              \

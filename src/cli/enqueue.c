@@ -97,8 +97,11 @@ static const char *const field_options[][2] = {
 };
 
 /* A flag that no task could have is refused before anything is read, by its name. */
-static int check_template(const struct cli *cli, const struct enqueue_template *template_)
+static int check_template(const struct cli *cli, const struct enqueue_args *args,
+                          const struct enqueue_template *template_)
 {
+    if (args->id.given && !*args->id.text)
+        return cli_usage(cli, "--id: \"\" is empty; leave it out for a generated one");
     struct mr_detail detail = {0};
     enum mr_err err = mr_task_options_check(&template_->task, MR_PAYLOAD_MAX, &detail);
     if (err == MR_OK)
@@ -201,7 +204,7 @@ static int run(struct cli *cli, void *args_)
     struct enqueue_template *template_ = cli_alloc(1, sizeof *template_);
     code = fill_template(cli, args, template_);
     if (code == CLI_OK)
-        code = check_template(cli, template_);
+        code = check_template(cli, args, template_);
     if (code == CLI_OK)
         code = args->lines.given ? enqueue_lines(cli, template_)
                : cli->json       ? enqueue_json(cli, template_)
@@ -224,7 +227,7 @@ static const struct cli_option options[] = {
     {.name = "type",
      .letter = 't',
      OPT(type, CLI_NAME, "TYPE", "type of the task (default: task)")},
-    {.name = "id", OPT(id, CLI_NAME, "ID", "its id; one that exists is refused (default: a UUID)")},
+    {.name = "id", OPT(id, CLI_TEXT, "ID", "its id; one that exists is refused (default: a UUID)")},
     {.name = "priority", OPT(priority, CLI_REAL, "SECONDS", "seconds ahead; positive is earlier")},
     {.name = "delay", OPT(delay, CLI_DURATION, "D", "not before this has passed")},
     {.name = "at", OPT(at, CLI_TIME, "T", "not before this time: RFC 3339 or Unix seconds")},
@@ -265,9 +268,7 @@ static const struct cli_verb verb = {
                               "millrace enqueue --json "
                               "'{\"queue\":\"mail\",\"payload\":\"hello\",\"delay_ms\":5000}'",
                               NULL},
-    .options = options,
-    .options_n = CLI_LEN(options),
-    .args_size = sizeof(struct enqueue_args),
+    CLI_OPTIONS(options, struct enqueue_args),
     .words_max = 1,
     .run = run,
 };

@@ -118,6 +118,13 @@ static void set_headers(struct enqueue_item *item, const struct field *field, js
     item->task.headers_n = n;
 }
 
+static void set_id(struct enqueue_item *item, const struct field *field, json_t *value)
+{
+    set_text(item, field, value);
+    if (item->err == MR_OK && item->task.id.len == 0)
+        enqueue_item_refuse(item, MR_INVALID, "\"id\" is empty; leave it out for a generated one");
+}
+
 static int base64_digit(char c)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
@@ -166,7 +173,7 @@ static void set_not_here(struct enqueue_item *item, const struct field *field, j
 #define AT(member) offsetof(struct mr_task_options, member)
 
 static const struct field fields[] = {
-    {"id", set_text, AT(id)},
+    {"id", set_id, AT(id)},
     {"queue", set_text, AT(queue)},
     {"type", set_text, AT(type)},
     {"payload", set_text, AT(payload)},
@@ -239,6 +246,10 @@ void enqueue_item_from_json(struct enqueue_item *item, const struct enqueue_temp
         if (item->err == MR_OK)
             set_field(item, name, value);
     }
+    if (item->err == MR_OK && json_object_get(json, "payload") &&
+        json_object_get(json, "payload_base64"))
+        enqueue_item_refuse(item, MR_INVALID,
+                            "\"payload\" and \"payload_base64\" are two payloads; give one");
     if (item->err == MR_OK)
         enqueue_item_check(item);
 }

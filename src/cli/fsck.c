@@ -34,6 +34,7 @@ static void print_json(struct findings *findings, const char *url, const struct 
     jw_uint(jw, "records", r->records);
     jw_uint(jw, "tasks", r->tasks);
     jw_uint(jw, "damaged", r->damaged);
+    jw_uint(jw, "repaired", r->repaired);
     jw_uint(jw, "bytes_aside", r->bytes_aside);
     jw_uint(jw, "torn_bytes", r->torn_bytes);
     jw_uint(jw, "mismatches", r->mismatches);
@@ -54,16 +55,16 @@ static void print_text(const struct mr_fsck_report *r)
 }
 
 /* Damage that repair has dealt with is told, and is no failure any more. */
-static int judge(const char *url, const struct mr_fsck_report *report, bool repair)
+static int judge(const char *url, const struct mr_fsck_report *report)
 {
-    if (report->damaged == 0 && report->mismatches == 0)
-        return CLI_OK;
-    if (repair)
-        return cli_fail(CLI_OK, "%s: %llu damaged places set aside; the rest is served", url,
-                        (unsigned long long)report->damaged);
-    return cli_fail(CLI_FAILED,
-                    "%s: %llu damaged places, %llu mismatches; --repair sets damage aside", url,
-                    (unsigned long long)report->damaged, (unsigned long long)report->mismatches);
+    if (report->damaged > 0 || report->mismatches > 0)
+        return cli_fail(
+            CLI_FAILED, "%s: %llu damaged places, %llu mismatches; --repair sets damage aside", url,
+            (unsigned long long)report->damaged, (unsigned long long)report->mismatches);
+    if (report->repaired > 0)
+        return cli_fail(CLI_OK, "%s: %llu damaged places repaired; the rest is served", url,
+                        (unsigned long long)report->repaired);
+    return CLI_OK;
 }
 
 static int run(struct cli *cli, void *args_)
@@ -87,7 +88,7 @@ static int run(struct cli *cli, void *args_)
             print_json(&findings, url, &report);
         else
             print_text(&report);
-        code = judge(url, &report, args->repair.given);
+        code = judge(url, &report);
     } else {
         mr_buf_done(&findings.jw.buf);
         code = cli_fail_detail(err, "cannot check", url, &detail);

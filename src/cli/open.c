@@ -1,9 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Getting at the broker and at standard input. */
 #include <errno.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
+#include "base/fs.h"
 #include "cli/cli.h"
 #include "cli/server.h"
 #include "client/client.h"
@@ -42,13 +42,22 @@ static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_det
     return cli_fail_detail(err, "cannot open", cli->broker, detail);
 }
 
-/* Looking into a folder that is not there must not leave an empty store behind. */
+static void look_at(const char *name, void *arg)
+{
+    if (strcmp(name, "meta") == 0 || strncmp(name, "log-", 4) == 0)
+        *(bool *)arg = true;
+}
+
+/* Looking into a folder where no store is must not leave an empty one behind. */
 static int check_exists(const struct cli *cli)
 {
     char dir[MR_PATH_MAX];
-    struct stat st;
+    bool found = false;
+    struct mr_fs *fs = mr_fs_system();
     enum mr_err err = mr_url_dir(cli->broker, mr_slice_str(cli->namespace_), dir, NULL);
-    if (err != MR_OK || stat(dir, &st) == 0 || errno != ENOENT)
+    if (err == MR_OK)
+        err = fs->ops->dir_list(fs, dir, look_at, &found);
+    if (found || (err != MR_OK && err != MR_NOT_FOUND))
         return CLI_OK; /* opening tells what is wrong, if anything is */
     if (*cli->namespace_)
         return cli_fail(CLI_NOT_FOUND, "no namespace %s at %s; millrace enqueue makes one",

@@ -64,6 +64,8 @@ static int run_prioritise(struct cli *cli, void *args)
         return cli_usage(cli, "the seconds are missing: millrace task prioritise %s", SECONDS_LAST);
     if (!is_number)
         return cli_usage(cli, "\"%.80s\" is not a number of seconds", seconds);
+    if (!(fabs(plan.value) <= MR_PRIORITY_MAX_S))
+        return cli_usage(cli, "\"%.80s\" seconds are more than 10 years", seconds);
     plan.ids = cli->words;
     plan.ids_n = cli->words_n - 1;
     return control_run(cli, args, &plan);
@@ -81,26 +83,23 @@ static const struct cli_option act_options[] = {
 };
 
 #define ACTS(name_, synopsis_, about_, min_, run_)                                                 \
-    .name = name_, .synopsis = synopsis_, .about = about_, .options = act_options,                 \
-    .options_n = CLI_LEN(act_options), .args_size = sizeof(struct control_args),                   \
-    .words_min = min_, .words_max = CLI_WORDS_ANY, .run = run_
+    .name = name_, .synopsis = synopsis_, .about = about_,                                         \
+    CLI_OPTIONS(act_options, struct control_args), .words_min = min_, .words_max = CLI_WORDS_ANY,  \
+    .run = run_
 
 static const struct cli_verb verbs[] = {
     {.name = "list",
      .synopsis = "",
      .about = "Lists tasks in the order they stand in.",
      .examples = CLI_EXAMPLES("millrace task list -q mail --state pending --limit 20"),
-     .options = list_options,
-     .options_n = CLI_LEN(list_options),
-     .args_size = sizeof(struct show_filter),
+     CLI_OPTIONS(list_options, struct show_filter),
      .store = CLI_STORE_MUST_EXIST,
      .run = run_list},
     {.name = "show",
      .synopsis = "ID",
      .about = "Shows everything known of a task.",
      .examples = CLI_EXAMPLES("millrace task show 0190a1b2-...", "millrace task show ID --json"),
-     .words_min = 1,
-     .words_max = 1,
+     CLI_ONE_WORD,
      .store = CLI_STORE_MUST_EXIST,
      .run = run_show},
     {ACTS("cancel", "ID...", "Archives waiting tasks and tells running ones to stop.", 0, run_act),
@@ -120,8 +119,7 @@ static const struct cli_verb verbs[] = {
      .synopsis = "ID",
      .about = "Says why a task is not running, or what became of it.",
      .examples = CLI_EXAMPLES("millrace task why ID"),
-     .words_min = 1,
-     .words_max = 1,
+     CLI_ONE_WORD,
      .store = CLI_STORE_MUST_EXIST,
      .run = task_why},
 };

@@ -42,8 +42,7 @@ struct work {
     pthread_t run_thread, stop_threads[STOPS_MAX];
     _Atomic size_t stops_n; /* written by the main thread */
     enum mr_err err;        /* of the run */
-    _Atomic uint32_t running;
-    _Atomic bool ended; /* the run is over: the signal that says so is ours */
+    _Atomic bool ended;     /* the run is over: the signal that says so is ours */
     int64_t started_ns, status_ns;
 };
 
@@ -84,9 +83,7 @@ static enum mr_outcome run_task(struct mr_run *run, void *arg)
 {
     struct work *work = arg;
     int64_t begin = mr_mono_now(mr_clock_system()).ns;
-    atomic_fetch_add(&work->running, 1);
     enum mr_outcome outcome = mr_exec_handler(run, &work->command);
-    atomic_fetch_sub(&work->running, 1);
     const char *word = outcome_word(work, run, outcome);
     if (word)
         tell_run(work, mr_run_task(run), word, mr_mono_now(mr_clock_system()).ns - begin);
@@ -274,7 +271,7 @@ static void show_status(struct work *work)
     struct mr_worker_figures figures;
     mr_worker_figures(work->worker, &figures);
     double seconds = (double)(now_ns - work->started_ns) / (double)MR_NS_PER_S;
-    out_status("%u running, %llu done, %llu failed, %.0f/s", atomic_load(&work->running),
+    out_status("%u running, %llu done, %llu failed, %.0f/s", figures.slots[MR_SLOT_WORKING],
                (unsigned long long)figures.done, (unsigned long long)figures.failed,
                (double)figures.done / (seconds > 1 ? seconds : 1));
 }
@@ -283,9 +280,11 @@ static int on_stop_signal(struct work *work, int number)
 {
     if (work->stops_n == STOPS_MAX)
         _exit(CLI_SIGNAL_BASE + number);
+    struct mr_worker_figures figures;
+    mr_worker_figures(work->worker, &figures);
     if (work->stops_n == 0)
         cli_note(work->cli, "stopping: %u running; again to end them at once",
-                 atomic_load(&work->running));
+                 figures.slots[MR_SLOT_WORKING]);
     cli_must(mr_thread_start(&work->stop_threads[work->stops_n++], "mr-stop", stop_main, work));
     return work->stops_n == 1 ? CLI_OK : CLI_SIGNAL_BASE + number;
 }
@@ -324,7 +323,7 @@ static int run_worker(struct work *work)
         mr_thread_join(work->stop_threads[i]);
     out_status_clear();
     if (work->err != MR_OK)
-        return cli_fail_err(work->err, "the worker cannot run on %s", work->cli->broker);
+        return cli_fail_err(work->err, "the worker on %s has ended", work->cli->broker);
     return code;
 }
 
@@ -418,9 +417,7 @@ static const struct cli_verb verb = {
         (const char *const[]){"millrace work --broker file:./tasks -q mail -c 4 -- ./send-mail",
                               "millrace work -q urgent=5 -q bulk --burst -- sh -c 'cat; echo done'",
                               NULL},
-    .options = options,
-    .options_n = CLI_LEN(options),
-    .args_size = sizeof(struct work_args),
+    CLI_OPTIONS(options, struct work_args),
     .tail = CLI_TAIL_COMMAND,
     .run = run,
 };

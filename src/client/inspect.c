@@ -147,6 +147,23 @@ enum mr_err mr_queue_get(struct mr_client *client, struct mr_slice queue,
     return MR_OK;
 }
 
+enum mr_err mr_queue_history(struct mr_client *client, struct mr_slice queue,
+                             struct mr_queue_day *ret_days, size_t max, size_t *ret_n)
+{
+    MR_TRY(mr_name_check(queue));
+    struct mr_req_queue_history history = {
+        .req = {.op = MR_OP_QUEUE_HISTORY},
+        .queue = queue,
+        .days = ret_days,
+        .max = max,
+    };
+    enum mr_err err = mr_broker_call(client->broker, &history.req);
+    mr_req_done(&history.req);
+    if (err == MR_OK)
+        *ret_n = history.n;
+    return err;
+}
+
 static enum mr_err queue_set(struct mr_client *client, struct mr_slice queue,
                              enum mr_queue_setting setting, uint64_t value)
 {

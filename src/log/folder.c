@@ -1,16 +1,15 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What the segments of a folder say before their log is opened. */
-#include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "log/internal.h"
 
 static void list_segment(const char *name, void *arg)
 {
     struct numbers *listing = arg;
-    unsigned number;
-    int used = 0;
-    if (sscanf(name, "log-%8x%n", &number, &used) != 1 || used != 12 || name[used] != '\0')
+    uint64_t number;
+    if (!mr_parse_hex_name(name, "log-", 8, &number))
         return;
     if (listing->n == listing->cap) {
         size_t cap = listing->cap ? 2 * listing->cap : 64;
@@ -22,7 +21,7 @@ static void list_segment(const char *name, void *arg)
         listing->numbers = grown;
         listing->cap = cap;
     }
-    listing->numbers[listing->n++] = number;
+    listing->numbers[listing->n++] = (uint32_t)number;
 }
 
 static int by_number(const void *a, const void *b)

@@ -15,20 +15,29 @@ enum {
     SYNC_BUCKETS = 256,      /* of the histogram of sync times */
 };
 
-/* Share of a segment that new work leaves free for finishing. */
-#define RESERVE_DIVISOR 4
+enum {
+    READY_MAX = 2,       /* segments made ready ahead: one to go on in, and one as a reserve */
+    RESERVE_DIVISOR = 4, /* share of a segment that new work leaves free as long as they are not */
+};
+
+/* Records that a repair found missing before a segment: from the first of them up to, not
+ * including, the one the log goes on with. Both 0: none. */
+struct gap {
+    uint64_t from, to;
+};
 
 struct segment {
     uint32_t number;
     struct mr_file *file;
-    uint64_t bytes;      /* size of the file */
-    uint64_t end;        /* first byte not in use; for sealed segments found at start: bytes */
-    uint64_t first_seq;  /* 0: no record yet */
-    uint64_t resume_seq; /* a repair made the log go on here with this number; 0: none did */
-    uint64_t last_seq;   /* of a sealed segment found at a start: or more, see find_start */
-    uint64_t told_upto;  /* at a start: sectors before this that cannot be read were told of */
-    uint64_t live;       /* bytes held by tasks */
-    uint64_t dead_seq;   /* newest record when the last of them was let go */
+    uint64_t bytes;     /* size of the file */
+    uint64_t end;       /* first byte not in use; for sealed segments found at start: bytes */
+    uint64_t first_seq; /* 0: no record yet */
+    struct gap gap;     /* before its first record */
+    uint64_t last_seq;  /* of a sealed segment found at a start: or more, see find_start */
+    uint64_t told_upto; /* at a start: sectors before this that cannot be read were told of */
+    uint64_t live;      /* bytes held by tasks */
+    uint64_t left;      /* of them, those that the last walk found no way to carry off */
+    uint64_t dead_seq;  /* newest record when the last of them was let go */
     bool sealed;
     bool removing; /* a job is taking it away */
 };
@@ -87,7 +96,9 @@ struct mr_log {
 
     struct segment *segments; /* by number; the last one is written to */
     size_t segments_n, segments_cap;
-    struct segment next; /* ready when next.file is set */
+    struct segment ready[READY_MAX]; /* the next ones, empty, in the order of their numbers */
+    size_t ready_n;
+    size_t ready_wanted; /* READY_MAX while a reserve is kept, else one */
 
     /* Sealed records not yet handed to the operating system stand in buf, from file offset
      * buf_offset. */
@@ -139,7 +150,7 @@ MR_MUST_USE enum mr_err segment_open(struct mr_log *log, uint32_t number, bool r
 /* The label in a good header; NULL: it is none. */
 const uint8_t *segment_label(const uint8_t header[MR_SEGMENT_HEADER]);
 MR_MUST_USE enum mr_err segment_write_header(struct mr_log *log, struct mr_file *file,
-                                             uint32_t number, uint64_t resume_seq);
+                                             uint32_t number, struct gap gap);
 MR_MUST_USE enum mr_err segment_add(struct mr_log *log, const struct segment *segment);
 struct segment *segment_find(const struct mr_log *log, uint32_t number);
 struct segment *segment_current(const struct mr_log *log);

@@ -26,6 +26,7 @@ enum mr_err mr_log_new(const struct mr_log_options *options, struct mr_log **ret
         .file_exec = options->file_exec,
         .changed = options->changed,
         .arg = options->arg,
+        .ready_wanted = 1,
     };
     size_t len = strlen(options->dir);
     if (len >= sizeof log->dir) {
@@ -46,7 +47,8 @@ void mr_log_free(struct mr_log *log)
         return;
     for (size_t i = 0; i < log->segments_n; i++)
         mr_file_close(log->segments[i].file);
-    mr_file_close(log->next.file);
+    for (size_t i = 0; i < log->ready_n; i++)
+        mr_file_close(log->ready[i].file);
     for (size_t i = 0; i < BLOCKS; i++)
         free(log->blocks[i].data);
     mr_buf_done(&log->buf);
@@ -57,25 +59,46 @@ void mr_log_free(struct mr_log *log)
 
 /* ---- room ----------------------------------------------------------------------------------- */
 
+static uint64_t left_in_current(const struct mr_log *log)
+{
+    uint64_t used = log->buf_offset + log->buf.len, bytes = segment_current(log)->bytes;
+    return bytes > used ? bytes - used : 0;
+}
+
+/*
+ * While a reserve is kept, new work goes on into the next segment only when another one is ready
+ * behind that: with a full disk there is always more than a segment left for what was accepted to
+ * be handed out and finished, which frees space in its turn. As soon as the disk is known to be
+ * full it is refused.
+ */
+static bool new_work_fits(const struct mr_log *log, size_t size, uint64_t left)
+{
+    if (log->ready_n >= log->ready_wanted)
+        return true;
+    return log->full == MR_OK && size + log->segment_bytes / RESERVE_DIVISOR <= left;
+}
+
 enum mr_err mr_log_room(struct mr_log *log, size_t body_len, enum mr_log_use use)
 {
     if (log->failure != MR_OK)
         return log->failure;
-    const struct segment *current = segment_current(log);
     size_t size = mr_record_size(body_len);
     if (size > (log->segment_bytes - MR_SEGMENT_HEADER) / 2)
         return MR_TOO_BIG;
-    static const unsigned share[] = {
-        [MR_LOG_NEW_WORK] = 2, [MR_LOG_HAND_OUT] = 1, [MR_LOG_ONGOING] = 0};
-    uint64_t reserve = log->segment_bytes / RESERVE_DIVISOR * share[use] / 2;
-    uint64_t used = log->buf_offset + log->buf.len;
-    uint64_t left = current->bytes > used ? current->bytes - used : 0;
-    if (size + reserve <= left)
-        return MR_OK;
-    if (log->next.file != NULL)
-        return size <= left || log->unsynced_n < FILES_PER_SYNC ? MR_OK : MR_BUSY;
-    segment_prepare(log);
+    uint64_t left = left_in_current(log);
+    if (use == MR_LOG_ONGOING || new_work_fits(log, size, left)) {
+        if (size <= left)
+            return MR_OK;
+        if (log->ready_n > 0)
+            return log->unsynced_n < FILES_PER_SYNC ? MR_OK : MR_BUSY;
+    }
+    mr_log_prepare(log); /* at once, however little of this one is used: somebody waits for it */
     return log->full != MR_OK ? log->full : MR_BUSY;
+}
+
+uint64_t mr_log_left(const struct mr_log *log)
+{
+    return left_in_current(log) + log->ready_n * (log->segment_bytes - MR_SEGMENT_HEADER);
 }
 
 /* ---- appending ------------------------------------------------------------------------------ */
@@ -92,12 +115,13 @@ static enum mr_err roll(struct mr_log *log)
 {
     MR_TRY(mr_log_write(log));
     struct segment *current = segment_current(log);
-    mr_assert(log->next.file != NULL && log->next.number == current->number + 1);
+    mr_assert(log->ready_n > 0 && log->ready[0].number == current->number + 1);
     mr_assert(log->unsynced_n < FILES_PER_SYNC);
     current->sealed = true;
     log->unsynced[log->unsynced_n++] = current->file;
-    MR_TRY(segment_add(log, &log->next));
-    log->next = (struct segment){0};
+    MR_TRY(segment_add(log, &log->ready[0]));
+    log->ready_n--;
+    memmove(log->ready, log->ready + 1, log->ready_n * sizeof *log->ready);
     log->buf_offset = MR_SEGMENT_HEADER;
     return MR_OK;
 }
@@ -332,9 +356,9 @@ enum mr_err mr_log_failure(const struct mr_log *log)
     return log->failure;
 }
 
-bool mr_log_full(const struct mr_log *log)
+enum mr_err mr_log_full(const struct mr_log *log)
 {
-    return log->full != MR_OK;
+    return log->full;
 }
 
 bool mr_log_idle(const struct mr_log *log)
@@ -352,6 +376,11 @@ void mr_log_hold(struct mr_log *log, uint32_t number, int64_t bytes)
         segment->dead_seq = log->last_seq;
 }
 
+size_t mr_log_ready(const struct mr_log *log)
+{
+    return log->ready_n;
+}
+
 size_t mr_log_segments(const struct mr_log *log)
 {
     return log->segments_n;
@@ -365,6 +394,7 @@ void mr_log_segment_at(const struct mr_log *log, size_t i, struct mr_segment_inf
         .bytes = segment->bytes,
         .end = segment->end,
         .live = segment->live,
+        .left = segment->left,
         .last_seq = segment->last_seq,
         .sealed = segment->sealed,
         .removing = segment->removing,
@@ -378,8 +408,8 @@ size_t mr_log_segment_bytes(const struct mr_log *log)
 
 uint64_t mr_log_disk_bytes(const struct mr_log *log)
 {
-    bool second = log->next.file != NULL || log->filing.kind == FILE_CREATE;
-    uint64_t bytes = second ? log->segment_bytes : 0;
+    size_t more = log->ready_n + (log->filing.kind == FILE_CREATE);
+    uint64_t bytes = more * log->segment_bytes;
     for (size_t i = 0; i < log->segments_n; i++)
         bytes += log->segments[i].bytes;
     return bytes;

@@ -12,9 +12,9 @@
  * never will be. Nothing is ever retried into silence.
  *
  * Space: the next segment is made ready beside the owner's thread while the current one fills, from
- * a segment that is no longer needed where there is one. New work may use all but a reserve; when
- * no next segment can be made because the disk is full, new work is refused and the reserve serves
- * the rest.
+ * one that is no longer needed where there is any; and a second one while a reserve is kept. New
+ * work then goes on into the next one only when there is another behind it; when that cannot be
+ * made because the disk is full, new work is refused and more than a segment serves the rest.
  *
  * Thread: the owner, for everything here.
  */
@@ -103,7 +103,6 @@ MR_MUST_USE enum mr_err mr_log_recover(struct mr_log *log, struct mr_log_recover
 
 enum mr_log_use {
     MR_LOG_NEW_WORK, /* keeps the reserve free */
-    MR_LOG_HAND_OUT, /* keeps half of it for what is handed out to be finished */
     MR_LOG_ONGOING,  /* finishing and the like: may use the reserve */
 };
 
@@ -111,6 +110,8 @@ enum mr_log_use {
  * being made: try again after changed); MR_DISK_FULL; MR_IO (failed); MR_TOO_BIG (never fits a
  * segment). */
 MR_MUST_USE enum mr_err mr_log_room(struct mr_log *log, size_t body_len, enum mr_log_use use);
+/* Bytes that records can have without any further segment. */
+uint64_t mr_log_left(const struct mr_log *log);
 /* Room for the body, valid until append. After mr_log_room said yes. NULL when out of memory. */
 uint8_t *mr_log_begin(struct mr_log *log, size_t body_len);
 /* Ends what begin gave room for. wait: somebody waits for it. Returns its sequence number. */
@@ -144,10 +145,15 @@ uint64_t mr_log_durable(const struct mr_log *log);
 uint32_t mr_log_last_term(const struct mr_log *log); /* found by the recovery */
 uint32_t mr_log_term(const struct mr_log *log);      /* of what is written now */
 enum mr_err mr_log_failure(const struct mr_log *log);
-bool mr_log_full(const struct mr_log *log);
+/* MR_OK, or why no further segment can be made: MR_DISK_FULL, MR_UNAVAILABLE. */
+enum mr_err mr_log_full(const struct mr_log *log);
 /* No job is under way. */
 bool mr_log_idle(const struct mr_log *log);
-/* Tries again to make the next segment after the disk was full. */
+/* Whether a reserve is kept: it should be where space on disk may come to an end. */
+void mr_log_keep_reserve(struct mr_log *log, bool kept);
+/* Makes another segment ready, where fewer than the usual number are. */
+void mr_log_prepare(struct mr_log *log);
+/* Tries again to make a segment after the disk was full. It counts as full until that is done. */
 void mr_log_retry_space(struct mr_log *log);
 
 /* ---- space ---------------------------------------------------------------------------------- */
@@ -160,12 +166,15 @@ struct mr_segment_info {
     uint64_t bytes; /* of the file */
     uint64_t end;   /* bytes in use */
     uint64_t live;  /* held by tasks */
+    uint64_t left;  /* what was live when it was last walked to its end */
     uint64_t last_seq;
     bool removing; /* on its way out: nobody needs it */
     bool sealed;   /* no longer written */
 };
 
 size_t mr_log_segments(const struct mr_log *log);
+/* Made ready ahead. */
+size_t mr_log_ready(const struct mr_log *log);
 void mr_log_segment_at(const struct mr_log *log, size_t i, struct mr_segment_info *ret_info);
 size_t mr_log_segment_bytes(const struct mr_log *log);
 uint64_t mr_log_disk_bytes(const struct mr_log *log);

@@ -116,7 +116,7 @@ static enum mr_err record_at(struct mr_log *log, const struct segment *segment, 
 enum mr_err mr_log_walk(struct mr_log *log, uint32_t number, uint32_t *offset, size_t max_bytes,
                         mr_log_visit *visit, void *arg)
 {
-    const struct segment *segment = segment_find(log, number);
+    struct segment *segment = segment_find(log, number);
     mr_assert(segment != NULL);
     uint64_t at = *offset == 0 ? MR_SEGMENT_HEADER : *offset, start = at;
     while (at + MR_RECORD_HEADER <= segment->end && at - start < max_bytes) {
@@ -139,5 +139,7 @@ enum mr_err mr_log_walk(struct mr_log *log, uint32_t number, uint32_t *offset, s
         at = seq == segment->last_seq ? segment->end : next;
     }
     *offset = at + MR_RECORD_HEADER <= segment->end ? (uint32_t)at : 0;
+    if (*offset == 0)
+        segment->left = segment->live;
     return MR_OK;
 }

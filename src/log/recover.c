@@ -29,12 +29,6 @@ static bool is_next(const struct scan *scan, const struct mr_record *record)
            (record->seq <= scan->r->after_seq || record->term >= scan->term);
 }
 
-/* The number of the record behind this one. */
-static uint64_t seq_behind(const struct mr_record *record)
-{
-    return record->type == MR_RECORD_SKIP ? record->seq + record->lag : record->seq + 1;
-}
-
 /* Visits the record at *place and moves on. A skip record leads to where it says. */
 static enum mr_err take_record(struct scan *scan, struct place *place,
                                const struct mr_record *record)
@@ -59,8 +53,10 @@ static enum mr_err begins_with_expected(struct scan *scan, size_t i, bool *ret_y
     *ret_yes = false;
     if (i >= scan->log->segments_n)
         return MR_OK;
-    if (scan->log->segments[i].resume_seq > scan->expected) {
-        scan->expected = scan->log->segments[i].resume_seq;
+    /* Only what was missing then may be missing now. */
+    const struct gap *gap = &scan->log->segments[i].gap;
+    if (gap->from <= scan->expected && scan->expected < gap->to) {
+        scan->expected = gap->to;
         scan->r->gaps++;
     }
     struct mr_record record;
@@ -121,7 +117,7 @@ static bool end_is_known(const struct scan *scan, size_t i)
 {
     const struct segment *next = &scan->log->segments[i + 1];
     return next->number == scan->log->segments[i].number + 1 && next->first_seq != 0 &&
-           next->resume_seq == 0;
+           next->gap.to == 0;
 }
 
 /* Damage at *place: to the next record of the segment, or to its end where records are missing up
@@ -134,8 +130,10 @@ static enum mr_err pass_sealed_damage(struct scan *scan, struct place *place)
     bool lost = end_is_known(scan, place->i) && scan->expected <= segment->last_seq;
     if (err != MR_OK && (err != MR_NOT_FOUND || !lost))
         return err;
+    uint64_t next_seq = segment->last_seq + 1;
+    if (err == MR_OK)
+        MR_TRY(leave_room(scan, *place, &later, &next_seq));
     uint64_t to = err == MR_OK ? later.place.at : segment->bytes;
-    uint64_t next_seq = err == MR_OK ? later.record.seq : segment->last_seq + 1;
     if (scan->expected == 0) /* nobody knows where it began */
         scan->expected = next_seq - 1;
     MR_TRY(damage_record(scan, *place));
@@ -268,7 +266,19 @@ static enum mr_err remove_empty(struct scan *scan, const char *path)
     return log->fs->ops->dir_sync(log->fs, log->dir);
 }
 
-/* The end is known: the segment it lies in is written on, the one behind it becomes the next,
+/* Behind the end, whole and without a gap. With the remains of a torn tail at its beginning it must
+ * go: once a snapshot covers those numbers, the next start would take it for the place to begin. */
+static bool is_ready(const struct scan *scan, size_t i)
+{
+    const struct mr_log *log = scan->log;
+    size_t ahead = i - scan->end.i;
+    return ahead <= READY_MAX && log->segments[i].bytes == log->segment_bytes &&
+           log->segments[i].first_seq == 0 &&
+           log->segments[i].number == log->segments[scan->end.i].number + ahead &&
+           (ahead == 1 || is_ready(scan, i - 1));
+}
+
+/* The end is known: the segment it lies in is written on, those made ready behind it still are,
  * others behind hold nothing but a torn tail and go. */
 static enum mr_err settle_end(struct scan *scan)
 {
@@ -276,14 +286,14 @@ static enum mr_err settle_end(struct scan *scan)
     for (size_t i = 0; i < scan->end.i; i++)
         log->segments[i].sealed = true;
     while (log->segments_n > scan->end.i + 1) {
-        struct segment *last = &log->segments[--log->segments_n];
-        bool keep = log->segments_n == scan->end.i + 1 && last->bytes == log->segment_bytes &&
-                    last->number == log->segments[scan->end.i].number + 1;
-        if (keep) {
-            log->next = (struct segment){.number = last->number,
-                                         .file = last->file,
-                                         .bytes = last->bytes,
-                                         .end = MR_SEGMENT_HEADER};
+        size_t i = --log->segments_n, ahead = i - scan->end.i;
+        const struct segment *last = &log->segments[i];
+        if (is_ready(scan, i)) {
+            log->ready_n = ahead > log->ready_n ? ahead : log->ready_n;
+            log->ready[ahead - 1] = (struct segment){.number = last->number,
+                                                     .file = last->file,
+                                                     .bytes = last->bytes,
+                                                     .end = MR_SEGMENT_HEADER};
             continue;
         }
         char path[MR_PATH_MAX];

@@ -179,7 +179,7 @@ enum mr_err mend_segment(struct scan *scan, size_t i, enum mend what)
         uint64_t len = segment->bytes < MR_SEGMENT_HEADER ? segment->bytes : MR_SEGMENT_HEADER;
         if (len > 0)
             MR_TRY(set_aside(scan, (struct place){i, 0}, len));
-        MR_TRY(segment_write_header(log, segment->file, segment->number, 0));
+        MR_TRY(segment_write_header(log, segment->file, segment->number, (struct gap){0}));
     }
     if (segment->bytes < log->segment_bytes) {
         MR_TRY(log->fs->ops->truncate(segment->file, log->segment_bytes));
@@ -191,13 +191,13 @@ enum mr_err mend_segment(struct scan *scan, size_t i, enum mend what)
 
 /* ---- going on ------------------------------------------------------------------------------- */
 
-/* The log goes on at the start of a segment though the number before it is missing: its header
- * remembers. */
+/* The log goes on at the start of a segment though the number before it is missing, and there was
+ * no place for a skip record: the header remembers. */
 static enum mr_err resume_here(struct scan *scan, size_t i, uint64_t next_seq)
 {
     struct segment *segment = &scan->log->segments[i];
-    segment->resume_seq = next_seq;
-    MR_TRY(segment_write_header(scan->log, segment->file, segment->number, next_seq));
+    segment->gap = (struct gap){scan->expected, next_seq};
+    MR_TRY(segment_write_header(scan->log, segment->file, segment->number, segment->gap));
     return mr_file_sync(segment->file);
 }
 
@@ -219,18 +219,31 @@ static enum mr_err find_next(struct scan *scan, struct place from, struct later 
     return MR_OK;
 }
 
+enum mr_err leave_room(struct scan *scan, struct place from, struct later *next, uint64_t *ret_seq)
+{
+    *ret_seq = next->record.seq;
+    bool first = next->place.at == MR_SEGMENT_HEADER; /* then the header says what is missing */
+    if (first || next->place.i != from.i || next->place.at - from.at >= MR_RECORD_HEADER)
+        return MR_OK;
+    MR_TRY(scan_record(scan, next->place, &next->record)); /* the window may have moved on */
+    next->place.at = mr_record_next(&next->record, next->place.at);
+    *ret_seq = seq_behind(&next->record);
+    return MR_OK;
+}
+
 enum mr_err pass_damage(struct scan *scan, struct place *place)
 {
     MR_TRY(damage_record(scan, *place));
     struct later next;
     MR_TRY(find_next(scan, *place, &next));
-    uint64_t next_seq = next.record.seq;
+    uint64_t next_seq;
+    MR_TRY(leave_room(scan, *place, &next, &next_seq));
     for (struct place from = *place; from.i <= next.place.i;
          from = (struct place){from.i + 1, MR_SEGMENT_HEADER}) {
         uint64_t to = from.i == next.place.i ? next.place.at : scan->log->segments[from.i].bytes;
         MR_TRY(cover_damage(scan, from, to, next_seq));
     }
-    if (repairs(scan) && next.place.at == MR_SEGMENT_HEADER)
+    if (repairs(scan) && scan->expected != next_seq && next.place.at == MR_SEGMENT_HEADER)
         MR_TRY(resume_here(scan, next.place.i, next_seq));
     scan->expected = next_seq;
     *place = next.place;

@@ -100,6 +100,11 @@ enum mr_err scan_record(struct scan *scan, struct place place, struct mr_record 
     }
 }
 
+uint64_t seq_behind(const struct mr_record *record)
+{
+    return record->type == MR_RECORD_SKIP ? record->seq + record->lag : record->seq + 1;
+}
+
 /* Quick look at a header before its checksum is worth computing. */
 static bool may_be_later(const struct scan *scan, const uint8_t *at, uint32_t number)
 {
@@ -112,15 +117,28 @@ static bool knew(const struct scan *scan, const struct mr_record *record)
     return record->type == MR_RECORD_SKIP || record->seq - record->lag >= scan->expected;
 }
 
+/* How far to go on from a place in the window: past the headers that are nothing but zeroes. Most of
+ * a segment is, behind the end of the log, and a start looks at all of it. */
+static uint64_t step_at(const struct scan *scan, struct place place)
+{
+    const uint8_t *bytes = scan->window.data + (place.at - scan->in.at);
+    size_t len = scan->window.len - (size_t)(place.at - scan->in.at), zeroes = 0;
+    while (zeroes + 8 <= len && mr_load64(bytes + zeroes) == 0)
+        zeroes += 8;
+    return zeroes > MR_RECORD_HEADER ? zeroes - MR_RECORD_HEADER + MR_RECORD_ALIGN
+                                     : MR_RECORD_ALIGN;
+}
+
 enum mr_err scan_later(struct scan *scan, struct place from, enum later_kind kind,
                        struct later *ret_later)
 {
     struct place place = from;
     for (; place.i < scan->stop_i; place = (struct place){place.i + 1, MR_SEGMENT_HEADER}) {
         const struct segment *segment = &scan->log->segments[place.i];
-        for (; place.at + MR_RECORD_HEADER <= segment->bytes; place.at += MR_RECORD_ALIGN) {
+        for (uint64_t step; place.at + MR_RECORD_HEADER <= segment->bytes; place.at += step) {
             const uint8_t *at;
             MR_TRY(scan_window(scan, place, MR_RECORD_HEADER, &at));
+            step = step_at(scan, place);
             if (!may_be_later(scan, at, segment->number))
                 continue;
             enum mr_err err = scan_record(scan, place, &ret_later->record);

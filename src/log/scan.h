@@ -41,6 +41,9 @@ MR_MUST_USE enum mr_err scan_window(struct scan *scan, struct place place, size_
 MR_MUST_USE enum mr_err scan_record(struct scan *scan, struct place place,
                                     struct mr_record *ret_record);
 
+/* The number of the record behind this one. */
+uint64_t seq_behind(const struct mr_record *record);
+
 enum later_kind {
     LATER_ANY,
     LATER_KNEW, /* only a record that knew the expected one to be durable */
@@ -80,6 +83,11 @@ MR_MUST_USE enum mr_err mend_segment(struct scan *scan, size_t i, enum mend what
  * next_seq. Nothing when only looking. */
 MR_MUST_USE enum mr_err cover_damage(struct scan *scan, struct place from, uint64_t to,
                                      uint64_t next_seq);
+/* The number with which the log goes on at *next, behind damage from a place on. Where sectors have
+ * changed places, *next may stand too close for a skip record before it, though numbers are
+ * missing: then it is given up as well, and *next moves behind it. */
+MR_MUST_USE enum mr_err leave_room(struct scan *scan, struct place from, struct later *next,
+                                   uint64_t *ret_seq);
 /* Moves the scan behind damage at *place: to the next record of this segment or of a later one. */
 MR_MUST_USE enum mr_err pass_damage(struct scan *scan, struct place *place);
 /* The log ends before the snapshot does: its tail was lost. What it said up to there is in the

@@ -6,15 +6,16 @@
  *   8   u32 version
  *   12  u32 number
  *   16  store id (16)
- *   32  u64 resume
+ *   32  u64 gap to
+ *   40  u64 gap from
  *   64  label (128)
  *   508 u32 CRC32C of bytes 0..507
  *
  * The rest is zero.
  *
- * resume is not 0 where a repair found the records before this segment missing: the log goes on
- * with that number. The label is the store's description of itself, so that any segment can bring a
- * lost one back.
+ * The gap is not 0 where a repair found the records before this segment missing: from the first of
+ * them up to the one it begins with. The label is the store's description of itself, so that any
+ * segment can bring a lost one back.
  *
  * A segment gets its name only when it is whole: it is made under a tmp- name (or an old one is
  * renamed to it), zero-filled, given its header, synced and then renamed, and the folder is synced.
@@ -31,7 +32,15 @@
 
 static const char magic[8] = {'M', 'R', 'S', 'E', 'G', 'M', 'N', 'T'};
 
-enum { AT_VERSION = 8, AT_NUMBER = 12, AT_STORE = 16, AT_RESUME = 32, AT_LABEL = 64, AT_CRC = 508 };
+enum {
+    AT_VERSION = 8,
+    AT_NUMBER = 12,
+    AT_STORE = 16,
+    AT_GAP_TO = 32,
+    AT_GAP_FROM = 40,
+    AT_LABEL = 64,
+    AT_CRC = 508
+};
 
 void mr_segment_name(char name[32], uint32_t number)
 {
@@ -47,14 +56,15 @@ enum mr_err segment_path(const struct mr_log *log, const char *prefix, uint32_t 
 }
 
 enum mr_err segment_write_header(struct mr_log *log, struct mr_file *file, uint32_t number,
-                                 uint64_t resume_seq)
+                                 struct gap gap)
 {
     uint8_t header[MR_SEGMENT_HEADER] = {0};
     memcpy(header, magic, sizeof magic);
     mr_store32(header + AT_VERSION, MR_SEGMENT_VERSION);
     mr_store32(header + AT_NUMBER, number);
     memcpy(header + AT_STORE, log->store.bytes, sizeof log->store.bytes);
-    mr_store64(header + AT_RESUME, resume_seq);
+    mr_store64(header + AT_GAP_TO, gap.to);
+    mr_store64(header + AT_GAP_FROM, gap.from);
     memcpy(header + AT_LABEL, log->label, sizeof log->label);
     mr_store32(header + AT_CRC, mr_crc32c(0, header, AT_CRC));
     return mr_file_pwrite(file, header, sizeof header, 0);
@@ -116,7 +126,7 @@ enum mr_err segment_open(struct mr_log *log, uint32_t number, bool read_only,
         return err;
     }
     if (err == MR_OK)
-        segment.resume_seq = mr_load64(header + AT_RESUME);
+        segment.gap = (struct gap){mr_load64(header + AT_GAP_FROM), mr_load64(header + AT_GAP_TO)};
     *ret_segment = segment; /* open even when its header is damaged: repair needs it */
     return err;
 }
@@ -189,7 +199,7 @@ static enum mr_err publish(struct file_job *job, uint32_t tmp_number)
     char from[MR_PATH_MAX], to[MR_PATH_MAX];
     MR_TRY(segment_path(log, "tmp", tmp_number, from));
     MR_TRY(segment_path(log, "log", job->number, to));
-    MR_TRY(segment_write_header(log, job->file, job->number, 0));
+    MR_TRY(segment_write_header(log, job->file, job->number, (struct gap){0}));
     MR_TRY(mr_file_sync(job->file));
     MR_TRY(log->fs->ops->rename(log->fs, from, to));
 #ifndef MR_PLANT_NO_DIR_SYNC
@@ -293,11 +303,12 @@ static void file_done(struct mr_job *base)
     if (job->err != MR_OK) {
         file_failed(log, job);
     } else if (job->kind != FILE_REMOVE) {
-        log->next = (struct segment){.number = job->number,
-                                     .file = job->file,
-                                     .bytes = log->segment_bytes,
-                                     .end = MR_SEGMENT_HEADER};
-        log->full = MR_OK;
+        log->ready[log->ready_n++] = (struct segment){.number = job->number,
+                                                      .file = job->file,
+                                                      .bytes = log->segment_bytes,
+                                                      .end = MR_SEGMENT_HEADER};
+        if (job->kind == FILE_CREATE || log->ready_n >= log->ready_wanted)
+            log->full = MR_OK; /* a recycled one says nothing of the space on disk */
     }
     job->kind = FILE_IDLE;
     job->file = NULL;
@@ -315,13 +326,13 @@ static void file_start(struct mr_log *log, const struct file_job *job)
     log->file_exec->submit(log->file_exec, &log->filing.job);
 }
 
-/* Where old segments are running empty, one may soon be free to be recycled: a quarter of the
- * current one is waited for it. Otherwise the next is made at once, so that a burst does not have
- * to wait for it. */
+/* Where old segments are running empty, one may soon be free to be recycled: a part of the current
+ * one is waited for it. Otherwise the next is made at once, so that a burst does not have to wait
+ * for it. */
 static bool time_to_prepare(const struct mr_log *log)
 {
     const struct segment *current = segment_current(log);
-    if (log->buf_offset + log->buf.len >= current->bytes / 4)
+    if (log->buf_offset + log->buf.len >= current->bytes / (log->ready_n == 0 ? 4 : 2))
         return true;
     for (size_t i = 0; i + 1 < log->segments_n; i++)
         if (log->segments[i].live < log->segments[i].bytes / 2)
@@ -329,20 +340,39 @@ static bool time_to_prepare(const struct mr_log *log)
     return log->segments_n > 1;
 }
 
+static uint32_t next_number(const struct mr_log *log)
+{
+    return segment_current(log)->number + 1 + (uint32_t)log->ready_n;
+}
+
+static void make_another(struct mr_log *log)
+{
+    if (!log->jobs_held && log->ready_n < log->ready_wanted && log->filing.kind == FILE_IDLE &&
+        log->failure == MR_OK)
+        file_start(log, &(struct file_job){.kind = FILE_CREATE, .number = next_number(log)});
+}
+
+void mr_log_keep_reserve(struct mr_log *log, bool kept)
+{
+    log->ready_wanted = kept ? READY_MAX : 1;
+}
+
+void mr_log_prepare(struct mr_log *log)
+{
+    if (log->full == MR_OK)
+        make_another(log);
+}
+
 void segment_prepare(struct mr_log *log)
 {
-    if (!log->jobs_held && log->next.file == NULL && log->filing.kind == FILE_IDLE &&
-        log->full == MR_OK && log->failure == MR_OK && time_to_prepare(log))
-        file_start(log, &(struct file_job){.kind = FILE_CREATE,
-                                           .number = segment_current(log)->number + 1});
+    if (time_to_prepare(log))
+        mr_log_prepare(log);
 }
 
 void mr_log_retry_space(struct mr_log *log)
 {
-    if (log->full == MR_OK)
-        return;
-    log->full = MR_OK;
-    segment_prepare(log);
+    if (log->full != MR_OK)
+        make_another(log);
 }
 
 /* A sync under way, or still to come, has the file in its hands. */
@@ -381,11 +411,11 @@ void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
 #endif
             continue;
         segment->removing = true;
-        bool recycle = log->next.file == NULL && segment->bytes == log->segment_bytes;
+        bool recycle = log->ready_n < log->ready_wanted && segment->bytes == log->segment_bytes;
         struct file_job job = {.kind = FILE_REMOVE, .old_number = segment->number};
         if (recycle) {
             job.kind = FILE_RECYCLE;
-            job.number = segment_current(log)->number + 1;
+            job.number = next_number(log);
             job.file = segment->file;
         }
         file_start(log, &job);
@@ -429,8 +459,8 @@ void mr_log_hold_jobs(struct mr_log *log, bool held)
 void mr_log_make_room(struct mr_log *log)
 {
     mr_assert(log->filing.kind == FILE_IDLE);
-    const struct segment *current = segment_current(log);
-    if (log->next.file != NULL || log->buf_offset < current->bytes / 2)
+    if (log->ready_n > 0 || log->buf_offset < segment_current(log)->bytes / 2)
         return;
-    log->full = make_now(log, current->number + 1, &log->next);
+    log->full = make_now(log, next_number(log), &log->ready[0]);
+    log->ready_n = log->full == MR_OK;
 }

@@ -248,11 +248,6 @@ uint64_t mr_wheel_next(const struct mr_wheel *wheel)
     return first_slot(wheel, &at) ? slot_tick(wheel->now, at) : MR_TICK_NEVER;
 }
 
-size_t mr_wheel_count(const struct mr_wheel *wheel)
-{
-    return wheel->count;
-}
-
 static size_t validate_due(const struct mr_wheel *wheel, const struct mr_link *list)
 {
     size_t n = 0;

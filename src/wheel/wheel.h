@@ -39,7 +39,6 @@ size_t mr_wheel_advance(struct mr_wheel *wheel, uint64_t now, void *arg);
  * The very next tick when a started timer is due already, MR_TICK_NEVER when there is no timer.
  * Exact when the first timer is within the lowest level. */
 uint64_t mr_wheel_next(const struct mr_wheel *wheel);
-size_t mr_wheel_count(const struct mr_wheel *wheel);
 /* O(n); asserts that every timer is in the slot of its due tick. */
 void mr_wheel_validate(const struct mr_wheel *wheel);
 

@@ -83,7 +83,8 @@ void mr_event_change_encode(const struct mr_event_change *event, uint8_t *bytes)
     bytes[51] = event->state;
     bytes[52] = event->flags;
     bytes[53] = event->outcome;
-    mr_store16(bytes + 54, 0);
+    bytes[54] = event->dropped;
+    bytes[55] = 0;
     if (event->text.len > 0)
         memcpy(bytes + MR_EVENT_CHANGE_SIZE, event->text.data, event->text.len);
 }
@@ -103,6 +104,7 @@ enum mr_err mr_event_change_decode(struct mr_slice body, struct mr_event_change 
     ret_event->state = bytes[51];
     ret_event->flags = bytes[52];
     ret_event->outcome = bytes[53];
+    ret_event->dropped = bytes[54];
     ret_event->text = mr_slice_make(bytes + MR_EVENT_CHANGE_SIZE, body.len - MR_EVENT_CHANGE_SIZE);
     return MR_OK;
 }

@@ -51,13 +51,15 @@ struct mr_event_change {
     struct mr_uuid id;
     uint64_t epoch;   /* of the lease that ended, 0 when none did; a new priority: its ms */
     int64_t key;      /* place in the order of its new state */
-    int64_t order_ms; /* order time when it becomes pending again; 0: the key decides */
+    int64_t order_ms; /* order time when it becomes pending again, or of one that has ended; 0: the
+                         key is it */
     int64_t ms;       /* when it happened */
     uint16_t retried;
     uint8_t crashes;
     uint8_t state;        /* MR_STATE_NONE: the task is gone */
     uint8_t flags;        /* enum mr_task_flag */
     uint8_t outcome;      /* enum mr_outcome for a finish; enum mr_verb for a move */
+    uint8_t dropped;      /* the result or error was left out: text says why */
     struct mr_slice text; /* result or error */
 };
 enum { MR_EVENT_CHANGE_SIZE = 56 };

@@ -41,6 +41,7 @@ struct process {
     mr_mono kill_at;                  /* when told: then SIGKILL */
     char tail[2 * MR_ERROR_TEXT_MAX]; /* the last of stderr */
     size_t tail_len;
+    bool tail_cut; /* more stood before it */
     char line[LINE_MAX_BYTES + 1];
     size_t line_len;
 };
@@ -76,6 +77,7 @@ static void take_result(struct process *p, struct mr_slice bytes)
 static void take_error(struct process *p, struct mr_slice bytes)
 {
     const char *data = bytes.data;
+    p->tail_cut |= p->tail_len + bytes.len > sizeof p->tail || bytes.len > MR_ERROR_TEXT_MAX;
     if (bytes.len > MR_ERROR_TEXT_MAX) {
         data += bytes.len - MR_ERROR_TEXT_MAX;
         bytes.len = MR_ERROR_TEXT_MAX;
@@ -301,8 +303,9 @@ static void explain(struct process *p, int status)
         snprintf(end, sizeof end, "exit status %d", WEXITSTATUS(status));
     size_t max = MR_ERROR_TEXT_MAX - strlen(end);
     size_t from = p->tail_len > max ? p->tail_len - max : 0;
-    while (from > 0 && from < p->tail_len && (p->tail[from] & 0xc0) == 0x80)
-        from++; /* not in the middle of a character */
+    bool cut = p->tail_cut || from > 0;
+    for (int i = 0; cut && i < 3 && from < p->tail_len && (p->tail[from] & 0xc0) == 0x80; i++)
+        from++; /* not in the middle of a character, which is at most three bytes more */
     if (said || end[0])
         mr_run_error(p->run, "%.*s%s", (int)(p->tail_len - from), p->tail + from, end);
 }

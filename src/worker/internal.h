@@ -42,8 +42,7 @@ enum {
     ABANDON_SLACK_MS = 250,   /* beyond the grace: a killed process needs a moment to be gone */
     EARLY_MAX = 32,           /* stops remembered for leases that are on their way */
     UNHANDLED_MS = 1000,      /* a task nobody handles comes back after this, and a bit */
-    AWAY_MS = 50,             /* a turn of the monitor so late means that we did not run */
-    BACK_ROWS = 1024,         /* counters of tasks that handlers handed back */
+    BACK_ROWS = 1024,         /* tasks handed back by handlers that are remembered */
 };
 
 /* Why a run should stop. The first reason stays, except that a lost lease overrides all. */
@@ -119,8 +118,9 @@ struct early_stop {
     enum mr_stop_reason reason;
 };
 
-/* Tasks handed back by a handler whose ids share a row. */
+/* A task handed back by a handler. The next one whose id falls on its row takes the row over. */
 struct back_row {
+    uint64_t hash; /* of the id */
     uint32_t n;
     mr_mono last;
 };
@@ -161,13 +161,16 @@ struct mr_worker {
     bool starting; /* threads are being made: a stop waits */
     bool hurried;  /* stopped a second time: nothing is waited for */
     struct mr_hand hand;
-    struct mr_slot *idle; /* slots asleep, last one first */
-    size_t busy;          /* runs begun and not given up */
-    size_t stuck;         /* runs given up whose handler has not returned */
-    uint64_t popped;      /* leases that left the hand for a slot */
-    int64_t run_ns;       /* moving average of a run's length */
-    uint64_t reported;    /* finish requests sent */
-    bool burst_over;      /* the queues are empty and all is reported */
+    struct mr_slot *idle;        /* slots asleep, last one first */
+    size_t busy;                 /* runs begun and not given up */
+    size_t stuck;                /* runs given up whose handler has not returned */
+    uint64_t popped;             /* leases that left the hand for a slot */
+    int64_t run_ns;              /* moving average of a run's length */
+    uint64_t reported;           /* finish requests sent */
+    bool burst_over;             /* the queues are empty and all is reported */
+    enum mr_err failure;         /* why the broker carries out nothing any more; MR_OK: it does */
+    bool awaited;                /* mr_worker_run tells it */
+    struct mr_hash_key back_key; /* fixed */
     struct back_row back[BACK_ROWS];
 
     /* The node. */
@@ -208,6 +211,13 @@ struct mr_worker {
     _Atomic bool ack_awaited; /* somebody waits for acked to rise */
     _Atomic uint64_t figures[FIGURE_COUNT];
 };
+
+/* ---- worker.c: under the lock --------------------------------------------------------------- */
+
+/* Notes what the broker answered: some errors are its end. True when this is one of them. */
+bool mr_worker_fails(struct mr_worker *w, enum mr_err err);
+/* It runs, and its broker works. */
+bool mr_worker_works(const struct mr_worker *w);
 
 /* ---- hand.c: under the lock ----------------------------------------------------------------- */
 

@@ -2,10 +2,10 @@
 /*
  * The monitor: one thread that does what is due and sleeps until the next thing is.
  *
- *   beats      every beat_ms, sooner when a handler reports progress. When none was answered for
- *              the length of a lease, the worker must assume that its tasks run elsewhere: it
- *              tells all runs that they are lost, closes the node and opens a new one. Time in
- *              which the process itself did not run is not counted.
+ *   beats      every beat_ms, sooner when a handler reports progress. When a broker elsewhere has
+ *              answered none for the length of a lease, the worker must assume that its tasks run
+ *              elsewhere too: it tells all runs that they are lost, closes the node and opens a
+ *              new one. A broker in this process (whose disk may stall) is asked, not guessed at.
  *   timeouts   every beat it looks at all runs and puts those that end before the next look on a
  *              wheel; a slot does so itself for a shorter run. So the many runs that end long
  *              before their timeout never touch the wheel.
@@ -134,6 +134,7 @@ static void reopen(struct mr_worker *w, mr_mono now)
     enum mr_err err = mr_node_open(w);
     mr_diag(MR_DIAG_WARN, "node.lost", "reopened=%s", mr_err_name(err));
     mr_lock_enter(&w->lock);
+    mr_worker_fails(w, err);
     w->take_after = err == MR_OK ? now : mr_mono_add_ms(now, RETRY_MS);
 }
 
@@ -325,36 +326,24 @@ static void send_again(struct mr_worker *w)
     mr_lock_enter(&w->lock);
 }
 
-/* Time in which this process did not run (stopped, or starved) says nothing about the lease: the
- * broker may have been away as well, or forgive it. So the fence does not count it, and leaves the
- * beat that is due by now at least the time of one beat to be answered with the truth. Under the
- * lock. */
-static void forgive(struct mr_worker *w, mr_mono now)
+/* When the leases must be given up unless a beat is answered. Under the lock. */
+static int64_t fence_ns(const struct mr_worker *w)
 {
-    int64_t away_ns = now.ns - w->monitor_wakes.ns;
-    if (away_ns <= AWAY_MS * MR_NS_PER_MS)
-        return;
-    int64_t earliest_ns = now.ns - (w->lease_ms - w->options.beat_ms) * MR_NS_PER_MS;
-    w->beat_sent.ns += away_ns;
-    w->beat_answered.ns += away_ns;
-    if (w->beat_answered.ns < earliest_ns)
-        w->beat_answered.ns = earliest_ns;
-    if (w->beat_answered.ns > now.ns)
-        w->beat_answered = now;
+    if (!w->node_open || w->broker->ops->in_process)
+        return INT64_MAX;
+    return mr_mono_add_ms(w->beat_answered, w->lease_ms).ns;
 }
 
 /* Does what is due. Enters and leaves with the lock. */
 static void turn(struct mr_worker *w, mr_mono now)
 {
-    forgive(w, now);
     mr_wheel_advance(w->wheel, tick_of(w, now.ns), w);
     abandon_overdue(w, now);
     if (now.ns >= atomic_load(&w->scan_ns))
         scan(w, now);
-    bool fenced = now.ns - w->beat_answered.ns >= w->lease_ms * MR_NS_PER_MS;
-    if (fenced && w->node_open)
+    if (now.ns >= fence_ns(w))
         lose_all(w, now);
-    if (!w->node_open && w->life == WORKER_RUNNING && now.ns >= w->take_after.ns)
+    if (!w->node_open && mr_worker_works(w) && now.ns >= w->take_after.ns)
         reopen(w, now);
     if (now.ns >= w->beat_at.ns)
         send_beat(w, now);
@@ -379,9 +368,8 @@ static mr_mono next_turn(struct mr_worker *w, mr_mono now)
     uint64_t tick = mr_wheel_next(w->wheel);
     if (tick != MR_TICK_NEVER)
         earlier(&at, w->start.ns + (int64_t)tick * MR_NS_PER_MS);
-    if (w->node_open)
-        earlier(&at, mr_mono_add_ms(w->beat_answered, w->lease_ms).ns);
-    else if (w->life == WORKER_RUNNING)
+    earlier(&at, fence_ns(w));
+    if (!w->node_open && mr_worker_works(w))
         earlier(&at, w->take_after.ns);
     if (w->again)
         earlier(&at, w->again_at.ns);

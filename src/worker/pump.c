@@ -79,7 +79,7 @@ static void note_failure(struct mr_worker *w, enum mr_err err, mr_mono now)
             w->node_open = false;
             mr_monitor_by(w, now);
         }
-    } else {
+    } else if (!mr_worker_fails(w, err)) {
         mr_diag(MR_DIAG_WARN, "take.failed", "error=%s", mr_err_name(err));
         w->take_after = mr_mono_add_ms(now, RETRY_MS);
         mr_monitor_by(w, w->take_after);
@@ -160,7 +160,7 @@ static void take_done(struct mr_req *req)
 
 bool mr_pump_prepare(struct mr_worker *w, mr_mono now)
 {
-    if (w->take_busy || !w->node_open || w->life != WORKER_RUNNING || w->burst_over ||
+    if (w->take_busy || !w->node_open || !mr_worker_works(w) || w->burst_over ||
         now.ns < w->take_after.ns)
         return false;
     size_t want = wanted_now(w, now);

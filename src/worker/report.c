@@ -27,11 +27,16 @@ static void count(struct mr_worker *w, const struct mr_finish *item, enum mr_err
                   enum figure figure)
 {
     if (err != MR_OK) {
+        mr_lock_enter(&w->lock);
+        bool fails = mr_worker_fails(w, err);
+        mr_lock_leave(&w->lock);
+        if (fails)
+            return; /* the task is as it was */
         char id[MR_ID_MAX * 4 + 1];
         mr_diag(MR_DIAG_WARN, "finish.refused", "id=%s error=%s",
                 mr_diag_escape(item->id, id, sizeof id), mr_err_name(err));
         if (err != MR_STALE && err != MR_NOT_FOUND)
-            return; /* the store fails: the task is as it was */
+            return;
         figure = FIGURE_STALE;
     }
     if (figure < FIGURE_COUNT)

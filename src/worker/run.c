@@ -10,7 +10,6 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-#include "base/crc.h"
 #include "base/diag.h"
 #include "base/text.h"
 #include "worker/internal.h"
@@ -20,9 +19,6 @@ enum {
     BACK_MAX_MS = 60 * 1000,
     BACK_FORGET_MS = 10 * BACK_MAX_MS, /* what was handed back longer ago does not count */
 };
-
-/* Beyond this a delay means "never", and sums with it still fit. */
-#define DELAY_MAX_MS (100 * 365 * MR_MS_PER_DAY)
 
 static struct mr_slot *slot_of(struct mr_run *run)
 {
@@ -206,13 +202,19 @@ static enum mr_outcome settle(enum run_stop stop, enum mr_outcome outcome)
 }
 
 /* A task that a handler hands back is for another worker, at once. When it comes back to this one
- * all the same, it waits, longer each time, so that the two do not chase each other. */
+ * all the same, it waits, longer each time, so that the two do not chase each other. Where there are
+ * more of them than can be remembered, each may be one that came back, and waits a little. */
 static int64_t back_delay_ms(struct mr_worker *w, const struct mr_task *task, struct mr_rand *rand)
 {
-    struct back_row *row = &w->back[mr_crc32c(0, task->id.data, task->id.len) % BACK_ROWS];
+    struct mr_uuid mixed = mr_hash128(w->back_key, task->id);
+    uint64_t hash = mr_uuid_hash(&mixed);
+    struct back_row *row = &w->back[hash % BACK_ROWS];
     mr_mono now = mr_mono_now(w->clock);
     mr_lock_enter(&w->lock);
-    if (now.ns - row->last.ns > BACK_FORGET_MS * MR_NS_PER_MS)
+    int64_t since_ms = (now.ns - row->last.ns) / MR_NS_PER_MS;
+    if (row->hash != hash)
+        *row = (struct back_row){.hash = hash, .n = since_ms < BACK_FIRST_MS};
+    else if (since_ms > BACK_FORGET_MS)
         row->n = 0;
     uint32_t before = row->n++;
     row->last = now;
@@ -237,7 +239,7 @@ static int64_t delay_of(struct mr_run *run, enum mr_outcome outcome, int64_t ret
         delay_ms = back_delay_ms(worker_of(run), task, rand);
     else if (outcome == MR_FAIL || outcome == MR_LATER)
         delay_ms = mr_retry_delay_ms(&worker_of(run)->retry, task, task->retried + 1, rand);
-    return delay_ms < DELAY_MAX_MS ? delay_ms : DELAY_MAX_MS;
+    return delay_ms < MR_DELAY_MAX_MS ? delay_ms : MR_DELAY_MAX_MS;
 }
 
 static void tell_failure(struct mr_worker *w, const struct mr_task *task, const char *error)

@@ -22,6 +22,7 @@ enum { LEVELS_MAX = 1000, HOST_MAX = 64 };
 
 /* ---- options -------------------------------------------------------------------------------- */
 
+/* With one beat in a lease, a beat on its way would be the worker's end. */
 static enum mr_err check_options(const struct mr_worker_options *o)
 {
     if (o->slots > MR_SLOTS_MAX || o->queues_n > MR_TAKE_QUEUES_MAX ||
@@ -29,7 +30,7 @@ static enum mr_err check_options(const struct mr_worker_options *o)
         return MR_TOO_BIG;
     if (o->drain_ms < 0 || o->grace_ms < 0 || o->beat_ms < 0 || o->retry_max_ms < 0 ||
         o->drain_ms > MR_MS_PER_DAY || o->grace_ms > MR_MS_PER_DAY || o->beat_ms > MR_MS_PER_DAY ||
-        o->beats_missed > 1000 || o->order > MR_QUEUES_STRICT)
+        o->beats_missed == 1 || o->beats_missed > 1000 || o->order > MR_QUEUES_STRICT)
         return MR_INVALID;
     if ((o->queues_n > 0 && !o->queues) || (o->retry_levels_n > 0 && !o->retry_levels_ms))
         return MR_INVALID;
@@ -167,6 +168,7 @@ enum mr_err mr_worker_new_on(struct mr_broker *broker, const struct mr_worker_op
     w->recall_at = MR_MONO_NEVER;
     mr_lock_init(&w->lock);
     mr_rand_seed_system(&w->rand);
+    w->back_key = (struct mr_hash_key){mr_rand_next(&w->rand), mr_rand_next(&w->rand)};
     enum mr_err err = set_options(w, options);
     if (err == MR_OK)
         err = make_slots(w);
@@ -229,6 +231,26 @@ enum mr_err mr_worker_start(struct mr_worker *worker)
     if (err != MR_OK)
         mr_worker_stop(w);
     return err;
+}
+
+/* ---- failing -------------------------------------------------------------------------------- */
+
+bool mr_worker_fails(struct mr_worker *w, enum mr_err err)
+{
+    if (err != MR_IO && err != MR_FAILED)
+        return false;
+    if (w->failure == MR_OK) {
+        mr_diag(w->awaited ? MR_DIAG_DEBUG : MR_DIAG_ERROR, "broker.failed", "error=%s",
+                mr_err_name(err));
+        w->failure = err;
+        mr_lock_notify_all(&w->lock);
+    }
+    return true;
+}
+
+bool mr_worker_works(const struct mr_worker *w)
+{
+    return w->life == WORKER_RUNNING && w->failure == MR_OK;
 }
 
 /* ---- stopping ------------------------------------------------------------------------------- */
@@ -349,11 +371,12 @@ enum mr_err mr_worker_run(struct mr_worker *worker)
     struct mr_worker *w = worker;
     MR_TRY(mr_worker_start(w));
     mr_lock_enter(&w->lock);
-    while (w->life == WORKER_RUNNING && !w->burst_over)
+    w->awaited = true;
+    while (mr_worker_works(w) && !w->burst_over)
         mr_lock_wait(&w->lock, INT64_MAX);
     mr_lock_leave(&w->lock);
     stop(w, STOP_WAITS);
-    return MR_OK;
+    return w->failure; /* also when the last reports were refused */
 }
 
 void mr_worker_free(struct mr_worker *worker)
@@ -390,10 +413,6 @@ void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_f
         .unhandled = f[FIGURE_UNHANDLED],
         .stale = f[FIGURE_STALE],
     };
-}
-
-enum mr_slot_state mr_worker_slot_state(struct mr_worker *worker, uint32_t slot)
-{
-    mr_assert(slot < worker->slots_n);
-    return (enum mr_slot_state)atomic_load(&worker->slots[slot].state);
+    for (uint32_t i = 0; i < worker->slots_n; i++)
+        ret_figures->slots[atomic_load(&worker->slots[i].state)]++;
 }

@@ -285,6 +285,32 @@ static void progress_of_a_beat_is_shown(void **state)
     FINISH_OK(t, lease, .outcome = MR_DONE);
 }
 
+static void a_progress_text_is_kept_up_to_its_limit_in_whole_characters(void **state)
+{
+    struct conform *t = *state;
+    const char *id = PUT_OK(t, .payload = MR_SLICE_LIT("x"));
+    struct conform_node *node = NODE(t);
+    struct mr_lease *lease = conform_take_id(t, node, id);
+    char text[2 * MR_PROGRESS_TEXT_MAX];
+    for (size_t i = 0; i < sizeof text; i += 2)
+        memcpy(text + i, "\u00e4", 2);
+    text[0] = text[1] = 'x';
+    text[2] = 'y'; /* from here on characters begin at odd places */
+    memmove(text + 3, text + 4, sizeof text - 4);
+    struct mr_progress progress = {.epoch = lease->epoch,
+                                   .ref = lease->ref,
+                                   .percent = 1,
+                                   .text = mr_slice_make(text, sizeof text - 1)};
+    struct mr_req_beat req = {
+        .req.op = MR_OP_BEAT, .node = node->node, .progress = &progress, .progress_n = 1};
+    assert_err(mr_broker_call(t->broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    struct mr_slice shown = conform_get(t, id)->progress;
+    assert_int_equal(shown.len, strlen("1 ") + MR_PROGRESS_TEXT_MAX - 1);
+    assert_memory_equal((const char *)shown.data + 2, text, MR_PROGRESS_TEXT_MAX - 1);
+    FINISH_OK(t, lease, .outcome = MR_DONE);
+}
+
 static void an_idle_node_that_beats_stays(void **state)
 {
     struct conform *t = *state;
@@ -312,6 +338,7 @@ int conform_leases(const struct conform_engine *engine)
         CONFORM_TEST(crashes_never_eat_retries),
         CONFORM_TEST(a_slot_that_moved_on_crashes_only_its_last_run),
         CONFORM_TEST(progress_of_a_beat_is_shown),
+        CONFORM_TEST(a_progress_text_is_kept_up_to_its_limit_in_whole_characters),
         CONFORM_TEST(an_idle_node_that_beats_stays),
     };
     return CONFORM_RUN(engine, "leases", tests);

@@ -39,6 +39,19 @@ static void a_payload_one_byte_above_the_limit_is_too_big(void **state)
     free(bytes);
 }
 
+static void a_size_that_cannot_be_spoils_only_its_own_item(void **state)
+{
+    struct conform *t = *state;
+    struct mr_task_options tasks[3] = {0};
+    struct mr_enqueue_result results[3];
+    tasks[1].payload = mr_slice_make("x", (size_t)1 << 46); /* nobody looks at that much */
+    conform_put_all(t, tasks, 3, results);
+    assert_err(results[0].err, MR_OK);
+    assert_err(results[1].err, MR_TOO_BIG);
+    assert_err(results[2].err, MR_OK);
+    assert_int_equal(conform_stats_now(t).tasks, 2);
+}
+
 /* The places of a task where a name can stand. */
 static const size_t name_fields[] = {
     offsetof(struct mr_task_options, queue),      offsetof(struct mr_task_options, type),
@@ -211,6 +224,7 @@ int conform_limits(const struct conform_engine *engine)
 {
     static struct CMUnitTest tests[] = {
         CONFORM_TEST(a_payload_one_byte_above_the_limit_is_too_big),
+        CONFORM_TEST(a_size_that_cannot_be_spoils_only_its_own_item),
         CONFORM_TEST(bad_names_are_refused_wherever_they_stand),
         CONFORM_TEST(a_name_of_128_bytes_is_the_longest),
         CONFORM_TEST(bad_ids_are_refused),

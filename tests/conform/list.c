@@ -237,6 +237,36 @@ static void payloads_are_listed_only_on_demand(void **state)
     assert_slice(PAGE(t, .state = MR_PENDING, .with_payload = true).tasks[0].payload, "bytes");
 }
 
+static void a_page_of_big_payloads_ends_early_and_its_cursor_goes_on(void **state)
+{
+    struct conform *t = *state;
+    enum { N = 10, MOST = 5 * 1024 * 1024 };
+    size_t len = t->engine->payload_max;
+    uint8_t *bytes = calloc(1, len);
+    assert_non_null(bytes);
+    for (int i = 0; i < N; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "t%d", i);
+        (void)PUT_OK(t, .id = mr_slice_str(id), .payload = {bytes, len});
+    }
+    free(bytes);
+    bool seen[N] = {false};
+    char cursor[MR_CURSOR_MAX] = "";
+    size_t total = 0, pages = 0;
+    do {
+        struct conform_page page = PAGE(t, .limit = 1000, .with_payload = true, .cursor = cursor);
+        assert_err(page.err, MR_OK);
+        assert_true(page.n > 0 && page.n * len <= MOST);
+        mark(&page, seen, N);
+        total += page.n;
+        pages++;
+        (void)snprintf(cursor, sizeof cursor, "%s", page.next);
+    } while (cursor[0] != '\0');
+    assert_int_equal(total, N);
+    assert_true(pages >= N * len / MOST);
+    assert_int_equal(PAGE(t, .limit = 1000).n, N); /* without payloads there is room for all */
+}
+
 static void a_cursor_that_is_none_is_refused(void **state)
 {
     struct conform *t = *state;
@@ -275,6 +305,7 @@ int conform_list(const struct conform_engine *engine)
         CONFORM_TEST(pages_over_all_queues_and_states_are_complete),
         CONFORM_TEST(a_cursor_outlives_its_queue),
         CONFORM_TEST(payloads_are_listed_only_on_demand),
+        CONFORM_TEST(a_page_of_big_payloads_ends_early_and_its_cursor_goes_on),
         CONFORM_TEST(a_cursor_that_is_none_is_refused),
         CONFORM_TEST(a_page_never_exceeds_the_batch_limit),
     };

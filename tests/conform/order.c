@@ -92,6 +92,29 @@ static void prioritise_moves_a_waiting_task(void **state)
     conform_take_none(t, node);
 }
 
+static void an_ended_task_is_shown_with_the_order_time_it_had(void **state)
+{
+    struct conform *t = *state;
+    static const char *const ids[] = {"done", "failed", "archived", "later"};
+    for (size_t i = 0; i < 4; i++)
+        (void)PUT_OK(t, .id = mr_slice_str(ids[i]), .priority_s = 1000 - (double)i,
+                     .retention_ms = 3600000, .delay_ms = i == 3 ? 7200000 : 0);
+    int64_t before[4];
+    for (size_t i = 0; i < 4; i++)
+        before[i] = conform_get(t, ids[i])->order_time_ms;
+    struct conform_node *node = NODE(t);
+    FINISH_OK(t, conform_take_id(t, node, "done"), .outcome = MR_DONE);
+    FINISH_OK(t, conform_take_id(t, node, "failed"), .outcome = MR_FAIL_FOR_GOOD);
+    assert_err(conform_act(t, MR_VERB_ARCHIVE, "archived", 0), MR_OK);
+    assert_err(conform_act(t, MR_VERB_CANCEL, "later", 0), MR_OK);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(conform_get(t, ids[i])->order_time_ms, before[i]);
+    if (t->engine->can_reopen)
+        conform_reopen(t);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(conform_get(t, ids[i])->order_time_ms, before[i]);
+}
+
 static void a_returned_task_keeps_its_place(void **state)
 {
     struct conform *t = *state;
@@ -228,6 +251,7 @@ int conform_order(const struct conform_engine *engine)
         CONFORM_TEST(waiting_outweighs_priority_in_time),
         CONFORM_TEST(prioritise_moves_a_waiting_task),
         CONFORM_TEST(a_returned_task_keeps_its_place),
+        CONFORM_TEST(an_ended_task_is_shown_with_the_order_time_it_had),
         CONFORM_TEST(tasks_of_a_closed_node_return_in_their_order),
         CONFORM_TEST(weights_hold_within_one_percent_of_100000_picks),
         CONFORM_TEST(weights_hold_for_single_takes_and_low_is_never_starved),

@@ -145,6 +145,44 @@ static void totals_and_todays_figures_equal_what_was_done(void **state)
     }
 }
 
+static size_t history(struct conform *t, const char *queue, struct mr_queue_day *days, size_t max,
+                      enum mr_err err)
+{
+    struct mr_req_queue_history req = {
+        .req.op = MR_OP_QUEUE_HISTORY, .queue = mr_slice_str(queue), .days = days, .max = max};
+    assert_err(mr_broker_call(t->broker, &req.req), err);
+    mr_req_done(&req.req);
+    return req.n;
+}
+
+static void the_days_of_a_queue_add_up_to_its_totals(void **state)
+{
+    struct conform *t = *state;
+    struct mr_queue_day days[3];
+    assert_int_equal(history(t, "none", days, 3, MR_NOT_FOUND), 0);
+    int64_t first = today();
+    conform_put_many(t, "default", "t", 5);
+    assert_int_equal(history(t, "default", days, 3, MR_OK), 0);
+    struct conform_node *node = NODE(t);
+    for (size_t i = 0; i < 4; i++)
+        FINISH_OK(t, conform_take_one(t, node), .outcome = i == 0 ? MR_FAIL_FOR_GOOD : MR_DONE);
+    if (t->engine->can_reopen)
+        conform_reopen(t);
+    size_t n = history(t, "default", days, 3, MR_OK);
+    assert_in_range(n, 1, 2); /* midnight may have passed */
+    uint64_t processed = 0, failed = 0;
+    for (size_t i = 0; i < n; i++) {
+        assert_in_range(days[i].start_ms / MR_MS_PER_DAY, first, today());
+        assert_int_equal(days[i].start_ms % MR_MS_PER_DAY, 0);
+        assert_true(i == 0 || days[i].start_ms < days[i - 1].start_ms);
+        processed += days[i].processed;
+        failed += days[i].failed;
+    }
+    assert_int_equal(processed, 4);
+    assert_int_equal(failed, 1);
+    assert_int_equal(history(t, "default", days, 1, MR_OK), 1);
+}
+
 static void the_oldest_waiting_task_is_the_age_of_the_queue(void **state)
 {
     struct conform *t = *state;
@@ -228,6 +266,7 @@ int conform_queues(const struct conform_engine *engine)
         CONFORM_TEST(an_empty_queue_can_be_removed_and_a_filled_one_only_by_force),
         CONFORM_TEST(counts_follow_every_state),
         CONFORM_TEST(totals_and_todays_figures_equal_what_was_done),
+        CONFORM_TEST(the_days_of_a_queue_add_up_to_its_totals),
         CONFORM_TEST(the_oldest_waiting_task_is_the_age_of_the_queue),
         CONFORM_TEST(queues_are_listed_by_name_in_pages),
         CONFORM_TEST(as_many_queues_come_as_were_asked_for),

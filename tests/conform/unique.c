@@ -165,6 +165,35 @@ static void a_key_is_free_when_the_task_ends(void **state)
     assert_err(PUT(t, KEYED("k", LONG_MS)).err, MR_OK);
 }
 
+static void a_task_that_leaves_the_archive_takes_its_key_again(void **state)
+{
+    struct conform *t = *state;
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("first"), KEYED("k", LONG_MS));
+    assert_err(conform_act(t, MR_VERB_ARCHIVE, "first", 0), MR_OK);
+    assert_err(conform_act(t, MR_VERB_RUN, "first", 0), MR_OK);
+    struct mr_enqueue_result again = PUT(t, KEYED("k", LONG_MS));
+    assert_err(again.err, MR_DUPLICATE);
+    assert_string_equal(again.id, "first");
+    struct conform_node *node = NODE(t);
+    FINISH_OK(t, conform_take_id(t, node, "first"), .outcome = MR_DONE);
+    assert_err(PUT(t, KEYED("k", LONG_MS)).err, MR_OK);
+}
+
+static void it_stays_there_while_another_has_its_key(void **state)
+{
+    struct conform *t = *state;
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("first"), KEYED("k", LONG_MS));
+    assert_err(conform_act(t, MR_VERB_ARCHIVE, "first", 0), MR_OK);
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("second"), KEYED("k", LONG_MS));
+    assert_err(conform_act(t, MR_VERB_RUN, "first", 0), MR_DUPLICATE);
+    assert_int_equal(conform_state(t, "first"), MR_ARCHIVED);
+    assert_err(conform_act(t, MR_VERB_DELETE, "second", 0), MR_OK);
+    assert_err(conform_act(t, MR_VERB_RUN, "first", 0), MR_OK);
+    if (t->engine->can_reopen)
+        conform_reopen(t);
+    assert_err(PUT(t, KEYED("k", LONG_MS)).err, MR_DUPLICATE);
+}
+
 static void a_key_is_free_when_its_queue_is_removed(void **state)
 {
     struct conform *t = *state;
@@ -197,6 +226,8 @@ int conform_unique(const struct conform_engine *engine)
         CONFORM_TEST(an_outlived_holder_does_not_free_its_successors_key),
         CONFORM_TEST(a_key_is_held_through_run_and_retry),
         CONFORM_TEST(a_key_is_free_when_the_task_ends),
+        CONFORM_TEST(a_task_that_leaves_the_archive_takes_its_key_again),
+        CONFORM_TEST(it_stays_there_while_another_has_its_key),
         CONFORM_TEST(a_key_is_free_when_its_queue_is_removed),
         CONFORM_TEST(a_taken_id_conflicts_before_the_key_is_asked),
     };

@@ -32,7 +32,6 @@ working() { [ -n "$(find . -maxdepth 1 -name 'millrace-bench*')" ]; }
 until_true working
 kill -INT "$bench"
 kill -INT "$bench" # as timeout(1) does: to the process and to its group
-code=0
-wait "$bench" || code=$?
+await "$bench"
 is "interrupted" 130 "$code"
 is "nothing left behind" 0 "$(find . -name 'millrace-bench*' | wc -l)"

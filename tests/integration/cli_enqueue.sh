@@ -33,6 +33,15 @@ is "at" 1896076800000 "$(field timed due_ms)"
 
 # The same id again is a conflict; a unique key too, unless told otherwise.
 refuses 4 'one exists (scheduled)' enqueue --id one again
+# An id is the same thing in both ways of saying it.
+expect 0 enqueue --id 'br{aces}' x
+expect 0 enqueue --json '{"id":"more{braces}"}'
+refuses 2 'is empty' enqueue --id '' x
+refuses 2 'without control characters' enqueue --id $'a\nb' x
+expect 2 enqueue --json '{"id":""}'
+grep -q 'is empty; leave it out' "$room/out" || fail "$(cat "$room/out")"
+expect 2 enqueue --json '{"payload":"a","payload_base64":"YQ=="}'
+grep -q 'two payloads' "$room/out" || fail "$(cat "$room/out")"
 expect 0 enqueue --unique 1h --unique-key k first
 first=$(cat "$room/out")
 refuses 4 "unique key exists: $first (pending)" enqueue --unique 1h --unique-key k second
@@ -161,8 +170,7 @@ printf 'half a li' >&3
 have_ids() { [ "$(wc -l <"$room/ids")" -eq 300 ]; }
 until_true have_ids
 kill -INT "$enqueue"
-code=0
-wait "$enqueue" || code=$?
+await "$enqueue"
 exec 3>&-
 is "interrupted" 130 "$code"
 is "what it said" 'millrace: interrupted: 300 tasks are on disk' "$(cat "$room/err")"

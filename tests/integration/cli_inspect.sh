@@ -85,6 +85,7 @@ is "first in line" a3 "$(m task list -q a --json | jq -r '.[0].id')"
 expect 0 task prioritise a3 -3600
 is "last in line" a3 "$(m task list -q a --json | jq -r '.[-1].id')"
 refuses 2 'not a number of seconds' task prioritise a3 soon
+refuses 2 'more than 10 years' task prioritise a3 999999999
 refuses 3 'cannot delete task nothing' task delete nothing
 expect 0 --json task delete a3
 is "what was done" 'delete 1 1 0' "$(jq -r '[.verb,.matched,.done,.failed]|join(" ")' "$room/out")"

@@ -55,3 +55,9 @@ until_true() {
     done
     fail "waited in vain for: $*"
 }
+
+# await PID: waits for a process in the background; $code is how it ended.
+await() {
+    code=0
+    wait "$1" || code=$?
+}

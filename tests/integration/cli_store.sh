@@ -19,6 +19,10 @@ is "fsck as JSON" 'true 1000 0' "$(jq -r '[.ok,.tasks,.damaged]|join(" ")' "$roo
 expect 0 backup "$room/copy"
 is "copied" 1000 "$(m --broker "file:$room/copy" queue show a --json | jq .pending)"
 refuses 2 'copy: not empty' backup "$room/copy"
+ln -s "$room/store" "$room/link"
+for inside in "$room/store" "$room/store/copy/deep" "$room/copy/../store/copy" "$room/link/copy"; do
+    refuses 2 'inside the store itself' backup "$inside"
+done
 expect 0 fsck "file:$room/copy"
 m --quiet --broker "file:$room/copy" task delete -q a --yes
 is "the original is not touched" 1000 "$(count a pending)"
@@ -29,11 +33,41 @@ offset=$(grep -aboF -m1 a-payload-to-be-found "$segment" | head -1 | cut -d: -f1
 printf 'damage' | dd of="$segment" bs=1 seek="$offset" conv=notrunc status=none
 expect 1 fsck "$store"
 grep -q 'damaged' "$room/err" || fail "$(cat "$room/err")"
+is "findings" 1 "$(grep -c 'at offset .*: damaged record' "$room/out")"
 refuses 1 "$(basename "$segment")" queue list
-expect 0 fsck --repair "$store"
+expect 0 --json fsck --repair "$store"
+is "repaired" 'true 0 1' "$(jq -r '[.ok,.damaged,.repaired]|join(" ")' "$room/out")"
 expect 0 fsck "$store"
 rest=$(count a pending)
 ((rest >= 700 && rest < 1000)) || fail "$rest tasks left of 1000"
+
+# A lost meta file is told, and restored from the log; a lost log is told.
+cp -r "$room/copy" "$room/lost"
+rm "$room/lost/meta"
+expect 1 fsck "file:$room/lost"
+grep -q '^meta at offset 0: missing' "$room/out" || fail "$(cat "$room/out")"
+is "a check changes nothing" no "$([ -e "$room/lost/meta" ] && echo yes || echo no)"
+refuses 1 'millrace fsck --repair' --broker "file:$room/lost" queue list
+expect 0 fsck --repair "file:$room/lost"
+grep -q '1 damaged places repaired' "$room/err" || fail "$(cat "$room/err")"
+expect 0 fsck "file:$room/lost"
+rm "$room"/lost/log-*
+refuses 1 'the log is missing' fsck "file:$room/lost"
+refuses 1 'the log is missing' --broker "file:$room/lost" enqueue x
+
+# A folder with something else under the name of a store's file is left as it is.
+mkdir "$room/strange"
+echo notes >"$room/strange/meta"
+refuses 1 'strange/meta' --broker "file:$room/strange" enqueue x
+is "nothing is left there" meta "$(ls -A "$room/strange")"
+
+# A store in use is refused by name of the process that has it.
+"$MILLRACE" --quiet work -q none -- true &
+worker=$!
+until_true grep -qx "$worker" "$room/store/lock"
+refuses 6 "in use by process $worker;" fsck "$store"
+kill "$worker"
+wait "$worker" || true
 
 # What is not a store, or not for us, is told apart and left as it is.
 refuses 3 'nowhere' fsck "file:$room/nowhere"
@@ -41,6 +75,8 @@ refuses 2 'fsck checks a folder' fsck redis://x
 refuses 5 '/sys/store' --broker file:/sys/store enqueue x
 echo text >"$room/plain"
 refuses 1 plain --broker "file:$room/plain" enqueue x
+refuses 1 'plain: not a folder' fsck "file:$room/plain"
+refuses 1 'plain: not a folder' fsck --repair "file:$room/plain"
 mkdir "$room/other"
 echo text >"$room/other/notes"
 refuses 1 other --broker "file:$room/other" enqueue x

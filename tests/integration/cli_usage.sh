@@ -86,6 +86,10 @@ expect 1 --broker "$store" enqueue --json '[{"nonsense":1}]'
 [ ! -e "$room/store" ] || fail "a refused command made a store"
 refuses 3 'no store at' --broker "$store" queue list
 refuses 3 'no store at' --broker "$store" task delete x
+mkdir "$room/empty"
+refuses 3 'no store at' --broker "file:$room/empty" queue list
+refuses 3 'no store at' --broker "file:$room/empty" backup "$room/copy"
+is "an empty folder stays empty" "" "$(ls -A "$room/empty")"
 [ ! -e "$room/store" ] || fail "looking made a store"
 
 # Brokers that are not there, or that this build cannot serve.

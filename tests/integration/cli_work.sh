@@ -112,8 +112,7 @@ until_true started
 kill -TERM "$worker"
 until_true grep -q stopping "$room/err"
 touch "$room/go"
-code=0
-wait "$worker" || code=$?
+await "$worker"
 is "graceful end" 0 "$code"
 is "the running one ended, the other waits" 'completed pending' "$(state d1) $(state d2)"
 
@@ -125,8 +124,7 @@ until_true started
 kill -INT "$worker"
 until_true grep -q stopping "$room/err"
 kill -INT "$worker"
-code=0
-wait "$worker" || code=$?
+await "$worker"
 is "interrupted" 130 "$code"
 is "handed back" 'pending 0 0' "$(state d2) $(field d2 retried) $(field d2 crashes)"
 is "counted once" 'millrace: 0 done, 0 failed, 1 handed back' "$(tail -1 "$room/err")"
@@ -139,8 +137,7 @@ worker=$!
 until_true started
 kill -USR1 "$worker"
 kill -HUP "$worker"
-code=0
-wait "$worker" || code=$?
+await "$worker"
 is "hung up" 0 "$code"
 grep -q stopping "$room/err" || fail "SIGUSR1 ended it: $(cat "$room/err")"
 is "handed back after a hang-up" 'pending 0 0' "$(state d2) $(field d2 retried) $(field d2 crashes)"
@@ -154,8 +151,7 @@ kill -USR1 "$worker"
 kill -TERM "$worker"
 until_true grep -q stopping "$room/err"
 kill -TERM "$worker"
-code=0
-wait "$worker" || code=$?
+await "$worker"
 is "ended by the second signal" 143 "$code"
 
 # --drain-timeout: what does not end by then is stopped and handed back.
@@ -165,8 +161,7 @@ rm "$room/started"
 worker=$!
 until_true started
 kill -TERM "$worker"
-code=0
-wait "$worker" || code=$?
+await "$worker"
 is "drained" 0 "$code"
 is "handed back after the drain" 'pending 0 0' "$(state d2) $(field d2 retried) $(field d2 crashes)"
 

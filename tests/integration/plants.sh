@@ -68,6 +68,10 @@ objection() {
     for program in "${programs[@]}"; do
         status=0
         timeout "$limit_s" "$folder/$program" >"$folder/$program.log" 2>&1 || status=$?
+        if [ "$status" -eq 124 ]; then
+            echo "slow: millrace-$program has not ended after $limit_s s"
+            return
+        fi
         if [ "$status" -ne 0 ]; then
             echo "millrace-$program (exit $status): $(head -n 1 "$folder/$program.log" | cut -c 1-110)"
             return
@@ -92,10 +96,10 @@ for plant in "${plants[@]}"; do
     compile "$work/$plant" "-DMR_PLANT_$plant=1" "${files[@]}"
     link "$work/$plant"
     found=$(objection "$work/$plant")
-    if [ "${#files[@]}" -gt 0 ] && [ -n "$found" ]; then
+    if [ "${#files[@]}" -gt 0 ] && [ -n "$found" ] && [[ $found != slow:* ]]; then
         echo "$plant: caught by $found"
     else
-        echo "$plant: NOT CAUGHT"
+        echo "$plant: NOT CAUGHT${found:+ ($found)}"
         missed=$((missed + 1))
     fi
     rm -rf "${work:?}/$plant"

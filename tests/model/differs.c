@@ -78,7 +78,7 @@ static const char *times_differ(const struct model_task *want, const struct mr_t
     bool active = want->state == MR_ACTIVE;
     const struct row rows[] = {
         {"due_ms", waits ? want->due_ms : 0, waits ? got->due_ms : 0, 0},
-        {"order_time_ms", ended ? 0 : want->order_ms, ended ? 0 : got->order_time_ms, 0},
+        {"order_time_ms", want->order_ms, got->order_time_ms, 0},
         {"epoch", active ? (int64_t)want->epoch : 0, active ? (int64_t)got->epoch : 0, 0},
         {"started_ms", active ? want->started_ms : 0, active ? got->started_ms : 0, 0},
         {"finished_ms", ended ? want->finished_ms : 0, ended ? got->finished_ms : 0,

@@ -76,7 +76,7 @@ static void open_node(struct driver *d, int index)
     node->open = true;
     node->node = req.node;
     node->first_slot = req.first_slot;
-    node->dead_at_ms = d->model.now_ms + node->lease_ms;
+    node->dead_at_ms = d->model.now_ms + node->lease_ms + MODEL_DOUBT_MS;
     driver_trace(d, "open %d, lease %lld ms", index, (long long)node->lease_ms);
 }
 
@@ -113,7 +113,7 @@ void driver_beat(struct driver *d)
         if (err != (node->open ? MR_OK : MR_NOT_FOUND))
             driver_fail(d, "node %d, %s: %s", i, node->open ? "open" : "gone", mr_err_name(err));
         if (node->open)
-            node->dead_at_ms = d->model.now_ms + node->lease_ms;
+            node->dead_at_ms = d->model.now_ms + node->lease_ms + MODEL_DOUBT_MS;
     }
     driver_trace(d, "all");
 }

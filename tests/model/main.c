@@ -30,12 +30,6 @@ static const struct {
 };
 enum { STEPS_N = sizeof steps / sizeof steps[0] };
 
-static uint64_t env_number(const char *name, uint64_t otherwise)
-{
-    const char *text = getenv(name);
-    return text != NULL && *text != '\0' ? strtoull(text, NULL, 10) : otherwise;
-}
-
 /* ---- the whole state ------------------------------------------------------------------------ */
 
 static void compare_queue(struct driver *d, unsigned index)
@@ -199,13 +193,13 @@ static void run_seed(uint64_t seed, uint64_t n, bool trace)
 
 int main(void)
 {
-    uint64_t first = env_number("MR_SEED", 1), seeds = env_number("MR_SEEDS", 1);
-    uint64_t n = env_number("MR_STEPS", 100000);
+    uint64_t first = rig_env("MR_SEED", 1), seeds = rig_env("MR_SEEDS", 1);
+    uint64_t n = rig_env("MR_STEPS", 100000);
     for (uint64_t i = 0; i < seeds; i++) {
         printf("model: seed=%llu steps=%llu\n", (unsigned long long)(first + i),
                (unsigned long long)n);
         fflush(stdout);
-        run_seed(first + i, n, env_number("MR_TRACE", 0) != 0);
+        run_seed(first + i, n, rig_env("MR_TRACE", 0) != 0);
     }
     return 0;
 }

@@ -384,6 +384,10 @@ static enum mr_err run_now(struct model *model, struct model_task *task)
     if (task->state != MR_SCHEDULED && task->state != MR_RETRY && task->state != MR_ARCHIVED)
         return MR_WRONG_STATE;
     if (task->state == MR_ARCHIVED) {
+        bool locked = task->unique_said != 0 && task->unique_until_ms > model->now_ms;
+        if (locked && model_holder(model, task->queue, task->unique_said) != NULL)
+            return MR_DUPLICATE;
+        task->unique = locked ? task->unique_said : 0;
         task->retried = task->crashes = 0;
         task->cancel = false;
     }

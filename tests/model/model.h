@@ -14,6 +14,7 @@
 
 enum {
     MODEL_TICK_MS = 10,
+    MODEL_DOUBT_MS = 50, /* a node lives so much longer than its lease */
     MODEL_QUEUES = 4,
     MODEL_TYPES = 2,
     MODEL_NODES = 6,

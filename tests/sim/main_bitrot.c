@@ -58,9 +58,11 @@ static void begin(struct rot *rot, struct rig *rig, struct simfs *fs, bool repai
 
 /* Tasks that an undamaged store shows and this one does not, not even as damaged, the last one
  * aside. */
-static size_t missing(struct rot *rot, const struct oracle_view *view)
+static size_t missing(struct rot *rot, const struct rig *rig, const struct oracle_view *view)
 {
-    bool *seen = calloc(oracle_count(rot->known), sizeof *seen);
+    struct oracle *known = oracle_clone(rot->known);
+    oracle_time(known, rig_wall_ms(rig)); /* some have expired meanwhile */
+    bool *seen = calloc(oracle_count(known), sizeof *seen);
     mr_assert(seen);
     size_t shown_damaged = 0;
     for (size_t i = 0; i < view->tasks_n; i++) {
@@ -68,14 +70,15 @@ static size_t missing(struct rot *rot, const struct oracle_view *view)
             shown_damaged++;
             continue;
         }
-        for (uint32_t t = 0; t < oracle_count(rot->known); t++)
-            if (mr_slice_equal(view->tasks[i].id, mr_slice_str(oracle_id(rot->known, t))))
+        for (uint32_t t = 0; t < oracle_count(known); t++)
+            if (mr_slice_equal(view->tasks[i].id, mr_slice_str(oracle_id(known, t))))
                 seen[t] = true;
     }
     size_t n = 0;
-    for (uint32_t t = 0; t + 1 < oracle_count(rot->known); t++)
-        n += !seen[t] && !oracle_may_be_gone(rot->known, t);
+    for (uint32_t t = 0; t + 1 < oracle_count(known); t++)
+        n += !seen[t] && !oracle_may_be_gone(known, t);
     free(seen);
+    oracle_free(known);
     return n > shown_damaged ? n - shown_damaged : 0;
 }
 
@@ -88,7 +91,7 @@ static void check_none_missing(struct rot *rot, struct oracle *oracle, struct ri
 {
     struct rig_view view;
     if (rig_view(rig, &view) == MR_OK) {
-        size_t lost = missing(rot, &view.view);
+        size_t lost = missing(rot, rig, &view.view);
         if (lost)
             oracle_fail(oracle, "opened without a word, %zu tasks are missing", lost);
     }
@@ -142,7 +145,7 @@ static void check_repaired(struct rot *rot, struct oracle *oracle, struct rig *r
     struct rig_view view;
     enum mr_err err = rig_view(rig, &view);
     if (err == MR_OK) {
-        size_t lost = missing(rot, &view.view);
+        size_t lost = missing(rot, rig, &view.view);
         if (lost > lost_max)
             oracle_fail(oracle, "repaired, but %zu tasks are missing, %zu were hit", lost,
                         lost_max);
@@ -448,10 +451,9 @@ static void run_store(uint64_t seed, uint64_t flips, struct rot *sum)
 
 int main(int argc, char **argv)
 {
-    const char *text = getenv("MR_FLIPS");
-    uint64_t flips = text ? strtoull(text, NULL, 10) : FLIPS_DEFAULT;
+    uint64_t flips = rig_env("MR_FLIPS", FLIPS_DEFAULT);
     uint64_t stores = (flips + FLIPS_A_STORE - 1) / FLIPS_A_STORE;
-    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1;
+    uint64_t seed = argc > 1 ? strtoull(argv[1], NULL, 10) : rig_env("MR_SEED", 1);
     struct rot sum = {0};
     for (uint64_t i = 0; i < stores && sum.failed < ERRORS_MAX; i++)
         run_store(seed + i, flips / stores, &sum);

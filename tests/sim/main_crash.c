@@ -196,9 +196,9 @@ static bool run_workload(struct campaign *campaign, uint64_t images)
 
 int main(int argc, char **argv)
 {
-    const char *text = getenv("MR_IMAGES");
-    uint64_t images = text ? strtoull(text, NULL, 10) : IMAGES_DEFAULT;
-    struct campaign campaign = {.seed = argc > 1 ? strtoull(argv[1], NULL, 10) : 1};
+    uint64_t images = rig_env("MR_IMAGES", IMAGES_DEFAULT);
+    struct campaign campaign = {.seed =
+                                    argc > 1 ? strtoull(argv[1], NULL, 10) : rig_env("MR_SEED", 1)};
     uint64_t workloads = 0, points = 0;
     while (campaign.passed + campaign.failed < images && campaign.failed < ERRORS_SHOWN_MAX) {
         run_workload(&campaign, images - campaign.passed - campaign.failed);

@@ -20,6 +20,7 @@
 
 #include "client/client.h"
 #include "sim/oracle_int.h"
+#include "sim/rig.h"
 #include "sim/simfs_int.h"
 
 enum {
@@ -597,8 +598,7 @@ static void poison(struct parent *parent)
 
 int main(void)
 {
-    const char *text = getenv("MR_KILLS");
-    uint64_t kills = text ? strtoull(text, NULL, 10) : KILLS_DEFAULT, done = 0;
+    uint64_t kills = rig_env("MR_KILLS", KILLS_DEFAULT), done = 0;
     const char *tmp = getenv("TMPDIR");
     char dir[200], command[256];
     snprintf(dir, sizeof dir, "%s/millrace-kill-XXXXXX", tmp ? tmp : "/tmp");

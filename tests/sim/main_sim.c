@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "sim/rig.h"
 #include "sim/world.h"
 
 enum { TWICE_EVERY = 20, SEEDS_DEFAULT = 100 };
@@ -20,8 +21,8 @@ struct settings {
 static void usage(void)
 {
     puts("millrace-sim [--seed N] [--seeds M] [--verbose]\n"
-         "  --seed N     first seed; alone: only that one\n"
-         "  --seeds M    how many (default 100; the variable MR_SEEDS goes first)\n"
+         "  --seed N     first seed; alone: only that one (default: MR_SEED, or 1)\n"
+         "  --seeds M    how many (default: MR_SEEDS, or 100)\n"
          "  --verbose    print the trace");
 }
 
@@ -41,11 +42,10 @@ static bool parse(int argc, char **argv, struct settings *settings)
             return false;
         }
     }
-    const char *seeds = getenv("MR_SEEDS");
-    if (settings->seeds == 0 && one)
-        settings->seeds = 1;
-    else if (settings->seeds == 0)
-        settings->seeds = seeds ? strtoull(seeds, NULL, 10) : SEEDS_DEFAULT;
+    if (settings->seeds == 0)
+        settings->seeds = one ? 1 : rig_env("MR_SEEDS", SEEDS_DEFAULT);
+    if (!one)
+        settings->seed = rig_env("MR_SEED", 1);
     return true;
 }
 
@@ -78,7 +78,7 @@ static bool run_seed(uint64_t seed, enum world_detail detail, struct world_repor
 
 int main(int argc, char **argv)
 {
-    struct settings settings = {.seed = 1};
+    struct settings settings = {0};
     if (!parse(argc, argv, &settings)) {
         usage();
         return 2;

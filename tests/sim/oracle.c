@@ -287,6 +287,7 @@ void fact_begin(struct oracle *oracle, struct fact *fact)
     /* What was sent while the enqueue was under way is about this life. */
     bool touched = fact->controls > 0;
     fact->sure = LIVE;
+    fact->in_doubt = false;
     fact->cancelled = fact->cancelled && touched;
     fact->doomed = fact->doomed && touched;
     fact->keyless = fact->keyless && touched;
@@ -352,6 +353,15 @@ void fact_forget_counts(struct fact *fact)
     fact->retried.min = fact->crashes.min = fact->unseen = 0;
 }
 
+/* An enqueue may have moved the holder of its unique key instead. */
+static void doubt_holders(struct oracle *oracle, uint32_t token)
+{
+    const struct oracle_spec *spec = &oracle->facts[token].spec;
+    for (size_t i = 0; spec->unique && i < oracle->n; i++)
+        if (same_key(&oracle->facts[i].spec, spec))
+            oracle->facts[i].in_doubt = true;
+}
+
 static bool is_refusal(enum mr_err err)
 {
     return err == MR_QUEUE_FULL || err == MR_DISK_FULL || err == MR_INVALID || err == MR_TOO_BIG ||
@@ -384,6 +394,7 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
         fact->in_doubt = true;
         fact->plain = false;
         fact_forget_counts(fact);
+        doubt_holders(oracle, op->token);
     }
     fact->announced = false;
 }

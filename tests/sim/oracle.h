@@ -59,9 +59,9 @@ struct oracle_op {
     enum mr_outcome outcome;
     enum mr_verb verb;
     uint64_t epoch, seq;
-    uint32_t era;      /* of the clock, when it was sent */
-    uint32_t retried;  /* finish: of the lease */
-    uint32_t note_len; /* finish: of its result or error */
+    uint32_t era;                  /* of the clock, when it was sent */
+    uint32_t retried, retried_max; /* finish: of the lease */
+    uint32_t note_len;             /* finish: of its result or error */
     int64_t sent_ms;
     int64_t not_before_ms; /* finish: the earliest next start */
 };
@@ -95,7 +95,7 @@ void oracle_time(struct oracle *oracle, int64_t wall_ms);
 void oracle_clock_jumped(struct oracle *oracle);
 /* Order and times are not known well enough to this harness to be judged. */
 void oracle_ignore_order(struct oracle *oracle);
-/* There was too little space: results may be missing, but never wrong. */
+/* There was too little space: results and errors may be missing, but never wrong. */
 void oracle_short_of_space(struct oracle *oracle);
 
 /* ---- producing */

@@ -207,12 +207,12 @@ void check_note(struct oracle *oracle, uint32_t token, const struct mr_task *tas
         oracle_fail(oracle, "task %u: a result that nobody sent", token);
     if (is_note(task->last_error) && !note_epoch(token, task->last_error))
         oracle_fail(oracle, "task %u: an error that nobody sent", token);
-    bool dropped = oracle->short_of_space && task->result.len == 0;
+    bool dropped = oracle->short_of_space && task->result.len == 0 && !is_note(task->last_error);
     if (sure && note->known && note->is_result && task->state == MR_COMPLETED && !dropped &&
         !as_known(note, token, task->result))
         oracle_fail(oracle, "task %u: the result is not that of epoch %llu", token,
                     (unsigned long long)note->epoch);
-    if (sure && note->known && !note->is_result && task->state != MR_COMPLETED &&
+    if (sure && note->known && !note->is_result && task->state != MR_COMPLETED && !dropped &&
         !as_known(note, token, task->last_error))
         oracle_fail(oracle, "task %u: the error is not that of epoch %llu", token,
                     (unsigned long long)note->epoch);

@@ -80,7 +80,7 @@ void oracle_control_answered(struct oracle *oracle, const struct oracle_op *op, 
     fact_add(fact, op->adds, -1);
     fact->controls--;
     bool refused = err == MR_WRONG_STATE || err == MR_RUNNING || err == MR_NOT_FOUND ||
-                   err == MR_DISK_FULL || err == MR_INVALID || err == MR_CONFLICT;
+                   err == MR_DISK_FULL || err == MR_INVALID || err == MR_DUPLICATE;
     if (err == MR_OK)
         controlled(oracle, op);
     else if (err == MR_NOT_FOUND && fact->epoch == op->epoch && !(may(oracle, fact) & GONE) &&
@@ -174,7 +174,8 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
         memset(fact->adds, 0, sizeof fact->adds);
         fact->enqueues = fact->controls = 0;
         fact->open = fact->begun = fact->finish_under_way = fact->announced = false;
-        fact->in_doubt = false; /* the next life tells */
+        /* It may have been in somebody's hands, and the next life takes it back. */
+        fact->in_doubt = fact->sure & LIVE;
     }
     for (size_t i = 0; i < oracle->queues_n; i++)
         if (!oracle->queues[i].paused)

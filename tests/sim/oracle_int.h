@@ -31,7 +31,7 @@ struct fact {
     bool open;              /* the newest lease was not ended by an answer we saw */
     bool begun;             /* its run began */
     bool finish_under_way;
-    bool in_doubt;              /* a request failed in a way that leaves open whether it happened */
+    bool in_doubt;              /* its last change may never become durable in this life */
     bool keyless;               /* left the archive, without its unique key */
     bool completed;             /* ended well in this life, with retention */
     bool reordered;             /* its priority may have been changed */

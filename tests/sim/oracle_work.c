@@ -86,7 +86,8 @@ static void check_order(struct oracle *oracle, uint32_t token)
     struct queue_fact *queue = queue_at(oracle, fact->spec.queue);
     if (queue->paused)
         oracle_fail(oracle, "task %u handed out from the paused queue %s", token, queue->name);
-    if (!fact->plain || oracle->unordered)
+    /* A task that could not be read was passed over; a power cut may take back its quarantine. */
+    if (!fact->plain || oracle->unordered || oracle->reads_failed)
         return;
     fact->plain = false;
     check_fifo(oracle, token);
@@ -199,12 +200,14 @@ void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_f
         .epoch = finish->epoch,
         .era = oracle->era,
         .retried = fact->retried.min,
+        .retried_max = fact->retried.max,
         .note_len = (uint32_t)(finish->outcome == MR_DONE ? finish->result.len : finish->error.len),
         .not_before_ms = finish->delay_ms > 0 ? oracle->now_ms + finish->delay_ms : 0,
     };
     if (old || ret_op->ended)
         return;
-    ret_op->adds = fate_after(fact, finish->outcome, fact->retried.min);
+    ret_op->adds = fate_after(fact, finish->outcome, fact->retried.min) |
+                   fate_after(fact, finish->outcome, fact->retried.max);
     if (fact->cancelled && finish->outcome != MR_DONE)
         ret_op->adds |= ARCHIVED;
     if (ret_op->adds & COMPLETED && !(may(oracle, fact) & COMPLETED))
@@ -244,7 +247,7 @@ static void finished(struct oracle *oracle, const struct oracle_op *op)
         fact->note = note_of(op);
     if (op->outcome == MR_FAIL || op->outcome == MR_FAIL_FOR_GOOD) {
         bool counted = op->adds == LIVE;
-        fact->retried = (struct range){op->retried + counted, op->retried + 1};
+        fact->retried = (struct range){op->retried + counted, op->retried_max + 1};
     }
     if (fact->controls > 0)
         fact_forget_counts(fact); /* made to run since, it counts from the start again */

@@ -64,6 +64,12 @@ static void exec_step(struct rig_exec *exec)
     job->done(job);
 }
 
+uint64_t rig_env(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text ? strtoull(text, NULL, 10) : otherwise;
+}
+
 void rig_init(struct rig *rig, struct simfs *fs, uint64_t seed)
 {
     memset(rig, 0, sizeof *rig);

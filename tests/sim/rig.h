@@ -55,6 +55,8 @@ struct rig {
 #define RIG_DIR      "store"                  /* unless told otherwise */
 #define RIG_EPOCH_US (1790000000LL * 1000000) /* where the wall clock starts */
 
+/* A number from the environment, for the size and the first seed of a campaign. */
+uint64_t rig_env(const char *name, uint64_t otherwise);
 void rig_init(struct rig *rig, struct simfs *fs, uint64_t seed);
 /* Kills what is open. */
 void rig_done(struct rig *rig);

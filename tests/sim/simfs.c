@@ -373,6 +373,25 @@ static enum mr_err sim_pwrite(struct mr_file *file, const void *data, size_t len
     return MR_OK;
 }
 
+/* What was written over a write in limbo, or cut off, and synced, does not give way to it again. Of
+ * a write that is overwritten in its middle the end is forgotten too. */
+static void outlive(const struct change *change, struct change *limbo)
+{
+    uint64_t end = change->bytes ? change->offset + change->len : UINT64_MAX;
+    uint64_t limbo_end = limbo->offset + limbo->len;
+    if (change->offset >= limbo_end || end <= limbo->offset)
+        return;
+    if (change->offset > limbo->offset) {
+        limbo->len = (size_t)(change->offset - limbo->offset);
+        return;
+    }
+    uint64_t from = end < limbo_end ? end : limbo_end;
+    memmove(limbo->bytes, limbo->bytes + (from - limbo->offset), (size_t)(limbo_end - from));
+    limbo->len = (size_t)(limbo_end - from);
+    limbo->offset = from;
+}
+
+/* A sync that succeeds also makes the size of the file durable, whatever failed before. */
 static enum mr_err sim_sync(struct mr_file *file)
 {
     struct simfs *fs = from_fs(file->fs);
@@ -388,14 +407,22 @@ static enum mr_err sim_sync(struct mr_file *file)
     }
     size_t kept = 0;
     for (size_t i = 0; i < inode->changes_n; i++) {
-        if (inode->changes[i].limbo) {
-            inode->changes[kept++] = inode->changes[i];
+        struct change *change = &inode->changes[i];
+        if (change->limbo && change->bytes) {
+            inode->changes[kept++] = *change;
             continue;
         }
-        change_apply(&inode->changes[i], &inode->durable);
-        free(inode->changes[i].bytes);
+        for (size_t k = 0; k < kept; k++)
+            outlive(change, &inode->changes[k]);
+        change_apply(change, &inode->durable);
+        free(change->bytes);
     }
-    inode->changes_n = kept;
+    inode->changes_n = 0;
+    for (size_t k = 0; k < kept; k++)
+        if (inode->changes[k].len > 0)
+            inode->changes[inode->changes_n++] = inode->changes[k];
+        else
+            free(inode->changes[k].bytes);
     return MR_OK;
 }
 
@@ -442,6 +469,12 @@ static enum mr_err sim_map(struct mr_file *file, size_t len, void **ret_memory)
     return MR_OK;
 }
 
+static enum mr_err sim_real(struct mr_fs *fs, const char *path, char ret_real[MR_PATH_MAX])
+{
+    (void)fs; /* no links */
+    return snprintf(ret_real, MR_PATH_MAX, "%s", path) < MR_PATH_MAX ? MR_OK : MR_TOO_BIG;
+}
+
 static enum mr_err sim_boot(struct mr_fs *mr_fs, struct mr_uuid *ret_id)
 {
     *ret_id = (struct mr_uuid){{'b', 'o', 'o', 't'}};
@@ -466,6 +499,7 @@ static const struct mr_fs_ops sim_ops = {
     .truncate = sim_truncate,
     .map = sim_map,
     .boot = sim_boot,
+    .real = sim_real,
 };
 
 struct simfs *simfs_new(uint64_t seed)

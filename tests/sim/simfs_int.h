@@ -59,7 +59,7 @@ struct fault {
     uint64_t after, times;
 };
 
-enum { FAULTS_MAX = 16, DIRS_MAX = 16, MAP_OLD_EVERY = 16 };
+enum { FAULTS_MAX = 64, DIRS_MAX = 16, MAP_OLD_EVERY = 16 };
 
 struct simfs {
     struct mr_fs fs;

@@ -8,7 +8,7 @@
 
 #include "sim/world_int.h"
 
-enum { HEAL_ROUNDS_MAX = 20000, NESTED_MAX = 3 };
+enum { HEAL_ROUNDS_MAX = 20000, NESTED_MAX = 3, READ_FAULTS_MAX = 8 };
 
 static uint64_t below(struct world *world, uint64_t n)
 {
@@ -111,6 +111,7 @@ static void die(struct world *world, enum simfs_policy policy)
         world->report->power_cuts++;
     simfs_heal(world->fs);
     world->io_failed = world->restart = false;
+    world->read_faults = 0;
 }
 
 static void crash(struct world *world, enum simfs_policy policy)
@@ -170,6 +171,7 @@ static void accident(struct world *world, enum act act)
         simfs_stop_at(world->fs, 1 + below(world, 40));
         return;
     case ACT_SYNC_FAULT:
+        oracle_short_of_space(world->oracle); /* the next segment may be what cannot be made */
         simfs_fail(world->fs, SIMFS_SYNC, below(world, 3), 1, MR_IO);
         world->io_failed = true;
         return;
@@ -180,8 +182,11 @@ static void accident(struct world *world, enum act act)
         world->io_failed = true;
         return;
     case ACT_READ_FAULT:
+        if (world->read_faults++ >= READ_FAULTS_MAX)
+            return;
         times = 1 + (uint32_t)below(world, 4); /* one alone may be tried again */
         oracle_reads_fail(world->oracle, times);
+        oracle_short_of_space(world->oracle);
         simfs_fail(world->fs, SIMFS_READ, below(world, 20), times, MR_IO);
         return;
     case ACT_DISK_FULL:
@@ -294,6 +299,9 @@ static void heal(struct world *world)
     if (oracle_error(world->oracle))
         return;
     world->rig.stall_one_in = 0;
+    pass_time(world, 2 * world->rig.stall_ns); /* what is stalled already comes to its end */
+    if (oracle_error(world->oracle))
+        return;
     struct node *node = &world->nodes[0];
     for (size_t i = 0; i < WORLD_NODES; i++)
         if (world->nodes[i].used)

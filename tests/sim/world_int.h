@@ -140,7 +140,8 @@ struct world {
     bool io_failed; /* a write or sync failed in this life */
     bool restart;   /* the engine said that it failed */
     bool healing;
-    bool refused; /* a finish was refused: its worker must ask again */
+    uint32_t read_faults; /* in this life */
+    bool refused;         /* a finish was refused: its worker must ask again */
     bool verbose;
     int64_t wall_max_us;
     const struct world_calm *calm; /* NULL: with accidents */

@@ -181,6 +181,37 @@ static inline size_t store_rig_take(struct store_rig *f, size_t n, bool begin)
     return taken;
 }
 
+/* Takes the one task that waits, and finishes it. */
+static inline void store_rig_finish(struct store_rig *f, const char *id)
+{
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
+    struct mr_req_node_open node = {.req.op = MR_OP_NODE_OPEN,
+                                    .name = MR_SLICE_LIT("n"),
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .slots = 1,
+                                    .lease_ms = 3600000,
+                                    .events.stop = store_rig_ignore_stop};
+    assert_int_equal(rig_call(&f->rig, &node.req), MR_OK);
+    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node.node, .max = 1};
+    assert_int_equal(rig_call(&f->rig, &take.req), MR_OK);
+    enum mr_err err;
+    struct mr_finish item = {.id = mr_slice_str(id),
+                             .epoch = take.leases->epoch,
+                             .ref = take.leases->ref,
+                             .outcome = MR_DONE};
+    struct mr_req_finish finish = {.req.op = MR_OP_FINISH, .items = &item, .n = 1, .errs = &err};
+    assert_int_equal(rig_call(&f->rig, &finish.req), MR_OK);
+    assert_int_equal(err, MR_OK);
+    mr_req_done(&finish.req);
+    mr_lease_free(take.leases);
+    mr_req_done(&take.req);
+    struct mr_req_node_close close = {.req.op = MR_OP_NODE_CLOSE, .node = node.node};
+    assert_int_equal(rig_call(&f->rig, &close.req), MR_OK);
+    mr_req_done(&close.req);
+    mr_req_done(&node.req);
+}
+
 /* The process dies; the disk keeps what policy says. */
 static inline void store_rig_die(struct store_rig *f, enum simfs_policy policy)
 {

@@ -260,15 +260,13 @@ static void an_event_stays_set_until_it_is_reset(void **state)
     (void)state;
     struct mr_event event;
     mr_event_init(&event);
-    assert_false(mr_event_is_set(&event));
     assert_false(mr_event_wait(&event, 0));
     mr_event_set(&event);
     mr_event_set(&event);
-    assert_true(mr_event_is_set(&event));
     assert_true(mr_event_wait(&event, 0));
     assert_true(mr_event_wait(&event, INT64_MAX));
     mr_event_reset(&event);
-    assert_false(mr_event_is_set(&event));
+    assert_false(mr_event_wait(&event, 0));
     int64_t begin = now_ns();
     assert_false(mr_event_wait(&event, 2 * MR_NS_PER_MS));
     assert_true(now_ns() - begin >= 2 * MR_NS_PER_MS);

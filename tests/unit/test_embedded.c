@@ -8,18 +8,18 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "broker/embedded/embedded.h"
+#include "unit/temp_dir.h"
 
 enum { PRODUCERS = 8, WORKERS = 3, EACH = 250, SEGMENT = 256 * 1024 };
 
 struct fixture {
-    char base[64], dir[80];
+    char base[TEMP_DIR_MAX], dir[TEMP_DIR_MAX + 16];
     struct mr_broker *broker;
     atomic_size_t finished, refused;
 };
@@ -47,8 +47,7 @@ static int begin(void **state)
 {
     struct fixture *f = calloc(1, sizeof *f);
     assert_non_null(f);
-    snprintf(f->base, sizeof f->base, "/tmp/millrace-embedded-XXXXXX");
-    assert_non_null(mkdtemp(f->base));
+    temp_dir_make(f->base);
     snprintf(f->dir, sizeof f->dir, "%s/store", f->base);
     open_store(f);
     *state = f;
@@ -60,14 +59,7 @@ static int end(void **state)
     struct fixture *f = *state;
     if (f->broker != NULL)
         close_store(f);
-    DIR *dir = opendir(f->dir);
-    assert_non_null(dir);
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-        if (entry->d_name[0] != '.')
-            assert_int_equal(unlinkat(dirfd(dir), entry->d_name, 0), 0);
-    closedir(dir);
-    assert_int_equal(rmdir(f->dir), 0);
-    assert_int_equal(rmdir(f->base), 0);
+    temp_dir_remove(f->base);
     free(f);
     return 0;
 }

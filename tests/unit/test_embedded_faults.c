@@ -9,18 +9,18 @@
 
 #include <cmocka.h>
 
-#include <dirent.h>
 #include <limits.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <unistd.h>
 
 #include "broker/embedded/embedded.h"
+#include "unit/temp_dir.h"
 
 enum { SEGMENT = 16 * 1024, RUNNING = 900, PATIENCE_S = 120 };
 
 struct fixture {
-    char base[64], dir[80], copy[80];
+    char base[TEMP_DIR_MAX], dir[TEMP_DIR_MAX + 16], copy[TEMP_DIR_MAX + 16];
     struct mr_broker *broker;
 };
 
@@ -54,8 +54,7 @@ static int begin(void **state)
     assert_non_null(f);
     failing_ops = *mr_fs_system()->ops;
     failing_ops.sync = failing_sync;
-    snprintf(f->base, sizeof f->base, "/tmp/millrace-faults-XXXXXX");
-    assert_non_null(mkdtemp(f->base));
+    temp_dir_make(f->base);
     snprintf(f->dir, sizeof f->dir, "%s/store", f->base);
     snprintf(f->copy, sizeof f->copy, "%s/copy", f->base);
     alarm(PATIENCE_S); /* what never ends is a failure, not a hang */
@@ -63,25 +62,11 @@ static int begin(void **state)
     return 0;
 }
 
-static void remove_dir(const char *path)
-{
-    DIR *dir = opendir(path);
-    if (dir == NULL)
-        return;
-    for (struct dirent *entry; (entry = readdir(dir)) != NULL;)
-        if (entry->d_name[0] != '.')
-            assert_int_equal(unlinkat(dirfd(dir), entry->d_name, 0), 0);
-    closedir(dir);
-    assert_int_equal(rmdir(path), 0);
-}
-
 static int end(void **state)
 {
     struct fixture *f = *state;
     alarm(0);
-    remove_dir(f->dir);
-    remove_dir(f->copy);
-    assert_int_equal(rmdir(f->base), 0);
+    temp_dir_remove(f->base);
     free(f);
     return 0;
 }

@@ -129,6 +129,18 @@ static void truncate_cuts_and_extends_with_zeros(void **state)
     mr_file_close(file);
 }
 
+static void growing_by_truncate_takes_the_space_at_once(void **state)
+{
+    (void)state;
+    struct stat st;
+    struct mr_file *file = open_file("f", MR_OPEN_CREATE);
+    assert_int_equal(fs->ops->truncate(file, 1024 * 1024), MR_OK);
+    assert_int_equal(stat(in_root("f"), &st), 0);
+    assert_int_equal(st.st_size, 1024 * 1024);
+    assert_true(st.st_blocks * 512 >= 1024 * 1024);
+    mr_file_close(file);
+}
+
 static void a_short_write_is_continued_until_the_cause_shows(void **state)
 {
     (void)state;
@@ -477,6 +489,7 @@ int main(void)
         TEST(what_was_written_is_read_back),
         TEST(reading_past_the_end_is_damage),
         TEST(truncate_cuts_and_extends_with_zeros),
+        TEST(growing_by_truncate_takes_the_space_at_once),
         TEST(a_short_write_is_continued_until_the_cause_shows),
         TEST(a_full_disk_has_its_own_error),
         TEST(open_modes_say_whether_the_file_must_exist),

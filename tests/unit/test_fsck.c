@@ -31,8 +31,12 @@ static void note_line(const char *text, void *arg)
 
 static enum mr_err run(struct store_rig *f, enum mr_fsck_mode mode, struct found *found)
 {
-    struct mr_store_check options = {
-        .dir = RIG_DIR, .fs = simfs_fs(f->fs), .mode = mode, .line = note_line, .arg = found};
+    struct mr_store_check options = {.dir = RIG_DIR,
+                                     .fs = simfs_fs(f->fs),
+                                     .clock = &f->rig.clock.clock,
+                                     .mode = mode,
+                                     .line = note_line,
+                                     .arg = found};
     *found = (struct found){0};
     enum mr_err err = mr_store_fsck(&options, &found->report, &found->detail);
     if (err != MR_OK)
@@ -58,10 +62,10 @@ static struct found repair(struct store_rig *f, uint64_t damaged)
 {
     static struct found found;
     assert_int_equal(run(f, MR_FSCK_REPAIR, &found), MR_OK);
-    if (found.report.damaged != damaged)
+    if (found.report.repaired != damaged)
         print_error("%s", found.said);
-    assert_int_equal(found.report.damaged, damaged);
-    assert_int_equal(found.report.mismatches, 0);
+    assert_int_equal(found.report.repaired, damaged);
+    assert_int_equal(found.report.damaged + found.report.mismatches, 0);
     (void)check(f, 0, 0);
     return found;
 }
@@ -179,8 +183,48 @@ static void a_task_whose_record_is_lost_is_told_and_goes_to_the_archive_by_repai
     assert_int_equal(rig_call(&f->rig, &list.req), MR_OK);
     archived = info.counts[MR_ARCHIVED];
     mr_req_done(&list.req);
-    assert_int_equal(archived, lost);
+    assert_in_range(archived, 1, lost); /* writing the sector may bring a part of it back */
     assert_int_equal(store_rig_stats(f).tasks, tasks);
+}
+
+/* Completed tasks expire without a record, so their segment may be gone; but not before their time.
+ */
+static void a_completed_task_lost_with_its_segment_is_told_until_its_time_is_over(void **state)
+{
+    struct store_rig *f = *state;
+    struct mr_task_options task = {.id = MR_SLICE_LIT("done"), .retention_ms = 1000000};
+    struct mr_enqueue_result result;
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    store_rig_open(f);
+    assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    store_rig_finish(f, "done");
+    for (int i = 0; i < 60; i++) { /* the first segment is too full to be emptied */
+        char id[32];
+        snprintf(id, sizeof id, "more-%d", i);
+        store_rig_enqueue(f, id);
+    }
+    store_rig_churn(f, 1);
+    store_rig_close(f);
+    simfs_lose(f->fs, store_rig_file(f, "log-00000001"));
+    struct found found;
+    assert_int_equal(run(f, MR_FSCK_CHECK, &found), MR_OK);
+    uint64_t lost = found.report.mismatches;
+    assert_true(lost > 0);
+    rig_jump(&f->rig, 1000001LL * MR_US_PER_MS);
+    assert_int_equal(run(f, MR_FSCK_CHECK, &found), MR_OK);
+    assert_int_equal(found.report.mismatches, lost - 1);
+}
+
+static size_t snapshot_file(const struct store_rig *f)
+{
+    size_t snap = SIZE_MAX;
+    for (size_t i = 0; i < simfs_file_count(f->fs); i++)
+        if (strstr(simfs_file_path(f->fs, i), "/snap-") != NULL)
+            snap = i;
+    assert_int_not_equal(snap, SIZE_MAX);
+    return snap;
 }
 
 static void a_damaged_sector_of_the_snapshot_is_told_and_mended(void **state)
@@ -189,19 +233,39 @@ static void a_damaged_sector_of_the_snapshot_is_told_and_mended(void **state)
     store_rig_open(f);
     store_rig_churn(f, 1);
     store_rig_close(f);
-    size_t snap = SIZE_MAX;
-    for (size_t i = 0; i < simfs_file_count(f->fs); i++)
-        if (strstr(simfs_file_path(f->fs, i), "/snap-") != NULL)
-            snap = i;
-    assert_int_not_equal(snap, SIZE_MAX);
+    size_t snap = snapshot_file(f);
     simfs_unreadable(f->fs, snap, 4096, 4096);
     struct found found = check(f, 1, 0);
     assert_says(found.said, "snap-");
     assert_says(found.said, " at offset 4096: 1 damaged sectors, rebuilt from their parity\n");
     (void)repair(f, 1);
+}
+
+static void a_snapshot_damaged_beyond_its_parity_is_set_aside_and_the_log_serves(void **state)
+{
+    struct store_rig *f = *state;
+    store_rig_open(f);
+    store_rig_churn(f, 1);
+    uint64_t tasks = store_rig_stats(f).tasks;
+    store_rig_close(f);
+    size_t snap = snapshot_file(f);
+    char name[MR_PATH_MAX];
+    snprintf(name, sizeof name, "%s", simfs_file_path(f->fs, snap));
     simfs_unreadable(f->fs, snap, 4096, 2 * 4096);
-    assert_int_equal(run(f, MR_FSCK_CHECK, &found), MR_DAMAGED);
-    assert_says(found.detail.text, "damaged beyond its parity");
+    assert_int_equal(rig_open(&f->rig), MR_DAMAGED);
+    assert_says(f->rig.detail.text, "damaged beyond its parity");
+    assert_says(f->rig.detail.text, "fsck --repair");
+    struct found found;
+    assert_int_equal(run(f, MR_FSCK_CHECK, &found), MR_OK);
+    assert_true(found.report.damaged > 0);
+    assert_says(found.said, "damaged beyond its parity; tasks come from the log alone");
+    assert_int_equal(run(f, MR_FSCK_REPAIR, &found), MR_OK);
+    assert_true(found.report.repaired > 0);
+    (void)check(f, 0, 0);
+    assert_null(strstr(simfs_file_path(f->fs, snapshot_file(f)), name));
+    store_rig_open(f);
+    assert_true(store_rig_stats(f).tasks >= tasks);
+    store_rig_close(f);
 }
 
 /* ---- the description ------------------------------------------------------------------------ */
@@ -307,7 +371,9 @@ int main(void)
         TEST(a_sound_store_has_no_findings_wherever_its_log_has_gaps),
         TEST(one_damaged_record_is_one_finding),
         TEST(a_task_whose_record_is_lost_is_told_and_goes_to_the_archive_by_repair),
+        TEST(a_completed_task_lost_with_its_segment_is_told_until_its_time_is_over),
         TEST(a_damaged_sector_of_the_snapshot_is_told_and_mended),
+        TEST(a_snapshot_damaged_beyond_its_parity_is_set_aside_and_the_log_serves),
         TEST(a_lost_description_is_told_counted_and_restored),
         TEST(a_store_without_log_is_damaged),
         TEST(a_folder_without_a_store_is_left_as_it_is),

@@ -316,7 +316,7 @@ static void a_full_disk_refuses_new_work_and_serves_ongoing_work_from_the_reserv
     assert_int_equal(fill(rig, MR_LOG_NEW_WORK, 200), MR_BUSY);
     log_run_jobs(rig);
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_DISK_FULL);
-    assert_true(mr_log_full(rig->log));
+    assert_int_equal(mr_log_full(rig->log), MR_DISK_FULL);
     assert_false(log_has_file(rig, "tmp-00000002"));
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_ONGOING), MR_OK);
     assert_int_equal(fill(rig, MR_LOG_ONGOING, 200), MR_DISK_FULL);
@@ -325,6 +325,66 @@ static void a_full_disk_refuses_new_work_and_serves_ongoing_work_from_the_reserv
     mr_log_sync(rig->log);
     log_run_jobs(rig);
     assert_int_equal(mr_log_durable(rig->log), mr_log_last_seq(rig->log));
+}
+
+static void with_a_reserve_new_work_never_uses_the_last_segment_that_is_ready(void **state)
+{
+    struct log_rig *rig = *state;
+    mr_log_keep_reserve(rig->log, true);
+    simfs_set_capacity(rig->sim, simfs_used(rig->sim) + LOG_SEGMENT);
+    enum mr_err err;
+    while ((err = fill(rig, MR_LOG_NEW_WORK, 200)) == MR_BUSY)
+        log_run_jobs(rig);
+    assert_int_equal(err, MR_DISK_FULL);
+    assert_int_equal(mr_log_ready(rig->log), 1);
+    assert_true(mr_log_left(rig->log) > LOG_SEGMENT);
+    while ((err = fill(rig, MR_LOG_ONGOING, 200)) == MR_BUSY)
+        log_run_jobs(rig);
+    assert_int_equal(err, MR_DISK_FULL);
+    assert_true(mr_log_left(rig->log) < mr_record_size(200));
+}
+
+/* A big record may ask for the next segment long before the current one is half used. */
+static void who_is_told_to_wait_for_a_segment_finds_it_being_made(void **state)
+{
+    enum { BIG = LOG_SEGMENT * 2 / 5 };
+    struct log_rig *rig = *state;
+    mr_log_keep_reserve(rig->log, true);
+    mr_log_prepare(rig->log);
+    log_run_jobs(rig);
+    while (mr_log_segments(rig->log) == 1)
+        log_put(rig, 1000, MR_LOG_LAZY, NULL); /* nobody holds them: it may soon be free */
+    while (mr_log_ready(rig->log) == 0)
+        log_run_jobs(rig);
+    log_put(rig, BIG, MR_LOG_LAZY, NULL);
+    assert_int_equal(mr_log_write(rig->log), MR_OK);
+    assert_int_equal(mr_log_ready(rig->log), 1);
+    assert_int_equal(rig->file_exec.n, 0);
+    assert_int_equal(mr_log_room(rig->log, BIG, MR_LOG_NEW_WORK), MR_BUSY);
+    assert_int_equal(rig->file_exec.n, 1);
+    log_run_jobs(rig);
+    assert_int_equal(mr_log_room(rig->log, BIG, MR_LOG_NEW_WORK), MR_OK);
+}
+
+static void segments_that_were_ready_are_so_after_a_start(void **state)
+{
+    struct log_rig *rig = *state;
+    log_put_durable(rig, 1, 1000);
+    mr_log_keep_reserve(rig->log, true);
+    mr_log_prepare(rig->log);
+    log_run_jobs(rig);
+    mr_log_prepare(rig->log);
+    log_run_jobs(rig);
+    assert_int_equal(mr_log_ready(rig->log), 2);
+    mr_log_prepare(rig->log); /* no more than that */
+    assert_int_equal(rig->file_exec.n, 0);
+    uint64_t left = mr_log_left(rig->log);
+    log_open(rig);
+    assert_int_equal(mr_log_ready(rig->log), 2);
+    assert_int_equal(mr_log_left(rig->log), left);
+    log_put_durable(rig, 40, 1000);
+    log_open(rig);
+    assert_int_equal(rig->found_n, 41);
 }
 
 static void service_resumes_when_there_is_space_again(void **state)
@@ -338,10 +398,10 @@ static void service_resumes_when_there_is_space_again(void **state)
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_DISK_FULL);
     simfs_heal(rig->sim);
     mr_log_retry_space(rig->log);
-    assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_BUSY);
+    assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_DISK_FULL); /* not yet */
     log_run_jobs(rig);
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_OK);
-    assert_false(mr_log_full(rig->log));
+    assert_int_equal(mr_log_full(rig->log), MR_OK);
 }
 
 static void a_segment_that_could_not_be_made_for_another_reason_is_tried_again_too(void **state)
@@ -842,6 +902,9 @@ int main(void)
         TEST(new_work_waits_while_the_next_segment_is_made),
         TEST(ongoing_work_uses_the_reserve_of_a_quarter_and_then_waits_too),
         TEST(a_full_disk_refuses_new_work_and_serves_ongoing_work_from_the_reserve),
+        TEST(with_a_reserve_new_work_never_uses_the_last_segment_that_is_ready),
+        TEST(who_is_told_to_wait_for_a_segment_finds_it_being_made),
+        TEST(segments_that_were_ready_are_so_after_a_start),
         TEST(service_resumes_when_there_is_space_again),
         TEST(a_segment_that_could_not_be_made_for_another_reason_is_tried_again_too),
         TEST(a_record_over_half_a_segment_never_fits),

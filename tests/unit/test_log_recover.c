@@ -250,9 +250,37 @@ static void unfinished_files_are_no_part_of_the_log(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, log_begin, log_end)
 
+/* A power cut takes the end of a segment but not what was written to the next one; later a snapshot
+ * covers more than those numbers. */
+static void remains_in_the_next_segment_are_no_place_to_start(void **state)
+{
+    static const uint8_t zeros[2 * LOG_SIZE];
+    struct log_rig *rig = *state;
+    const uint64_t n = (LOG_SEGMENT - MR_SEGMENT_HEADER) / LOG_SIZE; /* fill a segment */
+    log_put_durable(rig, n - 2, LOG_LEN);
+    for (int i = 0; i < 4; i++)
+        log_put(rig, LOG_LEN, MR_LOG_LAZY, NULL);
+    assert_int_equal(mr_log_segments(rig->log), 2);
+    assert_int_equal(mr_log_write(rig->log), MR_OK);
+    log_drop(rig);
+    simfs_overwrite(rig->sim, log_file(rig, "log-00000001"), log_place(n - 1), zeros, sizeof zeros);
+    log_open(rig);
+    assert_int_equal(rig->found_n, n - 2);
+    log_put_durable(rig, 5, 0);
+    assert_int_equal(mr_log_segments(rig->log), 1);
+    rig->recovery.after_seq = n + 3;
+    rig->recovery.after_term = mr_log_last_term(rig->log) + 1;
+    log_open(rig);
+    assert_int_equal(mr_log_last_seq(rig->log), n + 3);
+    log_put_durable(rig, 5, LOG_LEN);
+    log_open(rig);
+    assert_int_equal(rig->found_n, 5);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(remains_in_the_next_segment_are_no_place_to_start),
         TEST(everything_durable_is_found_in_order_over_many_segments),
         TEST(only_what_the_snapshot_does_not_cover_is_visited),
         TEST(each_opening_has_a_higher_term),

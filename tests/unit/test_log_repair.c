@@ -107,6 +107,28 @@ static void the_smallest_record_can_be_repaired_too(void **state)
     assert_true(log_found_seq(rig, 7));
 }
 
+/* Records 2 and 3 fill the second sector, record 4 the third and 24 bytes: swapped, 3 ends so close
+ * before 5 that no skip record fits between them, and 4 is missing. */
+static void swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired(void **state)
+{
+    enum { SECTOR = 512 };
+    static const size_t sizes[] = {SECTOR, SECTOR / 2, SECTOR / 2, SECTOR + 24, 64, 64, 64};
+    struct log_rig *rig = *state;
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
+        log_put_durable(rig, 1, sizes[i] - MR_RECORD_HEADER);
+    log_drop(rig);
+    size_t file = log_file(rig, "log-00000001");
+    uint8_t second[SECTOR], third[SECTOR];
+    memcpy(second, simfs_file_data(rig->sim, file) + 2 * SECTOR, SECTOR);
+    memcpy(third, simfs_file_data(rig->sim, file) + 3 * SECTOR, SECTOR);
+    simfs_overwrite(rig->sim, file, 2 * SECTOR, third, SECTOR);
+    simfs_overwrite(rig->sim, file, 3 * SECTOR, second, SECTOR);
+    log_repair_holds(rig);
+    assert_true(log_found_seq(rig, 1));
+    assert_true(log_found_seq(rig, 6));
+    assert_true(log_found_seq(rig, 7));
+}
+
 static void a_repair_cut_off_at_any_point_can_be_repeated(void **state)
 {
     struct log_rig *rig = *state;
@@ -200,14 +222,50 @@ static void a_lost_segment_is_refused_and_repaired(void **state)
 static void a_lost_first_segment_is_refused_and_repaired(void **state)
 {
     struct log_rig *rig = *state;
+    struct mr_segment_info first;
     log_three_segments(rig);
+    mr_log_segment_at(rig->log, 0, &first);
     uint64_t last = mr_log_last_seq(rig->log);
     log_drop(rig);
     simfs_lose(rig->sim, log_file(rig, "log-00000001"));
     log_assert_refused(rig, MR_DAMAGED, "log-00000002 at offset 512");
     log_repair_holds(rig);
-    assert_false(log_found_seq(rig, 1));
-    assert_true(log_found_seq(rig, last));
+    for (uint64_t seq = 1; seq <= last; seq++)
+        assert_int_equal(log_found_seq(rig, seq), seq > first.last_seq);
+}
+
+/* What one repair found missing is no excuse for anything else that is. */
+static void a_repair_hides_no_damage_that_comes_after_it(void **state)
+{
+    struct log_rig *rig = *state;
+    log_three_segments(rig);
+    uint64_t last = mr_log_last_seq(rig->log);
+    log_drop(rig);
+    struct simfs *whole = simfs_clone(rig->sim);
+    for (int lost = 1; lost <= 2; lost++) {
+        char name[32], where[64];
+        simfs_free(rig->sim);
+        rig->sim = simfs_clone(whole);
+        rig->fs = simfs_fs(rig->sim);
+        mr_segment_name(name, (uint32_t)lost);
+        simfs_lose(rig->sim, log_file(rig, name));
+        log_repair_holds(rig);
+        log_drop(rig);
+        mr_segment_name(name, (uint32_t)(3 - lost));
+        log_damage(rig, name, log_place(9) + 50);
+        snprintf(where, sizeof where, "%s at offset %llu", name, (unsigned long long)log_place(9));
+        log_assert_refused(rig, MR_DAMAGED, where);
+        log_repair_holds(rig);
+        assert_true(log_found_seq(rig, last));
+        size_t found = rig->found_n;
+        rig->recovery.mode = MR_FSCK_REPAIR;
+        log_open(rig);
+        assert_int_equal(rig->recovery.damaged, 0);
+        assert_true(rig->found_n >= found);
+        rig->recovery.mode = MR_FSCK_CHECK;
+        log_drop(rig);
+    }
+    simfs_free(whole);
 }
 
 static void the_segment_in_use_lost_as_a_file_is_noticed_by_its_successor(void **state)
@@ -317,6 +375,16 @@ static void a_sector_that_cannot_be_read_is_named_and_stops_the_start(void **sta
     log_assert_refused(rig, MR_DAMAGED,
                        "store/log-00000001 at offset 1536: 512 bytes cannot be read");
     log_assert_says(rig->detail.text, "millrace fsck --repair file:store");
+}
+
+static void a_first_record_that_cannot_be_read_is_named_as_such(void **state)
+{
+    struct log_rig *rig = *state;
+    log_put_durable(rig, 20, LOG_LEN);
+    log_drop(rig);
+    assert_false(log_has_file(rig, "log-00000002"));
+    simfs_unreadable(rig->sim, log_file(rig, "log-00000001"), 512, 512);
+    log_assert_refused(rig, MR_DAMAGED, "log-00000001 at offset 512: 512 bytes cannot be read");
 }
 
 static void repair_keeps_what_can_be_read_around_a_lost_sector(void **state)
@@ -434,6 +502,19 @@ static void damage_that_the_snapshot_covers_is_found_by_a_check_and_cleared_by_r
     assert_int_equal(check_only(rig), 0);
 }
 
+static void a_covered_segment_whose_start_cannot_be_read_does_not_stop_the_start(void **state)
+{
+    struct log_rig *rig = *state;
+    segments_with_a_gap(rig);
+    simfs_unreadable(rig->sim, log_file(rig, "log-00000003"), 512, 512);
+    log_open(rig);
+    assert_int_equal(rig->recovery.damaged, 0);
+    assert_int_equal(check_only(rig), 2); /* the sector, and the records in it */
+    rig->recovery.mode = MR_FSCK_REPAIR;
+    log_open(rig);
+    assert_int_equal(check_only(rig), 0);
+}
+
 static void the_last_records_of_a_covered_segment_are_missed_when_the_next_one_tells(void **state)
 {
     struct log_rig *rig = *state;
@@ -482,12 +563,26 @@ static void a_segment_cut_short_keeps_what_a_repair_wrote_into_its_header(void *
     rig->recovery.mode = MR_FSCK_REPAIR;
     log_open(rig);
     assert_int_equal(rig->recovery.damaged, 2); /* the cut, and the record that ended there */
+    assert_int_equal(check_only(rig), 0);
+}
+
+static void assert_copy(const struct log_rig *rig, const uint8_t damaged[LOG_SIZE])
+{
+    bool found = false;
+    for (size_t i = 0; i < simfs_file_count(rig->sim); i++) {
+        if (strstr(simfs_file_path(rig->sim, i), "quarantine/log-") == NULL)
+            continue;
+        assert_int_equal(simfs_file_size(rig->sim, i), LOG_SIZE);
+        found |= memcmp(simfs_file_data(rig->sim, i), damaged, LOG_SIZE) == 0;
+    }
+    assert_true(found);
 }
 
 /* A repair stopped anywhere, and repeated: the damaged bytes stand in the quarantine, and no copy
  * is a part of them. */
 static void a_repair_that_was_killed_leaves_no_half_copy(void **state)
 {
+    enum { CRASHES = 8 * SIMFS_POLICY_COUNT };
     struct log_rig *rig = *state;
     uint8_t damaged[LOG_SIZE];
     log_put_durable(rig, 20, LOG_LEN);
@@ -497,23 +592,20 @@ static void a_repair_that_was_killed_leaves_no_half_copy(void **state)
            LOG_SIZE);
     struct simfs *before = simfs_clone(rig->sim);
     bool whole = false;
-    for (uint64_t n = 1; !whole; n++) {
+    rig->recovery.mode = MR_FSCK_REPAIR;
+    for (uint64_t n = 0; !whole || n % CRASHES != 0; n++) {
         simfs_free(rig->sim);
         rig->sim = simfs_clone(before);
         rig->fs = simfs_fs(rig->sim);
-        rig->recovery.mode = MR_FSCK_REPAIR;
-        simfs_stop_at(rig->sim, n);
+        simfs_stop_at(rig->sim, n / CRASHES + 1);
         whole = log_recover(rig) == MR_OK && !simfs_crashed(rig->sim);
-        log_crash(rig, (enum simfs_policy)(n % SIMFS_POLICY_COUNT));
+        struct mr_rand rand;
+        mr_rand_seed(&rand, n);
+        simfs_stop(rig->sim);
+        log_drop(rig);
+        simfs_crash(rig->sim, &rand, (enum simfs_policy)(n % SIMFS_POLICY_COUNT));
         log_open(rig);
-        bool found = false;
-        for (size_t i = 0; i < simfs_file_count(rig->sim); i++) {
-            if (strstr(simfs_file_path(rig->sim, i), "quarantine/log-") == NULL)
-                continue;
-            assert_int_equal(simfs_file_size(rig->sim, i), LOG_SIZE);
-            found |= memcmp(simfs_file_data(rig->sim, i), damaged, LOG_SIZE) == 0;
-        }
-        assert_true(found);
+        assert_copy(rig, damaged);
         log_drop(rig);
     }
     simfs_free(before);
@@ -530,24 +622,28 @@ int main(void)
         TEST(a_repair_is_remembered),
         TEST(a_repair_of_many_places_and_of_neighbours_is_remembered),
         TEST(the_smallest_record_can_be_repaired_too),
+        TEST(swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired),
         TEST(a_repair_cut_off_at_any_point_can_be_repeated),
         TEST(the_last_record_is_guarded_once_a_mark_stands_behind_it),
         TEST(a_segment_cut_short_is_refused_and_repaired),
         TEST(the_segment_in_use_cut_short_is_refused_too),
         TEST(a_lost_segment_is_refused_and_repaired),
         TEST(a_lost_first_segment_is_refused_and_repaired),
+        TEST(a_repair_hides_no_damage_that_comes_after_it),
         TEST(the_segment_in_use_lost_as_a_file_is_noticed_by_its_successor),
         TEST(a_segment_of_a_newer_version_is_refused_even_by_repair),
         TEST(a_segment_of_another_store_or_place_is_refused),
         TEST(a_damaged_segment_header_is_refused_and_hides_nothing_from_repair),
         TEST(the_label_is_read_from_any_segment_that_is_whole),
         TEST(a_sector_that_cannot_be_read_is_named_and_stops_the_start),
+        TEST(a_first_record_that_cannot_be_read_is_named_as_such),
         TEST(repair_keeps_what_can_be_read_around_a_lost_sector),
         TEST(a_lost_page_in_space_not_used_yet_stops_the_start_until_it_is_repaired),
         TEST(a_segment_header_that_cannot_be_read_hides_nothing_from_repair),
         TEST(a_sector_that_can_neither_be_read_nor_written_is_told),
         TEST(the_unused_end_of_a_segment_before_a_gap_is_no_damage),
         TEST(damage_that_the_snapshot_covers_is_found_by_a_check_and_cleared_by_repair),
+        TEST(a_covered_segment_whose_start_cannot_be_read_does_not_stop_the_start),
         TEST(the_last_records_of_a_covered_segment_are_missed_when_the_next_one_tells),
         TEST(a_damaged_header_is_set_aside_before_it_is_written_again),
         TEST(a_segment_cut_short_keeps_what_a_repair_wrote_into_its_header),

@@ -278,38 +278,6 @@ static void an_emptied_map_gives_its_memory_back(void **state)
     free(records.keys);
 }
 
-static void a_reserved_map_does_not_change_its_size(void **state)
-{
-    (void)state;
-    enum { N = 100000 };
-    struct records records = records_of(N);
-    struct mr_map *map = map_of(&records);
-    for (uint32_t i = 0; i < 100; i++)
-        insert(map, &records, i);
-    assert_int_equal(mr_map_reserve(map, N), MR_OK);
-    mr_map_validate(map);
-    size_t bytes = mr_map_bytes(map);
-    records.hash_calls = 0;
-    /* Not even when entries come and go while it is being filled. */
-    for (uint32_t i = 100; i < N; i++) {
-        insert(map, &records, i);
-        if (i % 3 == 0) {
-            remove_handle(map, &records, i);
-            insert(map, &records, i);
-        }
-        assert_true(mr_map_bytes(map) == bytes);
-    }
-    assert_true(records.hash_calls < 10);
-    assert_int_equal(mr_map_count(map), N);
-    assert_int_equal(mr_map_reserve(map, 10), MR_OK);
-    assert_int_equal(mr_map_bytes(map), bytes);
-    assert_int_equal(mr_map_reserve(map, SIZE_MAX), MR_TOO_BIG);
-    for (uint32_t i = 0; i < N; i++)
-        assert_int_equal(find(map, &records, i + 1), i);
-    mr_map_free(map);
-    free(records.keys);
-}
-
 /* Fills and empties a map; a failed insert is tried again. How many inserts failed. */
 static long use_map(struct mr_map *map, struct records *records, uint32_t n)
 {
@@ -362,9 +330,6 @@ static void each_failed_allocation_loses_nothing(void **state)
     assert_true(!FAILING_ALLOC || (steps > 8 && refused == 3));
     struct mr_map *map = map_of(&records);
     assert_int_equal(use_map(map, &records, N), 0);
-    fail_alloc_after(0);
-    enum mr_err err = mr_map_reserve(map, 10000);
-    assert_int_equal(err, fail_alloc_stop() != 0 ? MR_NOMEM : MR_OK);
     mr_map_validate(map);
     mr_map_free(map);
     free(records.keys);
@@ -380,7 +345,6 @@ int main(void)
         cmocka_unit_test(churn_at_constant_size_needs_no_more_memory),
         cmocka_unit_test(no_operation_moves_more_than_a_few_entries),
         cmocka_unit_test(an_emptied_map_gives_its_memory_back),
-        cmocka_unit_test(a_reserved_map_does_not_change_its_size),
         cmocka_unit_test(each_failed_allocation_loses_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -653,6 +653,22 @@ static void a_task_whose_request_failed_is_not_settled(void **state)
     oracle_free(oracle);
 }
 
+static void a_holder_that_a_failed_enqueue_may_have_moved_is_not_settled(void **state)
+{
+    (void)state;
+    static const struct oracle_spec keyed = {.unique = 1, .unique_forever = true};
+    struct oracle *oracle = oracle_new();
+    uint32_t holder = acked(oracle, keyed), other = new_task(oracle, keyed);
+    assert_true(oracle_is_settled(oracle, holder));
+    struct oracle_op op;
+    oracle_enqueue_sent(oracle, other, &op);
+    struct mr_enqueue_result result = result_of(oracle, other, MR_IO);
+    oracle_enqueue_answered(oracle, &op, MR_OK, &result);
+    assert_false(oracle_is_settled(oracle, holder));
+    assert_fine(oracle);
+    oracle_free(oracle);
+}
+
 static void a_control_answered_behind_a_later_lease_leaves_both_fates(void **state)
 {
     (void)state;
@@ -706,6 +722,7 @@ int main(void)
         cmocka_unit_test(a_failed_read_that_takes_others_along_is_caught),
         cmocka_unit_test(a_copy_is_judged_by_what_was_known_before_it),
         cmocka_unit_test(a_stopped_store_that_hides_a_task_is_caught),
+        cmocka_unit_test(a_holder_that_a_failed_enqueue_may_have_moved_is_not_settled),
         cmocka_unit_test(a_control_answered_behind_a_later_lease_leaves_both_fates),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -241,6 +241,32 @@ static void a_failed_sync_is_told_once_and_its_bytes_stay_in_doubt(void **state)
     assert_true(kept > 10 && lost > 10);
 }
 
+static void what_was_synced_over_bytes_in_doubt_stays(void **state)
+{
+    (void)state;
+    for (int policy = 0; policy < SIMFS_POLICY_COUNT; policy++) {
+        for (uint64_t seed = 0; seed < 50; seed++) {
+            struct simfs *sim;
+            struct mr_fs *fs = begin(&sim, seed);
+            struct mr_file *file = create(fs, "d/a");
+            assert_int_equal(fs->ops->dir_sync(fs, "d"), MR_OK);
+            simfs_fail(sim, SIMFS_SYNC, 0, 1, MR_IO);
+            write_text(file, "in doubt", 0);
+            assert_int_equal(mr_file_sync(file), MR_IO);
+            write_text(file, "sure", 0);
+            assert_int_equal(fs->ops->truncate(file, 4), MR_OK);
+            assert_int_equal(mr_file_sync(file), MR_OK);
+            crash(sim, seed, (enum simfs_policy)policy);
+            mr_file_close(file);
+            char text[8];
+            read_text(fs, "d/a", text, 4);
+            assert_string_equal(text, "sure");
+            assert_int_equal(simfs_file_size(sim, 0), 4);
+            simfs_free(sim);
+        }
+    }
+}
+
 static void a_full_disk_takes_overwrites_but_no_growth(void **state)
 {
     (void)state;
@@ -359,6 +385,7 @@ int main(void)
         cmocka_unit_test(folder_changes_of_different_names_are_independent),
         cmocka_unit_test(tearing_respects_sectors),
         cmocka_unit_test(a_failed_sync_is_told_once_and_its_bytes_stay_in_doubt),
+        cmocka_unit_test(what_was_synced_over_bytes_in_doubt_stays),
         cmocka_unit_test(a_full_disk_takes_overwrites_but_no_growth),
         cmocka_unit_test(a_lock_is_held_until_closed_or_dead),
         cmocka_unit_test(mapped_memory_survives_the_process_as_it_was_at_its_death),

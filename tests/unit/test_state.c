@@ -483,7 +483,7 @@ static void a_lost_lease_is_no_processed_run(void **state)
     assert_int_equal(f->state.queues[0]->processed, 0);
 }
 
-static void days_are_kept_for_so_long_and_a_clock_set_back_counts_into_the_newest(void **state)
+static void days_are_kept_for_so_long(void **state)
 {
     struct fixture *f = *state;
     done(put_queue(f, 0, "default"));
@@ -492,10 +492,28 @@ static void days_are_kept_for_so_long_and_a_clock_set_back_counts_into_the_newes
         done(queue_count_run(queue, day * MR_MS_PER_DAY, false));
     assert_int_equal(queue->days_n, DAYS_KEPT);
     assert_int_equal(queue->days[0].day, DAYS_KEPT);
-    done(queue_count_run(queue, 0, true));
-    assert_int_equal(queue->days[DAYS_KEPT - 1].processed, 2);
-    assert_int_equal(queue->days[DAYS_KEPT - 1].failed, 1);
+    done(queue_count_run(queue, 0, true)); /* longer ago: only the total counts it */
+    assert_int_equal(queue->days[0].day, DAYS_KEPT);
     assert_int_equal(queue->processed, 2 * DAYS_KEPT + 1);
+    assert_int_equal(queue->failed, 1);
+}
+
+static void a_clock_that_was_ahead_spoils_no_day(void **state)
+{
+    static const int days[] = {100, 100, 400, 100, 101, 99};
+    struct fixture *f = *state;
+    done(put_queue(f, 0, "default"));
+    struct queue *queue = f->state.queues[0];
+    for (size_t i = 0; i < sizeof days / sizeof *days; i++)
+        done(queue_count_run(queue, days[i] * MR_MS_PER_DAY, i == 3));
+    assert_int_equal(queue->days_n, 4);
+    for (size_t i = 1; i < queue->days_n; i++)
+        assert_true(queue->days[i - 1].day < queue->days[i].day);
+    assert_int_equal(queue_day(queue, 100)->processed, 3);
+    assert_int_equal(queue_day(queue, 100)->failed, 1);
+    assert_int_equal(queue_day(queue, 101)->processed, 1);
+    assert_int_equal(queue_day(queue, 400)->processed, 1);
+    assert_null(queue_day(queue, 102));
 }
 
 /* ---- unique keys ---------------------------------------------------------------------------- */
@@ -804,7 +822,8 @@ int main(void)
         TEST(runs_of_one_record_begin_and_end_together),
         TEST(a_run_of_a_task_that_is_gone_does_not_stop_the_others),
         TEST(a_lost_lease_is_no_processed_run),
-        TEST(days_are_kept_for_so_long_and_a_clock_set_back_counts_into_the_newest),
+        TEST(days_are_kept_for_so_long),
+        TEST(a_clock_that_was_ahead_spoils_no_day),
         TEST(a_unique_key_is_held_from_the_enqueue_to_the_end),
         TEST(a_later_task_takes_a_key_over_and_keeps_it_when_the_first_ends),
         TEST(queues_may_come_and_go_for_ever),

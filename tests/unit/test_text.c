@@ -387,9 +387,27 @@ static void very_long_words_are_near_to_nothing(void **state)
     assert_string_equal(mr_nearest_word("b", words), "a");
 }
 
+static void a_name_with_a_number_has_exactly_its_digits(void **state)
+{
+    static const char *const wrong[] = {
+        "log-0000000",  "log-000000001", "log-0000000A", "log-0x000001", "log-+0000001",
+        "log- 0000001", "lag-00000001",  "log-0000000g", "log-",         "",
+        "log-00000001~"};
+    (void)state;
+    uint64_t number = 7;
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++)
+        assert_false(mr_parse_hex_name(wrong[i], "log-", 8, &number));
+    assert_int_equal(number, 7);
+    assert_true(mr_parse_hex_name("log-0000c0fe", "log-", 8, &number));
+    assert_int_equal(number, 0xc0fe);
+    assert_true(mr_parse_hex_name("snap-ffffffffffffffff", "snap-", 16, &number));
+    assert_true(number == UINT64_MAX);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_name_with_a_number_has_exactly_its_digits),
         cmocka_unit_test(durations_are_read_strictly),
         cmocka_unit_test(sizes_are_read_strictly),
         cmocka_unit_test(integers_are_read_strictly),

@@ -98,10 +98,9 @@ static void wheel_fires_in_order_of_due_and_then_of_start(void **state)
     make_noted(timers, N);
     for (int i = 0; i < N; i++)
         mr_wheel_start(wheel, &timers[i].timer, dues[i]);
-    assert_int_equal(mr_wheel_count(wheel), N);
     assert_int_equal(mr_wheel_advance(wheel, 100000, &notes), N);
     assert_memory_equal(notes.ids, order, sizeof order);
-    assert_int_equal(mr_wheel_count(wheel), 0);
+    assert_int_equal(mr_wheel_next(wheel), MR_TICK_NEVER);
     mr_wheel_free(wheel);
 }
 
@@ -140,7 +139,6 @@ static void stopping_and_moving_timers_leaves_nothing_behind(void **state)
     mr_wheel_stop(wheel, &timers[1].timer);
     mr_wheel_stop(wheel, &timers[2].timer);
     mr_wheel_validate(wheel);
-    assert_int_equal(mr_wheel_count(wheel), 1);
     assert_int_equal(mr_wheel_next(wheel), 20);
     assert_int_equal(mr_wheel_advance(wheel, UINT64_C(1) << 40, &notes), 1);
     assert_int_equal(notes.ids[0], 0);
@@ -165,7 +163,6 @@ static void a_timer_that_restarts_itself_in_the_past_fires_once_per_advance(void
     mr_wheel_start(wheel, &timer.timer, 5);
     for (uint64_t i = 1; i <= 3; i++) {
         assert_int_equal(mr_wheel_advance(wheel, 10, &notes), 1);
-        assert_int_equal(mr_wheel_count(wheel), 1);
         assert_int_equal(mr_wheel_next(wheel), 11);
         mr_wheel_validate(wheel);
     }
@@ -321,12 +318,8 @@ static void model_advance(struct model *model)
 static void model_check(struct model *model)
 {
     mr_wheel_validate(model->wheel);
-    size_t running = 0;
-    for (size_t i = 0; i < MODEL_TIMERS; i++) {
+    for (size_t i = 0; i < MODEL_TIMERS; i++)
         assert_int_equal(mr_timer_running(&model->timers[i].timer), model->timers[i].running);
-        running += model->timers[i].running;
-    }
-    assert_int_equal(mr_wheel_count(model->wheel), running);
 
     struct model_timer *first = model_first(model, UINT64_MAX);
     uint64_t next = mr_wheel_next(model->wheel);
@@ -411,7 +404,6 @@ static void wheel_holds_ten_million_timers(void **state)
     size_t stopped = 0;
     for (size_t i = 0; i < MANY_TIMERS; i += 4, stopped++)
         mr_wheel_stop(wheel, &timers[i]);
-    assert_int_equal(mr_wheel_count(wheel), MANY_TIMERS - stopped);
 
     struct many many = {0};
     while (many.now < range) {
@@ -419,7 +411,7 @@ static void wheel_holds_ten_million_timers(void **state)
         mr_wheel_advance(wheel, many.now, &many);
     }
     assert_int_equal(many.fired, MANY_TIMERS - stopped);
-    assert_int_equal(mr_wheel_count(wheel), 0);
+    assert_int_equal(mr_wheel_next(wheel), MR_TICK_NEVER);
     mr_wheel_validate(wheel);
     int64_t took_ns = mr_mono_now(mr_clock_system()).ns - begin.ns;
     assert_true(took_ns < MANY_SECONDS_MAX * MR_NS_PER_S);

@@ -123,11 +123,10 @@ static enum mr_outcome run_progress(struct mr_run *run, void *arg)
 /* A text whose limit falls into the middle of a character. */
 static enum mr_outcome run_long_progress(struct mr_run *run, void *arg)
 {
-    char text[MR_PROGRESS_TEXT_MAX + 40];
-    for (size_t i = 0; i + 3 <= sizeof text; i += 3)
+    char text[2 + MR_PROGRESS_TEXT_MAX] = "xx";
+    for (size_t i = 2; i + 3 <= sizeof text; i += 3)
         memcpy(text + i, "\u20ac", 3);
-    struct mr_slice slice = {text, sizeof text / 3 * 3};
-    assert_int_equal(mr_run_progress(run, 7, slice), MR_OK);
+    assert_int_equal(mr_run_progress(run, 7, mr_slice_make(text, sizeof text)), MR_OK);
     mr_event_wait(&((struct world *)arg)->go, INT64_MAX);
     return MR_DONE;
 }
@@ -136,6 +135,22 @@ static enum mr_outcome run_hand_back(struct mr_run *run, void *arg)
 {
     (void)run;
     atomic_fetch_add(&((struct world *)arg)->runs, 1);
+    return MR_HAND_BACK;
+}
+
+enum { BACKS = 3000 }; /* more than a worker remembers */
+static bool was_back[BACKS];
+
+static enum mr_outcome run_hand_back_once(struct mr_run *run, void *arg)
+{
+    (void)arg;
+    const struct mr_task *task = mr_run_task(run);
+    char id[16] = "";
+    memcpy(id, task->id.data, task->id.len);
+    bool *was = &was_back[strtoul(id, NULL, 10)];
+    if (*was)
+        return MR_DONE;
+    *was = true;
     return MR_HAND_BACK;
 }
 
@@ -160,6 +175,7 @@ static const struct {
     {"progress", run_progress},
     {"long-progress", run_long_progress},
     {"back", run_hand_back},
+    {"back-once", run_hand_back_once},
     {"again", run_later_by_itself},
 };
 
@@ -325,6 +341,8 @@ static void wrong_options_are_refused(void **state)
         {{.drain_ms = -1}, MR_INVALID},
         {{.grace_ms = -1}, MR_INVALID},
         {{.beat_ms = -1}, MR_INVALID},
+        {{.beats_missed = 1}, MR_INVALID},
+        {{.beats_missed = 1001}, MR_INVALID},
         {{.retry_levels_ms = levels, .retry_levels_n = 2}, MR_INVALID},
         {{.retry_levels_n = 2}, MR_INVALID},
         {{.order = (enum mr_queue_order)7}, MR_INVALID},
@@ -468,7 +486,8 @@ static void a_long_progress_text_is_cut_between_characters(void **state)
     size_t task = add(world, "long-progress", "");
     start_worker(world, (struct mr_worker_options){.slots = 1, .beat_ms = 100 * 1000});
     fake_await_progress(world->fake, task, 7);
-    assert_int_equal(strlen(fake_look(world->fake, task).progress), MR_PROGRESS_TEXT_MAX / 3 * 3);
+    assert_int_equal(strlen(fake_look(world->fake, task).progress),
+                     2 + (MR_PROGRESS_TEXT_MAX - 2) / 3 * 3);
 }
 
 static void what_is_handed_back_again_and_again_waits_longer_each_time(void **state)
@@ -482,6 +501,23 @@ static void what_is_handed_back_again_and_again_waits_longer_each_time(void **st
     assert_int_equal(fake_look(world->fake, task).outcome, MR_HAND_BACK);
     assert_in_range(fake_look(world->fake, task).delay_ms, 500, 1000);
     assert_int_equal(figures(world).handed_back, 2);
+}
+
+static void what_is_handed_back_for_the_first_time_does_not_wait_long(void **state)
+{
+    struct world *world = *state;
+    memset(was_back, 0, sizeof was_back);
+    fake_add_many(world->fake, "back-once", BACKS);
+    start_worker(world, (struct mr_worker_options){.slots = 1});
+    fake_await_ended(world->fake, BACKS);
+    mr_worker_stop(world->worker);
+    size_t at_once = 0;
+    for (size_t i = 0; i < BACKS; i++) { /* the fake ends it with the first delay */
+        struct fake_report report = fake_look(world->fake, i);
+        at_once += report.outcome == MR_DONE;
+        assert_true(report.delay_ms <= 1000);
+    }
+    assert_true(at_once > BACKS / 8); /* rows that nobody else had */
 }
 
 /* ---- being told to stop --------------------------------------------------------------------- */
@@ -605,7 +641,7 @@ static void a_run_that_does_not_listen_is_given_up(void **state)
     fake_await_state(world->fake, task, FAKE_ENDED);
     assert_int_equal(fake_look(world->fake, task).outcome, MR_FAIL);
     assert_string_equal(fake_look(world->fake, task).error, "timeout after 300ms");
-    assert_int_equal(mr_worker_slot_state(world->worker, 0), MR_SLOT_ERROR);
+    assert_int_equal(figures(world).slots[MR_SLOT_ERROR], 1);
     size_t next = add(world, "task", "");
     mr_event_set(&world->go); /* its late success is not told to anybody */
     fake_await_state(world->fake, next, FAKE_ENDED);
@@ -772,7 +808,7 @@ static void a_second_stop_ends_the_grace(void **state)
     mr_worker_stop(world->worker);
     mr_thread_join(thread);
     assert_int_equal(fake_look(world->fake, task).outcome, MR_HAND_BACK);
-    assert_int_equal(mr_worker_slot_state(world->worker, 0), MR_SLOT_ERROR);
+    assert_int_equal(figures(world).slots[MR_SLOT_ERROR], 1);
 }
 
 static void what_a_stop_hands_back_is_not_counted_twice(void **state)
@@ -842,6 +878,18 @@ static void a_finish_that_fails_for_ever_does_not_hold_up_the_stop(void **state)
     assert_int_equal(figures(world).done, 0);
 }
 
+static void a_broker_that_has_failed_ends_the_worker(void **state)
+{
+    struct world *world = *state;
+    make_worker(world, (struct mr_worker_options){.slots = 1});
+    fake_fail_finishes(world->fake, 1, MR_IO);
+    size_t first = add(world, "task", ""), second = add(world, "task", "");
+    assert_int_equal(mr_worker_run(world->worker), MR_IO);
+    assert_int_equal(fake_look(world->fake, first).finishes, 0);
+    assert_true(fake_look(world->fake, second).takes <= 1);
+    assert_int_equal(figures(world).slots[MR_SLOT_WORKING], 0);
+}
+
 static void a_refused_finish_is_counted_as_stale(void **state)
 {
     struct world *world = *state;
@@ -898,6 +946,7 @@ int main(void)
         WITH_WORLD(progress_reaches_the_broker_before_the_next_beat),
         WITH_WORLD(a_long_progress_text_is_cut_between_characters),
         WITH_WORLD(what_is_handed_back_again_and_again_waits_longer_each_time),
+        WITH_WORLD(what_is_handed_back_for_the_first_time_does_not_wait_long),
         WITH_WORLD(a_cancelled_run_fails_for_good),
         WITH_WORLD(a_cancelled_run_that_succeeds_has_succeeded),
         WITH_WORLD(a_lost_run_is_not_reported_and_the_slot_goes_on),
@@ -923,6 +972,7 @@ int main(void)
         WITH_WORLD(a_worker_without_answers_fences_itself),
         WITH_WORLD(a_finish_that_fails_for_a_while_is_sent_again),
         WITH_WORLD(a_finish_that_fails_for_ever_does_not_hold_up_the_stop),
+        WITH_WORLD(a_broker_that_has_failed_ends_the_worker),
         WITH_WORLD(a_refused_finish_is_counted_as_stale),
         WITH_WORLD(many_slots_and_short_runs_lose_and_double_nothing),
     };

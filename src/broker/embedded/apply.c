@@ -64,6 +64,17 @@ static enum mr_err unique_take(struct state *state, uint32_t handle, const struc
     return mr_map_insert(state->by_unique, mr_uuid_hash(key), handle);
 }
 
+/* The key it let go of when it ended. */
+static enum mr_err unique_take_again(struct state *state, struct task *task, uint32_t handle)
+{
+    const struct more *more = more_of(state, task);
+    if ((task->flags & MR_TASK_UNIQUE) || more == NULL || more->unique_until_ms == 0)
+        return MR_OK;
+    MR_TRY(unique_take(state, handle, &more->unique));
+    task->flags |= MR_TASK_UNIQUE;
+    return MR_OK;
+}
+
 /* ---- a task comes --------------------------------------------------------------------------- */
 
 /* A unique key, or an order time other than the due time: only the message has them. */
@@ -295,10 +306,13 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
     queue->counts[task->state]--;
     queue->counts[event->state]++;
     MR_TRY(note_outcome(state, task, event, record, pos));
+    bool ended = event->state == MR_ARCHIVED || event->state == MR_COMPLETED;
 #ifndef MR_PLANT_UNIQUE_LEAK
-    if (event->state == MR_ARCHIVED || event->state == MR_COMPLETED)
+    if (ended)
         unique_release(state, task, handle);
 #endif
+    if ((event->flags & MR_TASK_UNIQUE) && !ended)
+        MR_TRY(unique_take_again(state, task, handle));
     task->state = event->state;
     task->key = event->key;
     task->retried = event->retried;

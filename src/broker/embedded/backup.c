@@ -54,7 +54,9 @@ static enum mr_err end_part(struct backup *backup)
     const struct part *part = &backup->parts[backup->at];
     if (part->size > part->bytes)
         MR_TRY(backup->engine->fs->ops->truncate(backup->to, part->size));
+#ifndef MR_PLANT_BACKUP_NOT_SYNCED
     MR_TRY(mr_file_sync(backup->to));
+#endif
     mr_file_close(backup->from);
     mr_file_close(backup->to);
     backup->from = backup->to = NULL;
@@ -170,9 +172,27 @@ static void count_entry(const char *name, void *arg)
     ++*(size_t *)arg;
 }
 
+/* Whether a folder is the store's own or lies in it, however it is spelled. */
+static enum mr_err is_inside(struct mr_engine *engine, const char *dir, bool *ret_inside)
+{
+    char store[MR_PATH_MAX], target[MR_PATH_MAX];
+    MR_TRY(engine->fs->ops->real(engine->fs, engine->dir, store));
+    MR_TRY(engine->fs->ops->real(engine->fs, dir, target));
+    size_t len = strlen(store);
+    *ret_inside = strncmp(target, store, len) == 0 && (target[len] == '/' || target[len] == '\0');
+    return MR_OK;
+}
+
 static enum mr_err check_target(struct mr_engine *engine, struct mr_req_backup *req)
 {
     size_t entries = 0;
+    bool inside;
+    MR_TRY(is_inside(engine, req->dir, &inside));
+    if (inside) {
+        mr_detail_set(&req->detail, "%s: inside the store itself; choose a folder elsewhere",
+                      req->dir);
+        return MR_INVALID;
+    }
     enum mr_err err = engine->fs->ops->dir_make(engine->fs, req->dir);
     if (err == MR_OK)
         err = engine->fs->ops->dir_list(engine->fs, req->dir, count_entry, &entries);

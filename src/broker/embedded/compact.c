@@ -14,6 +14,7 @@
 enum {
     WALK_STEP = 128 * 1024, /* bytes of a segment looked at in one turn */
     REPLAY_SEGMENTS = 8,    /* a start replays about this much log behind a snapshot */
+    WATCH_MS = 200,         /* a segment is watched so long when little is written */
 };
 
 /* ---- copying forward ------------------------------------------------------------------------ */
@@ -21,6 +22,15 @@ enum {
 static bool same_pos(struct mr_log_pos a, struct mr_log_pos b)
 {
     return a.segment == b.segment && a.offset == b.offset;
+}
+
+/* Copies are like new work and leave the reserve alone; on a full disk they may use what finishing
+ * leaves of it, since they are what frees space. */
+static enum mr_err copy_room(struct mr_engine *engine, size_t len)
+{
+    if (mr_log_full(engine->log) == MR_OK)
+        return log_room(engine, len, MR_LOG_NEW_WORK);
+    return log_room_beside(engine, len, engine->in_hand);
 }
 
 static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
@@ -36,7 +46,7 @@ static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
     mr_store64(head, (uint64_t)created_ms);
     size_t head_len = COPY_HEAD + mr_entry_encode(&entry, head + COPY_HEAD);
     size_t len = head_len + message.len;
-    MR_TRY(log_room(engine, len, MR_LOG_NEW_WORK)); /* the reserve is for finishing */
+    MR_TRY(copy_room(engine, len));
     uint8_t *at = mr_log_begin(engine->log, len);
     if (at == NULL)
         return MR_NOMEM;
@@ -52,7 +62,7 @@ static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
 static enum mr_err copy_note(struct mr_engine *engine, uint32_t handle,
                              const struct mr_record *record)
 {
-    MR_TRY(log_room(engine, record->body.len, MR_LOG_NEW_WORK));
+    MR_TRY(copy_room(engine, record->body.len));
     struct mr_log_pos pos;
     uint32_t size = (uint32_t)(MR_RECORD_HEADER + record->body.len);
     if (log_bytes(engine, MR_RECORD_NOTE, MR_LOG_LAZY, record->body.data, record->body.len, &pos) ==
@@ -99,17 +109,18 @@ static void compact_step(struct mr_engine *engine)
     if (err == MR_BUSY)
         return; /* from the same place once there is room */
     if (err != MR_OK || engine->compact_offset == 0) {
-        engine->compacted = engine->compacting;
         engine->compacting = 0;
+        mr_log_demand(engine->log); /* the segment goes once its copies are durable */
     }
 }
 
 /* ---- what is worth doing -------------------------------------------------------------------- */
 
 struct usage {
-    uint64_t sealed, dead; /* bytes: sealed segments; of them, those nothing lives in */
-    uint64_t sealed_live;
-    uint32_t emptiest; /* sealed segment with the smallest share of live bytes */
+    uint64_t sealed, sealed_live; /* bytes of sealed segments; of them, needed by tasks */
+    uint64_t uncovered;           /* of sealed segments that no snapshot covers */
+    uint64_t dead;                /* of them, those nothing lives in: a snapshot frees them */
+    uint32_t emptiest;            /* sealed segment with the smallest share of live bytes */
     uint64_t emptiest_live, emptiest_bytes;
     uint64_t watched_live; /* of the segment that is watched; 0: gone, or not worth it */
 };
@@ -119,16 +130,24 @@ static bool worth_emptying(uint64_t live, uint64_t bytes)
     return live > 0 && 4 * live < 3 * bytes;
 }
 
+/* What a walk could not carry off, since its records cannot be read, the next one will not either. */
+static bool is_stuck(const struct mr_segment_info *info)
+{
+    return info->left > 0 && info->live >= info->left;
+}
+
 static void measure(const struct mr_engine *engine, struct usage *usage)
 {
     *usage = (struct usage){0};
     for (size_t i = 0; i < mr_log_segments(engine->log); i++) {
         struct mr_segment_info info;
         mr_log_segment_at(engine->log, i, &info);
-        if (!info.sealed)
-            continue;
+        bool covered = info.last_seq <= engine->snap_seq;
+        if (!info.sealed || (info.live == 0 && covered))
+            continue; /* written to, or on its way out */
         usage->sealed += info.bytes;
         usage->sealed_live += info.live;
+        usage->uncovered += covered ? 0 : info.bytes;
         if (info.live == 0) {
             usage->dead += info.bytes;
             continue;
@@ -137,7 +156,7 @@ static void measure(const struct mr_engine *engine, struct usage *usage)
             usage->watched_live = info.live;
         bool emptier = usage->emptiest == 0 ||
                        info.live * usage->emptiest_bytes < usage->emptiest_live * info.bytes;
-        if (emptier && info.number != engine->compacted) {
+        if (emptier && !is_stuck(&info)) {
             usage->emptiest = info.number;
             usage->emptiest_live = info.live;
             usage->emptiest_bytes = info.bytes;
@@ -147,40 +166,69 @@ static void measure(const struct mr_engine *engine, struct usage *usage)
 
 /* Whether to empty the segment that is watched. Not one whose tasks are going by themselves, as
  * those at the head of a queue that is being worked off: copying them would be for nothing. So it
- * is watched while an eighth of a segment is written, and emptied if it kept most of them. */
+ * is watched while an eighth of a segment is written, or a moment has passed, and emptied if it kept
+ * most of them. */
 static bool is_settled(struct mr_engine *engine, const struct usage *usage)
 {
     uint64_t step = mr_log_segment_bytes(engine->log) / 8;
-    if (usage->watched_live != 0 && mr_log_full(engine->log))
-        return true;
-    if (usage->watched_live != 0 && engine->appended_bytes - engine->watched_at < step)
+    bool enough = engine->watched_enough || engine->appended_bytes - engine->watched_at >= step;
+    if (usage->watched_live != 0 && !enough)
         return false;
     bool settled = usage->watched_live != 0 && 8 * usage->watched_live >= 7 * engine->watched_live;
     if (usage->watched_live == 0)
         engine->watched = usage->emptiest;
     engine->watched_live = usage->watched_live != 0 ? usage->watched_live : usage->emptiest_live;
     engine->watched_at = engine->appended_bytes;
+    engine->watched_enough = false;
+    mr_wheel_start(engine->wheel, &engine->watch_timer, tick_of(engine, engine->now) + WATCH_MS);
     return settled;
+}
+
+/*
+ * On a full disk: one snapshot at once, from the space kept for it, so that from then on each
+ * segment goes as soon as its tasks have ended. Another one when what was written since is worth it,
+ * or the room in the log comes to its end.
+ */
+static bool snapshot_helps(const struct mr_engine *engine, const struct usage *usage)
+{
+    if (engine->spare.size.bytes == 0)
+        return false; /* it would find no space */
+    if (2 * usage->uncovered >= usage->sealed)
+        return true;
+    return usage->dead > 0 && (usage->dead >= engine->spare.size.bytes ||
+                               mr_log_left(engine->log) < mr_log_segment_bytes(engine->log));
+}
+
+/* On a full disk the copies must find room in what is left. Each has a head that its task had not. */
+static bool copies_fit(const struct mr_engine *engine, const struct usage *usage)
+{
+    if (mr_log_full(engine->log) == MR_OK)
+        return true;
+    uint64_t tasks = engine->state.tasks.count + 1, mean = engine->state.live_bytes / tasks + 1;
+    uint64_t heads = (usage->emptiest_live / mean + 1) * (COPY_HEAD + MR_ENTRY_MAX);
+    return usage->emptiest_live + heads <= log_left_beside(engine);
 }
 
 static void decide(struct mr_engine *engine)
 {
     struct usage usage;
     measure(engine, &usage);
+    bool full = mr_log_full(engine->log) != MR_OK;
     uint64_t live = engine->state.live_bytes, segment = mr_log_segment_bytes(engine->log);
     uint64_t garbage = usage.sealed - usage.sealed_live;
     uint64_t since = engine->appended_bytes - engine->snap_log_bytes;
+    uint64_t surplus = mr_log_ready(engine->log) > 1 ? segment : 0;
     bool replay_long = since > REPLAY_SEGMENTS * segment + live;
-    /* On a full disk every segment counts. */
-    bool worth = garbage > live / 2 + segment / 4 || (mr_log_full(engine->log) && usage.dead > 0);
-    bool grown = since > 0;
-    bool enough = 2 * usage.dead >= garbage || mr_log_full(engine->log);
-    if (replay_long || (worth && grown && enough)) {
+    bool worth = full || garbage + surplus > live / 2 + segment / 4;
+    bool snapshot = full ? snapshot_helps(engine, &usage)
+                         : worth && usage.dead > 0 && 2 * usage.dead >= garbage;
+    if (since > 0 && usage.sealed > 0 && (replay_long || snapshot)) {
         if (snapshot_begin(engine) != MR_OK)
             engine->snap_log_bytes = engine->appended_bytes;
-    } else if (worth && worth_emptying(usage.emptiest_live, usage.emptiest_bytes) &&
-               is_settled(engine, &usage)) {
-        engine->compacting = engine->watched;
+    } else if (worth && worth_emptying(usage.emptiest_live, usage.emptiest_bytes)) {
+        if (full ? !copies_fit(engine, &usage) : !is_settled(engine, &usage))
+            return;
+        engine->compacting = full ? usage.emptiest : engine->watched;
         engine->watched = 0;
         engine->compact_offset = 0;
     }
@@ -190,7 +238,8 @@ void maintain(struct mr_engine *engine)
 {
     if (engine->failure != MR_OK || mr_log_failure(engine->log) != MR_OK)
         return;
-    if (mr_log_full(engine->log) && !mr_timer_running(&engine->space_timer))
+    bool wants_space = mr_log_full(engine->log) != MR_OK || engine->spare.waits;
+    if (wants_space && !mr_timer_running(&engine->space_timer))
         mr_wheel_start(engine->wheel, &engine->space_timer,
                        tick_of(engine, engine->now) + RETRY_SPACE_MS);
     if (engine->snapshot != NULL) {
@@ -198,8 +247,10 @@ void maintain(struct mr_engine *engine)
         return;
     }
     mr_log_trim(engine->log, engine->snap_seq);
+    spare_keep(engine);
     if (engine->compacting != 0 && !engine->compact_waits)
         compact_step(engine);
-    else if (engine->compacting == 0 && engine->backup == NULL && !backup_start_waiting(engine))
+    else if (engine->compacting == 0 && engine->backup == NULL && !backup_start_waiting(engine) &&
+             !engine->spare.busy)
         decide(engine);
 }

@@ -31,8 +31,7 @@ static enum mr_err refuse_running(struct mr_engine *engine, uint32_t handle,
 static enum mr_err archive(struct mr_engine *engine, uint32_t handle, const struct mr_control *item)
 {
     struct mr_event_change change = change_of(engine, handle);
-    change.state = MR_ARCHIVED;
-    change.key = engine->now_ms;
+    change_to_end(engine, &change, MR_ARCHIVED, engine->now_ms);
     change.text = item->verb == MR_VERB_CANCEL ? MR_SLICE_LIT("cancelled")
                                                : MR_SLICE_LIT("archived by request");
     return move(engine, handle, item->verb, &change);
@@ -88,10 +87,28 @@ static int64_t priority_of(struct mr_engine *engine, uint32_t handle)
     return msg.priority_ms;
 }
 
+/* In the archive it let go of its unique key. If its time is not over it takes it again, unless
+ * somebody else has it. */
+static enum mr_err take_key_again(struct mr_engine *engine, uint32_t handle,
+                                  struct mr_event_change *change)
+{
+    const struct state *state = &engine->state;
+    const struct more *more = more_of(state, task_at(state, handle));
+    if (more == NULL || more->unique_until_ms <= engine->now_ms)
+        return MR_OK;
+    uint32_t holder = find_unique(state, &more->unique);
+    if (holder != NO_HANDLE &&
+        more_of(state, task_at(state, holder))->unique_until_ms > engine->now_ms)
+        return MR_DUPLICATE;
+    change->flags |= MR_TASK_UNIQUE;
+    return MR_OK;
+}
+
 static enum mr_err run_now(struct mr_engine *engine, uint32_t handle, const struct mr_control *item)
 {
     struct mr_event_change change = change_of(engine, handle);
     if (change.state == MR_ARCHIVED) {
+        MR_TRY(take_key_again(engine, handle, &change));
         change.retried = 0;
         change.crashes = 0;
         change.flags &= (uint8_t)~MR_TASK_CANCEL;
@@ -154,21 +171,19 @@ static act *const acts[][MR_STATE_COUNT] = {
 
 enum { CHANGE_ROOM = MR_EVENT_CHANGE_SIZE + 64 }; /* a change with a short text */
 
-#define PRIORITY_MAX_S (10.0 * 366 * 86400)
-
 static enum mr_err control_one(struct mr_engine *engine, const struct mr_control *item)
 {
     bool is_uuid;
     if ((size_t)item->verb >= sizeof acts / sizeof *acts || item->id.len == 0 ||
         item->id.len > MR_ID_MAX)
         return MR_INVALID;
-    if (item->verb == MR_VERB_PRIORITISE && !(fabs(item->value) <= PRIORITY_MAX_S))
+    if (item->verb == MR_VERB_PRIORITISE && !(fabs(item->value) <= MR_PRIORITY_MAX_S))
         return MR_INVALID;
     struct mr_uuid id = id_key(&engine->state, item->id, &is_uuid);
     uint32_t handle = find_task(&engine->state, &id);
     if (handle == NO_HANDLE)
         return MR_NOT_FOUND;
-    MR_TRY(log_room(engine, CHANGE_ROOM, MR_LOG_ONGOING));
+    MR_TRY(log_room_beside(engine, CHANGE_ROOM, engine->in_hand));
     return acts[item->verb][task_at(&engine->state, handle)->state](engine, handle, item);
 }
 

@@ -44,7 +44,8 @@ static bool quiet(struct mr_engine *engine)
 {
     bool failed = engine_failure(engine) != MR_OK;
     return mr_log_idle(engine->log) && (engine->snapshot == NULL || snapshot_idle(engine)) &&
-           engine->backup == NULL && (failed || mr_list_empty(&engine->backups)) &&
+           !engine->spare.busy && engine->backup == NULL &&
+           (failed || mr_list_empty(&engine->backups)) &&
            (failed || (mr_list_empty(&engine->waiting) && mr_list_empty(&engine->stalled)));
 }
 
@@ -94,6 +95,7 @@ static const struct mr_broker_ops driver_ops = {
     .begun = driver_begun,
     .lease_open = driver_lease_open,
     .close = driver_close,
+    .in_process = true,
 };
 
 static enum mr_err open_engine(struct driver *driver, const struct mr_embedded_options *options,

@@ -58,7 +58,8 @@ void mr_engine_abandon(struct mr_engine *engine);
 
 struct mr_store_check {
     const char *dir;
-    struct mr_fs *fs; /* NULL: the system's */
+    struct mr_fs *fs;       /* NULL: the system's */
+    struct mr_clock *clock; /* NULL: the system's */
     enum mr_fsck_mode mode;
     mr_fsck_line *line; /* told of each finding; may be NULL */
     void *arg;

@@ -6,15 +6,45 @@
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
+static void fail_each(enum mr_err *errs, size_t n, enum mr_err err)
+{
+    for (size_t i = 0; n <= MR_BATCH_MAX && i < n; i++)
+        errs[i] = err;
+}
+
+/* What failed as a whole failed in each of its items. Batches over the limit are not looked into. */
+static void fail_items(struct mr_req *req, enum mr_err err)
+{
+    struct mr_req_enqueue *enqueue = mr_container(req, struct mr_req_enqueue, req);
+    struct mr_req_finish *finish = mr_container(req, struct mr_req_finish, req);
+    struct mr_req_control *control = mr_container(req, struct mr_req_control, req);
+    if (req->op == MR_OP_FINISH)
+        fail_each(finish->errs, finish->n, err);
+    else if (req->op == MR_OP_CONTROL)
+        fail_each(control->errs, control->n, err);
+    else if (req->op == MR_OP_ENQUEUE && enqueue->n <= MR_BATCH_MAX)
+        for (size_t i = 0; i < enqueue->n; i++)
+            enqueue->results[i].err = err; /* its id stays: whether it is there may show later */
+}
+
 void answer_now(struct mr_req *req, enum mr_err err)
 {
+    if (err != MR_OK)
+        fail_items(req, err);
     req->err = err;
     req->done(req);
 }
 
+/* Requests that only look. */
+static bool is_reading(enum mr_op op)
+{
+    return op == MR_OP_GET || op == MR_OP_LIST || op == MR_OP_QUEUE_LIST ||
+           op == MR_OP_QUEUE_HISTORY;
+}
+
 void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err)
 {
-    if (req->op == MR_OP_GET && mr_log_failure(engine->log) != MR_OK) {
+    if (is_reading(req->op) && mr_log_failure(engine->log) != MR_OK) {
         /* The store has stopped, reading goes on; but what is missing may only be gone in memory.
          */
         answer_now(req, err == MR_NOT_FOUND ? MR_IO : err);
@@ -53,6 +83,8 @@ static void answer_failed(struct mr_engine *engine, enum mr_err err)
             unprepare_enqueue(req);
         answer_now(req, err);
     }
+    for (link = engine->nodes.next; link != &engine->nodes; link = link->next)
+        take_cancel_waits(engine, mr_container(link, struct node, link), err);
 }
 
 /* ---- logging -------------------------------------------------------------------------------- */
@@ -64,13 +96,8 @@ enum mr_err engine_failure(const struct mr_engine *engine)
 
 void engine_fail(struct mr_engine *engine, enum mr_err err)
 {
-    if (engine->failure == MR_OK)
-        engine->failure = err;
-}
-
-enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum mr_log_use use)
-{
-    return engine->failure != MR_OK ? engine->failure : mr_log_room(engine->log, body_len, use);
+    if (engine->failure == MR_OK) /* trying again does not help, whatever it was */
+        engine->failure = mr_err_retriable(err) ? MR_FAILED : err;
 }
 
 uint64_t log_bytes(struct mr_engine *engine, enum mr_record_type type, enum mr_log_wait wait,
@@ -124,6 +151,18 @@ struct mr_event_change change_of(const struct mr_engine *engine, uint32_t handle
     };
 }
 
+void change_to_end(const struct mr_engine *engine, struct mr_event_change *change,
+                   enum mr_state state, int64_t key)
+{
+    const struct state *all = &engine->state;
+    const struct task *task = task_at(all, find_task(all, &change->id));
+    const struct more *more = more_of(all, task);
+    bool at_once = task->state == MR_PENDING || task->state == MR_ACTIVE;
+    change->order_ms = at_once || more == NULL || more->order_ms == 0 ? task->key : more->order_ms;
+    change->state = (uint8_t)state;
+    change->key = key;
+}
+
 enum mr_err change_task(struct mr_engine *engine, enum mr_record_type type, uint32_t handle,
                         const struct mr_event_change *change)
 {
@@ -163,8 +202,7 @@ enum mr_err read_message(struct mr_engine *engine, const struct task *task, int6
 enum mr_err quarantine_task(struct mr_engine *engine, uint32_t handle)
 {
     struct mr_event_change change = change_of(engine, handle);
-    change.state = MR_ARCHIVED;
-    change.key = engine->now_ms;
+    change_to_end(engine, &change, MR_ARCHIVED, engine->now_ms);
     change.text = MR_SLICE_LIT("quarantined: its record in the log is damaged or cannot be read");
     MR_TRY(log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING));
     engine->records_damaged++;
@@ -184,6 +222,7 @@ static request_handler *const handlers[MR_OP_COUNT] = {
     [MR_OP_GET] = handle_get,
     [MR_OP_LIST] = handle_list,
     [MR_OP_QUEUE_LIST] = handle_queue_list,
+    [MR_OP_QUEUE_HISTORY] = handle_queue_history,
     [MR_OP_QUEUE_SET] = handle_queue_set,
     [MR_OP_QUEUE_REMOVE] = handle_queue_remove,
     [MR_OP_STATS] = handle_stats,
@@ -270,7 +309,8 @@ static void pass_time(struct mr_engine *engine)
 static void mark_if_quiet(struct mr_engine *engine)
 {
     uint64_t last = mr_log_last_seq(engine->log);
-    if (engine->marked || last == 0 || mr_log_durable(engine->log) != last ||
+    bool full = mr_log_full(engine->log) != MR_OK; /* then all room is for finishing */
+    if (engine->marked || last == 0 || mr_log_durable(engine->log) != last || full ||
         log_room(engine, 0, MR_LOG_ONGOING) != MR_OK)
         return;
     (void)log_bytes(engine, MR_RECORD_MARK, MR_LOG_LAZY, NULL, 0, NULL);
@@ -349,7 +389,7 @@ void mr_engine_validate(struct mr_engine *engine)
     for (uint32_t i = 0; i < engine->state.queues_n; i++)
         if (engine->state.queues[i] != NULL)
             active += engine->state.queues[i]->counts[MR_ACTIVE];
-    mr_assert(in_hand == active);
+    mr_assert(in_hand == active && in_hand == engine->in_hand);
 }
 
 struct mr_broker *mr_engine_broker(struct mr_engine *engine)
@@ -364,6 +404,14 @@ static void space_again(struct mr_timer *timer, void *arg)
     (void)timer;
     struct mr_engine *engine = arg;
     mr_log_retry_space(engine->log);
+    spare_retry(engine);
+}
+
+static void watch_over(struct mr_timer *timer, void *arg)
+{
+    (void)timer;
+    struct mr_engine *engine = arg;
+    engine->watched_enough = true;
 }
 
 static void ceiling_again(struct mr_timer *timer, void *arg)
@@ -411,6 +459,7 @@ static const struct mr_broker_ops manual_ops = {
     .begun = embedded_begun,
     .lease_open = embedded_lease_open,
     .close = manual_close,
+    .in_process = true,
 };
 
 enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_engine **ret_engine,
@@ -444,6 +493,7 @@ enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_en
     }
     mr_timer_init(&engine->space_timer, space_again);
     mr_timer_init(&engine->ceiling_timer, ceiling_again);
+    mr_timer_init(&engine->watch_timer, watch_over);
     mr_wheel_start(engine->wheel, &engine->ceiling_timer, CEILING_AHEAD_US / 2000);
     *ret_engine = engine;
     return MR_OK;

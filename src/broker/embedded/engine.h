@@ -5,8 +5,9 @@
  * sync, and gives the answers whose records have become durable.
  *
  *   enqueue.c control.c inspect.c node.c take.c finish.c   the requests
- *   store.c      the folder: meta file, lock, board, opening and closing
+ *   store.c      the folder: opening and closing, with meta.c and board.c    fsck.c  checking it
  *   snapshot.c   writing and loading snapshots    compact.c  giving space back    backup.c  copies
+ *   space.c      what a full disk leaves room for
  *   driver.c     the threads; the simulator has none
  */
 #ifndef MR_EMBEDDED_ENGINE_H
@@ -49,13 +50,14 @@ struct node {
     int64_t lease_ms;
     bool dying; /* declared dead; some of its tasks are still to be given back */
     struct mr_node_events events;
-    struct mr_timer lease; /* dead when it fires */
+    struct mr_timer lease; /* dead when it fires, and again after that */
+    bool doubted;          /* it has fired once */
     enum mr_queue_order order;
-    struct listen *listens;
-    size_t listens_n;
     struct mr_link takes; /* waiting struct mr_req_take, through req.link */
     uint32_t first, last; /* tasks in hand, oldest first */
     size_t in_hand;
+    size_t listens_n;
+    struct listen listens[];
 };
 
 /* A waiting take has a timer of its own in the request's arena. */
@@ -63,6 +65,26 @@ struct take_wait {
     struct mr_timer timer;
     struct mr_req_take *req;
     struct node *node;
+};
+
+/* Space on disk kept for the next snapshot, since only that gives segments back. */
+struct spare_size {
+    uint64_t bytes;
+    size_t tasks, mores, queues; /* it is big enough for so many */
+};
+
+struct spare {
+    struct spare_size size;
+    bool needed;      /* the disk may come to its end */
+    uint32_t segment; /* the one in use when that was looked at */
+    bool known;       /* what an earlier opening left of it is dealt with */
+    enum mr_err err;  /* MR_DISK_FULL: it could not be made as big as it should be */
+    bool waits;       /* it failed, and is tried again with the timer */
+    /* With the executor while busy. */
+    struct mr_job job;
+    bool busy;
+    struct spare_size wanted;
+    enum mr_err job_err;
 };
 
 struct snapshot; /* in the making */
@@ -103,12 +125,14 @@ struct mr_engine {
     struct mr_link nodes;
     uint32_t node_numbers;
     struct node *nodes_by_number[NODES_MAX];
+    size_t in_hand; /* of all nodes */
 
     uint64_t last_epoch;
     uint64_t ceiling, ceiling_asked; /* durable; in the log */
     uint64_t ceiling_seq;
 
     struct snapshot *snapshot; /* NULL: none in the making */
+    struct spare spare;
     uint32_t snap_term;
     uint64_t snap_seq;       /* covered by the newest snapshot */
     uint64_t snap_bytes;     /* its size */
@@ -117,17 +141,17 @@ struct mr_engine {
     uint32_t compact_offset;
     uint32_t watched; /* segment that may be emptied next, what lived in it, and when that was */
     uint64_t watched_live, watched_at;
+    bool watched_enough;    /* by the time that has passed */
     bool compact_waits;     /* for room in the log */
-    uint32_t compacted;     /* the last one that was: not again at once, whatever is left in it */
     struct backup *backup;  /* under way */
     struct mr_link backups; /* requests waiting for it */
-    struct mr_timer space_timer, ceiling_timer;
+    struct mr_timer space_timer, ceiling_timer, watch_timer;
     bool marked;         /* the last record is a mark */
     enum mr_err failure; /* the state no longer equals the log: out of memory while applying */
 
     int64_t runs_ms; /* time in the newest record of runs */
     uint64_t appended_bytes;
-    uint64_t records_damaged, stale_refused, snapshots;
+    uint64_t records_damaged, stale_refused, snapshots, texts_dropped;
     uint64_t torn_bytes; /* cut off the end of the log at the start */
 };
 
@@ -145,13 +169,14 @@ uint64_t log_bytes(struct mr_engine *engine, enum mr_record_type type, enum mr_l
 /* A run that begins or ends; joins the record of the one before where it can. 0: out of memory. */
 uint64_t log_run(struct mr_engine *engine, enum mr_record_type type, enum mr_log_wait wait,
                  const struct mr_event_run *run);
-/* mr_log_room, or the engine's own failure. */
-MR_MUST_USE enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum mr_log_use use);
 /* Logs and applies a change of a task. */
 MR_MUST_USE enum mr_err change_task(struct mr_engine *engine, enum mr_record_type type,
                                     uint32_t handle, const struct mr_event_change *change);
 /* A change that leaves the task as it is, to be varied. */
 struct mr_event_change change_of(const struct mr_engine *engine, uint32_t handle);
+/* The task ends: where it stood in the order is kept, since its key will be another time. */
+void change_to_end(const struct mr_engine *engine, struct mr_event_change *change,
+                   enum mr_state state, int64_t key);
 /* MR_OK, or why nothing is accepted any more. */
 enum mr_err engine_failure(const struct mr_engine *engine);
 /* Notes that applying failed after logging: nothing is accepted from now on. */
@@ -168,8 +193,8 @@ enum handled { HANDLED, STALLED };
 typedef enum handled request_handler(struct mr_engine *engine, struct mr_req *req);
 
 request_handler handle_enqueue, handle_node_open, handle_node_close, handle_take, handle_beat,
-    handle_finish, handle_control, handle_get, handle_list, handle_queue_list, handle_queue_set,
-    handle_queue_remove, handle_stats, handle_backup;
+    handle_finish, handle_control, handle_get, handle_list, handle_queue_list, handle_queue_history,
+    handle_queue_set, handle_queue_remove, handle_stats, handle_backup;
 
 /* ---- enqueue.c ------------------------------------------------------------------------------ */
 void prepare_enqueue(struct mr_engine *engine, struct mr_req *req); /* caller's thread */
@@ -208,7 +233,6 @@ MR_MUST_USE enum mr_err store_open(struct mr_engine *engine, struct mr_detail *d
 void store_close_files(struct mr_engine *engine);
 
 /* ---- snapshot.c ----------------------------------------------------------------------------- */
-MR_MUST_USE enum mr_err snapshot_load(struct mr_engine *engine, struct mr_detail *detail);
 /* A crash may have left older ones behind. */
 void snapshot_remove_older(struct mr_engine *engine);
 MR_MUST_USE enum mr_err snapshot_begin(struct mr_engine *engine);
@@ -217,6 +241,22 @@ void snapshot_touch(uint32_t task, void *arg);
 void snapshot_abandon(struct mr_engine *engine);
 /* It can go on: it waits for no job and no sync. */
 bool snapshot_idle(const struct mr_engine *engine);
+
+/* ---- space.c -------------------------------------------------------------------------------- */
+/* mr_log_room, or the engine's own failure. */
+MR_MUST_USE enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum mr_log_use use);
+/* The same for what can wait while the disk is full: in_hand tasks can still be finished behind
+ * it. */
+MR_MUST_USE enum mr_err log_room_beside(struct mr_engine *engine, size_t body_len, size_t in_hand);
+/* The same for the end of a run, with a result or error of text_len bytes. */
+MR_MUST_USE enum mr_err log_room_finish(struct mr_engine *engine, size_t text_len);
+/* Bytes of the log beside those that finishing what is in hand may take. */
+uint64_t log_left_beside(const struct mr_engine *engine);
+/* Keeps the space for the next snapshot. */
+void spare_keep(struct mr_engine *engine);
+void spare_retry(struct mr_engine *engine);
+/* The snapshot has used it, or given it up. */
+void spare_used(struct mr_engine *engine);
 
 /* ---- compact.c ------------------------------------------------------------------------------ */
 void maintain(struct mr_engine *engine);

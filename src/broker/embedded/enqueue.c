@@ -90,6 +90,8 @@ void prepare_enqueue(struct mr_engine *engine, struct mr_req *base)
     req->prepared = NULL;
     if (req->n > MR_BATCH_MAX)
         return; /* answered with MR_TOO_BIG */
+    for (size_t i = 0; i < req->n; i++)
+        req->results[i] = (struct mr_enqueue_result){.err = MR_OK};
     prepared = calloc(1, sizeof *prepared + req->n * sizeof *prepared->items);
     size_t bound = 0;
     for (size_t i = 0; i < req->n; i++)
@@ -101,11 +103,8 @@ void prepare_enqueue(struct mr_engine *engine, struct mr_req *base)
     }
     mr_wall now = mr_wall_now(engine->clock);
     for (size_t i = 0; i < req->n; i++) {
-        struct mr_enqueue_result *result = &req->results[i];
-        result->id[0] = '\0';
-        result->state = MR_STATE_NONE;
-        prepared->items[i].err =
-            prepare_one(engine, &req->tasks[i], now, prepared, &prepared->items[i], result->id);
+        prepared->items[i].err = prepare_one(engine, &req->tasks[i], now, prepared,
+                                             &prepared->items[i], req->results[i].id);
     }
     req->prepared = prepared;
 }
@@ -279,6 +278,8 @@ static enum mr_err enqueue_one(struct mr_engine *engine, const struct mr_task_op
     MR_TRY(ensure_queue(engine, item->queue, &queue));
     if (queue_full(queue))
         return MR_QUEUE_FULL;
+    /* Again: the record of a new queue may have taken the room. */
+    MR_TRY(log_room(engine, MR_EVENT_TASK_SIZE + item->len, MR_LOG_NEW_WORK));
     event.queue = queue->number;
     result->state = event.state;
     return append_task(engine, item, message, &event);

@@ -46,8 +46,7 @@ typedef enum mr_err decide(struct mr_engine *engine, const struct task *task,
 
 static void to_archive(struct mr_engine *engine, struct mr_event_change *change)
 {
-    change->state = MR_ARCHIVED;
-    change->key = engine->now_ms;
+    change_to_end(engine, change, MR_ARCHIVED, engine->now_ms);
 }
 
 static enum mr_err decide_done(struct mr_engine *engine, const struct task *task,
@@ -62,9 +61,11 @@ static enum mr_err decide_done(struct mr_engine *engine, const struct task *task
     if (err == MR_DAMAGED)
         return MR_OK; /* how long to keep it is not known any more */
     MR_TRY(err);
-    change->state = MR_COMPLETED;
-    change->key = engine->now_up_ms + msg.retention_ms;
+    change_to_end(engine, change, MR_COMPLETED, engine->now_up_ms + msg.retention_ms);
     change->text = item->result;
+#ifdef MR_PLANT_LONG_RESULT_CUT
+    change->text.len = change->text.len > 1024 ? 1024 : change->text.len;
+#endif
     return MR_OK;
 }
 
@@ -138,7 +139,7 @@ static decide *const decisions[] = {
 static enum mr_err finish_check(const struct mr_finish *item)
 {
     if ((size_t)item->outcome >= sizeof decisions / sizeof *decisions || item->delay_ms < 0 ||
-        item->delay_ms > 100LL * 366 * MR_MS_PER_DAY)
+        item->delay_ms > MR_DELAY_MAX_MS)
         return MR_INVALID;
     if (item->result.len > MR_RESULT_MAX || item->error.len > MR_ERROR_TEXT_MAX)
         return MR_TOO_BIG;
@@ -158,6 +159,26 @@ static enum mr_err finish_done(struct mr_engine *engine, uint32_t handle, uint64
     return err;
 }
 
+/* The end of a run counts more than its text: a result or error that cannot be kept is left out,
+ * and a note says so in its place. */
+static enum mr_err finish_room(struct mr_engine *engine, struct mr_event_change *change)
+{
+    const struct mr_slice note = MR_SLICE_LIT("left out: the disk was full");
+    enum mr_err err = log_room_finish(engine, change->text.len);
+    if (err != MR_TOO_BIG && err != MR_DISK_FULL && err != MR_UNAVAILABLE)
+        return err;
+    if (err == MR_TOO_BIG) {
+        change->text = MR_SLICE_LIT("the result is too big for this store's segments");
+        to_archive(engine, change);
+    } else if (change->text.len > note.len) {
+        change->text = note;
+        change->dropped = 1;
+    }
+    err = log_room(engine, MR_EVENT_CHANGE_SIZE + change->text.len, MR_LOG_ONGOING);
+    engine->texts_dropped += err == MR_OK && change->dropped;
+    return err;
+}
+
 static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *item)
 {
     enum mr_err err = finish_check(item);
@@ -170,14 +191,7 @@ static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *
     MR_TRY(decisions[item->outcome](engine, task_at(&engine->state, handle), item, &change));
     if (item->outcome == MR_DONE && change.state == MR_STATE_NONE)
         return finish_done(engine, handle, change.epoch);
-    err = log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING);
-    if (err ==
-        MR_TOO_BIG) { /* never fits a segment of this store: the end counts more than its text */
-        change.text = MR_SLICE_LIT("the result is too big for this store's segments");
-        to_archive(engine, &change);
-        err = log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING);
-    }
-    MR_TRY(err);
+    MR_TRY(finish_room(engine, &change));
     return change_task(engine, MR_RECORD_FINISH, handle, &change);
 }
 

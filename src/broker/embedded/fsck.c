@@ -81,7 +81,8 @@ static enum mr_err check_engine(struct fsck *fsck)
     recovery.log.line = fsck->options->line;
     recovery.log.line_arg = fsck->options->arg;
     engine->fs = fsck->fs;
-    engine->clock = mr_clock_system();
+    engine->clock = fsck->options->clock != NULL ? fsck->options->clock : mr_clock_system();
+    engine->now_ms = mr_wall_ms(mr_wall_now(engine->clock));
     snprintf(engine->dir, sizeof engine->dir, "%s", fsck->options->dir);
     mr_list_init(&engine->waiting);
     mr_list_init(&engine->stalled);
@@ -128,7 +129,7 @@ static enum mr_err repair(struct fsck *fsck)
                  .line_arg = fsck->options->arg,
                  .report = fsck->report,
                  .fs = fsck->fs,
-                 .clock = mr_clock_system()},
+                 .clock = fsck->options->clock != NULL ? fsck->options->clock : mr_clock_system()},
         .sync_exec = &nobody,
         .file_exec = &nobody,
     };
@@ -182,8 +183,8 @@ enum mr_err mr_store_fsck(const struct mr_store_check *options, struct mr_fsck_r
         MR_TRY(repair(&fsck));
     fsck.report = &report;
     MR_TRY(check(&fsck));
-    report.damaged += repaired.damaged;
-    report.bytes_aside += repaired.bytes_aside;
+    report.repaired = repaired.damaged;
+    report.bytes_aside = repaired.bytes_aside;
     *ret_report = report;
     return MR_OK;
 }

@@ -10,6 +10,7 @@ enum {
     LIST_DEFAULT = 50,
     OLDEST_LOOK = 64, /* tasks at the head of a queue whose age is looked at */
     SCAN_MAX = 20000, /* tasks looked at for one page: a rare type does not stop the engine */
+    PAGE_BYTES = 4 * 1024 * 1024, /* of a page, unless a single task is bigger */
 };
 
 /* ---- one task ------------------------------------------------------------------------------- */
@@ -64,7 +65,7 @@ static enum mr_err copy_note(struct mr_engine *engine, const struct more *more,
     MR_TRY(err);
     struct mr_slice text;
     MR_TRY(mr_arena_copy(arena, change.text, &text));
-    if (change.state == MR_COMPLETED)
+    if (change.state == MR_COMPLETED && !change.dropped)
         out->result = text;
     else
         out->last_error = text;
@@ -188,27 +189,49 @@ struct page {
     struct mr_engine *engine;
     struct mr_req_list *req;
     const struct queue *only; /* NULL: all queues */
-    size_t limit, scanned;
-    size_t bytes_before; /* in the arena */
+    size_t limit, scanned, bytes;
     struct cursor at;
     bool full;
 };
 
+/* Looks at the record before anything of it is copied. One that cannot be read has no type. */
+static bool page_skips(struct page *page, const struct task *task)
+{
+    struct mr_task_msg msg;
+    int64_t created_ms;
+    struct mr_slice type = page->req->options.type;
+    return type.len > 0 && (read_message(page->engine, task, &created_ms, &msg, NULL) != MR_OK ||
+                            !mr_slice_equal(msg.type, type));
+}
+
+/* About what it adds to the answer. */
+static size_t page_cost(const struct page *page, const struct task *task)
+{
+    const struct more *more = more_of(&page->engine->state, task);
+    return (page->req->options.with_payload ? task->size : 0) +
+           (more != NULL ? more->note_size : 0);
+}
+
+/* The page is full when the task, of the type that is wanted, no longer fits. */
 static enum mr_err page_consider(struct page *page, uint32_t handle)
 {
     struct mr_req_list *req = page->req;
-    struct mr_task *out = &req->tasks[req->n];
-    MR_TRY(copy_task(page->engine, handle, req->options.with_payload, &req->req.arena, out));
+    const struct task *task = task_at(&page->engine->state, handle);
+    page->full = req->n == page->limit || page->scanned == SCAN_MAX;
+    if (page->full)
+        return MR_OK;
     page->scanned++;
-    if (req->options.type.len == 0 || mr_slice_equal(out->type, req->options.type))
-        req->n++;
+    if (page_skips(page, task))
+        return MR_OK;
+    size_t cost = page_cost(page, task);
+    page->full = req->n > 0 && page->bytes + cost > PAGE_BYTES;
+    if (page->full)
+        return MR_OK;
+    page->bytes += cost;
+    MR_TRY(copy_task(page->engine, handle, req->options.with_payload, &req->req.arena,
+                     &req->tasks[req->n]));
+    req->n++;
     return MR_OK;
-}
-
-static bool page_is_big(const struct page *page)
-{
-    size_t max = page->req->bytes_max;
-    return max > 0 && page->req->n > 0 && page->req->req.arena.bytes - page->bytes_before >= max;
 }
 
 /* Goes on in one set from the cursor; stops when the page is full, leaving the cursor behind the
@@ -222,11 +245,9 @@ static enum mr_err page_set(struct page *page, const struct order *set)
         const struct task *task = task_at(&page->engine->state, handle);
         page->at.key = task->key;
         page->at.tie = task->tie;
-        if (page->req->n == page->limit || page->scanned == SCAN_MAX || page_is_big(page)) {
-            page->full = true;
-            return MR_OK;
-        }
         MR_TRY(page_consider(page, handle));
+        if (page->full)
+            return MR_OK;
     }
     return MR_OK;
 }
@@ -268,7 +289,6 @@ static enum mr_err list_tasks(struct mr_engine *engine, struct mr_req_list *req)
     req->tasks = mr_arena_calloc(&req->req.arena, page.limit + 1, sizeof *req->tasks);
     if (req->tasks == NULL)
         return MR_NOMEM;
-    page.bytes_before = req->req.arena.bytes;
     MR_TRY(page_fill(&page));
     if (page.full)
         snprintf(req->next, sizeof req->next, "%u.%u.%lld.%llu", page.at.queue, page.at.state,
@@ -312,9 +332,13 @@ static void queue_info(struct mr_engine *engine, const struct queue *queue,
     };
     memcpy(ret_info->name, queue->name, queue->name_len + 1);
     memcpy(ret_info->counts, queue->counts, sizeof queue->counts);
-    if (queue->days_n > 0 && queue->days[queue->days_n - 1].day == engine->now_ms / MR_MS_PER_DAY) {
-        ret_info->processed_today = queue->days[queue->days_n - 1].processed;
-        ret_info->failed_today = queue->days[queue->days_n - 1].failed;
+    if (mr_log_failure(engine->log) != MR_OK) /* the changes under way will never be durable */
+        for (size_t s = 0; s < MR_STATE_COUNT; s++)
+            ret_info->counts[s] = queue->sets[s].count;
+    const struct day *today = queue_day(queue, (int32_t)(engine->now_ms / MR_MS_PER_DAY));
+    if (today != NULL) {
+        ret_info->processed_today = today->processed;
+        ret_info->failed_today = today->failed;
     }
     const struct order *pending = &queue->sets[MR_PENDING];
     struct order_at at = order_seek(pending, &state->tasks, INT64_MIN, 0);
@@ -371,6 +395,21 @@ enum handled handle_queue_list(struct mr_engine *engine, struct mr_req *base)
     return HANDLED;
 }
 
+enum handled handle_queue_history(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_queue_history *req = mr_container(base, struct mr_req_queue_history, req);
+    const struct queue *queue = find_queue(&engine->state, req->queue);
+    req->n = 0;
+    for (size_t i = queue != NULL ? queue->days_n : 0; i > 0 && req->n < req->max; i--) {
+        const struct day *day = &queue->days[i - 1];
+        req->days[req->n++] = (struct mr_queue_day){.start_ms = day->day * MR_MS_PER_DAY,
+                                                    .processed = day->processed,
+                                                    .failed = day->failed};
+    }
+    answer(engine, base, queue != NULL ? MR_OK : MR_NOT_FOUND);
+    return HANDLED;
+}
+
 /* ---- figures -------------------------------------------------------------------------------- */
 
 enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
@@ -381,7 +420,8 @@ enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
     req->stats = (struct mr_stats){
         .tasks = engine->state.tasks.count,
         .memory_bytes = state_bytes(&engine->state),
-        .disk_bytes = mr_log_disk_bytes(engine->log) + engine->snap_bytes,
+        .disk_bytes =
+            mr_log_disk_bytes(engine->log) + engine->snap_bytes + engine->spare.size.bytes,
         .live_bytes = engine->state.live_bytes,
         .segments = mr_log_segments(engine->log),
         .syncs = log.syncs,
@@ -392,7 +432,8 @@ enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
         .deleted = engine->state.deleted,
         .expired = engine->state.expired,
         .snapshots = engine->snapshots,
-        .disk_full = mr_log_full(engine->log),
+        .texts_dropped = engine->texts_dropped,
+        .disk_full = mr_log_full(engine->log) != MR_OK || engine->spare.err != MR_OK,
         .failed = engine->failure != MR_OK || mr_log_failure(engine->log) != MR_OK,
     };
     answer_now(base, MR_OK);

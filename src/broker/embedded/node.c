@@ -31,6 +31,7 @@ void node_lease_ended(uint32_t handle, void *arg)
         node->last = more->prev;
     more->node = 0;
     node->in_hand--;
+    engine->in_hand--;
 }
 
 bool board_has(const struct mr_engine *engine, uint32_t first, uint32_t n, uint64_t epoch)
@@ -59,7 +60,7 @@ enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
         change.text = MR_SLICE_LIT("cancelled");
     }
     if (change.state == MR_ARCHIVED)
-        change.key = engine->now_ms;
+        change_to_end(engine, &change, MR_ARCHIVED, engine->now_ms);
     MR_TRY(log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING));
     return change_task(engine, MR_RECORD_LOST, handle, &change);
 }
@@ -76,7 +77,6 @@ static void node_free(struct mr_engine *engine, struct node *node)
     memset(engine->slot_used + node->first_slot, 0, node->slots);
     engine->nodes_by_number[node->number] = NULL;
     mr_list_remove(&node->link);
-    free(node->listens);
     free(node);
 }
 
@@ -84,7 +84,6 @@ void nodes_free(struct mr_engine *engine)
 {
     while (!mr_list_empty(&engine->nodes)) {
         struct node *node = mr_container(engine->nodes.next, struct node, link);
-        take_cancel_waits(engine, node, MR_CLOSED);
         node_free(engine, node);
     }
 }
@@ -105,18 +104,26 @@ static enum mr_err node_release_tasks(struct mr_engine *engine, struct node *nod
 
 static void renew(struct mr_engine *engine, struct node *node)
 {
+    node->doubted = false;
     mr_wheel_start(engine->wheel, &node->lease,
                    tick_of(engine, engine->now) + (uint64_t)node->lease_ms + 1);
 }
 
 /* The lease of a node ran out: it is dead, whatever it thinks. Unless it was us who were away
- * (stopped, or starved): then nobody could have been heard, and it gets its time again. */
+ * (stopped, or starved): then nobody could have been heard, and it gets its time again. Where that
+ * was too short to be noticed, a beat that was due is about to come: so it is asked for once
+ * more. */
 static void node_died(struct mr_timer *timer, void *arg)
 {
     struct mr_engine *engine = arg;
     struct node *node = mr_container(timer, struct node, lease);
     if (!node->dying && tick_of(engine, engine->now) - timer->due > AWAY_MS) {
         renew(engine, node);
+        return;
+    }
+    if (!node->dying && !node->doubted) {
+        node->doubted = true;
+        mr_wheel_start(engine->wheel, timer, tick_of(engine, engine->now) + AWAY_MS);
         return;
     }
     node->dying = true;
@@ -177,7 +184,7 @@ static enum mr_err find_slots(struct mr_engine *engine, uint32_t n, uint32_t *re
             return MR_OK;
         }
     }
-    return MR_BUSY;
+    return MR_TOO_BIG;
 }
 
 static enum mr_err listen_all(struct mr_engine *engine, struct node *node,
@@ -212,24 +219,25 @@ static enum mr_err node_new(struct mr_engine *engine, const struct mr_req_node_o
 {
     MR_TRY(mr_node_open_check(req));
     uint32_t number = free_number(engine);
-    struct node *node = calloc(1, sizeof *node);
-    struct listen *listens = calloc(req->queues_n, sizeof *listens);
+    if (number == 0)
+        return MR_TOO_BIG;
+    struct node *node = calloc(1, sizeof *node + req->queues_n * sizeof *node->listens);
+    if (node == NULL)
+        return MR_NOMEM;
     uint32_t first_slot;
-    if (number == 0 || node == NULL || listens == NULL ||
-        find_slots(engine, req->slots, &first_slot) != MR_OK) {
+    enum mr_err err = find_slots(engine, req->slots, &first_slot);
+    if (err != MR_OK) {
         free(node);
-        free(listens);
-        return number == 0 || (node && listens) ? MR_TOO_BIG : MR_NOMEM;
+        return err;
     }
     *node = (struct node){.engine = engine,
                           .number = number,
-                          .id = mr_rand_next(&engine->rand) << 14 | number,
+                          .id = mr_rand_next(&engine->rand) * NODES_MAX + number,
                           .slots = req->slots,
                           .first_slot = first_slot,
                           .lease_ms = req->lease_ms,
                           .events = req->events,
                           .order = req->order,
-                          .listens = listens,
                           .first = NO_HANDLE,
                           .last = NO_HANDLE};
     if (req->name.len > 0)
@@ -256,6 +264,8 @@ enum handled handle_node_open(struct mr_engine *engine, struct mr_req *base)
     if (err != MR_OK) {
         if (node != NULL)
             node_free(engine, node);
+        if (err == MR_BUSY)
+            return STALLED; /* the queues made so far stay, and are found the next time */
         answer_now(base, err);
         return HANDLED;
     }

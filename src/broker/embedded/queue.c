@@ -108,8 +108,18 @@ void queue_drop(struct state *state, struct queue *queue, int64_t now_ms)
     queue_free(queue);
 }
 
+struct day *queue_day(const struct queue *queue, int32_t day)
+{
+    size_t i = queue->days_n;
+    while (i > 0 && queue->days[i - 1].day > day)
+        i--;
+    return i > 0 && queue->days[i - 1].day == day ? &queue->days[i - 1] : NULL;
+}
+
 enum mr_err queue_add_day(struct queue *queue, const struct day *day)
 {
+    if (queue->days_n == DAYS_KEPT && day->day < queue->days[0].day)
+        return MR_OK; /* longer ago than is kept */
     if (queue->days_n == DAYS_KEPT) {
         memmove(queue->days, queue->days + 1, (DAYS_KEPT - 1) * sizeof *queue->days);
         queue->days_n--;
@@ -122,20 +132,24 @@ enum mr_err queue_add_day(struct queue *queue, const struct day *day)
         queue->days = grown;
         queue->days_cap = cap;
     }
-    queue->days[queue->days_n++] = *day;
+    size_t i = queue->days_n++;
+    for (; i > 0 && queue->days[i - 1].day > day->day;
+         i--) /* a clock was ahead, and was set back */
+        queue->days[i] = queue->days[i - 1];
+    queue->days[i] = *day;
     return MR_OK;
 }
 
 enum mr_err queue_count_run(struct queue *queue, int64_t ms, bool failed)
 {
     int32_t today = (int32_t)(ms / MR_MS_PER_DAY);
-    struct day *last = queue->days_n > 0 ? &queue->days[queue->days_n - 1] : NULL;
-    if (last == NULL || last->day < today) { /* a clock set back counts into the newest day */
+    if (queue_day(queue, today) == NULL)
         MR_TRY(queue_add_day(queue, &(struct day){.day = today}));
-        last = &queue->days[queue->days_n - 1];
+    struct day *day = queue_day(queue, today);
+    if (day != NULL) {
+        day->processed++;
+        day->failed += failed;
     }
-    last->processed++;
-    last->failed += failed;
     queue->processed++;
     queue->failed += failed;
     return MR_OK;

@@ -23,6 +23,8 @@ enum {
     SNAP_FILE_HEAD = 16,
     SNAP_BLOCK_HEAD = 16,
     SNAP_HEAD_BODY = 56,
+    SNAP_QUEUE_FIGURES = 20,
+    SNAP_DAY = 20,
     SNAP_BLOCK_MAX = 16 * 1024 * 1024,
 };
 

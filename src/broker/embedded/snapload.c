@@ -3,10 +3,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "broker/embedded/snapfile.h"
 #include "broker/embedded/store.h"
 
 struct newest {
+    uint64_t below; /* only snapshots before this one */
     uint64_t seq;
     bool found;
 };
@@ -14,12 +16,13 @@ struct newest {
 static void look_at(const char *name, void *arg)
 {
     struct newest *newest = arg;
-    unsigned long long seq;
-    int used = 0;
-    if (sscanf(name, "snap-%16llx%n", &seq, &used) != 1 || used != 21 || name[used] != '\0')
+    uint64_t seq;
+    if (!mr_parse_hex_name(name, "snap-", 16, &seq))
         return;
-    if (!newest->found || seq > newest->seq)
-        *newest = (struct newest){seq, true};
+    if (seq < newest->below && (!newest->found || seq > newest->seq)) {
+        newest->seq = seq;
+        newest->found = true;
+    }
 }
 
 /* ---- blocks --------------------------------------------------------------------------------- */
@@ -138,7 +141,7 @@ static void tell_rebuilt(struct recovery *recovery, const struct parity_reader *
     snprintf(text, sizeof text,
              "%s at offset %llu: %llu damaged sectors, rebuilt from their parity", name,
              (unsigned long long)reader->damage_at, (unsigned long long)reader->rebuilt);
-    recovery->log.damaged++;
+    recovery->log.damaged++; /* the engine counts each of them */
     if (recovery->log.line != NULL)
         recovery->log.line(text, recovery->log.line_arg);
 }
@@ -167,8 +170,9 @@ static enum mr_err load_newest(struct recovery *recovery, uint64_t seq)
     if (err == MR_DAMAGED)
         mr_detail_set(
             recovery->detail,
-            "%s at offset %llu: damaged beyond its parity; restore the store from a backup", path,
-            (unsigned long long)loader->reader.damage_at);
+            "%s at offset %llu: damaged beyond its parity; nothing was changed; `millrace fsck "
+            "--repair file:%s` sets it aside and goes by the log alone",
+            path, (unsigned long long)loader->reader.damage_at, engine->dir);
     if (err == MR_VERSION)
         mr_detail_set(recovery->detail, "%s: written by a newer version; use a newer one", path);
     mr_buf_done(&loader->block);
@@ -176,19 +180,79 @@ static enum mr_err load_newest(struct recovery *recovery, uint64_t seq)
     return err;
 }
 
+/* Into the folder's quarantine, under a name that nothing has there. */
+static enum mr_err set_aside(struct mr_engine *engine, uint64_t seq)
+{
+    enum { TRIES = 1000 };
+    struct mr_fs *fs = engine->fs;
+    char from[MR_PATH_MAX], dir[MR_PATH_MAX], to[MR_PATH_MAX], name[48];
+    struct mr_file *file;
+    MR_TRY(snap_path(engine->dir, seq, from));
+    MR_TRY(mr_path_join(dir, engine->dir, "quarantine"));
+    MR_TRY(fs->ops->dir_make(fs, dir));
+    for (unsigned n = 0; n < TRIES; n++) {
+        snprintf(name, sizeof name, "snap-%016llx.%u", (unsigned long long)seq, n);
+        MR_TRY(mr_path_join(to, dir, name));
+        enum mr_err err = mr_fs_open(fs, to, MR_OPEN_READ, &file);
+        if (err == MR_OK) {
+            mr_file_close(file);
+            continue;
+        }
+        if (err != MR_NOT_FOUND)
+            return err;
+        MR_TRY(fs->ops->rename(fs, from, to));
+        MR_TRY(fs->ops->dir_sync(fs, dir));
+        return fs->ops->dir_sync(fs, engine->dir);
+    }
+    return MR_TOO_BIG;
+}
+
+/* What the log still says is served without it. Its ceiling of epochs is lost too; it was not
+ * further than this ahead of the clock. */
+static enum mr_err give_up(struct recovery *recovery, uint64_t seq)
+{
+    struct mr_engine *engine = recovery->engine;
+    char text[160];
+    snprintf(
+        text, sizeof text,
+        "snap-%016llx: damaged beyond its parity; tasks come from the log alone, and some that "
+        "had ended may come back",
+        (unsigned long long)seq);
+    recovery_note(recovery, text);
+    if (recovery->detail != NULL)
+        recovery->detail->text[0] = '\0'; /* it goes on */
+    if (!recovery->log.read_only)
+        MR_TRY(set_aside(engine, seq));
+    state_done(&engine->state);
+    engine->state.damage_seen = true;
+    engine->snap_seq = 0;
+    engine->snap_term = 0;
+    MR_TRY(recovery_begin_state(recovery));
+    engine->state.epoch_ceiling = (uint64_t)engine->now_us + CEILING_AHEAD_US;
+    return MR_OK;
+}
+
 enum mr_err snapshot_read(struct recovery *recovery)
 {
     struct mr_engine *engine = recovery->engine;
-    struct newest newest = {0};
-    MR_TRY(engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &newest));
-    return newest.found ? load_newest(recovery, newest.seq) : MR_OK;
+    bool goes_on = recovery->log.read_only || recovery->log.mode == MR_FSCK_REPAIR;
+    struct newest newest = {.below = UINT64_MAX};
+    for (;;) {
+        newest.found = false;
+        MR_TRY(engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &newest));
+        enum mr_err err = newest.found ? load_newest(recovery, newest.seq) : MR_OK;
+        if (err != MR_DAMAGED || !goes_on)
+            return err;
+        MR_TRY(give_up(recovery, newest.seq));
+        newest.below = newest.seq;
+    }
 }
 
 static void remove_older(const char *name, void *arg)
 {
     struct mr_engine *engine = arg;
     char path[MR_PATH_MAX];
-    struct newest found = {0};
+    struct newest found = {.below = UINT64_MAX};
     look_at(name, &found);
     if (found.found && found.seq < engine->snap_seq &&
         snap_path(engine->dir, found.seq, path) == MR_OK)

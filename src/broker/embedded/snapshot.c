@@ -5,8 +5,8 @@
  * first (snapshot_touch). So the file holds the state as of the moment it was begun, and a start
  * needs the file and the log behind it, nothing else.
  *
- * It is written under a tmp- name and renamed when it is whole and synced and its last record
- * durable.
+ * It is written over the file `spare`, whose space was kept for it (space.c), and renamed when it is
+ * whole and synced and its last record durable.
  */
 #include <stdlib.h>
 
@@ -149,10 +149,10 @@ static enum mr_err write_piece(struct snapshot *snapshot)
 {
     struct mr_fs *fs = snapshot->engine->fs;
     if (snapshot->file == NULL) {
-        enum mr_err err = fs->ops->remove(fs, snapshot->tmp); /* left by a failed attempt */
-        if (err != MR_OK && err != MR_NOT_FOUND)
-            return err;
-        MR_TRY(mr_fs_open(fs, snapshot->tmp, MR_OPEN_CREATE, &snapshot->file));
+        enum mr_err err = mr_fs_open(fs, snapshot->tmp, MR_OPEN_WRITE, &snapshot->file);
+        if (err == MR_NOT_FOUND) /* no space was kept for it */
+            err = mr_fs_open(fs, snapshot->tmp, MR_OPEN_CREATE, &snapshot->file);
+        MR_TRY(err);
     }
     size_t groups = snapshot->piece.len / GROUP_DATA;
     mr_assert(groups * GROUP_DATA == snapshot->piece.len);
@@ -161,8 +161,10 @@ static enum mr_err write_piece(struct snapshot *snapshot)
     parity_encode(snapshot->piece.data, groups, snapshot->engine->salt, snapshot->sectors.data);
     MR_TRY(mr_file_pwrite(snapshot->file, snapshot->sectors.data, groups * GROUP_BYTES,
                           snapshot->offset));
-    MR_TRY(mr_file_sync(snapshot->file));
     snapshot->offset += groups * GROUP_BYTES;
+    if (snapshot->last)
+        MR_TRY(fs->ops->truncate(snapshot->file, snapshot->offset));
+    MR_TRY(mr_file_sync(snapshot->file));
     if (!snapshot->last)
         return MR_OK;
     MR_TRY(fs->ops->rename(fs, snapshot->tmp, snapshot->path));
@@ -204,6 +206,7 @@ static void snapshot_done(struct mr_job *job)
     engine->snap_bytes = snapshot->offset;
     engine->snapshots++;
     engine->snapshot = NULL;
+    spare_used(engine);
     snapshot_free(snapshot);
     mr_log_trim(engine->log, engine->snap_seq);
 }
@@ -223,7 +226,7 @@ enum mr_err snapshot_begin(struct mr_engine *engine)
     mr_job_init(&snapshot->job, snapshot_run, snapshot_done);
     enum mr_err err = snapshot->saved == NULL ? MR_NOMEM : MR_OK;
     if (err == MR_OK)
-        err = mr_path_join(snapshot->tmp, engine->dir, "tmp-snap");
+        err = mr_path_join(snapshot->tmp, engine->dir, "spare");
     if (err == MR_OK)
         err = snap_path(engine->dir, snapshot->seq, snapshot->path);
     if (err == MR_OK && engine->snap_seq > 0)
@@ -265,7 +268,7 @@ static void drop(struct mr_engine *engine)
 {
     struct snapshot *snapshot = engine->snapshot;
     engine->snapshot = NULL;
-    (void)engine->fs->ops->remove(engine->fs, snapshot->tmp);
+    spare_used(engine);
     snapshot_free(snapshot);
 }
 

@@ -23,7 +23,7 @@
 
 enum {
     QUEUES_MAX = 65536,
-    DAYS_KEPT = 90,
+    DAYS_KEPT = MR_QUEUE_DAYS_MAX,
 };
 
 struct day {
@@ -40,7 +40,7 @@ struct queue {
     uint64_t counts[MR_STATE_COUNT]; /* limbo included */
     struct order sets[MR_STATE_COUNT];
     uint64_t processed, failed;
-    struct day *days; /* oldest first */
+    struct day *days; /* the last DAYS_KEPT that had any run, oldest first */
     size_t days_n, days_cap;
     struct mr_heap_node due; /* when something happens in it; index is SIZE_MAX in no heap */
     struct mr_link waiters;  /* of struct listen: nodes waiting for a task of this queue */
@@ -132,7 +132,10 @@ MR_MUST_USE enum mr_err queue_put(struct state *state, const struct mr_event_que
 uint32_t queue_free_number(const struct state *state);
 void queue_drop(struct state *state, struct queue *queue, int64_t now_ms);
 MR_MUST_USE enum mr_err queue_count_run(struct queue *queue, int64_t ms, bool failed);
+/* A day that it has not; the oldest makes room. */
 MR_MUST_USE enum mr_err queue_add_day(struct queue *queue, const struct day *day);
+/* NULL when nothing ran on it. */
+struct day *queue_day(const struct queue *queue, int32_t day);
 
 /* ---- time and durability -------------------------------------------------------------------- */
 
@@ -145,7 +148,7 @@ int64_t state_next_ms(const struct state *state);
 
 /* After a replay: space held by tasks is counted, records in segments that are gone are noted.
  * Returns how many tasks have lost their record. */
-uint64_t state_hold_all(struct state *state);
+uint64_t state_hold_all(struct state *state, int64_t now_ms);
 size_t state_bytes(const struct state *state);
 /* Asserts that sets, maps and counters equal a recount. */
 void state_validate(const struct state *state);

@@ -7,11 +7,13 @@
  *   log-XXXXXXXX     segments of the commit log (see log/)
  *   snap-XXXX…       snapshot of the index up to the record with that number (see snapshot.c)
  *   board            which run is in which slot, for the start after a death of the process
+ *   spare            space kept for the next snapshot, which is written over it (see space.c)
  *   tokens           who may do what, when a server runs on the folder (see api/); not ours to read
  *   tmp-…            unfinished; removed at the next start
  *   quarantine/      bytes that repair has set aside
  */
 #include "broker/embedded/store.h"
+#include "base/text.h"
 
 #include <stdio.h>
 
@@ -32,18 +34,15 @@ struct contents {
 /* Names that only an unfinished file of a store has. */
 static bool is_unfinished(const char *name)
 {
-    unsigned number;
-    int used = 0;
-    bool segment =
-        sscanf(name, "tmp-%8x%n", &number, &used) == 1 && used == 12 && name[used] == '\0';
-    return segment || strcmp(name, "tmp-meta") == 0 || strcmp(name, "tmp-snap") == 0 ||
-           strcmp(name, "tmp-tokens") == 0;
+    uint64_t number;
+    return mr_parse_hex_name(name, "tmp-", 8, &number) || strcmp(name, "tmp-meta") == 0 ||
+           strcmp(name, "tmp-snap") == 0 || strcmp(name, "tmp-tokens") == 0;
 }
 
 /* Files that say nothing of whether a store was made here. */
 static bool is_beside(const char *name)
 {
-    static const char *const names[] = {"lock", "meta", "board", "tokens"};
+    static const char *const names[] = {"lock", "meta", "board", "spare", "tokens"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
             return true;
@@ -79,8 +78,7 @@ static enum mr_err list_contents(struct mr_engine *engine, struct contents *cont
     return contents->err;
 }
 
-/* A finding about the store's description. */
-static void note(struct recovery *recovery, const char *text)
+void recovery_note(struct recovery *recovery, const char *text)
 {
     recovery->engine->records_damaged++;
     recovery->log.damaged++;
@@ -123,7 +121,7 @@ static enum mr_err restore_meta(struct recovery *recovery, bool missing)
                       engine->dir, engine->dir);
         return MR_DAMAGED;
     }
-    note(recovery, "meta at offset 0: missing or damaged; restored from the log");
+    recovery_note(recovery, "meta at offset 0: missing or damaged; restored from the log");
     return meta_write(engine->fs, engine->dir, &recovery->meta);
 }
 
@@ -136,7 +134,8 @@ static enum mr_err find_meta(struct recovery *recovery)
         MR_TRY(list_contents(engine, &contents));
         if (!recovery->meta.half_damaged)
             return MR_OK;
-        note(recovery, "meta: one of its two copies was damaged; written again from the other");
+        recovery_note(recovery,
+                      "meta: one of its two copies was damaged; written again from the other");
         return meta_write(engine->fs, engine->dir, &recovery->meta);
     }
     bool lost = err == MR_NOT_FOUND || err == MR_DAMAGED || err == MR_NOT_A_STORE;
@@ -151,23 +150,21 @@ static enum mr_err find_meta(struct recovery *recovery)
     return make_meta(recovery, &contents);
 }
 
-/* Somebody else's folder is left as it is, without so much as a lock file. */
+/* Somebody else's folder is left as it is, without so much as a lock file; so is a store that cannot
+ * be read here. */
 static enum mr_err refuse_foreign(struct mr_engine *engine, struct mr_detail *detail)
 {
-    char path[MR_PATH_MAX];
-    struct mr_file *file;
     struct contents contents = {.engine = engine, .look_only = true};
-    enum mr_err err = engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &contents);
+    struct meta meta;
     uint8_t label[MR_SEGMENT_LABEL];
-    bool other = contents.foreign || contents.log;
-    if (err != MR_OK || !other || contents.ours ||
-        mr_log_label(engine->fs, engine->dir, label) == MR_OK)
+    if (engine->fs->ops->dir_list(engine->fs, engine->dir, look_at, &contents) != MR_OK ||
+        contents.ours || mr_log_label(engine->fs, engine->dir, label) == MR_OK)
         return MR_OK; /* what is wrong with the folder itself is said by whoever needs it */
-    MR_TRY(mr_path_join(path, engine->dir, "meta"));
-    if (mr_fs_open(engine->fs, path, MR_OPEN_READ, &file) == MR_OK) {
-        mr_file_close(file);
+    enum mr_err err = meta_read(engine->fs, engine->dir, &meta, detail);
+    if (err == MR_DAMAGED || err == MR_NOT_A_STORE || err == MR_VERSION)
+        return err;
+    if (err != MR_NOT_FOUND || (!contents.foreign && !contents.log))
         return MR_OK;
-    }
     mr_detail_set(detail, "%s/%s: not part of a Millrace store; choose an empty folder",
                   engine->dir, contents.name);
     return MR_NOT_A_STORE;
@@ -287,22 +284,29 @@ struct mr_log_options store_log_options(struct mr_engine *engine, const struct m
     };
 }
 
+enum mr_err recovery_begin_state(struct recovery *recovery)
+{
+    struct mr_engine *engine = recovery->engine;
+    bool damage_seen = engine->state.damage_seen;
+    MR_TRY(state_init(&engine->state, recovery->meta.hash_key, engine->options.warm));
+    engine->state.damage_seen = damage_seen;
+    engine->state.touch = no_touch;
+    engine->state.lease_ended = node_lease_ended;
+    engine->state.lease_arg = engine;
+    engine->state.log = engine->log;
+    return MR_OK;
+}
+
 enum mr_err recover_state(struct recovery *recovery)
 {
     struct mr_engine *engine = recovery->engine;
     const struct meta *meta = &recovery->meta;
-    bool damage_seen = engine->state.damage_seen;
-    MR_TRY(state_init(&engine->state, meta->hash_key, engine->options.warm));
-    engine->state.damage_seen = damage_seen;
     engine->store_id = meta->store_id;
     engine->salt = meta->salt;
-    engine->state.touch = no_touch;
-    engine->state.lease_ended = node_lease_ended;
-    engine->state.lease_arg = engine;
     uint8_t label[META_SIZE];
     struct mr_log_options options = store_log_options(engine, meta, label);
     MR_TRY(mr_log_new(&options, &engine->log));
-    engine->state.log = engine->log;
+    MR_TRY(recovery_begin_state(recovery));
     MR_TRY(snapshot_read(recovery));
     engine->state.damage_seen |= recovery->log.mode == MR_FSCK_REPAIR;
     recovery->log.after_seq = engine->snap_seq;
@@ -312,7 +316,7 @@ enum mr_err recover_state(struct recovery *recovery)
     MR_TRY(mr_log_recover(engine->log, &recovery->log, recovery->detail));
     mr_log_hold_jobs(engine->log, true);
     engine->state.replaying = false;
-    engine->records_damaged += state_hold_all(&engine->state);
+    engine->records_damaged += state_hold_all(&engine->state, engine->now_ms);
     return MR_OK;
 }
 

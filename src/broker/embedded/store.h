@@ -53,6 +53,10 @@ MR_MUST_USE enum mr_err store_lock(struct mr_fs *fs, const char *dir, struct mr_
 /* label is filled, and must live as long as the options. */
 struct mr_log_options store_log_options(struct mr_engine *engine, const struct meta *meta,
                                         uint8_t label[META_SIZE]);
+/* A finding that is no record of the log: told and counted. */
+void recovery_note(struct recovery *recovery, const char *text);
+/* An empty engine->state, ready for records. */
+MR_MUST_USE enum mr_err recovery_begin_state(struct recovery *recovery);
 /* Snapshot and log into engine->state; engine has fs, dir, clock and options. */
 MR_MUST_USE enum mr_err recover_state(struct recovery *recovery);
 

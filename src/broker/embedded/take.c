@@ -143,6 +143,7 @@ static void into_hand(struct mr_engine *engine, struct node *node, uint32_t hand
         node->first = handle;
     node->last = handle;
     node->in_hand++;
+    engine->in_hand++;
 }
 
 /* Logs and applies the hand-out of one task. */
@@ -175,7 +176,8 @@ static enum mr_err take_one(struct mr_engine *engine, struct node *node,
         if (queue == NULL)
             return MR_EMPTY;
         uint64_t epoch;
-        MR_TRY(log_room(engine, MR_EVENT_RUN_SIZE + MR_EVENT_RUNS_TIME, MR_LOG_HAND_OUT));
+        MR_TRY(
+            log_room_beside(engine, MR_EVENT_RUN_SIZE + MR_EVENT_RUNS_TIME, engine->in_hand + 1));
         MR_TRY(next_epoch(engine, &epoch));
         uint32_t handle = order_first(&queue->sets[MR_PENDING]);
         struct mr_lease *lease;
@@ -260,13 +262,17 @@ static void wait_over(struct mr_engine *engine, struct mr_req_take *req, struct 
         listen_stop(node);
 }
 
+/* Nothing to take is one answer, something that a full disk keeps back is another. */
 static void wait_timed_out(struct mr_timer *timer, void *arg)
 {
     struct mr_engine *engine = arg;
     struct take_wait *wait = mr_container(timer, struct take_wait, timer);
     struct mr_req_take *req = wait->req;
-    wait_over(engine, req, wait->node);
-    answer_now(&req->req, MR_EMPTY);
+    struct node *node = wait->node;
+    bool pending = choose_strict(node) != NULL;
+    enum mr_err full = mr_log_full(engine->log);
+    wait_over(engine, req, node);
+    answer_now(&req->req, pending && full != MR_OK ? full : MR_EMPTY);
 }
 
 void take_cancel_waits(struct mr_engine *engine, struct node *node, enum mr_err err)
@@ -303,6 +309,9 @@ static enum mr_err start_waiting(struct mr_engine *engine, struct node *node,
     mr_list_push_back(&node->takes, &req->req.link);
     listen_start(node);
     ask_holders(engine, node);
+    for (size_t i = 0; i < node->listens_n; i++) /* kept back by a full disk: later turns look */
+        if (can_give(&node->listens[i]) && mr_list_empty(&node->listens[i].queue->ready))
+            mr_list_push_back(&engine->state.ready, &node->listens[i].queue->ready);
     return MR_OK;
 }
 
@@ -316,14 +325,17 @@ enum handled handle_take(struct mr_engine *engine, struct mr_req *base)
         answer_now(base, node == NULL ? MR_CLOSED : MR_INVALID);
         return HANDLED;
     }
-    enum mr_err err = mr_list_empty(&node->takes) ? fill(engine, node, req, req->max) : MR_EMPTY;
+    enum mr_err err = engine_failure(engine);
+    if (err == MR_OK)
+        err = mr_list_empty(&node->takes) ? fill(engine, node, req, req->max) : MR_EMPTY;
     if (err == MR_OK) {
         grant(engine, req);
         return HANDLED;
     }
     if (err == MR_BUSY)
         return STALLED;
-    if (err == MR_EMPTY && req->wait_ms > 0)
+    bool later = err == MR_EMPTY || err == mr_log_full(engine->log);
+    if (later && req->wait_ms > 0)
         err = start_waiting(engine, node, req);
     if (err != MR_OK)
         answer_now(base, err);

@@ -41,7 +41,7 @@ struct more {
     int32_t percent;        /* progress, -1: none said */
     char *progress;         /* text, heap */
     int64_t started_ms, finished_ms, failed_ms;
-    int64_t order_ms; /* order time once it is pending again; 0: its key then */
+    int64_t order_ms; /* order time once it is pending again, or had until its end; 0: its key */
     int64_t unique_until_ms;
     int64_t priority_ms;   /* when the flag says that a caller gave it a new one */
     struct mr_uuid unique; /* key of the unique lock, when the flag is set */

@@ -280,9 +280,7 @@ static const struct cli_verb verb = {
              "it removes at the end; the big backlog takes about 2 GB of disk.",
     .examples = (const char *const[]){"millrace bench --only enqueue-batch",
                                       "millrace bench --seconds 1 --tasks 100000 --json", NULL},
-    .options = options,
-    .options_n = CLI_LEN(options),
-    .args_size = sizeof(struct bench_args),
+    CLI_OPTIONS(options, struct bench_args),
     .run = run,
 };
 

@@ -1,0 +1,100 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* When a node is dead for the engine, and when it was the engine itself that could not hear it. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "sim/rig.h"
+#include "unit/store_rig.h"
+
+enum { LEASE_MS = 600 };
+
+static void on_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason;
+    ++*(unsigned *)arg;
+}
+
+/* A store with a task "t" that runs on a node; answers the node. */
+static uint64_t begin_run(struct store_rig *f, unsigned *lost)
+{
+    store_rig_open(f);
+    store_rig_enqueue(f, "t");
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
+    struct mr_req_node_open open = {.req.op = MR_OP_NODE_OPEN,
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .slots = 1,
+                                    .lease_ms = LEASE_MS,
+                                    .events = {.stop = on_stop, .arg = lost}};
+    assert_int_equal(rig_call(&f->rig, &open.req), MR_OK);
+    mr_req_done(&open.req);
+    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = open.node, .max = 1};
+    assert_int_equal(rig_call(&f->rig, &take.req), MR_OK);
+    mr_req_done(&take.req);
+    mr_broker_begun(mr_engine_broker(f->rig.engine), open.first_slot, take.leases->epoch);
+    mr_lease_free(take.leases);
+    return open.node;
+}
+
+static enum mr_err beat(struct store_rig *f, uint64_t node)
+{
+    struct mr_req_beat req = {.req.op = MR_OP_BEAT, .node = node};
+    enum mr_err err = rig_call(&f->rig, &req.req);
+    mr_req_done(&req.req);
+    return err;
+}
+
+/* Time in which nothing of this process runs. When it is over the engine is the first who does. */
+static void stand_still(struct store_rig *f, int64_t ms)
+{
+    f->rig.clock.mono_ns += ms * MR_NS_PER_MS;
+    f->rig.clock.wall_us += ms * MR_US_PER_MS;
+    mr_engine_turn(f->rig.engine);
+}
+
+static void a_stop_of_the_process_about_as_long_as_the_lease_costs_no_run(void **state)
+{
+    struct store_rig *f = *state;
+    unsigned lost = 0;
+    uint64_t node = begin_run(f, &lost);
+    for (int64_t ms = LEASE_MS - 10; ms < LEASE_MS + 100; ms++) {
+        assert_int_equal(beat(f, node), MR_OK);
+        stand_still(f, ms);
+    }
+    assert_int_equal(beat(f, node), MR_OK);
+    struct mr_req_get get = store_rig_get(f, "t");
+    assert_int_equal(get.task.state, MR_ACTIVE);
+    assert_int_equal(get.task.crashes, 0);
+    assert_int_equal(lost, 0);
+    mr_req_done(&get.req);
+}
+
+static void a_node_that_stays_silent_is_dead(void **state)
+{
+    struct store_rig *f = *state;
+    unsigned lost = 0;
+    uint64_t node = begin_run(f, &lost);
+    rig_run(&f->rig, f->rig.clock.mono_ns + (LEASE_MS + 100) * MR_NS_PER_MS);
+    assert_int_equal(lost, 1);
+    assert_int_equal(beat(f, node), MR_NOT_FOUND);
+    struct mr_req_get get = store_rig_get(f, "t");
+    assert_int_equal(get.task.state, MR_PENDING);
+    assert_int_equal(get.task.crashes, 1);
+    mr_req_done(&get.req);
+}
+
+#define TEST(name) cmocka_unit_test_setup_teardown(name, store_rig_begin, store_rig_end)
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        TEST(a_stop_of_the_process_about_as_long_as_the_lease_costs_no_run),
+        TEST(a_node_that_stays_silent_is_dead),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
