@@ -134,7 +134,7 @@ static inline struct rig *rig_start_behind(const struct mr_api_options *changes,
     mr_lock_init(&rig->lock);
     snprintf(rig->dir, sizeof rig->dir, "/tmp/millrace-api-XXXXXX");
     assert_non_null(mkdtemp(rig->dir));
-    struct mr_embedded_options store = {.dir = rig->dir};
+    struct mr_embedded_options store = {.dir = rig->dir, .segment_bytes = 8 << 20};
     assert_int_equal(mr_embedded_open(&store, &rig->broker, &detail), MR_OK);
     if (wrap != NULL)
         rig->broker = wrap(rig->broker, arg);
