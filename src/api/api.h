@@ -16,7 +16,7 @@
 
 struct mr_api;
 
-/* A change made by a person, or refused. Loop thread. */
+/* A change made by a person, or refused to somebody with a token. Loop thread. */
 struct mr_audit {
     const char *token;     /* id; "": without a token */
     const char *peer;      /* address */

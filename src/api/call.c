@@ -15,6 +15,14 @@ void call_end(struct mr_call *call, enum mr_err err, struct mr_slice text)
     mr_call_end(call, mr_err_grpc_status(err), text);
 }
 
+static void audit(const struct mr_api *api, const struct method *method, struct mr_audit line)
+{
+    if (method->effect != CHANGES || api->options.audit == NULL)
+        return;
+    line.method = strrchr(method->path, '.') + 1; /* behind the package */
+    api->options.audit(&line, api->options.audit_arg);
+}
+
 static void call_refuse(struct mr_call *call, enum mr_verdict verdict,
                         const struct mr_detail *detail)
 {
@@ -42,13 +50,8 @@ static void unary_free(struct unary *u)
 
 static void unary_audit(const struct unary *u, enum mr_err err)
 {
-    const struct mr_api_options *options = &u->api->options;
-    if (u->method->effect != CHANGES || options->audit == NULL)
-        return;
-    const char *name = strrchr(u->method->path, '.'); /* behind the package */
-    struct mr_audit line = {
-        .token = u->token.id, .peer = u->peer, .method = name + 1, .about = u->about, .err = err};
-    options->audit(&line, options->audit_arg);
+    struct mr_audit line = {.token = u->token.id, .peer = u->peer, .about = u->about, .err = err};
+    audit(u->api, u->method, line);
 }
 
 void unary_fail(struct unary *u, enum mr_err err, const char *fmt, ...)
@@ -310,6 +313,9 @@ void method_begin(struct mr_call *call, struct mr_api *api, const struct method 
     enum mr_verdict verdict =
         mr_access_check(&api->options.access, mr_call_metadata(call, "authorization"),
                         mr_call_is_loopback(call), method->roles, &token, &detail);
+    if (verdict == MR_NOT_ALLOWED) /* somebody known; lines that anybody can cause would be noise */
+        audit(api, method,
+              (struct mr_audit){.token = token.id, .peer = mr_call_peer(call), .err = MR_DENIED});
     if (verdict != MR_ALLOWED)
         call_refuse(call, verdict, &detail);
     else if (api->stopped || (api->stopping && method->open != NULL))

@@ -263,16 +263,6 @@ void work_drop_parked(struct session *session)
 
 enum { FINISH_TAG = 1, FINISH_ITEMS = 2, ALONE_ITEMS = 1 }; /* of Finish, of FinishRequest */
 
-static const struct mr_flat_field finish_fields[] = {
-    {MR_FLAT_SLICE, offsetof(struct mr_finish, id), 0},
-    {MR_FLAT_FIXED64, offsetof(struct mr_finish, epoch), 0},
-    {MR_FLAT_ENUM, offsetof(struct mr_finish, outcome), MR_LATER},
-    {MR_FLAT_64, offsetof(struct mr_finish, delay_ms), 0},
-    {MR_FLAT_SLICE, offsetof(struct mr_finish, error), 0},
-    {MR_FLAT_SLICE, offsetof(struct mr_finish, result), 0},
-};
-static MR_FLAT(struct mr_finish, finish_flat, finish_fields);
-
 /* Items of a message whose bytes are in the request's arena. */
 static enum mr_err read_items(struct mr_slice bytes, uint32_t number, struct mr_req_finish *req)
 {
@@ -289,7 +279,7 @@ static enum mr_err read_items(struct mr_slice bytes, uint32_t number, struct mr_
         struct mr_flat_item item;
         MR_TRY(mr_flat_next(&bytes, &item));
         if (item.number == number && item.type == MR_FLAT_BYTES)
-            MR_TRY(mr_flat_read(&finish_flat, item.bytes, arena, &items[i++]));
+            MR_TRY(mr_flat_read(&mr_flat_finish, item.bytes, arena, &items[i++]));
     }
     req->items = items;
     req->n = n;

@@ -8,6 +8,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "wire/flat.h"
+
 /* Ten years of 365.25 days: nobody needs to go further ahead, and sums of times stay far from
  * overflow. */
 /* The end of the year 9999, the last time that can be written down in RFC 3339. */
@@ -232,3 +234,15 @@ enum mr_err mr_node_open_check(const struct mr_req_node_open *req)
         MR_TRY(mr_name_check(req->queues[i].name));
     return MR_OK;
 }
+
+/* ---- over the wire -------------------------------------------------------------------------- */
+
+static const struct mr_flat_field finish_fields[] = {
+    {MR_FLAT_SLICE, offsetof(struct mr_finish, id), 0},
+    {MR_FLAT_FIXED64, offsetof(struct mr_finish, epoch), 0},
+    {MR_FLAT_ENUM, offsetof(struct mr_finish, outcome), MR_LATER},
+    {MR_FLAT_64, offsetof(struct mr_finish, delay_ms), 0},
+    {MR_FLAT_SLICE, offsetof(struct mr_finish, error), 0},
+    {MR_FLAT_SLICE, offsetof(struct mr_finish, result), 0},
+};
+MR_FLAT(struct mr_finish, mr_flat_finish, finish_fields);

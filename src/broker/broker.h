@@ -162,6 +162,9 @@ struct mr_finish {
     struct mr_slice result; /* MR_DONE */
 };
 
+struct mr_flat;
+extern const struct mr_flat mr_flat_finish; /* FinishItem of proto/: all of it but ref */
+
 /* Per item: MR_OK, MR_STALE (another epoch holds it, or it is no longer active), MR_NOT_FOUND. */
 struct mr_req_finish {
     struct mr_req req;

@@ -41,6 +41,7 @@ run_shell() {
     script=$folder.bash
     mkdir -p "$folder/build"
     ln -s "$(realpath "$MILLRACE")" "$folder/build/millrace"
+    ln -s "$source/proto" "$folder/proto"
     paste_blocks "$file" sh >"$script" || return 1
     grep -q '[^[:space:]]' "$script" || return 0
     echo "== $file"

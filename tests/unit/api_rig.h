@@ -72,13 +72,21 @@ static inline void on_loop(struct mr_rpc *rpc, void (*run)(void *arg), void *arg
     assert_true(mr_event_wait(&errand.done, patience_ns));
 }
 
+/* Waits a moment before the next look at a condition; fails the test when the time is up. */
+static inline void look_again(int64_t *give_up_ns)
+{
+    struct mr_event tick;
+    int64_t now = mr_mono_now(mr_clock_system()).ns;
+    if (*give_up_ns == 0)
+        *give_up_ns = now + patience_ns;
+    assert_true(now < *give_up_ns);
+    mr_event_init(&tick);
+    mr_event_wait(&tick, MR_NS_PER_MS);
+}
+
 #define WAIT_UNTIL(cond)                                                                           \
-    for (int64_t give_up_ = mr_mono_now(mr_clock_system()).ns + patience_ns; !(cond);) {           \
-        assert_true(mr_mono_now(mr_clock_system()).ns < give_up_);                                 \
-        struct mr_event tick_;                                                                     \
-        mr_event_init(&tick_);                                                                     \
-        mr_event_wait(&tick_, MR_NS_PER_MS);                                                       \
-    }
+    for (int64_t give_up_ = 0; !(cond);)                                                           \
+    look_again(&give_up_)
 
 /* ---- the server ----------------------------------------------------------------------------- */
 
@@ -134,7 +142,7 @@ static inline struct rig *rig_start_behind(const struct mr_api_options *changes,
     mr_lock_init(&rig->lock);
     snprintf(rig->dir, sizeof rig->dir, "/tmp/millrace-api-XXXXXX");
     assert_non_null(mkdtemp(rig->dir));
-    struct mr_embedded_options store = {.dir = rig->dir};
+    struct mr_embedded_options store = {.dir = rig->dir, .segment_bytes = 8 << 20};
     assert_int_equal(mr_embedded_open(&store, &rig->broker, &detail), MR_OK);
     if (wrap != NULL)
         rig->broker = wrap(rig->broker, arg);

@@ -342,8 +342,17 @@ static void changes_by_people_leave_a_line(void **state)
     call_unary(&talk, &admin, PATH("Queues/Pause"), &pause.base, &millrace__v1__empty__descriptor);
     pause.queue = (char *)(uintptr_t) "nowhere";
     call_unary(&talk, &admin, PATH("Queues/Pause"), &pause.base, &millrace__v1__empty__descriptor);
+    struct client viewer;
+    struct mr_token other;
+    client_open(rig, &viewer, make_token(rig, MR_ROLE_VIEWER, "", &other));
+    call_unary(&talk, &viewer, PATH("Queues/Pause"), &pause.base, &millrace__v1__empty__descriptor);
+    client_close(&viewer);
+    call_unary(&talk, &rig->client, PATH("Queues/Pause"), &pause.base,
+               &millrace__v1__empty__descriptor); /* by nobody: no line */
     mr_lock_enter(&rig->lock);
-    assert_int_equal(rig->audit_n, 3);
+    assert_int_equal(rig->audit_n, 4);
+    snprintf(line, sizeof line, "%s Queues/Pause  DENIED", other.id);
+    assert_string_equal(rig->audit[3], line);
     snprintf(line, sizeof line, "%s Tasks/Control m1 OK", token.id);
     assert_string_equal(rig->audit[0], line);
     snprintf(line, sizeof line, "%s Queues/Pause mail OK", token.id);

@@ -236,16 +236,6 @@ enum mr_err remote_lease_open(struct mr_broker *broker, struct mr_lease *lease)
 
 /* ---- finishes ------------------------------------------------------------------------------- */
 
-static const struct mr_flat_field finish_fields[] = {
-    {MR_FLAT_SLICE, offsetof(struct mr_finish, id), 0},
-    {MR_FLAT_FIXED64, offsetof(struct mr_finish, epoch), 0},
-    {MR_FLAT_ENUM, offsetof(struct mr_finish, outcome), MR_LATER},
-    {MR_FLAT_64, offsetof(struct mr_finish, delay_ms), 0},
-    {MR_FLAT_SLICE, offsetof(struct mr_finish, error), 0},
-    {MR_FLAT_SLICE, offsetof(struct mr_finish, result), 0},
-};
-static MR_FLAT(struct mr_finish, finish_flat, finish_fields);
-
 enum { FIELD_ITEMS = 2, FIELD_ALONE_ITEMS = 1 }; /* of Finish, of FinishRequest */
 
 static struct mr_req_finish *finish_of(const struct ticket *ticket)
@@ -273,7 +263,7 @@ enum mr_err remote_prepare_finish(struct ticket *ticket)
         req->errs[i] = finish_check(&req->items[i]);
         if (req->errs[i] != MR_OK)
             continue;
-        size_t size = mr_flat_size(&finish_flat, &req->items[i]);
+        size_t size = mr_flat_size(&mr_flat_finish, &req->items[i]);
         ticket->bytes += mr_flat_head_size(size) + size;
         ticket->n++;
     }
@@ -283,8 +273,9 @@ enum mr_err remote_prepare_finish(struct ticket *ticket)
     for (size_t i = 0; i < req->n; i++) {
         if (req->errs[i] != MR_OK)
             continue;
-        size_t size = mr_flat_size(&finish_flat, &req->items[i]);
-        at = mr_flat_write(&finish_flat, &req->items[i], mr_flat_put_head(at, FIELD_ITEMS, size));
+        size_t size = mr_flat_size(&mr_flat_finish, &req->items[i]);
+        at =
+            mr_flat_write(&mr_flat_finish, &req->items[i], mr_flat_put_head(at, FIELD_ITEMS, size));
     }
     mr_assert(at == ticket->entries + ticket->bytes);
     return MR_OK;
