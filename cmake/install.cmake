@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What `make install` puts where: program, libraries, header, pkg-config file, man pages,
+# What `make install` puts where: program, libraries, header, .proto files, pkg-config file, man pages,
 # completions and the unit of systemd.
 
 include(GNUInstallDirs)
