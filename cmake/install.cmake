@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 #
-# What `make install` puts where: program, libraries, header, pkg-config file, man pages,
+# What `make install` puts where: program, libraries, header, .proto files, pkg-config file, man pages,
 # completions and the unit of systemd.
 
 include(GNUInstallDirs)
@@ -13,6 +13,8 @@ if(TARGET millrace)
     install(TARGETS millrace RUNTIME DESTINATION ${CMAKE_INSTALL_BINDIR})
 endif()
 install(FILES "${PROJECT_SOURCE_DIR}/include/millrace.h" DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(DIRECTORY "${PROJECT_SOURCE_DIR}/proto/millrace"
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/millrace/proto")
 
 set(pc_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH MR_PC_PREFIX "/${pc_dir}" "/")

@@ -63,3 +63,7 @@ grep -v '^typedef' "$root/include/millrace.h" | sed 's,/\*.*\*/,,; /^ \*/d; /^#/
 nm -D --defined-only "$library/libmillrace.so" | awk '$2 == "T" { print $3 }' |
     sed 's/@.*//' | sort -u >"$room/exported"
 diff "$room/declared" "$room/exported"
+
+# Clients of other languages find the .proto files.
+protoc-c --descriptor_set_out="$room/descriptors" -I "$root/share/millrace/proto" \
+    "$root"/share/millrace/proto/millrace/v1/*.proto
