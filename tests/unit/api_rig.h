@@ -138,7 +138,7 @@ static inline struct rig *rig_start_behind(const struct mr_api_options *changes,
 {
     struct rig *rig = calloc(1, sizeof *rig);
     struct mr_detail detail = {.text = ""};
-    assert_non_null(rig);
+    mr_assert(rig != NULL);
     mr_lock_init(&rig->lock);
     snprintf(rig->dir, sizeof rig->dir, "/tmp/millrace-api-XXXXXX");
     assert_non_null(mkdtemp(rig->dir));
