@@ -34,8 +34,9 @@ enum {
     CAP_MIN = 64,
     GROWTH = 4, /* each doubling moves every entry, a cache miss each: by four there are a third as
                    many */
+    SHRINK_SHARE = 12,
     /* Per insert or remove. Growing from C slots must end before C / 2 further entries, shrinking
-     * to C / 2 before C / 4; both hold with room to spare. */
+     * to C / 4 before C / 10; both hold with room to spare. */
     MOVE_ENTRIES = 4,
     MOVE_SLOTS = 64, /* a cache line of meta bytes */
     MOVE_AHEAD = 24, /* slots whose keys are fetched before they are moved: a few inserts ahead */
@@ -312,13 +313,14 @@ static enum mr_err resize(struct mr_map *map, size_t cap)
     return MR_OK;
 }
 
-/* A table that is an eighth full at most is halved. Without memory for that it stays as it is. */
+/* A table that is a twelfth full at most becomes a quarter of its size: a queue that is worked off
+ * moves each entry a third of a time. Without memory for that it stays as it is. */
 static void shrink_if_sparse(struct mr_map *map)
 {
     size_t cap = map->now.cap;
-    if (map->old.cap != 0 || cap <= CAP_MIN || map->now.n > cap / 8)
+    if (map->old.cap != 0 || cap <= CAP_MIN || map->now.n > cap / SHRINK_SHARE)
         return;
-    if (resize(map, cap / 2) != MR_OK)
+    if (resize(map, cap / GROWTH) != MR_OK)
         return;
     step(map);
 }

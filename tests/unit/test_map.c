@@ -265,7 +265,7 @@ static void an_emptied_map_gives_its_memory_back(void **state)
     assert_true(large > 1000 * small);
     for (uint32_t i = MANY; i > 10; i--)
         remove_handle(map, &records, i - 1);
-    /* What is left over from the last halving goes with a few more operations. */
+    /* What is left over from the last change of size goes with a few more operations. */
     for (int i = 0; i < 2000; i++) {
         remove_handle(map, &records, 0);
         insert(map, &records, 0);
@@ -325,9 +325,8 @@ static void each_failed_allocation_loses_nothing(void **state)
         if (failed == 0)
             break;
     }
-    /* Two allocations to begin with, three times four, and the halvings, which nobody is told of.
-     */
-    assert_true(!FAILING_ALLOC || (steps > 8 && refused == 3));
+    /* Two allocations to begin with, three times four, and back again, which nobody is told of. */
+    assert_true(!FAILING_ALLOC || (steps == 8 && refused == 3));
     struct mr_map *map = map_of(&records);
     assert_int_equal(use_map(map, &records, N), 0);
     mr_map_validate(map);
