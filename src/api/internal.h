@@ -102,6 +102,7 @@ union any_req {
     struct mr_req_get get;
     struct mr_req_list list;
     struct mr_req_queue_list queue_list;
+    struct mr_req_queue_history queue_history;
     struct mr_req_queue_set queue_set;
     struct mr_req_queue_remove queue_remove;
     struct mr_req_stats stats;
@@ -205,8 +206,9 @@ MR_MUST_USE enum mr_err stream_send(struct mr_call *call, const ProtobufCMessage
 
 typedef void unary_start(struct unary *u);
 unary_start tasks_enqueue, tasks_get, tasks_list, tasks_control, tasks_unsupported, queues_list,
-    queues_get, queues_pause, queues_resume, queues_set_max_length, queues_remove, server_stats,
-    server_backup, tokens_create, tokens_list, tokens_revoke, health_check, work_finish;
+    queues_get, queues_history, queues_pause, queues_resume, queues_set_max_length, queues_remove,
+    server_stats, server_backup, tokens_create, tokens_list, tokens_revoke, health_check,
+    work_finish;
 
 typedef void stream_opener(struct mr_api *api, struct mr_call *call, const struct mr_token *token);
 stream_opener enqueue_stream_open, attach_open, health_watch_open, reflection_open;

@@ -13,6 +13,11 @@ static struct mr_slice of_queue(const ProtobufCMessage *message)
     return mr_pb_text(((const Millrace__V1__QueueRequest *)(const void *)message)->queue);
 }
 
+static struct mr_slice of_history(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__QueueHistoryRequest *)(const void *)message)->queue);
+}
+
 static struct mr_slice of_max_length(const ProtobufCMessage *message)
 {
     return mr_pb_text(((const Millrace__V1__QueueMaxLengthRequest *)(const void *)message)->queue);
@@ -46,6 +51,8 @@ static struct mr_slice of_remove(const ProtobufCMessage *message)
     X(control, OURS "Tasks/Control", A, CHANGES, KIND(control_request), tasks_control, NULL)       \
     X(qlist, OURS "Queues/List", A | P | V, LOOKS, KIND(queue_list_request), queues_list, NULL)    \
     X(qget, OURS "Queues/Get", A | P | V, LOOKS, KIND(queue_request), queues_get, of_queue)        \
+    X(history, OURS "Queues/History", A | P | V, LOOKS, KIND(queue_history_request),               \
+      queues_history, of_history)                                                                  \
     X(pause, OURS "Queues/Pause", A, CHANGES, KIND(queue_request), queues_pause, of_queue)         \
     X(resume, OURS "Queues/Resume", A, CHANGES, KIND(queue_request), queues_resume, of_queue)      \
     X(max_length, OURS "Queues/SetMaxLength", A, CHANGES, KIND(queue_max_length_request),          \

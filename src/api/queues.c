@@ -84,6 +84,47 @@ void queues_get(struct unary *u)
         unary_submit(u, MR_OP_QUEUE_LIST, get_reply);
 }
 
+static void history_reply(struct unary *u)
+{
+    const struct mr_req_queue_history *req = &u->job.req.queue_history;
+    Millrace__V1__QueueHistoryResponse out = MILLRACE__V1__QUEUE_HISTORY_RESPONSE__INIT;
+    Millrace__V1__QueueDay *rows = mr_arena_calloc(unary_arena(u), req->n + 1, sizeof *rows);
+    out.days = mr_arena_calloc(unary_arena(u), req->n + 1, sizeof *out.days);
+    if (rows == NULL || out.days == NULL) {
+        unary_fail(u, MR_NOMEM, NULL);
+        return;
+    }
+    for (; out.n_days < req->n; out.n_days++) {
+        Millrace__V1__QueueDay *row = &rows[out.n_days];
+        const struct mr_queue_day *day = &req->days[out.n_days];
+        millrace__v1__queue_day__init(row);
+        row->start_ms = day->start_ms;
+        row->processed = day->processed;
+        row->failed = day->failed;
+        out.days[out.n_days] = row;
+    }
+    unary_send(u, &out.base);
+}
+
+void queues_history(struct unary *u)
+{
+    const Millrace__V1__QueueHistoryRequest *in = (const void *)u->message;
+    struct mr_req_queue_history *req = &u->job.req.queue_history;
+    enum mr_err err = mr_name_check(mr_pb_text(in->queue));
+    if (err != MR_OK) {
+        unary_fail(u, err, "queue: not a name");
+        return;
+    }
+    req->queue = mr_pb_text(in->queue);
+    req->max = in->days > 0 && in->days < MR_QUEUE_DAYS_MAX ? in->days : MR_QUEUE_DAYS_MAX;
+    req->days = mr_arena_calloc(unary_arena(u), req->max, sizeof *req->days);
+    name_it(u, in->queue);
+    if (req->days == NULL)
+        unary_fail(u, MR_NOMEM, NULL);
+    else
+        unary_submit(u, MR_OP_QUEUE_HISTORY, history_reply);
+}
+
 /* ---- changing ------------------------------------------------------------------------------- */
 
 static void set(struct unary *u, const char *queue, enum mr_queue_setting setting, uint64_t value)

@@ -19,7 +19,9 @@ export MR_IMAGES=${MR_IMAGES:-1500} MR_SEEDS=${MR_SEEDS:-300} MR_FLIPS=${MR_FLIP
 cd "$root"
 flags=(-std=gnu17 -O1 -g -D_GNU_SOURCE '-DMR_VERSION_TEXT="plant"' -Iinclude -Isrc -Itests)
 programs=(crash sim bitrot)
-mapfile -t sources < <(find src/{base,wire,wheel,log,broker} -name '*.c'; find tests/sim -name '*.c' ! -name 'main_*')
+# What speaks the network is not simulated.
+mapfile -t sources < <(find src/{base,wire,wheel,log,broker} -name '*.c' ! -path '*/remote/*' ! -name pb.c
+    find tests/sim -name '*.c' ! -name 'main_*')
 mapfile -t mains < <(printf 'tests/sim/main_%s.c\n' "${programs[@]}")
 plants=("$@")
 if [ "${#plants[@]}" -eq 0 ]; then

@@ -30,6 +30,7 @@ static const struct {
     {PATH("Tasks/Control"), "a"},
     {PATH("Queues/List"), "apv"},
     {PATH("Queues/Get"), "apv"},
+    {PATH("Queues/History"), "apv"},
     {PATH("Queues/Pause"), "a"},
     {PATH("Queues/Resume"), "a"},
     {PATH("Queues/SetMaxLength"), "a"},

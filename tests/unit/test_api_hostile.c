@@ -132,6 +132,7 @@ static void make_templates(void)
     add_template(PATH("Tasks/List"), &list.base);
     add_template(PATH("Tasks/Get"), &get.base);
     add_template(PATH("Queues/Get"), &queue.base);
+    add_template(PATH("Queues/History"), &queue.base);
     add_template(PATH("Queues/Pause"), &queue.base);
     add_template(PATH("Queues/Remove"), &queue.base);
     add_template(PATH("Queues/SetMaxLength"), &queue.base);

@@ -291,6 +291,45 @@ static bool more_queues(struct ticket *ticket)
            encode_queue_page(ticket, ticket->next, req->max - req->n) == MR_OK;
 }
 
+struct history_page {
+    struct mr_slice queue;
+    uint32_t days;
+};
+static const struct mr_flat_field history_page_fields[] = {FIELD(SLICE, history_page, queue),
+                                                           FIELD(U32, history_page, days)};
+FLAT(history_page);
+
+static enum mr_err prepare_history(struct ticket *ticket)
+{
+    struct mr_req_queue_history *req = REQ(ticket, mr_req_queue_history);
+    req->n = 0;
+    if (mr_name_check(req->queue) != MR_OK)
+        return MR_NOT_FOUND;
+    uint32_t days = (uint32_t)(req->max < MR_QUEUE_DAYS_MAX ? req->max : MR_QUEUE_DAYS_MAX);
+    return encode(ticket, "/millrace.v1.Queues/History", &history_page_flat,
+                  &(struct history_page){req->queue, days});
+}
+
+static enum mr_err read_day(struct ticket *ticket, struct mr_slice bytes)
+{
+    typedef struct mr_queue_day day;
+    static const struct mr_flat_field fields[] = {{MR_FLAT_64, offsetof(day, start_ms), 0},
+                                                  {MR_FLAT_64, offsetof(day, processed), 0},
+                                                  {MR_FLAT_64, offsetof(day, failed), 0}};
+    static const MR_FLAT(day, flat, fields);
+    struct mr_req_queue_history *req = REQ(ticket, mr_req_queue_history);
+    if (req->n == req->max)
+        return req->max == 0 ? MR_OK : MR_INVALID;
+    return mr_flat_read(&flat, bytes, &req->req.arena, &req->days[req->n++]);
+}
+
+enum { FIELD_HISTORY_DAYS = 1 };
+
+static enum mr_err read_history(struct ticket *ticket, struct mr_slice bytes)
+{
+    return each(ticket, bytes, FIELD_HISTORY_DAYS, read_day);
+}
+
 struct queue_change {
     struct mr_slice queue;
     uint64_t value; /* not sent with pause and resume, where it is the method */
@@ -350,6 +389,7 @@ const struct op unary_ops[MR_OP_COUNT] = {
     [MR_OP_GET] = {prepare_get, unary_wait, read_get, NULL},
     [MR_OP_LIST] = {prepare_list, unary_wait, read_list, NULL},
     [MR_OP_QUEUE_LIST] = {prepare_queue_list, unary_wait, read_queue_list, more_queues},
+    [MR_OP_QUEUE_HISTORY] = {prepare_history, unary_wait, read_history, NULL},
     [MR_OP_QUEUE_SET] = {prepare_queue_set, unary_wait, NULL, NULL},
     [MR_OP_QUEUE_REMOVE] = {prepare_queue_remove, unary_wait, NULL, NULL},
     [MR_OP_STATS] = {prepare_stats, unary_wait, read_stats, NULL},
