@@ -271,6 +271,13 @@ MR_MUST_USE enum mr_err mr_task_list_get(struct mr_client *client,
 /* One task by id, as a list of one. */
 MR_MUST_USE enum mr_err mr_task_get(struct mr_client *client, struct mr_slice id,
                                     struct mr_task_list **ret_list);
+/*
+ * Waits up to timeout_ms (0: as long as it takes) until the task has ended, and answers it as it was
+ * then: completed with its result, also when it is not kept, or archived. MR_NOT_FOUND when there is
+ * none, or it was deleted; MR_TIMEOUT.
+ */
+MR_MUST_USE enum mr_err mr_task_wait(struct mr_client *client, struct mr_slice id,
+                                     int64_t timeout_ms, struct mr_task_list **ret_list);
 
 enum mr_verb {
     MR_VERB_CANCEL,     /* waiting: to the archive; running: told to stop */
@@ -298,6 +305,8 @@ struct mr_queue_info {
     int64_t oldest_pending_ms; /* longest wait among the first 64 in order; 0: none waits */
     uint64_t processed_total, failed_total, processed_today, failed_today;
     uint64_t max_length; /* 0: none */
+    /* Of the runs that began, and that ended, in the last minute or so; 0: none did. */
+    uint64_t wait_p50_us, wait_p99_us, run_p50_us, run_p99_us;
 };
 
 /* Fills up to max entries, ordered by name, starting after the name `after` (NULL: from the start).
@@ -328,6 +337,31 @@ enum mr_queue_remove_mode {
 MR_MUST_USE enum mr_err mr_queue_remove(struct mr_client *client, struct mr_slice queue,
                                         enum mr_queue_remove_mode mode);
 
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+enum mr_node_state { MR_NODE_LIVE, MR_NODE_SUSPECT, MR_NODE_DEAD, MR_NODE_STATE_COUNT };
+const char *mr_node_state_name(enum mr_node_state state); /* NULL: no such state */
+
+struct mr_node_info {
+    struct mr_slice name;
+    uint64_t incarnation; /* another one each time it registers */
+    enum mr_node_state state;
+    int64_t started_ms, last_beat_ms;
+    uint64_t in_hand;     /* tasks leased to it */
+    uint32_t slots, busy; /* how many it has, and of them run a task */
+    const struct mr_worker_queue *queues;
+    size_t queues_n;
+    const struct mr_slice *types; /* patterns of what it handles; none: everything */
+    size_t types_n;
+};
+
+struct mr_node_list;
+size_t mr_node_list_count(const struct mr_node_list *list);
+const struct mr_node_info *mr_node_list_at(const struct mr_node_list *list, size_t i);
+void mr_node_list_free(struct mr_node_list *list);
+/* All nodes that are registered, oldest first. */
+MR_MUST_USE enum mr_err mr_node_list_get(struct mr_client *client, struct mr_node_list **ret_list);
+
 /* Figures of the broker behind a client. */
 struct mr_stats {
     uint64_t tasks;        /* in every state */
@@ -345,6 +379,7 @@ struct mr_stats {
     uint64_t texts_dropped; /* results and errors left out since the start: the disk was full */
     bool disk_full;         /* new work is refused now */
     bool failed;            /* a sync failed: the store must be opened again */
+    bool upkeep;            /* a snapshot is being written, or a segment emptied */
 };
 MR_MUST_USE enum mr_err mr_stats_get(struct mr_client *client, struct mr_stats *ret_stats);
 

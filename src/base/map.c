@@ -8,7 +8,8 @@
  * A slot is a handle (4 bytes) and a meta byte: 5 bits of distance from the home slot plus one (0:
  * the slot is empty) and 3 bits of the hash. The meta bytes alone decide nearly every step of a
  * search, so ops->equal, which means a cache miss in the caller's records, is called about once per
- * hit and almost never for an absent key; and neither shifting nor searching calls ops->hash.
+ * hit and almost never for an absent key; and neither shifting nor searching calls ops->hash. Both
+ * parts of a slot stand in one cache line: a table of millions costs one miss a key, not two.
  * Distances of DISTANCE_MAX and more, about one entry in ten million at the highest load, share one
  * value and are computed from the hash.
  *
@@ -34,22 +35,29 @@ enum {
     CAP_MIN = 64,
     GROWTH = 4, /* each doubling moves every entry, a cache miss each: by four there are a third as
                    many */
-    SHRINK_SHARE = 12,
+    SHRINK_SHARE = 64,
     /* Per insert or remove. Growing from C slots must end before C / 2 further entries, shrinking
-     * to C / 4 before C / 10; both hold with room to spare. */
+     * to C / 4 before C / 8; both hold with room to spare. */
     MOVE_ENTRIES = 4,
-    MOVE_SLOTS = 64, /* a cache line of meta bytes */
+    MOVE_SLOTS = 256,
     MOVE_AHEAD = 24, /* slots whose keys are fetched before they are moved: a few inserts ahead */
     /* Tables from this size on are mapped: their zero pages cost nothing until touched, whereas
      * calloc would at times clear recycled memory in one go. */
     MAP_BYTES_MIN = 256 * 1024,
     RELEASE_BYTES = 256 * 1024, /* unmapped per step */
+    PAGE = 4096,
+    LINE_SLOTS = 12, /* what fits in 64 bytes */
+};
+
+struct line {
+    uint8_t meta[LINE_SLOTS];
+    uint32_t handles[LINE_SLOTS];
+    uint32_t unused; /* mapped tables begin on a page, so each line is one of the cache */
 };
 
 struct table {
-    uint8_t *meta; /* cap bytes, followed by the slots in the same memory */
-    uint32_t *slots;
-    size_t cap;   /* a power of two; 0: no table */
+    struct line *lines;
+    size_t cap;   /* slots, a power of two; 0: no table */
     size_t n;     /* entries */
     size_t bytes; /* of the memory that is still there */
 };
@@ -68,24 +76,18 @@ struct mr_map {
 
 static size_t table_bytes(size_t cap)
 {
-    return cap * (sizeof(uint8_t) + sizeof(uint32_t));
+    size_t lines = (cap + LINE_SLOTS - 1) / LINE_SLOTS;
+    size_t bytes = lines * sizeof(struct line);
+    return bytes < MAP_BYTES_MIN ? bytes : (bytes + PAGE - 1) / PAGE * PAGE;
 }
 
 static enum mr_err table_init(struct table *table, size_t cap)
 {
     size_t bytes = table_bytes(cap);
-    void *memory;
-    if (bytes < MAP_BYTES_MIN) {
-        memory = calloc(1, bytes);
-        if (memory == NULL)
-            return MR_NOMEM;
-    } else {
-        memory = mr_mem_map(bytes);
-        if (memory == NULL)
-            return MR_NOMEM;
-    }
-    *table = (struct table){
-        .meta = memory, .slots = (uint32_t *)((char *)memory + cap), .cap = cap, .bytes = bytes};
+    void *memory = bytes < MAP_BYTES_MIN ? calloc(1, bytes) : mr_mem_map(bytes);
+    if (memory == NULL)
+        return MR_NOMEM;
+    *table = (struct table){.lines = memory, .cap = cap, .bytes = bytes};
     return MR_OK;
 }
 
@@ -93,12 +95,12 @@ static enum mr_err table_init(struct table *table, size_t cap)
 static void table_release(struct table *table, size_t max)
 {
     if (table_bytes(table->cap) < MAP_BYTES_MIN) {
-        free(table->meta);
+        free(table->lines);
         *table = (struct table){0};
         return;
     }
     size_t piece = table->bytes < max ? table->bytes : max;
-    mr_mem_unmap(table->meta + table->bytes - piece, piece);
+    mr_mem_unmap((char *)table->lines + table->bytes - piece, piece);
     table->bytes -= piece;
     if (table->bytes == 0)
         *table = (struct table){0};
@@ -111,6 +113,16 @@ static void table_done(struct table *table)
 }
 
 /* ---- one table ------------------------------------------------------------------------------ */
+
+static uint8_t *meta_at(const struct table *table, size_t slot)
+{
+    return &table->lines[slot / LINE_SLOTS].meta[slot % LINE_SLOTS];
+}
+
+static uint32_t *handle_at(const struct table *table, size_t slot)
+{
+    return &table->lines[slot / LINE_SLOTS].handles[slot % LINE_SLOTS];
+}
 
 static uint8_t tag_of(uint64_t hash)
 {
@@ -136,23 +148,23 @@ static size_t next_of(const struct table *table, size_t slot)
 /* How far the entry in a slot is from its home. */
 static size_t distance_at(const struct mr_map *map, const struct table *table, size_t slot)
 {
-    uint8_t field = table->meta[slot] & DISTANCE_MASK;
+    uint8_t field = *meta_at(table, slot) & DISTANCE_MASK;
     if (field < DISTANCE_MASK)
         return field - 1u;
-    return (slot - map->ops->hash(table->slots[slot], map->arg)) & (table->cap - 1);
+    return (slot - map->ops->hash(*handle_at(table, slot), map->arg)) & (table->cap - 1);
 }
 
 /* Whether no entry from before this slot reaches into it. */
 static bool starts_run(const struct table *table, size_t slot)
 {
-    return (table->meta[slot] & DISTANCE_MASK) <= 1;
+    return (*meta_at(table, slot) & DISTANCE_MASK) <= 1;
 }
 
 /* Whether the entry in a slot is nearer to its home than distance. An empty slot is. */
 static bool is_nearer(const struct mr_map *map, const struct table *table, size_t slot,
                       size_t distance)
 {
-    uint8_t field = table->meta[slot] & DISTANCE_MASK;
+    uint8_t field = *meta_at(table, slot) & DISTANCE_MASK;
     if (field < DISTANCE_MASK || distance < DISTANCE_MAX)
         return field < field_of(distance);
     return distance_at(map, table, slot) < distance;
@@ -168,11 +180,11 @@ static void table_insert(const struct mr_map *map, struct table *table, uint64_t
     for (;; slot = next_of(table, slot), distance++) {
         if (!is_nearer(map, table, slot, distance))
             continue;
-        uint8_t meta = table->meta[slot];
-        uint32_t found = table->slots[slot];
+        uint8_t meta = *meta_at(table, slot);
+        uint32_t found = *handle_at(table, slot);
         size_t found_distance = meta != 0 ? distance_at(map, table, slot) : 0;
-        table->meta[slot] = tag | field_of(distance);
-        table->slots[slot] = handle;
+        *meta_at(table, slot) = tag | field_of(distance);
+        *handle_at(table, slot) = handle;
         if (meta == 0)
             break;
         /* The entry that was nearer to its home moves on. */
@@ -189,12 +201,12 @@ static void table_remove_at(const struct mr_map *map, struct table *table, size_
         size_t next = next_of(table, slot);
         if (starts_run(table, next))
             break;
-        uint8_t tag = table->meta[next] & (uint8_t)~DISTANCE_MASK;
-        table->meta[slot] = tag | field_of(distance_at(map, table, next) - 1);
-        table->slots[slot] = table->slots[next];
+        uint8_t tag = *meta_at(table, next) & (uint8_t)~DISTANCE_MASK;
+        *meta_at(table, slot) = tag | field_of(distance_at(map, table, next) - 1);
+        *handle_at(table, slot) = *handle_at(table, next);
         slot = next;
     }
-    table->meta[slot] = 0;
+    *meta_at(table, slot) = 0;
     table->n--;
 }
 
@@ -205,10 +217,10 @@ static size_t table_find_handle(const struct table *table, uint64_t hash, uint32
     uint8_t tag = tag_of(hash);
     size_t slot = home_of(table, hash + from);
     for (size_t distance = from; distance < table->cap; distance++, slot = next_of(table, slot)) {
-        uint8_t meta = table->meta[slot];
+        uint8_t meta = *meta_at(table, slot);
         if ((meta & DISTANCE_MASK) < field_of(distance))
             break;
-        if (meta == (tag | field_of(distance)) && table->slots[slot] == handle)
+        if (meta == (tag | field_of(distance)) && *handle_at(table, slot) == handle)
             return slot;
     }
     return SIZE_MAX;
@@ -221,12 +233,12 @@ static uint32_t table_find(const struct mr_map *map, const struct table *table, 
     uint8_t tag = tag_of(hash);
     size_t slot = home_of(table, hash + from);
     for (size_t distance = from; distance < table->cap; distance++, slot = next_of(table, slot)) {
-        uint8_t meta = table->meta[slot];
+        uint8_t meta = *meta_at(table, slot);
         if ((meta & DISTANCE_MASK) < field_of(distance))
             break;
         if (meta == (tag | field_of(distance)) &&
-            map->ops->equal(table->slots[slot], key, map->arg))
-            return table->slots[slot];
+            map->ops->equal(*handle_at(table, slot), key, map->arg))
+            return *handle_at(table, slot);
     }
     return MR_MAP_NONE;
 }
@@ -256,8 +268,8 @@ static size_t old_from(const struct mr_map *map, uint64_t hash)
 static void move_prefetch(const struct mr_map *map, size_t slot)
 {
     size_t ahead = (slot + MOVE_AHEAD) & (map->old.cap - 1);
-    if (map->ops->prefetch != NULL && map->old.meta[ahead] != 0)
-        map->ops->prefetch(map->old.slots[ahead], map->arg);
+    if (map->ops->prefetch != NULL && *meta_at(&map->old, ahead) != 0)
+        map->ops->prefetch(*handle_at(&map->old, ahead), map->arg);
 }
 
 static void move_some(struct mr_map *map, size_t entries_max, size_t slots_max)
@@ -266,8 +278,8 @@ static void move_some(struct mr_map *map, size_t entries_max, size_t slots_max)
     size_t slot = (map->old_start + map->old_moved) & (old->cap - 1);
     while (map->old_moved < old->cap && entries_max > 0 && slots_max > 0) {
         move_prefetch(map, slot);
-        if (old->meta[slot] != 0) {
-            uint32_t handle = old->slots[slot];
+        if (*meta_at(old, slot) != 0) {
+            uint32_t handle = *handle_at(old, slot);
             old->n--;
             table_insert(map, &map->now, map->ops->hash(handle, map->arg), handle);
             entries_max--;
@@ -301,7 +313,7 @@ static enum mr_err resize(struct mr_map *map, size_t cap)
     struct table table;
     MR_TRY(table_init(&table, cap));
     if (table.bytes >= MAP_BYTES_MIN)
-        mr_warm_ask(map->warm, table.meta, table.bytes);
+        mr_warm_ask(map->warm, table.lines, table.bytes);
     /* The sizes of the steps make this the memory of a drained table at most, never entries. */
     finish(map);
     map->old = map->now;
@@ -313,8 +325,8 @@ static enum mr_err resize(struct mr_map *map, size_t cap)
     return MR_OK;
 }
 
-/* A table that is a twelfth full at most becomes a quarter of its size: a queue that is worked off
- * moves each entry a third of a time. Without memory for that it stays as it is. */
+/* A table that is hardly used any more becomes a quarter of its size: a queue that is worked off
+ * moves few of its entries. Without memory for that it stays as it is. */
 static void shrink_if_sparse(struct mr_map *map)
 {
     size_t cap = map->now.cap;
@@ -368,8 +380,7 @@ uint32_t mr_map_find(const struct mr_map *map, uint64_t hash, const void *key)
 void mr_map_prefetch(const struct mr_map *map, uint64_t hash)
 {
     size_t slot = home_of(&map->now, hash);
-    __builtin_prefetch(&map->now.meta[slot], 1);
-    __builtin_prefetch(&map->now.slots[slot], 1);
+    __builtin_prefetch(meta_at(&map->now, slot), 1);
 }
 
 enum mr_err mr_map_insert(struct mr_map *map, uint64_t hash, uint32_t handle)
@@ -416,17 +427,17 @@ static void table_validate(const struct mr_map *map, const struct table *table, 
     size_t n = 0;
     for (; passed < table->cap; passed++) {
         size_t slot = (start + passed) & (table->cap - 1);
-        if (table->meta[slot] == 0)
+        if (*meta_at(table, slot) == 0)
             continue;
         n++;
-        uint64_t hash = map->ops->hash(table->slots[slot], map->arg);
+        uint64_t hash = map->ops->hash(*handle_at(table, slot), map->arg);
         size_t distance = (slot - hash) & (table->cap - 1);
         size_t from = table == &map->old ? old_from(map, hash) : 0;
-        mr_assert(table->meta[slot] == (tag_of(hash) | field_of(distance)));
-        mr_assert(table_find_handle(table, hash, table->slots[slot], from) == slot);
+        mr_assert(*meta_at(table, slot) == (tag_of(hash) | field_of(distance)));
+        mr_assert(table_find_handle(table, hash, *handle_at(table, slot), from) == slot);
         /* The order of a run: the slot before holds an entry at most one nearer to its home. */
         size_t before = (slot - 1) & (table->cap - 1);
-        size_t before_field = table->meta[before] & DISTANCE_MASK;
+        size_t before_field = *meta_at(table, before) & DISTANCE_MASK;
         mr_assert(distance == 0 || before_field >= field_of(distance - 1));
     }
     mr_assert(n == table->n);

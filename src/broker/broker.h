@@ -33,11 +33,13 @@ enum mr_op {
     MR_OP_FINISH,
     MR_OP_CONTROL,
     MR_OP_GET,
+    MR_OP_AWAIT,
     MR_OP_LIST,
     MR_OP_QUEUE_LIST,
     MR_OP_QUEUE_HISTORY,
     MR_OP_QUEUE_SET,
     MR_OP_QUEUE_REMOVE,
+    MR_OP_NODE_LIST,
     MR_OP_STATS,
     MR_OP_BACKUP,
     MR_OP_COUNT
@@ -82,6 +84,8 @@ struct mr_node_events {
     void *arg;
 };
 
+enum { MR_NODE_TYPES_MAX = 64 };
+
 /* Registers a node that takes tasks. Its leases live while it beats. */
 struct mr_req_node_open {
     struct mr_req req;
@@ -89,6 +93,8 @@ struct mr_req_node_open {
     const struct mr_worker_queue *queues;
     size_t queues_n;
     enum mr_queue_order order;
+    const struct mr_slice *types; /* patterns of what it handles, to be shown; none: everything */
+    size_t types_n;               /* to MR_NODE_TYPES_MAX */
     uint32_t slots;
     int64_t lease_ms;             /* dead when this passes without a beat */
     struct mr_node_events events; /* copied */
@@ -186,6 +192,22 @@ struct mr_req_get {
     struct mr_req req;
     struct mr_slice id;
     struct mr_task task; /* answer; slices in the arena */
+};
+
+/* Answered when the task has ended, as it was then (include/millrace.h, mr_task_wait); MR_TIMEOUT
+ * after wait_ms (0: at once unless it has ended). */
+struct mr_req_await {
+    struct mr_req req;
+    struct mr_slice id;
+    int64_t wait_ms;
+    struct mr_task task; /* answer; slices in the arena */
+    void *wait;          /* the engine's */
+};
+
+struct mr_req_node_list {
+    struct mr_req req;
+    struct mr_node_info *nodes; /* answer, in the arena */
+    size_t n;
 };
 
 enum { MR_CURSOR_MAX = 128 };

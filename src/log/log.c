@@ -49,6 +49,7 @@ void mr_log_free(struct mr_log *log)
         mr_file_close(log->segments[i].file);
     for (size_t i = 0; i < log->ready_n; i++)
         mr_file_close(log->ready[i].file);
+    mr_file_close(log->filing.file);
     for (size_t i = 0; i < BLOCKS; i++)
         free(log->blocks[i].data);
     mr_buf_done(&log->buf);
@@ -417,7 +418,8 @@ uint64_t mr_log_disk_bytes(const struct mr_log *log)
 
 bool mr_log_has_segment(const struct mr_log *log, uint32_t number)
 {
-    return segment_find(log, number) != NULL;
+    const struct segment *segment = segment_find(log, number);
+    return segment != NULL && !segment->removing;
 }
 
 void mr_log_pin(struct mr_log *log)

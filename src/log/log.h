@@ -178,6 +178,7 @@ size_t mr_log_ready(const struct mr_log *log);
 void mr_log_segment_at(const struct mr_log *log, size_t i, struct mr_segment_info *ret_info);
 size_t mr_log_segment_bytes(const struct mr_log *log);
 uint64_t mr_log_disk_bytes(const struct mr_log *log);
+/* Whether it is there to be read; not when it is on its way out. */
 bool mr_log_has_segment(const struct mr_log *log, uint32_t number);
 
 /* Removes or recycles sealed segments that nothing lives in and whose records are all covered by

@@ -243,6 +243,8 @@ static enum mr_err remove_step(struct file_job *job)
     MR_TRY(segment_path(log, "log", job->old_number, path));
     MR_TRY(log->fs->ops->remove(log->fs, path));
     MR_TRY(log->fs->ops->dir_sync(log->fs, log->dir));
+    mr_file_close(job->file); /* here: this is when the system lets go of all its pages */
+    job->file = NULL;
     job->complete = true;
     return MR_OK;
 }
@@ -268,12 +270,10 @@ static void drop_unfinished(struct file_job *job)
         (void)job->log->fs->ops->remove(job->log->fs, path);
 }
 
-static void forget_segment(struct mr_log *log, uint32_t number, bool close_file)
+static void forget_segment(struct mr_log *log, uint32_t number)
 {
     struct segment *segment = segment_find(log, number);
     mr_assert(segment != NULL && segment->removing);
-    if (close_file)
-        mr_file_close(segment->file);
     cache_forget(log, number);
     size_t i = (size_t)(segment - log->segments);
     memmove(segment, segment + 1, (log->segments_n - i - 1) * sizeof *segment);
@@ -299,7 +299,7 @@ static void file_done(struct mr_job *base)
         return;
     }
     if (job->kind != FILE_CREATE)
-        forget_segment(log, job->old_number, job->kind == FILE_REMOVE);
+        forget_segment(log, job->old_number);
     if (job->err != MR_OK) {
         file_failed(log, job);
     } else if (job->kind != FILE_REMOVE) {
@@ -412,12 +412,13 @@ void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
             continue;
         segment->removing = true;
         bool recycle = log->ready_n < log->ready_wanted && segment->bytes == log->segment_bytes;
-        struct file_job job = {.kind = FILE_REMOVE, .old_number = segment->number};
+        struct file_job job = {
+            .kind = FILE_REMOVE, .old_number = segment->number, .file = segment->file};
         if (recycle) {
             job.kind = FILE_RECYCLE;
             job.number = next_number(log);
-            job.file = segment->file;
         }
+        segment->file = NULL; /* the job's */
         file_start(log, &job);
         return;
     }

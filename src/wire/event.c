@@ -132,7 +132,7 @@ enum mr_err mr_event_queue_decode(struct mr_slice body, struct mr_event_queue *r
     return MR_OK;
 }
 
-static void entry_more_encode(const struct mr_entry *entry, uint8_t *at)
+void mr_entry_more_encode(const struct mr_entry *entry, uint8_t *at)
 {
     mr_store64(at, entry->epoch);
     mr_store32(at + 8, entry->note_segment);
@@ -147,7 +147,7 @@ static void entry_more_encode(const struct mr_entry *entry, uint8_t *at)
     put_uuid(at + 68, &entry->unique);
 }
 
-static void entry_more_decode(const uint8_t *at, struct mr_entry *entry)
+void mr_entry_more_decode(const uint8_t *at, struct mr_entry *entry)
 {
     entry->epoch = mr_load64(at);
     entry->note_segment = mr_load32(at + 8);
@@ -179,14 +179,19 @@ size_t mr_entry_encode(const struct mr_entry *entry, uint8_t bytes[MR_ENTRY_MAX]
     bytes[55] = entry->has_more;
     if (!entry->has_more)
         return MR_ENTRY_SIZE;
-    entry_more_encode(entry, bytes + MR_ENTRY_SIZE);
+    mr_entry_more_encode(entry, bytes + MR_ENTRY_SIZE);
     return MR_ENTRY_MAX;
+}
+
+bool mr_entry_state_ok(uint8_t state)
+{
+    return state != MR_STATE_NONE && state_known(state);
 }
 
 enum mr_err mr_entry_decode(struct mr_slice *bytes, struct mr_entry *ret_entry)
 {
     const uint8_t *at = bytes->data;
-    if (bytes->len < MR_ENTRY_SIZE || at[55] > 1 || at[52] == MR_STATE_NONE || !state_known(at[52]))
+    if (bytes->len < MR_ENTRY_SIZE || at[55] > 1 || !mr_entry_state_ok(at[52]))
         return MR_DAMAGED;
     size_t size = at[55] ? MR_ENTRY_MAX : MR_ENTRY_SIZE;
     if (bytes->len < size)
@@ -207,7 +212,7 @@ enum mr_err mr_entry_decode(struct mr_slice *bytes, struct mr_entry *ret_entry)
     };
     get_uuid(at, &ret_entry->id);
     if (ret_entry->has_more)
-        entry_more_decode(at + MR_ENTRY_SIZE, ret_entry);
+        mr_entry_more_decode(at + MR_ENTRY_SIZE, ret_entry);
     *bytes = mr_slice_make(at + size, bytes->len - size);
     return MR_OK;
 }

@@ -83,7 +83,8 @@ MR_MUST_USE enum mr_err mr_event_queue_decode(struct mr_slice body,
 /* MR_RECORD_OPEN and _CEILING: epochs up to and including ceiling may be handed out. */
 enum { MR_EVENT_CEILING_SIZE = 8 };
 
-/* Everything the index knows of a task: an entry of a snapshot, and the head of MR_RECORD_COPY. */
+/* Everything the index knows of a task: an entry of a snapshot (pack.h), and the head of
+ * MR_RECORD_COPY. */
 struct mr_entry {
     struct mr_uuid id;
     int64_t key;
@@ -104,6 +105,10 @@ enum {
 };
 /* Returns the bytes used. */
 size_t mr_entry_encode(const struct mr_entry *entry, uint8_t bytes[MR_ENTRY_MAX]);
+/* The second part of one that has_more, and a check of its first; for packed entries too. */
+void mr_entry_more_encode(const struct mr_entry *entry, uint8_t *at);
+void mr_entry_more_decode(const uint8_t *at, struct mr_entry *entry);
+bool mr_entry_state_ok(uint8_t state);
 /* Takes one entry off the front of *bytes. */
 MR_MUST_USE enum mr_err mr_entry_decode(struct mr_slice *bytes, struct mr_entry *ret_entry);
 

@@ -31,7 +31,7 @@
 #define AHEAD_NS MR_NS_PER_MS
 
 enum {
-    AHEAD_MAX = 512,          /* leases held beyond the free slots */
+    AHEAD_MAX = 2048,         /* leases held beyond the free slots */
     REPORTS_MAX = 8192,       /* finishes under way; beyond it nothing is taken */
     PROGRESS_MS = 200,        /* new progress is sent at most this late */
     TAKE_WAIT_MS = 60 * 1000, /* a take waits this long at the broker */

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Bodies of records and entries of snapshots: judged without harm, and equal when written again. */
 #include "wire/event.h"
+#include "wire/pack.h"
 
 #include <stdlib.h>
 
@@ -83,6 +84,21 @@ static void check_entries(struct mr_slice bytes)
     mr_assert(rest.len == bytes.len);
 }
 
+static void check_packed(struct mr_slice bytes)
+{
+    struct mr_entry entry = {0}, before = {0};
+    struct mr_slice rest = bytes;
+    while (mr_entry_unpack(&rest, &entry) == MR_OK) {
+        size_t used = bytes.len - rest.len;
+        uint8_t again[MR_PACK_MAX];
+        struct mr_slice back = mr_slice_make(again, mr_entry_pack(&entry, &before, again));
+        mr_assert(entry.state > MR_STATE_NONE && entry.state < MR_STATE_COUNT);
+        mr_assert(back.len <= used && back.len <= MR_PACK_MAX); /* what is as before may be told */
+        bytes = rest;
+    }
+    mr_assert(rest.len == bytes.len);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (size > BODY_MAX)
@@ -93,5 +109,6 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     check_change(body);
     check_queue(body);
     check_entries(body);
+    check_packed(body);
     return 0;
 }

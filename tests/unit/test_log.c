@@ -515,6 +515,7 @@ static void a_segment_goes_only_when_nothing_lives_in_it(void **state)
     assert_false(mr_log_has_segment(rig->log, 2));
     mr_log_hold(rig->log, 1, -100);
     mr_log_trim(rig->log, mr_log_last_seq(rig->log));
+    assert_false(mr_log_has_segment(rig->log, 1)); /* not to be read while it goes */
     log_run_jobs(rig);
     assert_false(mr_log_has_segment(rig->log, 1));
     assert_int_equal(mr_log_segments(rig->log), 1);

@@ -698,6 +698,12 @@ static void the_highest_ceiling_is_kept(void **state)
 
 /* ---- entries -------------------------------------------------------------------------------- */
 
+static void entry_at(const struct state *state, const struct mr_uuid *id, struct mr_entry *entry)
+{
+    const struct task *task = task_at(state, find_task(state, id));
+    entry_of(task, more_of(state, task), entry);
+}
+
 static void an_entry_brings_a_task_back_as_it_was(void **state)
 {
     struct fixture *f = *state;
@@ -711,10 +717,10 @@ static void an_entry_brings_a_task_back_as_it_was(void **state)
     for (unsigned n = 1; n <= 3; n++) {
         struct mr_uuid id = id_of(n);
         struct mr_entry entry, again;
-        entry_of(&f->state, find_task(&f->state, &id), &entry);
+        entry_at(&f->state, &id, &entry);
         done(apply_entry(&copy.state, &entry));
         assert_int_equal(apply_entry(&copy.state, &entry), MR_DAMAGED); /* twice */
-        entry_of(&copy.state, find_task(&copy.state, &id), &again);
+        entry_at(&copy.state, &id, &again);
         uint8_t a[MR_ENTRY_MAX], b[MR_ENTRY_MAX];
         size_t len = mr_entry_encode(&entry, a);
         assert_int_equal(mr_entry_encode(&again, b), len);

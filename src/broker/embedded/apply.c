@@ -343,10 +343,8 @@ void moved_note(struct state *state, uint32_t handle, struct mr_log_pos pos, uin
 
 /* ---- snapshots ------------------------------------------------------------------------------ */
 
-void entry_of(const struct state *state, uint32_t handle, struct mr_entry *ret_entry)
+void entry_of(const struct task *task, const struct more *more, struct mr_entry *ret_entry)
 {
-    const struct task *task = task_at(state, handle);
-    const struct more *more = more_of(state, task);
     *ret_entry = (struct mr_entry){
         .id = task->id,
         .key = task->key,

@@ -10,6 +10,7 @@
  * so the cost stays a fraction of the load's own, whatever the backlog.
  */
 #include "broker/embedded/engine.h"
+#include "wire/pack.h"
 
 enum {
     WALK_STEP = 128 * 1024, /* bytes of a segment looked at in one turn */
@@ -42,7 +43,7 @@ static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
     int64_t created_ms;
     uint8_t head[COPY_HEAD + MR_ENTRY_MAX];
     MR_TRY(message_split(record, &task->id, &created_ms, &message));
-    entry_of(&engine->state, handle, &entry);
+    entry_of(task, more_of(&engine->state, task), &entry);
     mr_store64(head, (uint64_t)created_ms);
     size_t head_len = COPY_HEAD + mr_entry_encode(&entry, head + COPY_HEAD);
     size_t len = head_len + message.len;
@@ -209,6 +210,16 @@ static bool copies_fit(const struct mr_engine *engine, const struct usage *usage
     return usage->emptiest_live + heads <= log_left_beside(engine);
 }
 
+/* Garbage that need not go yet: half of what lives, or what the aim leaves for it beside this
+ * snapshot and the next. */
+static uint64_t bearable(const struct mr_engine *engine)
+{
+    uint64_t live = engine->state.live_bytes;
+    uint64_t snapshots = engine->snap_bytes + engine->state.tasks.count * MR_PACK_USUAL;
+    uint64_t left = live > snapshots ? live - snapshots : 0;
+    return (left > live / 2 ? left : live / 2) + mr_log_segment_bytes(engine->log) / 4;
+}
+
 static void decide(struct mr_engine *engine)
 {
     struct usage usage;
@@ -219,7 +230,7 @@ static void decide(struct mr_engine *engine)
     uint64_t since = engine->appended_bytes - engine->snap_log_bytes;
     uint64_t surplus = mr_log_ready(engine->log) > 1 ? segment : 0;
     bool replay_long = since > REPLAY_SEGMENTS * segment + live;
-    bool worth = full || garbage + surplus > live / 2 + segment / 4;
+    bool worth = full || garbage + surplus > bearable(engine);
     bool snapshot = full ? snapshot_helps(engine, &usage)
                          : worth && usage.dead > 0 && 2 * usage.dead >= garbage;
     if (since > 0 && usage.sealed > 0 && (replay_long || snapshot)) {

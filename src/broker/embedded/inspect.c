@@ -412,6 +412,19 @@ enum handled handle_queue_history(struct mr_engine *engine, struct mr_req *base)
 
 /* ---- figures -------------------------------------------------------------------------------- */
 
+/* Not here yet: answered like an engine that cannot do it. */
+enum handled handle_await(struct mr_engine *engine, struct mr_req *base)
+{
+    (void)engine;
+    answer_now(base, MR_UNSUPPORTED);
+    return HANDLED;
+}
+
+enum handled handle_node_list(struct mr_engine *engine, struct mr_req *base)
+{
+    return handle_await(engine, base);
+}
+
 enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_stats *req = mr_container(base, struct mr_req_stats, req);
@@ -435,6 +448,7 @@ enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
         .texts_dropped = engine->texts_dropped,
         .disk_full = mr_log_full(engine->log) != MR_OK || engine->spare.err != MR_OK,
         .failed = engine->failure != MR_OK || mr_log_failure(engine->log) != MR_OK,
+        .upkeep = engine->snapshot != NULL || engine->compacting != 0,
     };
     answer_now(base, MR_OK);
     return HANDLED;

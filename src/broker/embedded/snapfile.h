@@ -10,7 +10,8 @@
  *   HEAD   store id (16), u64 seq, u32 term, u32 zero, u64 epoch ceiling, u64 deleted, u64 expired
  *   QUEUE  queue event (wire/event.h), u64 processed, u64 failed, u32 days, and per day
  *          i32 day since the Unix epoch, u64 processed, u64 failed
- *   TASKS  entries (wire/event.h)
+ *   TASKS  entries (wire/event.h); version 1 only
+ *   PACKED entries (wire/pack.h)
  *   END    u64 number of tasks
  */
 #ifndef MR_EMBEDDED_SNAPFILE_H
@@ -19,7 +20,7 @@
 #include "broker/embedded/parity.h"
 
 enum {
-    SNAP_VERSION = 1,
+    SNAP_VERSION = 2,
     SNAP_FILE_HEAD = 16,
     SNAP_BLOCK_HEAD = 16,
     SNAP_HEAD_BODY = 56,
@@ -28,7 +29,7 @@ enum {
     SNAP_BLOCK_MAX = 16 * 1024 * 1024,
 };
 
-enum snap_block { SNAP_HEAD = 1, SNAP_QUEUE, SNAP_TASKS, SNAP_END };
+enum snap_block { SNAP_HEAD = 1, SNAP_QUEUE, SNAP_TASKS, SNAP_END, SNAP_PACKED };
 
 struct loader {
     struct mr_engine *engine;

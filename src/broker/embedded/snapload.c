@@ -6,6 +6,7 @@
 #include "base/text.h"
 #include "broker/embedded/snapfile.h"
 #include "broker/embedded/store.h"
+#include "wire/pack.h"
 
 struct newest {
     uint64_t below; /* only snapshots before this one */
@@ -82,6 +83,19 @@ static enum mr_err load_tasks(struct loader *loader, struct mr_slice body)
     return MR_OK;
 }
 
+static enum mr_err load_packed(struct loader *loader, struct mr_slice body)
+{
+    struct mr_entry entry = {0};
+    if (!loader->headed)
+        return MR_DAMAGED;
+    while (body.len > 0) {
+        MR_TRY(mr_entry_unpack(&body, &entry));
+        MR_TRY(apply_entry(&loader->engine->state, &entry));
+        loader->tasks++;
+    }
+    return MR_OK;
+}
+
 static enum mr_err load_end(struct loader *loader, struct mr_slice body)
 {
     if (body.len != 8 || mr_load64(body.data) != loader->tasks)
@@ -91,10 +105,8 @@ static enum mr_err load_end(struct loader *loader, struct mr_slice body)
 }
 
 static enum mr_err (*const blocks[])(struct loader *loader, struct mr_slice body) = {
-    [SNAP_HEAD] = load_head,
-    [SNAP_QUEUE] = load_queue,
-    [SNAP_TASKS] = load_tasks,
-    [SNAP_END] = load_end,
+    [SNAP_HEAD] = load_head, [SNAP_QUEUE] = load_queue,   [SNAP_TASKS] = load_tasks,
+    [SNAP_END] = load_end,   [SNAP_PACKED] = load_packed,
 };
 
 /* ---- the file ------------------------------------------------------------------------------- */

@@ -3,7 +3,8 @@
  * Snapshots of the index, exact as of one record, written while the engine works on. The task table
  * is saved chunk by chunk over many turns; a chunk that is about to change before its turn is saved
  * first (snapshot_touch). So the file holds the state as of the moment it was begun, and a start
- * needs the file and the log behind it, nothing else.
+ * needs the file and the log behind it, nothing else. The engine only copies its records, as they
+ * are in memory; the executor makes the file of them.
  *
  * It is written over the file `spare`, whose space was kept for it (space.c), and renamed when it is
  * whole and synced and its last record durable.
@@ -12,25 +13,27 @@
 
 #include "broker/embedded/engine.h"
 #include "broker/embedded/snapfile.h"
+#include "wire/pack.h"
 
-enum {
-    PIECE = 4 * GROUP_DATA, /* written and synced at once: small, the log's own syncs hardly wait */
-};
+/* Copied, written and synced at once. It becomes about half of that: so small that the log's own
+ * syncs hardly wait. */
+enum { PIECE = 16 * GROUP_DATA };
 
 struct snapshot {
     struct mr_engine *engine;
     uint64_t seq;
     uint32_t term;
-    uint8_t *saved;      /* by chunk of the task table */
-    size_t chunks, next; /* chunks below next are all saved */
-    uint64_t tasks;      /* saved so far */
-    struct mr_buf out;   /* made, not yet with the executor */
-    bool ended;          /* the END block is made */
-    enum mr_err err;     /* it is given up at its next step */
+    uint8_t *saved;       /* by chunk of the task table */
+    size_t chunks, next;  /* chunks below next are all saved */
+    struct mr_buf copied; /* records not yet with the executor: each a task, and its more if any */
+    enum mr_err err;      /* it is given up at its next step */
     /* With the executor while busy. */
     struct mr_job job;
     bool busy, last;
-    struct mr_buf piece, sectors;
+    struct mr_buf records; /* what to save now */
+    struct mr_buf out;     /* blocks, not yet written */
+    struct mr_buf sectors;
+    uint64_t tasks; /* saved so far */
     struct mr_file *file;
     uint64_t offset;
     char tmp[MR_PATH_MAX], path[MR_PATH_MAX], old[MR_PATH_MAX];
@@ -106,25 +109,51 @@ static enum mr_err save_queue(struct snapshot *snapshot, const struct queue *que
     return MR_OK;
 }
 
-static enum mr_err save_chunk(struct snapshot *snapshot, size_t chunk)
+/* One block of the next records. */
+static enum mr_err save_tasks(struct snapshot *snapshot, const uint8_t **at, const uint8_t *end)
 {
-    const struct state *state = &snapshot->engine->state;
-    size_t at;
-    MR_TRY(block_begin(&snapshot->out, &at));
-    MR_TRY(mr_buf_reserve(&snapshot->out, SLAB_CHUNK * MR_ENTRY_MAX));
-    uint32_t first = (uint32_t)(chunk << SLAB_SHIFT);
-    for (uint32_t i = first; i < first + SLAB_CHUNK && i < state->tasks.used; i++) {
-        if (task_at(state, i)->state == MR_STATE_NONE)
-            continue;
+    size_t begin;
+    MR_TRY(block_begin(&snapshot->out, &begin));
+    MR_TRY(mr_buf_reserve(&snapshot->out, SLAB_CHUNK * MR_PACK_MAX));
+    struct mr_entry before = {0};
+    for (size_t n = 0; n < SLAB_CHUNK && *at < end; n++) {
+        struct task task;
+        struct more more;
         struct mr_entry entry;
-        entry_of(state, i, &entry);
-        snapshot->out.len += mr_entry_encode(&entry, snapshot->out.data + snapshot->out.len);
+        memcpy(&task, *at, sizeof task);
+        *at += sizeof task;
+        bool has_more = task.more != NO_HANDLE;
+        if (has_more) {
+            memcpy(&more, *at, sizeof more);
+            *at += sizeof more;
+        }
+        entry_of(&task, has_more ? &more : NULL, &entry);
+        snapshot->out.len += mr_entry_pack(&entry, &before, snapshot->out.data + snapshot->out.len);
         snapshot->tasks++;
     }
-    if (snapshot->out.len - at == SNAP_BLOCK_HEAD)
-        snapshot->out.len = at;
-    else
-        block_end(snapshot, at, SNAP_TASKS);
+    block_end(snapshot, begin, SNAP_PACKED);
+    return MR_OK;
+}
+
+/* ---- copying, by the engine ----------------------------------------------------------------- */
+
+static enum mr_err copy_chunk(struct snapshot *snapshot, size_t chunk)
+{
+    const struct state *state = &snapshot->engine->state;
+    struct mr_buf *copied = &snapshot->copied;
+    MR_TRY(mr_buf_reserve(copied, SLAB_CHUNK * (sizeof(struct task) + sizeof(struct more))));
+    uint32_t first = (uint32_t)(chunk << SLAB_SHIFT);
+    for (uint32_t i = first; i < first + SLAB_CHUNK && i < state->tasks.used; i++) {
+        const struct task *task = task_at(state, i);
+        if (task->state == MR_STATE_NONE)
+            continue;
+        memcpy(copied->data + copied->len, task, sizeof *task);
+        copied->len += sizeof *task;
+        if (task->more == NO_HANDLE)
+            continue;
+        memcpy(copied->data + copied->len, more_of(state, task), sizeof(struct more));
+        copied->len += sizeof(struct more);
+    }
     snapshot->saved[chunk] = 1;
     return MR_OK;
 }
@@ -139,29 +168,58 @@ void snapshot_touch(uint32_t task, void *arg)
     size_t chunk = task >> SLAB_SHIFT;
     if (snapshot == NULL || chunk >= snapshot->chunks || snapshot->saved[chunk])
         return;
-    if (save_chunk(snapshot, chunk) != MR_OK)
+    if (copy_chunk(snapshot, chunk) != MR_OK)
         snapshot->err = MR_NOMEM;
 }
 
 /* ---- beside the engine ---------------------------------------------------------------------- */
 
+/* The blocks of what was copied; behind the last of it the END block, padded to a whole group. */
+static enum mr_err make_blocks(struct snapshot *snapshot)
+{
+    static const uint8_t zeroes[SECTOR];
+    const uint8_t *at = snapshot->records.data, *end = at + snapshot->records.len;
+    while (at < end)
+        MR_TRY(save_tasks(snapshot, &at, end));
+    if (!snapshot->last)
+        return MR_OK;
+    uint8_t body[8];
+    mr_store64(body, snapshot->tasks);
+    MR_TRY(save_block(snapshot, SNAP_END, body, sizeof body));
+    while (snapshot->out.len % GROUP_DATA != 0) {
+        size_t missing = GROUP_DATA - snapshot->out.len % GROUP_DATA;
+        MR_TRY(mr_buf_append(&snapshot->out, zeroes, missing < SECTOR ? missing : SECTOR));
+    }
+    return MR_OK;
+}
+
+/* Writes the whole groups of what is made; what is left over begins the next piece. */
+static enum mr_err write_groups(struct snapshot *snapshot)
+{
+    struct mr_buf *out = &snapshot->out;
+    size_t groups = out->len / GROUP_DATA;
+    mr_buf_clear(&snapshot->sectors);
+    MR_TRY(mr_buf_reserve(&snapshot->sectors, groups * GROUP_BYTES));
+    parity_encode(out->data, groups, snapshot->engine->salt, snapshot->sectors.data);
+    MR_TRY(mr_file_pwrite(snapshot->file, snapshot->sectors.data, groups * GROUP_BYTES,
+                          snapshot->offset));
+    snapshot->offset += groups * GROUP_BYTES;
+    out->len -= groups * GROUP_DATA;
+    memmove(out->data, out->data + groups * GROUP_DATA, out->len);
+    return MR_OK;
+}
+
 static enum mr_err write_piece(struct snapshot *snapshot)
 {
     struct mr_fs *fs = snapshot->engine->fs;
+    MR_TRY(make_blocks(snapshot));
     if (snapshot->file == NULL) {
         enum mr_err err = mr_fs_open(fs, snapshot->tmp, MR_OPEN_WRITE, &snapshot->file);
         if (err == MR_NOT_FOUND) /* no space was kept for it */
             err = mr_fs_open(fs, snapshot->tmp, MR_OPEN_CREATE, &snapshot->file);
         MR_TRY(err);
     }
-    size_t groups = snapshot->piece.len / GROUP_DATA;
-    mr_assert(groups * GROUP_DATA == snapshot->piece.len);
-    mr_buf_clear(&snapshot->sectors);
-    MR_TRY(mr_buf_reserve(&snapshot->sectors, groups * GROUP_BYTES));
-    parity_encode(snapshot->piece.data, groups, snapshot->engine->salt, snapshot->sectors.data);
-    MR_TRY(mr_file_pwrite(snapshot->file, snapshot->sectors.data, groups * GROUP_BYTES,
-                          snapshot->offset));
-    snapshot->offset += groups * GROUP_BYTES;
+    MR_TRY(write_groups(snapshot));
     if (snapshot->last)
         MR_TRY(fs->ops->truncate(snapshot->file, snapshot->offset));
     MR_TRY(mr_file_sync(snapshot->file));
@@ -185,8 +243,9 @@ static void snapshot_free(struct snapshot *snapshot)
     if (snapshot == NULL)
         return;
     mr_file_close(snapshot->file);
+    mr_buf_done(&snapshot->copied);
+    mr_buf_done(&snapshot->records);
     mr_buf_done(&snapshot->out);
-    mr_buf_done(&snapshot->piece);
     mr_buf_done(&snapshot->sectors);
     free(snapshot->saved);
     free(snapshot);
@@ -246,20 +305,12 @@ enum mr_err snapshot_begin(struct mr_engine *engine)
     return MR_OK;
 }
 
-/* Makes the next piece. At the end the END block, once the snapshot's last record is durable. */
-static enum mr_err fill_piece(struct snapshot *snapshot)
+static enum mr_err copy_piece(struct snapshot *snapshot)
 {
-    while (snapshot->next < snapshot->chunks && snapshot->out.len < PIECE) {
+    while (snapshot->next < snapshot->chunks && snapshot->copied.len < PIECE) {
         if (!snapshot->saved[snapshot->next])
-            MR_TRY(save_chunk(snapshot, snapshot->next));
+            MR_TRY(copy_chunk(snapshot, snapshot->next));
         snapshot->next++;
-    }
-    bool durable = mr_log_durable(snapshot->engine->log) >= snapshot->seq;
-    if (snapshot->next == snapshot->chunks && durable && !snapshot->ended) {
-        uint8_t body[8];
-        mr_store64(body, snapshot->tasks);
-        MR_TRY(save_block(snapshot, SNAP_END, body, sizeof body));
-        snapshot->ended = true;
     }
     return MR_OK;
 }
@@ -272,42 +323,27 @@ static void drop(struct mr_engine *engine)
     snapshot_free(snapshot);
 }
 
-/* Hands what is made to the executor, in whole groups; what is left over begins the next piece. */
-static enum mr_err cut_piece(struct snapshot *snapshot)
-{
-    static const uint8_t zeroes[SECTOR];
-    while (snapshot->ended && snapshot->out.len % GROUP_DATA != 0) {
-        size_t missing = GROUP_DATA - snapshot->out.len % GROUP_DATA;
-        MR_TRY(mr_buf_append(&snapshot->out, zeroes, missing < SECTOR ? missing : SECTOR));
-    }
-    size_t whole = snapshot->out.len / GROUP_DATA * GROUP_DATA;
-    struct mr_buf made = snapshot->out;
-    mr_buf_clear(&snapshot->piece);
-    MR_TRY(mr_buf_append(&snapshot->piece, made.data + whole, made.len - whole));
-    made.len = whole;
-    snapshot->out = snapshot->piece;
-    snapshot->piece = made;
-    return MR_OK;
-}
-
+/* A piece a step. The last one waits until the snapshot's last record is durable. */
 void snapshot_step(struct mr_engine *engine)
 {
     struct snapshot *snapshot = engine->snapshot;
     if (snapshot->busy)
         return;
     if (snapshot->err == MR_OK)
-        snapshot->err = fill_piece(snapshot);
+        snapshot->err = copy_piece(snapshot);
     if (snapshot->err != MR_OK) {
         drop(engine);
         engine->snap_log_bytes = engine->appended_bytes; /* not again before the log has grown */
         return;
     }
-    if (snapshot->out.len == 0 || (snapshot->out.len < PIECE && !snapshot->ended))
+    snapshot->last =
+        snapshot->next == snapshot->chunks && mr_log_durable(engine->log) >= snapshot->seq;
+    if (snapshot->copied.len < PIECE && !snapshot->last)
         return;
-    snapshot->err = cut_piece(snapshot);
-    if (snapshot->err != MR_OK)
-        return;
-    snapshot->last = snapshot->ended;
+    struct mr_buf records = snapshot->records;
+    snapshot->records = snapshot->copied;
+    snapshot->copied = records;
+    mr_buf_clear(&snapshot->copied);
     snapshot->busy = true;
     engine->options.file_exec->submit(engine->options.file_exec, &snapshot->job);
 }

@@ -14,6 +14,7 @@
  */
 #include "broker/embedded/engine.h"
 #include "broker/embedded/snapfile.h"
+#include "wire/pack.h"
 
 /* Kept in the log for each task in hand: its end, and a short result or error. */
 enum { TEXT_ROOM = 200, FINISH_ROOM = MR_RECORD_HEADER + MR_EVENT_CHANGE_SIZE + TEXT_ROOM };
@@ -79,7 +80,7 @@ static struct spare_size size_for(const struct state *state)
                               .queues = ahead_of(mr_map_count(state->by_name), AHEAD_QUEUES)};
     uint64_t chunks = ahead_of(state->tasks.used, AHEAD) / SLAB_CHUNK + 1;
     uint64_t data = SNAP_FILE_HEAD + 2 * SNAP_BLOCK_HEAD + SNAP_HEAD_BODY + sizeof(uint64_t) +
-                    chunks * SNAP_BLOCK_HEAD + size.tasks * MR_ENTRY_SIZE +
+                    chunks * SNAP_BLOCK_HEAD + size.tasks * MR_PACK_SIZE +
                     size.mores * MR_ENTRY_MORE_SIZE + size.queues * QUEUE_BYTES;
     size.bytes = (data / GROUP_DATA + 1) * GROUP_BYTES;
     return size;

@@ -121,7 +121,7 @@ MR_MUST_USE enum mr_err apply_change(struct state *state, const struct mr_event_
                                      uint32_t handle);
 /* A task found in a snapshot. */
 MR_MUST_USE enum mr_err apply_entry(struct state *state, const struct mr_entry *entry);
-void entry_of(const struct state *state, uint32_t handle, struct mr_entry *ret_entry);
+void entry_of(const struct task *task, const struct more *more, struct mr_entry *ret_entry);
 /* Compaction moved the record or the note of a task. */
 void moved_task(struct state *state, uint32_t handle, struct mr_log_pos pos, uint32_t size);
 void moved_note(struct state *state, uint32_t handle, struct mr_log_pos pos, uint32_t size);

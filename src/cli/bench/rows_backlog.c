@@ -8,7 +8,7 @@
 
 #include "cli/bench/bench.h"
 
-enum { SLOTS = 8, SMALL_BACKLOG = 10 * 1000, OUTSTANDING = 8 };
+enum { SLOTS = 8, SMALL_BACKLOG = 10 * 1000, OUTSTANDING = 8, TURNS = 10, STEP = 10 * 1000 };
 
 static const double GOAL_RATE = 250 * 1000, GOAL_FALL = 0.9, GOAL_BYTES = 128, GOAL_RESTART_S = 5;
 
@@ -71,60 +71,90 @@ static enum mr_err measure_restart(struct bench *bench, struct bench_store *stor
 
 /* ---- processing ----------------------------------------------------------------------------- */
 
-/* Lets the worker drain what waits in the paused queue; adds to the time. */
-static enum mr_err drain(struct mr_client *client, struct mr_worker *worker, uint64_t until,
-                         double *seconds)
-{
-    struct mr_slice queue = MR_SLICE_LIT(BENCH_QUEUE);
-    int64_t start = bench_now_ns();
-    MR_TRY(mr_queue_resume(client, queue));
-    MR_TRY(bench_worker_await(worker, until));
-    *seconds += bench_seconds_since(start);
-    return mr_queue_pause(client, queue);
-}
-
-/* What small backlogs took, over all rounds. */
-struct small {
+/* A paused queue, a worker on it, and what it took to run its tasks. */
+struct side {
+    struct mr_client *client;
+    struct mr_worker *worker;
     uint64_t tasks;
     double seconds;
 };
 
-static double small_rate(const struct small *small)
+static enum mr_err side_init(struct side *side, struct mr_client *client)
 {
-    return small->seconds > 0 ? (double)small->tasks / small->seconds : 0;
+    *side = (struct side){.client = client};
+    MR_TRY(mr_queue_set_max_length(client, MR_SLICE_LIT(BENCH_QUEUE), 0)); /* makes it */
+    MR_TRY(mr_queue_pause(client, MR_SLICE_LIT(BENCH_QUEUE)));
+    return bench_worker_new(client, SLOTS, bench_noop, NULL, &side->worker);
+}
+
+static double side_rate(const struct side *side)
+{
+    return side->seconds > 0 ? (double)side->tasks / side->seconds : 0;
+}
+
+static uint64_t done_by(const struct side *side)
+{
+    struct mr_worker_figures figures;
+    mr_worker_figures(side->worker, &figures);
+    return figures.done;
+}
+
+/* Waits until nothing of the paused queue is in hand. */
+static enum mr_err settle(struct side *side)
+{
+    static const double LOOK_S = 0.001;
+    struct mr_queue_info info;
+    for (;;) {
+        MR_TRY(mr_queue_get(side->client, MR_SLICE_LIT(BENCH_QUEUE), &info));
+        if (info.counts[MR_ACTIVE] == 0)
+            return MR_OK;
+        if (bench_interrupted())
+            return MR_CANCELLED;
+        bench_sleep(LOOK_S);
+    }
+}
+
+/* Waits until so many tasks are done since the start, and the store's upkeep with them: its cost
+ * belongs to this side's time, and to nobody else's. */
+static enum mr_err await_done(struct side *side, uint64_t until, uint64_t end)
+{
+    struct mr_stats stats;
+    for (;;) {
+        MR_TRY(bench_worker_await(side->worker, until));
+        MR_TRY(mr_stats_get(side->client, &stats));
+        if (!stats.upkeep || until == end)
+            return MR_OK;
+        until = until + STEP < end ? until + STEP : end;
+    }
+}
+
+/* Runs until so many tasks of all that there are (end) are done since the start. What the worker has
+ * in hand at the pause is neither in the count nor in the time. */
+static enum mr_err drain(struct side *side, uint64_t until, uint64_t end)
+{
+    struct mr_slice queue = MR_SLICE_LIT(BENCH_QUEUE);
+    uint64_t before = done_by(side);
+    if (before >= until)
+        return MR_OK;
+    int64_t start = bench_now_ns();
+    MR_TRY(mr_queue_resume(side->client, queue));
+    MR_TRY(await_done(side, until, end));
+    side->seconds += bench_seconds_since(start);
+    side->tasks += done_by(side) - before;
+    MR_TRY(mr_queue_pause(side->client, queue));
+    return settle(side);
 }
 
 /* Small backlogs again and again, until they have lasted long enough. */
-static enum mr_err drain_small(struct mr_client *client, double seconds, struct small *small)
+static enum mr_err drain_small(struct side *side, double seconds)
 {
-    struct mr_worker *worker = NULL;
-    uint64_t tasks = 0;
-    double took = 0;
-    MR_TRY(mr_queue_set_max_length(client, MR_SLICE_LIT(BENCH_QUEUE), 0)); /* makes it */
-    MR_TRY(mr_queue_pause(client, MR_SLICE_LIT(BENCH_QUEUE)));
-    MR_TRY(bench_worker_new(client, SLOTS, bench_noop, NULL, &worker));
+    double until = side->seconds + seconds;
     enum mr_err err = MR_OK;
-    while (err == MR_OK && took < seconds) {
-        err = fill(client, SMALL_BACKLOG);
-        tasks += SMALL_BACKLOG;
+    while (err == MR_OK && side->seconds < until) {
+        err = fill(side->client, SMALL_BACKLOG);
         if (err == MR_OK)
-            err = drain(client, worker, tasks, &took);
+            err = drain(side, done_by(side) + SMALL_BACKLOG, done_by(side) + SMALL_BACKLOG);
     }
-    mr_worker_free(worker);
-    small->tasks += tasks;
-    small->seconds += took;
-    return err;
-}
-
-/* Half of the small backlogs come before the big one and half after it, so that a machine that
- * changes meanwhile does so for both. */
-static enum mr_err measure_small(struct bench *bench, struct small *small)
-{
-    struct bench_store store;
-    bench_doing(bench, "process-small");
-    MR_TRY(bench_store_open(bench, "process-small", NULL, &store));
-    enum mr_err err = drain_small(store.client, bench->seconds / 2, small);
-    bench_store_close(&store);
     return err;
 }
 
@@ -145,23 +175,42 @@ static void add_process(struct bench *bench, double rate, double small)
     snprintf(row->note, sizeof row->note, "backlog of %llu", (unsigned long long)bench->backlog);
 }
 
-static enum mr_err measure_process(struct bench *bench, struct mr_client *client, double *ret_rate)
+/* The big backlog in slices, small ones between them: a machine that changes meanwhile does so for
+ * both. Without a big one only the small ones. */
+static enum mr_err take_turns(struct bench *bench, struct side *small, struct side *big)
 {
-    struct mr_worker *worker = NULL;
-    double seconds = 0;
-    bench_doing(bench, "process");
-    MR_TRY(mr_queue_pause(client, MR_SLICE_LIT(BENCH_QUEUE)));
-    MR_TRY(bench_worker_new(client, SLOTS, bench_noop, NULL, &worker));
-    enum mr_err err = drain(client, worker, bench->backlog, &seconds);
-    mr_worker_free(worker);
-    MR_TRY(err);
-    *ret_rate = (double)bench->backlog / seconds;
+    for (uint64_t i = 1; i <= TURNS; i++) {
+        bench_doing(bench, big ? "process" : "process-small");
+        MR_TRY(drain_small(small, bench->seconds / TURNS));
+        if (big)
+            MR_TRY(drain(big, bench->backlog * i / TURNS, bench->backlog));
+    }
     return MR_OK;
+}
+
+static enum mr_err measure_process(struct bench *bench, struct mr_client *client)
+{
+    struct bench_store store;
+    struct side small = {0}, big = {0};
+    MR_TRY(bench_store_open(bench, "process-small", NULL, &store));
+    enum mr_err err = side_init(&small, store.client);
+    if (err == MR_OK && client)
+        err = side_init(&big, client);
+    if (err == MR_OK)
+        err = take_turns(bench, &small, client ? &big : NULL);
+    mr_worker_free(big.worker);
+    mr_worker_free(small.worker);
+    bench_store_close(&store);
+    if (err == MR_OK && bench_wants(bench, "process-small"))
+        add_small(bench, side_rate(&small));
+    if (err == MR_OK && client)
+        add_process(bench, side_rate(&big), side_rate(&small));
+    return err;
 }
 
 /* ---- the group ------------------------------------------------------------------------------ */
 
-static enum mr_err on_big_store(struct bench *bench, double *ret_rate)
+static enum mr_err on_big_store(struct bench *bench)
 {
     struct bench_store store;
     MR_TRY(bench_store_open(bench, "backlog", NULL, &store));
@@ -169,27 +218,18 @@ static enum mr_err on_big_store(struct bench *bench, double *ret_rate)
     if (err == MR_OK && bench_wants(bench, "restart"))
         err = measure_restart(bench, &store);
     if (err == MR_OK && bench_wants(bench, "process"))
-        err = measure_process(bench, store.client, ret_rate);
+        err = measure_process(bench, store.client);
     bench_store_close(&store);
     return err;
 }
 
 static enum mr_err run(struct bench *bench)
 {
-    struct small small = {0};
-    double rate = 0;
     bool wants_process = bench_wants(bench, "process");
-    bool wants_small = wants_process || bench_wants(bench, "process-small");
-    if (wants_small)
-        MR_TRY(measure_small(bench, &small));
     if (wants_process || bench_wants(bench, "memory") || bench_wants(bench, "restart"))
-        MR_TRY(on_big_store(bench, &rate));
-    if (wants_small)
-        MR_TRY(measure_small(bench, &small));
-    if (bench_wants(bench, "process-small"))
-        add_small(bench, small_rate(&small));
-    if (wants_process)
-        add_process(bench, rate, small_rate(&small));
+        MR_TRY(on_big_store(bench));
+    if (!wants_process && bench_wants(bench, "process-small"))
+        return measure_process(bench, NULL);
     return MR_OK;
 }
 
