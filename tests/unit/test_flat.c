@@ -159,7 +159,12 @@ static void answers_and_figures_are_the_same_on_both_ways(void **state)
     assert_int_equal(mr_flat_read(&mr_flat_queue, bytes, NULL, &i), MR_OK);
     assert_memory_equal(i.counts, info.counts, sizeof i.counts);
 
-    struct mr_stats stats = {.tasks = 1, .syncs = 2, .snapshots = 3, .failed = true, .upkeep = true}, s;
+    struct mr_stats stats = {.tasks = 1,
+                             .syncs = 2,
+                             .snapshots = 3,
+                             .failed = true,
+                             .upkeep = true},
+                    s;
     Millrace__V1__StatsResponse stats_message = MILLRACE__V1__STATS_RESPONSE__INIT;
     stats_message.tasks = 1;
     stats_message.syncs = 2;
