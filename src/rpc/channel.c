@@ -8,9 +8,25 @@
 
 #include "rpc/internal.h"
 
-enum { BACKOFF_MIN_MS = 50, BACKOFF_MAX_MS = 2000 };
+enum {
+    BACKOFF_MIN_MS = 20,
+    BACKOFF_EARLY_MAX_MS = 500, /* while a worker may still come back to what it held */
+    BACKOFF_MAX_MS = 2000,
+    EARLY_MS = 5000,
+};
 
 /* ---- connecting ----------------------------------------------------------------------------- */
+
+/* Between half and all of it, so that many clients do not come back at the same moment. */
+int64_t rpc_backoff(int64_t *backoff_ms, int64_t away_ms, struct mr_rand *rand)
+{
+    int64_t max_ms = away_ms < EARLY_MS ? BACKOFF_EARLY_MAX_MS : BACKOFF_MAX_MS;
+    *backoff_ms = *backoff_ms == 0 ? BACKOFF_MIN_MS : 2 * *backoff_ms;
+    if (*backoff_ms > max_ms)
+        *backoff_ms = max_ms;
+    uint64_t half = (uint64_t)*backoff_ms / 2;
+    return (int64_t)(half + mr_rand_below(rand, half + 1));
+}
 
 static void attempt_failed(struct mr_channel *channel, const char *why)
 {
@@ -19,12 +35,10 @@ static void attempt_failed(struct mr_channel *channel, const char *why)
         channel->changed(channel, false, why, channel->arg);
     if (channel->freed)
         return;
-    /* Between half and all of it, so that many clients do not come back at the same moment. */
-    uint64_t half = (uint64_t)channel->backoff_ms / 2;
-    int64_t delay_ms = (int64_t)(half + mr_rand_below(&rpc->rand, half + 1));
-    channel->backoff_ms *= 2;
-    if (channel->backoff_ms > BACKOFF_MAX_MS)
-        channel->backoff_ms = BACKOFF_MAX_MS;
+    if (channel->backoff_ms == 0)
+        channel->away_since = rpc->now;
+    int64_t away_ms = (rpc->now.ns - channel->away_since.ns) / MR_NS_PER_MS;
+    int64_t delay_ms = rpc_backoff(&channel->backoff_ms, away_ms, &rpc->rand);
     mr_rpc_timer_start(rpc, &channel->timer, mr_mono_add_ms(rpc->now, delay_ms));
 }
 
@@ -97,7 +111,7 @@ void rpc_channel_up(struct mr_channel *channel)
     if (channel->freed)
         return;
     channel->up = true;
-    channel->backoff_ms = BACKOFF_MIN_MS;
+    channel->backoff_ms = 0;
     if (channel->changed != NULL)
         channel->changed(channel, true, "", channel->arg);
 }
@@ -169,7 +183,6 @@ enum mr_err mr_channel_new(struct mr_rpc *rpc, const struct mr_channel_options *
     channel->rpc = rpc;
     channel->changed = options->changed;
     channel->arg = options->arg;
-    channel->backoff_ms = BACKOFF_MIN_MS;
     mr_list_init(&channel->lingering);
     mr_timer_init(&channel->timer, attempt_again);
     enum mr_err err = fill(channel, options, detail);

@@ -350,7 +350,8 @@ struct mr_channel {
     uint32_t calls_n;           /* begun, and closed not yet called */
     struct mr_link lingering;   /* calls without a stream whose messages are held */
     struct mr_timer timer;      /* the next attempt */
-    int64_t backoff_ms;
+    int64_t backoff_ms;         /* of the last attempt; 0: none has failed */
+    mr_mono away_since;
     struct mr_job resolving;
     bool resolve_out; /* the job is under way */
     enum mr_err resolve_err;
@@ -361,6 +362,9 @@ struct mr_channel {
 
 /* The server's settings came: calls can be made. */
 void rpc_channel_up(struct mr_channel *channel);
+/* How long to wait before the next attempt. *backoff_ms: 0 at first, kept by the caller; away_ms:
+ * since the connection was lost. */
+int64_t rpc_backoff(int64_t *backoff_ms, int64_t away_ms, struct mr_rand *rand);
 /* Its connection is gone, and its calls were closed. */
 void rpc_channel_lost(struct mr_channel *channel, const char *why);
 /* For rpc_settle: frees it once nothing refers to it. False: not yet. */

@@ -166,7 +166,8 @@ struct mr_channel_options {
     void *arg;
 };
 
-/* Connects and keeps connecting, with jittered back-off from 50 ms to 2 s. Thread: any. */
+/* Connects and keeps connecting, with jittered back-off from 20 ms to 500 ms, and after 5 s without a
+ * connection to 2 s. Thread: any. */
 MR_MUST_USE enum mr_err mr_channel_new(struct mr_rpc *rpc, const struct mr_channel_options *options,
                                        struct mr_channel **ret_channel, struct mr_detail *detail);
 /* Closes its calls with MR_RPC_CANCELLED; changed is not called again. On the loop that happens

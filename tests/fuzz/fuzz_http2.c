@@ -102,7 +102,6 @@ static struct mr_channel *channel_by_hand(void)
     mr_assert(channel != NULL);
     channel->rpc = rpc;
     channel->changed = changed;
-    channel->backoff_ms = 50;
     channel->authority = strdup("test");
     mr_list_init(&channel->link);
     mr_list_init(&channel->lingering);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections that break, come back, are drained, or never come. */
-#include "rpc/rpc.h"
+#include "rpc/internal.h"
 #include "unit/rpc_raw.h"
 #include "unit/rpc_rig.h"
 
@@ -67,6 +67,31 @@ static void a_channel_comes_back_when_the_server_does(void **state)
         probe_done(&probe);
     }
     rig_stop(rig);
+}
+
+/* Away for less than a worker's grace: it is tried at once and at least twice a second. */
+static void attempts_are_close_together_at_first_and_seldom_later(void **state)
+{
+    (void)state;
+    struct mr_rand rand;
+    mr_rand_seed(&rand, 3);
+    for (int round = 0; round < 100; round++) {
+        int64_t backoff_ms = 0, away_ms = 0, delay_ms = rpc_backoff(&backoff_ms, 0, &rand);
+        assert_in_range(delay_ms, 10, 20);
+        int attempts = 0, jitter = 0;
+        while ((away_ms += delay_ms) < 5000) {
+            int64_t before = delay_ms;
+            delay_ms = rpc_backoff(&backoff_ms, away_ms, &rand);
+            assert_in_range(delay_ms, 10, 500);
+            jitter += delay_ms < before;
+            attempts++;
+        }
+        assert_in_range(attempts, 10, 30);
+        assert_true(jitter > 0);
+        for (int i = 0; i < 10; i++)
+            delay_ms = rpc_backoff(&backoff_ms, away_ms, &rand);
+        assert_in_range(delay_ms, 1000, 2000);
+    }
 }
 
 static void a_server_that_is_not_there_is_told_with_the_reason(void **state)
@@ -383,6 +408,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_closed_before_the_connection_is_said_to_be_gone),
         cmocka_unit_test(a_channel_comes_back_when_the_server_does),
+        cmocka_unit_test(attempts_are_close_together_at_first_and_seldom_later),
         cmocka_unit_test(a_server_that_is_not_there_is_told_with_the_reason),
         cmocka_unit_test(hosts_that_are_names_are_found),
         cmocka_unit_test(a_host_that_does_not_exist_is_told),
