@@ -104,6 +104,7 @@ static int open_store(struct serve *serve)
         .dir = serve->plan.dir,
         .payload_max = (size_t)serve->settings->payload_max.number,
         .line = tell_damage,
+        .nodes_elsewhere = true,
     };
     struct mr_detail detail = {0};
     stop_signals(&stops);

@@ -101,6 +101,7 @@ enum mr_err rig_open(struct rig *rig)
                  .segment_bytes = rig->segment_bytes,
                  .payload_max = 4096,
                  .repair = rig->repair,
+                 .nodes_elsewhere = rig->nodes_elsewhere,
                  .fs = simfs_fs(rig->fs),
                  .clock = &rig->clock.clock},
         .sync_exec = &rig->sync_exec.exec,

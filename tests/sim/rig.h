@@ -43,6 +43,7 @@ struct rig {
     const char *dir;
     size_t segment_bytes;
     bool repair;
+    bool nodes_elsewhere;
     int64_t job_delay_max_ns;  /* 0: jobs run and end at once */
     int64_t turn_delay_max_ns; /* a turn that is due now comes this much later; 0: at once */
     int64_t turn_at_ns;        /* when that will be; 0: not chosen */

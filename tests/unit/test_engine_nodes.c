@@ -88,6 +88,41 @@ static void a_node_that_stays_silent_is_dead(void **state)
     mr_req_done(&get.req);
 }
 
+/* The task "t" after the death of the process that ran the engine. */
+static void expect_crashes(struct store_rig *f, uint32_t crashes)
+{
+    rig_kill(&f->rig);
+    store_rig_open(f);
+    struct mr_req_get get = store_rig_get(f, "t");
+    assert_int_equal(get.task.state, MR_PENDING);
+    assert_int_equal(get.task.crashes, crashes);
+    mr_req_done(&get.req);
+}
+
+static void a_run_dies_with_the_process_it_is_in(void **state)
+{
+    struct store_rig *f = *state;
+    unsigned lost = 0;
+    begin_run(f, &lost);
+    expect_crashes(f, 1);
+}
+
+static void a_run_elsewhere_outlives_the_process_of_the_engine(void **state)
+{
+    struct store_rig *f = *state;
+    unsigned lost = 0;
+    f->rig.nodes_elsewhere = true;
+    begin_run(f, &lost);
+    expect_crashes(f, 0);
+}
+
+static void a_silent_node_elsewhere_is_dead_and_its_run_a_crash(void **state)
+{
+    struct store_rig *f = *state;
+    f->rig.nodes_elsewhere = true;
+    a_node_that_stays_silent_is_dead(state);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, store_rig_begin, store_rig_end)
 
 int main(void)
@@ -95,6 +130,9 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_stop_of_the_process_about_as_long_as_the_lease_costs_no_run),
         TEST(a_node_that_stays_silent_is_dead),
+        TEST(a_run_dies_with_the_process_it_is_in),
+        TEST(a_run_elsewhere_outlives_the_process_of_the_engine),
+        TEST(a_silent_node_elsewhere_is_dead_and_its_run_a_crash),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

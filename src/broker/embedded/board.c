@@ -3,7 +3,8 @@
  * The board: which run is in which slot, in memory that outlives the process. Only the death of the
  * process can be a task's fault; but the kernel writes the file back now and then, so that it may
  * also be found after a power cut. So it names the run of the machine it belongs to, and is believed
- * in no other.
+ * in no other. Where the nodes are processes of their own, what they run does not end with this
+ * one: then the file stays empty and the slots are in memory that goes with the process.
  *
  *   0  "MRBOARD1"
  *   8  u32 version
@@ -13,6 +14,8 @@
  *   64 u64 epoch of the run in each slot, 0: none
  */
 #include "broker/embedded/store.h"
+
+#include <stdlib.h>
 
 enum {
     BOARD_VERSION = 1,
@@ -65,6 +68,12 @@ static enum mr_err open_file(struct mr_engine *engine, const char *path)
     return make_whole(engine->board_file);
 }
 
+static void board_clear(struct mr_engine *engine)
+{
+    for (uint32_t i = 0; i < BOARD_SLOTS; i++)
+        atomic_store_explicit(&engine->board[i], 0, memory_order_relaxed);
+}
+
 enum mr_err board_open(struct mr_engine *engine, struct mr_detail *detail)
 {
     char path[MR_PATH_MAX];
@@ -93,8 +102,14 @@ enum mr_err board_open(struct mr_engine *engine, struct mr_detail *detail)
     return MR_OK;
 }
 
-void board_clear(struct mr_engine *engine)
+enum mr_err board_begin(struct mr_engine *engine)
 {
-    for (uint32_t i = 0; i < BOARD_SLOTS; i++)
-        atomic_store_explicit(&engine->board[i], 0, memory_order_relaxed);
+    board_clear(engine);
+    if (!engine->options.base.nodes_elsewhere)
+        return MR_OK;
+    engine->own_board = calloc(BOARD_SLOTS, sizeof *engine->own_board);
+    if (engine->own_board == NULL)
+        return MR_NOMEM;
+    engine->board = engine->own_board;
+    return MR_OK;
 }

@@ -14,6 +14,8 @@ struct mr_embedded_options {
     bool repair;          /* set damage aside instead of refusing to open */
     mr_fsck_line *line;   /* told of damage found; may be NULL */
     void *line_arg;
+    /* The nodes are processes of their own: the death of this one is not that of their runs. */
+    bool nodes_elsewhere;
     struct mr_fsck_report *report; /* what was found and set aside at the open; may be NULL */
     struct mr_fs *fs;              /* NULL: the system's */
     struct mr_clock *clock;        /* NULL: the system's */

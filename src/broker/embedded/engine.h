@@ -105,7 +105,8 @@ struct mr_engine {
     uint32_t salt;
     struct mr_file *lock_file;
     struct mr_file *board_file;
-    _Atomic uint64_t *board; /* epoch of the run in each slot; survives the process */
+    _Atomic uint64_t *board;     /* epoch of the run in each slot; survives the process ... */
+    _Atomic uint64_t *own_board; /* ... unless it stands here; see nodes_elsewhere */
     uint8_t slot_used[BOARD_SLOTS];
     struct mr_log *log;
     struct state state;

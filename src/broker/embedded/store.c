@@ -16,6 +16,7 @@
 #include "base/text.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 
 enum { SEGMENT_BYTES_MAX = 1024 * 1024 * 1024 };
 
@@ -221,6 +222,7 @@ void store_close_files(struct mr_engine *engine)
 {
     mr_file_close(engine->board_file);
     mr_file_close(engine->lock_file);
+    free(engine->own_board);
 }
 
 /* ---- recovery ------------------------------------------------------------------------------- */
@@ -398,7 +400,7 @@ static enum mr_err begin_term(struct mr_engine *engine, struct mr_detail *detail
         MR_TRY(archive_unreadable(engine));
     MR_TRY(mr_log_sync_now(engine->log));
     MR_TRY(state_durable(&engine->state, mr_log_durable(engine->log)));
-    board_clear(engine);
+    MR_TRY(board_begin(engine));
     mr_log_hold_jobs(engine->log, false);
     return MR_OK;
 }

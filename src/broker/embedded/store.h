@@ -39,8 +39,8 @@ MR_MUST_USE enum mr_err meta_create(struct mr_engine *engine, struct meta *meta)
 
 /* ---- board.c -------------------------------------------------------------------------------- */
 MR_MUST_USE enum mr_err board_open(struct mr_engine *engine, struct mr_detail *detail);
-/* No run is in any slot. */
-void board_clear(struct mr_engine *engine);
+/* What it said is dealt with: no run is in any slot. */
+MR_MUST_USE enum mr_err board_begin(struct mr_engine *engine);
 
 /* ---- snapload.c ----------------------------------------------------------------------------- */
 /* The newest snapshot, if there is one, into engine->state. */
