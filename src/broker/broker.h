@@ -34,6 +34,7 @@ enum mr_op {
     MR_OP_CONTROL,
     MR_OP_GET,
     MR_OP_AWAIT,
+    MR_OP_UNAWAIT,
     MR_OP_LIST,
     MR_OP_QUEUE_LIST,
     MR_OP_QUEUE_HISTORY,
@@ -202,6 +203,13 @@ struct mr_req_await {
     int64_t wait_ms;
     struct mr_task task; /* answer; slices in the arena */
     void *wait;          /* the engine's */
+};
+
+/* Nobody waits any more for this await, which is under way: it is answered with MR_CANCELLED at once,
+ * unless it has been answered before. Its memory lives until this is answered, MR_OK always. */
+struct mr_req_unawait {
+    struct mr_req req;
+    struct mr_req_await *await;
 };
 
 struct mr_req_node_list {
