@@ -103,7 +103,8 @@ enum { CLI_WORDS_ANY = 1 << 30 };
 
 /* Options every command has. */
 struct cli_globals {
-    struct cli_value broker, namespace_, token_file, json, quiet, no_color, version, help;
+    struct cli_value broker, namespace_, token_file, tls_ca, tls_cert, tls_key, json, quiet,
+        no_color, version, help;
 };
 
 /* One invocation. */
@@ -172,6 +173,8 @@ const char *cli_name_problem(const char *name);
 /* ---- help.c --------------------------------------------------------------------------------- */
 
 void cli_help(const struct cli *cli);
+/* Whether the verb has an option of this name; false for NULL. */
+bool cli_verb_has(const struct cli_verb *verb, const char *name);
 
 /* ---- report.c ------------------------------------------------------------------------------- */
 

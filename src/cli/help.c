@@ -18,13 +18,23 @@ static void print_option(const struct cli_option *option)
     out_printf("\n");
 }
 
-static void print_options(const char *title, const struct cli_option *options, size_t n)
+bool cli_verb_has(const struct cli_verb *verb, const char *name)
+{
+    for (size_t i = 0; verb && i < verb->options_n; i++)
+        if (strcmp(verb->options[i].name, name) == 0)
+            return true;
+    return false;
+}
+
+/* Without those that the verb `but` has under the same name; NULL: all. */
+static void print_options(const char *title, const struct cli_option *options, size_t n,
+                          const struct cli_verb *but)
 {
     if (n == 0)
         return;
     out_printf("\n%s%s%s\n", out_colour(OUT_BOLD), title, out_colour(OUT_PLAIN));
     for (size_t i = 0; i < n; i++)
-        if (options[i].note != CLI_NOT_HERE)
+        if (options[i].note != CLI_NOT_HERE && !cli_verb_has(but, options[i].name))
             print_option(&options[i]);
 }
 
@@ -40,8 +50,8 @@ static void help_verb(const struct cli_command *command, const struct cli_verb *
     out_printf("\n%s\n\nusage: millrace %s%s%s [OPTIONS]%s%s\n", verb->about, command->name,
                verb->name ? " " : "", verb->name ? verb->name : "", *verb->synopsis ? " " : "",
                verb->synopsis);
-    print_options("options", verb->options, verb->options_n);
-    print_options("options of every command", cli_global_options, cli_global_options_n);
+    print_options("options", verb->options, verb->options_n, NULL);
+    print_options("options of every command", cli_global_options, cli_global_options_n, verb);
 }
 
 static void help_command(const struct cli_command *command)
@@ -65,7 +75,7 @@ static void help_all(void)
                "usage: millrace COMMAND [OPTIONS] ...\n\n");
     for (size_t i = 0; cli_commands[i]; i++)
         out_printf("  %-10s %s\n", cli_commands[i]->name, cli_commands[i]->about);
-    print_options("options of every command", cli_global_options, cli_global_options_n);
+    print_options("options of every command", cli_global_options, cli_global_options_n, NULL);
     out_printf("\nexit codes:");
     for (size_t i = 0; i < cli_exits_n; i++)
         out_printf("%s%d %s",

@@ -39,6 +39,8 @@ static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_det
                          "--broker: \"%.200s\" is no URL of a broker; give millrace://HOST:PORT "
                          "or file:DIR",
                          cli->broker);
+    if (err == MR_UNAVAILABLE && detail->text[0]) /* it names the address */
+        return cli_fail(mr_err_exit_code(err), "%s", detail->text);
     return cli_fail_detail(err, "cannot open", cli->broker, detail);
 }
 
@@ -69,7 +71,10 @@ int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_
 {
     if (!*cli->broker)
         return cli_usage(cli, "--broker: \"\" is empty; give file:DIR");
-    int code = store == CLI_STORE_MUST_EXIST ? check_exists(cli) : CLI_OK;
+    struct cli_tls tls = {0};
+    int code = cli_tls(cli, &tls);
+    if (code == CLI_OK && store == CLI_STORE_MUST_EXIST)
+        code = check_exists(cli);
     if (code != CLI_OK)
         return code;
     struct mr_client_options chosen = {0};
@@ -80,6 +85,9 @@ int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_
     struct mr_detail detail = {0};
     if (cli_is_server(cli->broker))
         code = cli_token_text(cli, &token);
+    chosen.tls_ca = tls.ca;
+    chosen.tls_cert = tls.cert;
+    chosen.tls_key = tls.key;
     chosen.token = token.len > 0 ? (const char *)token.data : NULL;
     enum mr_err err = MR_OK;
     if (code == CLI_OK)

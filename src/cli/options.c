@@ -31,7 +31,22 @@ const struct cli_option cli_global_options[] = {
      .kind = CLI_TEXT,
      .offset = AT(token_file),
      .value = "FILE",
-     .help = "token for a server; a file: broker needs none"},
+     .help = "token for a server; else MILLRACE_TOKEN, MILLRACE_TOKEN_FILE"},
+    {.name = "tls-ca",
+     .kind = CLI_TEXT,
+     .offset = AT(tls_ca),
+     .value = "FILE",
+     .help = "millraces: trust these, PEM; else MILLRACE_TLS_CA, else the system's"},
+    {.name = "tls-cert",
+     .kind = CLI_TEXT,
+     .offset = AT(tls_cert),
+     .value = "FILE",
+     .help = "millraces: our own certificate, PEM; else MILLRACE_TLS_CERT"},
+    {.name = "tls-key",
+     .kind = CLI_TEXT,
+     .offset = AT(tls_key),
+     .value = "FILE",
+     .help = "millraces: its private key, PEM; else MILLRACE_TLS_KEY"},
     {.name = "json", .kind = CLI_FLAG, .offset = AT(json), .help = "JSON on standard output"},
     {.name = "quiet", .kind = CLI_FLAG, .offset = AT(quiet), .help = "nothing but data and errors"},
     {.name = "no-color",
@@ -236,17 +251,18 @@ static const struct cli_option *find_row(const struct cli_option *rows, size_t n
     return NULL;
 }
 
-/* Global options first; then those of the verb, or of all verbs while it is not known. */
+/* Those of the verb first, or of all verbs while it is not known: what a verb has under the name of a
+ * global option is meant there. */
 static const struct cli_option *find_option(const struct cli *cli, const struct token *token)
 {
-    const struct cli_option *found = find_row(cli_global_options, cli_global_options_n, token);
-    if (found || !cli->command)
-        return found;
-    if (cli->verb)
-        return find_row(cli->verb->options, cli->verb->options_n, token);
-    for (size_t i = 0; !found && i < cli->command->verbs_n; i++)
-        found = find_row(cli->command->verbs[i].options, cli->command->verbs[i].options_n, token);
-    return found;
+    const struct cli_option *found = NULL;
+    size_t verbs_n = !cli->command ? 0 : cli->verb ? 1 : cli->command->verbs_n;
+    const struct cli_verb *verbs = cli->verb      ? cli->verb
+                                   : cli->command ? cli->command->verbs
+                                                  : NULL;
+    for (size_t i = 0; !found && i < verbs_n; i++)
+        found = find_row(verbs[i].options, verbs[i].options_n, token);
+    return found ? found : find_row(cli_global_options, cli_global_options_n, token);
 }
 
 static bool is_global(const struct cli_option *option)
@@ -254,12 +270,15 @@ static bool is_global(const struct cli_option *option)
     return option >= cli_global_options && option < cli_global_options + cli_global_options_n;
 }
 
-/* The nearest word, or the first that begins alike and is about as long: --retires means --retry.
- */
+/* The nearest word; or the first that begins with it: --prio means --priority; or that begins alike
+ * and is about as long: --retires means --retry. */
 const char *cli_nearest(const char *name, const char *const *words)
 {
     enum { ALIKE = 3, LONGER_MAX = 3 };
     const char *nearest = mr_nearest_word(name, words);
+    for (size_t i = 0; !nearest && words[i]; i++)
+        if (strlen(name) > 1 && strncmp(words[i], name, strlen(name)) == 0)
+            nearest = words[i];
     for (size_t i = 0; !nearest && words[i]; i++) {
         long longer = (long)strlen(words[i]) - (long)strlen(name);
         if (strncmp(words[i], name, ALIKE) == 0 && labs(longer) <= LONGER_MAX)
@@ -275,10 +294,11 @@ static int fail_unknown_option(const struct cli *cli, const struct token *token)
     enum { WORDS_MAX = 64 };
     const char *words[WORDS_MAX + 1] = {0};
     size_t n = 0;
+    for (size_t i = 0; cli->verb && i < cli->verb->options_n && n < WORDS_MAX; i++)
+        if (cli->verb->options[i].note != CLI_NOT_HERE)
+            words[n++] = cli->verb->options[i].name;
     for (size_t i = 0; i < cli_global_options_n && n < WORDS_MAX; i++)
         words[n++] = cli_global_options[i].name;
-    for (size_t i = 0; cli->verb && i < cli->verb->options_n && n < WORDS_MAX; i++)
-        words[n++] = cli->verb->options[i].name;
     char name[64];
     snprintf(name, sizeof name, "%.*s", (int)token->name_len, token->name);
     const char *nearest = cli_nearest(name, words);
@@ -303,7 +323,7 @@ static int find_command(struct cli *cli, const char *word)
             cli->verb = &cli->command->verbs[0];
         return CLI_OK;
     }
-    const char *nearest = mr_nearest_word(word, words);
+    const char *nearest = cli_nearest(word, words);
     if (nearest)
         return cli_usage(cli, "unknown command %s; did you mean %s?", word, nearest);
     return cli_usage(cli, "unknown command %s", word);
@@ -320,7 +340,7 @@ static int find_verb(struct cli *cli, const char *word)
     }
     if (cli->verb)
         return CLI_OK;
-    const char *nearest = mr_nearest_word(word, words);
+    const char *nearest = cli_nearest(word, words);
     if (nearest)
         return cli_usage(cli, "unknown verb %s; did you mean %s?", word, nearest);
     return cli_usage(cli, "unknown verb %s", word);

@@ -16,9 +16,11 @@ static int choose_folder(const struct cli *cli, const struct settings *settings,
                          const char **ret_dir)
 {
     const char *broker = settings->broker.given ? settings->broker.text : NULL;
+    enum settings_source data_from = settings_source(settings, &settings->data);
+    enum settings_source broker_from = settings_source(settings, &settings->broker);
     *ret_dir = settings->data.text;
-    if (!broker)
-        return CLI_OK;
+    if (!broker || (data_from > SETTINGS_DEFAULT && data_from > broker_from))
+        return CLI_OK; /* a flag goes before the environment, that before the file */
     if (has_scheme(broker, "millrace"))
         return cli_usage(cli, "--broker: %.200s is a server, and serve is one: give --data DIR",
                          broker);
@@ -28,7 +30,7 @@ static int choose_folder(const struct cli *cli, const struct settings *settings,
     *ret_dir = cli_file_dir(broker);
     if (!*ret_dir)
         return cli_usage(cli, "--broker: \"%.200s\" is no URL of a broker; give file:DIR", broker);
-    if (settings_is_set(settings, &settings->data) && strcmp(*ret_dir, settings->data.text) != 0)
+    if (data_from == broker_from && strcmp(*ret_dir, settings->data.text) != 0)
         return cli_usage(cli, "--data %s and --broker %s are two folders; give one",
                          settings->data.text, broker);
     return CLI_OK;

@@ -58,11 +58,56 @@ int cli_token_text(const struct cli *cli, struct mr_buf *buf)
     return code;
 }
 
+/* ---- the address, and TLS ------------------------------------------------------------------- */
+
+static bool is_secure(const char *url)
+{
+    return mr_slice_starts_with(mr_slice_str(url), MR_SLICE_LIT(TLS_SCHEME));
+}
+
 bool cli_is_server(const char *url)
 {
-    struct mr_slice text = mr_slice_str(url);
-    return mr_slice_starts_with(text, MR_SLICE_LIT(PLAIN_SCHEME)) ||
-           mr_slice_starts_with(text, MR_SLICE_LIT(TLS_SCHEME));
+    return is_secure(url) || mr_slice_starts_with(mr_slice_str(url), MR_SLICE_LIT(PLAIN_SCHEME));
+}
+
+/* Before anything is opened, so that the error is about the file and not about the connection. */
+static int look_at_file(const char *flag, const char *path)
+{
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return cli_fail_err(mr_err_from_errno(errno), "%s: cannot read %s", flag, path);
+    fclose(file);
+    return CLI_OK;
+}
+
+int cli_tls(const struct cli *cli, struct cli_tls *ret_tls)
+{
+    const struct {
+        const char *flag, *variable;
+        const struct cli_value *given;
+        const char **ret;
+    } rows[] = {
+        {"--tls-ca", "MILLRACE_TLS_CA", &cli->globals.tls_ca, &ret_tls->ca},
+        {"--tls-cert", "MILLRACE_TLS_CERT", &cli->globals.tls_cert, &ret_tls->cert},
+        {"--tls-key", "MILLRACE_TLS_KEY", &cli->globals.tls_key, &ret_tls->key},
+    };
+    *ret_tls = (struct cli_tls){0};
+    for (size_t i = 0; i < CLI_LEN(rows); i++) {
+        if (rows[i].given->given && !is_secure(cli->broker))
+            return cli_usage(cli,
+                             "%s is for a broker with TLS, " TLS_SCHEME "HOST:PORT, not %.200s",
+                             rows[i].flag, cli->broker);
+        if (!is_secure(cli->broker))
+            continue;
+        *rows[i].ret = rows[i].given->given ? rows[i].given->text : variable(rows[i].variable);
+        int code = *rows[i].ret ? look_at_file(rows[i].flag, *rows[i].ret) : CLI_OK;
+        if (code != CLI_OK)
+            return code;
+    }
+    if (!ret_tls->cert != !ret_tls->key)
+        return cli_usage(cli, "--tls-%s needs --tls-%s beside it", ret_tls->cert ? "cert" : "key",
+                         ret_tls->cert ? "key" : "cert");
+    return CLI_OK;
 }
 
 /* ---- one call ------------------------------------------------------------------------------- */
@@ -137,10 +182,12 @@ static void on_changed(struct mr_channel *channel, bool up, const char *why, voi
         end(one, err, mr_slice_str(mr_err_text(err)));
 }
 
-static enum mr_err call_at(const char *url, const char *authorization, struct one_call *one)
+static enum mr_err call_at(const char *url, const struct cli_tls *chosen, const char *authorization,
+                           struct one_call *one)
 {
-    static const struct mr_rpc_tls tls; /* whom the system trusts */
-    bool secure = mr_slice_starts_with(mr_slice_str(url), MR_SLICE_LIT(TLS_SCHEME));
+    struct mr_rpc_tls tls = {
+        .ca_file = chosen->ca, .cert_file = chosen->cert, .key_file = chosen->key};
+    bool secure = is_secure(url);
     const char *rest = url + strlen(secure ? TLS_SCHEME : PLAIN_SCHEME);
     char address[MR_SERVER_MAX];
     struct mr_rpc *rpc;
@@ -168,12 +215,15 @@ int cli_call(const struct cli *cli, const char *what, const char *path, struct m
     struct one_call one = {.path = path, .request = request, .answer = ret_answer};
     struct mr_buf token = {0}, authorization = {0};
     mr_event_init(&one.ended);
+    struct cli_tls tls = {0};
     int code = cli_token_text(cli, &token);
+    if (code == CLI_OK)
+        code = cli_tls(cli, &tls);
     if (code == CLI_OK) {
         cli_must(mr_buf_printf(&authorization, "Bearer %s", (const char *)token.data));
         cli_must(mr_buf_append(&authorization, "", 1));
-        enum mr_err err =
-            call_at(cli->broker, token.len > 0 ? (const char *)authorization.data : NULL, &one);
+        enum mr_err err = call_at(cli->broker, &tls,
+                                  token.len > 0 ? (const char *)authorization.data : NULL, &one);
         if (err != MR_OK)
             code = cli_fail_detail(err, what, cli->broker, &one.why);
     }

@@ -9,6 +9,14 @@
  * without one buf stays empty. A NUL follows it. 0, or the exit code after saying what is wrong. */
 int cli_token_text(const struct cli *cli, struct mr_buf *buf);
 
+/* What --tls-ca, --tls-cert and --tls-key say, or MILLRACE_TLS_CA and so on; NULL: nothing. */
+struct cli_tls {
+    const char *ca, *cert, *key;
+};
+/* 0, or the exit code after saying what is wrong: a flag where the broker has no TLS, a certificate
+ * without its key, a file that cannot be read. */
+int cli_tls(const struct cli *cli, struct cli_tls *ret_tls);
+
 /* Whether the URL names a server: millrace://HOST:PORT, or millraces:// with TLS. */
 bool cli_is_server(const char *url);
 

@@ -70,12 +70,12 @@ const struct cli_value *settings_value(const struct settings *settings, size_t r
     return (const struct cli_value *)((const char *)settings + SETTINGS_ROWS[row].offset);
 }
 
-bool settings_is_set(const struct settings *settings, const struct cli_value *value)
+enum settings_source settings_source(const struct settings *settings, const struct cli_value *value)
 {
     for (size_t i = 0; i < SETTINGS_N; i++)
         if (settings_value(settings, i) == value && SETTINGS_ROWS[i].note != CLI_NOT_HERE)
-            return settings->origins[i].source > SETTINGS_DEFAULT;
-    return false;
+            return settings->origins[i].source;
+    return SETTINGS_NONE;
 }
 
 void settings_variable(const struct cli_option *row, char name[64])

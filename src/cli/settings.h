@@ -47,8 +47,9 @@ int settings_load(const struct cli *cli, struct settings *settings);
 void settings_done(struct settings *settings);
 
 const struct cli_value *settings_value(const struct settings *settings, size_t row);
-/* Whether somebody set this value of settings, rather than the default. */
-bool settings_is_set(const struct settings *settings, const struct cli_value *value);
+/* Where this value of settings comes from. */
+enum settings_source settings_source(const struct settings *settings,
+                                     const struct cli_value *value);
 /* MILLRACE_TLS_CERT of tls-cert. */
 void settings_variable(const struct cli_option *row, char name[64]);
 

@@ -383,7 +383,7 @@ static void connected(struct rpc_conn *conn)
         return;
     }
     conn->broken = true;
-    rpc_conn_doom(conn, NGHTTP2_NO_ERROR, "no connection to %s: %s", conn->peer,
+    rpc_conn_doom(conn, NGHTTP2_NO_ERROR, "%s",
                   err == MR_UNAVAILABLE ? "nobody listens there, or it is out of reach"
                                         : mr_err_text(err));
 }
@@ -476,6 +476,15 @@ static void say_last_words(struct rpc_conn *conn)
         (void)!conn_write(conn, conn->rpc->out.data, conn->rpc->out.len, &sent);
 }
 
+/* A socket closed with something unread takes back what was sent last, and with it the reason. */
+static void read_away(struct rpc_conn *conn)
+{
+    size_t n;
+    for (int i = 0; i < READS_MAX; i++)
+        if (mr_net_read(conn->watch.fd, conn->rpc->in, RPC_IN_MAX, &n) != MR_OK)
+            return;
+}
+
 void rpc_conn_close(struct rpc_conn *conn)
 {
     struct mr_rpc *rpc = conn->rpc;
@@ -491,6 +500,8 @@ void rpc_conn_close(struct rpc_conn *conn)
     conn->session = NULL;
     rpc_tls_stop(conn);
     mr_loop_remove(rpc->loop, &conn->watch);
+    if (conn->listener != NULL)
+        read_away(conn);
     mr_net_close(conn->watch.fd);
     drop_rest(conn);
     mr_list_remove(&conn->link);

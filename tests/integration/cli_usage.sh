@@ -27,6 +27,9 @@ refuses 2 'unknown command enquue; did you mean enqueue?' enquue
 refuses 2 'unknown verb lst; did you mean list?' task lst
 refuses 2 'unknown option --retires; did you mean --retry? (see millrace enqueue --help)' \
     enqueue --retires 3
+refuses 2 'unknown option --prio; did you mean --priority?' enqueue --prio 3 x
+refuses 2 'unknown option --tok; did you mean --token-file?' queue list --tok x
+refuses 2 'unknown command enq; did you mean enqueue?' enq x
 refuses 2 'unknown option -z' enqueue -z
 refuses 2 'needs one of list, show' task
 refuses 2 'needs a value' enqueue --queue

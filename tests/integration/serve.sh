@@ -88,6 +88,8 @@ refuses 1 'notes' serve --data "$room/other" --listen 127.0.0.1:0 --grpc 127.0.0
 refuses 2 'not a Redis' serve --broker redis://127.0.0.1
 refuses 2 'give --data DIR' serve --broker millrace://127.0.0.1:7401
 refuses 2 'are two folders' serve --data a --broker file:b
+MILLRACE_BROKER=file:b expect 0 config check --data a
+MILLRACE_BROKER=file:b MILLRACE_DATA=a refuses 2 'are two folders' config check
 refuses 2 'not supported by this version' serve --store postgres://x
 refuses 3 "$room/audit/x" serve --data "$data" --audit-file "$room/audit/x"
 

@@ -126,6 +126,19 @@ start --tls-cert "$room/server.pem" --tls-key "$room/server.key" --tls-ca "$room
 is "with a certificate" 200 "$(secure --cert "$room/client.pem" --key "$room/client.key")"
 is "with a stranger's" 403 "$(secure --cert "$room/stranger.pem" --key "$room/stranger.key")"
 is "with none" 403 "$(secure)"
+
+# The command line shows the certificate, and says what is wrong with it before it connects.
+export MILLRACE_BROKER=millraces://localhost:${grpc##*:}
+expect 0 --tls-ca "$room/server.pem" --tls-cert "$room/client.pem" --tls-key "$room/client.key" queue list
+MILLRACE_TLS_CA=$room/server.pem MILLRACE_TLS_CERT=$room/client.pem MILLRACE_TLS_KEY=$room/client.key \
+    expect 0 token list
+refuses 6 'no server at localhost' --tls-ca "$room/server.pem" queue list
+refuses 6 'TLS' --tls-ca "$room/stranger.pem" --tls-cert "$room/client.pem" --tls-key "$room/client.key" \
+    queue list
+refuses 2 '--tls-cert needs --tls-key beside it' --tls-cert "$room/client.pem" queue list
+refuses 3 "--tls-ca: cannot read $room/none.pem: not found" --tls-ca "$room/none.pem" queue list
+refuses 2 '--tls-ca is for a broker with TLS, millraces://HOST:PORT, not file:x' --broker file:x \
+    --tls-ca "$room/server.pem" queue list
 stop 0
 
 refuses 3 "$room/none.pem" serve --data "$data" --listen 127.0.0.1:0 --grpc 127.0.0.1:0 \

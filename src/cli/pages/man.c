@@ -63,6 +63,19 @@ static void put_options(FILE *file, const char *title, const struct cli_option *
             put_option(file, &options[i]);
 }
 
+/* Without those that a verb of the command has under the same name. */
+static void put_global_options(FILE *file, const struct cli_command *command)
+{
+    fputs(".SH OPTIONS OF EVERY COMMAND\n", file);
+    for (size_t i = 0; i < cli_global_options_n; i++) {
+        bool own = false;
+        for (size_t k = 0; command && k < command->verbs_n; k++)
+            own = own || cli_verb_has(&command->verbs[k], cli_global_options[i].name);
+        if (!own)
+            put_option(file, &cli_global_options[i]);
+    }
+}
+
 static void put_synopsis(FILE *file, const struct cli_command *command, const struct cli_verb *verb)
 {
     put_in(file, "\\fBmillrace ", command->name, "");
@@ -121,7 +134,7 @@ void page_man_command(FILE *file, const struct cli_command *command)
         fputs(".SH EXAMPLES\n", file);
         put_examples(file, first);
     }
-    put_options(file, ".SH OPTIONS OF EVERY COMMAND\n", cli_global_options, cli_global_options_n);
+    put_global_options(file, command);
     put_see_also(file, command);
 }
 
@@ -141,7 +154,7 @@ void page_man(FILE *file)
         fprintf(file, ".TP\n.BR millrace\\-%s (1)\n", cli_commands[i]->name);
         put_in(file, "", cli_commands[i]->about, "\n");
     }
-    put_options(file, ".SH OPTIONS OF EVERY COMMAND\n", cli_global_options, cli_global_options_n);
+    put_global_options(file, NULL);
     fputs(".SH EXIT STATUS\n", file);
     for (size_t i = 0; i < cli_exits_n; i++) {
         char code[16];
@@ -152,6 +165,10 @@ void page_man(FILE *file)
     fputs(".SH ENVIRONMENT\n", file);
     put_pair(file, "MILLRACE_BROKER", "where tasks live, unless --broker says it");
     put_pair(file, "MILLRACE_NAMESPACE", "the namespace, unless --namespace says it");
+    put_pair(file, "MILLRACE_TOKEN", "the token for a server, unless --token-file names a file");
+    put_pair(file, "MILLRACE_TOKEN_FILE", "a file with it");
+    put_pair(file, "MILLRACE_TLS_CA, MILLRACE_TLS_CERT, MILLRACE_TLS_KEY",
+             "what --tls-ca, --tls-cert and --tls-key say");
     put_pair(file, "NO_COLOR", "no colours, when it is set and not empty");
     put_see_also(file, NULL);
 }
