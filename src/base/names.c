@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Names that every surface shares: the version and the states of a task. */
+/* Names that every surface shares: the version, the states of tasks and of nodes. */
 #include "base/slice.h"
 
 /* Not MR_VERSION: that is an error code. */
@@ -27,6 +27,17 @@ enum mr_state mr_state_parse(struct mr_slice name)
             return (enum mr_state)state;
     }
     return MR_STATE_NONE;
+}
+
+static const char *const node_state_names[] = {
+    [MR_NODE_LIVE] = "live", [MR_NODE_SUSPECT] = "suspect", [MR_NODE_DEAD] = "dead"};
+
+_Static_assert(sizeof node_state_names / sizeof *node_state_names == MR_NODE_STATE_COUNT,
+               "a name per state");
+
+const char *mr_node_state_name(enum mr_node_state state)
+{
+    return (unsigned)state < MR_NODE_STATE_COUNT ? node_state_names[state] : NULL;
 }
 
 const char *mr_version(void)

@@ -226,12 +226,15 @@ enum mr_err mr_task_options_check(const struct mr_task_options *task, size_t pay
 enum mr_err mr_node_open_check(const struct mr_req_node_open *req)
 {
     if (req->queues_n == 0 || req->queues_n > MR_TAKE_QUEUES_MAX || req->slots == 0 ||
-        req->slots > MR_SLOTS_MAX || req->lease_ms <= 0 || req->events.stop == NULL)
+        req->slots > MR_SLOTS_MAX || req->types_n > MR_NODE_TYPES_MAX || req->lease_ms <= 0 ||
+        req->events.stop == NULL)
         return MR_INVALID;
     if (req->name.len > 0)
         MR_TRY(mr_name_check(req->name));
     for (size_t i = 0; i < req->queues_n; i++)
         MR_TRY(mr_name_check(req->queues[i].name));
+    for (size_t i = 0; i < req->types_n; i++)
+        MR_TRY(mr_name_check(req->types[i]));
     return MR_OK;
 }
 

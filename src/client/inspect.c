@@ -14,6 +14,7 @@ struct mr_task_list {
         struct mr_req req;
         struct mr_req_list list;
         struct mr_req_get get;
+        struct mr_req_await await;
     };
     const struct mr_task *tasks;
     size_t n;
@@ -71,6 +72,22 @@ enum mr_err mr_task_list_get(struct mr_client *client, const struct mr_list_opti
     return MR_OK;
 }
 
+/* A request that answers one task. */
+static enum mr_err call_one(struct mr_client *client, struct mr_task_list *list,
+                            const struct mr_task *task, struct mr_task_list **ret_list)
+{
+    enum mr_err err = mr_broker_call(client->broker, &list->req);
+    if (err != MR_OK) {
+        mr_task_list_free(list);
+        return err;
+    }
+    list->tasks = task;
+    list->n = 1;
+    list->next = "";
+    *ret_list = list;
+    return MR_OK;
+}
+
 enum mr_err mr_task_get(struct mr_client *client, struct mr_slice id,
                         struct mr_task_list **ret_list)
 {
@@ -79,16 +96,22 @@ enum mr_err mr_task_get(struct mr_client *client, struct mr_slice id,
         return MR_NOMEM;
     list->req.op = MR_OP_GET;
     list->get.id = id;
-    enum mr_err err = mr_broker_call(client->broker, &list->req);
-    if (err != MR_OK) {
-        mr_task_list_free(list);
-        return err;
-    }
-    list->tasks = &list->get.task;
-    list->n = 1;
-    list->next = "";
-    *ret_list = list;
-    return MR_OK;
+    return call_one(client, list, &list->get.task, ret_list);
+}
+
+enum mr_err mr_task_wait(struct mr_client *client, struct mr_slice id, int64_t timeout_ms,
+                         struct mr_task_list **ret_list)
+{
+    if (timeout_ms < 0)
+        return MR_INVALID;
+    struct mr_task_list *list = calloc(1, sizeof *list);
+    if (!list)
+        return MR_NOMEM;
+    list->req.op = MR_OP_AWAIT;
+    list->await.id = id;
+    list->await.wait_ms =
+        timeout_ms > 0 && timeout_ms < MR_DELAY_MAX_MS ? timeout_ms : MR_DELAY_MAX_MS;
+    return call_one(client, list, &list->await.task, ret_list);
 }
 
 enum mr_err mr_control(struct mr_client *client, const struct mr_control *items, size_t n,
@@ -206,6 +229,45 @@ enum mr_err mr_queue_remove(struct mr_client *client, struct mr_slice queue,
     enum mr_err err = mr_broker_call(client->broker, &remove.req);
     mr_req_done(&remove.req);
     return err;
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+struct mr_node_list {
+    struct mr_req_node_list list; /* its arena holds the nodes */
+};
+
+size_t mr_node_list_count(const struct mr_node_list *list)
+{
+    return list->list.n;
+}
+
+const struct mr_node_info *mr_node_list_at(const struct mr_node_list *list, size_t i)
+{
+    return i < list->list.n ? &list->list.nodes[i] : NULL;
+}
+
+void mr_node_list_free(struct mr_node_list *list)
+{
+    if (!list)
+        return;
+    mr_req_done(&list->list.req);
+    free(list);
+}
+
+enum mr_err mr_node_list_get(struct mr_client *client, struct mr_node_list **ret_list)
+{
+    struct mr_node_list *list = calloc(1, sizeof *list);
+    if (!list)
+        return MR_NOMEM;
+    list->list.req.op = MR_OP_NODE_LIST;
+    enum mr_err err = mr_broker_call(client->broker, &list->list.req);
+    if (err != MR_OK) {
+        mr_node_list_free(list);
+        return err;
+    }
+    *ret_list = list;
+    return MR_OK;
 }
 
 /* ---- the broker ----------------------------------------------------------------------------- */

@@ -47,12 +47,9 @@ static enum mr_err insert(struct mr_handler_rows *list, struct mr_handler_row ro
     if (!rows)
         return MR_NOMEM;
     list->rows = rows;
-    char *copy = malloc(row.len + 1);
-    if (!copy)
+    row.name = strdup(row.name);
+    if (!row.name)
         return MR_NOMEM;
-    memcpy(copy, row.name, row.len);
-    copy[row.len] = '\0';
-    row.name = copy;
     memmove(rows + at + 1, rows + at, (list->n - at) * sizeof *rows);
     rows[at] = row;
     list->n++;
@@ -84,6 +81,22 @@ const struct mr_handler_row *mr_handlers_find(const struct mr_handlers *handlers
         if (mr_slice_starts_with(type, row_name(&prefixes->rows[i])))
             return &prefixes->rows[i];
     return NULL;
+}
+
+size_t mr_handlers_patterns(const struct mr_handlers *handlers, struct mr_slice *ret_patterns,
+                            size_t max)
+{
+    const struct mr_handler_rows *lists[] = {&handlers->exact, &handlers->prefixes};
+    size_t n = 0;
+    if (handlers->exact.n + handlers->prefixes.n > max)
+        return 0;
+    for (size_t i = 0; i < sizeof lists / sizeof *lists; i++)
+        for (size_t j = 0; j < lists[i]->n; j++) {
+            if (lists[i]->rows[j].len == 0)
+                return 0; /* "*" */
+            ret_patterns[n++] = mr_slice_str(lists[i]->rows[j].name);
+        }
+    return n;
 }
 
 static void rows_done(struct mr_handler_rows *list)

@@ -6,8 +6,8 @@
 #include "base/slice.h"
 
 struct mr_handler_row {
-    char *name; /* without the '*' */
-    size_t len;
+    char *name;
+    size_t len; /* without the '*' of a prefix */
     mr_handler *handler;
     void *arg;
 };
@@ -30,6 +30,10 @@ MR_MUST_USE enum mr_err mr_handlers_add(struct mr_handlers *handlers, const char
 /* NULL when nobody handles this type. Thread: any, after the last add. */
 const struct mr_handler_row *mr_handlers_find(const struct mr_handlers *handlers,
                                               struct mr_slice type);
+/* Fills in what is handled, as patterns that live as long as the handlers do, and answers how many.
+ * None when everything is, or when there are more than max. */
+size_t mr_handlers_patterns(const struct mr_handlers *handlers, struct mr_slice *ret_patterns,
+                            size_t max);
 void mr_handlers_done(struct mr_handlers *handlers);
 
 #endif

@@ -81,12 +81,15 @@ static void event_wanted(void *arg)
 enum mr_err mr_node_open(struct mr_worker *w)
 {
     mr_mono now = mr_mono_now(w->clock);
+    struct mr_slice types[MR_NODE_TYPES_MAX];
     struct mr_req_node_open open = {
         .req = {.op = MR_OP_NODE_OPEN},
         .name = w->options.node,
         .queues = w->options.queues,
         .queues_n = w->options.queues_n,
         .order = w->options.order,
+        .types = types,
+        .types_n = mr_handlers_patterns(&w->handlers, types, MR_NODE_TYPES_MAX),
         .slots = w->slots_n,
         .lease_ms = w->lease_ms,
         .events = {.stop = event_stop, .wanted = event_wanted, .arg = w},

@@ -263,6 +263,7 @@ static enum mr_err remove_queue(struct mr_engine *engine, const struct mr_req_qu
     if (log_bytes(engine, MR_RECORD_UNQUEUE, MR_LOG_DURABLE, body, len, NULL) == 0)
         return MR_NOMEM;
     node_forget_queue(engine, queue);
+    await_queue_gone(engine, queue);
     queue_drop(&engine->state, queue, engine->now_ms);
     return MR_OK;
 }

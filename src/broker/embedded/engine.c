@@ -38,7 +38,7 @@ void answer_now(struct mr_req *req, enum mr_err err)
 /* Requests that only look. */
 static bool is_reading(enum mr_op op)
 {
-    return op == MR_OP_GET || op == MR_OP_LIST || op == MR_OP_QUEUE_LIST ||
+    return op == MR_OP_GET || op == MR_OP_AWAIT || op == MR_OP_LIST || op == MR_OP_QUEUE_LIST ||
            op == MR_OP_QUEUE_HISTORY;
 }
 
@@ -85,6 +85,7 @@ static void answer_failed(struct mr_engine *engine, enum mr_err err)
     }
     for (link = engine->nodes.next; link != &engine->nodes; link = link->next)
         take_cancel_waits(engine, mr_container(link, struct node, link), err);
+    await_fail_all(engine, err);
 }
 
 /* ---- logging -------------------------------------------------------------------------------- */
@@ -176,9 +177,14 @@ enum mr_err change_task(struct mr_engine *engine, enum mr_record_type type, uint
     engine->marked = false;
     uint64_t seq = mr_log_append(engine->log, type, MR_LOG_DURABLE, &pos);
     struct mr_record record = {.seq = seq, .type = (uint8_t)type, .body = mr_slice_make(NULL, len)};
+    if (change->state == MR_STATE_NONE)
+        await_end(engine, handle, type == MR_RECORD_FINISH ? TASK_END_LEFT : TASK_END_GONE,
+                  (struct mr_slice){0});
     enum mr_err err = apply_change(&engine->state, change, &record, pos, handle);
     if (err != MR_OK)
         engine_fail(engine, err);
+    else if (change->state == MR_COMPLETED || change->state == MR_ARCHIVED)
+        await_end(engine, handle, TASK_END_KEPT, (struct mr_slice){0});
     return err;
 }
 
@@ -236,7 +242,8 @@ static void receive(struct mr_msg *msg, void *receiver)
     struct mr_engine *engine = receiver;
     struct mr_req *req = mr_container(msg, struct mr_req, msg);
     req->wait_for = 0; /* how far a stalled batch has come */
-    bool passes = req->op == MR_OP_BEAT || req->op == MR_OP_STATS; /* a slow disk kills no node */
+    /* A slow disk kills no node. */
+    bool passes = req->op == MR_OP_BEAT || req->op == MR_OP_STATS || req->op == MR_OP_NODE_LIST;
     if ((!mr_list_empty(&engine->stalled) && !passes) || handlers[req->op](engine, req) == STALLED)
         mr_list_push_back(&engine->stalled, &req->link);
 }
@@ -396,6 +403,7 @@ void mr_engine_validate(struct mr_engine *engine)
         if (engine->state.queues[i] != NULL)
             active += engine->state.queues[i]->counts[MR_ACTIVE];
     mr_assert(in_hand == active && in_hand == engine->in_hand);
+    await_validate(engine);
 }
 
 struct mr_broker *mr_engine_broker(struct mr_engine *engine)
@@ -488,6 +496,8 @@ enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_en
     mr_list_init(&engine->granted);
     mr_list_init(&engine->nodes);
     mr_list_init(&engine->backups);
+    for (size_t i = 0; i < AWAIT_BUCKETS; i++)
+        mr_list_init(&engine->awaits[i]);
     read_clocks(engine);
     engine->started = engine->now;
     enum mr_err err = mr_wheel_new(0, &engine->wheel);

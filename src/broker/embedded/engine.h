@@ -4,7 +4,8 @@
  * inbox; each turn carries them out, lets time pass, hands out tasks, writes the log, starts a
  * sync, and gives the answers whose records have become durable.
  *
- *   enqueue.c control.c inspect.c node.c take.c finish.c   the requests
+ *   enqueue.c control.c inspect.c node.c take.c finish.c await.c   the requests
+ *   show.c       a task as people see it
  *   store.c      the folder: opening and closing, with meta.c and board.c    fsck.c  checking it
  *   snapshot.c   writing and loading snapshots    compact.c  giving space back    backup.c  copies
  *   space.c      what a full disk leaves room for
@@ -25,6 +26,8 @@ enum {
     BOARD_SLOTS = 16384,   /* of all nodes together */
     RETRY_SPACE_MS = 1000, /* between two tries to get space on a full disk */
     AWAY_MS = 50,          /* a timer this late means that the engine itself did not run */
+    AWAITS_MAX = 65536,    /* requests that wait for the end of a task */
+    AWAIT_BUCKETS = 4096,
     WALL_CHECK_MS = 1000, /* longest sleep while tasks wait for a time: the wall clock may be set */
 };
 
@@ -47,7 +50,9 @@ struct node {
     uint32_t number; /* > 0; what tasks refer to */
     char name[MR_NAME_MAX + 1];
     uint32_t slots, first_slot;
+    uint64_t first_epoch; /* those of its leases are above */
     int64_t lease_ms;
+    int64_t started_ms, last_beat_ms;
     bool dying; /* declared dead; some of its tasks are still to be given back */
     struct mr_node_events events;
     struct mr_timer lease; /* dead when it fires, and again after that */
@@ -56,6 +61,8 @@ struct node {
     struct mr_link takes; /* waiting struct mr_req_take, through req.link */
     uint32_t first, last; /* tasks in hand, oldest first */
     size_t in_hand;
+    struct mr_slice *types; /* patterns of what it handles, to be shown; heap, with their bytes */
+    size_t types_n;
     size_t listens_n;
     struct listen listens[];
 };
@@ -119,9 +126,11 @@ struct mr_engine {
     mr_mono started;
     struct mr_wheel *wheel; /* ticks are ms since started */
 
-    struct mr_link waiting; /* answered, but for durability; by wait_for */
-    struct mr_link stalled; /* not carried out yet for want of a segment; in order */
-    struct mr_link granted; /* takes to be answered once written */
+    struct mr_link waiting;               /* answered, but for durability; by wait_for */
+    struct mr_link stalled;               /* not carried out yet for want of a segment; in order */
+    struct mr_link granted;               /* takes to be answered once written */
+    struct mr_link awaits[AWAIT_BUCKETS]; /* for the end of a task, by its handle: await.c */
+    size_t awaits_n;
 
     struct mr_link nodes;
     uint32_t node_numbers;
@@ -243,6 +252,27 @@ void snapshot_touch(uint32_t task, void *arg);
 void snapshot_abandon(struct mr_engine *engine);
 /* It can go on: it waits for no job and no sync. */
 bool snapshot_idle(const struct mr_engine *engine);
+
+/* ---- show.c --------------------------------------------------------------------------------- */
+MR_MUST_USE enum mr_err show_task(struct mr_engine *engine, uint32_t handle, bool with_payload,
+                                  struct mr_arena *arena, struct mr_task *ret_task);
+/* The same for an answer: MR_NOT_FOUND for NO_HANDLE, MR_IO when a store that has stopped leaves
+ * open what became of it. */
+MR_MUST_USE enum mr_err show_known_task(struct mr_engine *engine, uint32_t handle,
+                                        struct mr_arena *arena, struct mr_task *ret_task);
+
+/* ---- await.c -------------------------------------------------------------------------------- */
+enum task_end {
+    TASK_END_KEPT, /* completed or archived, and there to be seen */
+    TASK_END_LEFT, /* about to go, done: as if it were completed */
+    TASK_END_GONE, /* about to go by somebody's wish */
+};
+/* The record of its end is in the log: whoever waits for it is answered when that is durable. */
+void await_end(struct mr_engine *engine, uint32_t handle, enum task_end end,
+               struct mr_slice result);
+void await_queue_gone(struct mr_engine *engine, const struct queue *queue);
+void await_fail_all(struct mr_engine *engine, enum mr_err err);
+void await_validate(const struct mr_engine *engine);
 
 /* ---- space.c -------------------------------------------------------------------------------- */
 /* mr_log_room, or the engine's own failure. */

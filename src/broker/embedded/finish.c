@@ -147,12 +147,14 @@ static enum mr_err finish_check(const struct mr_finish *item)
 }
 
 /* A run that ended well and leaves nothing: nearly all of them. */
-static enum mr_err finish_done(struct mr_engine *engine, uint32_t handle, uint64_t epoch)
+static enum mr_err finish_done(struct mr_engine *engine, uint32_t handle,
+                               const struct mr_finish *item)
 {
-    struct mr_event_run run = {.id = task_at(&engine->state, handle)->id, .epoch = epoch};
+    struct mr_event_run run = {.id = task_at(&engine->state, handle)->id, .epoch = item->epoch};
     MR_TRY(log_room(engine, MR_EVENT_RUN_SIZE + MR_EVENT_RUNS_TIME, MR_LOG_ONGOING));
     if (log_run(engine, MR_RECORD_DONE, MR_LOG_DURABLE, &run) == 0)
         return MR_NOMEM;
+    await_end(engine, handle, TASK_END_LEFT, item->result);
     enum mr_err err = apply_done(&engine->state, &run, engine->now_ms, handle);
     if (err != MR_OK)
         engine_fail(engine, err);
@@ -190,7 +192,7 @@ static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *
     change.outcome = (uint8_t)item->outcome;
     MR_TRY(decisions[item->outcome](engine, task_at(&engine->state, handle), item, &change));
     if (item->outcome == MR_DONE && change.state == MR_STATE_NONE)
-        return finish_done(engine, handle, change.epoch);
+        return finish_done(engine, handle, item);
     MR_TRY(finish_room(engine, &change));
     return change_task(engine, MR_RECORD_FINISH, handle, &change);
 }

@@ -77,6 +77,7 @@ static void node_free(struct mr_engine *engine, struct node *node)
     memset(engine->slot_used + node->first_slot, 0, node->slots);
     engine->nodes_by_number[node->number] = NULL;
     mr_list_remove(&node->link);
+    free(node->types);
     free(node);
 }
 
@@ -107,6 +108,12 @@ static void renew(struct mr_engine *engine, struct node *node)
     node->doubted = false;
     mr_wheel_start(engine->wheel, &node->lease,
                    tick_of(engine, engine->now) + (uint64_t)node->lease_ms + 1);
+}
+
+static void heard(struct mr_engine *engine, struct node *node)
+{
+    node->last_beat_ms = engine->now_ms;
+    renew(engine, node);
 }
 
 /* The lease of a node ran out: it is dead, whatever it thinks. Unless it was us who were away
@@ -214,6 +221,27 @@ static uint32_t free_number(struct mr_engine *engine)
     return 0;
 }
 
+/* One block: the slices, then their bytes. */
+static enum mr_err copy_types(struct node *node, const struct mr_req_node_open *req)
+{
+    size_t bytes = req->types_n * sizeof *req->types;
+    for (size_t i = 0; i < req->types_n; i++)
+        bytes += req->types[i].len;
+    if (req->types_n == 0)
+        return MR_OK;
+    node->types = malloc(bytes);
+    if (node->types == NULL)
+        return MR_NOMEM;
+    char *at = (char *)(node->types + req->types_n);
+    for (size_t i = 0; i < req->types_n; i++) {
+        node->types[i] = mr_slice_make(at, req->types[i].len);
+        memcpy(at, req->types[i].data, req->types[i].len);
+        at += req->types[i].len;
+    }
+    node->types_n = req->types_n;
+    return MR_OK;
+}
+
 static enum mr_err node_new(struct mr_engine *engine, const struct mr_req_node_open *req,
                             struct node **ret_node)
 {
@@ -235,6 +263,8 @@ static enum mr_err node_new(struct mr_engine *engine, const struct mr_req_node_o
                           .id = mr_rand_next(&engine->rand) * NODES_MAX + number,
                           .slots = req->slots,
                           .first_slot = first_slot,
+                          .first_epoch = engine->last_epoch,
+                          .started_ms = engine->now_ms,
                           .lease_ms = req->lease_ms,
                           .events = req->events,
                           .order = req->order,
@@ -260,6 +290,8 @@ enum handled handle_node_open(struct mr_engine *engine, struct mr_req *base)
     if (err == MR_OK)
         err = node_new(engine, req, &node);
     if (err == MR_OK)
+        err = copy_types(node, req);
+    if (err == MR_OK)
         err = listen_all(engine, node, req);
     if (err != MR_OK) {
         if (node != NULL)
@@ -269,7 +301,7 @@ enum handled handle_node_open(struct mr_engine *engine, struct mr_req *base)
         answer_now(base, err);
         return HANDLED;
     }
-    renew(engine, node);
+    heard(engine, node);
     req->node = node->id;
     req->first_slot = node->first_slot;
     answer(engine, base, MR_OK);
@@ -333,7 +365,7 @@ enum handled handle_beat(struct mr_engine *engine, struct mr_req *base)
         answer_now(base, MR_NOT_FOUND);
         return HANDLED;
     }
-    renew(engine, node);
+    heard(engine, node);
     for (size_t i = 0; i < req->progress_n; i++)
         note_progress(engine, node, &req->progress[i]);
     answer_now(base, MR_OK);

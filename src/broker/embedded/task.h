@@ -30,6 +30,7 @@ struct task {
     uint32_t last; /* low bits of the number of the last record about it */
     uint16_t retried, max_retry;
     uint8_t state, flags, crashes;
+    bool awaited; /* somebody waits for its end, or did */
 };
 
 struct more {
