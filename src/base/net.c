@@ -228,6 +228,11 @@ void mr_net_close(int fd)
     close(fd);
 }
 
+void mr_net_cut(int fd)
+{
+    (void)shutdown(fd, SHUT_RDWR);
+}
+
 void mr_net_allow_many(void)
 {
     struct rlimit limit;

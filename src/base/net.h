@@ -49,6 +49,8 @@ MR_MUST_USE enum mr_err mr_net_connected(int fd);
 MR_MUST_USE enum mr_err mr_net_read(int fd, void *data, size_t max, size_t *ret_n);
 MR_MUST_USE enum mr_err mr_net_write(int fd, const void *data, size_t len, size_t *ret_n);
 void mr_net_close(int fd);
+/* Ends both directions; the socket stays its owner's to close. */
+void mr_net_cut(int fd);
 
 /* Lets this process have as many open descriptors as the system allows it: the usual 1024 are fewer
  * than a server has clients. */

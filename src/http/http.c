@@ -1,5 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A server: its socket, its certificates, and from a request to its route. */
+/*
+ * A server: its socket, its certificates, and from a request to its route. The library is driven by
+ * a thread of ours, since it knows only how long a client says nothing, not how long it takes: one
+ * that sends a byte now and then would never end.
+ */
 #include "http/http.h"
 
 #include <gnutls/gnutls.h>
@@ -9,6 +13,8 @@
 #include <stdlib.h>
 
 #include "base/fs.h"
+#include "base/list.h"
+#include "base/loop.h"
 
 enum {
     PEM_BYTES_MAX = 1024 * 1024,
@@ -16,6 +22,7 @@ enum {
     BODY_BYTES_DEFAULT = 1024 * 1024,
     CONNECTIONS_DEFAULT = 1000,
     PER_ADDRESS_DEFAULT = 500,
+    REQUEST_S_DEFAULT = 10,
     IDLE_S_DEFAULT = 30,
     STATUS_METHOD_NOT_ALLOWED = 405,
 };
@@ -25,11 +32,24 @@ enum {
 
 struct mr_http {
     struct MHD_Daemon *daemon;
+    struct mr_loop *loop;
+    struct mr_watch watch; /* of everything the library waits for */
+    pthread_t thread;
+    struct mr_msg stop_msg;
+    bool running, stopping;
+    struct mr_link waiting; /* clients, in the order of their time */
     struct mr_http_options options;
     bool certificates;     /* clients need one */
     char *cert, *key, *ca; /* PEM; NULL: none */
     _Atomic bool starting;
     struct mr_detail why; /* the library's last words while starting */
+};
+
+/* A connection. */
+struct client {
+    struct mr_link link; /* in waiting, until a request is there as a whole */
+    int fd;
+    mr_mono until;
 };
 
 /* From the first line of a request to its end. */
@@ -79,9 +99,66 @@ static void fail_with(struct mr_http_request *request, int status, const char *c
     reply_with(request, status, "application/json", mr_slice_make(body, (size_t)len), allow);
 }
 
-void mr_http_fail(struct mr_http_request *request, enum mr_err err, const char *text)
+static void fail(struct mr_http_request *request, enum mr_err err, const char *text)
 {
     fail_with(request, mr_err_http_status(err), mr_err_name(err), text, NULL);
+}
+
+/* ---- clients -------------------------------------------------------------------------------- */
+
+static void expect_request(struct mr_http *http, struct client *client)
+{
+    int64_t ms = (int64_t)http->options.limits.request_s * MR_MS_PER_S;
+    client->until = mr_mono_add_ms(mr_mono_now(mr_clock_system()), ms);
+    mr_list_remove(&client->link);
+    mr_list_push_back(&http->waiting, &client->link);
+}
+
+static struct client *client_of(struct MHD_Connection *connection)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
+    return info->socket_context;
+}
+
+/* Without memory for it nobody would look at its time, so it is ended. */
+static void on_connection(void *arg, struct MHD_Connection *connection, void **state,
+                          enum MHD_ConnectionNotificationCode what)
+{
+    struct mr_http *http = arg;
+    struct client *client = *state;
+    if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
+        if (client)
+            mr_list_remove(&client->link);
+        free(client);
+        return;
+    }
+    int fd = MHD_get_connection_info(connection, MHD_CONNECTION_INFO_CONNECTION_FD)->connect_fd;
+    client = calloc(1, sizeof *client);
+    *state = client;
+    if (!client) {
+        mr_net_cut(fd);
+        return;
+    }
+    client->fd = fd;
+    mr_list_init(&client->link);
+    expect_request(http, client);
+}
+
+static struct client *first_waiting(const struct mr_http *http)
+{
+    return mr_list_empty(&http->waiting) ? NULL
+                                         : mr_container(http->waiting.next, struct client, link);
+}
+
+/* The library finds them at their end. */
+static void cut_late(struct mr_http *http)
+{
+    mr_mono now = mr_mono_now(mr_clock_system());
+    for (struct client *client; (client = first_waiting(http)) && client->until.ns <= now.ns;) {
+        mr_list_remove(&client->link);
+        mr_net_cut(client->fd);
+    }
 }
 
 /* ---- requests ------------------------------------------------------------------------------- */
@@ -111,7 +188,7 @@ static void route_request(struct mr_http_request *request, const char *method, c
         fail_with(request, STATUS_METHOD_NOT_ALLOWED, mr_err_name(MR_INVALID),
                   "this path has other methods", other);
     else
-        mr_http_fail(request, MR_NOT_FOUND, "no such path");
+        fail(request, MR_NOT_FOUND, "no such path");
 }
 
 /* Whether the client has shown a certificate of ours, where it must. */
@@ -146,8 +223,11 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
         *bytes_n = 0;
         return request->body_bytes <= http->options.limits.body_bytes ? MHD_YES : MHD_NO;
     }
+    struct client *client = client_of(connection);
+    if (client)
+        mr_list_remove(&client->link);
     if (!is_certified(request))
-        mr_http_fail(request, MR_DENIED, "a client certificate is needed");
+        fail(request, MR_DENIED, "a client certificate is needed");
     else
         route_request(request, method, path);
     return request->result;
@@ -156,9 +236,66 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
 static void on_completed(void *arg, struct MHD_Connection *connection, void **state,
                          enum MHD_RequestTerminationCode how)
 {
-    (void)arg, (void)connection, (void)how;
+    (void)how;
+    struct client *client = client_of(connection);
     free(*state);
     *state = NULL;
+    if (client)
+        expect_request(arg, client);
+}
+
+/* ---- the thread ----------------------------------------------------------------------------- */
+
+static void ready(struct mr_watch *watch, unsigned events)
+{
+    (void)watch, (void)events; /* the library looks itself, in each turn */
+}
+
+static void stop(struct mr_msg *msg, void *receiver)
+{
+    (void)msg;
+    ((struct mr_http *)receiver)->stopping = true;
+}
+
+static int64_t wait_ns(struct mr_http *http)
+{
+    MHD_UNSIGNED_LONG_LONG ms;
+    int64_t ns = INT64_MAX;
+    if (MHD_get_timeout(http->daemon, &ms) == MHD_YES)
+        ns = (int64_t)ms * MR_NS_PER_MS;
+    const struct client *client = first_waiting(http);
+    int64_t left = client ? client->until.ns - mr_mono_now(mr_clock_system()).ns : INT64_MAX;
+    if (left < ns)
+        ns = left;
+    return ns > 0 ? ns : 0;
+}
+
+static void *run(void *arg)
+{
+    struct mr_http *http = arg;
+    while (!http->stopping) {
+        mr_loop_wait(http->loop, wait_ns(http));
+        mr_loop_dispatch(http->loop);
+        for (struct mr_msg *msg = mr_chan_take_all(mr_loop_inbox(http->loop)), *next; msg;
+             msg = next) {
+            next = msg->next;
+            msg->deliver(msg, http);
+        }
+        cut_late(http);
+        (void)MHD_run(http->daemon);
+    }
+    return NULL;
+}
+
+static enum mr_err start_thread(struct mr_http *http)
+{
+    const union MHD_DaemonInfo *info = MHD_get_daemon_info(http->daemon, MHD_DAEMON_INFO_EPOLL_FD);
+    http->watch = (struct mr_watch){.fd = info->epoll_fd, .ready = ready};
+    MR_TRY(mr_loop_new(&http->loop));
+    MR_TRY(mr_loop_add(http->loop, &http->watch, MR_LOOP_READ));
+    MR_TRY(mr_thread_start(&http->thread, "mr-http", run, http));
+    http->running = true;
+    return MR_OK;
 }
 
 /* ---- start and stop ------------------------------------------------------------------------- */
@@ -240,15 +377,14 @@ static struct MHD_Daemon *start_daemon(struct mr_http *http, int fd)
     };
     if (!http->cert)
         tls[0].option = MHD_OPTION_END;
-    unsigned flags = MHD_USE_EPOLL_INTERNAL_THREAD | MHD_USE_ITC | MHD_USE_ERROR_LOG |
-                     (http->cert ? MHD_USE_TLS : 0u);
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_ERROR_LOG | (http->cert ? MHD_USE_TLS : 0u);
     return MHD_start_daemon(
         flags, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER, on_message, http,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
-        MHD_OPTION_CONNECTION_MEMORY_LIMIT, limits->header_bytes, MHD_OPTION_CONNECTION_LIMIT,
-        limits->connections_max, MHD_OPTION_PER_IP_CONNECTION_LIMIT,
-        limits->connections_per_address, MHD_OPTION_CONNECTION_TIMEOUT, limits->idle_s,
-        MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
+        limits->header_bytes, MHD_OPTION_CONNECTION_LIMIT, limits->connections_max,
+        MHD_OPTION_PER_IP_CONNECTION_LIMIT, limits->connections_per_address,
+        MHD_OPTION_CONNECTION_TIMEOUT, limits->idle_s, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 }
 
 static void set_limits(struct mr_http_limits *limits)
@@ -258,6 +394,7 @@ static void set_limits(struct mr_http_limits *limits)
     DEFAULT(body_bytes, BODY_BYTES_DEFAULT);
     DEFAULT(connections_max, CONNECTIONS_DEFAULT);
     DEFAULT(connections_per_address, PER_ADDRESS_DEFAULT);
+    DEFAULT(request_s, REQUEST_S_DEFAULT);
     DEFAULT(idle_s, IDLE_S_DEFAULT);
 #undef DEFAULT
 }
@@ -271,7 +408,7 @@ static enum mr_err start(struct mr_http *http, struct mr_addr *ret_bound, struct
     http->daemon = start_daemon(http, fd);
     http->starting = false;
     if (http->daemon)
-        return MR_OK;
+        return start_thread(http);
     /* The socket was the library's already, and mostly it has closed it. */
     http->why.text[strcspn(http->why.text, "\n")] = '\0';
     mr_detail_set(detail, "%s: cannot serve HTTP%s: %s", http->options.address,
@@ -287,6 +424,7 @@ enum mr_err mr_http_start(const struct mr_http_options *options, struct mr_http 
     if (!http)
         return MR_NOMEM;
     http->options = *options;
+    mr_list_init(&http->waiting);
     set_limits(&http->options.limits);
     enum mr_err err = start(http, ret_bound, detail);
     if (err != MR_OK) {
@@ -301,8 +439,16 @@ void mr_http_stop(struct mr_http *http)
 {
     if (!http)
         return;
+    if (http->running) {
+        http->stop_msg.deliver = stop;
+        mr_chan_send(mr_loop_inbox(http->loop), &http->stop_msg);
+        mr_thread_join(http->thread);
+    }
+    if (http->loop)
+        mr_loop_remove(http->loop, &http->watch);
     if (http->daemon)
         MHD_stop_daemon(http->daemon);
+    mr_loop_free(http->loop);
     if (http->key)
         explicit_bzero(http->key, strlen(http->key));
     free(http->cert);

@@ -3,8 +3,8 @@
  * HTTP/1.1 on libmicrohttpd: a table of routes, answered on the server's own thread. What is wrong
  * with a request itself (no such path, another method, too big, no certificate) is answered here.
  *
- * A silent client loses its connection, headers and bodies have limits, and so have connections, in
- * all and from one address.
+ * A client that is silent or slow loses its connection, headers and bodies have limits, and so have
+ * connections, in all and from one address.
  */
 #ifndef MR_HTTP_HTTP_H
 #define MR_HTTP_HTTP_H
@@ -34,7 +34,9 @@ struct mr_http_limits {               /* 0: the default */
     size_t body_bytes;                /* 1 MiB */
     unsigned connections_max;         /* 1000 */
     unsigned connections_per_address; /* 500 */
-    unsigned idle_s;                  /* 30: without a byte, then the connection is closed */
+    unsigned request_s; /* 10: until a request is there as a whole, from the beginning of the
+                           connection or the answer before it; then it is closed */
+    unsigned idle_s;    /* 30: an answer of which not a byte is taken; the same */
 };
 
 struct mr_http_options {
@@ -47,7 +49,7 @@ struct mr_http_options {
 };
 
 /* ret_bound: the address with its port. MR_IN_USE, MR_DENIED, MR_INVALID, MR_UNAVAILABLE, all with
- * detail. Signals should be blocked: the thread that is made inherits them. Thread: any. */
+ * detail. Thread: any. */
 MR_MUST_USE enum mr_err mr_http_start(const struct mr_http_options *options,
                                       struct mr_http **ret_http, struct mr_addr *ret_bound,
                                       struct mr_detail *detail);
@@ -60,7 +62,5 @@ void mr_http_stop(struct mr_http *http);
 /* The body is copied; type such as "text/plain" lives as long as the program. */
 void mr_http_reply(struct mr_http_request *request, int status, const char *type,
                    struct mr_slice body);
-/* The status of err and {"error":{"code":…,"message":…}}; the text needs no escaping. */
-void mr_http_fail(struct mr_http_request *request, enum mr_err err, const char *text);
 
 #endif
