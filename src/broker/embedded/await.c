@@ -29,6 +29,7 @@ static void wait_over(struct mr_engine *engine, struct await *await)
 {
     mr_wheel_stop(engine->wheel, &await->timer);
     mr_list_remove(&await->req->req.link);
+    await->req->wait = NULL;
     engine->awaits_n--;
 }
 
@@ -128,6 +129,7 @@ enum handled handle_await(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_await *req = mr_container(base, struct mr_req_await, req);
     bool is_uuid;
+    req->wait = NULL;
     struct mr_uuid id = id_key(&engine->state, req->id, &is_uuid);
     uint32_t handle = find_task(&engine->state, &id);
     enum mr_state state =
@@ -139,6 +141,21 @@ enum handled handle_await(struct mr_engine *engine, struct mr_req *base)
     enum mr_err err = start_waiting(engine, req, handle);
     if (err != MR_OK)
         answer_now(base, err);
+    return HANDLED;
+}
+
+/* What is in no list has been answered; what is in another than a bucket waits for the disk. */
+enum handled handle_unawait(struct mr_engine *engine, struct mr_req *base)
+{
+    struct mr_req_await *req = mr_container(base, struct mr_req_unawait, req)->await;
+    if (!mr_list_empty(&req->req.link)) {
+        if (req->wait != NULL)
+            wait_over(engine, req->wait);
+        else
+            mr_list_remove(&req->req.link);
+        answer_now(&req->req, MR_CANCELLED);
+    }
+    answer_now(base, MR_OK);
     return HANDLED;
 }
 

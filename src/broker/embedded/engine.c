@@ -227,6 +227,7 @@ static request_handler *const handlers[MR_OP_COUNT] = {
     [MR_OP_CONTROL] = handle_control,
     [MR_OP_GET] = handle_get,
     [MR_OP_AWAIT] = handle_await,
+    [MR_OP_UNAWAIT] = handle_unawait,
     [MR_OP_NODE_LIST] = handle_node_list,
     [MR_OP_LIST] = handle_list,
     [MR_OP_QUEUE_LIST] = handle_queue_list,

@@ -205,7 +205,7 @@ typedef enum handled request_handler(struct mr_engine *engine, struct mr_req *re
 request_handler handle_enqueue, handle_node_open, handle_node_close, handle_take, handle_beat,
     handle_finish, handle_control, handle_get, handle_list, handle_queue_list, handle_queue_history,
     handle_queue_set, handle_queue_remove, handle_stats, handle_backup, handle_await,
-    handle_node_list;
+    handle_unawait, handle_node_list;
 
 /* ---- enqueue.c ------------------------------------------------------------------------------ */
 void prepare_enqueue(struct mr_engine *engine, struct mr_req *req); /* caller's thread */
