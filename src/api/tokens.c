@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tokens in memory, ordered by id, under one lock. A change is written first and then takes the
- * place of what was there, so that memory never says what the disk does not (quotas apart, which
- * are spent in memory and written later).
+ * Tokens in memory, ordered by id. A change is written first and then takes the place of what was
+ * there, so that memory never says what the disk does not (quotas apart, which are spent in memory
+ * and written later). Changes wait for each other and for the disk; whoever only looks or spends
+ * waits for neither.
  */
 #include "api/tokens.h"
 
@@ -21,10 +22,11 @@ struct mr_tokens {
     struct mr_fs *fs;
     char dir[MR_PATH_MAX];
     _Atomic uint64_t generation;
-    struct mr_lock lock; /* for what follows */
+    struct mr_lock writing; /* for the file; held while the disk works */
+    struct mr_lock lock;    /* for what follows; taken within the other, and held but briefly */
     struct mr_token *list;
     size_t n;
-    bool dirty; /* a quota was spent since the last write */
+    bool dirty; /* a quota was spent since the last copy that was written */
 };
 
 static const char *const role_names[MR_ROLE_COUNT] = {
@@ -60,14 +62,19 @@ static int compare_ages(const void *a, const void *b)
     return compare_ids(a, b);
 }
 
+static struct mr_token *find_in(struct mr_token *list, size_t n, const char *id)
+{
+    struct mr_token key = {0};
+    if (strlen(id) != MR_TOKEN_ID_LEN || n == 0)
+        return NULL;
+    memcpy(key.id, id, MR_TOKEN_ID_LEN);
+    return bsearch(&key, list, n, sizeof key, compare_ids);
+}
+
 /* With the lock held. */
 static struct mr_token *find(const struct mr_tokens *tokens, const char *id)
 {
-    struct mr_token key = {0};
-    if (strlen(id) != MR_TOKEN_ID_LEN || tokens->n == 0)
-        return NULL;
-    memcpy(key.id, id, MR_TOKEN_ID_LEN);
-    return bsearch(&key, tokens->list, tokens->n, sizeof key, compare_ids);
+    return find_in(tokens->list, tokens->n, id);
 }
 
 /* With the lock held. */
@@ -76,29 +83,45 @@ static void put_in_force(struct mr_tokens *tokens, struct mr_token *take_list, s
     free(tokens->list);
     tokens->list = take_list;
     tokens->n = n;
-    tokens->dirty = false;
     atomic_fetch_add(&tokens->generation, 1);
 }
 
-/* A copy with room for one more. With the lock held. */
-static struct mr_token *copy_list(const struct mr_tokens *tokens)
+/* A copy with room for one more, as it is to be written. */
+static struct mr_token *copy_list(struct mr_tokens *tokens, size_t *ret_n)
 {
+    mr_lock_enter(&tokens->lock);
     struct mr_token *list = calloc(tokens->n + 1, sizeof *list);
     if (list && tokens->n > 0)
         memcpy(list, tokens->list, tokens->n * sizeof *list);
+    *ret_n = tokens->n;
+    mr_lock_leave(&tokens->lock);
     return list;
 }
 
-/* Writes the list, then puts it in force; frees it on failure. With the lock held. */
+/* What was spent since the copy was made. With the lock held. */
+static void keep_spent(const struct mr_tokens *tokens, struct mr_token *list, size_t n)
+{
+    for (size_t i = 0; i < tokens->n; i++) {
+        struct mr_token *token = find_in(list, n, tokens->list[i].id);
+        if (token)
+            token->used = tokens->list[i].used;
+    }
+}
+
+/* Writes the list, then puts it in force; frees it on failure. While writing. */
 static enum mr_err change(struct mr_tokens *tokens, struct mr_token *take_list, size_t n,
                           struct mr_detail *detail)
 {
     enum mr_err err = tokens_file_write(tokens->fs, tokens->dir, take_list, n, detail);
-    if (err == MR_OK)
-        put_in_force(tokens, take_list, n);
-    else
+    if (err != MR_OK) {
         free(take_list);
-    return err;
+        return err;
+    }
+    mr_lock_enter(&tokens->lock);
+    keep_spent(tokens, take_list, n);
+    put_in_force(tokens, take_list, n);
+    mr_lock_leave(&tokens->lock);
+    return MR_OK;
 }
 
 enum mr_err mr_tokens_open(const char *dir, struct mr_fs *fs, struct mr_tokens **ret_tokens,
@@ -111,6 +134,7 @@ enum mr_err mr_tokens_open(const char *dir, struct mr_fs *fs, struct mr_tokens *
         return MR_NOMEM;
     tokens->fs = fs ? fs : mr_fs_system();
     memcpy(tokens->dir, dir, strlen(dir) + 1);
+    mr_lock_init(&tokens->writing);
     mr_lock_init(&tokens->lock);
     enum mr_err err = mr_tokens_reload(tokens, detail);
     if (err != MR_OK) {
@@ -125,6 +149,7 @@ void mr_tokens_free(struct mr_tokens *tokens)
 {
     if (!tokens)
         return;
+    mr_lock_done(&tokens->writing);
     mr_lock_done(&tokens->lock);
     free(tokens->list);
     free(tokens);
@@ -134,14 +159,16 @@ enum mr_err mr_tokens_reload(struct mr_tokens *tokens, struct mr_detail *detail)
 {
     struct mr_token *list;
     size_t n;
-    mr_lock_enter(&tokens->lock);
+    mr_lock_enter(&tokens->writing);
     enum mr_err err = tokens_file_read(tokens->fs, tokens->dir, &list, &n, detail);
     if (err == MR_OK) {
         if (n > 0)
             qsort(list, n, sizeof *list, compare_ids);
+        mr_lock_enter(&tokens->lock);
         put_in_force(tokens, list, n);
+        mr_lock_leave(&tokens->lock);
     }
-    mr_lock_leave(&tokens->lock);
+    mr_lock_leave(&tokens->writing);
     return err;
 }
 
@@ -222,15 +249,11 @@ size_t mr_tokens_live(struct mr_tokens *tokens)
 
 enum mr_err mr_tokens_list(struct mr_tokens *tokens, struct mr_token **ret_list, size_t *ret_n)
 {
-    mr_lock_enter(&tokens->lock);
-    struct mr_token *list = copy_list(tokens);
-    size_t n = tokens->n;
-    mr_lock_leave(&tokens->lock);
+    struct mr_token *list = copy_list(tokens, ret_n);
     if (!list)
         return MR_NOMEM;
-    qsort(list, n, sizeof *list, compare_ages);
+    qsort(list, *ret_n, sizeof *list, compare_ages);
     *ret_list = list;
-    *ret_n = n;
     return MR_OK;
 }
 
@@ -292,22 +315,26 @@ static enum mr_err make_token(const struct mr_token *wanted, struct mr_token *to
     return MR_OK;
 }
 
-/* With the lock held. */
+/* While writing. */
 static enum mr_err add(struct mr_tokens *tokens, const struct mr_token *token,
                        struct mr_detail *detail)
 {
-    if (tokens->n == MR_TOKENS_MAX) {
+    size_t n;
+    struct mr_token *list = copy_list(tokens, &n);
+    enum mr_err err = list ? MR_OK : MR_NOMEM;
+    if (list && n == MR_TOKENS_MAX) {
         mr_detail_set(detail, "%s/tokens: holds %d tokens already", tokens->dir, MR_TOKENS_MAX);
-        return MR_TOO_BIG;
+        err = MR_TOO_BIG;
+    } else if (list && find_in(list, n, token->id)) {
+        err = MR_CONFLICT; /* one in 2^48 */
     }
-    if (find(tokens, token->id))
-        return MR_CONFLICT; /* one in 2^48 */
-    struct mr_token *list = copy_list(tokens);
-    if (!list)
-        return MR_NOMEM;
-    list[tokens->n] = *token;
-    qsort(list, tokens->n + 1, sizeof *list, compare_ids);
-    return change(tokens, list, tokens->n + 1, detail);
+    if (err != MR_OK) {
+        free(list);
+        return err;
+    }
+    list[n] = *token;
+    qsort(list, n + 1, sizeof *list, compare_ids);
+    return change(tokens, list, n + 1, detail);
 }
 
 enum mr_err mr_tokens_create(struct mr_tokens *tokens, const struct mr_token *wanted,
@@ -318,9 +345,9 @@ enum mr_err mr_tokens_create(struct mr_tokens *tokens, const struct mr_token *wa
     char text[MR_TOKEN_TEXT_LEN + 1];
     MR_TRY(check_wanted(wanted, detail));
     MR_TRY(make_token(wanted, &token, text));
-    mr_lock_enter(&tokens->lock);
+    mr_lock_enter(&tokens->writing);
     enum mr_err err = add(tokens, &token, detail);
-    mr_lock_leave(&tokens->lock);
+    mr_lock_leave(&tokens->writing);
     if (err == MR_OK) {
         *ret_token = token;
         memcpy(ret_text, text, sizeof text);
@@ -329,28 +356,30 @@ enum mr_err mr_tokens_create(struct mr_tokens *tokens, const struct mr_token *wa
     return err;
 }
 
-/* With the lock held. */
+/* While writing. */
 static enum mr_err revoke(struct mr_tokens *tokens, const char *id, struct mr_detail *detail)
 {
-    const struct mr_token *token = find(tokens, id);
-    if (!token) {
-        mr_detail_set(detail, "no token %.40s", id);
-        return MR_NOT_FOUND;
-    }
-    if (token->revoked_ms != 0)
-        return MR_OK;
-    struct mr_token *list = copy_list(tokens);
+    size_t n;
+    struct mr_token *list = copy_list(tokens, &n);
     if (!list)
         return MR_NOMEM;
-    list[token - tokens->list].revoked_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
-    return change(tokens, list, tokens->n, detail);
+    struct mr_token *token = find_in(list, n, id);
+    if (!token || token->revoked_ms != 0) {
+        enum mr_err err = token ? MR_OK : MR_NOT_FOUND;
+        if (!token)
+            mr_detail_set(detail, "no token %.40s", id);
+        free(list);
+        return err;
+    }
+    token->revoked_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
+    return change(tokens, list, n, detail);
 }
 
 enum mr_err mr_tokens_revoke(struct mr_tokens *tokens, const char *id, struct mr_detail *detail)
 {
-    mr_lock_enter(&tokens->lock);
+    mr_lock_enter(&tokens->writing);
     enum mr_err err = revoke(tokens, id, detail);
-    mr_lock_leave(&tokens->lock);
+    mr_lock_leave(&tokens->writing);
     return err;
 }
 
@@ -397,14 +426,36 @@ void mr_tokens_give_back(struct mr_tokens *tokens, const char *id, uint64_t n)
     mr_lock_leave(&tokens->lock);
 }
 
+static bool take_dirty(struct mr_tokens *tokens)
+{
+    mr_lock_enter(&tokens->lock);
+    bool dirty = tokens->dirty;
+    tokens->dirty = false;
+    mr_lock_leave(&tokens->lock);
+    return dirty;
+}
+
+/* While writing. */
+static enum mr_err flush(struct mr_tokens *tokens)
+{
+    size_t n;
+    if (!take_dirty(tokens))
+        return MR_OK;
+    struct mr_token *list = copy_list(tokens, &n);
+    enum mr_err err = list ? tokens_file_write(tokens->fs, tokens->dir, list, n, NULL) : MR_NOMEM;
+    free(list);
+    if (err != MR_OK) {
+        mr_lock_enter(&tokens->lock);
+        tokens->dirty = true;
+        mr_lock_leave(&tokens->lock);
+    }
+    return err;
+}
+
 enum mr_err mr_tokens_flush(struct mr_tokens *tokens)
 {
-    enum mr_err err = MR_OK;
-    mr_lock_enter(&tokens->lock);
-    if (tokens->dirty)
-        err = tokens_file_write(tokens->fs, tokens->dir, tokens->list, tokens->n, NULL);
-    if (err == MR_OK)
-        tokens->dirty = false;
-    mr_lock_leave(&tokens->lock);
+    mr_lock_enter(&tokens->writing);
+    enum mr_err err = flush(tokens);
+    mr_lock_leave(&tokens->writing);
     return err;
 }

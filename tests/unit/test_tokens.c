@@ -13,6 +13,8 @@
 
 #include "api/tokens.h"
 #include "sim/simfs.h"
+#include "support/slow_fs.h"
+#include "unit/temp_dir.h"
 
 #define DIR_NAME "data"
 
@@ -338,6 +340,45 @@ static void a_quota_is_spent_as_a_whole_and_kept(void **state)
     assert_int_equal(mr_tokens_spend(tokens, "000000000000", 1, NULL), MR_DENIED);
 }
 
+static void *revoke_one(void *arg)
+{
+    const struct made *made = arg;
+    return mr_tokens_revoke(tokens, made->token.id, NULL) == MR_OK ? arg : NULL;
+}
+
+/* The server asks for tokens on the thread that serves everybody. */
+static void nobody_who_only_looks_waits_for_the_disk(void **state)
+{
+    (void)state;
+    struct slow_fs slow;
+    char dir[TEMP_DIR_MAX];
+    temp_dir_make(dir);
+    slow_fs_init(&slow);
+    mr_tokens_free(tokens);
+    assert_int_equal(mr_tokens_open(dir, &slow.fs, &tokens, NULL), MR_OK);
+    struct made a = make(MR_ROLE_ADMIN, ""), b;
+    struct mr_token wanted = {.role = MR_ROLE_PRODUCER, .quota = 5}, found;
+    assert_int_equal(mr_tokens_create(tokens, &wanted, &b.token, b.text, NULL), MR_OK);
+    pthread_t thread;
+    slow.stalls = true;
+    assert_int_equal(mr_thread_start(&thread, "revoke", revoke_one, &a), MR_OK);
+    assert_true(mr_event_wait(&slow.reached, 60 * MR_NS_PER_S));
+    assert_int_equal(check(a.text, &found), MR_OK); /* it is not on disk yet */
+    assert_true(mr_tokens_valid(tokens, a.token.id));
+    assert_int_equal(mr_tokens_spend(tokens, b.token.id, 3, NULL), MR_OK);
+    slow.stalls = false;
+    mr_event_set(&slow.go_on);
+    mr_thread_join(thread);
+    assert_int_equal(check(a.text, &found), MR_DENIED);
+    /* What was spent meanwhile is spent, also on disk. */
+    assert_int_equal(mr_tokens_spend(tokens, b.token.id, 3, NULL), MR_DENIED);
+    assert_int_equal(mr_tokens_flush(tokens), MR_OK);
+    assert_int_equal(mr_tokens_reload(tokens, NULL), MR_OK);
+    assert_int_equal(mr_tokens_spend(tokens, b.token.id, 3, NULL), MR_DENIED);
+    assert_int_equal(mr_tokens_spend(tokens, b.token.id, 2, NULL), MR_OK);
+    temp_dir_remove(dir);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -356,6 +397,7 @@ int main(void)
         TEST(a_file_of_a_newer_version_is_left_alone),
         TEST(a_reload_sees_what_another_wrote),
         TEST(a_quota_is_spent_as_a_whole_and_kept),
+        TEST(nobody_who_only_looks_waits_for_the_disk),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
