@@ -65,9 +65,11 @@ is "JSON has it exactly" "$(printf '\x1b[31mred\nline \u202e' | base64)" \
 m task why b1 | grep -q 'due at' || fail "why scheduled"
 m --quiet queue pause a
 m task why a1 | grep -q 'queue a is paused' || fail "why paused"
+m task why a1 | grep -q 'millrace queue resume a' || fail "what helps"
 m --quiet queue resume a
-is "why as JSON" 'a1 pending true' \
-    "$(m task why a1 --json | jq -r '[.id,.state,(.reasons|length>0)]|join(" ")')"
+m task why a1 | grep -q 'no worker takes from its queue a' || fail "why nobody runs it"
+is "why as JSON" 'a1 pending no_worker' \
+    "$(m task why a1 --json | jq -r '[.id,.state,.reasons[0].reason]|join(" ")')"
 
 # ---- acting by id
 

@@ -1,0 +1,243 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/why.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "base/clock.h"
+#include "base/text.h"
+
+#define TEXT(slice) (int)(slice).len, (const char *)(slice).data
+
+const char *mr_why_word(enum mr_why_reason reason)
+{
+    static const char *const words[] = {
+#define MR_WHY_WORD(name, word) word,
+        MR_WHY_MAP(MR_WHY_WORD)
+#undef MR_WHY_WORD
+    };
+    mr_assert((unsigned)reason < MR_WHY_COUNT);
+    return words[reason];
+}
+
+/* ---- sentences ------------------------------------------------------------------------------ */
+
+/* Names have been checked; an error is whatever a worker wrote. */
+static void make_plain(char *text)
+{
+    bool utf8 = mr_utf8_valid(mr_slice_str(text));
+    for (unsigned char *c = (unsigned char *)text; *c != '\0'; c++)
+        if (*c < 0x20 || *c == 0x7f || (*c > 0x7f && !utf8))
+            *c = ' ';
+}
+
+MR_PRINTF(3, 4)
+static void because(struct mr_why *why, enum mr_why_reason reason, const char *fmt, ...)
+{
+    mr_assert(why->n < MR_WHY_MAX);
+    char *text = why->reasons[why->n].text;
+    va_list ap;
+    va_start(ap, fmt);
+    vsnprintf(text, MR_WHY_TEXT_MAX, fmt, ap);
+    va_end(ap);
+    make_plain(text);
+    why->reasons[why->n++].reason = reason;
+}
+
+/* "5m30s": nobody needs the milliseconds of a minute. */
+static const char *span(int64_t ms, char text[32])
+{
+    ms = llabs(ms);
+    mr_format_duration_ms(ms < MR_MS_PER_S ? ms : ms - ms % MR_MS_PER_S, text);
+    return text;
+}
+
+static const char *when(const struct mr_why_facts *facts, int64_t ms, char text[96])
+{
+    char at[32], about[32];
+    mr_format_time_ms(ms, at);
+    span(ms - facts->now_ms, about);
+    snprintf(text, 96, ms <= facts->now_ms ? "%s (%s ago)" : "%s (in %s)", at, about);
+    return text;
+}
+
+static void last_error(const struct mr_why_facts *facts, struct mr_why *why)
+{
+    enum { SHOWN = 500 };
+    struct mr_slice error = facts->task->last_error;
+    error.len = mr_utf8_cut(error, SHOWN);
+    if (error.len > 0)
+        because(why, MR_WHY_LAST_ERROR, "the last error: %.*s", TEXT(error));
+}
+
+/* ---- who could run it ----------------------------------------------------------------------- */
+
+struct workers {
+    size_t of_queue; /* nodes that take from its queue */
+    size_t of_type;  /* and handle its type */
+    size_t slots, free_slots;
+};
+
+static bool takes_from(const struct mr_node_info *node, struct mr_slice queue)
+{
+    for (size_t i = 0; i < node->queues_n; i++)
+        if (mr_slice_equal(node->queues[i].name, queue))
+            return true;
+    return false;
+}
+
+static bool matches(struct mr_slice pattern, struct mr_slice type)
+{
+    const char *text = pattern.data;
+    bool prefix = pattern.len > 0 && text[pattern.len - 1] == '*';
+    pattern.len -= prefix;
+    return prefix ? mr_slice_starts_with(type, pattern) : mr_slice_equal(type, pattern);
+}
+
+static bool handles(const struct mr_node_info *node, struct mr_slice type)
+{
+    for (size_t i = 0; i < node->types_n; i++)
+        if (matches(node->types[i], type))
+            return true;
+    return node->types_n == 0;
+}
+
+static struct workers count_workers(const struct mr_why_facts *facts)
+{
+    struct workers workers = {0};
+    for (size_t i = 0; i < facts->nodes_n; i++) {
+        const struct mr_node_info *node = &facts->nodes[i];
+        if (node->state == MR_NODE_DEAD || !takes_from(node, facts->task->queue))
+            continue;
+        workers.of_queue++;
+        if (!handles(node, facts->task->type))
+            continue;
+        uint64_t taken = node->in_hand > node->busy ? node->in_hand : node->busy;
+        workers.of_type++;
+        workers.slots += node->slots;
+        workers.free_slots += taken < node->slots ? (size_t)(node->slots - taken) : 0;
+    }
+    return workers;
+}
+
+static void nobody_runs_it(const struct mr_why_facts *facts, const struct workers *workers,
+                           struct mr_why *why)
+{
+    const struct mr_task *task = facts->task;
+    if (workers->of_queue == 0)
+        because(why, MR_WHY_NO_WORKER, "no worker takes from its queue %.*s", TEXT(task->queue));
+    else if (workers->of_type == 0)
+        because(why, MR_WHY_NO_HANDLER,
+                "none of the %zu workers of queue %.*s handles its type %.*s", workers->of_queue,
+                TEXT(task->queue), TEXT(task->type));
+}
+
+/* What keeps it from running once it is pending. */
+static bool held_up(const struct mr_why_facts *facts, const struct workers *workers,
+                    struct mr_why *why)
+{
+    size_t before = why->n;
+    if (facts->queue->paused)
+        because(why, MR_WHY_PAUSED, "its queue %s is paused", facts->queue->name);
+    nobody_runs_it(facts, workers, why);
+    return why->n > before;
+}
+
+/* ---- by state ------------------------------------------------------------------------------- */
+
+static void why_scheduled(const struct mr_why_facts *facts, struct mr_why *why)
+{
+    char text[96];
+    struct workers workers = count_workers(facts);
+    because(why, MR_WHY_DUE, "it is due at %s", when(facts, facts->task->due_ms, text));
+    (void)held_up(facts, &workers, why);
+}
+
+static void why_pending(const struct mr_why_facts *facts, struct mr_why *why)
+{
+    struct workers workers = count_workers(facts);
+    uint64_t pending = facts->queue->counts[MR_PENDING];
+    unsigned long long others = pending > 0 ? pending - 1 : 0;
+    if (held_up(facts, &workers, why))
+        return;
+    if (workers.free_slots == 0)
+        because(why, MR_WHY_SLOTS_FULL,
+                "all %zu slots of the workers that could run it are taken; %llu other tasks wait "
+                "in queue %s",
+                workers.slots, others, facts->queue->name);
+    else
+        because(why, MR_WHY_NEXT,
+                "nothing holds it up: %zu of %zu slots are free; %llu other tasks wait in queue %s",
+                workers.free_slots, workers.slots, others, facts->queue->name);
+}
+
+static const struct mr_node_info *find_node(const struct mr_why_facts *facts, struct mr_slice name)
+{
+    for (size_t i = 0; i < facts->nodes_n; i++)
+        if (mr_slice_equal(facts->nodes[i].name, name))
+            return &facts->nodes[i];
+    return NULL;
+}
+
+static void why_active(const struct mr_why_facts *facts, struct mr_why *why)
+{
+    char text[96], beat[96];
+    const struct mr_task *task = facts->task;
+    const struct mr_node_info *node = find_node(facts, task->node);
+    if (task->cancel_requested)
+        because(why, MR_WHY_CANCELLING,
+                "it has been told to stop, and its worker has not answered");
+    because(why, MR_WHY_RUNNING, "node %.*s has it in hand as attempt %u since %s",
+            TEXT(task->node), task->attempt, when(facts, task->started_ms, text));
+    if (node != NULL && node->state != MR_NODE_LIVE)
+        because(why, MR_WHY_NODE_SILENT, "this node is %s: its last beat was at %s",
+                mr_node_state_name(node->state), when(facts, node->last_beat_ms, beat));
+}
+
+static void why_retry(const struct mr_why_facts *facts, struct mr_why *why)
+{
+    char text[96];
+    const struct mr_task *task = facts->task;
+    struct workers workers = count_workers(facts);
+    because(why, MR_WHY_RETRY, "it failed %u times, of %u allowed, and is tried again at %s",
+            task->retried, task->max_retry, when(facts, task->due_ms, text));
+    last_error(facts, why);
+    (void)held_up(facts, &workers, why);
+}
+
+static void why_archived(const struct mr_why_facts *facts, struct mr_why *why)
+{
+    char text[96];
+    const struct mr_task *task = facts->task;
+    bool failed = task->retried >= task->max_retry && task->last_failed_ms == task->finished_ms;
+    if (task->crashes >= MR_CRASHES_MAX)
+        because(why, MR_WHY_CRASHED, "it lost its worker %u times and was set aside",
+                task->crashes);
+    else if (failed)
+        because(why, MR_WHY_FAILED, "it failed for the last time at %s: %u retries were allowed",
+                when(facts, task->finished_ms, text), task->max_retry);
+    else
+        because(why, MR_WHY_ARCHIVED, "it was archived at %s",
+                when(facts, task->finished_ms, text));
+    last_error(facts, why);
+}
+
+static void why_completed(const struct mr_why_facts *facts, struct mr_why *why)
+{
+    char text[96];
+    because(why, MR_WHY_COMPLETED, "it succeeded at %s",
+            when(facts, facts->task->finished_ms, text));
+}
+
+void mr_why(const struct mr_why_facts *facts, struct mr_why *ret_why)
+{
+    static void (*const explain[MR_STATE_COUNT])(const struct mr_why_facts *, struct mr_why *) = {
+        [MR_SCHEDULED] = why_scheduled, [MR_PENDING] = why_pending,
+        [MR_ACTIVE] = why_active,       [MR_RETRY] = why_retry,
+        [MR_ARCHIVED] = why_archived,   [MR_COMPLETED] = why_completed,
+    };
+    ret_why->n = 0;
+    if ((unsigned)facts->task->state < MR_STATE_COUNT && explain[facts->task->state])
+        explain[facts->task->state](facts, ret_why);
+}
