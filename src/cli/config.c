@@ -101,7 +101,7 @@ static void show_json(const struct settings *settings)
 static void show_table(const struct settings *settings)
 {
     static const struct out_column columns[] = {
-        {"SETTING", OUT_LEFT}, {"VALUE", OUT_STRETCH}, {"FROM", OUT_STRETCH}};
+        {"SETTING", OUT_LEFT}, {"VALUE", OUT_STRETCH}, {"FROM", OUT_LEFT | OUT_SPARE(1)}};
     struct out_table *table = out_table_new(columns, CLI_LEN(columns));
     struct mr_buf value = {0};
     char place[MR_PATH_MAX + 16];

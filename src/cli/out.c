@@ -7,7 +7,6 @@
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdlib.h>
-#include <sys/ioctl.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -15,11 +14,12 @@
 #include "cli/cli.h"
 #include "cli/out.h"
 #include "cli/out_internal.h"
+#include "cli/term.h"
 
 static const char *const colour_codes[OUT_COLOURS] = {
-    [OUT_PLAIN] = "\033[0m", [OUT_BOLD] = "\033[1m",   [OUT_DIM] = "\033[2m",
-    [OUT_RED] = "\033[31m",  [OUT_GREEN] = "\033[32m", [OUT_YELLOW] = "\033[33m",
-    [OUT_CYAN] = "\033[36m",
+    [OUT_PLAIN] = "\033[0m", [OUT_BOLD] = "\033[1m",    [OUT_DIM] = "\033[2m",
+    [OUT_RED] = "\033[31m",  [OUT_GREEN] = "\033[32m",  [OUT_YELLOW] = "\033[33m",
+    [OUT_CYAN] = "\033[36m", [OUT_REVERSE] = "\033[7m",
 };
 
 static const enum out_colour state_colours[MR_STATE_COUNT] = {
@@ -31,17 +31,9 @@ static struct {
     bool out_tty, err_tty, colour;
     size_t columns; /* 0: as wide as it gets */
     int write_errno;
+    struct mr_buf *capture; /* where output goes instead */
     _Atomic bool status_shown;
 } screen;
-
-static size_t terminal_columns(void)
-{
-    struct winsize size;
-    if (ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) == 0 && size.ws_col > 0)
-        return size.ws_col;
-    enum { USUAL_COLUMNS = 80 };
-    return USUAL_COLUMNS;
-}
 
 void out_init(enum out_colour_mode mode)
 {
@@ -51,7 +43,7 @@ void out_init(enum out_colour_mode mode)
     screen.err_tty = isatty(STDERR_FILENO) == 1;
     screen.colour = mode == OUT_COLOUR_AUTO && screen.out_tty && !(no_color && *no_color) && term &&
                     strcmp(term, "dumb") != 0;
-    screen.columns = screen.out_tty ? terminal_columns() : 0;
+    screen.columns = screen.out_tty ? term_size().columns : 0;
 }
 
 bool out_is_terminal(void)
@@ -62,6 +54,11 @@ bool out_is_terminal(void)
 bool out_err_is_terminal(void)
 {
     return screen.err_tty;
+}
+
+void out_set_columns(size_t columns)
+{
+    screen.columns = columns;
 }
 
 size_t out_columns(void)
@@ -77,10 +74,22 @@ static void keep_error(void)
         screen.write_errno = errno ? errno : EIO;
 }
 
+void out_capture(struct mr_buf *buf)
+{
+    screen.capture = buf;
+}
+
+struct mr_buf *out_captured(void)
+{
+    return screen.capture;
+}
+
 void out_write(struct mr_slice bytes)
 {
-    if (screen.write_errno == 0 && bytes.len > 0 &&
-        fwrite(bytes.data, 1, bytes.len, stdout) != bytes.len)
+    if (screen.capture)
+        cli_must(mr_buf_append_slice(screen.capture, bytes));
+    else if (screen.write_errno == 0 && bytes.len > 0 &&
+             fwrite(bytes.data, 1, bytes.len, stdout) != bytes.len)
         keep_error();
 }
 
@@ -90,9 +99,14 @@ void out_printf(const char *fmt, ...)
         return;
     va_list ap;
     va_start(ap, fmt);
-    if (vprintf(fmt, ap) < 0)
-        keep_error();
+    char *text = NULL;
+    int len = screen.capture ? vasprintf(&text, fmt, ap) : vprintf(fmt, ap);
     va_end(ap);
+    if (!screen.capture && len < 0)
+        keep_error();
+    if (screen.capture)
+        cli_must(len < 0 ? MR_NOMEM : mr_buf_append(screen.capture, text, (size_t)len));
+    free(text);
 }
 
 bool out_broken(void)
@@ -155,9 +169,11 @@ void out_status(const char *fmt, ...)
     if (!screen.err_tty)
         return;
     char line[160];
+    size_t columns = term_err_columns();
     va_list ap;
     va_start(ap, fmt);
-    vsnprintf(line, sizeof line, fmt, ap);
+    vsnprintf(line, columns < sizeof line ? columns : sizeof line, fmt,
+              ap); /* the last stays free */
     va_end(ap);
     atomic_store(&screen.status_shown, true);
     fprintf(stderr, "\r\033[K%s", line);

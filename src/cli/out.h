@@ -16,6 +16,7 @@ enum out_colour {
     OUT_GREEN,
     OUT_YELLOW,
     OUT_CYAN,
+    OUT_REVERSE,
     OUT_COLOURS
 };
 
@@ -26,12 +27,18 @@ void out_init(enum out_colour_mode mode);
 bool out_is_terminal(void);
 bool out_err_is_terminal(void);
 
+/* Columns a line may have from now on; 0: as many as it needs. Those of the terminal at first. */
+void out_set_columns(size_t columns);
+
 /* ---- stdout --------------------------------------------------------------------------------- */
 
 /* Both are quiet when the reader has gone (EPIPE); any other error is kept for out_finish. Thread:
  * one. */
 void out_write(struct mr_slice bytes);
 void out_printf(const char *fmt, ...) MR_PRINTF(1, 2);
+/* What is printed from now on, and notes and errors too, go to buf instead; NULL: no more. */
+void out_capture(struct mr_buf *buf);
+struct mr_buf *out_captured(void);
 /* The reader has gone: no use in going on. */
 bool out_broken(void);
 void out_flush(void);
@@ -58,13 +65,18 @@ int64_t out_now_ms(void);
 
 /* ---- tables --------------------------------------------------------------------------------- */
 
+enum out_fit {
+    OUT_LEFT,
+    OUT_RIGHT,
+    OUT_STRETCH, /* left, cut when the line is too wide */
+    OUT_FITS = 3,
+};
+/* Beside a fit: the column is left out where a line is too wide, the highest number first. */
+#define OUT_SPARE(n) ((unsigned)(n) << 2)
+
 struct out_column {
     const char *title;
-    enum {
-        OUT_LEFT,
-        OUT_RIGHT,
-        OUT_STRETCH
-    } fit; /* OUT_STRETCH: left, cut when the line is too wide */
+    unsigned fit;
 };
 
 struct out_table;
@@ -74,6 +86,8 @@ void out_cell(struct out_table *table, enum out_colour colour, const char *text)
 void out_cellf(struct out_table *table, enum out_colour colour, const char *fmt, ...)
     MR_PRINTF(3, 4);
 void out_cell_bytes(struct out_table *table, enum out_colour colour, struct mr_slice bytes);
+/* Shows the row of the next cell as the chosen one. */
+void out_table_choose(struct out_table *table);
 /* Prints what is there, under a header the first time, and forgets it. */
 void out_table_flush(struct out_table *table);
 void out_table_free(struct out_table *table);

@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tables. Cells are kept until the flush, which measures them; columns never get narrower from one
- * flush to the next. On a terminal the stretching column gives way until the line fits.
+ * flush to the next. On a terminal the stretching column gives way until the line fits, then spare
+ * columns are left out; one that was left out once does not come back.
  */
 #include <stdarg.h>
 #include <stdlib.h>
@@ -15,6 +16,7 @@ enum { GAP = 2, STRETCH_MIN = 8 };
 struct cell {
     char *text;
     enum out_colour colour;
+    bool chosen;
     size_t width;
 };
 
@@ -22,10 +24,21 @@ struct out_table {
     const struct out_column *columns;
     size_t columns_n;
     size_t *widths;
+    bool *hidden;
     struct cell *cells;
     size_t cells_n, cells_cap;
-    bool header_printed;
+    bool header_printed, choose;
 };
+
+static enum out_fit fit_of(const struct out_column *column)
+{
+    return (enum out_fit)(column->fit & OUT_FITS);
+}
+
+static unsigned spare_of(const struct out_column *column)
+{
+    return column->fit / OUT_SPARE(1);
+}
 
 struct out_table *out_table_new(const struct out_column *columns, size_t n)
 {
@@ -33,6 +46,7 @@ struct out_table *out_table_new(const struct out_column *columns, size_t n)
     table->columns = columns;
     table->columns_n = n;
     table->widths = cli_alloc(n, sizeof *table->widths);
+    table->hidden = cli_alloc(n, sizeof *table->hidden);
     for (size_t i = 0; i < n; i++)
         table->widths[i] = strlen(columns[i].title);
     return table;
@@ -51,7 +65,13 @@ void out_cell(struct out_table *table, enum out_colour colour, const char *text)
     size_t column = table->cells_n % table->columns_n;
     if (width > table->widths[column])
         table->widths[column] = width;
-    table->cells[table->cells_n++] = (struct cell){copy, colour, width};
+    table->cells[table->cells_n++] = (struct cell){copy, colour, table->choose, width};
+    table->choose = false;
+}
+
+void out_table_choose(struct out_table *table)
+{
+    table->choose = true;
 }
 
 void out_cellf(struct out_table *table, enum out_colour colour, const char *fmt, ...)
@@ -96,14 +116,46 @@ void out_cell_bytes(struct out_table *table, enum out_colour colour, struct mr_s
     mr_buf_done(&scratch);
 }
 
+/* What a line takes, the text of the stretching column apart. */
+static size_t fixed_width(const struct out_table *table)
+{
+    size_t fixed = 0;
+    for (size_t i = 0; i < table->columns_n; i++)
+        if (!table->hidden[i])
+            fixed += GAP + (fit_of(&table->columns[i]) == OUT_STRETCH ? 0 : table->widths[i]);
+    return fixed > GAP ? fixed - GAP : 0;
+}
+
+static size_t least_width(const struct out_table *table)
+{
+    size_t least = fixed_width(table);
+    for (size_t i = 0; i < table->columns_n; i++)
+        if (!table->hidden[i] && fit_of(&table->columns[i]) == OUT_STRETCH)
+            least += table->widths[i] < STRETCH_MIN ? table->widths[i] : STRETCH_MIN;
+    return least;
+}
+
+/* Leaves out spare columns until a line fits. */
+static void hide_columns(struct out_table *table)
+{
+    while (out_columns() > 0 && least_width(table) > out_columns()) {
+        size_t worst = 0;
+        for (size_t i = 1; i < table->columns_n; i++)
+            if (!table->hidden[i] && spare_of(&table->columns[i]) > 0 &&
+                (worst == 0 || spare_of(&table->columns[i]) > spare_of(&table->columns[worst])))
+                worst = i;
+        if (worst == 0) /* the first column always stays */
+            return;
+        table->hidden[worst] = true;
+    }
+}
+
 /* The width left for the stretching column, SIZE_MAX when it need not give way. */
 static size_t stretch_width(const struct out_table *table)
 {
-    size_t columns = out_columns(), fixed = 0;
+    size_t columns = out_columns(), fixed = fixed_width(table);
     if (columns == 0)
         return SIZE_MAX;
-    for (size_t i = 0; i < table->columns_n; i++)
-        fixed += GAP + (table->columns[i].fit == OUT_STRETCH ? 0 : table->widths[i]);
     return columns > fixed + STRETCH_MIN ? columns - fixed : STRETCH_MIN;
 }
 
@@ -112,9 +164,9 @@ static void print_cell(const struct cell *cell, const struct out_column *column,
 {
     size_t shown = cell->width < width ? cell->width : width;
     size_t pad = width - shown;
-    if (column->fit == OUT_RIGHT)
+    if (fit_of(column) == OUT_RIGHT)
         out_printf("%*s", (int)pad, "");
-    bool coloured = cell->colour != OUT_PLAIN && cell->text[0];
+    bool coloured = cell->colour != OUT_PLAIN && cell->text[0] && !cell->chosen;
     if (coloured)
         out_printf("%s", out_colour(cell->colour));
     if (cell->width > width)
@@ -124,25 +176,33 @@ static void print_cell(const struct cell *cell, const struct out_column *column,
     if (coloured)
         out_printf("%s", out_colour(OUT_PLAIN));
     if (!last)
-        out_printf("%*s", (int)(GAP + (column->fit == OUT_RIGHT ? 0 : pad)), "");
+        out_printf("%*s", (int)(GAP + (fit_of(column) == OUT_RIGHT ? 0 : pad)), "");
 }
 
-static void print_row(const struct out_table *table, const struct cell *cells, size_t stretch)
+static void print_row(const struct out_table *table, struct cell *cells, size_t stretch)
 {
-    for (size_t i = 0; i < table->columns_n; i++) {
+    size_t last = table->columns_n - 1;
+    bool chosen = cells[0].chosen;
+    while (last > 0 && table->hidden[last])
+        last--;
+    if (chosen)
+        out_printf("%s", out_colour(OUT_REVERSE));
+    for (size_t i = 0; i <= last; i++) {
         size_t width = table->widths[i];
-        if (table->columns[i].fit == OUT_STRETCH && width > stretch)
+        if (fit_of(&table->columns[i]) == OUT_STRETCH && width > stretch)
             width = stretch;
-        print_cell(&cells[i], &table->columns[i], width, i + 1 == table->columns_n);
+        cells[i].chosen = chosen;
+        if (!table->hidden[i])
+            print_cell(&cells[i], &table->columns[i], width, i == last);
     }
-    out_printf("\n");
+    out_printf("%s\n", chosen ? out_colour(OUT_PLAIN) : "");
 }
 
 static void print_header(struct out_table *table, size_t stretch)
 {
     struct cell *cells = cli_alloc(table->columns_n, sizeof *cells);
     for (size_t i = 0; i < table->columns_n; i++)
-        cells[i] = (struct cell){(char *)table->columns[i].title, OUT_BOLD,
+        cells[i] = (struct cell){(char *)table->columns[i].title, OUT_BOLD, false,
                                  strlen(table->columns[i].title)};
     print_row(table, cells, stretch);
     free(cells);
@@ -151,6 +211,8 @@ static void print_header(struct out_table *table, size_t stretch)
 
 void out_table_flush(struct out_table *table)
 {
+    if (!table->header_printed)
+        hide_columns(table);
     size_t stretch = stretch_width(table);
     if (!table->header_printed)
         print_header(table, stretch);
@@ -169,5 +231,6 @@ void out_table_free(struct out_table *table)
         free(table->cells[i].text);
     free(table->cells);
     free(table->widths);
+    free(table->hidden);
     free(table);
 }

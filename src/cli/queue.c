@@ -10,10 +10,17 @@ enum { PAGE = 100 };
 /* ---- looking -------------------------------------------------------------------------------- */
 
 static const struct out_column columns[] = {
-    {"QUEUE", OUT_LEFT},      {"PENDING", OUT_RIGHT}, {"ACTIVE", OUT_RIGHT},
-    {"SCHEDULED", OUT_RIGHT}, {"RETRY", OUT_RIGHT},   {"ARCHIVED", OUT_RIGHT},
-    {"COMPLETED", OUT_RIGHT}, {"OLDEST", OUT_RIGHT},  {"TODAY", OUT_RIGHT},
-    {"FAILED", OUT_RIGHT},    {"PAUSED", OUT_LEFT},
+    {"QUEUE", OUT_STRETCH},
+    {"PENDING", OUT_RIGHT},
+    {"ACTIVE", OUT_RIGHT | OUT_SPARE(2)},
+    {"SCHEDULED", OUT_RIGHT | OUT_SPARE(5)},
+    {"RETRY", OUT_RIGHT | OUT_SPARE(4)},
+    {"ARCHIVED", OUT_RIGHT | OUT_SPARE(3)},
+    {"COMPLETED", OUT_RIGHT | OUT_SPARE(10)},
+    {"OLDEST", OUT_RIGHT | OUT_SPARE(6)},
+    {"TODAY", OUT_RIGHT | OUT_SPARE(9)},
+    {"FAILED", OUT_RIGHT | OUT_SPARE(8)},
+    {"PAUSED", OUT_LEFT | OUT_SPARE(1)},
 };
 
 static void add_row(struct out_table *table, const struct mr_queue_info *info)

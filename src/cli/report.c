@@ -7,6 +7,7 @@
 
 #include "cli/cli.h"
 #include "cli/out.h"
+#include "cli/term.h"
 
 /* One write per line, so that lines of several threads and processes do not mix. */
 static void print_line(const struct mr_buf *text)
@@ -15,8 +16,12 @@ static void print_line(const struct mr_buf *text)
     cli_must(mr_buf_append(&line, "millrace: ", strlen("millrace: ")));
     out_escape(&line, mr_buf_slice(text));
     cli_must(mr_buf_append(&line, "\n", 1));
-    out_status_clear();
-    fwrite(line.data, 1, line.len, stderr);
+    if (out_captured()) {
+        out_write(mr_buf_slice(&line));
+    } else {
+        out_status_clear();
+        fwrite(line.data, 1, line.len, stderr);
+    }
     mr_buf_done(&line);
 }
 
@@ -109,6 +114,7 @@ void cli_must(enum mr_err err)
 {
     if (err == MR_OK)
         return;
+    term_end();
     fprintf(stderr, "millrace: %s\n", mr_err_text(err));
     _exit(mr_err_exit_code(err));
 }

@@ -114,7 +114,7 @@ static void print_headers(const struct mr_task *task)
     mr_buf_done(&line);
 }
 
-void show_task(const struct mr_task *task)
+void show_task_text(const struct mr_task *task)
 {
     char attempts[128];
     snprintf(attempts, sizeof attempts, "%u (retried %u of %u, crashes %u, epoch %llu)",

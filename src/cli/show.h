@@ -8,7 +8,7 @@
 
 void show_task_json(struct jw *jw, const struct mr_task *task);
 /* Field by field, for people. */
-void show_task(const struct mr_task *task);
+void show_task_text(const struct mr_task *task);
 void show_queue_json(struct jw *jw, const struct mr_queue_info *info);
 
 /* Which tasks a command is about. Options of the verb are parsed into it. */

@@ -8,12 +8,12 @@ enum { LIMIT_DEFAULT = 50, PAGE = 100 };
 
 static const struct out_column columns[] = {
     {"ID", OUT_LEFT},
-    {"QUEUE", OUT_LEFT},
-    {"TYPE", OUT_LEFT},
-    {"STATE", OUT_LEFT},
-    {"ATTEMPT", OUT_RIGHT},
-    {"WHEN", OUT_LEFT},
-    {"PAYLOAD OR ERROR", OUT_STRETCH},
+    {"QUEUE", OUT_LEFT | OUT_SPARE(3)},
+    {"TYPE", OUT_LEFT | OUT_SPARE(5)},
+    {"STATE", OUT_LEFT | OUT_SPARE(1)},
+    {"ATTEMPT", OUT_RIGHT | OUT_SPARE(6)},
+    {"WHEN", OUT_LEFT | OUT_SPARE(4)},
+    {"PAYLOAD OR ERROR", OUT_STRETCH | OUT_SPARE(2)},
 };
 
 struct mr_list_options show_list_options(const struct show_filter *filter)
@@ -166,7 +166,7 @@ int show_one(struct cli *cli, const char *id, enum mr_state must_be)
         show_task_json(&jw, task);
         jw_finish(&jw);
     } else {
-        show_task(task);
+        show_task_text(task);
     }
     mr_task_list_free(list);
     return code;

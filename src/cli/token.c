@@ -88,9 +88,13 @@ static void put_row(struct out_table *table, const struct mr_token *token, int64
 static void show_list(const struct cli *cli, const struct mr_token *list, size_t n)
 {
     static const struct out_column columns[] = {
-        {"ID", OUT_LEFT},        {"ROLE", OUT_LEFT},   {"QUEUE", OUT_STRETCH},
-        {"PRIORITY", OUT_RIGHT}, {"QUOTA", OUT_RIGHT}, {"CREATED", OUT_LEFT},
-        {"REVOKED", OUT_LEFT},
+        {"ID", OUT_LEFT},
+        {"ROLE", OUT_LEFT},
+        {"QUEUE", OUT_STRETCH | OUT_SPARE(1)},
+        {"PRIORITY", OUT_RIGHT | OUT_SPARE(4)},
+        {"QUOTA", OUT_RIGHT | OUT_SPARE(3)},
+        {"CREATED", OUT_LEFT | OUT_SPARE(5)},
+        {"REVOKED", OUT_LEFT | OUT_SPARE(2)},
     };
     if (cli->json) {
         struct jw jw = {0};
