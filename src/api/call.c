@@ -97,6 +97,15 @@ void unary_send(struct unary *u, const ProtobufCMessage *message)
     unary_sent(u);
 }
 
+void unary_send_task(struct unary *u, const struct mr_task *task)
+{
+    uint8_t *room = unary_room(u, mr_flat_size(&mr_flat_task, task));
+    if (room == NULL)
+        return;
+    mr_flat_write(&mr_flat_task, task, room);
+    unary_sent(u);
+}
+
 bool unary_may_touch(struct unary *u, struct mr_slice queue)
 {
     if (mr_access_queue(&u->token, queue))
@@ -215,6 +224,8 @@ static void unary_closed(struct mr_call *call, int status, struct mr_slice text)
     u->call = NULL;
     if (!u->busy)
         unary_free(u);
+    else if (u->gone != NULL)
+        u->gone(u);
 }
 
 static const struct mr_call_ops unary_ops = {

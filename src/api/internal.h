@@ -4,7 +4,8 @@
  *
  *   call.c       from the path to the row: who calls, unary calls, streams and what they share
  *   job.c        a request's way to the broker and back, and how much of that a peer may have
- *   tasks.c queues.c server.c admin.c enqueue.c health.c reflection.c   the services
+ *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c health.c reflection.c
+ *                the services
  *   attach.c session.c work.c held.c   Work.Attach: the stream, the node behind it, what it does
  *
  * Thread: the loop, for everything but the done of jobs and the events of nodes.
@@ -13,6 +14,7 @@
 #define MR_API_INTERNAL_H
 
 #include "api/api.h"
+#include "base/exec.h"
 #include "wire/flat.h"
 #include "wire/pb.h"
 
@@ -73,7 +75,11 @@ struct mr_api {
     bool stopping;     /* no new streams; those there are end when they can */
     bool stopped;      /* nothing goes to the broker any more */
     struct mr_event quiet;
+    struct mr_exec_thread *slow; /* for what waits for the disk; NULL: not needed so far */
 };
+
+/* Says so when it was stopped and nothing is left. */
+void api_look_quiet(struct mr_api *api);
 
 struct conn *conn_get(struct mr_api *api, const struct mr_call *call);
 void conn_unref(struct mr_api *api, struct conn *conn);
@@ -100,6 +106,9 @@ union any_req {
     struct mr_req_finish finish;
     struct mr_req_control control;
     struct mr_req_get get;
+    struct mr_req_await await;
+    struct mr_req_unawait unawait;
+    struct mr_req_node_list node_list;
     struct mr_req_list list;
     struct mr_req_queue_list queue_list;
     struct mr_req_queue_history queue_history;
@@ -168,6 +177,9 @@ struct unary {
     char peer[64];
     bool got, busy;
     void (*reply)(struct unary *u);
+    /* The call is over while its request is with the broker; NULL: nothing is to be done. */
+    void (*gone)(struct unary *u);
+    void *data;              /* of the method's own */
     struct mr_detail detail; /* of a refusal */
 };
 
@@ -177,6 +189,7 @@ struct mr_arena *unary_arena(struct unary *u);
 void unary_submit(struct unary *u, enum mr_op op, void (*reply)(struct unary *u));
 void unary_fail(struct unary *u, enum mr_err err, const char *fmt, ...) MR_PRINTF(3, 4);
 void unary_send(struct unary *u, const ProtobufCMessage *message);
+void unary_send_task(struct unary *u, const struct mr_task *task);
 /* The same for an answer of size bytes that the caller writes to the room right away; NULL: there
  * is nobody to answer. After it unary_sent. */
 uint8_t *unary_room(struct unary *u, size_t size);
@@ -205,10 +218,10 @@ MR_MUST_USE enum mr_err stream_send(struct mr_call *call, const ProtobufCMessage
 /* ---- services ------------------------------------------------------------------------------- */
 
 typedef void unary_start(struct unary *u);
-unary_start tasks_enqueue, tasks_get, tasks_list, tasks_control, tasks_unsupported, queues_list,
+unary_start tasks_enqueue, tasks_get, tasks_list, tasks_wait, tasks_why, tasks_control, queues_list,
     queues_get, queues_history, queues_pause, queues_resume, queues_set_max_length, queues_remove,
-    server_stats, server_backup, tokens_create, tokens_list, tokens_revoke, health_check,
-    work_finish;
+    nodes_list, server_stats, server_backup, tokens_create, tokens_list, tokens_revoke,
+    health_check, work_finish;
 
 typedef void stream_opener(struct mr_api *api, struct mr_call *call, const struct mr_token *token);
 stream_opener enqueue_stream_open, attach_open, health_watch_open, reflection_open;
@@ -220,6 +233,14 @@ MR_MUST_USE enum mr_err enqueue_fill(struct mr_api *api, const struct mr_token *
 /* Gives the token what the broker did not accept. */
 void enqueue_settle(struct mr_api *api, const struct mr_token *token,
                     const struct mr_req_enqueue *req, enum mr_err err);
+
+/* Nodes whose streams are broken are suspect. */
+void nodes_mark(const struct mr_api *api, struct mr_node_info *nodes, size_t n);
+/* Whether a stream has this node, or may come back to it. */
+bool nodes_has_session(const struct mr_api *api, uint64_t node);
+/* Leaves what the token may see of a node: whether it may at all, and the queues of its pattern. */
+MR_MUST_USE enum mr_err node_filter(const struct mr_token *token, struct mr_arena *arena,
+                                    struct mr_node_info *node, bool *ret_seen);
 
 void health_tell(struct mr_api *api, bool serving);
 void health_look(struct mr_timer *timer, void *arg);

@@ -3,6 +3,7 @@
  * one is a row here and a function. */
 #include "api/internal.h"
 #include "grpc/health/v1/health.pb-c.h"
+#include "millrace/v1/nodes.pb-c.h"
 #include "millrace/v1/server.pb-c.h"
 #include "millrace/v1/tokens.pb-c.h"
 
@@ -46,8 +47,8 @@ static struct mr_slice of_remove(const ProtobufCMessage *message)
     X(enqueue, OURS "Tasks/Enqueue", A | P, LOOKS, NULL, tasks_enqueue, NULL)                      \
     X(get, OURS "Tasks/Get", A | P | V, LOOKS, KIND(get_request), tasks_get, NULL)                 \
     X(list, OURS "Tasks/List", A | P | V, LOOKS, KIND(list_request), tasks_list, NULL)             \
-    X(wait, OURS "Tasks/Wait", A | P | V, LOOKS, KIND(wait_request), tasks_unsupported, NULL)      \
-    X(why, OURS "Tasks/Why", A | P | V, LOOKS, KIND(get_request), tasks_unsupported, NULL)         \
+    X(wait, OURS "Tasks/Wait", A | P | V, LOOKS, KIND(wait_request), tasks_wait, NULL)             \
+    X(why, OURS "Tasks/Why", A | P | V, LOOKS, KIND(get_request), tasks_why, NULL)                 \
     X(control, OURS "Tasks/Control", A, CHANGES, KIND(control_request), tasks_control, NULL)       \
     X(qlist, OURS "Queues/List", A | P | V, LOOKS, KIND(queue_list_request), queues_list, NULL)    \
     X(qget, OURS "Queues/Get", A | P | V, LOOKS, KIND(queue_request), queues_get, of_queue)        \
@@ -59,6 +60,7 @@ static struct mr_slice of_remove(const ProtobufCMessage *message)
       queues_set_max_length, of_max_length)                                                        \
     X(remove, OURS "Queues/Remove", A, CHANGES, KIND(queue_remove_request), queues_remove,         \
       of_remove)                                                                                   \
+    X(nodes, OURS "Nodes/List", A | P | V, LOOKS, KIND(node_list_request), nodes_list, NULL)       \
     X(finish, OURS "Work/Finish", A | W, LOOKS, NULL, work_finish, NULL)                           \
     X(stats, OURS "Server/Stats", A | V, LOOKS, KIND(stats_request), server_stats, NULL)           \
     X(backup, OURS "Server/Backup", A, CHANGES, KIND(backup_request), server_backup, NULL)         \

@@ -17,26 +17,39 @@ static void name_it(struct unary *u, const char *queue)
 
 enum { LIST_DEFAULT = 1000, LIST_MAX = 1000 };
 
+/* What the token may see of the page. */
+static size_t list_filter(const struct unary *u, struct mr_req_queue_list *req)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < req->n; i++)
+        if (mr_access_queue(&u->token, mr_slice_str(req->infos[i].name)))
+            req->infos[n++] = req->infos[i];
+    return n;
+}
+
 static void list_reply(struct unary *u)
 {
-    const struct mr_req_queue_list *req = &u->job.req.queue_list;
-    Millrace__V1__QueueListResponse out = MILLRACE__V1__QUEUE_LIST_RESPONSE__INIT;
-    Millrace__V1__Queue *rows = mr_arena_calloc(unary_arena(u), req->n + 1, sizeof *rows);
-    out.queues = mr_arena_calloc(unary_arena(u), req->n + 1, sizeof *out.queues);
-    bool fine = rows != NULL && out.queues != NULL;
-    for (size_t i = 0; fine && i < req->n; i++) {
-        if (!mr_access_queue(&u->token, mr_slice_str(req->infos[i].name)))
-            continue;
-        fine = mr_pb_of_queue(&req->infos[i], unary_arena(u), &rows[i]) == MR_OK;
-        out.queues[out.n_queues++] = &rows[i];
-    }
-    if (!fine) {
-        unary_fail(u, MR_NOMEM, NULL);
-        return;
-    }
+    enum { FIELD_QUEUES = 1, FIELD_NEXT = 2 };
+    struct mr_req_queue_list *req = &u->job.req.queue_list;
+    char next[MR_NAME_MAX + 1] = "";
     if (req->n == req->max) /* there may be more, also when the token may see none of these */
-        out.next = (char *)(uintptr_t)req->infos[req->n - 1].name;
-    unary_send(u, &out.base);
+        memcpy(next, req->infos[req->n - 1].name, sizeof next);
+    size_t n = list_filter(u, req), next_len = strlen(next);
+    size_t size = next_len > 0 ? mr_flat_head_size(next_len) + next_len : 0;
+    for (size_t i = 0; i < n; i++) {
+        size_t len = mr_flat_size(&mr_flat_queue, &req->infos[i]);
+        size += mr_flat_head_size(len) + len;
+    }
+    uint8_t *at = unary_room(u, size);
+    if (at == NULL)
+        return;
+    for (size_t i = 0; i < n; i++) {
+        at = mr_flat_put_head(at, FIELD_QUEUES, mr_flat_size(&mr_flat_queue, &req->infos[i]));
+        at = mr_flat_write(&mr_flat_queue, &req->infos[i], at);
+    }
+    if (next_len > 0)
+        memcpy(mr_flat_put_head(at, FIELD_NEXT, next_len), next, next_len);
+    unary_sent(u);
 }
 
 void queues_list(struct unary *u)
@@ -58,11 +71,12 @@ void queues_list(struct unary *u)
 
 static void get_reply(struct unary *u)
 {
-    Millrace__V1__Queue out;
-    if (mr_pb_of_queue(&u->job.req.queue_list.infos[0], unary_arena(u), &out) != MR_OK)
-        unary_fail(u, MR_NOMEM, NULL);
-    else
-        unary_send(u, &out.base);
+    const struct mr_queue_info *info = &u->job.req.queue_list.infos[0];
+    uint8_t *room = unary_room(u, mr_flat_size(&mr_flat_queue, info));
+    if (room == NULL)
+        return;
+    mr_flat_write(&mr_flat_queue, info, room);
+    unary_sent(u);
 }
 
 void queues_get(struct unary *u)

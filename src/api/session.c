@@ -166,8 +166,11 @@ static enum mr_err fill_open(struct work *work, const Millrace__V1__Hello *hello
     struct mr_req_node_open *req = &work->job.req.node_open;
     struct mr_worker_queue *queues =
         mr_arena_calloc(&req->req.arena, hello->n_queues, sizeof *queues);
-    if (queues == NULL)
+    struct mr_slice *types = mr_arena_calloc(&req->req.arena, hello->n_types + 1, sizeof *types);
+    if (queues == NULL || types == NULL)
         return MR_NOMEM;
+    for (size_t i = 0; i < hello->n_types; i++)
+        types[i] = mr_pb_text(hello->types[i]);
     for (size_t i = 0; i < hello->n_queues; i++)
         queues[i] = (struct mr_worker_queue){.name = mr_pb_text(hello->queues[i]->name),
                                              .weight = hello->queues[i]->weight};
@@ -175,6 +178,8 @@ static enum mr_err fill_open(struct work *work, const Millrace__V1__Hello *hello
     req->queues = queues;
     req->queues_n = hello->n_queues;
     req->order = hello->strict ? MR_QUEUES_STRICT : MR_QUEUES_WEIGHTED;
+    req->types = types;
+    req->types_n = hello->n_types;
     req->slots = hello->slots;
     req->lease_ms = hello->lease_ms;
     req->events =
@@ -311,6 +316,10 @@ static enum mr_err check_hello(const struct attach *attach, const Millrace__V1__
     }
     if (hello->n_queues == 0 || hello->n_queues > MR_TAKE_QUEUES_MAX) {
         mr_detail_set(detail, "queues: must be 1 to %d", MR_TAKE_QUEUES_MAX);
+        return MR_INVALID;
+    }
+    if (hello->n_types > MR_NODE_TYPES_MAX) {
+        mr_detail_set(detail, "types: %zu, the limit is %d", hello->n_types, MR_NODE_TYPES_MAX);
         return MR_INVALID;
     }
     for (size_t i = 0; i < hello->n_queues; i++) {

@@ -12,13 +12,8 @@ enum { LIST_TASKS = 1, LIST_NEXT = 2 }; /* numbers of ListResponse */
 static void get_reply(struct unary *u)
 {
     const struct mr_task *task = &u->job.req.get.task;
-    if (!unary_may_touch(u, task->queue))
-        return;
-    uint8_t *room = unary_room(u, mr_flat_size(&mr_flat_task, task));
-    if (room == NULL)
-        return;
-    mr_flat_write(&mr_flat_task, task, room);
-    unary_sent(u);
+    if (unary_may_touch(u, task->queue))
+        unary_send_task(u, task);
 }
 
 void tasks_get(struct unary *u)
@@ -27,11 +22,6 @@ void tasks_get(struct unary *u)
     u->job.req.get.id = mr_pb_text(in->id);
     mr_detail_set(&u->detail, "task %.*s", MR_ID_MAX, in->id);
     unary_submit(u, MR_OP_GET, get_reply);
-}
-
-void tasks_unsupported(struct unary *u)
-{
-    unary_fail(u, MR_UNSUPPORTED, "%s: not supported here", strrchr(u->method->path, '/') + 1);
 }
 
 /* ---- pages ---------------------------------------------------------------------------------- */

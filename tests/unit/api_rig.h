@@ -22,7 +22,8 @@
 #include "grpc/reflection/v1/reflection.pb-c.h"
 #include "millrace/v1/server.pb-c.h"
 #include "millrace/v1/tokens.pb-c.h"
-#include "wire/pb.h"
+#include "support/pb_of.h"
+#include "support/slow_fs.h"
 
 enum { AUDIT_MAX = 64 };
 static const int64_t patience_ns = 60 * MR_NS_PER_S;
@@ -39,6 +40,7 @@ struct rig {
     struct mr_rpc *server, *loop; /* loop: of the clients */
     struct mr_api *api;
     struct mr_tokens *tokens;
+    struct slow_fs disk; /* of the tokens */
     uint16_t port;
     struct client client; /* without a token */
     struct mr_arena arena;
@@ -146,7 +148,8 @@ static inline struct rig *rig_start_behind(const struct mr_api_options *changes,
     assert_int_equal(mr_embedded_open(&store, &rig->broker, &detail), MR_OK);
     if (wrap != NULL)
         rig->broker = wrap(rig->broker, arg);
-    assert_int_equal(mr_tokens_open(rig->dir, NULL, &rig->tokens, &detail), MR_OK);
+    slow_fs_init(&rig->disk);
+    assert_int_equal(mr_tokens_open(rig->dir, &rig->disk.fs, &rig->tokens, &detail), MR_OK);
     assert_int_equal(mr_rpc_new("server", NULL, &rig->server), MR_OK);
     assert_int_equal(mr_rpc_new("client", NULL, &rig->loop), MR_OK);
     struct mr_api_options options = changes != NULL ? *changes : (struct mr_api_options){0};
@@ -304,7 +307,7 @@ static inline enum mr_err talk_send_bytes(struct talk *talk, struct mr_slice byt
 static inline enum mr_err talk_send(struct talk *talk, const ProtobufCMessage *message)
 {
     struct mr_buf buf = {0};
-    assert_int_equal(mr_pb_encode(message, &buf), MR_OK);
+    assert_int_equal(pb_encode(message, &buf), MR_OK);
     enum mr_err err = talk_send_bytes(talk, mr_buf_slice(&buf));
     mr_buf_done(&buf);
     return err;

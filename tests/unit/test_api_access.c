@@ -35,6 +35,7 @@ static const struct {
     {PATH("Queues/Resume"), "a"},
     {PATH("Queues/SetMaxLength"), "a"},
     {PATH("Queues/Remove"), "a"},
+    {PATH("Nodes/List"), "apv"},
     {PATH("Work/Attach"), "aw"},
     {PATH("Work/Finish"), "aw"},
     {PATH("Server/Stats"), "av"},
@@ -328,6 +329,64 @@ static void tokens_are_made_listed_and_revoked_with_their_streams(void **state)
     client_close(&made);
 }
 
+/* Each kind of stream that a token may open. */
+static void a_revoked_token_loses_its_streams_within_a_second(void **state)
+{
+    struct rig *rig = *state;
+    static const char *const paths[] = {
+        PATH("Tasks/EnqueueStream"),
+        PATH("Work/Attach"),
+        "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
+        "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
+    };
+    enum { STREAMS = sizeof paths / sizeof *paths };
+    struct talk streams[STREAMS] = {0}, talk = {0};
+    struct client client;
+    struct mr_token token;
+    client_open(rig, &client, make_token(rig, MR_ROLE_ADMIN, "", &token));
+    for (size_t i = 0; i < STREAMS; i++)
+        talk_begin(&streams[i], &client, paths[i]);
+    assert_int_equal(put_status(&client, "q", 0, &talk), MR_RPC_OK); /* behind them */
+    assert_int_equal(mr_tokens_revoke(rig->tokens, token.id, NULL), MR_OK);
+    int64_t before = mr_mono_now(mr_clock_system()).ns;
+    for (size_t i = 0; i < STREAMS; i++) {
+        assert_int_equal(talk_end(&streams[i]), MR_RPC_UNAUTHENTICATED);
+        talk_done(&streams[i]);
+    }
+    assert_true(mr_mono_now(mr_clock_system()).ns - before < MR_NS_PER_S);
+    client_close(&client);
+}
+
+static void a_token_waits_for_the_disk_and_nobody_waits_for_it(void **state)
+{
+    struct rig *rig = *state;
+    struct client admin;
+    struct talk talk = {0}, slow = {0}, given_up = {0};
+    struct mr_token token;
+    client_open(rig, &admin, make_token(rig, MR_ROLE_ADMIN, "", &token));
+    Millrace__V1__TokenCreateRequest create = MILLRACE__V1__TOKEN_CREATE_REQUEST__INIT;
+    create.role = MILLRACE__V1__ROLE__PRODUCER;
+    Millrace__V1__TokenRevokeRequest revoke = MILLRACE__V1__TOKEN_REVOKE_REQUEST__INIT;
+    revoke.id = token.id;
+    rig->disk.stalls = true;
+    talk_begin(&slow, &admin, PATH("Tokens/Create"));
+    talk_send(&slow, &create.base);
+    talk_begin(&given_up, &admin, PATH("Tokens/Revoke"));
+    talk_send(&given_up, &revoke.base);
+    assert_true(mr_event_wait(&rig->disk.reached, patience_ns));
+    assert_int_equal(put_status(&admin, "q", 0, &talk), MR_RPC_OK);
+    on_loop(rig->loop, do_cancel, &given_up); /* carried out all the same */
+    talk_end(&given_up);
+    rig->disk.stalls = false;
+    mr_event_set(&rig->disk.go_on);
+    assert_non_null(talk_next(&slow, &millrace__v1__token_create_response__descriptor));
+    WAIT_UNTIL(!mr_tokens_valid(rig->tokens, token.id));
+    assert_int_equal(put_status(&admin, "q", 0, &talk), MR_RPC_UNAUTHENTICATED);
+    talk_done(&slow);
+    talk_done(&given_up);
+    client_close(&admin);
+}
+
 static void changes_by_people_leave_a_line(void **state)
 {
     struct rig *rig = *state;
@@ -377,6 +436,8 @@ int main(void)
         TEST(an_admin_of_some_queues_is_kept_to_them),
         TEST(limits_of_a_token_hold),
         TEST(tokens_are_made_listed_and_revoked_with_their_streams),
+        TEST(a_revoked_token_loses_its_streams_within_a_second),
+        TEST(a_token_waits_for_the_disk_and_nobody_waits_for_it),
         TEST(changes_by_people_leave_a_line),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

@@ -10,9 +10,11 @@
 #include <cmocka.h>
 
 #include "base/rand.h"
+#include "millrace/v1/nodes.pb-c.h"
 #include "millrace/v1/server.pb-c.h"
+#include "support/pb_of.h"
 #include "wire/flat.h"
-#include "wire/pb.h"
+#include "wire/node.h"
 
 static struct mr_arena arena;
 
@@ -37,7 +39,7 @@ static struct mr_slice packed(const ProtobufCMessage *message)
 {
     struct mr_buf buf = {0};
     struct mr_slice copy;
-    assert_int_equal(mr_pb_encode(message, &buf), MR_OK);
+    assert_int_equal(pb_encode(message, &buf), MR_OK);
     assert_int_equal(mr_arena_copy(&arena, mr_buf_slice(&buf), &copy), MR_OK);
     mr_buf_done(&buf);
     return copy;
@@ -118,7 +120,7 @@ static void a_new_task_is_the_same_on_both_ways(void **state)
     (void)state;
     struct mr_task_options options = full_options(), back;
     Millrace__V1__NewTask message;
-    assert_int_equal(mr_pb_of_new_task(&options, &arena, &message), MR_OK);
+    assert_int_equal(pb_of_new_task(&options, &arena, &message), MR_OK);
     struct mr_slice bytes = written(&mr_flat_new_task, &options);
     assert_same(bytes, packed(&message.base));
     assert_int_equal(mr_flat_read(&mr_flat_new_task, bytes, &arena, &back), MR_OK);
@@ -131,11 +133,65 @@ static void a_task_is_the_same_on_both_ways(void **state)
     (void)state;
     struct mr_task task = full_task(), back;
     Millrace__V1__Task message;
-    assert_int_equal(mr_pb_of_task(&task, &arena, &message), MR_OK);
+    assert_int_equal(pb_of_task(&task, &arena, &message), MR_OK);
     struct mr_slice bytes = written(&mr_flat_task, &task);
     assert_same(bytes, packed(&message.base));
     assert_int_equal(mr_flat_read(&mr_flat_task, bytes, &arena, &back), MR_OK);
     assert_same(written(&mr_flat_task, &back), bytes);
+}
+
+static void a_node_is_the_same_on_both_ways(void **state)
+{
+    (void)state;
+    struct mr_worker_queue queues[] = {{MR_SLICE_LIT("mail"), 3}, {MR_SLICE_LIT("bank"), 0}};
+    struct mr_slice types[] = {MR_SLICE_LIT("send"), MR_SLICE_LIT("x*")};
+    struct mr_node_info node = {.name = MR_SLICE_LIT("n"),
+                                .incarnation = UINT64_MAX,
+                                .state = MR_NODE_DEAD,
+                                .started_ms = 1,
+                                .last_beat_ms = 2,
+                                .in_hand = 3,
+                                .slots = 4,
+                                .busy = 5,
+                                .queues = queues,
+                                .queues_n = 2,
+                                .types = types,
+                                .types_n = 2},
+                        back;
+    ProtobufCMessage *decoded;
+    uint8_t *bytes = mr_arena_alloc(&arena, mr_node_size(&node));
+    assert_ptr_equal(mr_node_write(&node, bytes), bytes + mr_node_size(&node));
+    struct mr_slice encoded = mr_slice_make(bytes, mr_node_size(&node));
+    assert_int_equal(mr_pb_decode(&millrace__v1__node__descriptor, encoded, &arena, &decoded),
+                     MR_OK);
+    const Millrace__V1__Node *message = (const void *)decoded;
+    assert_string_equal(message->node, "n");
+    assert_true(message->incarnation == UINT64_MAX);
+    assert_int_equal(message->state, MILLRACE__V1__NODE_STATE__NODE_DEAD);
+    assert_true(message->started_ms == 1 && message->last_beat_ms == 2 && message->in_hand == 3);
+    assert_true(message->concurrency == 4 && message->busy == 5);
+    assert_true(message->n_queues == 2 && message->queues[0]->weight == 3);
+    assert_string_equal(message->queues[1]->name, "bank");
+    assert_true(message->n_types == 2 && strcmp(message->types[1], "x*") == 0);
+    assert_same(packed(decoded), encoded);
+    assert_int_equal(mr_node_read(encoded, &arena, &back), MR_OK);
+    assert_true(back.queues_n == 2 && back.types_n == 2);
+    uint8_t *again = mr_arena_alloc(&arena, mr_node_size(&back));
+    mr_node_write(&back, again);
+    assert_same(mr_slice_make(again, mr_node_size(&back)), encoded);
+}
+
+/* A list that no honest server sends costs no memory. */
+static void a_node_with_too_many_queues_is_refused(void **state)
+{
+    (void)state;
+    uint8_t bytes[200];
+    struct mr_node_info node;
+    for (size_t i = 0; i < sizeof bytes; i += 2) {
+        bytes[i] = 9 << 3 | MR_FLAT_BYTES;
+        bytes[i + 1] = 0;
+    }
+    assert_int_equal(mr_node_read(mr_slice_make(bytes, sizeof bytes), &arena, &node), MR_INVALID);
 }
 
 static void answers_and_figures_are_the_same_on_both_ways(void **state)
@@ -143,21 +199,28 @@ static void answers_and_figures_are_the_same_on_both_ways(void **state)
     (void)state;
     struct mr_enqueue_result result = {.err = MR_OK, .state = MR_PENDING, .id = "some-id"}, r;
     Millrace__V1__EnqueueResult result_message;
-    assert_int_equal(mr_pb_of_enqueue_result(&result, &arena, &result_message), MR_OK);
+    assert_int_equal(pb_of_enqueue_result(&result, &arena, &result_message), MR_OK);
     struct mr_slice bytes = written(&mr_flat_enqueue_result, &result);
     assert_same(bytes, packed(&result_message.base));
     assert_int_equal(mr_flat_read(&mr_flat_enqueue_result, bytes, NULL, &r), MR_OK);
     assert_string_equal(r.id, "some-id");
 
-    struct mr_queue_info info = {.name = "q", .paused = true, .max_length = 9}, i;
+    struct mr_queue_info info = {.name = "q",
+                                 .paused = true,
+                                 .max_length = 9,
+                                 .wait_p50_us = 10,
+                                 .wait_p99_us = 11,
+                                 .run_p50_us = 12,
+                                 .run_p99_us = 13},
+                         i;
     for (size_t k = 0; k < MR_STATE_COUNT; k++)
         info.counts[k] = k == MR_STATE_NONE ? 0 : 1000 * k;
     Millrace__V1__Queue queue_message;
-    assert_int_equal(mr_pb_of_queue(&info, &arena, &queue_message), MR_OK);
+    assert_int_equal(pb_of_queue(&info, &arena, &queue_message), MR_OK);
     bytes = written(&mr_flat_queue, &info);
     assert_same(bytes, packed(&queue_message.base));
     assert_int_equal(mr_flat_read(&mr_flat_queue, bytes, NULL, &i), MR_OK);
-    assert_memory_equal(i.counts, info.counts, sizeof i.counts);
+    assert_memory_equal(&i, &info, sizeof i);
 
     struct mr_stats stats = {.tasks = 1,
                              .syncs = 2,
@@ -268,6 +331,8 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test_teardown(a_new_task_is_the_same_on_both_ways, end),
         cmocka_unit_test_teardown(a_task_is_the_same_on_both_ways, end),
+        cmocka_unit_test_teardown(a_node_is_the_same_on_both_ways, end),
+        cmocka_unit_test_teardown(a_node_with_too_many_queues_is_refused, end),
         cmocka_unit_test_teardown(answers_and_figures_are_the_same_on_both_ways, end),
         cmocka_unit_test_teardown(nothing_is_written_for_nothing, end),
         cmocka_unit_test_teardown(fields_of_a_later_version_are_skipped, end),

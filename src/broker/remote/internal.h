@@ -72,7 +72,9 @@ struct ticket {
     const char *path;
     struct mr_slice body;
     struct mr_slice next; /* where the answer says that the next page begins */
+    struct mr_call *call; /* while it is under way */
     bool answered;
+    bool unwanted; /* it ends before it has begun */
     /* Of a lane: entries, one behind the other, each a field of the message they go into. */
     uint8_t *entries;
     size_t bytes, at;        /* all; those before at are sent */
@@ -85,6 +87,8 @@ struct ticket {
     uint32_t tag; /* 0: not sent */
 };
 
+/* NULL: memory ran out when it was submitted. */
+struct ticket *ticket_of(const struct mr_req *req);
 /* Answers; the ticket is gone afterwards. */
 void ticket_answer(struct ticket *ticket, enum mr_err err);
 void tickets_answer(struct mr_link *tickets, enum mr_err err);
@@ -182,6 +186,8 @@ struct node {
     struct mr_slice name;
     const struct mr_worker_queue *queues;
     size_t queues_n;
+    const struct mr_slice *types;
+    size_t types_n;
     enum mr_queue_order order;
     uint32_t slots, first_word;
     int64_t lease_ms;

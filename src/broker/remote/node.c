@@ -18,10 +18,11 @@
 
 #include "base/buf.h"
 #include "broker/remote/internal.h"
+#include "wire/node.h"
 
 static const char attach_path[] = "/millrace.v1.Work/Attach";
 
-enum { SAY_HELLO = 1, FIELD_QUEUES = 3, FIELD_HOLDS = 7 };
+enum { SAY_HELLO = 1, FIELD_QUEUES = 3, FIELD_HOLDS = 7, FIELD_TYPES = 8 };
 enum { FIELD_RESUMED = 2, FIELD_GRACE_MS = 3 };
 enum { INDEX_BITS = 12 };
 _Static_assert(NODES_MAX == 1 << INDEX_BITS, "a node's number holds its index");
@@ -128,18 +129,40 @@ static const struct mr_flat_field hello_fields[] = {
 };
 static MR_FLAT(struct hello, hello_flat, hello_fields);
 
-static const struct mr_flat_field queue_fields[] = {
-    {MR_FLAT_SLICE, offsetof(struct mr_worker_queue, name), 0},
-    {MR_FLAT_32, offsetof(struct mr_worker_queue, weight), 0},
-};
-static MR_FLAT(struct mr_worker_queue, queue_flat, queue_fields);
-
 static size_t holds_count(const struct node *node)
 {
     size_t n = 0;
     for (uint32_t i = 0; i < node->holds_n; i++)
         n += node->holds[i].epoch != 0;
     return n;
+}
+
+/* Queues and types. */
+static size_t lists_size(const struct node *node)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < node->queues_n; i++) {
+        size_t len = mr_flat_size(&mr_flat_queue_weight, &node->queues[i]);
+        size += mr_flat_head_size(len) + len;
+    }
+    for (size_t i = 0; i < node->types_n; i++)
+        size += mr_flat_head_size(node->types[i].len) + node->types[i].len;
+    return size;
+}
+
+static uint8_t *put_lists(const struct node *node, uint8_t *at)
+{
+    for (size_t i = 0; i < node->queues_n; i++) {
+        size_t len = mr_flat_size(&mr_flat_queue_weight, &node->queues[i]);
+        at = mr_flat_put_head(at, FIELD_QUEUES, len);
+        at = mr_flat_write(&mr_flat_queue_weight, &node->queues[i], at);
+    }
+    for (size_t i = 0; i < node->types_n; i++) {
+        at = mr_flat_put_head(at, FIELD_TYPES, node->types[i].len);
+        memcpy(at, node->types[i].data, node->types[i].len);
+        at += node->types[i].len;
+    }
+    return at;
 }
 
 static enum mr_err hello_encode(const struct node *node, struct mr_buf *buf)
@@ -152,17 +175,10 @@ static enum mr_err hello_encode(const struct node *node, struct mr_buf *buf)
         .lease_ms = node->lease_ms,
     };
     size_t holds_len = holds_count(node) * sizeof(uint64_t);
-    size_t size = mr_flat_size(&hello_flat, &hello) + mr_flat_head_size(holds_len) + holds_len;
-    for (size_t i = 0; i < node->queues_n; i++) {
-        size_t len = mr_flat_size(&queue_flat, &node->queues[i]);
-        size += mr_flat_head_size(len) + len;
-    }
+    size_t size = mr_flat_size(&hello_flat, &hello) + lists_size(node) +
+                  mr_flat_head_size(holds_len) + holds_len;
     MR_TRY(mr_buf_reserve(buf, size));
-    uint8_t *at = mr_flat_write(&hello_flat, &hello, buf->data);
-    for (size_t i = 0; i < node->queues_n; i++) {
-        at = mr_flat_put_head(at, FIELD_QUEUES, mr_flat_size(&queue_flat, &node->queues[i]));
-        at = mr_flat_write(&queue_flat, &node->queues[i], at);
-    }
+    uint8_t *at = put_lists(node, mr_flat_write(&hello_flat, &hello, buf->data));
     at = mr_flat_put_head(at, FIELD_HOLDS, holds_len);
     for (uint32_t i = 0; i < node->holds_n; i++) {
         if (node->holds[i].epoch == 0)
@@ -325,14 +341,19 @@ enum mr_err remote_prepare_node_open(struct ticket *ticket)
 static enum mr_err copy_terms(struct node *node, const struct mr_req_node_open *req)
 {
     struct mr_worker_queue *queues = mr_arena_calloc(&node->memory, req->queues_n, sizeof *queues);
-    if (queues == NULL)
+    struct mr_slice *types = mr_arena_calloc(&node->memory, req->types_n + 1, sizeof *types);
+    if (queues == NULL || types == NULL)
         return MR_NOMEM;
+    for (size_t i = 0; i < req->types_n; i++)
+        MR_TRY(mr_arena_copy(&node->memory, req->types[i], &types[i]));
     for (size_t i = 0; i < req->queues_n; i++) {
         queues[i].weight = req->queues[i].weight;
         MR_TRY(mr_arena_copy(&node->memory, req->queues[i].name, &queues[i].name));
     }
     node->queues = queues;
     node->queues_n = req->queues_n;
+    node->types = types;
+    node->types_n = req->types_n;
     node->order = req->order;
     node->lease_ms = req->lease_ms;
     node->events = req->events;

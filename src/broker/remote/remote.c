@@ -44,7 +44,7 @@ void tickets_answer(struct mr_link *tickets, enum mr_err err)
         ticket_answer(mr_container(link, struct ticket, link), err);
 }
 
-static struct ticket *ticket_of(const struct mr_req *req)
+struct ticket *ticket_of(const struct mr_req *req)
 {
     return (struct ticket *)(uintptr_t)req->wait_for;
 }

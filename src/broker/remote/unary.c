@@ -4,6 +4,7 @@
  * it broke is answered with MR_UNAVAILABLE.
  */
 #include "broker/remote/internal.h"
+#include "wire/node.h"
 
 #define REQ(ticket, type) mr_container((ticket)->req, struct type, req)
 #define FIELD(kind, type, member)                                                                  \
@@ -11,6 +12,8 @@
         MR_FLAT_##kind, offsetof(struct type, member), 0                                           \
     }
 #define FLAT(type) static MR_FLAT(struct type, type##_flat, type##_fields)
+
+enum { NODES_LISTED_MAX = 100 * 1000 }; /* whatever the server says */
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
@@ -33,6 +36,7 @@ static void on_closed(struct mr_call *call, int status, struct mr_slice text)
     struct ticket *ticket = mr_call_data(call);
     struct remote *remote = ticket->remote;
     enum mr_err err = call_err(call, status);
+    ticket->call = NULL;
     if (ticket->req->op == MR_OP_BACKUP && err != MR_OK)
         mr_detail_set(&REQ(ticket, mr_req_backup)->detail, "%.*s", (int)text.len,
                       text.len > 0 ? (const char *)text.data : "");
@@ -52,10 +56,11 @@ void unary_begin(struct ticket *ticket)
 {
     static const struct mr_call_ops ops = {.message = on_message, .closed = on_closed};
     struct remote *remote = ticket->remote;
-    struct mr_call *call;
-    enum mr_err err = remote->up
-                          ? mr_channel_call(remote->channel, ticket->path, 0, &ops, ticket, &call)
-                          : MR_UNAVAILABLE;
+    enum mr_err err = remote->up ? MR_OK : MR_UNAVAILABLE;
+    if (ticket->unwanted)
+        err = MR_CANCELLED;
+    if (err == MR_OK)
+        err = mr_channel_call(remote->channel, ticket->path, 0, &ops, ticket, &ticket->call);
     if (err != MR_OK) {
         ticket_answer(ticket, err);
         return;
@@ -63,10 +68,10 @@ void unary_begin(struct ticket *ticket)
     ticket->answered = false;
     mr_list_remove(&ticket->link);
     mr_list_push_back(&remote->calls, &ticket->link);
-    if (mr_call_send(call, ticket->body) == MR_OK)
-        mr_call_half_close(call);
+    if (mr_call_send(ticket->call, ticket->body) == MR_OK)
+        mr_call_half_close(ticket->call);
     else
-        mr_call_cancel(call);
+        mr_call_cancel(ticket->call);
 }
 
 static enum mr_err encode(struct ticket *ticket, const char *path, const struct mr_flat *flat,
@@ -105,17 +110,60 @@ struct text {
 static const struct mr_flat_field text_fields[] = {FIELD(SLICE, text, text)};
 FLAT(text);
 
+/* Whether a task can have such an id. */
+static bool is_id(struct mr_slice id)
+{
+    return id.len > 0 && id.len <= MR_ID_MAX && mr_utf8_valid(id);
+}
+
 static enum mr_err prepare_get(struct ticket *ticket)
 {
     const struct mr_req_get *req = REQ(ticket, mr_req_get);
-    if (req->id.len == 0 || req->id.len > MR_ID_MAX || !mr_utf8_valid(req->id))
-        return MR_NOT_FOUND; /* no task has such an id */
+    if (!is_id(req->id))
+        return MR_NOT_FOUND;
     return encode(ticket, "/millrace.v1.Tasks/Get", &text_flat, &(struct text){req->id});
 }
 
 static enum mr_err read_get(struct ticket *ticket, struct mr_slice bytes)
 {
     return mr_flat_read(&mr_flat_task, bytes, &ticket->req->arena, &REQ(ticket, mr_req_get)->task);
+}
+
+struct wait {
+    struct mr_slice id;
+    int64_t timeout_ms;
+};
+static const struct mr_flat_field wait_fields[] = {FIELD(SLICE, wait, id),
+                                                   FIELD(64, wait, timeout_ms)};
+FLAT(wait);
+
+static enum mr_err prepare_await(struct ticket *ticket)
+{
+    const struct mr_req_await *req = REQ(ticket, mr_req_await);
+    struct wait wait = {req->id, req->wait_ms};
+    if (!is_id(req->id))
+        return MR_NOT_FOUND;
+    if (req->wait_ms <= 0)
+        wait.timeout_ms = -1; /* not at all */
+    else if (req->wait_ms >= MR_DELAY_MAX_MS)
+        wait.timeout_ms = 0; /* as long as it takes */
+    return encode(ticket, "/millrace.v1.Tasks/Wait", &wait_flat, &wait);
+}
+
+static enum mr_err read_await(struct ticket *ticket, struct mr_slice bytes)
+{
+    struct mr_req_await *req = REQ(ticket, mr_req_await);
+    return mr_flat_read(&mr_flat_task, bytes, &req->req.arena, &req->task);
+}
+
+static void begin_unawait(struct ticket *ticket)
+{
+    struct ticket *await = ticket_of(&REQ(ticket, mr_req_unawait)->await->req);
+    if (await != NULL && await->call != NULL)
+        mr_call_cancel(await->call);
+    else if (await != NULL)
+        await->unwanted = true;
+    ticket_answer(ticket, MR_OK);
 }
 
 struct list {
@@ -359,6 +407,55 @@ static enum mr_err prepare_queue_remove(struct ticket *ticket)
                   &(struct queue_change){req->queue, req->mode == MR_QUEUE_REMOVE_FORCE});
 }
 
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+struct node_page {
+    struct mr_slice cursor;
+};
+static const struct mr_flat_field node_page_fields[] = {FIELD(SLICE, node_page, cursor)};
+FLAT(node_page);
+
+static enum mr_err prepare_node_list(struct ticket *ticket)
+{
+    struct mr_req_node_list *req = REQ(ticket, mr_req_node_list);
+    req->nodes = NULL;
+    req->n = 0;
+    return encode(ticket, "/millrace.v1.Nodes/List", &node_page_flat,
+                  &(struct node_page){ticket->next});
+}
+
+static enum mr_err read_node(struct ticket *ticket, struct mr_slice bytes)
+{
+    struct mr_req_node_list *req = REQ(ticket, mr_req_node_list);
+    return mr_node_read(bytes, &req->req.arena, &req->nodes[req->n++]);
+}
+
+/* Nodes of further pages stand behind those of the ones before. */
+static enum mr_err read_node_list(struct ticket *ticket, struct mr_slice bytes)
+{
+    enum { FIELD_NODES = 1, FIELD_NEXT = 2 };
+    struct mr_req_node_list *req = REQ(ticket, mr_req_node_list);
+    struct fields fields;
+    size_t n;
+    MR_TRY(mr_flat_count(bytes, FIELD_NODES, &n));
+    MR_TRY(fields_read(bytes, &fields));
+    struct mr_node_info *nodes = mr_arena_calloc(&req->req.arena, req->n + n + 1, sizeof *nodes);
+    if (nodes == NULL)
+        return MR_NOMEM;
+    if (req->n > 0)
+        memcpy(nodes, req->nodes, req->n * sizeof *nodes);
+    req->nodes = nodes;
+    ticket->next = n > 0 ? fields.bytes[FIELD_NEXT] : (struct mr_slice){0};
+    return each(ticket, bytes, FIELD_NODES, read_node);
+}
+
+static bool more_nodes(struct ticket *ticket)
+{
+    return ticket->next.len > 0 && REQ(ticket, mr_req_node_list)->n < NODES_LISTED_MAX &&
+           encode(ticket, ticket->path, &node_page_flat, &(struct node_page){ticket->next}) ==
+               MR_OK;
+}
+
 /* ---- the server ----------------------------------------------------------------------------- */
 
 static enum mr_err prepare_stats(struct ticket *ticket)
@@ -387,6 +484,9 @@ static void unary_wait(struct ticket *ticket)
 const struct op unary_ops[MR_OP_COUNT] = {
     [MR_OP_CONTROL] = {prepare_control, unary_wait, read_control, NULL},
     [MR_OP_GET] = {prepare_get, unary_wait, read_get, NULL},
+    [MR_OP_AWAIT] = {prepare_await, unary_wait, read_await, NULL},
+    [MR_OP_UNAWAIT] = {NULL, begin_unawait, NULL, NULL},
+    [MR_OP_NODE_LIST] = {prepare_node_list, unary_wait, read_node_list, more_nodes},
     [MR_OP_LIST] = {prepare_list, unary_wait, read_list, NULL},
     [MR_OP_QUEUE_LIST] = {prepare_queue_list, unary_wait, read_queue_list, more_queues},
     [MR_OP_QUEUE_HISTORY] = {prepare_history, unary_wait, read_history, NULL},

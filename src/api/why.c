@@ -1,0 +1,109 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Tasks.Why: the task, its queue and the nodes are asked for, one behind the other; what follows from
+ * them is said by client/why.h. */
+#include "client/why.h"
+
+#include <stdlib.h>
+
+#include "api/internal.h"
+
+struct asking {
+    struct unary *u; /* whose job gets the task */
+    struct job queue, nodes;
+    struct mr_queue_info info;
+    struct mr_why why;
+};
+
+static void asking_end(struct asking *asking)
+{
+    struct unary *u = asking->u;
+    job_clear(&asking->queue);
+    job_clear(&asking->nodes);
+    free(asking);
+    unary_idle(u);
+}
+
+static void asking_fail(struct asking *asking, enum mr_err err)
+{
+    unary_fail(asking->u, err, "%s: %s", asking->u->detail.text, mr_err_text(err));
+    asking_end(asking);
+}
+
+static void say(struct asking *asking)
+{
+    const struct mr_why *why = &asking->why;
+    Millrace__V1__WhyReason rows[MR_WHY_MAX], *list[MR_WHY_MAX];
+    Millrace__V1__WhyResponse out = MILLRACE__V1__WHY_RESPONSE__INIT;
+    for (; out.n_reasons < why->n; out.n_reasons++) {
+        Millrace__V1__WhyReason *row = &rows[out.n_reasons];
+        millrace__v1__why_reason__init(row);
+        row->reason = (char *)(uintptr_t)mr_why_word(why->reasons[out.n_reasons].reason);
+        row->text = (char *)(uintptr_t)why->reasons[out.n_reasons].text;
+        list[out.n_reasons] = row;
+    }
+    out.reasons = list;
+    unary_send(asking->u, &out.base);
+}
+
+static void got_nodes(struct job *job)
+{
+    struct asking *asking = mr_container(job, struct asking, nodes);
+    struct mr_req_node_list *req = &job->req.node_list;
+    if (req->req.err != MR_OK) {
+        asking_fail(asking, req->req.err);
+        return;
+    }
+    nodes_mark(asking->u->api, req->nodes, req->n);
+    struct mr_why_facts facts = {
+        .task = &asking->u->job.req.get.task,
+        .queue = &asking->info,
+        .nodes = req->nodes,
+        .nodes_n = req->n,
+        .now_ms = mr_wall_ms(mr_wall_now(mr_clock_system())),
+    };
+    mr_why(&facts, &asking->why);
+    say(asking);
+    asking_end(asking);
+}
+
+static void got_queue(struct job *job)
+{
+    struct asking *asking = mr_container(job, struct asking, queue);
+    if (job->req.head.err != MR_OK)
+        asking_fail(asking, job->req.head.err);
+    else
+        job_submit(&asking->nodes, asking->u->api, MR_OP_NODE_LIST, got_nodes);
+}
+
+static void got_task(struct job *job)
+{
+    struct unary *u = mr_container(job, struct unary, job);
+    struct asking *asking = u->data;
+    struct mr_req_queue_list *req = &asking->queue.req.queue_list;
+    if (job->req.head.err != MR_OK) {
+        asking_fail(asking, job->req.head.err);
+    } else if (!unary_may_touch(u, job->req.get.task.queue)) {
+        asking_end(asking);
+    } else {
+        req->only = job->req.get.task.queue;
+        req->infos = &asking->info;
+        req->max = 1;
+        job_submit(&asking->queue, u->api, MR_OP_QUEUE_LIST, got_queue);
+    }
+}
+
+void tasks_why(struct unary *u)
+{
+    const Millrace__V1__GetRequest *in = (const void *)u->message;
+    struct asking *asking = calloc(1, sizeof *asking);
+    if (asking == NULL) {
+        unary_fail(u, MR_NOMEM, NULL);
+        return;
+    }
+    asking->u = u;
+    u->data = asking;
+    u->busy = true;
+    u->job.req.get.id = mr_pb_text(in->id);
+    mr_detail_set(&u->detail, "task %.*s", MR_ID_MAX, in->id);
+    job_submit(&u->job, u->api, MR_OP_GET, got_task);
+}
