@@ -50,6 +50,35 @@ void mr_broker_close(struct mr_broker *broker)
         broker->ops->close(broker);
 }
 
+static void fail_each(enum mr_err *errs, size_t n, enum mr_err err)
+{
+    for (size_t i = 0; n <= MR_BATCH_MAX && i < n; i++)
+        errs[i] = err;
+}
+
+/* What failed as a whole failed in each of its items. Batches over the limit are not looked into. */
+static void fail_items(struct mr_req *req, enum mr_err err)
+{
+    struct mr_req_enqueue *enqueue = mr_container(req, struct mr_req_enqueue, req);
+    struct mr_req_finish *finish = mr_container(req, struct mr_req_finish, req);
+    struct mr_req_control *control = mr_container(req, struct mr_req_control, req);
+    if (req->op == MR_OP_FINISH)
+        fail_each(finish->errs, finish->n, err);
+    else if (req->op == MR_OP_CONTROL)
+        fail_each(control->errs, control->n, err);
+    else if (req->op == MR_OP_ENQUEUE && enqueue->n <= MR_BATCH_MAX)
+        for (size_t i = 0; i < enqueue->n; i++)
+            enqueue->results[i].err = err; /* its id stays: whether it is there may show later */
+}
+
+void mr_req_answer(struct mr_req *req, enum mr_err err)
+{
+    if (err != MR_OK)
+        fail_items(req, err);
+    req->err = err;
+    req->done(req);
+}
+
 static void call_done(struct mr_req *req)
 {
     mr_event_set(req->arg);

@@ -60,6 +60,8 @@ struct mr_req {
 
 /* Frees the answer; not the request itself. */
 void mr_req_done(struct mr_req *req);
+/* An engine answers: what failed as a whole failed in each of its items. */
+void mr_req_answer(struct mr_req *req, enum mr_err err);
 
 /* ---- producing ------------------------------------------------------------------------------ */
 

@@ -487,6 +487,7 @@ static void a_task_whose_answer_was_lost_is_in_doubt(void **state)
     forwarder_cut(&w->network);
     w->network.mute = false;
     assert_int_equal(flight_end(&flight), MR_UNAVAILABLE);
+    assert_int_equal(flight.result.err, MR_UNAVAILABLE);
     assert_int_equal(state_of(w, flight.result.id), MR_PENDING); /* the id to ask for is there */
     assert_int_equal(tasks_in_store(w), 1);
 }

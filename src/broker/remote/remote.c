@@ -33,8 +33,7 @@ void ticket_answer(struct ticket *ticket, enum mr_err err)
 {
     struct mr_req *req = ticket->req;
     mr_list_remove(&ticket->link);
-    req->err = err;
-    req->done(req);
+    mr_req_answer(req, err);
 }
 
 void tickets_answer(struct mr_link *tickets, enum mr_err err)
@@ -55,8 +54,7 @@ static void deliver(struct mr_msg *msg, void *receiver)
     struct ticket *ticket = ticket_of(req);
     (void)receiver;
     if (ticket == NULL) {
-        req->err = MR_NOMEM;
-        req->done(req);
+        mr_req_answer(req, MR_NOMEM);
     } else if (ticket->err != MR_OK) {
         ticket_answer(ticket, ticket->err);
     } else {
