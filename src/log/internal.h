@@ -3,6 +3,7 @@
 #ifndef MR_LOG_INTERNAL_H
 #define MR_LOG_INTERNAL_H
 
+#include "base/hist.h"
 #include "log/log.h"
 
 enum {
@@ -12,7 +13,6 @@ enum {
     FILL_STEP = 512 * 1024,  /* zeroes written between two syncs of a segment in the making */
     EXTEND_MAX = 4096,       /* body of a record that was extended: damage takes no more at once */
     FILES_PER_SYNC = 4,      /* segments one sync can cover */
-    SYNC_BUCKETS = 256,      /* of the histogram of sync times */
 };
 
 enum {
@@ -128,7 +128,7 @@ struct mr_log {
     struct mr_buf scratch; /* a record that spans blocks */
 
     uint64_t syncs_n;
-    uint64_t sync_times[SYNC_BUCKETS]; /* counts, by bucket_of */
+    struct mr_hist sync_times;
 };
 
 /* folder.c */

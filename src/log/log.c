@@ -220,33 +220,13 @@ static void sync_run(struct mr_job *base)
     job->took_ns = mr_mono_now(job->log->clock).ns - start.ns;
 }
 
-/* Four buckets to a factor of two, in microseconds. */
-static size_t bucket_of(int64_t ns)
-{
-    uint64_t us = ns < 4000 ? 4 : (uint64_t)ns / 1000;
-    unsigned log2 = 63 - (unsigned)__builtin_clzll(us);
-    size_t bucket = 4 * log2 + ((us >> (log2 - 2)) & 3);
-    return bucket < SYNC_BUCKETS ? bucket : SYNC_BUCKETS - 1;
-}
-
-static uint64_t percentile_us(const struct mr_log *log, unsigned percent)
-{
-    uint64_t rank = (log->syncs_n * percent + 99) / 100, seen = 0;
-    for (size_t i = 0; i < SYNC_BUCKETS; i++) {
-        seen += log->sync_times[i];
-        if (seen >= rank && rank > 0)
-            return ((uint64_t)1 << (i / 4)) + ((uint64_t)(i % 4 + 1) << (i / 4)) / 4;
-    }
-    return 0;
-}
-
 static void sync_done(struct mr_job *base)
 {
     struct sync_job *job = mr_container(base, struct sync_job, job);
     struct mr_log *log = job->log;
     job->busy = false;
     log->syncs_n++;
-    log->sync_times[bucket_of(job->took_ns)]++;
+    mr_hist_add(&log->sync_times, job->took_ns / MR_NS_PER_US);
     if (job->err == MR_OK && log->failure == MR_OK) {
         mr_assert(job->upto <= log->last_seq);
         if (job->upto > log->durable_seq)
@@ -438,7 +418,7 @@ void mr_log_figures(const struct mr_log *log, struct mr_log_figures *ret_figures
 {
     *ret_figures = (struct mr_log_figures){
         .syncs = log->syncs_n,
-        .sync_p50_us = percentile_us(log, 50),
-        .sync_p99_us = percentile_us(log, 99),
+        .sync_p50_us = mr_hist_percentile_us(&log->sync_times, NULL, 50),
+        .sync_p99_us = mr_hist_percentile_us(&log->sync_times, NULL, 99),
     };
 }

@@ -16,6 +16,7 @@ struct conform_kept {
         struct mr_req head;
         struct mr_req_get get;
         struct mr_req_list list;
+        struct mr_req_node_list nodes;
     } req;
     char text[MR_ID_MAX + 1];
 };
@@ -84,9 +85,10 @@ int conform_run_theme(const struct conform_engine *engine, const char *theme,
 int conform_run(const struct conform_engine *engine)
 {
     static int (*const themes[])(const struct conform_engine *) = {
-        conform_enqueue, conform_limits,    conform_unique,  conform_order,      conform_take,
-        conform_leases,  conform_finish,    conform_control, conform_queues,     conform_list,
-        conform_stats,   conform_scheduled, conform_threads, conform_durability, conform_backup,
+        conform_enqueue,    conform_limits, conform_unique,  conform_order,     conform_take,
+        conform_leases,     conform_finish, conform_control, conform_queues,    conform_list,
+        conform_await,      conform_nodes,  conform_stats,   conform_scheduled, conform_threads,
+        conform_durability, conform_backup,
     };
     int failed = 0;
     for (size_t i = 0; i < sizeof themes / sizeof themes[0]; i++)
@@ -209,7 +211,7 @@ void conform_put_many(struct conform *t, const char *queue, const char *prefix, 
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
-static void node_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+void conform_node_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
 {
     struct conform_node *node = arg;
     mr_lock_enter(&node->lock);
@@ -258,16 +260,22 @@ struct conform_node *conform_node_open(struct conform *t, const struct conform_n
     mr_lock_init(&node->lock);
     node->next = t->nodes;
     t->nodes = node;
-    struct mr_worker_queue queues[NODE_QUEUES_MAX];
+    struct mr_worker_queue queues[NODE_QUEUES_MAX], patterns[NODE_QUEUES_MAX];
+    struct mr_slice types[NODE_QUEUES_MAX];
+    size_t types_n = parse_queues(o->types != NULL ? o->types : "", patterns);
+    for (size_t i = 0; i < types_n; i++)
+        types[i] = patterns[i].name;
     struct mr_req_node_open req = {
         .req.op = MR_OP_NODE_OPEN,
         .name = mr_slice_str(o->name != NULL ? o->name : "node"),
         .queues = queues,
         .queues_n = parse_queues(o->queues != NULL ? o->queues : "default", queues),
         .order = o->order,
+        .types = types,
+        .types_n = types_n,
         .slots = o->slots != 0 ? o->slots : NODE_SLOTS,
         .lease_ms = o->lease_ms != 0 ? o->lease_ms : LEASE_LONG_MS,
-        .events = {.stop = node_stop, .arg = node},
+        .events = {.stop = conform_node_stop, .arg = node},
     };
     assert_err(mr_broker_call(t->broker, &req.req), MR_OK);
     node->node = req.node;
@@ -435,6 +443,15 @@ enum mr_state conform_state(struct conform *t, const char *id)
     if (err != MR_NOT_FOUND)
         assert_err(err, MR_OK);
     return state;
+}
+
+const struct mr_node_info *conform_list_nodes(struct conform *t, size_t *ret_n)
+{
+    struct mr_req_node_list *req = &keep(t)->req.nodes;
+    req->req.op = MR_OP_NODE_LIST;
+    assert_err(mr_broker_call(t->broker, &req->req), MR_OK);
+    *ret_n = req->n;
+    return req->nodes;
 }
 
 enum mr_err conform_act(struct conform *t, enum mr_verb verb, const char *id, double value)

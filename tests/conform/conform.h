@@ -92,6 +92,8 @@ int conform_finish(const struct conform_engine *engine);
 int conform_control(const struct conform_engine *engine);
 int conform_queues(const struct conform_engine *engine);
 int conform_list(const struct conform_engine *engine);
+int conform_await(const struct conform_engine *engine);
+int conform_nodes(const struct conform_engine *engine);
 int conform_stats(const struct conform_engine *engine);
 int conform_scheduled(const struct conform_engine *engine);
 int conform_threads(const struct conform_engine *engine);
@@ -141,16 +143,19 @@ const char *conform_put_ok(struct conform *t, const struct mr_task_options *task
 /* n tasks with ids prefix0, prefix1, ... in this queue. */
 void conform_put_many(struct conform *t, const char *queue, const char *prefix, size_t n);
 
-/* queues: "a=6 b=3 c"; at most 8. */
+/* queues: "a=6 b=3 c"; types: "mail:* ping"; at most 8. */
 struct conform_node_options {
     const char *name;   /* "node" */
     const char *queues; /* "default" */
+    const char *types;  /* everything */
     enum mr_queue_order order;
     uint32_t slots;   /* 16 */
     int64_t lease_ms; /* 0: too long to end within a test */
 };
 struct conform_node *conform_node_open(struct conform *t, const struct conform_node_options *o);
 #define NODE(t, ...) conform_node_open(t, &(struct conform_node_options){__VA_ARGS__})
+/* The stop event; arg is the struct conform_node. */
+void conform_node_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg);
 enum mr_err conform_node_close(struct conform *t, const struct conform_node *node);
 enum mr_err conform_beat(struct conform *t, const struct conform_node *node);
 bool conform_was_stopped(struct conform_node *node, uint64_t epoch, enum mr_stop_reason reason);
@@ -192,6 +197,8 @@ void conform_finish_list(struct conform *t, struct mr_lease *leases, enum mr_out
 /* NULL when there is no such task; slices live until the test ends. */
 const struct mr_task *conform_get(struct conform *t, const char *id);
 enum mr_state conform_state(struct conform *t, const char *id);
+/* All nodes; slices live until the test ends. */
+const struct mr_node_info *conform_list_nodes(struct conform *t, size_t *ret_n);
 enum mr_err conform_act(struct conform *t, enum mr_verb verb, const char *id, double value);
 
 /* One page; tasks live until the test ends. */

@@ -88,6 +88,31 @@ static void a_node_that_stays_silent_is_dead(void **state)
     mr_req_done(&get.req);
 }
 
+static void expect_node(struct store_rig *f, size_t n, enum mr_node_state state)
+{
+    struct mr_req_node_list req = {.req.op = MR_OP_NODE_LIST};
+    assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
+    assert_int_equal(req.n, n);
+    if (n > 0)
+        assert_int_equal(req.nodes[0].state, state);
+    mr_req_done(&req.req);
+}
+
+static void a_silent_node_is_suspect_before_it_is_dead(void **state)
+{
+    struct store_rig *f = *state;
+    unsigned lost = 0;
+    uint64_t node = begin_run(f, &lost);
+    rig_run(&f->rig, f->rig.clock.mono_ns + LEASE_MS * MR_NS_PER_MS);
+    expect_node(f, 1, MR_NODE_LIVE);
+    rig_run(&f->rig, f->rig.clock.mono_ns + 10 * MR_NS_PER_MS);
+    expect_node(f, 1, MR_NODE_SUSPECT);
+    assert_int_equal(beat(f, node), MR_OK);
+    expect_node(f, 1, MR_NODE_LIVE);
+    rig_run(&f->rig, f->rig.clock.mono_ns + (LEASE_MS + 100) * MR_NS_PER_MS);
+    expect_node(f, 0, MR_NODE_DEAD);
+}
+
 /* The task "t" after the death of the process that ran the engine. */
 static void expect_crashes(struct store_rig *f, uint32_t crashes)
 {
@@ -130,6 +155,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_stop_of_the_process_about_as_long_as_the_lease_costs_no_run),
         TEST(a_node_that_stays_silent_is_dead),
+        TEST(a_silent_node_is_suspect_before_it_is_dead),
         TEST(a_run_dies_with_the_process_it_is_in),
         TEST(a_run_elsewhere_outlives_the_process_of_the_engine),
         TEST(a_silent_node_elsewhere_is_dead_and_its_run_a_crash),

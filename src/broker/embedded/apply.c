@@ -171,6 +171,8 @@ enum mr_err apply_task(struct state *state, const struct mr_record *record, stru
     task->max_retry = event.max_retry;
     task->state = event.state;
     task->flags = event.flags & MR_TASK_FLAGS_KEPT & (uint8_t)~MR_TASK_UNIQUE;
+    if (event.state == MR_PENDING)
+        task->fraction = state->fraction & 0x7f;
     state->queues[event.queue]->counts[event.state]++;
     hold(state, pos, task->size, 1);
     if (needs_message(&event))
@@ -315,6 +317,7 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
         MR_TRY(unique_take_again(state, task, handle));
     task->state = event->state;
     task->key = event->key;
+    task->fraction = 0;
     task->retried = event->retried;
     task->crashes = event->crashes;
     more_trim(state, task);

@@ -307,6 +307,7 @@ static void read_clocks(struct mr_engine *engine)
     engine->now = mr_mono_now(engine->clock);
     engine->now_us = mr_wall_now(engine->clock).us;
     engine->now_ms = mr_wall_ms((mr_wall){engine->now_us});
+    engine->state.fraction = (uint8_t)(engine->now_us % MR_US_PER_MS / TASK_FRACTION_US);
     engine->now_up_ms = mr_wall_ms((mr_wall){engine->now_us + MR_US_PER_MS - 1});
 }
 

@@ -181,6 +181,16 @@ static enum mr_err finish_room(struct mr_engine *engine, struct mr_event_change 
     return err;
 }
 
+/* The epoch is the time of the hand-out, unless the clock was behind an earlier one. */
+static int64_t run_us(const struct mr_engine *engine, uint32_t handle)
+{
+    const struct more *more = more_of(&engine->state, task_at(&engine->state, handle));
+    int64_t at_us = (int64_t)more->epoch;
+    if (at_us / MR_US_PER_MS != more->started_ms)
+        at_us = more->started_ms * MR_US_PER_MS;
+    return engine->now_us - at_us;
+}
+
 static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *item)
 {
     enum mr_err err = finish_check(item);
@@ -189,12 +199,19 @@ static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *
     if (handle == NO_HANDLE)
         return err;
     struct mr_event_change change = change_of(engine, handle);
+    struct queue *queue = queue_of(&engine->state, task_at(&engine->state, handle));
+    int64_t took_us = run_us(engine, handle);
     change.outcome = (uint8_t)item->outcome;
     MR_TRY(decisions[item->outcome](engine, task_at(&engine->state, handle), item, &change));
-    if (item->outcome == MR_DONE && change.state == MR_STATE_NONE)
-        return finish_done(engine, handle, item);
-    MR_TRY(finish_room(engine, &change));
-    return change_task(engine, MR_RECORD_FINISH, handle, &change);
+    if (item->outcome == MR_DONE && change.state == MR_STATE_NONE) {
+        MR_TRY(finish_done(engine, handle, item));
+    } else {
+        MR_TRY(finish_room(engine, &change));
+        MR_TRY(change_task(engine, MR_RECORD_FINISH, handle, &change));
+    }
+    if (item->outcome != MR_HAND_BACK) /* what never ran comes back so */
+        latency_note(&queue->latency, LATENCY_RUN, engine->now, took_us);
+    return MR_OK;
 }
 
 enum handled handle_finish(struct mr_engine *engine, struct mr_req *base)

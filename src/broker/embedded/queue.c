@@ -13,6 +13,7 @@ void queue_free(struct queue *queue)
         order_done(&queue->sets[s]);
     mr_list_remove(&queue->ready);
     free(queue->days);
+    latency_free(queue->latency);
     free(queue);
 }
 

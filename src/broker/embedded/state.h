@@ -16,6 +16,7 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "broker/broker.h"
+#include "broker/embedded/latency.h"
 #include "broker/embedded/order.h"
 #include "broker/embedded/task.h"
 #include "log/log.h"
@@ -42,6 +43,7 @@ struct queue {
     uint64_t processed, failed;
     struct day *days; /* the last DAYS_KEPT that had any run, oldest first */
     size_t days_n, days_cap;
+    struct latency *latency; /* NULL: nothing was handed out yet */
     struct mr_heap_node due; /* when something happens in it; index is SIZE_MAX in no heap */
     struct mr_link waiters;  /* of struct listen: nodes waiting for a task of this queue */
     struct mr_link ready;    /* in the engine's list of queues that got something to take */
@@ -64,6 +66,7 @@ struct state {
     uint32_t recent; /* number of the queue found last: batches name one queue over and over */
     struct mr_hash_key hash_key;
     struct mr_log *log; /* only for holding space */
+    uint8_t fraction;   /* of the ms of this turn, for tasks that come in it */
     bool replaying;
     bool damage_seen;    /* records were set aside: what is left may not fit together */
     struct mr_heap due;  /* of queues, by the first time something happens in them */

@@ -88,7 +88,21 @@ static struct queue *choose_strict(struct node *node)
 
 /* ---- giving --------------------------------------------------------------------------------- */
 
-static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle,
+/* When it could first run: it came, or was due. Its order time is that, less what a priority moved it
+ * ahead; a retry has none. */
+static int64_t ready_us(const struct mr_engine *engine, const struct task *task,
+                        const struct mr_task_msg *msg)
+{
+    int64_t ms = task->key, ahead_ms = 0;
+    if (task->flags & MR_TASK_REORDERED)
+        ahead_ms = more_of(&engine->state, task)->priority_ms;
+    else if (task->flags & MR_TASK_PRIORITY)
+        ahead_ms = msg->priority_ms;
+    ms += ms + ahead_ms <= engine->now_ms ? ahead_ms : 0;
+    return ms * MR_US_PER_MS + task->fraction * TASK_FRACTION_US;
+}
+
+static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle, int64_t *ret_ready_us,
                               struct mr_lease **ret_lease)
 {
     const struct task *task = task_at(&engine->state, handle);
@@ -126,6 +140,7 @@ static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle,
         head.priority_ms = more_of(&engine->state, task)->priority_ms;
     memcpy(lease->body, &head, sizeof head);
     memcpy(lease->body + sizeof head, message.data, message.len);
+    *ret_ready_us = ready_us(engine, task, &msg);
     *ret_lease = lease;
     return MR_OK;
 }
@@ -180,19 +195,22 @@ static enum mr_err take_one(struct mr_engine *engine, struct node *node,
             log_room_beside(engine, MR_EVENT_RUN_SIZE + MR_EVENT_RUNS_TIME, engine->in_hand + 1));
         MR_TRY(next_epoch(engine, &epoch));
         uint32_t handle = order_first(&queue->sets[MR_PENDING]);
+        int64_t since_us;
         struct mr_lease *lease;
-        enum mr_err err = make_lease(engine, handle, &lease);
+        enum mr_err err = make_lease(engine, handle, &since_us, &lease);
         if (err == MR_DAMAGED) {
             MR_TRY(quarantine_task(engine, handle));
             continue;
         }
         MR_TRY(err);
         err = give(engine, node, handle, epoch, lease);
-        if (err == MR_OK)
-            *ret_lease = lease;
-        else
+        if (err != MR_OK) {
             free(lease);
-        return err;
+            return err;
+        }
+        latency_note(&queue->latency, LATENCY_WAIT, engine->now, engine->now_us - since_us);
+        *ret_lease = lease;
+        return MR_OK;
     }
 }
 

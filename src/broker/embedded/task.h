@@ -18,6 +18,8 @@ enum {
     TASK_DAMAGED = 1 << 7, /* its record cannot be read */
 };
 
+enum { TASK_FRACTION_US = 8 };
+
 struct task {
     struct mr_uuid
         id;       /* first: slab_free overwrites the start, state says whether the rest counts */
@@ -30,7 +32,8 @@ struct task {
     uint32_t last; /* low bits of the number of the last record about it */
     uint16_t retried, max_retry;
     uint8_t state, flags, crashes;
-    bool awaited; /* somebody waits for its end, or did */
+    uint8_t awaited : 1;  /* somebody waits for its end, or did */
+    uint8_t fraction : 7; /* of the ms in which it came, in units of TASK_FRACTION_US */
 };
 
 struct more {

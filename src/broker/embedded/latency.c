@@ -1,0 +1,52 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "broker/embedded/latency.h"
+
+#include <stdlib.h>
+
+#define WINDOW_NS (30 * MR_MS_PER_S * MR_NS_PER_MS)
+
+struct latency {
+    mr_mono since; /* the current window began */
+    unsigned current;
+    struct mr_hist windows[2][LATENCY_KINDS];
+};
+
+/* The older window goes when the newer one is full; both when nobody looked for so long. */
+static void turn(struct latency *latency, mr_mono now)
+{
+    int64_t age_ns = now.ns - latency->since.ns;
+    if (age_ns < WINDOW_NS)
+        return;
+    for (int i = 0; i < (age_ns < 2 * WINDOW_NS ? 1 : 2); i++) {
+        latency->current ^= 1;
+        for (int kind = 0; kind < LATENCY_KINDS; kind++)
+            latency->windows[latency->current][kind] = (struct mr_hist){0};
+    }
+    latency->since = now;
+}
+
+void latency_note(struct latency **latency, enum latency_kind kind, mr_mono now, int64_t us)
+{
+    if (*latency == NULL) {
+        *latency = calloc(1, sizeof **latency);
+        if (*latency == NULL)
+            return;
+        (*latency)->since = now;
+    }
+    turn(*latency, now);
+    mr_hist_add(&(*latency)->windows[(*latency)->current][kind], us);
+}
+
+uint64_t latency_percentile_us(struct latency *latency, enum latency_kind kind, mr_mono now,
+                               unsigned percent)
+{
+    if (latency == NULL)
+        return 0;
+    turn(latency, now);
+    return mr_hist_percentile_us(&latency->windows[0][kind], &latency->windows[1][kind], percent);
+}
+
+void latency_free(struct latency *latency)
+{
+    free(latency);
+}

@@ -1,0 +1,23 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * How long tasks of a queue waited and ran of late: the last half minute, and what there is of the
+ * next. Only in memory, and only for queues that hand out.
+ */
+#ifndef MR_EMBEDDED_LATENCY_H
+#define MR_EMBEDDED_LATENCY_H
+
+#include "base/clock.h"
+#include "base/hist.h"
+
+enum latency_kind { LATENCY_WAIT, LATENCY_RUN, LATENCY_KINDS };
+
+struct latency;
+
+/* Makes *latency when it is NULL; without memory nothing is noted. */
+void latency_note(struct latency **latency, enum latency_kind kind, mr_mono now, int64_t us);
+/* 0: nothing in that time. latency may be NULL. */
+uint64_t latency_percentile_us(struct latency *latency, enum latency_kind kind, mr_mono now,
+                               unsigned percent);
+void latency_free(struct latency *latency);
+
+#endif
