@@ -383,11 +383,12 @@ enum mr_err mr_call_room(struct mr_call *call, size_t len, uint8_t **ret_room)
     size_t more = RPC_PREFIX_LEN + len;
     if (len > UINT32_MAX || more > call->rpc->limits.queued_max)
         return MR_TOO_BIG;
-    if (conn->queued + more > call->rpc->limits.queued_max ||
-        call->rpc->memory + more > call->rpc->limits.memory_max) {
+    if (conn->queued + more > call->rpc->limits.queued_max) {
         rpc_conn_doom(conn, NGHTTP2_ENHANCE_YOUR_CALM, "the peer does not take what is sent");
         return MR_BUSY;
     }
+    if (!rpc_conn_may_hold(conn, more))
+        return MR_BUSY;
     MR_TRY(reserve_out(call, more));
     uint8_t *p = call->out.data + call->out.len;
     p[0] = 0;

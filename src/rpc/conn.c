@@ -77,7 +77,11 @@ static void check_alive(struct rpc_conn *conn)
 {
     int64_t limit_ns = conn->rpc->limits.keepalive_ms * MR_NS_PER_MS;
     int64_t now_ns = conn->rpc->now.ns;
-    if (!conn->ping_out) {
+    /* It may talk all the while: as long as for one that is silent. */
+    if (conn->rest.len > 0 && now_ns - conn->stuck_since.ns >= 2 * limit_ns) {
+        conn->broken = true;
+        rpc_conn_doom(conn, NGHTTP2_NO_ERROR, "the peer does not read");
+    } else if (!conn->ping_out) {
         if (now_ns - conn->last_read.ns >= limit_ns)
             ping(conn, NULL);
     } else if (now_ns - conn->pinged.ns >= limit_ns) {
@@ -260,6 +264,8 @@ static bool write_rest(struct rpc_conn *conn)
     if (conn_write(conn, conn->rest.data + conn->rest_at, len, &sent) != MR_OK)
         return false;
     conn->rest_at += sent;
+    if (sent > 0)
+        conn->stuck_since = conn->rpc->now;
     if (sent < len)
         return false;
     drop_rest(conn);
@@ -274,6 +280,7 @@ static bool keep_rest(struct rpc_conn *conn, const uint8_t *data, size_t len)
         rpc_conn_doom(conn, NGHTTP2_NO_ERROR, "out of memory");
     else
         conn->rpc->memory += len;
+    conn->stuck_since = conn->rpc->now;
     return false;
 }
 
@@ -332,6 +339,31 @@ void rpc_conn_flush(struct rpc_conn *conn)
     if (done && !nghttp2_session_want_read(conn->session) &&
         !nghttp2_session_want_write(conn->session))
         rpc_conn_doom(conn, NGHTTP2_NO_ERROR, "the connection ended");
+}
+
+/* ---- memory --------------------------------------------------------------------------------- */
+
+static size_t holds(const struct rpc_conn *conn)
+{
+    return conn->queued + conn->received + conn->rest.len;
+}
+
+/* Who takes nothing and who sends what nobody takes must not be the ruin of all others. */
+bool rpc_conn_may_hold(struct rpc_conn *conn, size_t more)
+{
+    struct mr_rpc *rpc = conn->rpc;
+    if (rpc->memory + more <= rpc->limits.memory_max + rpc->going)
+        return true;
+    struct rpc_conn *most = conn;
+    for (struct mr_link *link = rpc->conns.next; link != &rpc->conns; link = link->next) {
+        struct rpc_conn *other = mr_container(link, struct rpc_conn, link);
+        if (!is_doomed(other) && holds(other) > holds(most) + (most == conn ? more : 0))
+            most = other;
+    }
+    if (!is_doomed(most))
+        rpc->going += holds(most);
+    rpc_conn_doom(most, NGHTTP2_ENHANCE_YOUR_CALM, "the peer holds too much memory");
+    return most != conn;
 }
 
 /* ---- beginning ------------------------------------------------------------------------------ */

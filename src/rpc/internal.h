@@ -77,6 +77,7 @@ struct mr_rpc {
     struct mr_call *spare; /* calls to use again, by next_spare */
     size_t spare_n;
     size_t memory;          /* bytes queued and received, of all calls, and unwritten rests */
+    size_t going;           /* of these, of connections that end in this turn for having most */
     uint8_t *in;            /* RPC_IN_MAX: what was just read */
     struct mr_buf out;      /* what is about to be written */
     struct mr_buf unpacked; /* a message that came packed */
@@ -138,6 +139,7 @@ struct rpc_conn {
     struct mr_timer timer; /* the first of what follows */
     mr_mono phase_until;   /* the handshake; from RPC_NOTICE on: the next step */
     mr_mono last_read, pinged, idle_since;
+    mr_mono stuck_since; /* with a rest: when the socket last took something */
     bool ping_out;
     /* Frames that cost us more than the peer, paid from a budget that grows with time. */
     int64_t nuisance_left;
@@ -167,6 +169,9 @@ void rpc_conn_idle(struct rpc_conn *conn);
 void rpc_conn_close(struct rpc_conn *conn);
 void rpc_conn_free(struct rpc_conn *conn);
 void rpc_conn_flush(struct rpc_conn *conn);
+/* Whether this connection may hold so many bytes more. When all together have too many, the one that
+ * holds most is doomed; false when it is this one. */
+bool rpc_conn_may_hold(struct rpc_conn *conn, size_t more);
 /* False when the peer has used up its budget; the connection is doomed then. */
 bool rpc_conn_nuisance(struct rpc_conn *conn, int64_t cost);
 /* The session of either side, its settings queued. */

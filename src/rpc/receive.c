@@ -70,8 +70,7 @@ static bool keep(struct mr_call *call, const uint8_t *data, size_t len)
     if (len == 0)
         return true;
     const struct mr_rpc_limits *limits = &call->rpc->limits;
-    if (call->conn->received + len > limits->queued_max ||
-        call->rpc->memory + len > limits->memory_max) {
+    if (call->conn->received + len > limits->queued_max || !rpc_conn_may_hold(call->conn, len)) {
         rpc_call_fail(call, MR_RPC_EXHAUSTED, "too much is received and not yet taken");
         return false;
     }

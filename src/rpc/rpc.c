@@ -23,7 +23,7 @@ static struct mr_rpc_limits full_limits(const struct mr_rpc_limits *given)
     limits.calls_max = LIMIT(limits.calls_max, 1000);
     limits.client_calls_max = LIMIT(limits.client_calls_max, 200000);
     limits.queued_max = LIMIT(limits.queued_max, 16u << 20);
-    limits.memory_max = LIMIT(limits.memory_max, 1u << 30);
+    limits.memory_max = LIMIT(limits.memory_max, 16 * limits.queued_max);
     limits.connections_max = LIMIT(limits.connections_max, 20000);
     limits.idle_ms = LIMIT(limits.idle_ms, 5 * 60 * MR_MS_PER_S);
     limits.keepalive_ms = LIMIT(limits.keepalive_ms, 10 * MR_MS_PER_S);
@@ -90,6 +90,7 @@ static void settle_conns(struct mr_rpc *rpc)
     struct mr_link *link;
     while ((link = rpc->doomed.next) != &rpc->doomed)
         rpc_conn_close(mr_container(link, struct rpc_conn, doom_link));
+    rpc->going = 0;
     while ((link = mr_list_pop_front(&rpc->over)) != NULL)
         rpc_call_tell(call_of(link));
     while ((link = rpc->dead.next) != &rpc->dead)
@@ -279,7 +280,12 @@ void mr_rpc_free(struct mr_rpc *rpc)
     rpc_free(rpc);
 }
 
+struct mr_chan *mr_rpc_inbox(struct mr_rpc *rpc)
+{
+    return mr_loop_inbox(rpc->loop);
+}
+
 void mr_rpc_post(struct mr_rpc *rpc, struct mr_msg *msg)
 {
-    mr_chan_send(mr_loop_inbox(rpc->loop), msg);
+    mr_chan_send(mr_rpc_inbox(rpc), msg);
 }

@@ -101,11 +101,13 @@ struct mr_rpc_limits {         /* 0: the default */
     uint32_t client_calls_max; /* 200 000: begun and not closed on one channel; then MR_BUSY */
     size_t queued_max;         /* 16 MiB: sent and not taken by the peer, per connection; then it is
                                  closed. The same again for what is received and not taken by us */
-    size_t memory_max;         /* 1 GiB: both, over all connections */
-    uint32_t connections_max;  /* 20 000; further ones are closed at once */
-    int64_t idle_ms;           /* 5 min: a server's connection without calls is closed; -1: never */
-    int64_t keepalive_ms;      /* 10 s without a byte: ping; no answer in the same time: closed */
-    int64_t handshake_ms;      /* 10 s: TLS, preface and settings */
+    size_t
+        memory_max; /* 16 times queued_max: both, over all connections; then the one that holds most
+                                 is closed */
+    uint32_t connections_max; /* 20 000; further ones are closed at once */
+    int64_t idle_ms;          /* 5 min: a server's connection without calls is closed; -1: never */
+    int64_t keepalive_ms;     /* 10 s without a byte: ping; no answer in the same time: closed */
+    int64_t handshake_ms;     /* 10 s: TLS, preface and settings */
 };
 
 /* limits may be NULL. */
@@ -119,6 +121,8 @@ void mr_rpc_drain(struct mr_rpc *rpc, int64_t max_ms);
 void mr_rpc_free(struct mr_rpc *rpc);
 /* deliver is called on the loop with receiver = rpc. Thread: any. */
 void mr_rpc_post(struct mr_rpc *rpc, struct mr_msg *msg);
+/* Where posts go, for executors whose jobs the loop owns. */
+struct mr_chan *mr_rpc_inbox(struct mr_rpc *rpc);
 /* The time of this turn. Loop thread. */
 mr_mono mr_rpc_now(const struct mr_rpc *rpc);
 /* Calls timer->fire once (arg = rpc), at this time or up to some ms after; moves a running timer.

@@ -146,16 +146,21 @@ static inline void raw_request(struct raw *raw, int32_t stream, const char *path
     mr_buf_done(&block);
 }
 
-/* One message in one frame. */
+/* One message, in frames as large as they may be. */
 static inline void raw_message(struct raw *raw, int32_t stream, uint8_t packed,
                                struct mr_slice bytes, uint8_t flags)
 {
+    enum { FRAME_MAX = 16384 };
     struct mr_buf body = {0};
     uint8_t prefix[5] = {packed, (uint8_t)(bytes.len >> 24), (uint8_t)(bytes.len >> 16),
                          (uint8_t)(bytes.len >> 8), (uint8_t)bytes.len};
     assert_int_equal(mr_buf_append(&body, prefix, sizeof prefix), MR_OK);
     assert_int_equal(mr_buf_append_slice(&body, bytes), MR_OK);
-    raw_frame(raw, NGHTTP2_DATA, flags, stream, mr_buf_slice(&body));
+    for (size_t at = 0, n; at < body.len; at += n) {
+        n = body.len - at < FRAME_MAX ? body.len - at : FRAME_MAX;
+        raw_frame(raw, NGHTTP2_DATA, at + n == body.len ? flags : 0, stream,
+                  mr_slice_make(body.data + at, n));
+    }
     mr_buf_done(&body);
 }
 

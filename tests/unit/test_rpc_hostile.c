@@ -6,7 +6,7 @@
 #include <zlib.h>
 
 #include "base/rand.h"
-#include "rpc/rpc.h"
+#include "rpc/internal.h"
 #include "unit/rpc_raw.h"
 #include "unit/rpc_rig.h"
 
@@ -410,6 +410,64 @@ static void received_parts_of_messages_have_a_limit(void **state)
     rig_stop(rig);
 }
 
+/* The same with messages that need memory. */
+static void assert_served_much(struct rig *rig)
+{
+    static char block[1 << 20];
+    struct probe probe;
+    probe_begin(rig, &probe, "/t/Echo", 0);
+    assert_int_equal(probe_send_times(&probe, mr_slice_make(block, sizeof block), 3), MR_OK);
+    probe_half_close(&probe);
+    assert_int_equal(probe_end(&probe), MR_RPC_OK);
+    assert_int_equal(probe.bytes, 3 * sizeof block);
+    probe_done(&probe);
+    assert_int_equal(atomic_load(&rig->ups), 1);
+}
+
+struct memory_look {
+    struct mr_rpc *rpc;
+    size_t memory;
+};
+
+static void look_at_memory(void *arg)
+{
+    struct memory_look *look = arg;
+    look->memory = look->rpc->memory;
+}
+
+/* Each asks for much and reads nothing of it. The good client is never the one that has to go. */
+static void many_clients_that_read_nothing_hold_little_and_harm_nobody(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 100, MESSAGE = 100 * 1024, MESSAGES = 40, TOTAL = 16 << 20 };
+    struct mr_rpc_limits limits = {.memory_max = TOTAL, .queued_max = 8 << 20};
+    struct rig *rig = rig_start(&limits, NULL);
+    static uint8_t message[MESSAGE];
+    static struct raw raws[CLIENTS];
+    struct memory_look look = {.rpc = rig->server};
+    size_t most = 0;
+    for (size_t i = 0; i < CLIENTS; i++) {
+        raw_open(&raws[i], rig->port);
+        raw_preface(&raws[i]);
+        raw_frame(&raws[i], NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0, (struct mr_slice){0});
+        raw_request(&raws[i], 1, "/t/Echo", 0, NULL);
+        for (int j = 0; j < MESSAGES; j++)
+            raw_message(&raws[i], 1, 0, mr_slice_make(message, MESSAGE), 0);
+        raw_flush(&raws[i]);
+        on_loop(rig->server, look_at_memory, &look);
+        assert_in_range(look.memory, 0, TOTAL + limits.queued_max);
+        most = look.memory > most ? look.memory : most;
+        if (i % 10 == 9)
+            assert_served_much(rig);
+    }
+    assert_true(most > TOTAL / 2);
+    assert_true(atomic_load(&rig->closed) > CLIENTS / 2);
+    for (size_t i = 0; i < CLIENTS; i++)
+        raw_close(&raws[i]);
+    assert_served(rig);
+    rig_stop(rig);
+}
+
 static void connections_beyond_the_limit_are_closed_at_once(void **state)
 {
     (void)state;
@@ -471,6 +529,36 @@ static void a_peer_that_answers_no_ping_is_closed(void **state)
     rig_stop(rig);
 }
 
+/* Its bytes come all the while, so it is not silent; but what it asked for stays with us. */
+static void a_peer_that_talks_and_never_reads_is_closed(void **state)
+{
+    (void)state;
+    struct mr_rpc_limits limits = {.keepalive_ms = 200, .queued_max = 64 << 20};
+    struct rig *rig = rig_start(&limits, NULL);
+    static uint8_t message[1 << 20];
+    struct raw raw;
+    raw_open(&raw, rig->port);
+    raw_preface(&raw);
+    /* Windows that never stop the server, so that the socket does. */
+    raw_frame(&raw, NGHTTP2_SETTINGS, NGHTTP2_FLAG_ACK, 0, (struct mr_slice){0});
+    raw_frame(&raw, NGHTTP2_SETTINGS, 0, 0, mr_slice_make("\0\4\x7f\xff\xff\xff", 6));
+    raw_frame(&raw, NGHTTP2_WINDOW_UPDATE, 0, 0, mr_slice_make("\x7f\0\0\0", 4));
+    raw_request(&raw, 1, "/t/Echo", 0, NULL);
+    for (int i = 0; i < 20; i++)
+        raw_message(&raw, 1, 0, mr_slice_make(message, sizeof message), 0);
+    raw_flush(&raw);
+    for (int i = 0; atomic_load(&rig->closed) == 0; i++) {
+        assert_true(i < 1000);
+        raw_frame(&raw, NGHTTP2_PING, NGHTTP2_FLAG_ACK, 0, MR_SLICE_LIT("12345678"));
+        raw_flush(&raw);
+        let_pass(20);
+    }
+    assert_int_equal(atomic_load(&rig->last_status), MR_RPC_UNAVAILABLE);
+    raw_close(&raw);
+    assert_served(rig);
+    rig_stop(rig);
+}
+
 static void an_idle_connection_is_given_notice_and_closed(void **state)
 {
     (void)state;
@@ -510,9 +598,11 @@ int main(void)
         cmocka_unit_test(calls_beyond_the_limit_are_refused),
         cmocka_unit_test(floods_of_cheap_frames_lose_the_connection),
         cmocka_unit_test(received_parts_of_messages_have_a_limit),
+        cmocka_unit_test(many_clients_that_read_nothing_hold_little_and_harm_nobody),
         cmocka_unit_test(connections_beyond_the_limit_are_closed_at_once),
         cmocka_unit_test(a_connection_that_is_not_made_in_time_is_closed),
         cmocka_unit_test(a_peer_that_answers_no_ping_is_closed),
+        cmocka_unit_test(a_peer_that_talks_and_never_reads_is_closed),
         cmocka_unit_test(an_idle_connection_is_given_notice_and_closed),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
