@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tokens, for admins. They are few and their changes are rare, so the store is called right here,
- * disk and all. */
+/* Tokens, for admins. A change waits for the disk, so it is made beside the loop. */
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -41,37 +40,133 @@ static void of_token(const struct mr_token *token, Millrace__V1__Token *out,
     out->revoked_ms = token->revoked_ms;
 }
 
-void tokens_create(struct unary *u)
+/* ---- changes -------------------------------------------------------------------------------- */
+
+/* On its way to the disk and back. */
+struct change {
+    struct mr_job job;
+    struct unary *u;
+    struct mr_tokens *tokens;
+    struct mr_token token;            /* as wanted, then as made */
+    char text[MR_TOKEN_TEXT_LEN + 1]; /* of one that was made */
+    struct mr_detail detail;
+    enum mr_err err;
+    void (*reply)(struct change *change);
+};
+
+static void changed(struct mr_job *job)
 {
-    const Millrace__V1__TokenCreateRequest *in = (const void *)u->message;
+    struct change *change = mr_container(job, struct change, job);
+    struct unary *u = change->u;
+    struct mr_api *api = u->api;
+    const char *text = change->detail.text;
+    api->jobs_n--;
+    if (change->err == MR_OK)
+        change->reply(change);
+    else
+        unary_fail(u, change->err, "%s", text[0] != '\0' ? text : mr_err_text(change->err));
+    explicit_bzero(change->text, sizeof change->text);
+    unary_idle(u);
+    api_look_quiet(api);
+}
+
+/* NULL when it cannot be; the call is ended then. */
+static struct change *change_new(struct unary *u, void (*run)(struct mr_job *job),
+                                 void (*reply)(struct change *change))
+{
+    struct mr_tokens *tokens = store_of(u);
+    if (tokens == NULL || !may_manage(u))
+        return NULL;
+    struct change *change = mr_arena_calloc(unary_arena(u), 1, sizeof *change);
+    if (change == NULL) {
+        unary_fail(u, MR_NOMEM, NULL);
+        return NULL;
+    }
+    mr_job_init(&change->job, run, changed);
+    change->u = u;
+    change->tokens = tokens;
+    change->reply = reply;
+    return change;
+}
+
+static void change_submit(struct change *change)
+{
+    struct unary *u = change->u;
+    struct mr_api *api = u->api;
+    if (api->slow == NULL &&
+        mr_exec_thread_new("mr-tokens", mr_rpc_inbox(api->options.rpc), &api->slow) != MR_OK) {
+        unary_fail(u, MR_NOMEM, NULL);
+        return;
+    }
+    u->busy = true;
+    api->jobs_n++;
+    struct mr_exec *exec = mr_exec_thread_exec(api->slow);
+    exec->submit(exec, &change->job);
+}
+
+static void run_create(struct mr_job *job)
+{
+    struct change *change = mr_container(job, struct change, job);
+    const struct mr_token wanted = change->token;
+    change->err =
+        mr_tokens_create(change->tokens, &wanted, &change->token, change->text, &change->detail);
+}
+
+static void reply_created(struct change *change)
+{
     Millrace__V1__TokenCreateResponse out = MILLRACE__V1__TOKEN_CREATE_RESPONSE__INIT;
     Millrace__V1__Token row;
     Millrace__V1__PriorityLimit limit;
-    struct mr_token wanted = {.role = (enum mr_role)in->role, .quota = in->quota}, made;
-    struct mr_detail detail = {.text = ""};
-    char text[MR_TOKEN_TEXT_LEN + 1];
-    struct mr_tokens *tokens = store_of(u);
-    if (tokens == NULL || !may_manage(u))
+    change->u->about = mr_slice_str(change->token.id);
+    of_token(&change->token, &row, &limit);
+    out.token = &row;
+    out.text = change->text;
+    unary_send(change->u, &out.base);
+}
+
+void tokens_create(struct unary *u)
+{
+    const Millrace__V1__TokenCreateRequest *in = (const void *)u->message;
+    struct change *change = change_new(u, run_create, reply_created);
+    if (change == NULL)
         return;
     if (strlen(in->queue) > MR_NAME_MAX) {
         unary_fail(u, MR_TOO_BIG, "queue: %zu bytes, the limit is %d", strlen(in->queue),
                    MR_NAME_MAX);
         return;
     }
-    snprintf(wanted.queue, sizeof wanted.queue, "%s", in->queue);
-    wanted.priority_limited = in->priority != NULL;
-    wanted.priority_max_s = in->priority != NULL ? in->priority->max : 0;
-    enum mr_err err = mr_tokens_create(tokens, &wanted, &made, text, &detail);
-    if (err != MR_OK) {
-        unary_fail(u, err, "%s", detail.text[0] != '\0' ? detail.text : mr_err_text(err));
-        return;
-    }
-    u->about = mr_slice_str(made.id);
-    of_token(&made, &row, &limit);
-    out.token = &row;
-    out.text = text;
-    unary_send(u, &out.base);
+    change->token.role = (enum mr_role)in->role;
+    change->token.quota = in->quota;
+    snprintf(change->token.queue, sizeof change->token.queue, "%s", in->queue);
+    change->token.priority_limited = in->priority != NULL;
+    change->token.priority_max_s = in->priority != NULL ? in->priority->max : 0;
+    change_submit(change);
 }
+
+static void run_revoke(struct mr_job *job)
+{
+    struct change *change = mr_container(job, struct change, job);
+    const Millrace__V1__TokenRevokeRequest *in = (const void *)change->u->message;
+    change->err = mr_tokens_revoke(change->tokens, in->id, &change->detail);
+}
+
+static void reply_revoked(struct change *change)
+{
+    Millrace__V1__Empty out = MILLRACE__V1__EMPTY__INIT;
+    unary_send(change->u, &out.base);
+}
+
+void tokens_revoke(struct unary *u)
+{
+    const Millrace__V1__TokenRevokeRequest *in = (const void *)u->message;
+    struct change *change = change_new(u, run_revoke, reply_revoked);
+    if (change == NULL)
+        return;
+    u->about = mr_pb_text(in->id);
+    change_submit(change);
+}
+
+/* ---- looking -------------------------------------------------------------------------------- */
 
 void tokens_list(struct unary *u)
 {
@@ -99,20 +194,4 @@ void tokens_list(struct unary *u)
         unary_send(u, &out.base);
     }
     free(list);
-}
-
-void tokens_revoke(struct unary *u)
-{
-    const Millrace__V1__TokenRevokeRequest *in = (const void *)u->message;
-    Millrace__V1__Empty out = MILLRACE__V1__EMPTY__INIT;
-    struct mr_detail detail = {.text = ""};
-    struct mr_tokens *tokens = store_of(u);
-    if (tokens == NULL || !may_manage(u))
-        return;
-    u->about = mr_pb_text(in->id);
-    enum mr_err err = mr_tokens_revoke(tokens, in->id, &detail);
-    if (err != MR_OK)
-        unary_fail(u, err, "%s", detail.text[0] != '\0' ? detail.text : mr_err_text(err));
-    else
-        unary_send(u, &out.base);
 }

@@ -72,6 +72,12 @@ static void begin_stop(struct mr_msg *msg, void *receiver)
     mr_event_set(&order->done);
 }
 
+void api_look_quiet(struct mr_api *api)
+{
+    if (api->stopped && api->jobs_n == 0 && api->sessions_n == 0)
+        mr_event_set(&api->quiet);
+}
+
 static void end_stop(struct mr_msg *msg, void *receiver)
 {
     struct order *order = mr_container(msg, struct order, msg);
@@ -81,8 +87,7 @@ static void end_stop(struct mr_msg *msg, void *receiver)
     mr_rpc_timer_stop(receiver, &api->conns_timer);
     mr_rpc_timer_stop(receiver, &api->tokens_timer);
     mr_rpc_timer_stop(receiver, &api->health_timer);
-    if (api->jobs_n == 0 && api->sessions_n == 0)
-        mr_event_set(&api->quiet);
+    api_look_quiet(api);
     mr_event_set(&order->done);
 }
 
@@ -101,6 +106,8 @@ void mr_api_stop(struct mr_api *api, int64_t max_ms)
     mr_rpc_drain(api->options.rpc, max_ms);
     give_order(api, end_stop);
     mr_event_wait(&api->quiet, INT64_MAX);
+    mr_exec_thread_free(api->slow);
+    api->slow = NULL;
     await_broker(api->options.broker);
 }
 

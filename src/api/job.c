@@ -98,8 +98,7 @@ static void deliver(struct mr_msg *msg, void *receiver)
     struct mr_api *api = job->api;
     discharge(job);
     job->back(job);
-    if (api->stopped && api->jobs_n == 0 && api->sessions_n == 0)
-        mr_event_set(&api->quiet);
+    api_look_quiet(api);
 }
 
 /* Broker's thread. */
