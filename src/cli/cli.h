@@ -27,16 +27,17 @@ enum cli_exit {
 
 /* What an option's value must be. */
 enum cli_kind {
-    CLI_FLAG,     /* no value */
-    CLI_TEXT,     /* any bytes */
-    CLI_NAME,     /* a name as of mr_name_check */
-    CLI_DURATION, /* number: ms */
-    CLI_TIME,     /* number: ms since the Unix epoch */
-    CLI_COUNT,    /* number: within min..max */
-    CLI_REAL,     /* real */
-    CLI_CHOICE,   /* number: index into choices */
-    CLI_SIZE,     /* number: bytes, within min..max */
-    CLI_ADDRESS,  /* HOST:PORT */
+    CLI_FLAG,           /* no value */
+    CLI_TEXT,           /* any bytes */
+    CLI_NAME,           /* a name as of mr_name_check */
+    CLI_DURATION,       /* number: ms */
+    CLI_TIME,           /* number: ms since the Unix epoch */
+    CLI_COUNT,          /* number: within min..max */
+    CLI_REAL,           /* real */
+    CLI_CHOICE,         /* number: index into choices */
+    CLI_SIZE,           /* number: bytes, within min..max */
+    CLI_ADDRESS,        /* HOST:PORT */
+    CLI_MAYBE_DURATION, /* a duration, or nothing: text is NULL then */
     CLI_KIND_COUNT
 };
 
@@ -139,6 +140,7 @@ struct cli {
 
 extern const struct cli_command cli_enqueue, cli_work, cli_queue, cli_task, cli_dead, cli_bench,
     cli_fsck, cli_backup, cli_serve, cli_config, cli_token;
+extern const struct cli_command cli_node, cli_top;
 extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in the order of help */
 
 /* What the exit codes mean, for people. */

@@ -1,10 +1,17 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace dead: the archive, where tasks that gave up wait for a person. */
 #include "cli/control.h"
+#include "cli/watch.h"
 
-static int run_list(struct cli *cli, void *args)
+static int list_once(struct cli *cli, void *args)
 {
     return show_list(cli, args, MR_ARCHIVED);
+}
+
+static int run_list(struct cli *cli, void *args_)
+{
+    struct show_filter *args = args_;
+    return watch_run(cli, &args->watch, list_once, args);
 }
 
 static int run_show(struct cli *cli, void *args)
@@ -41,6 +48,7 @@ static int run_purge(struct cli *cli, void *args_)
 static const struct cli_option list_options[] = {
     SHOW_FILTER_OPTIONS,
     SHOW_LIMIT_OPTION,
+    WATCH_OPTION(struct show_filter, watch),
 };
 
 static const struct cli_option act_options[] = {

@@ -198,10 +198,17 @@ static enum mr_err parse_choice(const struct cli_option *option, struct cli_valu
 }
 
 static parse_value *const parsers[CLI_KIND_COUNT] = {
-    [CLI_FLAG] = parse_text,         [CLI_TEXT] = parse_text,     [CLI_NAME] = parse_name,
-    [CLI_DURATION] = parse_duration, [CLI_TIME] = parse_time,     [CLI_COUNT] = parse_count,
-    [CLI_REAL] = parse_real,         [CLI_CHOICE] = parse_choice, [CLI_SIZE] = parse_size,
+    [CLI_FLAG] = parse_text,
+    [CLI_TEXT] = parse_text,
+    [CLI_NAME] = parse_name,
+    [CLI_DURATION] = parse_duration,
+    [CLI_TIME] = parse_time,
+    [CLI_COUNT] = parse_count,
+    [CLI_REAL] = parse_real,
+    [CLI_CHOICE] = parse_choice,
+    [CLI_SIZE] = parse_size,
     [CLI_ADDRESS] = parse_address,
+    [CLI_MAYBE_DURATION] = parse_duration,
 };
 
 enum mr_err cli_value_parse(const struct cli_option *option, struct cli_value *value,
@@ -268,6 +275,16 @@ static const struct cli_option *find_option(const struct cli *cli, const struct 
 static bool is_global(const struct cli_option *option)
 {
     return option >= cli_global_options && option < cli_global_options + cli_global_options_n;
+}
+
+/* Whether the value of an option is the word behind it, if there is one. */
+static bool value_follows(const struct cli_option *option, const struct token *token,
+                          const char *word)
+{
+    int64_t ms;
+    if (option->kind == CLI_FLAG || token->value)
+        return false;
+    return option->kind != CLI_MAYBE_DURATION || (word && mr_parse_duration_ms(word, &ms) == MR_OK);
 }
 
 /* The nearest word; or the first that begins with it: --prio means --priority; or that begins alike
@@ -387,7 +404,7 @@ static int first_pass(struct cli *cli, int argc, char **argv, struct places *pla
             return fail_unknown_option(cli, &token);
         if (!option)
             continue; /* the second pass reports it, with the verb known */
-        if (option->kind != CLI_FLAG && !token.value)
+        if (value_follows(option, &token, argv[i + 1]))
             i++;
         if (is_global(option) && option->kind == CLI_FLAG)
             ((struct cli_value *)((char *)&cli->globals + option->offset))->given = true;
@@ -416,7 +433,7 @@ static int store_value(struct cli *cli, void *args, const struct cli_option *opt
     value->given = true;
     value->text = token->value;
     struct mr_detail why = {0};
-    if (cli_value_parse(option, value, &why) != MR_OK)
+    if (token->value && cli_value_parse(option, value, &why) != MR_OK)
         return cli_usage(cli, "%s: \"%.200s\" %s", flag, token->value, why.text);
     if (option->note == CLI_REPEATS) {
         value->items = cli_grow(value->items, value->items_n + 1, sizeof *value->items);
@@ -435,7 +452,7 @@ static int store_option(struct cli *cli, void *args, int argc, char **argv, int 
         return fail_unknown_option(cli, &token);
     if (option->kind == CLI_FLAG && token.value)
         return cli_usage(cli, "%s takes no value", typed(&token, flag));
-    if (option->kind != CLI_FLAG && !token.value) {
+    if (value_follows(option, &token, argv[*i + 1])) {
         if (*i + 1 >= argc || strcmp(argv[*i + 1], "--") == 0)
             return cli_usage(cli, "%s needs a value", typed(&token, flag));
         token.value = argv[++*i];

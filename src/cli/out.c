@@ -151,6 +151,29 @@ void out_span(int64_t ms, char text[32])
     mr_format_duration_ms(ms < MR_MS_PER_S ? ms : ms - ms % MR_MS_PER_S, text);
 }
 
+void out_latency(uint64_t us, char text[32])
+{
+    double ms = (double)us / 1000;
+    if (us == 0)
+        snprintf(text, 32, "-");
+    else if (ms < 10)
+        snprintf(text, 32, "%.*f ms", ms < 1 ? 2 : 1, ms);
+    else if (ms < MR_MS_PER_S)
+        snprintf(text, 32, "%.0f ms", ms);
+    else
+        snprintf(text, 32, "%.*f s", ms < 100 * MR_MS_PER_S ? 1 : 0, ms / MR_MS_PER_S);
+}
+
+void out_size(uint64_t bytes, char text[32])
+{
+    static const char *const units[] = {"B", "KiB", "MiB", "GiB", "TiB"};
+    double value = (double)bytes;
+    size_t unit = 0;
+    for (; value >= 1024 && unit + 1 < CLI_LEN(units); unit++)
+        value /= 1024;
+    snprintf(text, 32, "%.*f %s", unit > 0 && value < 100 ? 1 : 0, value, units[unit]);
+}
+
 void out_relative(int64_t ms, int64_t now_ms, char text[48])
 {
     char span[32];

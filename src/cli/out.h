@@ -56,6 +56,10 @@ const char *out_escaped(struct mr_buf *scratch, struct mr_slice bytes);
 size_t out_width(struct mr_slice text);
 /* A span as people say it: no milliseconds beyond a second. */
 void out_span(int64_t ms, char text[32]);
+/* "0.3 ms", "12 ms", "4.1 s"; "-" for 0. */
+void out_latency(uint64_t us, char text[32]);
+/* "12.5 MiB". */
+void out_size(uint64_t bytes, char text[32]);
 /* "3m ago", "in 2h"; "-" for 0. */
 void out_relative(int64_t ms, int64_t now_ms, char text[48]);
 /* Start and end of a colour for stdout; empty strings when there is none. */

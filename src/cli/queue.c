@@ -4,6 +4,7 @@
 
 #include "cli/out.h"
 #include "cli/show.h"
+#include "cli/watch.h"
 
 enum { PAGE = 100 };
 
@@ -77,7 +78,7 @@ static void each_row(const struct mr_queue_info *info, void *arg)
     rows->n++;
 }
 
-static int run_list(struct cli *cli, void *args)
+static int list_once(struct cli *cli, void *args)
 {
     (void)args;
     enum mr_err err;
@@ -102,6 +103,23 @@ static int run_list(struct cli *cli, void *args)
     return err == MR_OK ? CLI_OK : cli_fail_err(err, "cannot list queues");
 }
 
+static int run_list(struct cli *cli, void *args_)
+{
+    struct watch_args *args = args_;
+    return watch_run(cli, &args->watch, list_once, args);
+}
+
+/* "0.3 ms" */
+static void print_latency(const char *what, uint64_t p50_us, uint64_t p99_us)
+{
+    char p50[32], p99[32];
+    if (p99_us == 0)
+        return;
+    out_latency(p50_us, p50);
+    out_latency(p99_us, p99);
+    out_printf("%s: %s in the middle, %s at the 99th of 100\n", what, p50, p99);
+}
+
 static void print_queue(const struct mr_queue_info *info)
 {
     struct out_table *table = out_table_new(columns, CLI_LEN(columns));
@@ -113,9 +131,11 @@ static void print_queue(const struct mr_queue_info *info)
     if (info->max_length > 0)
         out_printf("; at most %llu waiting", (unsigned long long)info->max_length);
     out_printf("\n");
+    print_latency("waited", info->wait_p50_us, info->wait_p99_us);
+    print_latency("ran", info->run_p50_us, info->run_p99_us);
 }
 
-static int run_show(struct cli *cli, void *args)
+static int show_once(struct cli *cli, void *args)
 {
     (void)args;
     struct mr_queue_info info;
@@ -132,6 +152,12 @@ static int run_show(struct cli *cli, void *args)
     return CLI_OK;
 }
 
+static int run_show(struct cli *cli, void *args_)
+{
+    struct watch_args *args = args_;
+    return watch_run(cli, &args->watch, show_once, args);
+}
+
 /* ---- changing ------------------------------------------------------------------------------- */
 
 /* After a change: the queue as JSON when wanted, else a line for people. */
@@ -141,7 +167,7 @@ static int report_change(struct cli *cli, enum mr_err err, const char *what)
     if (err != MR_OK)
         return cli_fail_err(err, "queue %s", queue);
     if (cli->json)
-        return run_show(cli, NULL);
+        return show_once(cli, NULL);
     cli_note(cli, "queue %s %s", queue, what);
     return CLI_OK;
 }
@@ -231,6 +257,10 @@ static const struct cli_option set_options[] = {
     NOT_HERE("limit-type"),
 };
 
+static const struct cli_option look_options[] = {
+    WATCH_OPTION(struct watch_args, watch),
+};
+
 static const struct cli_option rm_options[] = {
     {.name = "force",
      .kind = CLI_FLAG,
@@ -242,14 +272,16 @@ static const struct cli_verb verbs[] = {
     {.name = "list",
      .synopsis = "",
      .about = "Lists all queues with their figures.",
-     .examples =
-         CLI_EXAMPLES("millrace queue list", "millrace queue list --json | jq '.[].pending'"),
+     .examples = CLI_EXAMPLES("millrace queue list", "millrace queue list --watch 5s",
+                              "millrace queue list --json | jq '.[].pending'"),
+     CLI_OPTIONS(look_options, struct watch_args),
      .store = CLI_STORE_MUST_EXIST,
      .run = run_list},
     {.name = "show",
      .synopsis = "QUEUE",
      .about = "Shows one queue.",
-     .examples = CLI_EXAMPLES("millrace queue show mail"),
+     .examples = CLI_EXAMPLES("millrace queue show mail", "millrace queue show mail --watch"),
+     CLI_OPTIONS(look_options, struct watch_args),
      CLI_ONE_WORD,
      .words = CLI_FIRST_IS_QUEUE,
      .store = CLI_STORE_MUST_EXIST,

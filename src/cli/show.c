@@ -147,7 +147,7 @@ void show_task_text(const struct mr_task *task)
     print_bytes("result", OUT_GREEN, task->result);
 }
 
-void show_queue_json(struct jw *jw, const struct mr_queue_info *info)
+void show_queue_fields_json(struct jw *jw, const struct mr_queue_info *info)
 {
     jw_object_begin(jw, NULL);
     jw_text(jw, "queue", info->name);
@@ -168,5 +168,14 @@ void show_queue_json(struct jw *jw, const struct mr_queue_info *info)
     jw_uint(jw, "max_length", info->max_length);
     jw_uint(jw, "rate", 0);
     jw_uint(jw, "concurrency", 0);
+    jw_uint(jw, "wait_p50_us", info->wait_p50_us);
+    jw_uint(jw, "wait_p99_us", info->wait_p99_us);
+    jw_uint(jw, "run_p50_us", info->run_p50_us);
+    jw_uint(jw, "run_p99_us", info->run_p99_us);
+}
+
+void show_queue_json(struct jw *jw, const struct mr_queue_info *info)
+{
+    show_queue_fields_json(jw, info);
     jw_object_end(jw);
 }

@@ -10,10 +10,17 @@ void show_task_json(struct jw *jw, const struct mr_task *task);
 /* Field by field, for people. */
 void show_task_text(const struct mr_task *task);
 void show_queue_json(struct jw *jw, const struct mr_queue_info *info);
+/* The same object left open, for more fields. */
+void show_queue_fields_json(struct jw *jw, const struct mr_queue_info *info);
+
+/* The same for nodes: node.c. */
+void node_json(struct jw *jw, const struct mr_node_info *node);
+struct out_table *node_table(void);
+void node_row(struct out_table *table, const struct mr_node_info *node);
 
 /* Which tasks a command is about. Options of the verb are parsed into it. */
 struct show_filter {
-    struct cli_value queue, state, type, limit;
+    struct cli_value queue, state, type, limit, watch;
 };
 
 /* Rows of the options above, for a struct that begins with a struct show_filter. */

@@ -5,16 +5,29 @@
 #include "base/text.h"
 #include "cli/control.h"
 #include "cli/task.h"
+#include "cli/watch.h"
 
-static int run_list(struct cli *cli, void *args)
+static int list_once(struct cli *cli, void *args)
 {
     return show_list(cli, args, MR_STATE_NONE);
 }
 
-static int run_show(struct cli *cli, void *args)
+static int run_list(struct cli *cli, void *args_)
+{
+    struct show_filter *args = args_;
+    return watch_run(cli, &args->watch, list_once, args);
+}
+
+static int show_once(struct cli *cli, void *args)
 {
     (void)args;
     return show_one(cli, cli->words[0], MR_STATE_NONE);
+}
+
+static int run_show(struct cli *cli, void *args_)
+{
+    struct watch_args *args = args_;
+    return watch_run(cli, &args->watch, show_once, args);
 }
 
 #define WAITING (CONTROL_STATE(MR_SCHEDULED) | CONTROL_STATE(MR_PENDING) | CONTROL_STATE(MR_RETRY))
@@ -75,6 +88,11 @@ static const struct cli_option list_options[] = {
     SHOW_FILTER_OPTIONS,
     SHOW_STATE_OPTION,
     SHOW_LIMIT_OPTION,
+    WATCH_OPTION(struct show_filter, watch),
+};
+
+static const struct cli_option show_options[] = {
+    WATCH_OPTION(struct watch_args, watch),
 };
 
 static const struct cli_option act_options[] = {
@@ -99,6 +117,7 @@ static const struct cli_verb verbs[] = {
      .synopsis = "ID",
      .about = "Shows everything known of a task.",
      .examples = CLI_EXAMPLES("millrace task show 0190a1b2-...", "millrace task show ID --json"),
+     CLI_OPTIONS(show_options, struct watch_args),
      CLI_ONE_WORD,
      .store = CLI_STORE_MUST_EXIST,
      .run = run_show},

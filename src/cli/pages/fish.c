@@ -37,7 +37,7 @@ static void put_options(FILE *file, const struct cli_command *command, const str
             fputs(" -x -a '", file);
             pages_choices(file, option);
             fputc('\'', file);
-        } else if (option->kind != CLI_FLAG) {
+        } else if (pages_takes_value(option)) {
             fputs(" -r", file);
         }
         put_text(file, option->help);

@@ -11,6 +11,11 @@ struct valued {
     size_t n;
 };
 
+bool pages_takes_value(const struct cli_option *option)
+{
+    return option->kind != CLI_FLAG && option->kind != CLI_MAYBE_DURATION;
+}
+
 bool pages_shown(const struct cli_option *option)
 {
     return option->note != CLI_NOT_HERE;
@@ -23,7 +28,7 @@ static bool known(const struct valued *valued, const struct cli_option *option)
         if (strcmp(valued->options[i]->name, option->name) != 0)
             continue;
         mr_assert(valued->options[i]->letter == option->letter);
-        mr_assert(option->kind != CLI_FLAG);
+        mr_assert(pages_takes_value(option));
         return true;
     }
     return false;
@@ -32,7 +37,8 @@ static bool known(const struct valued *valued, const struct cli_option *option)
 static void add(struct valued *valued, const struct cli_option *options, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!pages_shown(&options[i]) || known(valued, &options[i]) || options[i].kind == CLI_FLAG)
+        if (!pages_shown(&options[i]) || known(valued, &options[i]) ||
+            !pages_takes_value(&options[i]))
             continue;
         mr_assert(valued->n < VALUED_MAX);
         valued->options[valued->n++] = &options[i];
@@ -66,7 +72,7 @@ static void put_alternative(FILE *file, const struct cli_option *option)
 
 void pages_valued_pattern(FILE *file)
 {
-    mr_assert(cli_global_options[0].kind != CLI_FLAG);
+    mr_assert(pages_takes_value(&cli_global_options[0]));
     pages_valued(put_alternative, file);
 }
 

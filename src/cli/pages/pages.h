@@ -27,6 +27,8 @@ void page_fish(FILE *file);
 
 /* Whether the option is of use in this build. */
 bool pages_shown(const struct cli_option *option);
+/* Whether the next word is its value. */
+bool pages_takes_value(const struct cli_option *option);
 /* Options that appear on several commands mean the same there, so the completions need each of them
  * only once. Calls each for every option with a value, global ones first, none of them twice. */
 void pages_valued(void (*each)(FILE *file, const struct cli_option *option), FILE *file);
