@@ -29,8 +29,8 @@ struct template
     size_t len;
 };
 
-/* Every method but Server/Backup, which would write wherever a mutation says. */
-static struct template templates[32];
+/* Of every method but Server/Backup, which would write wherever a mutation says. */
+static struct template templates[64];
 static size_t templates_n;
 
 static void add_template(const char *path, const ProtobufCMessage *message)
@@ -100,6 +100,24 @@ static void make_hello(void)
     hello = templates[templates_n - 1];
 }
 
+static bool has_template(const char *path)
+{
+    for (size_t i = 0; i < templates_n; i++)
+        if (strcmp(templates[i].path, path) == 0)
+            return true;
+    return strcmp(path, PATH("Server/Backup")) == 0;
+}
+
+/* What has none of its own. */
+static void add_others(const ProtobufCMessage *message)
+{
+    size_t n;
+    const struct mr_rpc_method *methods = mr_api_methods(&n);
+    for (size_t i = 0; i < n; i++)
+        if (!has_template(methods[i].path))
+            add_template(methods[i].path, message);
+}
+
 static void make_templates(void)
 {
     Millrace__V1__EnqueueRequest enqueue = MILLRACE__V1__ENQUEUE_REQUEST__INIT;
@@ -131,19 +149,14 @@ static void make_templates(void)
     add_template(PATH("Tasks/Control"), &control_in.base);
     add_template(PATH("Tasks/List"), &list.base);
     add_template(PATH("Tasks/Get"), &get.base);
-    add_template(PATH("Queues/Get"), &queue.base);
-    add_template(PATH("Queues/History"), &queue.base);
-    add_template(PATH("Queues/Pause"), &queue.base);
-    add_template(PATH("Queues/Remove"), &queue.base);
-    add_template(PATH("Queues/SetMaxLength"), &queue.base);
-    add_template(PATH("Queues/List"), &queue.base);
+    add_template(PATH("Tasks/Wait"), &get.base);
+    add_template(PATH("Tasks/Why"), &get.base);
     add_template(PATH("Work/Finish"), &control_in.base);
-    add_template(PATH("Server/Stats"), &queue.base);
     add_template(PATH("Tokens/Revoke"), &get.base);
-    add_template("/grpc.health.v1.Health/Check", &queue.base);
     add_template("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", &ask.base);
     add_worker_templates();
     make_hello();
+    add_others(&queue.base);
 }
 
 struct storm {
@@ -160,9 +173,9 @@ static size_t mutate(struct storm *storm, const struct template *template, uint8
     memcpy(bytes, template->bytes, len);
     for (uint64_t k = 1 + mr_rand_below(&storm->rand, 4); k > 0 && len > 0; k--)
         bytes[mr_rand_below(&storm->rand, len)] = (uint8_t)mr_rand_next(&storm->rand);
-    if (mr_rand_one_in(&storm->rand, 4))
+    if (mr_rand_below(&storm->rand, 4) == 0)
         len = mr_rand_below(&storm->rand, len + 1);
-    if (mr_rand_one_in(&storm->rand, 8)) {
+    if (mr_rand_below(&storm->rand, 8) == 0) {
         len = mr_rand_below(&storm->rand, TEMPLATE_MAX);
         mr_rand_bytes(&storm->rand, bytes, len);
     }
@@ -196,9 +209,10 @@ static void storm_next(struct storm *storm)
         return;
     storm->sent++;
     const struct template *template = &templates[mr_rand_below(&storm->rand, templates_n)];
-    mr_assert(mr_channel_call(storm->rig->client.channel, template->path, 10000, &storm_ops, storm,
-                              &call) == MR_OK);
-    bool works = strstr(template->path, "Attach") != NULL && mr_rand_one_in(&storm->rand, 2);
+    bool lasts = strstr(template->path, "Wa") != NULL; /* Wait, Watch */
+    mr_assert(mr_channel_call(storm->rig->client.channel, template->path, lasts ? 20 : 10000,
+                              &storm_ops, storm, &call) == MR_OK);
+    bool works = strstr(template->path, "Attach") != NULL && mr_rand_below(&storm->rand, 2) == 0;
     if (works)
         mr_assert(mr_call_send(call, mr_slice_make(hello.bytes, hello.len)) == MR_OK);
     size_t len = mutate(storm, template, bytes);
