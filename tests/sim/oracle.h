@@ -13,8 +13,9 @@
  * counters that equal a recount; epochs rise for ever; one accepted outcome per epoch and none from
  * an old one; failures and crashes add up; one live task per unique key; payloads, headers,
  * settings, results and errors are byte for byte what was sent; first hand-outs come in the order
- * of submission and of priority; nothing early; nothing from a paused queue. A clock that jumps
- * takes none of this away, except for what was under way when it did.
+ * of submission and of priority; nothing early; nothing from a paused queue; an end that somebody
+ * waited for and was told of is durable. A clock that jumps takes none of this away, except for what
+ * was under way when it did.
  *
  * The first violation is kept as text; nothing aborts, so a test can plant a bug and see it caught.
  * A task is known by its token: its place in the oracle, carried in its id or in its payload.
@@ -142,6 +143,10 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind);
 uint32_t oracle_version(const struct oracle *oracle, uint32_t token);
 void oracle_saw(struct oracle *oracle, uint32_t token, uint32_t version, enum mr_err err,
                 const struct mr_task *task);
+/* The same for an answer about its end, which is durable: it stays ended unless somebody makes it run,
+ * or makes it again. */
+void oracle_awaited(struct oracle *oracle, uint32_t token, uint32_t version, enum mr_err err,
+                    const struct mr_task *task);
 void oracle_check(struct oracle *oracle, const struct oracle_view *view);
 /* The store has stopped: what nobody was changing must still be shown, and nothing wrong. */
 void oracle_check_stopped(struct oracle *oracle, const struct oracle_view *view);

@@ -92,6 +92,37 @@ void oracle_saw(struct oracle *oracle, uint32_t token, uint32_t version, enum mr
     }
 }
 
+void oracle_awaited(struct oracle *oracle, uint32_t token, uint32_t version, enum mr_err err,
+                    const struct mr_task *task)
+{
+    struct fact *fact = fact_at(oracle, token);
+    bool shown = err == MR_OK && !(is_damaged(task) && oracle->reads_failed);
+    if (!shown || token_of(oracle, task) != token) {
+        oracle_saw(oracle, token, version, err, task);
+        return;
+    }
+    check_body(oracle, token, task);
+    /* Done, and whether it is kept is not said. */
+    uint8_t ends = task->state == MR_COMPLETED  ? COMPLETED | GONE
+                   : task->state == MR_ARCHIVED ? ARCHIVED
+                                                : 0;
+    if (ends == 0)
+        oracle_fail(oracle, "task %u is told to have ended as %s", token,
+                    mr_state_name(task->state));
+    if (task->epoch != fact->epoch)
+        return; /* handed out again since, which is heard at once */
+    uint8_t fates = may(oracle, fact);
+    if (!(fates & ends))
+        oracle_fail(oracle, "task %u is told to have ended as %s, which it cannot (fates %x)",
+                    token, mr_state_name(task->state), fates);
+    if (ends == ARCHIVED && oracle->reads_failed)
+        count_quarantined(oracle, fact);
+    check_note(oracle, token, task);
+    check_counts(oracle, token, task);
+    fact->sure = fates & ends;
+    fact->version++;
+}
+
 /* Answers how many are shown as damaged. */
 static size_t check_listed(struct oracle *oracle, const struct oracle_view *view)
 {

@@ -26,10 +26,10 @@ static const struct {
     [ACT_TAKE] = {40, 100},      [ACT_BEGIN] = {40, 100},       [ACT_FINISH] = {40, 100},
     [ACT_FINISH_LATE] = {6, 60}, [ACT_CONTROL] = {10, 60},      [ACT_PAUSE] = {3, 40},
     [ACT_LIMIT] = {1, 20},       [ACT_QUEUE_REMOVE] = {1, 20},  [ACT_GET] = {6, 80},
-    [ACT_BACKUP] = {1, 25},      [ACT_READ_FAULT] = {1, 15},    [ACT_CHECK] = {2, 80},
-    [ACT_KILL] = {1, 60},        [ACT_POWER_CUT] = {1, 60},     [ACT_STOP_AT] = {1, 60},
-    [ACT_SYNC_FAULT] = {1, 20},  [ACT_WRITE_FAULT] = {1, 15},   [ACT_DISK_FULL] = {1, 25},
-    [ACT_DISK_FREE] = {2, 100},  [ACT_JUMP] = {1, 20},
+    [ACT_AWAIT] = {10, 60},      [ACT_BACKUP] = {1, 25},        [ACT_READ_FAULT] = {1, 15},
+    [ACT_CHECK] = {2, 80},       [ACT_KILL] = {1, 60},          [ACT_POWER_CUT] = {1, 60},
+    [ACT_STOP_AT] = {1, 60},     [ACT_SYNC_FAULT] = {1, 20},    [ACT_WRITE_FAULT] = {1, 15},
+    [ACT_DISK_FULL] = {1, 25},   [ACT_DISK_FREE] = {2, 100},    [ACT_JUMP] = {1, 20},
 };
 
 static uint32_t percent_dial(struct world *world)
@@ -326,6 +326,12 @@ static void heal(struct world *world)
     }
     if (!oracle_error(world->oracle))
         check_store(world, RIG_CHECK_IDLE);
+    for (struct mr_link *link = world->reqs.next; link != &world->reqs; link = link->next) {
+        const struct wreq *wreq = mr_container(link, struct wreq, link);
+        if (wreq->u.req.op == MR_OP_AWAIT && !wreq->answered)
+            oracle_fail(world->oracle, "task %u has ended, and who waits for it was not told",
+                        wreq->token);
+    }
 }
 
 /* Enqueues one task more and waits for it, which must succeed. */

@@ -517,6 +517,21 @@ static void act_get(struct world *world)
     rig_submit(&world->rig, &wreq->u.req);
 }
 
+static void act_await(struct world *world)
+{
+    uint32_t count = oracle_count(world->oracle);
+    uint32_t token = count > 0 ? (uint32_t)below(world, count) : 0;
+    if (count == 0 || !oracle_id(world->oracle, token)[0])
+        return;
+    struct wreq *wreq = world_new_req(world, MR_OP_AWAIT);
+    wreq->token = token;
+    wreq->version = oracle_version(world->oracle, token);
+    snprintf(wreq->ids[0], sizeof wreq->ids[0], "%s", oracle_id(world->oracle, token));
+    wreq->u.await.id = mr_slice_str(wreq->ids[0]);
+    wreq->u.await.wait_ms = world_chance(world, 30) ? (int64_t)below(world, 5000) : MR_MS_PER_DAY;
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
 void world_beat(struct world *world)
 {
     for (size_t i = 0; i < WORLD_NODES; i++) {
@@ -554,6 +569,7 @@ void world_act(struct world *world, enum act act)
         [ACT_LIMIT] = act_limit,
         [ACT_QUEUE_REMOVE] = act_queue_remove,
         [ACT_GET] = act_get,
+        [ACT_AWAIT] = act_await,
         [ACT_BACKUP] = world_backup,
     };
     if (rows[act])

@@ -137,6 +137,16 @@ static void get_answered(struct world *world, struct wreq *wreq)
     oracle_saw(world->oracle, wreq->token, wreq->version, wreq->u.req.err, &wreq->u.get.task);
 }
 
+static void await_answered(struct world *world, struct wreq *wreq)
+{
+    enum mr_err err = wreq->u.req.err;
+    int64_t waited_ns = world->rig.clock.mono_ns - wreq->sent_ns;
+    world_trace(world, "await", wreq->token, err);
+    if (err == MR_TIMEOUT && waited_ns < wreq->u.await.wait_ms * MR_NS_PER_MS)
+        oracle_fail(world->oracle, "a wait for task %u ends early", wreq->token);
+    oracle_awaited(world->oracle, wreq->token, wreq->version, err, &wreq->u.await.task);
+}
+
 static void queue_set_answered(struct world *world, struct wreq *wreq)
 {
     world_trace(world, "queue_set", wreq->u.queue_set.value, wreq->u.req.err);
@@ -163,6 +173,7 @@ void world_answered(struct mr_req *req)
         [MR_OP_FINISH] = finish_answered,
         [MR_OP_CONTROL] = control_answered,
         [MR_OP_GET] = get_answered,
+        [MR_OP_AWAIT] = await_answered,
         [MR_OP_QUEUE_SET] = queue_set_answered,
         [MR_OP_QUEUE_REMOVE] = queue_remove_answered,
         [MR_OP_BACKUP] = world_backup_answered,

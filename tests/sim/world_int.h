@@ -34,6 +34,7 @@ enum act {
     ACT_LIMIT,
     ACT_QUEUE_REMOVE,
     ACT_GET,
+    ACT_AWAIT,
     ACT_CHECK,
     ACT_BACKUP,
     ACT_KILL,
@@ -102,6 +103,7 @@ struct wreq {
         struct mr_req_finish finish;
         struct mr_req_control control;
         struct mr_req_get get;
+        struct mr_req_await await;
         struct mr_req_queue_set queue_set;
         struct mr_req_queue_remove queue_remove;
         struct mr_req_backup backup;
