@@ -6,6 +6,7 @@
  *   job.c        a request's way to the broker and back, and how much of that a peer may have
  *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c health.c reflection.c
  *                the services
+ *   events.c sample.c   Events.Watch: who watches, and what there is to see
  *   attach.c session.c work.c held.c   Work.Attach: the stream, the node behind it, what it does
  *
  * Thread: the loop, for everything but the done of jobs and the events of nodes.
@@ -65,6 +66,8 @@ struct mr_api {
     struct mr_link sessions[SESSION_BUCKETS]; /* those that a worker may come back to */
     struct mr_link streams;                   /* of struct stream */
     struct mr_link watchers;                  /* of struct watch, in health.c */
+    struct events *events;                    /* NULL: nobody watches */
+    uint64_t events_id;                       /* of the last one */
     size_t sessions_n;                        /* with a node, those that are closing included */
     size_t jobs_n;                            /* with the broker */
     size_t bytes;                             /* of their memory */
@@ -224,7 +227,8 @@ unary_start tasks_enqueue, tasks_get, tasks_list, tasks_wait, tasks_why, tasks_c
     health_check, work_finish;
 
 typedef void stream_opener(struct mr_api *api, struct mr_call *call, const struct mr_token *token);
-stream_opener enqueue_stream_open, attach_open, health_watch_open, reflection_open;
+stream_opener enqueue_stream_open, attach_open, events_watch_open, health_watch_open,
+    reflection_open;
 
 /* The bytes of an EnqueueRequest, in the request's arena, as a request of the broker. */
 MR_MUST_USE enum mr_err enqueue_fill(struct mr_api *api, const struct mr_token *token,

@@ -74,6 +74,7 @@ static struct mr_slice of_remove(const ProtobufCMessage *message)
 #define STREAM_ROWS(X)                                                                             \
     X(enqueue_stream, OURS "Tasks/EnqueueStream", A | P, enqueue_stream_open)                      \
     X(attach, OURS "Work/Attach", A | W, attach_open)                                              \
+    X(events, OURS "Events/Watch", A | P | V, events_watch_open)                                   \
     X(watch, HEALTH "Watch", ANYBODY, health_watch_open)                                           \
     X(reflect, BETA, MR_ROLES_ALL, reflection_open)                                                \
     X(reflect_alpha, ALPHA, MR_ROLES_ALL, reflection_open)

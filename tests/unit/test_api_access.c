@@ -38,6 +38,7 @@ static const struct {
     {PATH("Nodes/List"), "apv"},
     {PATH("Work/Attach"), "aw"},
     {PATH("Work/Finish"), "aw"},
+    {PATH("Events/Watch"), "apv"},
     {PATH("Server/Stats"), "av"},
     {PATH("Server/Backup"), "a"},
     {PATH("Tokens/Create"), "a"},
