@@ -21,7 +21,6 @@
 enum {
     MR_PACK_NUMBER_MAX = 10,
     MR_PACK_SHAPE = 11,
-    MR_PACK_USUAL = 24, /* about what an entry without more takes */
     MR_PACK_SIZE = 1 + 16 + 3 * MR_PACK_NUMBER_MAX + MR_PACK_SHAPE + 8, /* at most, without more */
     MR_PACK_MAX = MR_PACK_SIZE + MR_ENTRY_MORE_SIZE,
 };

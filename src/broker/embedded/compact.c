@@ -10,7 +10,6 @@
  * so the cost stays a fraction of the load's own, whatever the backlog.
  */
 #include "broker/embedded/engine.h"
-#include "wire/pack.h"
 
 enum {
     WALK_STEP = 128 * 1024, /* bytes of a segment looked at in one turn */
@@ -210,16 +209,6 @@ static bool copies_fit(const struct mr_engine *engine, const struct usage *usage
     return usage->emptiest_live + heads <= log_left_beside(engine);
 }
 
-/* Garbage that need not go yet: half of what lives, or what the aim leaves for it beside this
- * snapshot and the next. */
-static uint64_t bearable(const struct mr_engine *engine)
-{
-    uint64_t live = engine->state.live_bytes;
-    uint64_t snapshots = engine->snap_bytes + engine->state.tasks.count * MR_PACK_USUAL;
-    uint64_t left = live > snapshots ? live - snapshots : 0;
-    return (left > live / 2 ? left : live / 2) + mr_log_segment_bytes(engine->log) / 4;
-}
-
 static void decide(struct mr_engine *engine)
 {
     struct usage usage;
@@ -230,7 +219,7 @@ static void decide(struct mr_engine *engine)
     uint64_t since = engine->appended_bytes - engine->snap_log_bytes;
     uint64_t surplus = mr_log_ready(engine->log) > 1 ? segment : 0;
     bool replay_long = since > REPLAY_SEGMENTS * segment + live;
-    bool worth = full || garbage + surplus > bearable(engine);
+    bool worth = full || garbage + surplus > live / 2 + segment / 4;
     bool snapshot = full ? snapshot_helps(engine, &usage)
                          : worth && usage.dead > 0 && 2 * usage.dead >= garbage;
     if (since > 0 && usage.sealed > 0 && (replay_long || snapshot)) {
