@@ -141,6 +141,7 @@ struct cli {
 extern const struct cli_command cli_enqueue, cli_work, cli_queue, cli_task, cli_dead, cli_bench,
     cli_fsck, cli_backup, cli_serve, cli_config, cli_token;
 extern const struct cli_command cli_node, cli_top;
+extern const struct cli_command cli_complete; /* for shells, not for people: not in the list */
 extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in the order of help */
 
 /* What the exit codes mean, for people. */
@@ -163,6 +164,8 @@ extern const size_t cli_global_options_n;
  */
 int cli_parse(struct cli *cli, int argc, char **argv, void **ret_args);
 void cli_args_free(const struct cli *cli, void *args);
+/* Takes the global options out of words that may be half typed, and leaves the rest. */
+void cli_globals_read(struct cli *cli, char **words, size_t n);
 
 /* Holds value->text against the option's kind and fills the rest; MR_INVALID with what is wrong. */
 MR_MUST_USE enum mr_err cli_value_parse(const struct cli_option *option, struct cli_value *value,
@@ -201,6 +204,8 @@ void cli_must(enum mr_err err);
 
 /* ---- open.c --------------------------------------------------------------------------------- */
 
+/* Broker, namespace and so on: from the flag, else the environment, else the default. */
+void cli_settle(struct cli *cli);
 /* Opens cli->broker into cli->client; 0 or the exit code after saying why not. */
 int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store);
 /* The folder of a file: URL, or NULL. */

@@ -6,6 +6,7 @@
 #include "base/arena.h"
 #include "cli/control.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 
 enum { PAGE = 1000, SAMPLE = 5 };
 
@@ -46,6 +47,9 @@ static enum mr_err find(struct work *work, const struct show_filter *filter)
     size_t limit = filter->limit.given ? (size_t)filter->limit.number : SIZE_MAX;
     char cursor[256] = "";
     options.limit = PAGE;
+    uint64_t seen = 0;
+    struct progress progress;
+    progress_start(&progress, work->cli, "looking", 0);
     /* One state alone is found by its own index. */
     for (enum mr_state state = MR_SCHEDULED; state < MR_STATE_COUNT; state++)
         if (work->plan->states == CONTROL_STATE(state) && !filter->state.given)
@@ -53,7 +57,13 @@ static enum mr_err find(struct work *work, const struct show_filter *filter)
     do {
         struct mr_task_list *list = NULL;
         options.cursor = cursor[0] ? cursor : NULL;
-        MR_TRY(mr_task_list_get(work->cli->client, &options, &list));
+        enum mr_err err = mr_task_list_get(work->cli->client, &options, &list);
+        if (err != MR_OK) {
+            progress_end(&progress);
+            return err;
+        }
+        seen += mr_task_list_count(list);
+        progress_at(&progress, seen, 0);
         for (size_t i = 0; i < mr_task_list_count(list) && work->n < limit; i++) {
             const struct mr_task *task = mr_task_list_at(list, i);
             if (fits(work->plan, filter, task->state))
@@ -62,6 +72,7 @@ static enum mr_err find(struct work *work, const struct show_filter *filter)
         snprintf(cursor, sizeof cursor, "%s", mr_task_list_next(list));
         mr_task_list_free(list);
     } while (cursor[0] && work->n < limit);
+    progress_end(&progress);
     return MR_OK;
 }
 
@@ -90,7 +101,10 @@ static enum mr_err act(struct work *work)
     struct mr_control *items = cli_alloc(PAGE, sizeof *items);
     enum mr_err *errs = cli_alloc(PAGE, sizeof *errs);
     enum mr_err err = MR_OK;
+    struct progress progress;
+    progress_start(&progress, work->cli, work->plan->name, work->n);
     for (size_t at = 0; err == MR_OK && at < work->n; at += PAGE) {
+        progress_at(&progress, at, at);
         size_t n = work->n - at < PAGE ? work->n - at : PAGE;
         for (size_t i = 0; i < n; i++)
             items[i] = (struct mr_control){work->plan->verb, work->ids[at + i], work->plan->value};
@@ -102,6 +116,7 @@ static enum mr_err act(struct work *work)
                 note_failure(work, work->ids[at + i], errs[i]);
         }
     }
+    progress_end(&progress);
     free(items);
     free(errs);
     return err;

@@ -29,7 +29,7 @@ static int check_flags(struct cli *cli, const struct enqueue_args *args)
     if (args->header.items_n > MR_HEADERS_MAX)
         return cli_usage(cli, "--header: %zu are over the limit of %d", args->header.items_n,
                          MR_HEADERS_MAX);
-    return CLI_OK;
+    return enqueue_check_wait(cli, args);
 }
 
 static int fill_headers(struct cli *cli, const struct enqueue_args *args,
@@ -74,6 +74,8 @@ static int fill_template(struct cli *cli, const struct enqueue_args *args,
         .group = text_of(&args->group),
         .topic = text_of(&args->topic),
     };
+    template_->wait = args->wait.given;
+    template_->wait_ms = args->wait_timeout.number;
     if (args->retry.given && args->retry.number == 0)
         template_->task.max_retry = MR_NO_RETRY;
     if (args->timeout.given && args->timeout.number == 0)
@@ -123,7 +125,8 @@ static int fail_item(const struct enqueue_item *item, const struct mr_enqueue_re
     return cli_fail(mr_err_exit_code(err), "%s", enqueue_reason(item, result, reason));
 }
 
-static int send_one(struct cli *cli, struct enqueue_item *item)
+static int send_one(struct cli *cli, const struct enqueue_template *template_,
+                    struct enqueue_item *item)
 {
     enqueue_item_check(item);
     if (item->err != MR_OK)
@@ -137,6 +140,8 @@ static int send_one(struct cli *cli, struct enqueue_item *item)
         return cli_fail_err(err, "cannot enqueue on %s", cli->broker);
     if (result.err != MR_OK)
         return fail_item(item, &result);
+    if (template_->wait)
+        return enqueue_wait(cli, result.id, template_->wait_ms);
     out_printf("%s\n", result.id);
     return CLI_OK;
 }
@@ -190,7 +195,7 @@ static int enqueue_one(struct cli *cli, const struct enqueue_template *template_
         item.task.payload = mr_buf_slice(&item.payload);
     }
     if (code == CLI_OK)
-        code = send_one(cli, &item);
+        code = send_one(cli, template_, &item);
     enqueue_item_done(&item);
     return code;
 }
@@ -220,7 +225,6 @@ static const char *const duplicate_words[] = {"reject", "ignore", "replace", NUL
 #define OPT(field, kind_, value_, help_)                                                           \
     .kind = kind_, .offset = offsetof(struct enqueue_args, field), .value = value_, .help = help_
 #define NOT_HERE(kind_, why) .note = CLI_NOT_HERE, OPT(not_here, kind_, "X", why)
-#define NEEDS_SERVER         "needs a server: a file: broker is open in this process alone"
 
 static const struct cli_option options[] = {
     {.name = "queue", .letter = 'q', OPT(queue, CLI_NAME, "QUEUE", "queue (default: default)")},
@@ -251,8 +255,10 @@ static const struct cli_option options[] = {
     {.name = "lines", OPT(lines, CLI_FLAG, NULL, "one task per line of standard input")},
     {.name = "key", NOT_HERE(CLI_TEXT, "not supported on a file: broker")},
     {.name = "partition", NOT_HERE(CLI_TEXT, "not supported on a file: broker")},
-    {.name = "wait", NOT_HERE(CLI_FLAG, NEEDS_SERVER)},
-    {.name = "wait-timeout", NOT_HERE(CLI_TEXT, NEEDS_SERVER)},
+    {.name = "wait",
+     OPT(wait, CLI_FLAG, NULL, "wait for its end and print its result; needs a server")},
+    {.name = "wait-timeout",
+     OPT(wait_timeout, CLI_DURATION, "D", "with --wait: no longer than this (exit code 7)")},
 };
 
 static const struct cli_verb verb = {
@@ -264,6 +270,7 @@ static const struct cli_verb verb = {
         "fields of a task and answers for each.",
     .examples =
         (const char *const[]){"millrace enqueue --broker file:./tasks -q mail 'hello'",
+                              "millrace enqueue -q sums --wait --wait-timeout 10s '1 + 2'",
                               "seq 1000000 | millrace enqueue -q numbers --lines --quiet",
                               "millrace enqueue --json "
                               "'{\"queue\":\"mail\",\"payload\":\"hello\",\"delay_ms\":5000}'",

@@ -10,13 +10,16 @@
 
 struct enqueue_args {
     struct cli_value queue, type, id, priority, delay, at, retry, timeout, deadline, unique,
-        unique_key, on_duplicate, retention, group, topic, header, lines, not_here;
+        unique_key, on_duplicate, retention, group, topic, header, lines, wait, wait_timeout,
+        not_here;
 };
 
 /* The task that the flags describe; JSON items start from it. */
 struct enqueue_template {
     struct mr_task_options task;
     struct mr_header headers[MR_HEADERS_MAX];
+    bool wait;       /* for its end */
+    int64_t wait_ms; /* so long; 0: as long as it takes */
 };
 
 /* One task to send, with the memory behind it. Zero it first. */
@@ -53,5 +56,12 @@ const char *enqueue_reason(const struct enqueue_item *item, const struct mr_enqu
 /* The commands; the store is not open yet. */
 int enqueue_lines(struct cli *cli, const struct enqueue_template *template_);
 int enqueue_json(struct cli *cli, const struct enqueue_template *template_);
+
+/* ---- enqueue_wait.c ------------------------------------------------------------------------- */
+
+/* What --wait does not go with; 0, or the exit code after saying so. */
+int enqueue_check_wait(const struct cli *cli, const struct enqueue_args *args);
+/* Waits for the end of a task that was enqueued, and prints its result; the exit code. */
+int enqueue_wait(struct cli *cli, const char *id, int64_t timeout_ms);
 
 #endif

@@ -112,6 +112,10 @@ static int send_single(struct cli *cli, struct batch *batch, json_t *json,
     if (code != CLI_OK)
         return code;
     size_t refused = batch_answer(batch, &jw);
+    if (refused == 0 && template_->wait) {
+        mr_buf_done(&jw.buf);
+        return enqueue_wait(cli, batch->results[0].id, template_->wait_ms);
+    }
     jw_finish(&jw);
     if (refused == 0)
         return CLI_OK;
@@ -154,6 +158,10 @@ int enqueue_json(struct cli *cli, const struct enqueue_template *template_)
     json_t *json = read_document(cli, &code);
     if (!json)
         return code;
+    if (template_->wait && json_is_array(json)) {
+        json_decref(json);
+        return cli_usage(cli, "--wait is for one task, not for an array of them");
+    }
     struct batch batch = {0};
     batch_init(&batch);
     code = json_is_array(json) ? send_array(cli, &batch, json, template_)

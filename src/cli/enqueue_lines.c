@@ -15,11 +15,13 @@
 #include <poll.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/chan.h"
 #include "cli/enqueue.h"
 #include "cli/out.h"
+#include "cli/progress.h"
 
 enum {
     BATCH_LINES = 256,
@@ -27,7 +29,6 @@ enum {
     RING = 8,
     READ_BYTES = 256 * 1024,
     COMPLAINTS_MAX = 100, /* lines of errors before only their number is told */
-    STATUS_EVERY = 16384,
 };
 
 struct batch {
@@ -55,6 +56,8 @@ struct lines {
     uint64_t accepted, refused;
     enum mr_err stopped; /* the broker takes nothing more */
     struct jw jw;
+    uint64_t bytes_read;
+    struct progress progress;
 };
 
 /* ---- answers -------------------------------------------------------------------------------- */
@@ -131,8 +134,7 @@ static void finish_oldest(struct lines *lines)
     if (err != MR_OK)
         lines->stopped = err;
     clear_batch(batch);
-    if (!lines->cli->quiet && !out_is_terminal() && lines->accepted % STATUS_EVERY < BATCH_LINES)
-        out_status("%llu tasks", (unsigned long long)lines->accepted);
+    progress_at(&lines->progress, lines->accepted, lines->bytes_read);
 }
 
 static void finish_all(struct lines *lines)
@@ -290,6 +292,7 @@ static enum mr_err read_all(struct lines *lines)
         if (n == 0)
             break;
         lines->input.len += (size_t)n;
+        lines->bytes_read += (uint64_t)n;
         take_lines(lines);
     }
     if (lines->input.len > 0 || lines->skipping)
@@ -298,6 +301,16 @@ static enum mr_err read_all(struct lines *lines)
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
+
+/* What is left to read of a file; 0 where nobody knows. */
+static uint64_t input_bytes(void)
+{
+    struct stat st;
+    off_t at = lseek(STDIN_FILENO, 0, SEEK_CUR);
+    if (fstat(STDIN_FILENO, &st) != 0 || !S_ISREG(st.st_mode) || at < 0 || at > st.st_size)
+        return 0;
+    return (uint64_t)(st.st_size - at);
+}
 
 static struct lines *lines_new(struct cli *cli, const struct enqueue_template *template_)
 {
@@ -313,6 +326,9 @@ static struct lines *lines_new(struct cli *cli, const struct enqueue_template *t
         batch->results = cli_alloc(BATCH_LINES, sizeof *batch->results);
         mr_event_init(&batch->answered);
     }
+    progress_start(&lines->progress, cli, "enqueue", input_bytes());
+    if (out_is_terminal()) /* the ids are enough to look at */
+        lines->progress.shown = false;
     return lines;
 }
 
@@ -334,10 +350,10 @@ static void lines_free(struct lines *lines)
 }
 
 /* What is said at the end; the exit code. */
-static int conclude(const struct lines *lines, enum mr_err read_err)
+static int conclude(struct lines *lines, enum mr_err read_err)
 {
     const struct cli *cli = lines->cli;
-    out_status_clear();
+    progress_end(&lines->progress);
     int code = CLI_OK;
     if (lines->refused > 0)
         code = CLI_FAILED;

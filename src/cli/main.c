@@ -7,25 +7,6 @@
 #include "cli/cli.h"
 #include "cli/out.h"
 
-#define DEFAULT_BROKER "millrace://127.0.0.1:7401"
-
-/* Flag, then environment, then default; an empty variable counts as none. */
-static const char *setting(const struct cli_value *flag, const char *variable, const char *fallback)
-{
-    const char *from_env = getenv(variable);
-    if (flag->given)
-        return flag->text;
-    return from_env && *from_env ? from_env : fallback;
-}
-
-static void apply_settings(struct cli *cli)
-{
-    cli->broker = setting(&cli->globals.broker, "MILLRACE_BROKER", DEFAULT_BROKER);
-    cli->namespace_ = setting(&cli->globals.namespace_, "MILLRACE_NAMESPACE", "");
-    cli->json = cli->globals.json.given;
-    cli->quiet = cli->globals.quiet.given;
-}
-
 static int run_command(struct cli *cli, void *args)
 {
     int code = CLI_OK;
@@ -49,7 +30,7 @@ static int start(struct cli *cli, int argc, char **argv)
     } else if (cli->globals.version.given) {
         out_printf("millrace %s\n", mr_version());
     } else {
-        apply_settings(cli);
+        cli_settle(cli);
         code = run_command(cli, args);
         cli_args_free(cli, args);
     }

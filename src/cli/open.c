@@ -1,12 +1,32 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Getting at the broker and at standard input. */
 #include <errno.h>
+#include <stdlib.h>
 #include <unistd.h>
 
 #include "base/fs.h"
 #include "cli/cli.h"
 #include "cli/server.h"
 #include "client/client.h"
+
+#define DEFAULT_BROKER "millrace://127.0.0.1:7401"
+
+/* Flag, then environment, then default; an empty variable counts as none. */
+static const char *setting(const struct cli_value *flag, const char *variable, const char *fallback)
+{
+    const char *from_env = getenv(variable);
+    if (flag->given)
+        return flag->text;
+    return from_env && *from_env ? from_env : fallback;
+}
+
+void cli_settle(struct cli *cli)
+{
+    cli->broker = setting(&cli->globals.broker, "MILLRACE_BROKER", DEFAULT_BROKER);
+    cli->namespace_ = setting(&cli->globals.namespace_, "MILLRACE_NAMESPACE", "");
+    cli->json = cli->globals.json.given;
+    cli->quiet = cli->globals.quiet.given;
+}
 
 const char *cli_file_dir(const char *url)
 {

@@ -335,6 +335,8 @@ static int find_command(struct cli *cli, const char *word)
         if (strcmp(word, cli_commands[i]->name) == 0)
             cli->command = cli_commands[i];
     }
+    if (strcmp(word, cli_complete.name) == 0)
+        cli->command = &cli_complete;
     if (cli->command) {
         if (!cli->command->verbs[0].name)
             cli->verb = &cli->command->verbs[0];
@@ -485,6 +487,24 @@ static int second_pass(struct cli *cli, int argc, char **argv, const struct plac
     for (size_t i = 0; cli->verb->tail == CLI_TAIL_WORDS && i < cli->tail_n; i++)
         cli->words[cli->words_n++] = cli->tail[i];
     return CLI_OK;
+}
+
+void cli_globals_read(struct cli *cli, char **words, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct token token = token_of(words[i]);
+        if (token.kind == TOKEN_END)
+            return;
+        const struct cli_option *option =
+            token.kind == TOKEN_OPTION ? find_row(cli_global_options, cli_global_options_n, &token)
+                                       : NULL;
+        if (!option || option->kind == CLI_FLAG)
+            continue;
+        if (!token.value && i + 1 < n)
+            token.value = words[++i];
+        if (token.value)
+            (void)store_value(cli, NULL, option, &token); /* a wrong one counts as none */
+    }
 }
 
 static int check_words(const struct cli *cli)

@@ -59,7 +59,7 @@ completes() {
     is "completion of $*" "$want" "$(
         # shellcheck disable=SC1090
         source "$bash_file"
-        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMPREPLY=()
+        COMP_WORDS=("$@") COMP_CWORD=$(($# - 1)) COMP_LINE="$*" COMPREPLY=()
         _millrace
         echo "${COMPREPLY[*]}"
     )"
@@ -76,5 +76,40 @@ completes replace millrace enqueue --on-duplicate rep
 completes '' millrace queue list --forc
 completes --force millrace queue rm --forc
 completes '' millrace work -- env fo
+
+# The names of queues, live. One that a shell would run is quoted, and run by nobody.
+PATH=$(dirname "$MILLRACE"):$PATH
+export MILLRACE_BROKER=$store
+m enqueue -q mail x >/dev/null
+m enqueue -q "make \$(touch $room/run) \`touch $room/run\`" x >/dev/null
+live() {
+    # shellcheck disable=SC2086
+    completes "$1" $2
+}
+live mail 'millrace queue show mai'
+live mail 'millrace enqueue -q mai'
+live '' 'millrace queue show mail mai'
+live mail "millrace queue pause --broker $store mai"
+live '' "millrace --broker file:$room/none queue show mai"
+live "$(printf %q "make \$(touch $room/run) \`touch $room/run\`")" 'millrace task list --queue mak'
+MILLRACE_BROKER=millrace://127.0.0.1:1 live '' 'millrace queue show mai'
+fish_offers() { fish --no-config -c "source '$fish_file'; complete -C '$1'" | cut -f 1; }
+is "fish offers" "mail" "$(fish_offers 'millrace queue show mai')"
+is "fish offers" "mail" "$(fish_offers 'millrace enqueue --queue mai')"
+is "fish offers" "prioritise" "$(fish_offers 'millrace task pri')"
+cat >"$room/zsh.zsh" <<'EOF'
+# What zsh would offer: the completion as zsh runs it, its last step printed.
+compadd() { print -rl -- "${@[2,-1]}"; }
+_describe() { print -rl -- "${(@P)@[-1]%%:*}"; }
+_millrace() { source "$zsh_file"; }
+words=(${(z)line}) CURRENT=$#words
+_millrace
+EOF
+zsh_offers() { line=$1 zsh_file=$zsh_file zsh -f "$room/zsh.zsh" | grep "^$2" || true; }
+is "zsh offers" mail "$(zsh_offers 'millrace queue show mai' mai)"
+is "zsh offers" mail "$(zsh_offers 'millrace enqueue -q mai' mai)"
+is "zsh offers" '' "$(zsh_offers 'millrace queue show mail mai' mai)"
+is "zsh offers" prioritise "$(zsh_offers 'millrace task pri' pri)"
+[ ! -e "$room/run" ] || fail "the name of a queue was run"
 # shellcheck disable=SC1090
 case $(source "$bash_file" && complete -p millrace) in *'-F _millrace millrace') ;; *) fail "not registered" ;; esac

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Completion for bash. It finds command and verb among the words before the cursor, for which it must
- * know the options with a value, and offers what the tables have there. Bash splits words at = and :,
- * so both stand alone.
+ * know the options with a value, and offers what the tables have there, and the names of queues that
+ * the broker has. Bash splits words at = and :, so both stand alone. The names are quoted, and never
+ * given to compgen, which would run what is between backticks in them.
  */
 #include "cli/pages/pages.h"
 
@@ -10,7 +11,7 @@ static const char head[] =
     "# bash completion for millrace; made from the tables of the program.\n"
     "_millrace() {\n"
     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
-    "    local command='' verb='' words='' i\n"
+    "    local command='' verb='' words='' queues='' plain=0 line i\n"
     "    [ \"$prev\" = = ] && prev=${COMP_WORDS[COMP_CWORD - 2]}\n"
     "    [ \"$cur\" = = ] && cur=''\n"
     "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
@@ -33,6 +34,8 @@ static const char middle[] = ")\n"
                              "                command=${COMP_WORDS[i]}\n"
                              "            elif [ -z \"$verb\" ]; then\n"
                              "                verb=${COMP_WORDS[i]}\n"
+                             "            else\n"
+                             "                plain=$((plain + 1))\n"
                              "            fi\n"
                              "            ;;\n"
                              "        esac\n"
@@ -43,6 +46,13 @@ static const char tail[] = "        esac\n"
                            "        ;;\n"
                            "    esac\n"
                            "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
+                           "    [[ -n $queues && $cur != -* ]] || return 0\n"
+                           "    read -ra line <<<\"$COMP_LINE\"\n"
+                           "    while IFS= read -r i; do\n"
+                           "        [[ $i == \"$cur\"* ]] && COMPREPLY+=(\"$(printf %q \"$i\")\")\n"
+                           "    done < <(\"${COMP_WORDS[0]}\" __complete queues -- "
+                           "\"${line[@]:1}\" 2>/dev/null)\n"
+                           "    return 0\n"
                            "}\n"
                            "complete -o default -F _millrace millrace\n";
 
@@ -71,12 +81,13 @@ static void put_options(FILE *file, const struct cli_option *options, size_t n)
 /* The rows of the inner case: command and verb, what may follow. */
 static void put_row(FILE *file, const struct cli_command *command, const struct cli_verb *verb)
 {
-    if (verb->options_n == 0)
+    bool queue = verb->words == CLI_FIRST_IS_QUEUE;
+    if (verb->options_n == 0 && !queue)
         return;
     fprintf(file, "        \"%s %s\"%s) words+='", command->name, verb->name ? verb->name : "",
             verb->name ? "" : "*");
     put_options(file, verb->options, verb->options_n);
-    fputs("' ;;\n", file);
+    fprintf(file, "'%s ;;\n", queue ? "; ((plain)) || queues=1" : "");
 }
 
 static void put_command(FILE *file, const struct cli_command *command)
@@ -97,7 +108,7 @@ void page_bash(FILE *file)
     pages_valued_pattern(file);
     fputs(middle, file);
     pages_valued(put_choices, file);
-    fputs("    ", file);
+    fputs("    " PAGES_QUEUE_OPTION ") queues=1 ;;\n    ", file);
     pages_valued_pattern(file);
     fputs("|:) return ;;\n    *)\n        words='", file);
     put_options(file, cli_global_options, cli_global_options_n);

@@ -2,6 +2,8 @@
 /* Completion for fish: a line for everything that can be typed, with the words it needs before it. */
 #include "cli/pages/pages.h"
 
+#define QUEUES "-a '(millrace __complete queues -- (commandline -opc)[2..-1] 2>/dev/null)'"
+
 static void put_text(FILE *file, const char *text)
 {
     fputs(" -d '", file);
@@ -33,7 +35,9 @@ static void put_options(FILE *file, const struct cli_command *command, const str
         if (option->letter)
             fprintf(file, " -s %c", option->letter);
         fprintf(file, " -l %s", option->name);
-        if (option->choices) {
+        if (strcmp(option->name, "queue") == 0) {
+            fputs(" -x " QUEUES, file);
+        } else if (option->choices) {
             fputs(" -x -a '", file);
             pages_choices(file, option);
             fputc('\'', file);
@@ -68,8 +72,13 @@ void page_fish(FILE *file)
         put_text(file, command->about);
         if (command->verbs[0].name)
             put_verbs(file, command);
-        for (size_t k = 0; k < command->verbs_n; k++)
-            put_options(file, command, &command->verbs[k], command->verbs[k].options,
-                        command->verbs[k].options_n);
+        for (size_t k = 0; k < command->verbs_n; k++) {
+            const struct cli_verb *verb = &command->verbs[k];
+            put_options(file, command, verb, verb->options, verb->options_n);
+            if (verb->words != CLI_FIRST_IS_QUEUE)
+                continue;
+            put_condition(file, command->name, verb->name);
+            fputs(" -f " QUEUES "\n", file);
+        }
     }
 }

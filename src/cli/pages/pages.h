@@ -23,6 +23,9 @@ void page_bash(FILE *file);
 void page_zsh(FILE *file);
 void page_fish(FILE *file);
 
+/* The option whose value is a queue, as a pattern of the shell. */
+#define PAGES_QUEUE_OPTION "--queue|-q"
+
 /* ---- options.c ------------------------------------------------------------------------------ */
 
 /* Whether the option is of use in this build. */

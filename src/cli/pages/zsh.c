@@ -4,8 +4,8 @@
 
 static const char head[] = "#compdef millrace\n"
                            "# Made from the tables of the program.\n"
-                           "local command='' verb='' i\n"
-                           "local -a nouns options\n"
+                           "local command='' verb='' names='' plain=0 i\n"
+                           "local -a nouns options queues\n"
                            "for ((i = 2; i < CURRENT; i++)); do\n"
                            "    case $words[i] in\n"
                            "    (--)\n"
@@ -24,13 +24,21 @@ static const char middle[] = ") ((i++)) ;;\n"
                              "            command=$words[i]\n"
                              "        elif [[ -z $verb ]]; then\n"
                              "            verb=$words[i]\n"
+                             "        else\n"
+                             "            ((plain++))\n"
                              "        fi\n"
                              "        ;;\n"
                              "    esac\n"
                              "done\n"
                              "case $words[CURRENT-1] in\n";
 
-static const char tail[] = "[[ -n $nouns ]] && _describe word nouns\n"
+static const char tail[] = "if [[ -n $names ]]; then\n"
+                           "    queues=(\"${(@f)$($words[1] __complete queues -- "
+                           "\"${(@Q)words[2,-1]}\" 2>/dev/null)}\")\n"
+                           "    compadd -- ${queues:#}\n"
+                           "    [[ $names == only ]] && return\n"
+                           "fi\n"
+                           "[[ -n $nouns ]] && _describe word nouns\n"
                            "_describe -o option options\n";
 
 /* 'WORD:TEXT' as _describe wants it. */
@@ -75,12 +83,13 @@ static void put_command(FILE *file, const struct cli_command *command)
     }
     for (size_t i = 0; i < command->verbs_n; i++) {
         const struct cli_verb *verb = &command->verbs[i];
-        if (verb->options_n == 0)
+        bool queue = verb->words == CLI_FIRST_IS_QUEUE;
+        if (verb->options_n == 0 && !queue)
             continue;
         fprintf(file, "(\"%s %s\"%s) options=(", command->name, verbs ? verb->name : "",
                 verbs ? "" : "*");
         put_options(file, verb->options, verb->options_n);
-        fputs(") ;;\n", file);
+        fprintf(file, ")%s ;;\n", queue ? "; ((plain)) || names=1" : "");
     }
 }
 
@@ -90,7 +99,7 @@ void page_zsh(FILE *file)
     pages_valued_pattern(file);
     fputs(middle, file);
     pages_valued(put_choices, file);
-    fputc('(', file);
+    fputs("(" PAGES_QUEUE_OPTION ") names=only ;;\n(", file);
     pages_valued_pattern(file);
     fputs(") _files; return ;;\nesac\ncase \"$command $verb\" in\n(\" \") nouns=(", file);
     for (size_t i = 0; cli_commands[i]; i++)
