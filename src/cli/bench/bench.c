@@ -2,14 +2,14 @@
 /* millrace bench: which rows, where, and how they are shown. */
 #include "cli/bench/bench.h"
 
-#include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
-#include <unistd.h>
 
 #include "base/text.h"
+#include "cli/interrupt.h"
 #include "cli/jw.h"
 #include "cli/out.h"
+#include "cli/remove_dir.h"
 
 struct bench_args {
     struct cli_value only, seconds, tasks;
@@ -21,38 +21,6 @@ static const struct bench_group *const groups[] = {
     &bench_enqueue_batch, &bench_enqueue_threads, &bench_latency, &bench_lateness,
     &bench_backlog,       &bench_snapshot,        &bench_disk,    &bench_idle,
 };
-
-/* ---- interruption --------------------------------------------------------------------------- */
-
-static _Atomic int interrupted_by;
-static _Atomic int64_t interrupted_ns;
-
-/* The first signal ends the bench, which cleans up; a later one ends the program as usual. One signal
- * may come twice, to the process and to its group (timeout(1) sends both), so the later one must be
- * a while later. */
-static void on_signal(int number)
-{
-    enum { SAME_NS = 1000 * 1000 * 1000 };
-    int none = 0;
-    int64_t now_ns = bench_now_ns();
-    if (atomic_compare_exchange_strong(&interrupted_by, &none, number))
-        atomic_store(&interrupted_ns, now_ns);
-    else if (now_ns - atomic_load(&interrupted_ns) > SAME_NS)
-        _exit(CLI_SIGNAL_BASE + number);
-}
-
-bool bench_interrupted(void)
-{
-    return atomic_load(&interrupted_by) != 0;
-}
-
-static void watch_signals(void)
-{
-    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-    sigaction(SIGINT, &action, NULL);
-    sigaction(SIGTERM, &action, NULL);
-    sigaction(SIGHUP, &action, NULL);
-}
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
@@ -89,6 +57,11 @@ void bench_goal(struct bench_row *row, bool met, const char *fmt, ...)
     vsnprintf(row->goal, sizeof row->goal, fmt, ap);
     va_end(ap);
     row->met = met;
+}
+
+bool bench_interrupted(void)
+{
+    return interrupt_number() != 0;
 }
 
 void bench_doing(const struct bench *bench, const char *what)
@@ -172,7 +145,7 @@ static int run_groups(struct bench *bench)
         enum mr_err err = groups[i]->run(bench);
         out_status_clear();
         if (bench_interrupted())
-            return CLI_SIGNAL_BASE + atomic_load(&interrupted_by);
+            return CLI_SIGNAL_BASE + interrupt_number();
         if (err != MR_OK && bench->detail.text[0])
             return cli_fail(mr_err_exit_code(err), "bench %s: %s", groups[i]->names[0],
                             bench->detail.text);
@@ -235,12 +208,12 @@ static int run(struct cli *cli, void *args_)
     bench->backlog = args->tasks.given ? (uint64_t)args->tasks.number : BACKLOG_DEFAULT;
     if (bench->seconds <= 0 || bench->seconds > SECONDS_MAX)
         code = cli_usage(cli, "--seconds must be above 0 and at most %d", SECONDS_MAX);
-    watch_signals();
+    interrupt_watch();
     if (code == CLI_OK)
         code = choose_dir(cli, bench);
     if (code == CLI_OK) {
         code = run_groups(bench);
-        bench_remove_dir(bench->dir);
+        remove_dir(bench->dir);
         if (cli->json)
             print_json(bench);
         else if (bench->rows_n > 0)

@@ -77,7 +77,6 @@ MR_MUST_USE enum mr_err bench_store_reopen(struct bench *bench, struct bench_sto
                                            double *ret_seconds);
 /* Closes and removes what the bench has put there. */
 void bench_store_close(struct bench_store *store);
-void bench_remove_dir(const char *dir);
 
 /* ---- load.c --------------------------------------------------------------------------------- */
 

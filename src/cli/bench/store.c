@@ -3,25 +3,10 @@
  * Stores of the bench. Without --broker each group has a fresh one in the bench's own folder; with
  * it they share the named store, use one queue there and remove it when they are done.
  */
-#include <ftw.h>
 #include <stdio.h>
 
 #include "cli/bench/bench.h"
-
-static int remove_entry(const char *path, const struct stat *st, int type, struct FTW *ftw)
-{
-    (void)st;
-    (void)type;
-    (void)ftw;
-    return remove(path);
-}
-
-void bench_remove_dir(const char *dir)
-{
-    enum { OPEN_FOLDERS = 8 };
-    if (nftw(dir, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS) != 0)
-        cli_fail(CLI_FAILED, "cannot remove the folder %s; remove it by hand", dir);
-}
+#include "cli/remove_dir.h"
 
 /* Somebody's tasks are not ours to run or remove. */
 static enum mr_err check_queue_free(struct bench *bench, struct mr_client *client)
@@ -80,6 +65,6 @@ void bench_store_close(struct bench_store *store)
     }
     mr_client_close(store->client);
     if (store->client && store->dir[0])
-        bench_remove_dir(store->dir);
+        remove_dir(store->dir);
     store->client = NULL;
 }
