@@ -56,8 +56,8 @@ static void event_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
     struct mr_slot *slot = lease ? NULL : slot_by_epoch(w, epoch);
     if (slot)
         mr_run_stop(slot, reason == MR_STOP_LOST ? RUN_LOST : RUN_CANCELLED, now);
-    else if (!lease && w->take_busy && w->early_n < EARLY_MAX)
-        w->early[w->early_n++] = (struct early_stop){epoch, reason};
+    else if (!lease && w->take_busy && epoch > w->taken_epoch)
+        mr_early_note(w, epoch, reason);
     mr_lock_leave(&w->lock);
     if (lease && reason == MR_STOP_CANCEL)
         mr_leases_finish(w, lease, MR_FAIL_FOR_GOOD, MR_SLICE_LIT("cancelled"));
@@ -117,13 +117,18 @@ void mr_node_close(struct mr_worker *w)
         mr_diag(MR_DIAG_DEBUG, "node.close", "error=%s ignoring", mr_err_name(err));
 }
 
-/* Everything in hand may run elsewhere by now. Under the lock. */
+/* Everything in hand may run elsewhere by now. What had begun is told to stop, by somebody who is
+ * alive: it has crashed nobody, and should the broker hear of us again, it hears that first. Under
+ * the lock. */
 static void lose_all(struct mr_worker *w, mr_mono now)
 {
     size_t n;
     mr_leases_free(mr_hand_cut(&w->hand, 0, &n));
-    for (uint32_t i = 0; i < w->slots_n; i++)
+    for (uint32_t i = 0; i < w->slots_n; i++) {
+        if (w->node_open)
+            mr_broker_begun(w->broker, w->first_slot + i, 0);
         mr_run_stop(&w->slots[i], RUN_LOST, now);
+    }
     w->node_open = false;
 }
 

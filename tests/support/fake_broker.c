@@ -28,7 +28,7 @@ struct fake {
     /* Under the lock. */
     bool ends;
     struct fake_task *tasks;
-    size_t tasks_n, first_pending, ended, taken, handed_back, nodes, beats;
+    size_t tasks_n, first_pending, ended, taken, handed_back, nodes, beats, crashes;
     uint64_t epoch;
     uint64_t begun[SLOTS_MAX];
     uint64_t node; /* 0: none is open */
@@ -115,7 +115,8 @@ static struct mr_req *do_take(struct fake *fake, struct mr_req *req)
     if (take->n > 0 && fake->stop_with_take) {
         fake->stop_with_take = false;
         mr_lock_leave(&fake->lock);
-        fake->events.stop(take->leases->epoch, fake->stop_reason, fake->events.arg);
+        for (struct mr_lease *lease = take->leases; lease; lease = lease->next)
+            fake->events.stop(lease->epoch, fake->stop_reason, fake->events.arg);
         mr_lock_enter(&fake->lock);
     }
     if (take->n > 0 || take->wait_ms == 0) {
@@ -140,6 +141,9 @@ static struct mr_req *do_node_close(struct fake *fake, struct mr_req *req)
 {
     fake->node = 0;
     fake->swallow = false;
+    for (size_t i = 0; i < SLOTS_MAX; i++)
+        fake->crashes += fake->begun[i] != 0;
+    memset(fake->begun, 0, sizeof fake->begun);
     if (fake->swallowed) {
         struct mr_req_beat *beat = fake->swallowed;
         fake->swallowed = NULL;
@@ -397,6 +401,14 @@ void fake_add_many(struct fake *fake, const char *type, size_t n)
         add_locked(fake, &task);
     mr_lock_leave(&fake->lock);
     mr_chan_wake(&fake->chan);
+}
+
+size_t fake_crashes(struct fake *fake)
+{
+    mr_lock_enter(&fake->lock);
+    size_t n = fake->crashes;
+    mr_lock_leave(&fake->lock);
+    return n;
 }
 
 struct fake_report fake_look(struct fake *fake, size_t task)

@@ -39,6 +39,9 @@ struct fake_report {
 };
 struct fake_report fake_look(struct fake *fake, size_t task);
 
+/* Runs that had begun and not ended when their node was closed. */
+size_t fake_crashes(struct fake *fake);
+
 /* Each waits until it is so, and fails the test after 20 s. */
 void fake_await_state(struct fake *fake, size_t task, enum fake_state state);
 void fake_await_progress(struct fake *fake, size_t task, int percent);
@@ -52,7 +55,7 @@ void fake_await_more_beats(struct fake *fake, size_t n);
 /* Tells the node, on the broker's thread. */
 void fake_stop(struct fake *fake, size_t task, enum mr_stop_reason reason);
 void fake_want(struct fake *fake);
-/* The first lease of the next take is told to stop before the take is answered. */
+/* The leases of the next take are told to stop before it is answered. */
 void fake_stop_with_take(struct fake *fake, enum mr_stop_reason reason);
 
 /* Beats are answered with this from now on. */

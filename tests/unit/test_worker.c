@@ -261,6 +261,23 @@ static void the_exact_handler_wins_then_the_longest_prefix(void **state)
     mr_handlers_done(&list);
 }
 
+static void the_patterns_are_told_unless_everything_is_handled(void **state)
+{
+    (void)state;
+    struct mr_handlers list = {0};
+    struct mr_slice patterns[3];
+    assert_int_equal(mr_handlers_patterns(&list, patterns, 3), 0);
+    assert_int_equal(mr_handlers_add(&list, "mail:*", handler_a, NULL), MR_OK);
+    assert_int_equal(mr_handlers_add(&list, "ping", handler_b, NULL), MR_OK);
+    assert_int_equal(mr_handlers_patterns(&list, patterns, 3), 2);
+    assert_true(mr_slice_equal(patterns[0], mr_slice_str("ping")));
+    assert_true(mr_slice_equal(patterns[1], mr_slice_str("mail:*")));
+    assert_int_equal(mr_handlers_patterns(&list, patterns, 1), 0);
+    assert_int_equal(mr_handlers_add(&list, "*", handler_c, NULL), MR_OK);
+    assert_int_equal(mr_handlers_patterns(&list, patterns, 3), 0);
+    mr_handlers_done(&list);
+}
+
 static void bad_and_repeated_patterns_are_refused(void **state)
 {
     (void)state;
@@ -576,6 +593,39 @@ static void a_stop_may_come_before_its_lease(void **state)
     assert_int_equal(fake_look(world->fake, lost).finishes, 0);
 }
 
+/* Tasks that wait for a worker of as many slots, and are stopped when it takes them. */
+static void stop_all_with_take(struct world *world, size_t n, enum mr_stop_reason reason)
+{
+    fake_hold(world->fake, true);
+    start_worker(world, (struct mr_worker_options){.slots = (uint32_t)n});
+    fake_add_many(world->fake, "wait", n);
+    fake_stop_with_take(world->fake, reason);
+    fake_hold(world->fake, false);
+}
+
+static void as_many_stops_may_come_early_as_leases(void **state)
+{
+    enum { N = 64 };
+    struct world *world = *state;
+    stop_all_with_take(world, N, MR_STOP_CANCEL);
+    fake_await_ended(world->fake, N);
+    for (size_t i = 0; i < N; i++)
+        assert_string_equal(fake_look(world->fake, i).error, "cancelled");
+}
+
+static void what_was_cancelled_is_not_run_though_the_broker_could_not_be_told(void **state)
+{
+    enum { N = 8 };
+    struct world *world = *state;
+    fake_fail_finishes(world->fake, 1, MR_DISK_FULL);
+    stop_all_with_take(world, N, MR_STOP_CANCEL);
+    fake_await_ended(world->fake, N);
+    for (size_t i = 0; i < N; i++) {
+        assert_int_equal(fake_look(world->fake, i).outcome, MR_FAIL_FOR_GOOD);
+        assert_string_equal(fake_look(world->fake, i).error, "cancelled");
+    }
+}
+
 static void a_timeout_counts_as_a_failure(void **state)
 {
     struct world *world = *state;
@@ -854,6 +904,7 @@ static void a_worker_without_answers_fences_itself(void **state)
     fake_await_state(world->fake, next, FAKE_ENDED);
     mr_worker_stop(world->worker);
     assert_int_equal(fake_look(world->fake, lost).finishes, 0);
+    assert_int_equal(fake_crashes(world->fake), 0); /* nobody died */
 }
 
 static void a_finish_that_fails_for_a_while_is_sent_again(void **state)
@@ -933,6 +984,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(the_exact_handler_wins_then_the_longest_prefix),
+        cmocka_unit_test(the_patterns_are_told_unless_everything_is_handled),
         cmocka_unit_test(bad_and_repeated_patterns_are_refused),
         cmocka_unit_test(the_default_delay_doubles_within_its_spread_and_limit),
         cmocka_unit_test(levels_and_the_callers_delay_are_exact),
@@ -949,6 +1001,8 @@ int main(void)
         WITH_WORLD(what_is_handed_back_for_the_first_time_does_not_wait_long),
         WITH_WORLD(a_cancelled_run_fails_for_good),
         WITH_WORLD(a_cancelled_run_that_succeeds_has_succeeded),
+        WITH_WORLD(as_many_stops_may_come_early_as_leases),
+        WITH_WORLD(what_was_cancelled_is_not_run_though_the_broker_could_not_be_told),
         WITH_WORLD(a_lost_run_is_not_reported_and_the_slot_goes_on),
         WITH_WORLD(a_stop_may_come_before_its_lease),
         WITH_WORLD(a_timeout_counts_as_a_failure),
