@@ -191,6 +191,10 @@ struct mr_task {
 
 struct mr_client;
 
+/* What a server says with a refusal, in one line, right before what was refused is answered. Thread:
+ * the broker's; do little. */
+typedef void mr_refusal(enum mr_err err, const char *text, void *arg);
+
 struct mr_client_options {
     size_t payload_max;   /* MR_PAYLOAD_MAX */
     size_t segment_bytes; /* file: size of a log segment; 64 MiB; a payload fits a quarter of it */
@@ -201,6 +205,8 @@ struct mr_client_options {
     const char *tls_cert, *tls_key; /* millraces: our own certificate, PEM; NULL: none */
     const char *tls_name; /* millraces: the name in the server's certificate; NULL: HOST */
     int64_t open_ms;      /* millrace: wait so long for the first connection; 0: 3 s */
+    mr_refusal *refused;  /* millrace: told why; NULL: nobody */
+    void *refused_arg;
 };
 
 /*

@@ -67,7 +67,7 @@ static void begin_stop(struct mr_msg *msg, void *receiver)
     health_tell(api, false);
     for (struct mr_link *link = api->streams.next; link != &api->streams; link = link->next) {
         struct stream *stream = mr_container(link, struct stream, link);
-        stream->stop(stream);
+        stream->end(stream, STREAM_STOPPING);
     }
     mr_event_set(&order->done);
 }

@@ -117,11 +117,11 @@ static const struct mr_call_ops attach_ops = {
     .closed = attach_closed,
 };
 
-static void attach_stop(struct stream *head)
+static void attach_stop(struct stream *head, enum stream_end why)
 {
     struct attach *attach = mr_container(head, struct attach, head);
-    if (attach->session == NULL)
-        stream_end_stopping(head);
+    if (attach->session == NULL || why == STREAM_REVOKED)
+        stream_end_now(head, why);
     else
         session_stopping(attach->session);
 }

@@ -256,12 +256,13 @@ static void unary_begin(struct mr_api *api, struct mr_call *call, const struct m
 /* ---- streams -------------------------------------------------------------------------------- */
 
 void stream_open(struct stream *stream, struct mr_api *api, struct mr_call *call,
-                 const struct mr_token *token, void (*stop)(struct stream *stream))
+                 const struct mr_token *token,
+                 void (*end)(struct stream *stream, enum stream_end why))
 {
     stream->api = api;
     stream->call = call;
     stream->token = *token;
-    stream->stop = stop;
+    stream->end = end;
     mr_list_push_back(&api->streams, &stream->link);
     if (token->id[0] != '\0' && !mr_timer_running(&api->tokens_timer)) {
         /* Not from before: the token was good a moment ago. */
@@ -275,9 +276,14 @@ void stream_close(struct stream *stream)
     mr_list_remove(&stream->link);
 }
 
-void stream_end_stopping(struct stream *stream)
+void stream_end_now(struct stream *stream, enum stream_end why)
 {
-    call_end(stream->call, MR_UNAVAILABLE, MR_SLICE_LIT("the server is stopping"));
+    struct mr_detail detail;
+    mr_detail_set(&detail, "token %s was revoked", stream->token.id);
+    if (why == STREAM_REVOKED)
+        call_refuse(stream->call, MR_UNKNOWN_CALLER, &detail);
+    else
+        call_end(stream->call, MR_UNAVAILABLE, MR_SLICE_LIT("the server is stopping"));
 }
 
 enum mr_err stream_send(struct mr_call *call, const ProtobufCMessage *message)
@@ -286,13 +292,6 @@ enum mr_err stream_send(struct mr_call *call, const ProtobufCMessage *message)
     MR_TRY(mr_call_room(call, protobuf_c_message_get_packed_size(message), &room));
     protobuf_c_message_pack(message, room);
     return MR_OK;
-}
-
-static void stream_end_revoked(struct stream *stream)
-{
-    struct mr_detail detail;
-    mr_detail_set(&detail, "token %s was revoked", stream->token.id);
-    call_refuse(stream->call, MR_UNKNOWN_CALLER, &detail);
 }
 
 /* Unary calls look each time; streams live long, so they are looked after. */
@@ -309,7 +308,7 @@ void tokens_look(struct mr_timer *timer, void *arg)
             continue;
         any = true;
         if (changed && !mr_tokens_valid(tokens, stream->token.id))
-            stream_end_revoked(stream);
+            stream->end(stream, STREAM_REVOKED);
     }
     if (any)
         mr_rpc_timer_start(arg, timer, mr_mono_add_ms(mr_rpc_now(arg), TOKENS_LOOK_MS));

@@ -382,5 +382,5 @@ void events_watch_open(struct mr_api *api, struct mr_call *call, const struct mr
     mr_list_init(&watcher->link);
     mr_call_set(call, &watch_ops, watcher);
     gate_open(&watcher->gate, NULL, call);
-    stream_open(&watcher->head, api, call, token, stream_end_stopping);
+    stream_open(&watcher->head, api, call, token, stream_end_now);
 }

@@ -145,5 +145,5 @@ void health_watch_open(struct mr_api *api, struct mr_call *call, const struct mr
     mr_list_init(&watch->link);
     mr_call_set(call, &watch_ops, watch);
     gate_open(&watch->gate, NULL, call);
-    stream_open(&watch->head, api, call, token, stream_end_stopping);
+    stream_open(&watch->head, api, call, token, stream_end_now);
 }

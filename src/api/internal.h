@@ -4,7 +4,8 @@
  *
  *   call.c       from the path to the row: who calls, unary calls, streams and what they share
  *   job.c        a request's way to the broker and back, and how much of that a peer may have
- *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c health.c reflection.c
+ *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c (batch.c) health.c
+ *   reflection.c
  *                the services
  *   events.c sample.c   Events.Watch: who watches, and what there is to see
  *   attach.c session.c work.c held.c   Work.Attach: the stream, the node behind it, what it does
@@ -203,18 +204,22 @@ void unary_idle(struct unary *u);
 bool unary_may_touch(struct unary *u, struct mr_slice queue);
 
 /* What all streams have in common: they end when the server stops or their token is revoked. */
+enum stream_end { STREAM_STOPPING, STREAM_REVOKED };
+
 struct stream {
     struct mr_link link;
     struct mr_api *api;
     struct mr_call *call;
     struct mr_token token;
-    void (*stop)(struct stream *stream); /* end when you can */
+    void (*end)(struct stream *stream, enum stream_end why); /* when you can */
 };
 
 void stream_open(struct stream *stream, struct mr_api *api, struct mr_call *call,
-                 const struct mr_token *token, void (*stop)(struct stream *stream));
+                 const struct mr_token *token,
+                 void (*end)(struct stream *stream, enum stream_end why));
 void stream_close(struct stream *stream);
-void stream_end_stopping(struct stream *stream);
+/* Ends its call, now. */
+void stream_end_now(struct stream *stream, enum stream_end why);
 void tokens_look(struct mr_timer *timer, void *arg);
 MR_MUST_USE enum mr_err stream_send(struct mr_call *call, const ProtobufCMessage *message);
 
@@ -229,14 +234,6 @@ unary_start tasks_enqueue, tasks_get, tasks_list, tasks_wait, tasks_why, tasks_c
 typedef void stream_opener(struct mr_api *api, struct mr_call *call, const struct mr_token *token);
 stream_opener enqueue_stream_open, attach_open, events_watch_open, health_watch_open,
     reflection_open;
-
-/* The bytes of an EnqueueRequest, in the request's arena, as a request of the broker. */
-MR_MUST_USE enum mr_err enqueue_fill(struct mr_api *api, const struct mr_token *token,
-                                     struct mr_slice bytes, struct mr_req_enqueue *req,
-                                     struct mr_detail *detail);
-/* Gives the token what the broker did not accept. */
-void enqueue_settle(struct mr_api *api, const struct mr_token *token,
-                    const struct mr_req_enqueue *req, enum mr_err err);
 
 /* Nodes whose streams are broken are suspect. */
 void nodes_mark(const struct mr_api *api, struct mr_node_info *nodes, size_t n);

@@ -124,5 +124,5 @@ void reflection_open(struct mr_api *api, struct mr_call *call, const struct mr_t
         return;
     }
     mr_call_set(call, &reflection_ops, stream);
-    stream_open(stream, api, call, token, stream_end_stopping);
+    stream_open(stream, api, call, token, stream_end_now);
 }

@@ -98,7 +98,7 @@ void tasks_wait(struct unary *u)
     u->data = waiting;
     u->gone = on_gone;
     u->busy = true;
-    stream_open(&waiting->head, u->api, u->call, &u->token, stream_end_stopping);
+    stream_open(&waiting->head, u->api, u->call, &u->token, stream_end_now);
     mr_detail_set(&u->detail, "task %.*s", MR_ID_MAX, in->id);
     req->id = mr_pb_text(in->id);
     req->wait_ms = in->timeout_ms < 0 ? 0 : in->timeout_ms;

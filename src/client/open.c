@@ -81,6 +81,8 @@ static enum mr_err open_server(const char *url, const char *rest,
         .token = options->token,
         .payload_max = options->payload_max,
         .open_ms = options->open_ms,
+        .refused = options->refused,
+        .refused_arg = options->refused_arg,
     };
     return mr_remote_open(&remote, ret_broker, detail);
 }

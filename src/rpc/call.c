@@ -195,11 +195,6 @@ static void deadline_passed(struct mr_timer *timer, void *arg)
     rpc_call_fail(call, MR_RPC_DEADLINE, "deadline exceeded");
 }
 
-mr_mono mr_call_deadline(const struct mr_call *call)
-{
-    return call->deadline;
-}
-
 /* ---- the end -------------------------------------------------------------------------------- */
 
 enum { END_HEADERS_MAX = 6 };

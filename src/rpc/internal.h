@@ -233,6 +233,7 @@ struct mr_call {
     struct mr_buf in;
     size_t in_at;
     size_t unconsumed; /* bytes whose window has not been given back */
+    size_t left_out;   /* bytes to come of a message that is not taken */
     enum rpc_encoding encoding;
 
     /* The request's head, or the answer's. */

@@ -105,15 +105,32 @@ static bool message_len(struct mr_call *call, const uint8_t *prefix, size_t *ret
         rpc_call_fail(call, MR_RPC_INTERNAL, "not a gRPC message");
         return false;
     }
-    if (len > call->rpc->limits.message_max) {
-        char text[96];
-        snprintf(text, sizeof text, "message of %u bytes, at most %zu are taken", len,
-                 call->rpc->limits.message_max);
-        rpc_call_fail(call, MR_RPC_EXHAUSTED, text);
-        return false;
-    }
     *ret_len = RPC_PREFIX_LEN + (size_t)len;
-    return true;
+    if (len <= call->rpc->limits.message_max || call->ops->too_big != NULL)
+        return true;
+    char text[96];
+    snprintf(text, sizeof text, "message of %u bytes, at most %zu are taken", len,
+             call->rpc->limits.message_max);
+    rpc_call_fail(call, MR_RPC_EXHAUSTED, text);
+    return false;
+}
+
+/* Leaves out a message over the limit, of which so many bytes are here; answers how many are. */
+static size_t leave_out(struct mr_call *call, size_t whole, size_t here)
+{
+    size_t n = whole < here ? whole : here;
+    call->left_out = whole - n;
+    call->ops->too_big(call, whole - RPC_PREFIX_LEN);
+    return n;
+}
+
+/* What belongs to a message that is left out. */
+static void drop_left_out(struct mr_call *call, const uint8_t **data, size_t *len)
+{
+    size_t n = call->left_out < *len ? call->left_out : *len;
+    call->left_out -= n;
+    *data += n;
+    *len -= n;
 }
 
 static void deliver_packed(struct mr_call *call, struct mr_slice packed)
@@ -126,6 +143,8 @@ static void deliver_packed(struct mr_call *call, struct mr_slice packed)
     enum mr_err err = rpc_gunzip(packed, rpc->limits.message_max, &rpc->unpacked);
     if (err == MR_OK)
         call->ops->message(call, mr_buf_slice(&rpc->unpacked));
+    else if (err == MR_TOO_BIG && call->ops->too_big != NULL)
+        call->ops->too_big(call, packed.len);
     else if (err == MR_TOO_BIG)
         rpc_call_fail(call, MR_RPC_EXHAUSTED, "message over the limit when unpacked");
     else if (err == MR_NOMEM)
@@ -142,7 +161,13 @@ static size_t deliver_whole(struct mr_call *call, const uint8_t *data, size_t le
 {
     size_t at = 0, whole;
     while (can_deliver(call) && len - at >= RPC_PREFIX_LEN) {
-        if (!message_len(call, data + at, &whole) || len - at < whole)
+        if (!message_len(call, data + at, &whole))
+            break;
+        if (whole - RPC_PREFIX_LEN > call->rpc->limits.message_max) {
+            at += leave_out(call, whole, len - at);
+            continue;
+        }
+        if (len - at < whole)
             break;
         struct mr_slice body = mr_slice_make(data + at + RPC_PREFIX_LEN, whole - RPC_PREFIX_LEN);
         at += whole;
@@ -176,7 +201,7 @@ static size_t missing(struct mr_call *call)
 
 static void feed(struct mr_call *call, const uint8_t *data, size_t len)
 {
-    while (len > 0 && kept(call) > 0 && can_deliver(call)) {
+    while (drop_left_out(call, &data, &len), len > 0 && kept(call) > 0 && can_deliver(call)) {
         size_t n = missing(call);
         if (n > len)
             n = len;
@@ -196,7 +221,7 @@ static void check_end(struct mr_call *call)
 {
     if (!call->remote_ended || call->half_told || !can_deliver(call))
         return;
-    if (kept(call) > 0) {
+    if (kept(call) > 0 || call->left_out > 0) {
         rpc_call_fail(call, MR_RPC_INTERNAL, "message cut short");
         return;
     }
@@ -220,6 +245,7 @@ static void give_back(struct mr_call *call)
 void rpc_receive(struct mr_call *call, const uint8_t *data, size_t len)
 {
     call->unconsumed += len;
+    drop_left_out(call, &data, &len);
     if (can_deliver(call))
         feed(call, data, len);
     else if (wanted(call))

@@ -42,6 +42,8 @@ struct mr_call;    /* lives until closed has returned */
 struct mr_call_ops {
     /* A whole message; the bytes live during this callback. */
     void (*message)(struct mr_call *call, struct mr_slice bytes);
+    /* A message of len bytes, over the limit, was left out. NULL: the call ends for it. */
+    void (*too_big)(struct mr_call *call, size_t len);
     /* Server: the client sends no more messages. May be NULL. */
     void (*half_closed)(struct mr_call *call);
     /* What was queued had reached MR_CALL_QUEUED_HIGH and is below MR_CALL_QUEUED_LOW again. May be
@@ -84,8 +86,6 @@ void mr_call_cancel(struct mr_call *call);
 /* Value of a metadata name, empty when absent. Server: of the request. Client: of the answer and
  * its trailers, complete when closed is called. Names that end in "-bin" are not kept. */
 struct mr_slice mr_call_metadata(const struct mr_call *call, const char *name);
-/* When the call ends by itself, MR_MONO_NEVER: it does not. */
-mr_mono mr_call_deadline(const struct mr_call *call);
 /* Server: who calls: "127.0.0.1:5123"; and a number that all calls of one connection share and no
  * other connection of this loop ever has. */
 const char *mr_call_peer(const struct mr_call *call);

@@ -124,8 +124,8 @@ static void garbage_is_refused_in_one_line(void **state)
 {
     struct rig *rig = *state;
     static const char *const paths[] = {
-        PATH("Tasks/Enqueue"), PATH("Tasks/EnqueueStream"), PATH("Tasks/Get"),
-        PATH("Queues/Pause"),  PATH("Work/Attach"),         PATH("Work/Finish"),
+        PATH("Tasks/Enqueue"), PATH("Tasks/Get"),   PATH("Queues/Pause"),
+        PATH("Work/Attach"),   PATH("Work/Finish"),
     };
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         struct talk talk = {0};
@@ -188,19 +188,60 @@ static void a_stream_answers_every_request_in_order(void **state)
     talk_done(&talk);
 }
 
-static void a_bad_request_ends_a_stream_behind_its_answers(void **state)
+static const Millrace__V1__EnqueueResponse *next_response(struct talk *talk)
+{
+    return (const void *)talk_next(talk, &millrace__v1__enqueue_response__descriptor);
+}
+
+static void a_bad_request_is_answered_at_its_place_and_the_stream_goes_on(void **state)
 {
     struct rig *rig = *state;
     struct talk talk = {0};
     talk_begin(&talk, &rig->client, PATH("Tasks/EnqueueStream"));
     for (int i = 0; i < 10; i++)
-        talk_send(&talk, &request_of(rig, 1, 20)->base);
+        talk_send(&talk, &request_of(rig, 2, 20)->base);
     talk_send(&talk, &request_of(rig, MR_BATCH_MAX + 1, 0)->base);
+    talk_send_bytes(&talk, MR_SLICE_LIT("\xff\xff"));
+    talk_send(&talk, &request_of(rig, 3, 20)->base);
     for (int i = 0; i < 10; i++)
-        assert_non_null(talk_next(&talk, &millrace__v1__enqueue_response__descriptor));
-    assert_null(talk_next(&talk, &millrace__v1__enqueue_response__descriptor));
-    assert_int_equal(talk_end(&talk), MR_RPC_INVALID);
-    assert_string_equal(talk.code, "TOO_BIG");
+        assert_int_equal(next_response(&talk)->n_results, 2);
+    const Millrace__V1__EnqueueResponse *reply = next_response(&talk);
+    assert_int_equal(reply->n_results, 0);
+    assert_int_equal(reply->code, MR_TOO_BIG);
+    assert_non_null(strstr(reply->message, "1001 tasks"));
+    reply = next_response(&talk);
+    assert_int_equal(reply->n_results, 0);
+    assert_int_equal(reply->code, MR_INVALID);
+    assert_string_equal(reply->message, "the message cannot be read");
+    reply = next_response(&talk);
+    assert_int_equal(reply->n_results, 3);
+    assert_int_equal(reply->code, MR_OK);
+    talk_half_close(&talk);
+    assert_null(next_response(&talk));
+    assert_int_equal(talk_end(&talk), MR_RPC_OK);
+    talk_done(&talk);
+}
+
+static void a_message_too_big_for_the_transport_is_left_out_of_a_stream(void **state)
+{
+    struct rig *rig = *state;
+    struct talk talk = {0};
+    enum { N = 3 };
+    talk_begin(&talk, &rig->client, PATH("Tasks/EnqueueStream"));
+    for (int i = 0; i < N; i++) {
+        talk_send(&talk, &request_of(rig, 1, 20)->base);
+        talk_send(&talk, &request_of(rig, 5, 1024 * 1024)->base);
+    }
+    talk_send(&talk, &request_of(rig, 2, 20)->base);
+    talk_half_close(&talk);
+    for (int i = 0; i < N; i++) {
+        assert_int_equal(next_response(&talk)->n_results, 1);
+        const Millrace__V1__EnqueueResponse *reply = next_response(&talk);
+        assert_int_equal(reply->code, MR_TOO_BIG);
+        assert_non_null(strstr(reply->message, "over the server's limit"));
+    }
+    assert_int_equal(next_response(&talk)->n_results, 2);
+    assert_int_equal(talk_end(&talk), MR_RPC_OK);
     talk_done(&talk);
 }
 
@@ -511,12 +552,14 @@ static void a_stream_over_its_rate_goes_on(void **state)
     talk_send(&talk, &request_of(rig, 11, 1)->base);
     reply = (const void *)talk_next(&talk, &millrace__v1__enqueue_response__descriptor);
     assert_int_equal(reply->results[8]->code, MR_OK);
-    reply = (const void *)talk_next(&talk, &millrace__v1__enqueue_response__descriptor);
-    assert_int_equal(reply->results[0]->code, MR_BUSY);
+    reply = next_response(&talk);
+    assert_int_equal(reply->code, MR_BUSY);
+    assert_string_equal(reply->message, "over the rate of 10 a second");
     do {
         talk_send(&talk, &request_of(rig, 1, 1)->base);
-        reply = (const void *)talk_next(&talk, &millrace__v1__enqueue_response__descriptor);
-    } while (reply->results[0]->code != MILLRACE__V1__CODE__OK);
+        reply = next_response(&talk);
+    } while (reply->code != MILLRACE__V1__CODE__OK);
+    assert_int_equal(reply->results[0]->code, MR_OK);
     talk_done(&talk);
     rig_stop(rig);
 }
@@ -551,7 +594,8 @@ int main(void)
         TEST(a_call_without_a_message_is_refused),
         TEST(an_unknown_method_is_unimplemented),
         TEST(a_stream_answers_every_request_in_order),
-        TEST(a_bad_request_ends_a_stream_behind_its_answers),
+        TEST(a_bad_request_is_answered_at_its_place_and_the_stream_goes_on),
+        TEST(a_message_too_big_for_the_transport_is_left_out_of_a_stream),
         TEST(calls_that_are_given_up_leave_nothing),
         TEST(a_deadline_is_kept),
         TEST(a_stream_that_reads_no_answers_is_not_read),

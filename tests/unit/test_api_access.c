@@ -241,6 +241,45 @@ static void a_producer_of_some_queues_is_kept_to_them(void **state)
     client_close(&mail);
 }
 
+/* On a stream those of one request may come from many threads: each has its own answer. */
+static void a_stream_refuses_what_its_token_may_not_and_takes_the_rest(void **state)
+{
+    struct rig *rig = *state;
+    struct mr_token wanted = {.role = MR_ROLE_PRODUCER, .queue = "mail-*", .quota = 2}, made;
+    struct mr_detail detail;
+    struct client mail;
+    struct talk talk = {0};
+    char text[MR_TOKEN_TEXT_LEN + 1];
+    static const char *const queues[] = {"mail-in", "bank", "mail-out", "mail-in"};
+    Millrace__V1__EnqueueRequest request = MILLRACE__V1__ENQUEUE_REQUEST__INIT;
+    Millrace__V1__NewTask rows[4], *tasks[4];
+    for (size_t i = 0; i < 4; i++) {
+        millrace__v1__new_task__init(&rows[i]);
+        rows[i].queue = (char *)(uintptr_t)queues[i];
+        tasks[i] = &rows[i];
+    }
+    rows[1].id = (char *)(uintptr_t) "mine";
+    request.tasks = tasks;
+    request.n_tasks = 4;
+    assert_int_equal(mr_tokens_create(rig->tokens, &wanted, &made, text, &detail), MR_OK);
+    client_open(rig, &mail, text);
+    talk_begin(&talk, &mail, PATH("Tasks/EnqueueStream"));
+    talk_send(&talk, &request.base);
+    const Millrace__V1__EnqueueResponse *reply =
+        (const void *)talk_next(&talk, &millrace__v1__enqueue_response__descriptor);
+    assert_int_equal(reply->code, MR_OK);
+    assert_int_equal(reply->n_results, 4);
+    assert_int_equal(reply->results[0]->code, MR_OK);
+    assert_int_equal(reply->results[1]->code, MR_DENIED);
+    assert_string_equal(reply->results[1]->id, "mine");
+    assert_non_null(strstr(reply->results[1]->message, "is for queues mail-*, not for bank"));
+    assert_int_equal(reply->results[2]->code, MR_OK);
+    assert_int_equal(reply->results[3]->code, MR_DENIED);
+    assert_non_null(strstr(reply->results[3]->message, "quota of 2"));
+    talk_done(&talk);
+    client_close(&mail);
+}
+
 static void an_admin_of_some_queues_is_kept_to_them(void **state)
 {
     struct rig *rig = *state;
@@ -434,6 +473,7 @@ int main(void)
         TEST(every_role_may_call_what_it_should),
         TEST(without_a_good_token_nothing_is_allowed),
         TEST(a_producer_of_some_queues_is_kept_to_them),
+        TEST(a_stream_refuses_what_its_token_may_not_and_takes_the_rest),
         TEST(an_admin_of_some_queues_is_kept_to_them),
         TEST(limits_of_a_token_hold),
         TEST(tokens_are_made_listed_and_revoked_with_their_streams),

@@ -35,6 +35,10 @@ struct world {
     uint32_t first_slot;
     _Atomic uint32_t stops_n;
     _Atomic uint64_t stops[STOPS_MAX];
+    size_t payload_max; /* of the far end */
+    struct mr_lock lock;
+    enum mr_err refused; /* the last one */
+    char why[512];
 };
 
 static void look_again(int *looks)
@@ -55,12 +59,37 @@ static void open_store(struct world *w)
     assert_int_equal(server_rig_start(&w->server, w->store), MR_OK);
 }
 
+static void note_refusal(enum mr_err err, const char *text, void *arg)
+{
+    struct world *w = arg;
+    mr_lock_enter(&w->lock);
+    w->refused = err;
+    (void)snprintf(w->why, sizeof w->why, "%s", text);
+    mr_lock_leave(&w->lock);
+}
+
+/* What was said with the last refusal. */
+static void assert_refusal(struct world *w, enum mr_err err, const char *part)
+{
+    mr_lock_enter(&w->lock);
+    enum mr_err refused = w->refused;
+    bool said = strstr(w->why, part) != NULL;
+    mr_lock_leave(&w->lock);
+    assert_int_equal(refused, err);
+    assert_true(said);
+}
+
 static void open_far(struct world *w, const char *token)
 {
     char address[64];
     (void)snprintf(address, sizeof address, "127.0.0.1:%u", w->network.port);
-    struct mr_remote_options options = {
-        .address = address, .open_ms = WAIT_MS, .away_ms = 2000, .token = token};
+    struct mr_remote_options options = {.address = address,
+                                        .open_ms = WAIT_MS,
+                                        .away_ms = 2000,
+                                        .token = token,
+                                        .payload_max = w->payload_max,
+                                        .refused = note_refusal,
+                                        .refused_arg = w};
     assert_int_equal(mr_remote_open(&options, &w->far, NULL), MR_OK);
 }
 
@@ -70,6 +99,7 @@ static int begin(void **state)
     const char *tmp = getenv("TMPDIR");
     (void)snprintf(w->dir, sizeof w->dir, "%s/millrace-remote-XXXXXX", tmp ? tmp : "/tmp");
     assert_non_null(mkdtemp(w->dir));
+    mr_lock_init(&w->lock);
     open_store(w);
     assert_int_equal(forwarder_start(&w->network, w->server.port), MR_OK);
     open_far(w, NULL);
@@ -92,6 +122,7 @@ static int end(void **state)
     server_rig_stop(&w->server, 0);
     mr_broker_close(w->store);
     remove_store(w->dir);
+    mr_lock_done(&w->lock);
     free(w);
     return 0;
 }
@@ -567,10 +598,11 @@ static void a_refused_task_hurts_no_other(void **state)
                       (struct mr_task_options){.queue = i % 16 == 5 ? MR_SLICE_LIT("yours")
                                                                     : MR_SLICE_LIT("mine")});
     for (size_t i = 0; i < N; i++) {
-        assert_int_equal(flight_end(&flights[i]), i % 16 == 5 ? MR_DENIED : MR_OK);
-        if (i % 16 != 5)
-            assert_int_equal(flights[i].result.err, MR_OK);
+        assert_int_equal(flight_end(&flights[i]), MR_OK);
+        assert_int_equal(flights[i].result.err, i % 16 == 5 ? MR_DENIED : MR_OK);
+        assert_int_equal(strlen(flights[i].result.id), MR_UUID_TEXT_LEN);
     }
+    assert_refusal(w, MR_DENIED, "is for queues mine*, not for yours");
     assert_int_equal(tasks_in_store(w), N - N / 16);
     mr_broker_close(w->far);
     server_rig_stop(&w->server, 0);
@@ -579,6 +611,38 @@ static void a_refused_task_hurts_no_other(void **state)
     assert_int_equal(server_rig_start(&w->server, w->store), MR_OK);
     w->network.to = w->server.port;
     open_far(w, NULL);
+}
+
+/* The client's own limit is above what the server takes at all. */
+static void a_task_too_big_for_the_server_hurts_no_other(void **state)
+{
+    struct world *w = *state;
+    enum { N = 9, BYTES = 8 * 1024 * 1024 };
+    static struct flight flights[N];
+    char *payload = calloc(1, BYTES);
+    mr_broker_close(w->far);
+    w->payload_max = MR_PAYLOAD_HARD_MAX;
+    open_far(w, NULL);
+    for (size_t i = 0; i < N; i++)
+        enqueue_start(w, &flights[i],
+                      (struct mr_task_options){.payload = {payload, i % 3 == 1 ? BYTES : 1000}});
+    for (size_t i = 0; i < N; i++) {
+        enum mr_err want = i % 3 == 1 ? MR_TOO_BIG : MR_OK;
+        assert_int_equal(flight_end(&flights[i]), want);
+        assert_int_equal(flights[i].result.err, want);
+    }
+    assert_refusal(w, MR_TOO_BIG, "over the server's limit");
+    assert_int_equal(tasks_in_store(w), N - N / 3);
+    free(payload);
+}
+
+static void a_refused_look_says_why(void **state)
+{
+    struct world *w = *state;
+    struct mr_req_get get = {.req.op = MR_OP_GET, .id = MR_SLICE_LIT("nowhere")};
+    assert_int_equal(mr_broker_call(w->far, &get.req), MR_NOT_FOUND);
+    mr_req_done(&get.req);
+    assert_refusal(w, MR_NOT_FOUND, "task nowhere: not found");
 }
 
 /* ---- opening and closing -------------------------------------------------------------------- */
@@ -784,6 +848,8 @@ int main(int argc, char **argv)
         TEST(a_task_that_leaves_a_trace_is_sent_again),
         TEST(big_batches_pass_in_several_messages),
         TEST(a_refused_task_hurts_no_other),
+        TEST(a_task_too_big_for_the_server_hurts_no_other),
+        TEST(a_refused_look_says_why),
         TEST(opening_says_where_nobody_answers),
         TEST(a_server_that_hangs_does_not_hang_a_worker),
         TEST(closing_without_a_server_answers_everything),

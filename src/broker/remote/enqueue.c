@@ -13,7 +13,8 @@
 #include "broker/remote/internal.h"
 
 static const char enqueue_path[] = "/millrace.v1.Tasks/EnqueueStream";
-enum { FIELD_TASKS = 1, FIELD_RESULTS = 1 };
+enum { FIELD_TASKS = 1, FIELD_RESULTS = 1, FIELD_CODE = 2, FIELD_MESSAGE = 3 };
+enum { FIELD_RESULT_MESSAGE = 4 };
 
 /* ---- on the caller's thread ----------------------------------------------------------------- */
 
@@ -114,33 +115,66 @@ static enum mr_err *item_err(struct ticket *ticket, size_t item)
 
 /* One result. That our own id is there already when we come a second time means that it was accepted
  * the first time. */
-static enum mr_err read_result(struct lane *lane, struct mr_slice bytes)
+static enum mr_err read_result(struct remote *remote, struct mr_slice bytes)
 {
     size_t item;
+    struct lane *lane = &remote->producer.lane;
     struct ticket *ticket = lane_head(lane, &item);
     struct mr_req_enqueue *req = enqueue_of(ticket);
     struct mr_enqueue_result result;
+    struct fields fields;
     MR_TRY(mr_flat_read(&mr_flat_enqueue_result, bytes, NULL, &result));
     bool again = ticket->replied < ticket->doubtful && req->tasks[item].id.len == 0;
     if (result.err == MR_CONFLICT && again)
         result.err = MR_OK;
+    if (result.err != MR_OK) {
+        MR_TRY(fields_read(bytes, &fields));
+        remote_refused(remote, result.err, fields.bytes[FIELD_RESULT_MESSAGE]);
+    }
+    if (result.id[0] == '\0') /* of one that was not even looked at */
+        memcpy(result.id, req->results[item].id, sizeof result.id);
     req->results[item] = result;
     lane_next(lane);
     return MR_OK;
 }
 
-static enum mr_err read_response(struct lane *lane, struct mr_slice bytes)
+/* A message was refused as a whole, and so is each of its tasks; and the request, if that is all of
+ * it. */
+static void refuse_message(struct remote *remote, size_t n, enum mr_err err, struct mr_slice text)
 {
+    struct lane *lane = &remote->producer.lane;
+    remote_refused(remote, err, text);
+    for (size_t i = 0; i < n; i++) {
+        size_t item;
+        struct ticket *ticket = lane_head(lane, &item);
+        struct mr_req_enqueue *req = enqueue_of(ticket);
+        req->results[item].err = err;
+        if (++ticket->refused == req->n)
+            ticket->err = err;
+        lane_next(lane);
+    }
+}
+
+static enum mr_err read_response(struct remote *remote, struct mr_slice bytes)
+{
+    struct fields fields;
     size_t n, found;
-    MR_TRY(lane_replied(lane, &n));
+    MR_TRY(lane_replied(&remote->producer.lane, &n));
     MR_TRY(mr_flat_count(bytes, FIELD_RESULTS, &found));
+    if (found == 0 && n > 0) {
+        MR_TRY(fields_read(bytes, &fields));
+        enum mr_err err = code_of(fields.value[FIELD_CODE]);
+        if (err != MR_OK)
+            refuse_message(remote, n, err, fields.bytes[FIELD_MESSAGE]);
+        return err == MR_OK ? MR_INVALID : MR_OK;
+    }
     if (found != n)
         return MR_INVALID;
     while (bytes.len > 0) {
         struct mr_flat_item field;
         MR_TRY(mr_flat_next(&bytes, &field));
         if (field.number == FIELD_RESULTS && field.type == MR_FLAT_BYTES)
-            MR_TRY(read_result(lane, field.bytes));
+            MR_TRY(read_result(remote, field.bytes));
     }
     return MR_OK;
 }
@@ -148,7 +182,7 @@ static enum mr_err read_response(struct lane *lane, struct mr_slice bytes)
 static void on_message(struct mr_call *call, struct mr_slice bytes)
 {
     struct remote *remote = mr_call_data(call);
-    if (read_response(&remote->producer.lane, bytes) != MR_OK)
+    if (read_response(remote, bytes) != MR_OK)
         mr_call_cancel(call);
     else if (lane_unsent(&remote->producer.lane))
         lane_send(&remote->producer.lane, call);
@@ -180,17 +214,11 @@ static void start_timer(struct remote *remote, struct mr_timer *timer, int64_t m
         mr_rpc_timer_start(remote->rpc, timer, mr_mono_add_ms(mr_rpc_now(remote->rpc), ms));
 }
 
-/* The server ends a stream behind the answers it owes, so a refusal is for the oldest message without
- * one; the others were not looked at. */
+/* The server ends a stream behind the answers it owes, so a refusal is for all that have none. */
 static void stream_ended(struct remote *remote, enum mr_err err, enum lane_end end)
 {
     struct lane *lane = &remote->producer.lane;
-    bool verdict = is_verdict(err);
-    if (verdict && end == LANE_ENDED && lane->tag_sent != lane->tag_replied) {
-        lane_refused(lane, err); /* that was one less: no need to wait */
-        return;
-    }
-    if (verdict)
+    if (is_verdict(err))
         lane_rewind(lane, end, lane_keep_none, err);
     else
         lane_rewind(lane, end, end == LANE_ENDED ? lane_keep_all : repeatable, MR_UNAVAILABLE);
@@ -202,7 +230,8 @@ static void on_closed(struct mr_call *call, int status, struct mr_slice text)
     struct remote *remote = mr_call_data(call);
     struct producer *producer = &remote->producer;
     enum mr_err err = call_err(call, status);
-    (void)text;
+    if (is_verdict(err))
+        remote_refused(remote, err, text);
     producer->call = NULL;
     if (remote->closing)
         lane_fail(&producer->lane, MR_CLOSED);

@@ -81,8 +81,8 @@ struct ticket {
     size_t n, sent, replied; /* entries */
     size_t doubtful;         /* of them, sent before on a stream that broke */
     size_t item;             /* of the request: the next answer is for it or a later one */
+    size_t refused;          /* with a message, as a whole */
     bool repeatable;         /* a second try does no harm */
-    bool alone;              /* shares no message: one of those it was in was refused */
     /* A take or a beat. */
     uint32_t tag; /* 0: not sent */
 };
@@ -92,6 +92,9 @@ struct ticket *ticket_of(const struct mr_req *req);
 /* Answers; the ticket is gone afterwards. */
 void ticket_answer(struct ticket *ticket, enum mr_err err);
 void tickets_answer(struct mr_link *tickets, enum mr_err err);
+
+/* What the server said with a refusal, for whoever wants to know; before it is answered. */
+void remote_refused(const struct remote *remote, enum mr_err err, struct mr_slice text);
 
 /* How a call ended, in our words, and whether it was our server that said so. */
 enum mr_err call_err(const struct mr_call *call, int status);
@@ -142,7 +145,8 @@ void lane_wait(struct lane *lane, struct ticket *ticket);
 void lane_send(struct lane *lane, struct mr_call *call);
 /* Answers came for the oldest message, which has *ret_n entries. MR_INVALID: there is none. */
 MR_MUST_USE enum mr_err lane_replied(struct lane *lane, size_t *ret_n);
-/* The ticket and the item that the next answer is for; then that it was given. */
+/* The ticket and the item that the next answer is for; then that it was given. With the last one the
+ * ticket is answered with its err. */
 struct ticket *lane_head(struct lane *lane, size_t *ret_item);
 void lane_next(struct lane *lane);
 /* How a stream ended: it broke, and what was sent without an answer may have been carried out or not;
@@ -154,8 +158,6 @@ void lane_rewind(struct lane *lane, enum lane_end end, bool (*keep)(const struct
                  enum mr_err err);
 bool lane_keep_all(const struct ticket *ticket);
 bool lane_keep_none(const struct ticket *ticket);
-/* The server ended the stream because of the oldest message without an answer. */
-void lane_refused(struct lane *lane, enum mr_err err);
 /* Answers all of it. */
 void lane_fail(struct lane *lane, enum mr_err err);
 
@@ -297,6 +299,8 @@ struct remote {
     struct mr_channel *channel;
     char *authorization;
     size_t payload_max;
+    mr_refusal *refused;
+    void *refused_arg;
     int64_t away_ms, answer_ms;
     bool up, closing;
 

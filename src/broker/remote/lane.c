@@ -85,12 +85,10 @@ static struct cut measure(const struct lane *lane)
     struct cut all = {0};
     for (struct ticket *ticket = lane->next; ticket != NULL;
          ticket = ticket_at(lane, ticket->link.next)) {
-        if (ticket->alone && all.n > 0)
-            break;
         struct cut cut = cut_of(ticket, all);
         all.bytes += cut.bytes;
         all.n += cut.n;
-        if (ticket->alone || cut.n < ticket->n - ticket->sent)
+        if (cut.n < ticket->n - ticket->sent)
             break;
     }
     return all;
@@ -157,7 +155,7 @@ void lane_next(struct lane *lane)
     ticket->replied++;
     if (ticket->replied < ticket->n)
         return;
-    ticket_answer(ticket, MR_OK);
+    ticket_answer(ticket, ticket->err);
     go_on(lane);
 }
 
@@ -210,27 +208,6 @@ void lane_rewind(struct lane *lane, enum lane_end end, bool (*keep)(const struct
     }
     tickets_answer(&refused, err);
     go_on(lane);
-}
-
-void lane_refused(struct lane *lane, enum mr_err err)
-{
-    size_t n = 0;
-    struct ticket *guilty = NULL;
-    if (lane_replied(lane, &n) == MR_OK) {
-        guilty = ticket_at(lane, lane->tickets.next);
-        if (guilty->sent - guilty->replied < n) { /* one of several: each is asked for alone */
-            for (struct ticket *ticket = guilty; n > 0;
-                 ticket = ticket_at(lane, ticket->link.next)) {
-                size_t own = ticket->sent - ticket->replied;
-                ticket->alone = true;
-                n -= own < n ? own : n;
-            }
-            guilty = NULL;
-        }
-    }
-    if (guilty != NULL)
-        ticket_answer(guilty, err);
-    lane_rewind(lane, LANE_ENDED, lane_keep_all, MR_OK);
 }
 
 void lane_fail(struct lane *lane, enum mr_err err)

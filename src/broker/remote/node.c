@@ -308,7 +308,8 @@ static void on_closed(struct mr_call *call, int status, struct mr_slice text)
 {
     struct node *node = mr_call_data(call);
     enum mr_err err = call_err(call, status);
-    (void)text;
+    if (call_said(call) && !is_break(err))
+        remote_refused(node->remote, err, text);
     node->call = NULL;
     if (node->remote->closing)
         node_free(node, MR_CLOSED);

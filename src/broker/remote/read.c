@@ -95,6 +95,15 @@ static const enum mr_err by_status[] = {
     [MR_RPC_UNAUTHENTICATED] = MR_DENIED,
 };
 
+void remote_refused(const struct remote *remote, enum mr_err err, struct mr_slice text)
+{
+    struct mr_detail detail;
+    if (remote->refused == NULL || err == MR_OK || text.len == 0)
+        return;
+    mr_detail_set(&detail, "%.*s", (int)text.len, (const char *)text.data);
+    remote->refused(err, detail.text, remote->refused_arg);
+}
+
 bool call_said(const struct mr_call *call)
 {
     return mr_call_metadata(call, "millrace-code").len > 0;

@@ -236,6 +236,8 @@ enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_br
         return MR_NOMEM;
     remote->broker.ops = &broker_ops;
     remote->payload_max = options->payload_max != 0 ? options->payload_max : MR_PAYLOAD_MAX;
+    remote->refused = options->refused;
+    remote->refused_arg = options->refused_arg;
     remote->away_ms = options->away_ms > 0 ? options->away_ms : AWAY_MS;
     remote->answer_ms = options->answer_ms > 0 ? options->answer_ms : ANSWER_MS;
     remote->flush.deliver = flush;

@@ -10,10 +10,12 @@ struct mr_remote_options {
     const char *address;          /* "host:port" */
     const struct mr_rpc_tls *tls; /* NULL: plain */
     const char *token;            /* NULL: none */
-    size_t payload_max;           /* 0: MR_PAYLOAD_MAX; the server has a limit of its own */
-    int64_t open_ms;              /* 0: 3 s; the first connection must be there by then */
-    int64_t away_ms;              /* 0: 10 s; tasks not sent yet wait so long for another one */
-    int64_t answer_ms;            /* 0: 10 s; a server that lets a node wait longer hangs */
+    mr_refusal *refused;          /* what the server says with a refusal; NULL: nobody is told */
+    void *refused_arg;
+    size_t payload_max; /* 0: MR_PAYLOAD_MAX; the server has a limit of its own */
+    int64_t open_ms;    /* 0: 3 s; the first connection must be there by then */
+    int64_t away_ms;    /* 0: 10 s; tasks not sent yet wait so long for another one */
+    int64_t answer_ms;  /* 0: 10 s; a server that lets a node wait longer hangs */
 };
 
 /* MR_UNAVAILABLE with the reason and what to do when there is no connection in time; MR_INVALID for

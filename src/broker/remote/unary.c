@@ -40,6 +40,8 @@ static void on_closed(struct mr_call *call, int status, struct mr_slice text)
     if (ticket->req->op == MR_OP_BACKUP && err != MR_OK)
         mr_detail_set(&REQ(ticket, mr_req_backup)->detail, "%.*s", (int)text.len,
                       text.len > 0 ? (const char *)text.data : "");
+    if (call_said(call))
+        remote_refused(remote, err, text);
     if (err == MR_OK)
         err = ticket->answered ? ticket->err : MR_FAILED;
     else if (remote->closing && (err == MR_CANCELLED || err == MR_UNAVAILABLE))
