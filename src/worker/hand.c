@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The hand: a plain queue of leases. What is handed back leaves it from the back. */
+/* The hand: a plain queue of leases. What is handed back leaves it from the back. And the stops for
+ * leases that have not come into it yet. */
 #include "worker/internal.h"
 
 void mr_hand_push(struct mr_hand *hand, struct mr_lease *leases, size_t n)
@@ -73,6 +74,33 @@ void mr_leases_free(struct mr_lease *leases)
         mr_lease_free(leases);
         leases = next;
     }
+}
+
+static struct early_stop *early_find(struct mr_worker *w, uint64_t epoch)
+{
+    for (size_t i = 0; i < w->early_n; i++)
+        if (w->early[i].epoch == epoch)
+            return &w->early[i];
+    return NULL;
+}
+
+void mr_early_note(struct mr_worker *w, uint64_t epoch, enum mr_stop_reason reason)
+{
+    struct early_stop *stop = early_find(w, epoch);
+    if (stop && reason == MR_STOP_LOST)
+        stop->reason = reason;
+    else if (!stop && w->early_n < EARLY_MAX)
+        w->early[w->early_n++] = (struct early_stop){epoch, reason};
+}
+
+bool mr_early_take(struct mr_worker *w, uint64_t epoch, enum mr_stop_reason *ret_reason)
+{
+    struct early_stop *stop = early_find(w, epoch);
+    if (!stop)
+        return false;
+    *ret_reason = stop->reason;
+    *stop = w->early[--w->early_n];
+    return true;
 }
 
 enum mr_err mr_lease_ready(struct mr_worker *w, struct mr_lease *lease)

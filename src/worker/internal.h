@@ -40,7 +40,7 @@ enum {
     RECALL_MS = 20,           /* leases not begun for about this long are handed back */
     WANTED_MS = 10,           /* nothing is held ahead for so long after others wanted it */
     ABANDON_SLACK_MS = 250,   /* beyond the grace: a killed process needs a moment to be gone */
-    EARLY_MAX = 32,           /* stops remembered for leases that are on their way */
+    EARLY_MAX = MR_BATCH_MAX, /* stops remembered: one for each lease that is on its way */
     UNHANDLED_MS = 1000,      /* a task nobody handles comes back after this, and a bit */
     BACK_ROWS = 1024,         /* tasks handed back by handlers that are remembered */
 };
@@ -112,7 +112,8 @@ struct mr_slot {
     struct mr_run run;
 };
 
-/* A stop that came before the lease it is for: the broker may decide on both at once. */
+/* A stop that came before the lease it is for: the broker may decide on both at once. Or one that
+ * could not be reported, for a lease that is in the hand again. */
 struct early_stop {
     uint64_t epoch;
     enum mr_stop_reason reason;
@@ -183,9 +184,10 @@ struct mr_worker {
     bool take_busy;
     struct early_stop early[EARLY_MAX];
     size_t early_n;
-    bool take_idle;      /* the worker had nothing to do when it was sent */
-    mr_mono take_after;  /* not before: the last one failed */
-    mr_mono ahead_after; /* nothing ahead before: others wanted it */
+    uint64_t taken_epoch; /* of the last lease that came: those on their way are above */
+    bool take_idle;       /* the worker had nothing to do when it was sent */
+    mr_mono take_after;   /* not before: the last one failed */
+    mr_mono ahead_after;  /* nothing ahead before: others wanted it */
 
     /* The monitor. */
     pthread_t monitor;
@@ -229,6 +231,11 @@ struct mr_lease *mr_hand_cut(struct mr_hand *hand, size_t keep, size_t *ret_n);
 /* The lease of this epoch, taken out; NULL when it is not there. */
 struct mr_lease *mr_hand_remove(struct mr_hand *hand, uint64_t epoch);
 void mr_leases_free(struct mr_lease *leases);
+/* Remembers a stop, once per lease; that it is lost says more than that it is cancelled. Under the
+ * lock. */
+void mr_early_note(struct mr_worker *w, uint64_t epoch, enum mr_stop_reason reason);
+/* Forgets it again; false: there is none. Under the lock. */
+bool mr_early_take(struct mr_worker *w, uint64_t epoch, enum mr_stop_reason *ret_reason);
 /* Fills lease->task unless that was done before. Thread: the holder, no lock needed. */
 MR_MUST_USE enum mr_err mr_lease_ready(struct mr_worker *w, struct mr_lease *lease);
 

@@ -108,6 +108,7 @@ static struct mr_lease *obey_early(struct mr_worker *w)
 static void accept(struct mr_worker *w, mr_mono now)
 {
     mr_hand_push(&w->hand, w->take.leases, w->take.n);
+    w->taken_epoch = w->hand.last->epoch;
     if (w->hand.n <= mr_worker_free_slots(w) || w->recall_at.ns != INT64_MAX)
         return;
     w->recall_popped = w->popped;

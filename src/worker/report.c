@@ -198,15 +198,16 @@ struct bundle {
     enum mr_err errs[MR_BATCH_MAX];
 };
 
-/* The broker could not be told. */
-static void keep(struct mr_worker *w, struct mr_lease *leases)
+/* The broker could not be told. What was cancelled is not run because of that. */
+static void keep(struct mr_worker *w, struct mr_lease *leases, enum mr_outcome outcome)
 {
     if (!leases)
         return;
     size_t n = 0;
-    for (struct mr_lease *lease = leases; lease; lease = lease->next)
-        n++;
     mr_lock_enter(&w->lock);
+    for (struct mr_lease *lease = leases; lease; lease = lease->next, n++)
+        if (outcome != MR_HAND_BACK)
+            mr_early_note(w, lease->epoch, MR_STOP_CANCEL);
     if (w->life == WORKER_RUNNING) {
         mr_hand_push(&w->hand, leases, n);
         leases = NULL;
@@ -222,6 +223,7 @@ static void bundle_done(struct mr_req *req)
     struct bundle *bundle = req->arg;
     struct mr_worker *w = bundle->worker;
     struct mr_lease *kept = NULL;
+    enum mr_outcome outcome = bundle->items[0].outcome; /* of all */
     for (size_t i = 0; i < bundle->finish.n; i++) {
         struct mr_lease *lease = bundle->leases;
         bundle->leases = lease->next;
@@ -233,12 +235,11 @@ static void bundle_done(struct mr_req *req)
             continue;
         }
         /* What was only held and never ran is nobody's figure when it goes back. */
-        enum mr_outcome outcome = bundle->items[i].outcome;
         count(w, &bundle->items[i], err,
               outcome == MR_HAND_BACK ? FIGURE_COUNT : outcome_figures[outcome]);
         mr_lease_free(lease);
     }
-    keep(w, kept);
+    keep(w, kept, outcome);
     mr_req_done(req);
     free(bundle);
     acknowledge(w);
@@ -250,7 +251,7 @@ static struct mr_lease *bundle_send(struct mr_worker *w, struct mr_lease *leases
 {
     struct bundle *bundle = malloc(sizeof *bundle);
     if (!bundle) {
-        keep(w, leases);
+        keep(w, leases, outcome);
         return NULL;
     }
     size_t n = 0;

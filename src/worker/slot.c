@@ -100,10 +100,13 @@ static bool next_run(struct mr_slot *slot)
         sleep_idle(slot, now);
         now = mr_mono_now(w->clock);
     }
+    enum mr_stop_reason reason;
     if (lease)
         begin_run(slot, lease, now);
     else if (w->node_open)
         mr_broker_begun(w->broker, w->first_slot + slot->index, 0);
+    if (lease && w->early_n > 0 && mr_early_take(w, lease->epoch, &reason))
+        mr_run_stop(slot, reason == MR_STOP_LOST ? RUN_LOST : RUN_CANCELLED, now);
     bool take = mr_pump_prepare(w, now);
     mr_lock_leave(&w->lock);
     if (take)
