@@ -69,10 +69,19 @@ static void closed(struct job *job)
     session_try_free(session);
 }
 
+/* It is the server that goes: what the worker runs has crashed nobody. */
+static void forget_begun(struct session *session)
+{
+    for (uint32_t i = 0; i < session->slots; i++)
+        mr_broker_begun(session->api->options.broker, session->first_slot + i, 0);
+}
+
 void session_close(struct session *session)
 {
     if (session->state == SESSION_CLOSING)
         return;
+    if (session->api->stopping)
+        forget_begun(session);
     session->state = SESSION_CLOSING;
     mr_list_remove(&session->link);
     mr_rpc_timer_stop(session->api->options.rpc, &session->grace);
