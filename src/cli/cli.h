@@ -64,7 +64,7 @@ struct cli_option {
     const char *value; /* shown for the value in help */
     const char *help;  /* one line; for CLI_NOT_HERE why not, and what to do */
     const char *const *choices;
-    int64_t min, max;     /* CLI_COUNT, CLI_SIZE; max 0: none */
+    int64_t min, max;     /* CLI_COUNT, CLI_SIZE; max 0: none; durations: min */
     const char *fallback; /* settings of the server: what holds when nothing is given, or NULL */
 };
 
@@ -193,6 +193,10 @@ int cli_fail_err(enum mr_err err, const char *fmt, ...) MR_PRINTF(2, 3);
  * often begins with the subject, which is not said twice. */
 int cli_fail_detail(enum mr_err err, const char *what, const char *subject,
                     const struct mr_detail *detail);
+/* The text of err: what the server said with it, if it did. Thread: any. */
+void cli_err_text(enum mr_err err, struct mr_detail *ret_text);
+/* For mr_client_options: keeps that. Before the first client is open. */
+mr_refusal *cli_refusals(void);
 /* A line for people on stderr, unless --quiet. */
 void cli_note(const struct cli *cli, const char *fmt, ...) MR_PRINTF(2, 3);
 

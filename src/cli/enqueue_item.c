@@ -291,6 +291,7 @@ const char *enqueue_reason(const struct enqueue_item *item, const struct mr_enqu
                            char text[600])
 {
     enum { SIZE = 600 };
+    struct mr_detail said;
     if (item->err != MR_OK)
         snprintf(text, SIZE, "%s", item->why);
     else if (result->err == MR_CONFLICT)
@@ -304,8 +305,10 @@ const char *enqueue_reason(const struct enqueue_item *item, const struct mr_enqu
                  "queue %.*s is at its maximum length; try later, or millrace queue set",
                  item->task.queue.len ? (int)item->task.queue.len : 7,
                  item->task.queue.len ? (const char *)item->task.queue.data : "default");
-    else
-        snprintf(text, SIZE, "%s", mr_err_text(result->err));
+    else {
+        cli_err_text(result->err, &said);
+        snprintf(text, SIZE, "%s", said.text);
+    }
     return text;
 }
 

@@ -101,6 +101,7 @@ int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_
     if (options)
         chosen = *options;
     chosen.namespace_ = mr_slice_str(cli->namespace_);
+    chosen.refused = cli_refusals();
     struct mr_buf token = {0};
     struct mr_detail detail = {0};
     if (cli_is_server(cli->broker))

@@ -63,8 +63,10 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
 
 int cli_fail_err(enum mr_err err, const char *fmt, ...)
 {
-    char ending[160];
-    snprintf(ending, sizeof ending, ": %s", mr_err_text(err));
+    char ending[sizeof(struct mr_detail) + 2];
+    struct mr_detail text;
+    cli_err_text(err, &text);
+    snprintf(ending, sizeof ending, ": %s", text.text);
     va_list ap;
     va_start(ap, fmt);
     print_vformat(fmt, ap, ending);

@@ -64,6 +64,13 @@ is "from MILLRACE_TOKEN_FILE" 4 "$(MILLRACE_TOKEN_FILE=$room/token m token list 
 refuses 3 "$room/nowhere" --token-file "$room/nowhere" token list
 : >"$room/empty"
 refuses 2 'not a file with a token' --token-file "$room/empty" token list
+
+# What the server says with a refusal reaches whoever asked.
+m --quiet token create --role producer --queue 'mail-*' >"$room/mail"
+refuses 5 'is for queues mail-*, not for bank' --token-file "$room/mail" enqueue -q bank hello
+refuses 5 'is of a producer; this call is for admin' --token-file "$room/mail" queue pause mail-in
+refuses 5 'is of a producer; this call is for admin worker' --token-file "$room/mail" work -- cat
+m --quiet token revoke "$(id_of "$(cat "$room/mail")")"
 stop 0
 
 # ---- everybody needs one
