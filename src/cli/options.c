@@ -101,8 +101,13 @@ static enum mr_err parse_name(const struct cli_option *option, struct cli_value 
 static enum mr_err parse_duration(const struct cli_option *option, struct cli_value *value,
                                   struct mr_detail *why)
 {
-    (void)option;
     enum mr_err err = mr_parse_duration_ms(value->text, &value->number);
+    if (err == MR_OK && value->number < option->min) {
+        char least[32];
+        mr_format_duration_ms(option->min, least);
+        mr_detail_set(why, "is below %s", least);
+        return MR_INVALID;
+    }
     if (err == MR_OK)
         return MR_OK;
     if (err == MR_TOO_BIG)

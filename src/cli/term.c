@@ -34,6 +34,7 @@ static struct {
 
 /* Written by the handlers. */
 static volatile sig_atomic_t ended_by, resized, stopped;
+static volatile sig_atomic_t busy; /* the main thread is elsewhere: handlers must act themselves */
 
 static const int end_signals[] = {SIGINT, SIGTERM, SIGHUP, SIGQUIT};
 static const int crash_signals[] = {SIGABRT, SIGSEGV, SIGBUS, SIGFPE, SIGILL};
@@ -116,7 +117,7 @@ static void end_by(int number)
 
 static void on_end(int number)
 {
-    if (ended_by)
+    if (ended_by || busy)
         end_by(number);
     ended_by = number;
     wake();
@@ -131,13 +132,6 @@ static void on_resize(int number)
 {
     (void)number;
     resized = 1;
-    wake();
-}
-
-static void on_stop(int number)
-{
-    (void)number;
-    stopped = 1;
     wake();
 }
 
@@ -157,13 +151,20 @@ static void handle_all(const int *numbers, size_t n, void (*handler)(int))
 static void stop_here(void)
 {
     bool screen = term.screen;
-    stopped = 0;
     give_screen();
-    signal(SIGTSTP, SIG_DFL);
-    raise(SIGTSTP);
-    handle(SIGTSTP, on_stop);
+    raise(SIGSTOP);
     if (screen)
         take_screen();
+}
+
+static void on_stop(int number)
+{
+    (void)number;
+    if (busy)
+        stop_here();
+    stopped = !busy;
+    resized = 1; /* what was on the screen is gone */
+    wake();
 }
 
 /* ---- start and end -------------------------------------------------------------------------- */
@@ -197,6 +198,16 @@ void term_end(void)
     close(term.wake[0]);
     close(term.wake[1]);
     mr_buf_done(&term.frame);
+}
+
+void term_busy(void)
+{
+    busy = 1;
+}
+
+void term_idle(void)
+{
+    busy = 0;
 }
 
 int term_signal(void)
@@ -260,8 +271,8 @@ static int noted(void)
     if (ended_by)
         return TERM_ENDED;
     if (stopped) {
+        stopped = 0;
         stop_here();
-        return TERM_REDRAW;
     }
     if (resized) {
         resized = 0;

@@ -45,6 +45,11 @@ enum term_key {
     TERM_ENDED,  /* a signal, or the terminal has gone: term_signal says which */
 };
 
+/* Around what may take long, such as asking a broker: meanwhile a signal acts at once instead of waiting
+ * for the next term_key. */
+void term_busy(void);
+void term_idle(void);
+
 /* The next key, or what happened first, within so many ms. */
 int term_key(int64_t max_ms);
 /* The signal that said to end; 0: none. A second one ends the program at once. */

@@ -7,7 +7,7 @@
 #include "cli/out.h"
 #include "cli/term.h"
 
-enum { EVERY_MS = 2000, EVERY_MIN_MS = 100 };
+enum { EVERY_MS = 2000 };
 
 /* A server that is away may come back. */
 static bool may_pass(int code)
@@ -54,7 +54,9 @@ static int watch_screen(struct cli *cli, int64_t every_ms, cli_run *show, void *
         out_capture(&frame);
         put_head(every_ms);
         head = frame.len;
+        term_busy();
         code = show(cli, args);
+        term_idle();
         out_capture(NULL);
         failed = code != CLI_OK && (first || !may_pass(code));
         first = false;
@@ -89,8 +91,6 @@ int watch_run(struct cli *cli, const struct cli_value *watch, cli_run *show, voi
     if (!watch->given)
         return show(cli, args);
     int64_t every_ms = watch->text ? watch->number : EVERY_MS;
-    if (every_ms < EVERY_MIN_MS)
-        return cli_usage(cli, "--watch: \"%s\" is below %dms", watch->text, EVERY_MIN_MS);
     return out_is_terminal() && !cli->json ? watch_screen(cli, every_ms, show, args)
                                            : watch_lines(cli, every_ms, show, args);
 }

@@ -13,8 +13,11 @@ struct watch_args {
 #define WATCH_OPTION(args, field)                                                                  \
     {                                                                                              \
         .name = "watch", .kind = CLI_MAYBE_DURATION, .offset = offsetof(args, field),              \
-        .value = "[D]", .help = "again every D (default 2s), until q or Ctrl-C"                    \
+        .value = "[D]", .help = "again every D (default 2s), until q or Ctrl-C",                   \
+        .min = WATCH_MIN_MS                                                                        \
     }
+
+enum { WATCH_MIN_MS = 100 };
 
 /* Calls show once, or with --watch again and again: in place on a terminal, else one behind the
  * other. The exit code. */

@@ -67,6 +67,14 @@ refuses 2 '--unique-key needs --unique' --broker "$store" enqueue --unique-key k
 refuses 2 'exclude each other' --broker "$store" enqueue --delay 1s --at 2000000000 x
 refuses 2 'is none of scheduled, pending' --broker "$store" task list --state waiting
 refuses 2 'needs a server' --broker "$store" enqueue --wait x
+refuses 2 '--wait-timeout needs --wait' enqueue --wait-timeout 1s x
+refuses 2 '--wait is for one task; --lines makes many' enqueue --wait --lines
+refuses 2 'may be gone before it is read' enqueue --wait --retention 0 x
+refuses 2 '--wait is for one task, not for an array' enqueue --wait --json '[]'
+refuses 2 '--watch: "1ms" is below 100ms' --broker "$store" queue list --watch 1ms
+refuses 2 '--watch: "soon" is not a duration' --broker "$store" queue list --watch=soon
+refuses 2 '--interval: "0s" is below 100ms' --broker "$store" top --interval 0s
+refuses 2 'top needs a terminal' --broker "$store" top
 refuses 2 'not supported' --broker "$store" queue set q --rate 5/s
 refuses 2 'nothing to set' --broker "$store" queue set q
 refuses 2 'QUEUE=WEIGHT' --broker "$store" work -q a=0 -- true

@@ -74,6 +74,8 @@ given_back() {
     lacks -icanon || fail "the terminal is raw"
 }
 
+running() { pgrep -P "$(tm display -p -t main '#{pane_pid}')" -x "$1" >/dev/null; }
+
 # of_top SIGNAL: to the program that fills the screen.
 of_top() { kill -"$1" "$(pgrep -P "$(tm display -p -t main '#{pane_pid}')" -x millrace)"; }
 
@@ -122,11 +124,18 @@ run 0 "millrace node list" 'no nodes'
 run 0 "millrace token create --role viewer --queue 'w*' >t1; wc -l <t1" 1
 run 0 "millrace token list" ROLE viewer
 run 0 "millrace token revoke \$(millrace token list --json | jq -r '.[0].id')"
-run 0 "millrace config check --data x" 
+run 0 "millrace config check --data x"
 run 0 "millrace config show --effective" SETTING drain-timeout 30s default
 run 0 "millrace backup copy"
 run 0 "millrace fsck file:copy" 'segments' 'records'
 run 0 "millrace --broker file:copy queue rm w --force" 'is removed'
+run 0 "millrace --broker file:copy top --once --interval 100ms" 'tasks 0' later
+run 124 "timeout -s INT 1 millrace serve --data other --listen 127.0.0.1:0 --grpc 127.0.0.1:0" 'ready http=' stopping
+begin "millrace work -q w -c 1 -- cat"
+is_so running millrace
+key C-c
+is_so prompts 0
+run 0 "millrace selftest --crash 1" 'killed 1 times' passed
 run 0 "millrace bench --only memory --tasks 1000 --broker file:copy" memory bytes
 
 # ---- mistakes ----
@@ -281,6 +290,19 @@ for signal in INT:130 TERM:143 ABRT:134; do
     given_back "${signal#*:}"
 done
 
+# A server that hangs holds nobody.
+begin "millrace top --interval 200ms"
+sees newcomer
+kill -STOP "$server"
+sleep 0.5 # it asks, and gets no answer
+key C-z
+is_so full_screen 0
+begin fg
+is_so full_screen 1
+key C-c
+given_back 130
+kill -CONT "$server"
+
 # A server that goes away and comes back.
 begin "millrace top --interval 200ms"
 sees newcomer
@@ -292,3 +314,33 @@ misses '! broker out of reach'
 sees newcomer
 key C-c
 given_back 130
+
+# ---- completions, at the press of a key ----
+
+pages=${MR_BINARY_DIR:?is set by ctest: the folder of the build}/pages
+mkdir "$room/zsh"
+cp "$pages/_millrace" "$room/zsh/"
+cat >"$room/zsh/.zshrc" <<END
+PS1='[%?]\$ ' fpath=($room/zsh \$fpath)
+autoload -U compinit && compinit -u -d $room/zcompdump
+END
+# completes: whichever shell runs there offers the queue that came, and an option.
+completes() {
+    type_in 'millrace queue show newc'
+    key Tab
+    sees 'millrace queue show newcomer'
+    type_in '--wat'
+    key Tab
+    sees 'show newcomer --watch'
+    key C-c
+}
+run 0 "source $pages/millrace.bash"
+completes
+begin "ZDOTDIR=$room/zsh zsh -i"
+is_so prompts 0
+completes
+type_in exit
+key Enter
+begin "fish --no-config --init-command 'source $pages/millrace.fish; function fish_prompt; echo fish; end'"
+is_so eval 'screen | grep -q ^fish'
+completes

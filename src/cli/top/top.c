@@ -57,12 +57,13 @@ static void open_task(struct top *top)
 /* Everything anew. A broker that is away is told on the screen, and asked again. */
 static void look(struct top *top)
 {
-    if (top_look(&top->model, top->cli->client) != MR_OK)
-        return;
-    if (top->view.page == TOP_TASKS)
+    term_busy();
+    enum mr_err err = top_look(&top->model, top->cli->client);
+    if (err == MR_OK && top->view.page == TOP_TASKS)
         top->model.err = open_tasks(top);
-    else if (top->view.page == TOP_TASK)
+    else if (err == MR_OK && top->view.page == TOP_TASK)
         open_task(top);
+    term_idle();
     if (top->model.err == MR_NOT_FOUND) { /* the queue has gone */
         top->view.tasks_n = 0;
         top->model.err = MR_OK;
@@ -159,8 +160,10 @@ static bool carry_out(struct top *top, enum top_want want)
     };
     if (want == TOP_QUIT)
         return false;
+    term_busy();
     if (want < CLI_LEN(acts) && acts[want])
         acts[want](top);
+    term_idle();
     if (want != TOP_NOTHING)
         look(top);
     return true;
@@ -236,9 +239,6 @@ static int run(struct cli *cli, void *args_)
     const struct top_args *args = args_;
     int64_t every_ms = args->interval.given ? args->interval.number : EVERY_MS;
     bool screen = !args->once.given && !cli->json;
-    if (every_ms < EVERY_MIN_MS)
-        return cli_usage(cli, "--interval: \"%s\" is below %dms", args->interval.text,
-                         EVERY_MIN_MS);
     if (screen && !out_is_terminal())
         return cli_usage(cli,
                          "top needs a terminal; --once prints one frame, --json a line for each");
@@ -269,7 +269,8 @@ static const struct cli_option options[] = {
      .kind = CLI_DURATION,
      .offset = offsetof(struct top_args, interval),
      .value = "D",
-     .help = "look again every D (default 1s)"},
+     .help = "look again every D (default 1s)",
+     .min = EVERY_MIN_MS},
     {.name = "once",
      .kind = CLI_FLAG,
      .offset = offsetof(struct top_args, once),
