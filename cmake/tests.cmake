@@ -174,6 +174,9 @@ foreach(source IN LISTS fuzzers)
     elseif(replay_main)
         add_test_program(${name} "${source}" "${replay_main}")
         add_labelled_test(${name} "sample;fuzz" ${name} "${tests_dir}/fuzz/corpus/${corpus}")
+        if(corpus MATCHES "^(api|remote)$") # over the network: slow
+            set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MR_FUZZ_SECONDS=3)
+        endif()
     endif()
 endforeach()
 

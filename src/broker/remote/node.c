@@ -274,8 +274,10 @@ static void on_message(struct mr_call *call, struct mr_slice bytes)
             err = MR_INVALID; /* before Welcome */
         else if (known)
             err = readers[item.number](node, item.bytes);
-        if (err != MR_OK)
+        if (err != MR_OK) {
             node_resync(node);
+            break;
+        }
     }
     remote_quiet(remote);
 }
