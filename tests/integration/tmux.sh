@@ -74,8 +74,6 @@ given_back() {
     lacks -icanon || fail "the terminal is raw"
 }
 
-running() { pgrep -P "$(tm display -p -t main '#{pane_pid}')" -x "$1" >/dev/null; }
-
 # of_top SIGNAL: to the program that fills the screen.
 of_top() { kill -"$1" "$(pgrep -P "$(tm display -p -t main '#{pane_pid}')" -x millrace)"; }
 
@@ -132,7 +130,7 @@ run 0 "millrace --broker file:copy queue rm w --force" 'is removed'
 run 0 "millrace --broker file:copy top --once --interval 100ms" 'tasks 0' later
 run 124 "timeout -s INT 1 millrace serve --data other --listen 127.0.0.1:0 --grpc 127.0.0.1:0" 'ready http=' stopping
 begin "millrace work -q w -c 1 -- cat"
-is_so running millrace
+is_so eval "m node list --json | jq -e 'length == 1' >/dev/null"
 key C-c
 is_so prompts 0
 run 0 "millrace selftest --crash 1" 'killed 1 times' passed
