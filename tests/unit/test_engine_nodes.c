@@ -19,20 +19,27 @@ static void on_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
     ++*(unsigned *)arg;
 }
 
+static struct mr_req_node_open open_node(struct store_rig *f, uint32_t slots, unsigned *lost)
+{
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
+    struct mr_req_node_open open = {.req.op = MR_OP_NODE_OPEN,
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .slots = slots,
+                                    .lease_ms = LEASE_MS,
+                                    .events = {.stop = on_stop, .arg = lost}};
+    (void)rig_call(&f->rig, &open.req);
+    mr_req_done(&open.req);
+    return open;
+}
+
 /* A store with a task "t" that runs on a node; answers the node. */
 static uint64_t begin_run(struct store_rig *f, unsigned *lost)
 {
     store_rig_open(f);
     store_rig_enqueue(f, "t");
-    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
-    struct mr_req_node_open open = {.req.op = MR_OP_NODE_OPEN,
-                                    .queues = &queue,
-                                    .queues_n = 1,
-                                    .slots = 1,
-                                    .lease_ms = LEASE_MS,
-                                    .events = {.stop = on_stop, .arg = lost}};
-    assert_int_equal(rig_call(&f->rig, &open.req), MR_OK);
-    mr_req_done(&open.req);
+    struct mr_req_node_open open = open_node(f, 1, lost);
+    assert_int_equal(open.req.err, MR_OK);
     struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = open.node, .max = 1};
     assert_int_equal(rig_call(&f->rig, &take.req), MR_OK);
     mr_req_done(&take.req);
@@ -113,6 +120,29 @@ static void a_silent_node_is_suspect_before_it_is_dead(void **state)
     expect_node(f, 0, MR_NODE_DEAD);
 }
 
+/* Its threads may not know yet, and write that a run begins, or is over. */
+static void the_slots_of_a_dead_node_rest_while_there_are_others(void **state)
+{
+    enum { ALL = 16384 };
+    struct store_rig *f = *state;
+    unsigned lost = 0;
+    begin_run(f, &lost);
+    rig_run(&f->rig, f->rig.clock.mono_ns + (LEASE_MS + 100) * MR_NS_PER_MS);
+    assert_int_equal(lost, 1);
+    struct mr_req_node_open next = open_node(f, 1, &lost);
+    assert_int_equal(next.req.err, MR_OK);
+    assert_int_equal(next.first_slot, 1);
+    for (uint32_t left = ALL - 2; left > 0;) { /* all but that one */
+        uint32_t slots = left < MR_SLOTS_MAX ? left : MR_SLOTS_MAX;
+        assert_int_equal(open_node(f, slots, &lost).req.err, MR_OK);
+        left -= slots;
+    }
+    struct mr_req_node_open last = open_node(f, 1, &lost);
+    assert_int_equal(last.req.err, MR_OK);
+    assert_int_equal(last.first_slot, 0);
+    assert_int_equal(open_node(f, 1, &lost).req.err, MR_TOO_BIG);
+}
+
 /* The task "t" after the death of the process that ran the engine. */
 static void expect_crashes(struct store_rig *f, uint32_t crashes)
 {
@@ -156,6 +186,7 @@ int main(void)
         TEST(a_stop_of_the_process_about_as_long_as_the_lease_costs_no_run),
         TEST(a_node_that_stays_silent_is_dead),
         TEST(a_silent_node_is_suspect_before_it_is_dead),
+        TEST(the_slots_of_a_dead_node_rest_while_there_are_others),
         TEST(a_run_dies_with_the_process_it_is_in),
         TEST(a_run_elsewhere_outlives_the_process_of_the_engine),
         TEST(a_silent_node_elsewhere_is_dead_and_its_run_a_crash),

@@ -34,6 +34,10 @@ enum {
 /* Epochs are handed out only up to a ceiling on disk, renewed well before it is reached. */
 #define CEILING_AHEAD_US (10LL * 60 * 1000 * 1000)
 
+/* What a dead node writes late must not meet another's: its slots are used again when no others are
+ * left. */
+enum slot_use { SLOT_FREE, SLOT_USED, SLOT_RESTS };
+
 struct listen {
     struct mr_link waiter; /* in the queue's waiters while the node waits */
     struct node *node;
@@ -112,9 +116,9 @@ struct mr_engine {
     uint32_t salt;
     struct mr_file *lock_file;
     struct mr_file *board_file;
-    _Atomic uint64_t *board;     /* epoch of the run in each slot; survives the process ... */
-    _Atomic uint64_t *own_board; /* ... unless it stands here; see nodes_elsewhere */
-    uint8_t slot_used[BOARD_SLOTS];
+    _Atomic uint64_t *board;       /* epoch of the run in each slot; survives the process ... */
+    _Atomic uint64_t *own_board;   /* ... unless it stands here; see nodes_elsewhere */
+    uint8_t slot_use[BOARD_SLOTS]; /* enum slot_use */
     struct mr_log *log;
     struct state state;
     size_t payload_max;

@@ -74,7 +74,7 @@ static void node_free(struct mr_engine *engine, struct node *node)
     mr_wheel_stop(engine->wheel, &node->lease);
     /* The board keeps its epochs: they never come again, and until the losses are written they are
      * needed. */
-    memset(engine->slot_used + node->first_slot, 0, node->slots);
+    memset(engine->slot_use + node->first_slot, node->dying ? SLOT_RESTS : SLOT_FREE, node->slots);
     engine->nodes_by_number[node->number] = NULL;
     mr_list_remove(&node->link);
     free(node->types);
@@ -180,18 +180,28 @@ enum handled handle_node_close(struct mr_engine *engine, struct mr_req *base)
 
 /* ---- a node comes --------------------------------------------------------------------------- */
 
-static enum mr_err find_slots(struct mr_engine *engine, uint32_t n, uint32_t *ret_first)
+static bool take_slots(struct mr_engine *engine, uint32_t n, uint32_t *ret_first)
 {
     uint32_t run = 0;
     for (uint32_t i = 0; i < BOARD_SLOTS; i++) {
-        run = engine->slot_used[i] ? 0 : run + 1;
+        run = engine->slot_use[i] == SLOT_FREE ? run + 1 : 0;
         if (run == n) {
             *ret_first = i + 1 - n;
-            memset(engine->slot_used + *ret_first, 1, n);
-            return MR_OK;
+            memset(engine->slot_use + *ret_first, SLOT_USED, n);
+            return true;
         }
     }
-    return MR_TOO_BIG;
+    return false;
+}
+
+static enum mr_err find_slots(struct mr_engine *engine, uint32_t n, uint32_t *ret_first)
+{
+    if (take_slots(engine, n, ret_first))
+        return MR_OK;
+    for (uint32_t i = 0; i < BOARD_SLOTS; i++)
+        if (engine->slot_use[i] == SLOT_RESTS)
+            engine->slot_use[i] = SLOT_FREE;
+    return take_slots(engine, n, ret_first) ? MR_OK : MR_TOO_BIG;
 }
 
 static enum mr_err listen_all(struct mr_engine *engine, struct node *node,
