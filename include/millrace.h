@@ -198,7 +198,8 @@ typedef void mr_refusal(enum mr_err err, const char *text, void *arg);
 struct mr_client_options {
     size_t payload_max;   /* MR_PAYLOAD_MAX */
     size_t segment_bytes; /* file: size of a log segment; 64 MiB; a payload fits a quarter of it */
-    struct mr_slice namespace_; /* file: a store of its own inside DIR; empty is the default one */
+    struct mr_slice namespace_; /* file: a store of its own inside DIR; empty is the default one.
+                                   millrace: the one that the server must have; empty: any */
     bool repair;                /* file: set damage in the log aside instead of refusing to open */
     const char *token;          /* millrace: what the server knows us by; NULL: nothing */
     const char *tls_ca;         /* millraces: whom to trust, PEM; NULL: whom the system trusts */

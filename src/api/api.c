@@ -38,6 +38,12 @@ enum mr_err mr_api_new(const struct mr_api_options *options, struct mr_api **ret
     mr_timer_init(&api->tokens_timer, tokens_look);
     mr_timer_init(&api->health_timer, health_look);
     mr_event_init(&api->quiet);
+    const char *name = options->namespace_ != NULL ? options->namespace_ : "";
+    enum mr_err err = mr_rpc_percent_encode(mr_slice_str(name), &api->namespace_);
+    if (err != MR_OK) {
+        free(api);
+        return err;
+    }
     *ret_api = api;
     return MR_OK;
 }
@@ -117,5 +123,6 @@ void mr_api_free(struct mr_api *api)
         return;
     mr_assert(api->jobs_n == 0 && mr_list_empty(&api->streams));
     conns_free(api);
+    mr_buf_done(&api->namespace_);
     free(api);
 }

@@ -41,8 +41,10 @@ struct mr_api_options {
     struct mr_rpc *rpc;
     struct mr_access access;
     struct mr_api_limits limits;
-    int64_t grace_ms;     /* 5 s: a worker whose stream broke may come back; at most its lease */
-    mr_audit_line *audit; /* may be NULL */
+    const char *namespace_; /* of the store; NULL or "": the default one. Calls that name another
+                               are refused */
+    int64_t grace_ms;       /* 5 s: a worker whose stream broke may come back; at most its lease */
+    mr_audit_line *audit;   /* may be NULL */
     void *audit_arg;
 };
 

@@ -314,6 +314,25 @@ void tokens_look(struct mr_timer *timer, void *arg)
         mr_rpc_timer_start(arg, timer, mr_mono_add_ms(mr_rpc_now(arg), TOKENS_LOOK_MS));
 }
 
+/* ---- namespaces ----------------------------------------------------------------------------- */
+
+/* Whether the call means this server's store; when not, it is ended. One that names none means
+ * whichever there is. */
+static bool is_meant(const struct mr_api *api, struct mr_call *call)
+{
+    struct mr_slice asked = mr_call_metadata(call, MR_NAMESPACE_METADATA);
+    struct mr_slice own = mr_buf_slice(&api->namespace_);
+    struct mr_detail detail;
+    if (asked.len == 0 || mr_slice_equal(asked, own))
+        return true;
+    mr_detail_set(&detail, "this server has %s%.*s, not %.*s",
+                  own.len > 0 ? "the namespace " : "no namespace but the default one", (int)own.len,
+                  own.len > 0 ? (const char *)own.data : "", (int)asked.len,
+                  (const char *)asked.data);
+    call_end(call, MR_INVALID, mr_slice_str(detail.text));
+    return false;
+}
+
 /* ---- the door ------------------------------------------------------------------------------- */
 
 void method_begin(struct mr_call *call, struct mr_api *api, const struct method *method)
@@ -330,6 +349,8 @@ void method_begin(struct mr_call *call, struct mr_api *api, const struct method 
         call_refuse(call, verdict, &detail);
     else if (api->stopped || (api->stopping && method->open != NULL))
         call_end(call, MR_UNAVAILABLE, MR_SLICE_LIT("the server is stopping"));
+    else if (!is_meant(api, call))
+        return;
     else if (method->open != NULL)
         method->open(api, call, &token);
     else

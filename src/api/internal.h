@@ -63,6 +63,7 @@ struct conn {
 
 struct mr_api {
     struct mr_api_options options;
+    struct mr_buf namespace_; /* as calls name it; empty: the default one */
     struct mr_link conns[CONN_BUCKETS];
     struct mr_link sessions[SESSION_BUCKETS]; /* those that a worker may come back to */
     struct mr_link streams;                   /* of struct stream */

@@ -24,6 +24,9 @@
 
 struct mr_broker;
 
+/* Metadata of calls to a server: the namespace that is meant, percent-encoded; none: whichever it has. */
+#define MR_NAMESPACE_METADATA "millrace-namespace"
+
 enum mr_op {
     MR_OP_ENQUEUE,
     MR_OP_NODE_OPEN,

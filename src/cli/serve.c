@@ -145,6 +145,7 @@ static enum mr_err make_api(struct serve *serve)
         .rpc = serve->rpc,
         .access = {.mode = serve->plan.access, .tokens = serve->tokens},
         .limits = {.rate = (uint32_t)settings->rate.number, .payload_max = payload_max},
+        .namespace_ = text_of(&settings->namespace_),
         .grace_ms = settings->grace.number,
         .audit = serve_audit_line,
         .audit_arg = serve->audit,

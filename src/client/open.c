@@ -71,14 +71,11 @@ static enum mr_err open_server(const char *url, const char *rest,
     char address[MR_SERVER_MAX];
     MR_TRY(mr_url_server(url, rest, address, detail));
     MR_TRY(check_token(options->token, detail));
-    if (options->namespace_.len > 0) {
-        mr_detail_set(detail, "%s: a server has one namespace, chosen when it is started", url);
-        return MR_UNSUPPORTED;
-    }
     struct mr_remote_options remote = {
         .address = address,
         .tls = tls,
         .token = options->token,
+        .namespace_ = options->namespace_,
         .payload_max = options->payload_max,
         .open_ms = options->open_ms,
         .refused = options->refused,

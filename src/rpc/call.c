@@ -206,7 +206,7 @@ static size_t end_headers(struct mr_call *call, nghttp2_nv *nva, size_t n, char 
     int len = snprintf(digits, 16, "%d", call->status);
     nva[n++] = rpc_nv("grpc-status", mr_slice_make(digits, (size_t)len), 0);
     struct mr_slice text = mr_buf_slice(&call->text);
-    if (text.len > 0 && rpc_percent_encode(text, encoded) == MR_OK)
+    if (text.len > 0 && mr_rpc_percent_encode(text, encoded) == MR_OK)
         nva[n++] = rpc_nv("grpc-message", mr_buf_slice(encoded), 0);
     if (call->trailer != NULL)
         nva[n++] = rpc_nv(call->trailer, mr_buf_slice(&call->trailer_value), 0);

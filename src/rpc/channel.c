@@ -146,6 +146,7 @@ static void free_memory(struct mr_channel *channel)
     rpc_tls_free(channel->tls);
     free(channel->authority);
     free(channel->authorization);
+    free(channel->extra_value);
     free(channel->server_name);
     free(channel);
 }
@@ -170,6 +171,8 @@ static enum mr_err fill(struct mr_channel *channel, const struct mr_channel_opti
     const char *name = tls != NULL && tls->server_name != NULL ? tls->server_name : channel->host;
     MR_TRY(copy_text(options->address, &channel->authority));
     MR_TRY(copy_text(options->authorization, &channel->authorization));
+    channel->extra_name = options->extra_name;
+    MR_TRY(copy_text(options->extra_value, &channel->extra_value));
     MR_TRY(copy_text(name, &channel->server_name));
     return tls != NULL ? rpc_tls_new(tls, RPC_CLIENT, &channel->tls, detail) : MR_OK;
 }
@@ -253,7 +256,7 @@ void mr_channel_free(struct mr_channel *channel)
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
-enum { REQUEST_HEADERS_MAX = 8 };
+enum { REQUEST_HEADERS_MAX = 9 };
 
 #define DEADLINE_MAX_MS (1000 * MR_MS_PER_DAY)
 
@@ -272,6 +275,8 @@ static size_t request_headers(const struct mr_channel *channel, const char *path
         nva[n++] = rpc_nv("grpc-timeout", mr_slice_str(timeout), 0);
     if (channel->authorization != NULL)
         nva[n++] = rpc_nv("authorization", mr_slice_str(channel->authorization), keep);
+    if (channel->extra_value != NULL)
+        nva[n++] = rpc_nv(channel->extra_name, mr_slice_str(channel->extra_value), keep);
     mr_assert(n <= REQUEST_HEADERS_MAX);
     return n;
 }

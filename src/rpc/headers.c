@@ -81,7 +81,7 @@ static bool plain(uint8_t c)
     return c >= 0x20 && c <= 0x7e && c != '%';
 }
 
-enum mr_err rpc_percent_encode(struct mr_slice text, struct mr_buf *out)
+enum mr_err mr_rpc_percent_encode(struct mr_slice text, struct mr_buf *out)
 {
     static const char digits[] = "0123456789ABCDEF";
     const uint8_t *p = text.data;

@@ -299,7 +299,6 @@ MR_MUST_USE enum mr_err rpc_header_take(struct mr_call *call, struct mr_slice na
 MR_MUST_USE enum mr_err rpc_timeout_parse(struct mr_slice text, int64_t *ret_ns);
 enum { RPC_TIMEOUT_TEXT_MAX = 16 };
 void rpc_timeout_format(int64_t ns, char text[RPC_TIMEOUT_TEXT_MAX]);
-MR_MUST_USE enum mr_err rpc_percent_encode(struct mr_slice text, struct mr_buf *out);
 MR_MUST_USE enum mr_err rpc_percent_decode(struct mr_slice text, struct mr_buf *out);
 int rpc_status_of_http(int http_status);
 int rpc_status_of_reset(uint32_t code);
@@ -347,6 +346,8 @@ struct mr_channel {
     char host[MR_HOST_MAX + 1];
     uint16_t port;
     char *authority, *authorization, *server_name;
+    const char *extra_name;
+    char *extra_value;
     SSL_CTX *tls;
 
     struct rpc_conn *conn; /* NULL: none is there or being made */

@@ -16,6 +16,7 @@
 #ifndef MR_RPC_RPC_H
 #define MR_RPC_RPC_H
 
+#include "base/buf.h"
 #include "base/chan.h"
 #include "base/slice.h"
 #include "wheel/wheel.h"
@@ -86,6 +87,8 @@ void mr_call_cancel(struct mr_call *call);
 /* Value of a metadata name, empty when absent. Server: of the request. Client: of the answer and
  * its trailers, complete when closed is called. Names that end in "-bin" are not kept. */
 struct mr_slice mr_call_metadata(const struct mr_call *call, const char *name);
+/* Appends the text as it stands in metadata: what is not plain ASCII, and %, as %XX. Thread: any. */
+MR_MUST_USE enum mr_err mr_rpc_percent_encode(struct mr_slice text, struct mr_buf *out);
 /* Server: who calls: "127.0.0.1:5123"; and a number that all calls of one connection share and no
  * other connection of this loop ever has. */
 const char *mr_call_peer(const struct mr_call *call);
@@ -164,6 +167,8 @@ struct mr_channel_options {
     const char *address; /* "host:port" */
     const struct mr_rpc_tls *tls;
     const char *authorization; /* metadata of every call; NULL: none. Never in a message. */
+    const char *extra_name, *extra_value; /* one more pair; NULL: none. The name lives as long as
+                                             the channel */
     /* The connection is there or gone (why: one line), or could not be made (gone once more, with
      * the reason). Loop thread. Calls in flight were closed before gone is said. May be NULL. */
     void (*changed)(struct mr_channel *channel, bool up, const char *why, void *arg);

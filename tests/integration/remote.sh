@@ -64,6 +64,14 @@ wait "$worker" || fail "the worker ended with $?"
 stop 0
 refuses 6 "$port" --broker "millrace://$port" queue list
 
+# A server has one namespace; who means another is told so before anything is done.
+start --namespace blue
+export MILLRACE_BROKER=millrace://$grpc
+is "whoever names none" 1 "$(m enqueue --id b1 x | wc -l)"
+is "whoever names it" b1 "$(m --namespace blue task show b1 --json | jq -r .id)"
+refuses 2 'this server has the namespace blue, not green' --namespace green enqueue x
+stop 0
+
 # ---- TLS
 
 openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=server" \

@@ -18,6 +18,7 @@ struct server_rig {
     int64_t grace_ms;
     const struct mr_rpc_tls *tls;
     struct mr_access access;
+    const char *namespace_;
     char address[64];
 };
 
@@ -36,8 +37,10 @@ static inline enum mr_err server_rig_listen(struct server_rig *rig)
 
 static inline enum mr_err server_rig_start(struct server_rig *rig, struct mr_broker *broker)
 {
-    struct mr_api_options options = {
-        .broker = broker, .access = rig->access, .grace_ms = rig->grace_ms};
+    struct mr_api_options options = {.broker = broker,
+                                     .access = rig->access,
+                                     .namespace_ = rig->namespace_,
+                                     .grace_ms = rig->grace_ms};
     rig->broker = broker;
     MR_TRY(mr_rpc_new("server", NULL, &rig->rpc));
     options.rpc = rig->rpc;

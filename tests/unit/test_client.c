@@ -147,7 +147,7 @@ static void other_engines_and_bad_urls_are_refused_with_a_text(void **state)
     } rows[] = {
         {"redis://localhost", "", MR_UNSUPPORTED},
         {"millrace://127.0.0.1:1", "", MR_UNAVAILABLE},
-        {"millrace://127.0.0.1:1", "blue", MR_UNSUPPORTED},
+        {"millrace://127.0.0.1:1", "blue", MR_UNAVAILABLE},
         {"millrace://", "", MR_INVALID},
         {"millrace:///", "", MR_INVALID},
         {"millrace://h:0x1", "", MR_INVALID},

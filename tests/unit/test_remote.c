@@ -652,12 +652,18 @@ static void a_task_too_big_for_the_server_hurts_no_other(void **state)
     free(payload);
 }
 
+static enum mr_err get_nowhere(struct world *w)
+{
+    struct mr_req_get get = {.req.op = MR_OP_GET, .id = MR_SLICE_LIT("nowhere")};
+    enum mr_err err = mr_broker_call(w->far, &get.req);
+    mr_req_done(&get.req);
+    return err;
+}
+
 static void a_refused_look_says_why(void **state)
 {
     struct world *w = *state;
-    struct mr_req_get get = {.req.op = MR_OP_GET, .id = MR_SLICE_LIT("nowhere")};
-    assert_int_equal(mr_broker_call(w->far, &get.req), MR_NOT_FOUND);
-    mr_req_done(&get.req);
+    assert_int_equal(get_nowhere(w), MR_NOT_FOUND);
     assert_refusal(w, MR_NOT_FOUND, "task nowhere: not found");
 }
 
@@ -677,6 +683,40 @@ static void opening_says_where_nobody_answers(void **state)
     assert_non_null(strstr(detail.text, address));
     assert_non_null(strstr(detail.text, "millrace serve"));
     start_server(w);
+}
+
+static enum mr_err open_namespace(struct world *w, const char *name, struct mr_detail *detail)
+{
+    char address[64];
+    (void)snprintf(address, sizeof address, "127.0.0.1:%u", w->network.port);
+    struct mr_remote_options options = {
+        .address = address, .open_ms = WAIT_MS, .namespace_ = mr_slice_str(name)};
+    return mr_remote_open(&options, &w->far, detail);
+}
+
+static void a_server_of_another_namespace_is_not_taken_for_ours(void **state)
+{
+    struct world *w = *state;
+    struct mr_detail detail = {.text = ""};
+    enum mr_err err;
+    mr_broker_close(w->far);
+    w->far = NULL;
+    assert_int_equal(open_namespace(w, "blue", &detail), MR_INVALID);
+    assert_string_equal(detail.text, "this server has no namespace but the default one, not blue");
+    stop_server(w);
+    w->server.namespace_ = "gr\xc3\xbcn %1";
+    start_server(w);
+    assert_int_equal(open_namespace(w, "blue", &detail), MR_INVALID);
+    assert_null(w->far);
+    assert_int_equal(open_namespace(w, "", &detail), MR_OK); /* whichever it has */
+    mr_broker_close(w->far);
+    assert_int_equal(open_namespace(w, "gr\xc3\xbcn %1", &detail), MR_OK);
+    assert_int_equal(get_nowhere(w), MR_NOT_FOUND);
+    stop_server(w);
+    w->server.namespace_ = "blue"; /* started again, on another store */
+    start_server(w);
+    WAIT_UNTIL((err = get_nowhere(w)) != MR_UNAVAILABLE);
+    assert_int_equal(err, MR_INVALID);
 }
 
 /* Takes every call and says nothing. */
@@ -868,6 +908,7 @@ int main(int argc, char **argv)
         TEST(a_task_too_big_for_the_server_hurts_no_other),
         TEST(a_refused_look_says_why),
         TEST(opening_says_where_nobody_answers),
+        TEST(a_server_of_another_namespace_is_not_taken_for_ours),
         TEST(a_server_that_hangs_does_not_hang_a_worker),
         TEST(closing_without_a_server_answers_everything),
         TEST(a_worker_runs_each_task_once_through_cut_connections),

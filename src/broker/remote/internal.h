@@ -9,6 +9,7 @@
  * node.c     a worker's stream: its life, from Hello over broken connections to Bye
  * work.c     what goes over that stream: takes, finishes (a lane), beats, what is in hand
  * begun.c    and which runs have begun
+ * probe.c    a question to the server when it is opened
  *
  * Threads: a request is checked and encoded by its caller (prepare); everything else happens on the
  * loop of the rpc, which is the broker's thread. The only thing both touch is the board of begun
@@ -21,6 +22,7 @@
 #ifndef MR_BROKER_REMOTE_INTERNAL_H
 #define MR_BROKER_REMOTE_INTERNAL_H
 
+#include "base/buf.h"
 #include "broker/remote/remote.h"
 #include "wire/flat.h"
 
@@ -291,6 +293,9 @@ extern const struct op unary_ops[MR_OP_COUNT];
 void unary_begin(struct ticket *ticket);
 enum mr_err remote_read_finish(struct ticket *ticket, struct mr_slice bytes);
 
+/* Whether the server has our namespace. Thread: any but the loop. */
+MR_MUST_USE enum mr_err remote_probe(struct remote *remote, struct mr_detail *detail);
+
 /* ---- the whole ------------------------------------------------------------------------------ */
 
 struct remote {
@@ -298,6 +303,7 @@ struct remote {
     struct mr_rpc *rpc;
     struct mr_channel *channel;
     char *authorization;
+    struct mr_buf namespace_; /* as metadata, with a NUL; empty: none */
     size_t payload_max;
     mr_refusal *refused;
     void *refused_arg;

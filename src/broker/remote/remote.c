@@ -154,6 +154,7 @@ static void remote_free(struct remote *remote)
     mr_lock_done(&remote->lock);
     free(remote->board);
     free(remote->authorization);
+    mr_buf_done(&remote->namespace_);
     free(remote);
 }
 
@@ -195,11 +196,18 @@ static enum mr_err start(struct remote *remote, const struct mr_remote_options *
     if (remote->board == NULL)
         return MR_NOMEM;
     MR_TRY(set_token(remote, options->token));
+    bool named = options->namespace_.len > 0;
+    if (named) {
+        MR_TRY(mr_rpc_percent_encode(options->namespace_, &remote->namespace_));
+        MR_TRY(mr_buf_append(&remote->namespace_, "", 1));
+    }
     MR_TRY(mr_rpc_new("mr-remote", &rpc_limits, &remote->rpc));
     struct mr_channel_options channel = {
         .address = options->address,
         .tls = options->tls,
         .authorization = remote->authorization,
+        .extra_name = MR_NAMESPACE_METADATA,
+        .extra_value = named ? (const char *)remote->namespace_.data : NULL,
         .changed = changed,
         .arg = remote,
     };
@@ -251,6 +259,8 @@ enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_br
     enum mr_err err = start(remote, options, detail);
     if (err == MR_OK)
         err = await_up(remote, options, detail);
+    if (err == MR_OK && options->namespace_.len > 0)
+        err = remote_probe(remote, detail);
     if (err != MR_OK) {
         remote_free(remote);
         return err;

@@ -10,6 +10,7 @@ struct mr_remote_options {
     const char *address;          /* "host:port" */
     const struct mr_rpc_tls *tls; /* NULL: plain */
     const char *token;            /* NULL: none */
+    struct mr_slice namespace_;   /* the server's must be this one; empty: whichever it has */
     mr_refusal *refused;          /* what the server says with a refusal; NULL: nobody is told */
     void *refused_arg;
     size_t payload_max; /* 0: MR_PAYLOAD_MAX; the server has a limit of its own */
@@ -18,7 +19,7 @@ struct mr_remote_options {
     int64_t answer_ms;  /* 0: 10 s; a server that lets a node wait longer hangs */
 };
 
-/* MR_UNAVAILABLE with the reason and what to do when there is no connection in time; MR_INVALID for
+/* MR_INVALID where the server has another namespace. MR_UNAVAILABLE with the reason and what to do when there is no connection in time; MR_INVALID for
  * an address that is none; what mr_channel_new answers. detail may be NULL. */
 MR_MUST_USE enum mr_err mr_remote_open(const struct mr_remote_options *options,
                                        struct mr_broker **ret_broker, struct mr_detail *detail);
