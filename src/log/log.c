@@ -357,6 +357,13 @@ void mr_log_hold(struct mr_log *log, uint32_t number, int64_t bytes)
         segment->dead_seq = log->last_seq;
 }
 
+void mr_log_unsaid(struct mr_log *log, uint32_t number)
+{
+    struct segment *segment = segment_find(log, number);
+    if (segment != NULL)
+        segment->unsaid_seq = mr_log_last_seq(log) + 1;
+}
+
 size_t mr_log_ready(const struct mr_log *log)
 {
     return log->ready_n;
@@ -377,6 +384,7 @@ void mr_log_segment_at(const struct mr_log *log, size_t i, struct mr_segment_inf
         .live = segment->live,
         .left = segment->left,
         .last_seq = segment->last_seq,
+        .covering_seq = segment_covering_seq(segment),
         .sealed = segment->sealed,
         .removing = segment->removing,
     };

@@ -160,6 +160,9 @@ void mr_log_retry_space(struct mr_log *log);
 
 /* A task holds (positive) or no longer holds (negative) so many bytes of a segment. */
 void mr_log_hold(struct mr_log *log, uint32_t segment, int64_t bytes);
+/* What is let go there now, no record says (a task that expired). So the segment stays until a
+ * snapshot does: before that, a start would look for the task in it. */
+void mr_log_unsaid(struct mr_log *log, uint32_t segment);
 
 struct mr_segment_info {
     uint32_t number;
@@ -168,8 +171,9 @@ struct mr_segment_info {
     uint64_t live;  /* held by tasks */
     uint64_t left;  /* what was live when it was last walked to its end */
     uint64_t last_seq;
-    bool removing; /* on its way out: nobody needs it */
-    bool sealed;   /* no longer written */
+    uint64_t covering_seq; /* a snapshot as of this record or a later one says all that it does */
+    bool removing;         /* on its way out: nobody needs it */
+    bool sealed;           /* no longer written */
 };
 
 size_t mr_log_segments(const struct mr_log *log);

@@ -388,13 +388,20 @@ static bool being_synced(const struct mr_log *log, const struct mr_file *file)
     return false;
 }
 
-/* What it says is in the snapshot; what made it dead (a finish, a copy elsewhere) is durable as
- * well. */
+uint64_t segment_covering_seq(const struct segment *segment)
+{
+    bool unsaid = segment->unsaid_seq > segment->last_seq;
+    return unsaid ? segment->unsaid_seq : segment->last_seq;
+}
+
+/* What it says is in the snapshot, as is what no record says; what made it dead (a finish, a copy
+ * elsewhere) is durable as well. */
 static bool removable(const struct mr_log *log, const struct segment *segment)
 {
     return segment->sealed && !segment->removing && segment->live == 0 &&
-           segment->last_seq <= log->trim_seq && segment->dead_seq <= log->durable_seq &&
-           segment->last_seq <= log->durable_seq && !being_synced(log, segment->file);
+           segment_covering_seq(segment) <= log->trim_seq &&
+           segment->dead_seq <= log->durable_seq && segment->last_seq <= log->durable_seq &&
+           !being_synced(log, segment->file);
 }
 
 void mr_log_trim(struct mr_log *log, uint64_t snap_seq)

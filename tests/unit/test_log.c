@@ -536,6 +536,26 @@ static void a_segment_goes_only_when_a_snapshot_covers_it(void **state)
     assert_false(mr_log_has_segment(rig->log, 1));
 }
 
+static void a_segment_that_something_left_unsaid_waits_for_a_later_snapshot(void **state)
+{
+    struct log_rig *rig = *state;
+    mr_log_hold(rig->log, 1, 100);
+    fill_segments(rig, 3);
+    uint64_t last = mr_log_last_seq(rig->log);
+    mr_log_unsaid(rig->log, 1);
+    mr_log_hold(rig->log, 1, -100);
+    mr_log_trim(rig->log, last); /* it may be from before */
+    log_run_jobs(rig);
+    assert_true(mr_log_has_segment(rig->log, 1));
+    struct mr_segment_info info;
+    mr_log_segment_at(rig->log, 0, &info);
+    assert_int_equal(info.covering_seq, last + 1);
+    log_put_durable(rig, 1, 10);
+    mr_log_trim(rig->log, last + 1);
+    log_run_jobs(rig);
+    assert_false(mr_log_has_segment(rig->log, 1));
+}
+
 static void a_segment_goes_only_when_what_emptied_it_is_durable(void **state)
 {
     struct log_rig *rig = *state;
@@ -915,6 +935,7 @@ int main(void)
         TEST(no_memory_for_a_record_is_said_and_the_log_goes_on),
         TEST(a_segment_goes_only_when_nothing_lives_in_it),
         TEST(a_segment_goes_only_when_a_snapshot_covers_it),
+        TEST(a_segment_that_something_left_unsaid_waits_for_a_later_snapshot),
         TEST(a_segment_goes_only_when_what_emptied_it_is_durable),
         TEST(the_segment_in_use_never_goes),
         TEST(nothing_goes_while_pinned_and_pins_nest),

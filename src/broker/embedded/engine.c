@@ -314,8 +314,11 @@ static void read_clocks(struct mr_engine *engine)
 /* Tasks become due. */
 static void pass_time(struct mr_engine *engine)
 {
+    uint64_t expired = engine->state.expired;
     if (state_tick(&engine->state, engine->now_ms, TICK_BUDGET) != MR_OK)
         engine_fail(engine, MR_NOMEM);
+    if (engine->state.expired != expired)
+        engine->marked = false; /* a snapshot behind the mark gives their space back */
 }
 
 /* When all is durable and quiet, a mark makes the last acknowledged records provably so: see

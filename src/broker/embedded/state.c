@@ -237,12 +237,28 @@ static enum mr_err queue_due_at(struct state *state, struct queue *queue, int64_
     return err;
 }
 
+static void unsaid(struct state *state, struct mr_log_pos pos)
+{
+    if (!state->replaying && pos.segment != 0)
+        mr_log_unsaid(state->log, pos.segment);
+}
+
+static void expire(struct state *state, uint32_t handle)
+{
+    const struct task *task = task_at(state, handle);
+    const struct more *more = more_of(state, task);
+    unsaid(state, task->pos);
+    if (more != NULL && more->note_size > 0)
+        unsaid(state, more->note);
+    state->expired++;
+    task_release(state, handle);
+}
+
 static enum mr_err tick_one(struct state *state, struct queue *queue, uint32_t handle)
 {
     struct task *task = task_at(state, handle);
     if (task->state == MR_COMPLETED) {
-        state->expired++;
-        task_release(state, handle);
+        expire(state, handle);
         return MR_OK;
     }
     const struct more *more = more_of(state, task);
@@ -297,9 +313,8 @@ void hold(struct state *state, struct mr_log_pos pos, uint32_t size, int sign)
     state->live_bytes += (uint64_t)(sign * (int64_t)size);
 }
 
-/* Whether the task was lost with its segment. A completed one whose time is over has merely
- * expired: that is not logged. */
-static bool hold_task(struct state *state, uint32_t handle, int64_t now_ms)
+/* Whether the task was lost with its segment. */
+static bool hold_task(struct state *state, uint32_t handle)
 {
     struct task *task = task_at(state, handle);
     struct more *more = more_of(state, task);
@@ -313,21 +328,16 @@ static bool hold_task(struct state *state, uint32_t handle, int64_t now_ms)
     hold(state, task->pos, task->size, 1);
     if (more != NULL && more->note_size > 0)
         hold(state, more->note, more->note_size, 1);
-    if ((gone || note_gone) && task->state == MR_COMPLETED && task->key <= now_ms) {
-        state->expired++;
-        task_release(state, handle);
-        return false;
-    }
     if (gone)
         task->flags |= TASK_DAMAGED;
     return gone;
 }
 
-uint64_t state_hold_all(struct state *state, int64_t now_ms)
+uint64_t state_hold_all(struct state *state)
 {
     uint64_t lost = 0;
     for (uint32_t i = 0; i < state->tasks.used; i++)
-        if (task_at(state, i)->state != MR_STATE_NONE && hold_task(state, i, now_ms))
+        if (task_at(state, i)->state != MR_STATE_NONE && hold_task(state, i))
             lost++;
     return lost;
 }
