@@ -366,7 +366,7 @@ static enum mr_err read_day(struct ticket *ticket, struct mr_slice bytes)
     static const struct mr_flat_field fields[] = {{MR_FLAT_64, offsetof(day, start_ms), 0},
                                                   {MR_FLAT_64, offsetof(day, processed), 0},
                                                   {MR_FLAT_64, offsetof(day, failed), 0}};
-    static const MR_FLAT(day, flat, fields);
+    static MR_FLAT(day, flat, fields);
     struct mr_req_queue_history *req = REQ(ticket, mr_req_queue_history);
     if (req->n == req->max)
         return req->max == 0 ? MR_OK : MR_INVALID;
