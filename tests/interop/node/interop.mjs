@@ -4,7 +4,7 @@
 //
 // Usage: node interop.mjs PROTO_DIR ADDRESS [CA CERT KEY TOKEN_FILE]
 //
-// Producer, worker, health and reflection; prints one line per check and exits 1 at the first that
+// Producer, worker, viewer, health and reflection; prints one line per check and exits 1 at the first that
 // fails.
 
 import assert from "node:assert/strict";
@@ -23,6 +23,8 @@ const definition = loader.loadSync(
     "millrace/v1/tasks.proto",
     "millrace/v1/work.proto",
     "millrace/v1/queues.proto",
+    "millrace/v1/nodes.proto",
+    "millrace/v1/events.proto",
     "grpc/health/v1/health.proto",
     "grpc/reflection/v1/reflection.proto",
     "grpc/reflection/v1alpha/reflection.proto",
@@ -47,6 +49,8 @@ const how = credentials();
 const tasks = new root.millrace.v1.Tasks(address, how);
 const work = new root.millrace.v1.Work(address, how);
 const queues = new root.millrace.v1.Queues(address, how);
+const nodes = new root.millrace.v1.Nodes(address, how);
+const events = new root.millrace.v1.Events(address, how);
 const health = new root.grpc.health.v1.Health(address, how);
 
 // A unary call as a promise.
@@ -117,6 +121,23 @@ async function checkStream() {
   assert.equal(await next(), null);
 }
 
+// A request that is refused is answered at its place, and the stream goes on.
+async function checkRefusedInStream() {
+  const stream = tasks.EnqueueStream();
+  const next = reader(stream);
+  const good = { tasks: [{ queue: "stream" }] };
+  stream.write(good);
+  stream.write({ tasks: Array.from({ length: 1001 }, () => ({})) });
+  stream.write(good);
+  stream.end();
+  assert.equal((await next()).results[0].code, "OK");
+  const refused = await next();
+  assert.equal(refused.code, "TOO_BIG");
+  assert.match(refused.message, /1001 tasks/);
+  assert.equal((await next()).results[0].code, "OK");
+  assert.equal(await next(), null);
+}
+
 async function checkTooBig() {
   const payload = Buffer.alloc(1 << 20);
   const five = { tasks: Array.from({ length: 5 }, () => ({ payload })) };
@@ -142,10 +163,10 @@ async function checkUnknown() {
 // ---- worker ----------------------------------------------------------------------------------------
 
 class Worker {
-  constructor(queue, incarnation, holds = []) {
+  constructor(queue, incarnation, holds = [], types = []) {
     this.stream = work.Attach();
     this.next = reader(this.stream);
-    const hello = { node: "node", incarnation, slots: 4, leaseMs: 15000, holds };
+    const hello = { node: "node", incarnation, slots: 4, leaseMs: 15000, holds, types };
     this.stream.write({ hello: { ...hello, queues: [{ name: queue }] } });
   }
 
@@ -224,6 +245,55 @@ async function checkComeBack() {
   await worker.end();
 }
 
+// ---- looking ---------------------------------------------------------------------------------------
+
+async function checkWait() {
+  await put("jswait", "js-awaited", { retentionMs: 60000 });
+  const end = ask(tasks, "Wait", { id: "js-awaited" }, { deadline: Date.now() + PATIENCE_MS });
+  const worker = new Worker("jswait", "14");
+  await worker.hear("welcome");
+  const [task] = await worker.take(1);
+  assert.equal(await worker.finish(task, { result: Buffer.from("good") }), "OK");
+  const ended = await end;
+  assert.equal(ended.state, "COMPLETED");
+  assert.equal(ended.result.toString(), "good");
+  await worker.end();
+  await put("jswait", "js-never");
+  const late = { code: grpc.status.DEADLINE_EXCEEDED };
+  await assert.rejects(ask(tasks, "Wait", { id: "js-never", timeoutMs: 50 }), late);
+  await assert.rejects(ask(tasks, "Wait", { id: "js-never" }, { deadline: Date.now() + 200 }), late);
+}
+
+async function checkWhyAndNodes() {
+  const why = async () => (await ask(tasks, "Why", { id: "js-alone" })).reasons[0];
+  await put("jslonely", "js-alone");
+  assert.equal((await why()).reason, "no_worker");
+  const worker = new Worker("jslonely", "15", [], ["other", "more*"]);
+  await worker.hear("welcome");
+  assert.equal((await why()).reason, "no_handler");
+  const listed = (await ask(nodes, "List", {})).nodes;
+  const node = listed.find((row) => row.queues[0].name === "jslonely");
+  assert.equal(node.node, "node");
+  assert.equal(node.state, "NODE_LIVE");
+  assert.equal(node.concurrency, 4);
+  assert.deepEqual(node.types, ["other", "more*"]);
+  await worker.end();
+}
+
+async function checkEvents() {
+  const stream = events.Watch({ queue: "jsev-*", kinds: ["EVENT_QUEUE"], intervalMs: 100 });
+  const next = reader(stream);
+  assert.equal((await next()).kind, "start");
+  await put("other", "js-unseen");
+  await put("jsev-1", "js-seen");
+  const event = await next();
+  assert.equal(event.kind, "queue");
+  assert.equal(event.queue.queue, "jsev-1");
+  assert.equal(event.queue.pending, "1");
+  stream.cancel();
+  await assert.rejects(next(), { code: grpc.status.CANCELLED });
+}
+
 // ---- the standard services -------------------------------------------------------------------------
 
 async function checkHealth() {
@@ -255,12 +325,16 @@ async function checkReflection(version) {
 const checks = {
   producer: checkProducer,
   "stream of a producer": checkStream,
+  "a refused request in a stream": checkRefusedInStream,
   "5 MiB refused, 1 MiB taken": checkTooBig,
   deadline: checkDeadline,
   "unknown method": checkUnknown,
   worker: checkWorker,
   "cancel stops a run": checkCancel,
   "a worker comes back": checkComeBack,
+  "waiting for a task": checkWait,
+  "why, and the nodes": checkWhyAndNodes,
+  events: checkEvents,
   health: checkHealth,
   "reflection v1": () => checkReflection("v1"),
   "reflection v1alpha": () => checkReflection("v1alpha"),

@@ -4,7 +4,7 @@
 
 Usage: interop.py PROTO_DIR ADDRESS [--tls CA CERT KEY] [--token FILE]
 
-Producer, worker, health and reflection; prints one line per check and exits 1 at the first that
+Producer, worker, viewer, health and reflection; prints one line per check and exits 1 at the first that
 fails. The interpreter is Debian's, which has python3-grpcio and python3-grpc-tools.
 """
 
@@ -101,6 +101,18 @@ def check_stream(t):
     assert ids == ["s%d" % i for i in range(200)]
 
 
+def check_refused_in_stream(t):
+    """A request that is refused is answered at its place, and the stream goes on."""
+    good = t.pb.EnqueueRequest(tasks=[t.new_task(queue="stream")])
+    many = t.pb.EnqueueRequest(tasks=[t.new_task()] * 1001)
+    big = t.pb.EnqueueRequest(tasks=[t.new_task(payload=b"x" * (1 << 20)) for _ in range(5)])
+    answers = list(t.tasks.EnqueueStream(iter([good, many, big, good])))
+    codes = [answer.code for answer in answers]
+    assert codes == [t.task_pb.OK, t.task_pb.TOO_BIG, t.task_pb.TOO_BIG, t.task_pb.OK], codes
+    assert "1001 tasks" in answers[1].message and not answers[1].results
+    assert answers[3].results[0].code == t.task_pb.OK
+
+
 def check_compressed(t):
     request = t.pb.EnqueueRequest(tasks=[t.new_task(queue="zip", payload=b"z" * 100000)])
     answer = t.tasks.Enqueue(request, compression=grpc.Compression.Gzip)
@@ -134,7 +146,7 @@ def check_deadline(t):
 class Worker:
     """One stream of Work.Attach."""
 
-    def __init__(self, t, queue_name, incarnation, holds=()):
+    def __init__(self, t, queue_name, incarnation, holds=(), types=()):
         self.t = t
         self.out = queue.Queue()
         self.call = t.work.Attach(iter(self.out.get, None))
@@ -145,6 +157,7 @@ class Worker:
             slots=4,
             lease_ms=15000,
             holds=holds,
+            types=types,
         )
         self.say(hello=hello)
         self.welcome = self.hear("welcome")
@@ -228,6 +241,62 @@ def check_come_back(t):
     worker.end()
 
 
+# ---- looking ---------------------------------------------------------------------------------------
+
+
+def check_wait(t):
+    t.put("wait", "awaited", retention_ms=60000)
+    end = t.tasks.Wait.future(t.pb.WaitRequest(id="awaited"), timeout=PATIENCE)
+    worker = Worker(t, "wait", 4)
+    assert worker.finish(worker.take(1)[0], result=b"good") == t.task_pb.OK
+    task = end.result()
+    assert task.state == t.task_pb.COMPLETED and task.result == b"good"
+    worker.end()
+    timed_out = grpc.StatusCode.DEADLINE_EXCEEDED
+    t.put("wait", "never")
+    request = t.pb.WaitRequest(id="never", timeout_ms=50)
+    assert code_of(lambda: t.tasks.Wait(request)) == (timed_out, "TIMEOUT")
+    request = t.pb.WaitRequest(id="never")
+    assert code_of(lambda: t.tasks.Wait(request, timeout=0.2))[0] == timed_out
+    request = t.pb.WaitRequest(id="nowhere")
+    assert code_of(lambda: t.tasks.Wait(request)) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+
+
+def check_why_and_nodes(t):
+    def why():
+        return t.tasks.Why(t.pb.GetRequest(id="alone")).reasons[0]
+
+    t.put("lonely", "alone")
+    assert why().reason == "no_worker" and "lonely" in why().text, why()
+    worker = Worker(t, "lonely", 5, types=["other", "more*"])
+    assert why().reason == "no_handler", why()
+    nodes = t.nodes.List(t.nodes_pb.NodeListRequest()).nodes
+    node = [node for node in nodes if node.queues[0].name == "lonely"][0]
+    assert node.node == "python" and node.concurrency == 4
+    assert node.state == t.nodes_pb.NODE_LIVE and list(node.types) == ["other", "more*"]
+    worker.end()
+    assert why().reason == "no_worker"
+
+
+def check_events(t):
+    request = t.events_pb.WatchRequest(
+        queue="ev-*", kinds=[t.events_pb.EVENT_QUEUE, t.events_pb.EVENT_NODE], interval_ms=100
+    )
+    stream = t.events.Watch(request, timeout=PATIENCE)
+    assert next(stream).WhichOneof("kind") == "start"
+    t.put("other", "unseen")
+    t.put("ev-1", "seen")
+    event = next(stream)
+    assert event.queue.queue == "ev-1" and event.queue.pending == 1, event
+    worker = Worker(t, "ev-1", 6)
+    event = next(stream)
+    assert event.node.node == "python" and event.node.state == t.nodes_pb.NODE_LIVE, event
+    worker.end()
+    event = next(stream)
+    assert event.node.state == t.nodes_pb.NODE_CLOSED, event
+    stream.cancel()
+
+
 # ---- the standard services -------------------------------------------------------------------------
 
 
@@ -306,6 +375,10 @@ class Test:
 
     def __init__(self, proto_dir, out, channel):
         from millrace.v1 import (  # pylint: disable=import-outside-toplevel
+            events_pb2,
+            events_pb2_grpc,
+            nodes_pb2,
+            nodes_pb2_grpc,
             task_pb2,
             tasks_pb2,
             tasks_pb2_grpc,
@@ -315,6 +388,9 @@ class Test:
 
         self.proto_dir, self.out, self.channel = proto_dir, out, channel
         self.task_pb, self.pb, self.work_pb = task_pb2, tasks_pb2, work_pb2
+        self.events_pb, self.nodes_pb = events_pb2, nodes_pb2
+        self.events = events_pb2_grpc.EventsStub(channel)
+        self.nodes = nodes_pb2_grpc.NodesStub(channel)
         self.tasks = tasks_pb2_grpc.TasksStub(channel)
         self.work = work_pb2_grpc.WorkStub(channel)
 
@@ -333,12 +409,16 @@ class Test:
 CHECKS = [
     ("producer", check_producer),
     ("stream of a producer", check_stream),
+    ("a refused request in a stream", check_refused_in_stream),
     ("compressed request", check_compressed),
     ("5 MiB refused, 1 MiB taken", check_too_big),
     ("deadline", check_deadline),
     ("worker", check_worker),
     ("cancel stops a run", check_cancel),
     ("a worker comes back", check_come_back),
+    ("waiting for a task", check_wait),
+    ("why, and the nodes", check_why_and_nodes),
+    ("events", check_events),
     ("health", check_health),
     ("reflection v1", lambda t: check_reflection(t, "v1")),
     ("reflection v1alpha", lambda t: check_reflection(t, "v1alpha")),
