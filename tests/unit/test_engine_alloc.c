@@ -214,6 +214,77 @@ static void work_without_memory_is_refused_and_nothing_acknowledged_is_lost(void
         assert_true(!acknowledged[i] || exists(f, i));
 }
 
+static void on_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason, (void)arg;
+}
+
+/* Opens a node, looks at it and closes it; the first error. */
+static enum mr_err look_at_node(struct fixture *f)
+{
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("q")};
+    struct mr_slice types[] = {MR_SLICE_LIT("mail:*"), MR_SLICE_LIT("ping")};
+    struct mr_req_node_open open = {.req.op = MR_OP_NODE_OPEN,
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .types = types,
+                                    .types_n = 2,
+                                    .slots = 1,
+                                    .lease_ms = 60000,
+                                    .events = {.stop = on_stop}};
+    struct mr_req_node_list list = {.req.op = MR_OP_NODE_LIST};
+    enum mr_err err = call(f, &open.req);
+    mr_req_done(&open.req);
+    if (err != MR_OK)
+        return err;
+    err = call(f, &list.req);
+    assert_true(err != MR_OK || (list.n == 1 && list.nodes[0].types_n == 2));
+    mr_req_done(&list.req);
+    struct mr_req_node_close close = {.req.op = MR_OP_NODE_CLOSE, .node = open.node};
+    assert_int_equal(call(f, &close.req), MR_OK);
+    mr_req_done(&close.req);
+    return err;
+}
+
+/* Waits for the end of a task until that is taken back. */
+static enum mr_err await_in_vain(struct fixture *f)
+{
+    bool done = false;
+    struct mr_req_await await = {
+        .req = {.op = MR_OP_AWAIT, .done = answered, .arg = &done},
+        .id = MR_SLICE_LIT("task-1"),
+        .wait_ms = 60000,
+    };
+    struct mr_req_unawait unawait = {.req.op = MR_OP_UNAWAIT, .await = &await};
+    mr_broker_submit(mr_engine_broker(f->engine), &await.req);
+    mr_engine_turn(f->engine);
+    assert_int_equal(call(f, &unawait.req), MR_OK);
+    assert_true(done);
+    mr_req_done(&await.req);
+    return await.req.err == MR_CANCELLED ? MR_OK : await.req.err;
+}
+
+static void looking_without_memory_changes_nothing(void **state)
+{
+    struct fixture *f = *state;
+    long failures = 0;
+    assert_int_equal(open_engine(f), MR_OK);
+    assert_int_equal(enqueue(f, 1), MR_OK);
+    for (long n = 0;; n++) {
+        fail_alloc_after(n);
+        enum mr_err err = look_at_node(f);
+        if (err == MR_OK)
+            err = await_in_vain(f);
+        long failed = fail_alloc_stop();
+        assert_true(err == MR_OK || (failed && err == MR_NOMEM));
+        mr_engine_validate(f->engine);
+        failures += failed;
+        if (failed == 0)
+            break;
+    }
+    assert_true(!FAILING_ALLOC || failures > 3);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -222,6 +293,7 @@ int main(void)
         TEST(opening_without_memory_says_so_and_the_next_try_succeeds),
         TEST(a_new_store_without_memory_can_be_made_at_the_next_try),
         TEST(work_without_memory_is_refused_and_nothing_acknowledged_is_lost),
+        TEST(looking_without_memory_changes_nothing),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
