@@ -47,6 +47,25 @@ static bool knows_scheme(const char *url)
     return false;
 }
 
+/* What to do about a server that does not answer, by what was heard of it. */
+static const char *advice(const char *why)
+{
+    static const struct {
+        const char *heard, *advice;
+    } rows[] = {
+        {"nobody listens", "start one with `millrace serve`, or give the address of one"},
+        {"closed the connection", "it may want TLS: millraces://HOST:PORT"},
+        {"wrong version number", "it may have no TLS: millrace://HOST:PORT"},
+        {"certificate of the peer", "--tls-ca FILE names whom to trust"},
+        {"certificate required", "--tls-cert and --tls-key show one"},
+        {"the connection broke", "a server with TLS may want a certificate: --tls-cert, --tls-key"},
+    };
+    for (size_t i = 0; i < CLI_LEN(rows); i++)
+        if (strstr(why, rows[i].heard))
+            return rows[i].advice;
+    return "is it a Millrace server?";
+}
+
 static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_detail *detail)
 {
     if (err == MR_UNSUPPORTED && knows_scheme(cli->broker))
@@ -60,7 +79,7 @@ static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_det
                          "or file:DIR",
                          cli->broker);
     if (err == MR_UNAVAILABLE && detail->text[0]) /* it names the address */
-        return cli_fail(mr_err_exit_code(err), "%s", detail->text);
+        return cli_fail(mr_err_exit_code(err), "%s; %s", detail->text, advice(detail->text));
     return cli_fail_detail(err, "cannot open", cli->broker, detail);
 }
 

@@ -139,11 +139,12 @@ export MILLRACE_BROKER=millraces://localhost:${grpc##*:}
 expect 0 --tls-ca "$room/server.pem" --tls-cert "$room/client.pem" --tls-key "$room/client.key" queue list
 MILLRACE_TLS_CA=$room/server.pem MILLRACE_TLS_CERT=$room/client.pem MILLRACE_TLS_KEY=$room/client.key \
     expect 0 token list
-refuses 6 'no server at localhost' --tls-ca "$room/server.pem" queue list
-refuses 6 'TLS' --tls-ca "$room/stranger.pem" --tls-cert "$room/client.pem" --tls-key "$room/client.key" \
+refuses 6 '--tls-cert' --tls-ca "$room/server.pem" queue list
+refuses 6 '--tls-ca FILE names whom to trust' --tls-ca "$room/stranger.pem" --tls-cert "$room/client.pem" --tls-key "$room/client.key" \
     queue list
 refuses 2 '--tls-cert needs --tls-key beside it' --tls-cert "$room/client.pem" queue list
 refuses 3 "--tls-ca: cannot read $room/none.pem: not found" --tls-ca "$room/none.pem" queue list
+refuses 6 'it may want TLS: millraces://' --broker "millrace://$grpc" queue list
 refuses 2 '--tls-ca is for a broker with TLS, millraces://HOST:PORT, not file:x' --broker file:x \
     --tls-ca "$room/server.pem" queue list
 stop 0

@@ -228,10 +228,8 @@ static enum mr_err await_up(struct remote *remote, const struct mr_remote_option
     }
     bool up = remote->was_up;
     if (!up)
-        mr_detail_set(detail,
-                      "no server at %s: %s; start one with `millrace serve`, or give the "
-                      "address of one",
-                      options->address, remote->why[0] != '\0' ? remote->why : "no answer");
+        mr_detail_set(detail, "no server at %s: %s", options->address,
+                      remote->why[0] != '\0' ? remote->why : "no answer");
     mr_lock_leave(&remote->lock);
     return up ? MR_OK : MR_UNAVAILABLE;
 }
