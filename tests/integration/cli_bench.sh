@@ -9,8 +9,11 @@ source "$(dirname "${BASH_SOURCE[0]}")/cli_lib.bash"
 m() { timeout 250 "$MILLRACE" "$@"; }
 
 expect 0 bench --seconds 0.3 --tasks 20000 --json
-is "rows" 'enqueue-batch enqueue-threads latency-p99 lateness-p99 memory restart process-small process snapshot-p99 disk idle-cpu' \
-    "$(jq -r 'map(.name)|join(" ")' "$room/out")"
+in_folder='enqueue-batch enqueue-threads latency-p99 lateness-p99 memory restart process-small process snapshot-p99 disk idle-cpu'
+at_server='server-enqueue-batch server-enqueue-unary server-process server-latency-p99'
+at_own_server='server-idle-workers server-idle-cpu server-start'
+rows() { jq -r 'map(.name)|join(" ")' "$room/out"; }
+is "rows" "$in_folder $at_server $at_own_server" "$(rows)"
 jq -e 'all(.[]; (.value|type == "number") and (.unit|length > 0) and (.yardstick|length > 0) and
     (.yardstick_value > 0) and (.ratio|type == "number") and (.met|type == "boolean"))' \
     "$room/out" >/dev/null || fail "fields: $(cat "$room/out")"
@@ -24,6 +27,34 @@ expect 0 bench --broker "$store" --only enqueue-batch --seconds 0.2
 grep -qE '^enqueue-batch +[0-9.]+ +tasks/s' "$room/out" || fail "$(cat "$room/out")"
 is "what was there stays" 'default' "$(m --broker "$store" queue list --json | jq -r 'map(.queue)|join(" ")')"
 is "beside the store" ./store "$(find . -maxdepth 1 -name '*store*')"
+
+# At a server that somebody else has: what is there stays, and what needs a server of its own is refused.
+mkdir "$room/served"
+"$MILLRACE" serve --data "$room/served" --listen 127.0.0.1:0 --grpc 127.0.0.1:0 --require-token \
+    2>"$room/server.err" &
+server=$!
+trap 'kill -9 "$server" 2>/dev/null || true; rm -rf "$room"' EXIT
+until_true grep -q '^ready ' "$room/server.err"
+export MILLRACE_BROKER=millrace://$(sed -n 's/^ready .* grpc=//p' "$room/server.err")
+kill -TERM "$server"
+await "$server"
+m --quiet token create --role admin --data "$room/served" --json | jq -r .token >"$room/token"
+"$MILLRACE" serve --data "$room/served" --listen 127.0.0.1:0 --grpc "${MILLRACE_BROKER#*://}" --require-token \
+    2>"$room/server.err" &
+server=$!
+until_true grep -q '^ready ' "$room/server.err"
+m --token-file "$room/token" --quiet enqueue --id mine x >/dev/null
+expect 0 bench --token-file "$room/token" --broker "$MILLRACE_BROKER" --seconds 0.3 --json
+is "rows at a server" "$at_server" "$(rows)"
+is "what was there stays" default \
+    "$(m --token-file "$room/token" queue list --json | jq -r 'map(.queue)|join(" ")')"
+refuses 2 'server-start is not measured at' bench --broker "$MILLRACE_BROKER" --only server-start
+refuses 2 'disk is not measured at' bench --broker "$MILLRACE_BROKER" --only disk
+refuses 2 'server-process is not measured at' bench --broker "$store" --only server-process
+kill -TERM "$server"
+await "$server"
+unset MILLRACE_BROKER
+is "nothing left behind" 0 "$(find . -name 'millrace-bench*' | wc -l)"
 
 # Interrupted: gone without a trace.
 "$MILLRACE" bench --seconds 30 2>/dev/null &

@@ -10,6 +10,7 @@
 #include "cli/jw.h"
 #include "cli/out.h"
 #include "cli/remove_dir.h"
+#include "cli/server.h"
 
 struct bench_args {
     struct cli_value only, seconds, tasks;
@@ -18,8 +19,10 @@ struct bench_args {
 enum { SECONDS_DEFAULT = 5, SECONDS_MAX = 3600, BACKLOG_DEFAULT = 5 * 1000 * 1000 };
 
 static const struct bench_group *const groups[] = {
-    &bench_enqueue_batch, &bench_enqueue_threads, &bench_latency, &bench_lateness,
-    &bench_backlog,       &bench_snapshot,        &bench_disk,    &bench_idle,
+    &bench_enqueue_batch, &bench_enqueue_threads, &bench_latency,        &bench_lateness,
+    &bench_backlog,       &bench_snapshot,        &bench_disk,           &bench_idle,
+    &bench_server_batch,  &bench_server_unary,    &bench_server_process, &bench_server_latency,
+    &bench_server_idle,   &bench_server_start,
 };
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -129,8 +132,18 @@ static void print_json(const struct bench *bench)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
+/* A broker that was named is a folder or a server; without one everything is ours. */
+static bool group_fits(const struct cli *cli, const struct bench_group *group)
+{
+    if (!cli->globals.broker.given)
+        return true;
+    return group->place == (cli_is_server(cli->broker) ? BENCH_AT_SERVER : BENCH_IN_FOLDER);
+}
+
 static bool group_wanted(const struct bench *bench, const struct bench_group *group)
 {
+    if (!group_fits(bench->cli, group))
+        return false;
     for (size_t i = 0; group->names[i]; i++)
         if (bench_wants(bench, group->names[i]))
             return true;
@@ -159,14 +172,22 @@ static int check_only(struct cli *cli, const struct cli_value *only)
 {
     enum { WORDS_MAX = 32 };
     const char *words[WORDS_MAX + 1] = {0};
+    const struct bench_group *group_of[WORDS_MAX];
     size_t n = 0;
     for (size_t i = 0; i < CLI_LEN(groups); i++)
-        for (size_t k = 0; groups[i]->names[k] && n < WORDS_MAX; k++)
+        for (size_t k = 0; groups[i]->names[k] && n < WORDS_MAX; k++) {
+            group_of[n] = groups[i];
             words[n++] = groups[i]->names[k];
+        }
     for (size_t i = 0; i < only->items_n; i++) {
         bool known = false;
-        for (size_t k = 0; k < n; k++)
-            known = known || strcmp(only->items[i], words[k]) == 0;
+        for (size_t k = 0; k < n; k++) {
+            bool same = strcmp(only->items[i], words[k]) == 0;
+            known = known || same;
+            if (same && !group_fits(cli, group_of[k]))
+                return cli_usage(cli, "--only: %s is not measured at %.200s; leave out --broker",
+                                 words[k], cli->broker);
+        }
         const char *nearest = known ? NULL : mr_nearest_word(only->items[i], words);
         if (!known && nearest)
             return cli_usage(cli, "--only: unknown row %s; did you mean %s?", only->items[i],
@@ -182,8 +203,9 @@ static int check_only(struct cli *cli, const struct cli_value *only)
 static int choose_dir(struct cli *cli, struct bench *bench)
 {
     bench->own_dir = !cli->globals.broker.given;
-    if (!bench->own_dir && !cli_file_dir(cli->broker))
-        return cli_usage(cli, "bench runs on a folder: give --broker file:DIR or none");
+    if (!bench->own_dir && !cli_file_dir(cli->broker) && !cli_is_server(cli->broker))
+        return cli_usage(cli, "bench runs on a folder or a server: give --broker file:DIR, "
+                              "millrace://HOST:PORT or none");
     const char *store = bench->own_dir ? NULL : cli_file_dir(cli->broker);
     /* The yardstick's file stands beside a named store, on its disk, never in it. */
     int len = snprintf(bench->dir, sizeof bench->dir, "%s%smillrace-bench-XXXXXX",
@@ -248,9 +270,13 @@ static const struct cli_verb verb = {
     .synopsis = "",
     .about = "Measures this machine: each figure beside a yardstick from the same run. Rows:\n"
              "enqueue-batch enqueue-threads latency-p99 lateness-p99 memory restart process-small\n"
-             "process snapshot-p99 disk idle-cpu. Without --broker it works in a new folder here, "
-             "which\n"
-             "it removes at the end; the big backlog takes about 2 GB of disk.",
+             "process snapshot-p99 disk idle-cpu; at a server: server-enqueue-batch\n"
+             "server-enqueue-unary server-process server-latency-p99 server-idle-workers\n"
+             "server-idle-cpu server-start. Without --broker it works in a new folder here, with "
+             "servers of\n"
+             "its own, and removes it at the end; the big backlog takes about 2 GB of disk. With "
+             "one that is\n"
+             "a server it measures that.",
     .examples = (const char *const[]){"millrace bench --only enqueue-batch",
                                       "millrace bench --seconds 1 --tasks 100000 --json", NULL},
     CLI_OPTIONS(options, struct bench_args),

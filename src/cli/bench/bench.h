@@ -33,8 +33,8 @@ struct bench {
     double seconds;   /* each timed loop lasts this long */
     uint64_t backlog; /* tasks of the big backlog */
     const struct cli_value *only;
-    bool own_dir;          /* dir was made by us and goes at the end */
-    char dir[MR_PATH_MAX]; /* where yardsticks and stores are */
+    bool own_dir;          /* no broker was named: stores and servers are ours, in dir */
+    char dir[MR_PATH_MAX]; /* made by us: where yardsticks and stores are */
     struct bench_row rows[BENCH_ROWS_MAX];
     size_t rows_n;
     struct mr_detail detail; /* of the failure that ended a group */
@@ -42,13 +42,19 @@ struct bench {
 
 #define BENCH_QUEUE "millrace-bench"
 
+/* Where a group runs: in a folder of this process, at a server, or only at a server that is ours. */
+enum bench_place { BENCH_IN_FOLDER, BENCH_AT_SERVER, BENCH_AT_OWN_SERVER };
+
 struct bench_group {
     const char *const *names; /* of its rows, NULL-terminated */
+    enum bench_place place;
     enum mr_err (*run)(struct bench *bench);
 };
 
 extern const struct bench_group bench_enqueue_batch, bench_enqueue_threads, bench_latency,
-    bench_snapshot, bench_disk, bench_lateness, bench_backlog, bench_idle;
+    bench_snapshot, bench_disk, bench_lateness, bench_backlog, bench_idle, bench_server_batch,
+    bench_server_unary, bench_server_process, bench_server_latency, bench_server_idle,
+    bench_server_start;
 
 bool bench_wants(const struct bench *bench, const char *name);
 /* Adds a row; the ratio follows. */
@@ -72,6 +78,8 @@ struct bench_store {
 MR_MUST_USE enum mr_err bench_store_open(struct bench *bench, const char *name,
                                          const struct mr_client_options *options,
                                          struct bench_store *store);
+/* MR_CONFLICT with the detail when the bench's queue holds somebody's tasks. */
+MR_MUST_USE enum mr_err bench_check_queue_free(struct bench *bench, struct mr_client *client);
 /* Closes and opens again; the time it took to open. */
 MR_MUST_USE enum mr_err bench_store_reopen(struct bench *bench, struct bench_store *store,
                                            double *ret_seconds);

@@ -9,7 +9,7 @@
 #include "cli/remove_dir.h"
 
 /* Somebody's tasks are not ours to run or remove. */
-static enum mr_err check_queue_free(struct bench *bench, struct mr_client *client)
+enum mr_err bench_check_queue_free(struct bench *bench, struct mr_client *client)
 {
     struct mr_queue_info info;
     enum mr_err err = mr_queue_get(client, MR_SLICE_LIT(BENCH_QUEUE), &info);
@@ -37,7 +37,7 @@ enum mr_err bench_store_open(struct bench *bench, const char *name,
         snprintf(store->url, sizeof store->url, "%s", bench->cli->broker);
     }
     MR_TRY(mr_client_open(store->url, options, &store->client, &bench->detail));
-    enum mr_err err = check_queue_free(bench, store->client);
+    enum mr_err err = bench_check_queue_free(bench, store->client);
     if (err != MR_OK) {
         mr_client_close(store->client);
         store->client = NULL;

@@ -1,0 +1,55 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The bench at a server: one of its own in a process beside it, or the one that --broker names. */
+#ifndef MR_CLI_BENCH_SERVER_H
+#define MR_CLI_BENCH_SERVER_H
+
+#include "cli/bench/bench.h"
+#include "cli/own_server.h"
+#include "cli/server.h"
+
+/* ---- server.c ------------------------------------------------------------------------------- */
+
+struct bench_server {
+    struct bench *bench;
+    struct own_server own; /* pid 0: it is somebody else's */
+    char dir[MR_PATH_MAX]; /* of our own */
+    char url[MR_PATH_MAX];
+};
+
+/* Before the first thread of the group. */
+MR_MUST_USE enum mr_err bench_server_begin(struct bench *bench, const char *name,
+                                           struct bench_server *server);
+/* Another connection to it. */
+MR_MUST_USE enum mr_err bench_server_open(struct bench_server *server,
+                                          struct mr_client **ret_client);
+/* Leaves nothing of ours there; also after a failed begin. */
+void bench_server_end(struct bench_server *server);
+
+/* What its process has used: seconds of a core since it began, bytes of memory now. */
+struct bench_usage {
+    double cpu_s;
+    double memory;
+};
+MR_MUST_USE enum mr_err bench_server_usage(const struct bench_server *server,
+                                           struct bench_usage *ret_usage);
+
+/* ---- calls.c -------------------------------------------------------------------------------- */
+
+/* Calls of Tasks/Enqueue as any gRPC client makes them, each of its own, kept in flight. */
+struct bench_calls;
+
+struct bench_calls_shape {
+    unsigned connections;
+    unsigned in_flight; /* calls, on each connection */
+    unsigned tasks;     /* of a call */
+};
+
+MR_MUST_USE enum mr_err bench_calls_open(struct bench_server *server,
+                                         const struct bench_calls_shape *shape,
+                                         struct bench_calls **ret_calls);
+/* One round; adds to the calls that were answered well and to the time. */
+MR_MUST_USE enum mr_err bench_calls_run(struct bench_calls *calls, double seconds,
+                                        uint64_t *answered, double *total_seconds);
+void bench_calls_close(struct bench_calls *calls);
+
+#endif
