@@ -281,12 +281,36 @@ static int noted(void)
     return TERM_NONE;
 }
 
-static int read_keys(void)
+/* Whether the input ends within what may become an escape sequence. */
+static bool is_cut(void)
+{
+    size_t n = term.input_n;
+    return n > 0 && term.input[0] == TERM_ESCAPE && sequence_len() == n && n < sizeof term.input &&
+           (n < 3 || term.input[n - 1] < 0x40);
+}
+
+/* The rest of a sequence follows at once, also from afar; the key Escape stands alone. */
+static void read_rest(void)
+{
+    enum { REST_MS = 30 };
+    struct pollfd fd = {.fd = STDIN_FILENO, .events = POLLIN};
+    while (is_cut() && poll(&fd, 1, REST_MS) > 0) {
+        ssize_t n = read(STDIN_FILENO, term.input + term.input_n, sizeof term.input - term.input_n);
+        if (n <= 0)
+            return;
+        term.input_n += (size_t)n;
+    }
+}
+
+static int read_keys(short events)
 {
     ssize_t n = read(STDIN_FILENO, term.input, sizeof term.input);
+    if (n < 0 && errno != EINTR && errno != EAGAIN)
+        return TERM_ENDED;
     if (n <= 0)
-        return n < 0 && (errno == EINTR || errno == EAGAIN) ? TERM_NONE : TERM_ENDED;
+        return events & POLLHUP ? TERM_ENDED : TERM_NONE;
     term.input_n = (size_t)n;
+    read_rest();
     return next_key();
 }
 
@@ -304,7 +328,7 @@ int term_key(int64_t max_ms)
         int n = poll(fds, CLI_LEN(fds), left_ms > 0 ? (int)left_ms : 0);
         int key = noted();
         if (key == TERM_NONE && n > 0 && fds[1].revents)
-            key = read_keys();
+            key = read_keys(fds[1].revents);
         now = mr_mono_now(mr_clock_system());
         if (key != TERM_NONE || now.ns >= end.ns)
             return key;

@@ -194,10 +194,15 @@ run 0 "wc -l <ids" 40
 run 0 "seq 5 | millrace enqueue --lines -q drip --quiet >ids" 5
 seq 3000000 >"$room/many"
 begin "millrace enqueue --lines -q many --retention 0 <many >ids"
-is_so eval "screen | grep -qE '^enqueue \[#* *\] +[0-9]+%  [0-9]+ tasks  [0-9]+/s  [0-9a-z]+ left'"
+is_so eval "screen | grep -qE '^enqueue \[#+ *\] +[1-9][0-9]%  [0-9]+ tasks  [0-9]+/s  [0-9a-z]+ left'"
 key C-c
 is_so prompts 130
 sees 'tasks are on disk'
+begin "millrace task delete -q many --yes"
+is_so eval "screen | grep -qE '^looking  [0-9]+ tasks'"
+is_so eval "screen | grep -qE '^delete \[#+ *\] +[0-9]+%  [0-9]+ tasks  [0-9]+/s  [0-9a-z]+ left'"
+is_so prompts 0
+has 'left' && fail "the progress is left behind"
 
 # ---- watching ----
 
@@ -225,11 +230,15 @@ run 0 "timeout -s INT 1 millrace queue show w --watch 100ms --json >frames; jq -
 # ---- top ----
 
 run 2 "millrace top | cat; (exit \${PIPESTATUS[0]})" 'top needs a terminal'
-m --quiet queue rm many --force
+m --quiet queue rm many
 begin "millrace top --interval 200ms"
 sees 'adder'
 is_so full_screen 1
 sees 'DONE/S'
+sees '>  drip'
+key Down
+sees '>  fresh'
+key Escape '[A' # in two pieces, as from afar
 sees '>  drip'
 key Down
 sees '>  fresh'

@@ -11,6 +11,11 @@ static bool holds(struct mr_slice text, const char *part)
     return !*part || memmem(text.data, text.len, part, strlen(part)) != NULL;
 }
 
+static bool queue_fits(const struct top_view *view, const struct top_queue *queue)
+{
+    return holds(mr_slice_str(queue->info.name), view->filter);
+}
+
 static bool task_fits(const struct top_view *view, const struct mr_task *task)
 {
     return holds(task->id, view->filter) || holds(task->type, view->filter) ||
@@ -21,7 +26,7 @@ const struct top_queue *top_queue_at(const struct top_view *view, const struct t
                                      size_t row)
 {
     for (size_t i = 0; i < model->queues_n; i++)
-        if (holds(mr_slice_str(model->queues[i].info.name), view->filter) && row-- == 0)
+        if (queue_fits(view, &model->queues[i]) && row-- == 0)
             return &model->queues[i];
     return NULL;
 }
@@ -34,16 +39,33 @@ const struct mr_task *top_task_at(const struct top_view *view, size_t row)
     return NULL;
 }
 
-size_t top_rows(const struct top_view *view, const struct top_model *model)
+/* Counts the rows; ret_row (may be NULL) is that of what was chosen by name, if it is there. */
+static size_t count_rows(const struct top_view *view, const struct top_model *model,
+                         size_t *ret_row)
 {
     size_t n = 0;
-    if (view->page == TOP_QUEUES)
-        while (top_queue_at(view, model, n))
-            n++;
-    if (view->page == TOP_TASKS)
-        while (top_task_at(view, n))
-            n++;
+    for (size_t i = 0; view->page == TOP_QUEUES && i < model->queues_n; i++) {
+        const struct top_queue *queue = &model->queues[i];
+        if (!queue_fits(view, queue))
+            continue;
+        if (ret_row && strcmp(queue->info.name, view->queue) == 0)
+            *ret_row = n;
+        n++;
+    }
+    for (size_t i = 0; view->page == TOP_TASKS && i < view->tasks_n; i++) {
+        const struct mr_task *task = view->tasks[i];
+        if (!task_fits(view, task))
+            continue;
+        if (ret_row && mr_slice_equal(task->id, mr_slice_str(view->task)))
+            *ret_row = n;
+        n++;
+    }
     return n;
+}
+
+size_t top_rows(const struct top_view *view, const struct top_model *model)
+{
+    return count_rows(view, model, NULL);
 }
 
 /* Remembers what the chosen row is about. */
@@ -58,23 +80,11 @@ static void name_chosen(struct top_view *view, const struct top_model *model)
                  task ? (const char *)task->id.data : "");
 }
 
-static bool is_chosen(const struct top_view *view, const struct top_model *model, size_t row)
-{
-    if (view->page == TOP_QUEUES)
-        return strcmp(top_queue_at(view, model, row)->info.name, view->queue) == 0;
-    return mr_slice_equal(top_task_at(view, row)->id, mr_slice_str(view->task));
-}
-
 void top_settle(struct top_view *view, const struct top_model *model)
 {
-    size_t n = top_rows(view, model);
     if (view->page != TOP_QUEUES && view->page != TOP_TASKS)
         return;
-    for (size_t i = 0; i < n; i++)
-        if (is_chosen(view, model, i)) {
-            view->chosen = i;
-            return;
-        }
+    size_t n = count_rows(view, model, &view->chosen);
     if (view->chosen >= n)
         view->chosen = n > 0 ? n - 1 : 0;
     name_chosen(view, model);

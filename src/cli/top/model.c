@@ -37,24 +37,21 @@ struct top_rates top_rates_between(const struct mr_queue_info *before,
     };
 }
 
-static const struct top_queue *find(const struct top_queue *queues, size_t n, const char *name)
-{
-    for (size_t i = 0; i < n; i++)
-        if (strcmp(queues[i].info.name, name) == 0)
-            return &queues[i];
-    return NULL;
-}
-
-/* A queue that was not there before began with nothing. */
+/* Both lists are by name, so one pass finds what each was. A queue that was not there before began with
+ * nothing. */
 static struct top_rates fill_rates(const struct top_model *model, struct top_queue *queues,
                                    size_t n, double seconds)
 {
     static const struct mr_queue_info nothing;
     struct top_rates all = {0};
+    size_t was = 0;
     for (size_t i = 0; i < n && model->has_rates; i++) {
-        const struct top_queue *before = find(model->queues, model->queues_n, queues[i].info.name);
-        queues[i].rates =
-            top_rates_between(before ? &before->info : &nothing, &queues[i].info, seconds);
+        const char *name = queues[i].info.name;
+        while (was < model->queues_n && strcmp(model->queues[was].info.name, name) < 0)
+            was++;
+        bool known = was < model->queues_n && strcmp(model->queues[was].info.name, name) == 0;
+        queues[i].rates = top_rates_between(known ? &model->queues[was].info : &nothing,
+                                            &queues[i].info, seconds);
         all.enqueued += queues[i].rates.enqueued;
         all.done += queues[i].rates.done;
         all.failed += queues[i].rates.failed;

@@ -1,0 +1,60 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Live views for programs: nodes, top and --watch as JSON, and --wait; on a folder and at a server.
+
+set -euo pipefail
+source "$(dirname "${BASH_SOURCE[0]}")/cli_lib.bash"
+source "$(dirname "${BASH_SOURCE[0]}")/serve_lib.bash"
+
+# A folder has nobody working on it while we look.
+m --broker "$store" enqueue -q mail x >/dev/null
+is "nodes of a folder" '[]' "$(m --broker "$store" node list --json)"
+is "top of a folder" '["mail",1,0]' "$(m --broker "$store" top --once --json --interval 100ms |
+    jq -c '[.queues[0].queue, .queues[0].pending, (.nodes | length)]')"
+m --broker "$store" top --once --interval 100ms | grep -qE '^ *mail +1 ' || fail "no frame"
+
+start
+hold
+is "fields of a node" 'concurrency in_hand incarnation last_beat_ms leader node partitions queues role slots started_ms state tags types' \
+    "$(m node list --json | jq -r '.[0] | keys | join(" ")')"
+working() { [ "$(m node list --json | jq -c '.[0] | [.role, .state, .in_hand, .concurrency, .slots, .leader]')" = '["worker","live",1,1,["working"],false]' ]; }
+until_true working
+is "its queue" 1 "$(m node list --json | jq '.[0].queues | index("held") != null' | grep -c true)"
+m node list | grep -qE 'live +1/1 +1 ' || fail "no table: $(m node list)"
+
+# Frames until the reader has enough; what is enqueued meanwhile shows as a rate.
+(
+    while sleep 0.05; do m --quiet enqueue -q fresh x >/dev/null; done
+) &
+feeder=$!
+servers+=("$feeder")
+m top --json --interval 300ms | head -3 >"$room/frames"
+kill "$feeder"
+is "frames" 3 "$(wc -l <"$room/frames")"
+is "fields of a frame" 'disk_bytes disk_full done_per_s enqueued_per_s failed failed_per_s live_bytes memory_bytes nodes queues segments sync_p50_us sync_p99_us syncs tasks time_ms' \
+    "$(head -1 "$room/frames" | jq -r 'keys | join(" ")')"
+is "a rate" true "$(jq -s 'map(.enqueued_per_s) | max > 1' "$room/frames")"
+is "the rate of its queue" true "$(jq -s 'map(.queues[] | select(.queue == "fresh").enqueued_per_s) | max > 1' "$room/frames")"
+
+# Documents one behind the other; a reader that goes ends it.
+m queue show fresh --watch 100ms --json | head -2 | jq -s -e 'map(.queue) == ["fresh", "fresh"]' >/dev/null ||
+    fail "not a document for each look"
+m task list -q held --watch=100ms | head -5 | grep -c STATE | grep -qx 2 || fail "not a table for each look"
+code=0
+timeout -s TERM 0.5 "$MILLRACE" queue list --watch >/dev/null || code=$?
+is "ended by a signal" 124 "$code"
+
+# The result as it is, to the byte; the exit code tells how it ended.
+let_go
+"$MILLRACE" work -q sums -c 2 -- sh -c 'case $(cat) in bad) echo broken >&2; exit 100 ;; *) printf "a\nb\001" ;; esac' \
+    >/dev/null 2>&1 &
+servers+=($!)
+m enqueue -q sums --wait x >"$room/result"
+printf 'a\nb\001' | cmp - "$room/result" || fail "not the result"
+refuses 8 'failed: broken' enqueue -q sums --wait bad
+refuses 7 'has not ended in time' enqueue -q nobody --wait --wait-timeout 100ms x
+is "as JSON" '["t1","completed","a\nb\u0001"]' \
+    "$(m enqueue -q sums --id t1 --wait --json '{"payload":"x"}' | jq -c '[.id, .state, .result]')"
+expect 8 enqueue -q sums --wait --json '{"payload":"bad"}'
+is "a failed one as JSON" archived "$(jq -r .state "$room/out")"
