@@ -89,6 +89,16 @@ void rpc_call_has_stream(struct mr_call *call, int32_t stream_id)
     call->conn->calls_n++;
 }
 
+bool rpc_call_charge(struct mr_call *call, size_t cost)
+{
+    if (!rpc_conn_may_hold(call->conn, cost))
+        return false;
+    call->cost += cost;
+    call->conn->heads += cost;
+    call->rpc->memory += cost;
+    return true;
+}
+
 void rpc_call_over(struct mr_call *call, int status, struct mr_slice text)
 {
     if (call->is_over)
@@ -133,6 +143,9 @@ static void leave_conn(struct mr_call *call)
     struct rpc_conn *conn = call->conn;
     mr_assert(call->has_stream && conn->calls_n > 0);
     drop_out(call);
+    conn->heads -= call->cost;
+    call->rpc->memory -= call->cost;
+    call->cost = 0;
     call->has_stream = false;
     mr_list_remove(&call->link);
     if (--conn->calls_n == 0)

@@ -35,6 +35,12 @@ static bool may_idle(const struct rpc_conn *conn)
            conn->rpc->limits.idle_ms > 0;
 }
 
+/* Frames of a head come one behind the other, so that there is at most one. */
+static mr_mono head_until(const struct rpc_conn *conn)
+{
+    return mr_mono_add_ms(conn->head_since, conn->rpc->limits.handshake_ms);
+}
+
 static mr_mono next_tick(const struct rpc_conn *conn)
 {
     const struct mr_rpc_limits *limits = &conn->rpc->limits;
@@ -44,6 +50,8 @@ static mr_mono next_tick(const struct rpc_conn *conn)
         mr_mono_add_ms(conn->ping_out ? conn->pinged : conn->last_read, limits->keepalive_ms);
     if (conn->leave == RPC_NOTICE)
         at = earlier(at, conn->phase_until);
+    if (conn->head_since.ns != 0)
+        at = earlier(at, head_until(conn));
     if (may_idle(conn))
         at = earlier(at, mr_mono_add_ms(conn->idle_since, limits->idle_ms));
     return at;
@@ -100,6 +108,8 @@ static void tick(struct mr_timer *timer, void *arg)
             rpc_conn_doom(conn, NGHTTP2_SETTINGS_TIMEOUT, "no connection in time");
     } else {
         check_alive(conn);
+        if (conn->head_since.ns != 0 && now.ns >= head_until(conn).ns)
+            rpc_conn_doom(conn, NGHTTP2_ENHANCE_YOUR_CALM, "a head that does not end");
         if (conn->leave == RPC_NOTICE && now.ns >= conn->phase_until.ns)
             leave_next(conn);
         if (may_idle(conn) &&
@@ -345,7 +355,7 @@ void rpc_conn_flush(struct rpc_conn *conn)
 
 static size_t holds(const struct rpc_conn *conn)
 {
-    return conn->queued + conn->received + conn->rest.len;
+    return conn->queued + conn->received + conn->heads + conn->rest.len;
 }
 
 /* Who takes nothing and who sends what nobody takes must not be the ruin of all others. */
@@ -543,7 +553,8 @@ void rpc_conn_close(struct rpc_conn *conn)
 void rpc_conn_free(struct rpc_conn *conn)
 {
     struct mr_rpc *rpc = conn->rpc;
-    mr_assert(conn->phase == RPC_CLOSED && conn->queued == 0 && conn->received == 0);
+    mr_assert(conn->phase == RPC_CLOSED && conn->queued == 0 && conn->received == 0 &&
+              conn->heads == 0);
     rpc->conns_n--;
     rpc->served_n -= conn->listener != NULL;
     mr_list_remove(&conn->link);

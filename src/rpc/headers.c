@@ -291,7 +291,11 @@ enum mr_err rpc_header_take(struct mr_call *call, struct mr_slice name, struct m
             return call->channel == NULL ? row->of_client(call, value)
                                          : row->of_server(call, value);
     }
-    return is_binary(name) ? MR_OK : keep(&call->meta, name, value);
+    if (is_binary(name))
+        return MR_OK;
+    if (call->channel == NULL && !rpc_call_charge(call, META_HEAD_LEN + name.len + value.len))
+        return MR_TOO_BIG;
+    return keep(&call->meta, name, value);
 }
 
 struct mr_slice mr_call_metadata(const struct mr_call *call, const char *name)

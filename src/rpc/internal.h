@@ -45,6 +45,7 @@ enum {
     RPC_WHY_MAX = 160,             /* why a connection ended */
     RPC_CONTROL_QUEUE_MAX = 10000, /* frames that a server owes a peer which does not read */
     RPC_ADDRS_MAX = 8,             /* of one host */
+    RPC_CALL_COST = 2048, /* memory of a server's call, its owner's and nghttp2's included */
 };
 
 /* ---- the loop ------------------------------------------------------------------------------- */
@@ -76,7 +77,7 @@ struct mr_rpc {
 
     struct mr_call *spare; /* calls to use again, by next_spare */
     size_t spare_n;
-    size_t memory;          /* bytes queued and received, of all calls, and unwritten rests */
+    size_t memory;          /* bytes queued and received, heads of calls, unwritten rests: of all */
     size_t going;           /* of these, of connections that end in this turn for having most */
     uint8_t *in;            /* RPC_IN_MAX: what was just read */
     struct mr_buf out;      /* what is about to be written */
@@ -135,11 +136,13 @@ struct rpc_conn {
     size_t rest_at;
     size_t queued;   /* bytes of calls to be sent */
     size_t received; /* bytes of calls not yet delivered */
+    size_t heads;    /* server: what its calls cost before their first message */
 
     struct mr_timer timer; /* the first of what follows */
     mr_mono phase_until;   /* the handshake; from RPC_NOTICE on: the next step */
     mr_mono last_read, pinged, idle_since;
     mr_mono stuck_since; /* with a rest: when the socket last took something */
+    mr_mono head_since;  /* server: when the head began that is not complete; 0: there is none */
     bool ping_out;
     /* Frames that cost us more than the peer, paid from a budget that grows with time. */
     int64_t nuisance_left;
@@ -244,6 +247,7 @@ struct mr_call {
     int64_t timeout_ns; /* -1: none was given */
     size_t header_bytes;
     struct mr_buf meta; /* see headers.c */
+    size_t cost;        /* of its connection's heads */
 
     int status;          /* how it ended; -1: not known yet */
     struct mr_buf text;  /* of the status */
@@ -253,6 +257,8 @@ struct mr_call {
 
 /* NULL when out of memory. */
 struct mr_call *rpc_call_new(struct mr_rpc *rpc, struct rpc_conn *conn);
+/* Server: its head takes so much memory. False when there is no room for it. */
+bool rpc_call_charge(struct mr_call *call, size_t cost);
 /* One that nobody has heard of. */
 void rpc_call_free(struct mr_call *call);
 /* nghttp2 knows it under this number. */

@@ -110,7 +110,7 @@ struct mr_rpc_limits {         /* 0: the default */
     uint32_t connections_max; /* 20 000; further ones are closed at once */
     int64_t idle_ms;          /* 5 min: a server's connection without calls is closed; -1: never */
     int64_t keepalive_ms;     /* 10 s without a byte: ping; no answer in the same time: closed */
-    int64_t handshake_ms;     /* 10 s: TLS, preface and settings */
+    int64_t handshake_ms;     /* 10 s: TLS, preface and settings; about twice: the head of a call */
 };
 
 /* limits may be NULL. */

@@ -27,9 +27,10 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     if (call == NULL)
         return NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
     rpc_call_has_stream(call, frame->hd.stream_id);
-    return nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call) == 0
-               ? 0
-               : NGHTTP2_ERR_CALLBACK_FAILURE;
+    if (nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call) != 0)
+        return NGHTTP2_ERR_CALLBACK_FAILURE;
+    conn->head_since = conn->rpc->now;
+    return rpc_call_charge(call, RPC_CALL_COST) ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
 
 static int on_header(nghttp2_session *session, const nghttp2_frame *frame, const uint8_t *name,
@@ -75,6 +76,7 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
 
 static void headers_came(struct rpc_conn *conn, struct mr_call *call, const nghttp2_frame *frame)
 {
+    conn->head_since = (mr_mono){0};
     if (conn->listener != NULL && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
         rpc_server_begin(call);
 }

@@ -183,7 +183,7 @@ static void land(struct flights *f)
 {
     bool over =
         atomic_fetch_sub(&f->left, 1) == 1 || mr_event_wait(&f->done, MOMENT_MS * MR_NS_PER_MS);
-    at_server(end_streams, (struct fuzz_in){0});
+    at_server(end_streams, (struct fuzz_in){(const uint8_t *)"", 0});
     if (!over)
         mr_assert(mr_event_wait(&f->done, WAIT_MS * MR_NS_PER_MS));
 }

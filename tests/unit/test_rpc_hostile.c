@@ -468,6 +468,38 @@ static void many_clients_that_read_nothing_hold_little_and_harm_nobody(void **st
     rig_stop(rig);
 }
 
+/* Calls that do nothing, each with a head as long as it may be. */
+static void heads_of_calls_count_as_memory(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 20, CALLS = 100, TOTAL = 8 << 20 };
+    struct mr_rpc_limits limits = {.memory_max = TOTAL};
+    struct rig *rig = rig_start(&limits, NULL);
+    static struct raw raws[CLIENTS];
+    static char value[15000];
+    memset(value, 'v', sizeof value - 1);
+    const char *more[] = {"x-long", value, NULL};
+    struct memory_look look = {.rpc = rig->server};
+    for (size_t i = 0; i < CLIENTS; i++) {
+        raw_open(&raws[i], rig->port);
+        raw_preface(&raws[i]);
+        for (int32_t j = 0; j < CALLS; j++)
+            raw_request(&raws[i], 2 * j + 1, "/t/Hang", 0, more);
+        raw_flush(&raws[i]);
+        assert_served(rig);
+        on_loop(rig->server, look_at_memory, &look);
+        assert_in_range(look.memory, 0, TOTAL + CALLS * 20000); /* one may be about to go */
+    }
+    assert_true(look.memory > TOTAL / 2);
+    for (size_t i = 0; i < CLIENTS; i++)
+        raw_close(&raws[i]);
+    do {
+        on_loop(rig->server, look_at_memory, &look);
+    } while (look.memory > 0);
+    assert_served(rig);
+    rig_stop(rig);
+}
+
 static void connections_beyond_the_limit_are_closed_at_once(void **state)
 {
     (void)state;
@@ -501,6 +533,32 @@ static void a_connection_that_is_not_made_in_time_is_closed(void **state)
     (void)raw_until_closed(&half);
     raw_close(&silent);
     raw_close(&half);
+    assert_served(rig);
+    rig_stop(rig);
+}
+
+/* It says something all the while, and never makes a call of it. */
+static void a_head_that_comes_byte_by_byte_is_cut(void **state)
+{
+    (void)state;
+    struct mr_rpc_limits limits = {.handshake_ms = 200, .keepalive_ms = 200};
+    struct rig *rig = rig_start(&limits, NULL);
+    struct raw raw;
+    raw_open(&raw, rig->port);
+    raw_preface(&raw);
+    uint8_t head[] = {0, 0x10, 0, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS, 0, 0, 0, 1, 0, 1, 'x'};
+    raw_bytes(&raw, raw.out.data, raw.out.len);
+    raw_bytes(&raw, head, sizeof head);
+    int cut = -1;
+    for (int i = 0; cut < 0; i++) {
+        char frames[256];
+        assert_true(i < 1000);
+        raw_bytes(&raw, "x", 1);
+        let_pass(20);
+        ssize_t n = recv(raw.fd, frames, sizeof frames, MSG_DONTWAIT);
+        cut = n == 0 || (n < 0 && errno != EAGAIN) ? i : -1;
+    }
+    raw_close(&raw);
     assert_served(rig);
     rig_stop(rig);
 }
@@ -599,8 +657,10 @@ int main(void)
         cmocka_unit_test(floods_of_cheap_frames_lose_the_connection),
         cmocka_unit_test(received_parts_of_messages_have_a_limit),
         cmocka_unit_test(many_clients_that_read_nothing_hold_little_and_harm_nobody),
+        cmocka_unit_test(heads_of_calls_count_as_memory),
         cmocka_unit_test(connections_beyond_the_limit_are_closed_at_once),
         cmocka_unit_test(a_connection_that_is_not_made_in_time_is_closed),
+        cmocka_unit_test(a_head_that_comes_byte_by_byte_is_cut),
         cmocka_unit_test(a_peer_that_answers_no_ping_is_closed),
         cmocka_unit_test(a_peer_that_talks_and_never_reads_is_closed),
         cmocka_unit_test(an_idle_connection_is_given_notice_and_closed),
