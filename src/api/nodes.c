@@ -123,7 +123,7 @@ static void page_measure(const struct mr_req_node_list *req, struct place after,
     size_t first = 0;
     while (first < req->n && compare_places(place_of(&req->nodes[first]), after) <= 0)
         first++;
-    *page = (struct page){.nodes = req->nodes + first};
+    *page = (struct page){.nodes = first < req->n ? &req->nodes[first] : NULL};
     while (first + page->n < req->n && page->n < limit && page->size < ANSWER_BYTES) {
         size_t size = mr_node_size(&page->nodes[page->n++]);
         page->size += mr_flat_head_size(size) + size;
