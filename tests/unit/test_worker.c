@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The worker: which handler runs a task, and what is reported for every way a run can end. */
+#include "support/fake_broker.h"
 #include "unit/worker_rig.h"
 
 #include "unit/failing_alloc.h"

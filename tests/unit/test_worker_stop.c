@@ -3,7 +3,9 @@
  * The worker: runs and workers that are told to stop, and a broker that loses or fails it. Runs wait
  * for conditions; where time itself is tested, the limits are lower bounds.
  */
+#include "support/fake_broker.h"
 #include "unit/worker_rig.h"
+#include "worker/worker.h"
 
 /* ---- being told to stop --------------------------------------------------------------------- */
 
