@@ -28,8 +28,8 @@ test: ## sets up, builds and runs a sample of every test (under 10 minutes)
 	@scripts/setup.sh test
 	@scripts/test.sh sample
 
-test-long: ## the long campaigns (crash images, seeds, model, kills) and every promised figure (under 80 minutes)
-	@scripts/setup.sh test
+test-long: ## the long campaigns (crash images, seeds, model, kills), the fuzzers, every promised figure (under 90 minutes)
+	@scripts/setup.sh fuzz
 	@scripts/test.sh long
 
 soak: ## mixed load with kills, and fresh seeds beside it, for SOAK_SECONDS (default 3600)

@@ -98,13 +98,18 @@ function(add_labelled_test name labels)
     endif()
 endfunction()
 
-# add_campaign(PROGRAM SAMPLE LONG): the same program at two sizes, given as lists of variables.
+# add_long(NAME SIZE COMMAND...): a test of another size for `make test-long`, given as a list of variables.
+function(add_long name size)
+    add_labelled_test(${name}_long "long" ${ARGN})
+    set_property(TEST ${name}_long APPEND PROPERTY ENVIRONMENT ${size})
+    set_tests_properties(${name}_long PROPERTIES TIMEOUT 4500)
+endfunction()
+
+# add_campaign(PROGRAM SAMPLE LONG): the same program at two sizes.
 function(add_campaign program sample long)
     add_labelled_test(${program} "sample;campaign" ${program})
     set_property(TEST ${program} APPEND PROPERTY ENVIRONMENT ${sample})
-    add_labelled_test(${program}_long "long" ${program})
-    set_property(TEST ${program}_long APPEND PROPERTY ENVIRONMENT ${long})
-    set_tests_properties(${program}_long PROPERTIES TIMEOUT 4500)
+    add_long(${program} "${long}" ${program})
 endfunction()
 
 add_custom_target(threads_tests)
@@ -187,3 +192,7 @@ foreach(folder integration interop)
         add_labelled_test(${folder}_${name} "integration" "${script}")
     endforeach()
 endforeach()
+
+# Malformed messages to the services, and kills of a server under load.
+add_long(test_api_hostile "MR_MESSAGES=100000" test_api_hostile)
+add_long(selftest "MR_KILLS=200" "${tests_dir}/integration/selftest.sh")

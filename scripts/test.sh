@@ -5,8 +5,8 @@
 #
 #   test.sh sample   tidy; everything at a small size under ASan + UBSan; what has threads under TSan;
 #                    unit and integration tests on the release build
-#   test.sh long     the campaigns at full size, two at a time, under ASan + UBSan; every planted bug; every
-#                    promised figure, with nothing beside it
+#   test.sh long     the campaigns at full size, two at a time, under ASan + UBSan; every fuzzer for half a minute;
+#                    every planted bug; every promised figure, with nothing beside it
 #   test.sh soak     mixed load with kills on the release build for SOAK_SECONDS (default 3600; at least
 #                    600 to mean anything), and beside it the campaigns with fresh seeds
 #
@@ -66,6 +66,7 @@ sample() {
 long() {
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
     stage "campaigns (ASan + UBSan)" run build/asan -j 2 -L long
+    stage "fuzzers" env FUZZ_SECONDS="${FUZZ_SECONDS:-30}" scripts/fuzz.sh
     stage "planted bugs" env MR_IMAGES=3000 MR_SEEDS=1000 MR_FLIPS=2000 tests/integration/plants.sh
     stage "build (release)" compile build product -DCMAKE_BUILD_TYPE=Release
     stage "figures" figures

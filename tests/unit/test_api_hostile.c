@@ -19,7 +19,8 @@ static int end(void **state)
 
 /* ---- a storm of malformed messages ---------------------------------------------------------- */
 
-enum { STORM = 100000, IN_FLIGHT = 128, TEMPLATE_MAX = 512 };
+/* MR_MESSAGES says how many make a storm, MR_SEED which ones. */
+enum { STORM_DEFAULT = 20000, STORM_SEED = 20, IN_FLIGHT = 128, TEMPLATE_MAX = 512 };
 
 /* A message that is right, before it is made wrong. */
 struct template
@@ -162,7 +163,7 @@ static void make_templates(void)
 struct storm {
     struct rig *rig;
     struct mr_rand rand;
-    size_t sent, ended;
+    size_t size, sent, ended;
     size_t internal; /* ended in a way that is our own fault */
     struct mr_event over;
 };
@@ -194,7 +195,7 @@ static void storm_closed(struct mr_call *call, int status, struct mr_slice text)
     struct storm *storm = mr_call_data(call);
     (void)text;
     storm->internal += status == MR_RPC_INTERNAL;
-    if (++storm->ended == STORM)
+    if (++storm->ended == storm->size)
         mr_event_set(&storm->over);
     storm_next(storm);
 }
@@ -205,7 +206,7 @@ static void storm_next(struct storm *storm)
 {
     uint8_t bytes[TEMPLATE_MAX];
     struct mr_call *call;
-    if (storm->sent == STORM)
+    if (storm->sent == storm->size)
         return;
     storm->sent++;
     const struct template *template = &templates[mr_rand_below(&storm->rand, templates_n)];
@@ -227,12 +228,18 @@ static void storm_begin(void *arg)
         storm_next(storm);
 }
 
+static uint64_t from_env(const char *name, uint64_t otherwise)
+{
+    const char *text = getenv(name);
+    return text != NULL ? strtoull(text, NULL, 10) : otherwise;
+}
+
 static void a_storm_of_malformed_messages_harms_nobody(void **state)
 {
     struct rig *rig = *state;
     static struct storm storm;
-    storm = (struct storm){.rig = rig};
-    mr_rand_seed(&storm.rand, 20);
+    storm = (struct storm){.rig = rig, .size = from_env("MR_MESSAGES", STORM_DEFAULT)};
+    mr_rand_seed(&storm.rand, from_env("MR_SEED", STORM_SEED));
     mr_event_init(&storm.over);
     make_templates();
     put(&rig->client, "safe", "untouched");
