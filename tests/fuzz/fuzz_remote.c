@@ -13,6 +13,7 @@
 #include "api/api.h"
 #include "broker/remote/remote.h"
 #include "fuzz/fuzz.h"
+#include "support/on_loop.h"
 
 enum { WAIT_MS = 60 * 1000, LEASE_MS = 20, MOMENT_MS = 3, METHODS_MAX = 64, STREAMS_MAX = 16 };
 
@@ -102,34 +103,18 @@ static void start(void)
     snprintf(server.address, sizeof server.address, "127.0.0.1:%u", (unsigned)port);
 }
 
-struct errand {
-    struct mr_msg msg;
-    struct fuzz_in in;
-    struct mr_event done;
-};
-
-static void load_input(struct mr_msg *msg, void *receiver)
+static void load_input(void *arg)
 {
-    struct errand *errand = mr_container(msg, struct errand, msg);
-    (void)receiver;
-    server.in = errand->in;
-    mr_event_set(&errand->done);
+    server.in = *(const struct fuzz_in *)arg;
 }
 
-static void end_streams(struct mr_msg *msg, void *receiver)
+static void end_streams(void *arg)
 {
-    load_input(msg, receiver);
+    (void)arg;
+    server.in.left = 0;
     for (size_t i = 0; i < STREAMS_MAX; i++)
         if (server.streams[i] != NULL)
             mr_call_end(server.streams[i], MR_RPC_UNAVAILABLE, (struct mr_slice){0});
-}
-
-static void at_server(void (*deliver)(struct mr_msg *msg, void *receiver), struct fuzz_in in)
-{
-    struct errand errand = {.msg.deliver = deliver, .in = in};
-    mr_event_init(&errand.done);
-    mr_rpc_post(server.rpc, &errand.msg);
-    mr_assert(mr_event_wait(&errand.done, WAIT_MS * MR_NS_PER_MS));
 }
 
 /* ---- requests ------------------------------------------------------------------------------- */
@@ -183,9 +168,9 @@ static void land(struct flights *f)
 {
     bool over =
         atomic_fetch_sub(&f->left, 1) == 1 || mr_event_wait(&f->done, MOMENT_MS * MR_NS_PER_MS);
-    at_server(end_streams, (struct fuzz_in){(const uint8_t *)"", 0});
+    on_loop(server.rpc, end_streams, NULL);
     if (!over)
-        mr_assert(mr_event_wait(&f->done, WAIT_MS * MR_NS_PER_MS));
+        mr_assert(mr_event_wait(&f->done, patience_ns));
 }
 
 static void look(struct flights *f, struct mr_broker *broker)
@@ -274,7 +259,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     if (server.rpc == NULL)
         start();
-    at_server(load_input, (struct fuzz_in){data, size});
+    struct fuzz_in in = {data, size};
+    on_loop(server.rpc, load_input, &in);
     struct mr_remote_options options = {
         .address = server.address, .open_ms = WAIT_MS, .away_ms = 1, .answer_ms = LEASE_MS};
     struct mr_broker *broker;

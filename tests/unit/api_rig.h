@@ -22,11 +22,11 @@
 #include "grpc/reflection/v1/reflection.pb-c.h"
 #include "millrace/v1/server.pb-c.h"
 #include "millrace/v1/tokens.pb-c.h"
+#include "support/on_loop.h"
 #include "support/pb_of.h"
 #include "support/slow_fs.h"
 
 enum { AUDIT_MAX = 64 };
-static const int64_t patience_ns = 60 * MR_NS_PER_S;
 
 struct client {
     struct rig *rig;
@@ -48,31 +48,6 @@ struct rig {
     char audit[AUDIT_MAX][256];
     size_t audit_n;
 };
-
-/* ---- doing things on the clients' loop ------------------------------------------------------ */
-
-struct errand {
-    struct mr_msg msg;
-    struct mr_event done;
-    void (*run)(void *arg);
-    void *arg;
-};
-
-static inline void run_errand(struct mr_msg *msg, void *receiver)
-{
-    (void)receiver;
-    struct errand *errand = mr_container(msg, struct errand, msg);
-    errand->run(errand->arg);
-    mr_event_set(&errand->done);
-}
-
-static inline void on_loop(struct mr_rpc *rpc, void (*run)(void *arg), void *arg)
-{
-    struct errand errand = {.msg.deliver = run_errand, .run = run, .arg = arg};
-    mr_event_init(&errand.done);
-    mr_rpc_post(rpc, &errand.msg);
-    assert_true(mr_event_wait(&errand.done, patience_ns));
-}
 
 /* Waits a moment before the next look at a condition; fails the test when the time is up. */
 static inline void look_again(int64_t *give_up_ns)

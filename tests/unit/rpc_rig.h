@@ -20,33 +20,7 @@
 #include "base/buf.h"
 #include "base/list.h"
 #include "rpc/rpc.h"
-
-static const int64_t patience_ns = 60 * MR_NS_PER_S;
-
-/* ---- doing things on a loop ----------------------------------------------------------------- */
-
-struct errand {
-    struct mr_msg msg;
-    struct mr_event done;
-    void (*run)(void *arg);
-    void *arg;
-};
-
-static inline void run_errand(struct mr_msg *msg, void *receiver)
-{
-    (void)receiver;
-    struct errand *errand = mr_container(msg, struct errand, msg);
-    errand->run(errand->arg);
-    mr_event_set(&errand->done);
-}
-
-static inline void on_loop(struct mr_rpc *rpc, void (*run)(void *arg), void *arg)
-{
-    struct errand errand = {.msg.deliver = run_errand, .run = run, .arg = arg};
-    mr_event_init(&errand.done);
-    mr_rpc_post(rpc, &errand.msg);
-    assert_true(mr_event_wait(&errand.done, patience_ns));
-}
+#include "support/on_loop.h"
 
 /* Waits until a number that another thread counts reaches this. */
 static inline void wait_count(const _Atomic size_t *count, size_t wanted)
