@@ -259,6 +259,12 @@ sees 'requeue 1 archived task of sums? y/n'
 key n
 sees 'nothing done'
 key Enter
+sees 'queue sums, all tasks'
+key s s
+sees 'queue sums, pending tasks'
+sees 'no tasks'
+key s s s
+sees 'queue sums, archived tasks'
 sees 'no number'
 key Enter
 sees 'last error   no number'

@@ -118,7 +118,7 @@ static void every_frame_fits_its_size(void **state)
                     assert_true(out_width(mr_slice_make(at, (size_t)(end - at))) <= columns);
                     at = end + 1;
                 }
-                assert_true(lines <= rows);
+                assert_int_equal(lines, rows);
             }
     for (size_t page = 2; page < 4; page++) {
         rig->view.page = pages[page];
@@ -169,6 +169,11 @@ static void enter_opens_and_escape_goes_back(void **state)
     assert_int_equal(press(rig, TERM_ENTER), TOP_OPEN);
     assert_int_equal(rig->view.page, TOP_TASKS);
     top_settle(&rig->view, &rig->model);
+    assert_shows(rig, "queue alpha, all tasks");
+    assert_int_equal(press(rig, 's'), TOP_OPEN);
+    assert_shows(rig, "queue alpha, scheduled tasks");
+    while (rig->view.state != MR_STATE_NONE)
+        press(rig, 's');
     press(rig, 'r');
     assert_shows(rig, "nothing archived here");
     press(rig, 'j');

@@ -165,11 +165,22 @@ static enum top_want press_enter(struct top_view *view, const struct top_model *
 {
     if (view->page == TOP_QUEUES && top_queue_at(view, model, view->chosen)) {
         view->task[0] = '\0';
+        view->state = MR_STATE_NONE;
         return go(view, TOP_TASKS);
     }
     if (view->page == TOP_TASKS && top_task_at(view, view->chosen))
         return go(view, TOP_TASK);
     return TOP_NOTHING;
+}
+
+/* All, then one state after the other. */
+static enum top_want press_state(struct top_view *view, const struct top_model *model)
+{
+    (void)model;
+    if (view->page != TOP_TASKS)
+        return TOP_NOTHING;
+    view->state = (view->state + 1) % MR_STATE_COUNT;
+    return TOP_OPEN;
 }
 
 static enum top_want press_filter(struct top_view *view, const struct top_model *model)
@@ -225,7 +236,7 @@ static const struct {
     enum top_want (*press)(struct top_view *, const struct top_model *);
 } keys[] = {
     {'q', press_back}, {TERM_ESCAPE, press_back}, {TERM_ENTER, press_enter}, {'/', press_filter},
-    {'?', press_help}, {'p', press_pause},        {'r', press_requeue},
+    {'?', press_help}, {'p', press_pause},        {'r', press_requeue},      {'s', press_state},
 };
 
 /* ---- the filter, and questions -------------------------------------------------------------- */

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A frame: three lines about the whole, the page, and at the bottom a line for keys, questions and the
- * filter. Every line fits the width; what does not is left out, the least important last in each line.
+ * A frame: three lines about the whole, one about the page, the page, and at the bottom a line for keys,
+ * questions and the filter. Every line fits the width; what does not is left out, the least important last in each line.
  */
 #include <stdarg.h>
 
@@ -12,7 +12,7 @@
 #include "cli/top/top.h"
 
 enum {
-    HEAD_LINES = 4, /* the last one empty, or what is wrong */
+    HEAD_LINES = 4,
     FOOT_LINES = 2, /* the first one empty */
     TABLE_HEAD = 1,
 };
@@ -52,6 +52,24 @@ static void per_second(struct line *line, enum out_colour colour, const char *wh
          rate);
 }
 
+/* The fourth line: what is wrong, or else what the page is about. */
+static void draw_title(const struct top_view *view, const struct top_model *model, size_t columns)
+{
+    struct line line = {.max = columns};
+    if (model->err != MR_OK)
+        item(&line, OUT_RED, "! %s; trying again", mr_err_text(model->err));
+    else if (model->stats.failed)
+        item(&line, OUT_RED, "! a sync failed: the store must be opened again");
+    else if (model->stats.disk_full)
+        item(&line, OUT_RED, "! disk full: new work is refused");
+    else if (view->page == TOP_TASKS)
+        item(&line, OUT_BOLD, "queue %s, %s%s%s", view->queue, view->tasks_more ? "the first " : "",
+             view->state == MR_STATE_NONE ? "all" : mr_state_name(view->state), " tasks");
+    else if (view->page == TOP_TASK)
+        item(&line, OUT_BOLD, "task %s", view->task);
+    out_printf("\n");
+}
+
 static void draw_head(const struct top_view *view, const struct top_model *model, size_t columns)
 {
     const struct mr_stats *stats = &model->stats;
@@ -81,21 +99,14 @@ static void draw_head(const struct top_view *view, const struct top_model *model
     item(&line, OUT_PLAIN, "segments %llu", (unsigned long long)stats->segments);
     item(&line, OUT_PLAIN, "memory %s", memory);
     out_printf("\n");
-    line = (struct line){.max = columns};
-    if (model->err != MR_OK)
-        item(&line, OUT_RED, "! %s; trying again", mr_err_text(model->err));
-    else if (stats->failed)
-        item(&line, OUT_RED, "! a sync failed: the store must be opened again");
-    else if (stats->disk_full)
-        item(&line, OUT_RED, "! disk full: new work is refused");
-    out_printf("\n");
+    draw_title(view, model, columns);
 }
 
 static void draw_foot(const struct top_view *view, size_t columns)
 {
     static const char *const keys[] = {
         [TOP_QUEUES] = "enter open   p pause/resume   r requeue   / filter   ? help   q quit",
-        [TOP_TASKS] = "enter open   p pause/resume   r requeue   / filter   ? help   q back",
+        [TOP_TASKS] = "enter open   s state   r requeue   / filter   ? help   q back",
         [TOP_TASK] = "r requeue   j k scroll   ? help   q back",
         [TOP_HELP] = "q back",
     };
@@ -114,6 +125,14 @@ static void draw_foot(const struct top_view *view, size_t columns)
             at += len + strspn(at + len, " ");
         }
     out_printf("\n");
+}
+
+static size_t lines_of(struct mr_slice text)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < text.len; i++)
+        n += ((const char *)text.data)[i] == '\n';
+    return n;
 }
 
 /* ---- tables --------------------------------------------------------------------------------- */
@@ -244,14 +263,6 @@ static void draw_task_page(const struct top_view *view, const struct top_model *
 
 /* ---- pages of text -------------------------------------------------------------------------- */
 
-static size_t lines_of(struct mr_slice text)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < text.len; i++)
-        n += ((const char *)text.data)[i] == '\n';
-    return n;
-}
-
 /* From line `scroll` on, but so that the screen stays full where it can. */
 static void draw_text(struct mr_slice text, size_t scroll, size_t lines)
 {
@@ -272,6 +283,7 @@ static const char help[] =
     "enter            open: the tasks of a queue, all about a task\n"
     "p                pause or resume the queue\n"
     "r                requeue what is archived: all of a queue, or a task\n"
+    "s                tasks of the next state alone, and of all again\n"
     "/                show only what holds a text; enter keeps, esc lifts it\n"
     "q esc            back; from the queues: quit\n"
     "?                this\n"
@@ -294,6 +306,8 @@ void top_draw(const struct top_view *view, const struct top_model *model, struct
     else
         draw_text(view->page == TOP_HELP ? MR_SLICE_LIT(help) : mr_buf_slice(&view->detail),
                   view->scroll, lines);
+    for (size_t at = lines_of(mr_buf_slice(frame)); view->live && at + FOOT_LINES < size.rows; at++)
+        out_printf("\n"); /* the keys stand at the bottom */
     if (view->live)
         draw_foot(view, size.columns);
     out_capture(NULL);

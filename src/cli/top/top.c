@@ -26,12 +26,14 @@ struct top {
 
 static enum mr_err open_tasks(struct top *top)
 {
-    struct mr_list_options options = {.queue = mr_slice_str(top->view.queue), .limit = TASKS_SHOWN};
+    struct mr_list_options options = {
+        .queue = mr_slice_str(top->view.queue), .state = top->view.state, .limit = TASKS_SHOWN};
     struct mr_task_list *list = NULL;
     MR_TRY(mr_task_list_get(top->cli->client, &options, &list));
     mr_task_list_free(top->tasks);
     top->tasks = list;
     top->view.tasks_n = mr_task_list_count(list);
+    top->view.tasks_more = *mr_task_list_next(list) != '\0';
     top->view.tasks = cli_grow(top->view.tasks, top->view.tasks_n, sizeof *top->view.tasks);
     for (size_t i = 0; i < top->view.tasks_n; i++)
         top->view.tasks[i] = mr_task_list_at(list, i);

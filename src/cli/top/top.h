@@ -67,8 +67,10 @@ struct top_view {
     size_t chosen;            /* of TOP_QUEUES and TOP_TASKS: the row, of those the filter leaves */
     char queue[MR_NAME_MAX + 1]; /* the chosen one, also when others come and go */
     char task[MR_ID_MAX + 1];
-    const struct mr_task **tasks; /* TOP_TASKS */
+    enum mr_state state;          /* TOP_TASKS: only those; NONE: all */
+    const struct mr_task **tasks; /* the first of them */
     size_t tasks_n;
+    bool tasks_more;
     struct mr_buf detail; /* TOP_TASK: its lines */
     size_t scroll;        /* lines of it above the screen */
     char filter[64];
