@@ -376,6 +376,7 @@ static void a_revoked_token_loses_its_streams_within_a_second(void **state)
     static const char *const paths[] = {
         PATH("Tasks/EnqueueStream"),
         PATH("Work/Attach"),
+        PATH("Events/Watch"),
         "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo",
         "/grpc.reflection.v1alpha.ServerReflection/ServerReflectionInfo",
     };
