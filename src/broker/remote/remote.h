@@ -19,8 +19,8 @@ struct mr_remote_options {
     int64_t answer_ms;  /* 0: 10 s; a server that lets a node wait longer hangs */
 };
 
-/* MR_INVALID where the server has another namespace. MR_UNAVAILABLE with the reason and what to do when there is no connection in time; MR_INVALID for
- * an address that is none; what mr_channel_new answers. detail may be NULL. */
+/* MR_UNAVAILABLE with the reason when there is no connection in time; MR_INVALID for an address that is
+ * none, and where the server has another namespace; what mr_channel_new answers. detail may be NULL. */
 MR_MUST_USE enum mr_err mr_remote_open(const struct mr_remote_options *options,
                                        struct mr_broker **ret_broker, struct mr_detail *detail);
 
