@@ -1,9 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/bench/server.h"
 
+#include <dirent.h>
+#include <errno.h>
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/clock.h"
 #include "cli/remove_dir.h"
 
 enum mr_err bench_server_begin(struct bench *bench, const char *name, struct bench_server *server)
@@ -64,27 +67,48 @@ void bench_server_end(struct bench_server *server)
 
 /* ---- usage ---------------------------------------------------------------------------------- */
 
-/* The fields of /proc/PID/stat behind the name, which may hold anything but its last ')'. */
-enum { STAT_UTIME = 11, STAT_STIME = 12, STAT_RSS = 21 };
+/* The number in a file of /proc that stands behind so many others. */
+static enum mr_err read_number(const char *path, unsigned skip, double *ret_number)
+{
+    unsigned long long number = 0;
+    FILE *file = fopen(path, "re");
+    if (!file)
+        return mr_err_from_errno(errno);
+    bool found = true;
+    for (unsigned i = 0; found && i <= skip; i++)
+        found = fscanf(file, "%llu", &number) == 1;
+    fclose(file);
+    *ret_number = (double)number;
+    return found ? MR_OK : MR_FAILED;
+}
+
+/* By the scheduler's own clock, thread by thread: /proc/PID/stat counts the ticks that met one. */
+static enum mr_err cpu_seconds(pid_t pid, double *ret_seconds)
+{
+    char path[64];
+    double total = 0;
+    snprintf(path, sizeof path, "/proc/%d/task", (int)pid);
+    DIR *tasks = opendir(path);
+    if (!tasks)
+        return mr_err_from_errno(errno);
+    for (struct dirent *entry; (entry = readdir(tasks)) != NULL;) {
+        double ns;
+        snprintf(path, sizeof path, "/proc/%d/task/%.16s/schedstat", (int)pid, entry->d_name);
+        if (entry->d_name[0] != '.' && read_number(path, 0, &ns) == MR_OK)
+            total += ns;
+    }
+    closedir(tasks);
+    *ret_seconds = total / (double)MR_NS_PER_S;
+    return MR_OK;
+}
 
 enum mr_err bench_server_usage(const struct bench_server *server, struct bench_usage *ret_usage)
 {
-    char path[64], text[1024];
-    double fields[STAT_RSS + 1] = {0};
-    snprintf(path, sizeof path, "/proc/%d/stat", (int)server->own.pid);
-    FILE *file = fopen(path, "re");
-    if (!file)
-        return MR_UNAVAILABLE;
-    size_t n = fread(text, 1, sizeof text - 1, file);
-    fclose(file);
-    text[n] = '\0';
-    char *at = strrchr(text, ')');
-    if (!at || strlen(at) < 4)
-        return MR_FAILED;
-    at += 3; /* the state, a letter */
-    for (size_t i = 0; i <= STAT_RSS; i++)
-        fields[i] = i == 0 ? (at++, 0) : strtod(at, &at);
-    ret_usage->cpu_s = (fields[STAT_UTIME] + fields[STAT_STIME]) / (double)sysconf(_SC_CLK_TCK);
-    ret_usage->memory = fields[STAT_RSS] * (double)sysconf(_SC_PAGESIZE);
+    enum { STATM_RESIDENT = 1 };
+    char path[64];
+    MR_TRY(cpu_seconds(server->own.pid, &ret_usage->cpu_s));
+    snprintf(path, sizeof path, "/proc/%d/statm", (int)server->own.pid);
+    MR_TRY(read_number(path, STATM_RESIDENT, &ret_usage->memory));
+    ret_usage->memory *= (double)sysconf(_SC_PAGESIZE);
     return MR_OK;
 }
