@@ -29,6 +29,7 @@ static const enum out_colour state_colours[MR_STATE_COUNT] = {
 
 static struct {
     bool out_tty, err_tty, colour;
+    bool draws;     /* the terminal knows escape sequences */
     size_t columns; /* 0: as wide as it gets */
     int write_errno;
     struct mr_buf *capture; /* where output goes instead */
@@ -41,14 +42,20 @@ void out_init(enum out_colour_mode mode)
     const char *term = getenv("TERM");
     screen.out_tty = isatty(STDOUT_FILENO) == 1;
     screen.err_tty = isatty(STDERR_FILENO) == 1;
-    screen.colour = mode == OUT_COLOUR_AUTO && screen.out_tty && !(no_color && *no_color) && term &&
-                    strcmp(term, "dumb") != 0;
+    screen.draws = term && *term && strcmp(term, "dumb") != 0;
+    screen.colour =
+        mode == OUT_COLOUR_AUTO && screen.out_tty && !(no_color && *no_color) && screen.draws;
     screen.columns = screen.out_tty ? term_size().columns : 0;
 }
 
 bool out_is_terminal(void)
 {
     return screen.out_tty;
+}
+
+bool out_can_draw(void)
+{
+    return screen.out_tty && screen.draws;
 }
 
 bool out_err_is_terminal(void)
@@ -189,7 +196,7 @@ void out_relative(int64_t ms, int64_t now_ms, char text[48])
 
 void out_status(const char *fmt, ...)
 {
-    if (!screen.err_tty)
+    if (!screen.err_tty || !screen.draws)
         return;
     char line[160];
     size_t columns = term_err_columns();

@@ -25,6 +25,8 @@ enum out_colour_mode { OUT_COLOUR_AUTO, OUT_COLOUR_NEVER };
 /* Looks at the terminal and the environment once. */
 void out_init(enum out_colour_mode mode);
 bool out_is_terminal(void);
+/* Stdout is a terminal that can draw over what it has shown (TERM is not dumb). */
+bool out_can_draw(void);
 bool out_err_is_terminal(void);
 
 /* Columns a line may have from now on; 0: as many as it needs. Those of the terminal at first. */

@@ -91,6 +91,6 @@ int watch_run(struct cli *cli, const struct cli_value *watch, cli_run *show, voi
     if (!watch->given)
         return show(cli, args);
     int64_t every_ms = watch->text ? watch->number : EVERY_MS;
-    return out_is_terminal() && !cli->json ? watch_screen(cli, every_ms, show, args)
-                                           : watch_lines(cli, every_ms, show, args);
+    return out_can_draw() && !cli->json ? watch_screen(cli, every_ms, show, args)
+                                        : watch_lines(cli, every_ms, show, args);
 }

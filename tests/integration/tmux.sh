@@ -156,6 +156,10 @@ run 0 "NO_COLOR=1 millrace queue list" QUEUE
 screen -e | grep -q $'\033\[' && fail "colours with NO_COLOR"
 run 0 "millrace queue list | od -c | grep -c '033' || true" 0
 
+run 2 "TERM=dumb millrace top" 'top needs a terminal that can draw'
+run 130 "TERM=dumb timeout --foreground -s INT --preserve-status 1 millrace queue list --watch 500ms" QUEUE
+[ "$(screen | grep -c QUEUE)" -ge 2 ] || fail "not one table behind the other"
+
 # ---- a narrow terminal ----
 
 m enqueue -q w --id wide "$(printf 'long %.0s' {1..60})" >/dev/null

@@ -241,9 +241,9 @@ static int run(struct cli *cli, void *args_)
     const struct top_args *args = args_;
     int64_t every_ms = args->interval.given ? args->interval.number : EVERY_MS;
     bool screen = !args->once.given && !cli->json;
-    if (screen && !out_is_terminal())
-        return cli_usage(cli,
-                         "top needs a terminal; --once prints one frame, --json a line for each");
+    if (screen && !out_can_draw())
+        return cli_usage(cli, "top needs a terminal%s; --once prints one frame, --json a line each",
+                         out_is_terminal() ? " that can draw, and TERM says it is dumb" : "");
     int code = cli_open(cli, NULL, CLI_STORE_MUST_EXIST);
     if (code != CLI_OK)
         return code;
