@@ -194,7 +194,7 @@ static enum mr_err conn_read(struct rpc_conn *conn, size_t *ret_n)
                              : mr_net_read(conn->watch.fd, in, RPC_IN_MAX, ret_n);
 }
 
-static bool is_doomed(const struct rpc_conn *conn)
+bool rpc_conn_is_doomed(const struct rpc_conn *conn)
 {
     return !mr_list_empty(&conn->doom_link);
 }
@@ -213,7 +213,7 @@ static void take_bytes(struct rpc_conn *conn, const uint8_t *data, size_t len)
 
 static void read_some(struct rpc_conn *conn)
 {
-    for (int i = 0; i < READS_MAX && !is_doomed(conn); i++) {
+    for (int i = 0; i < READS_MAX && !rpc_conn_is_doomed(conn); i++) {
         size_t n;
         enum mr_err err = conn_read(conn, &n);
         if (err == MR_EMPTY)
@@ -367,10 +367,10 @@ bool rpc_conn_may_hold(struct rpc_conn *conn, size_t more)
     struct rpc_conn *most = conn;
     for (struct mr_link *link = rpc->conns.next; link != &rpc->conns; link = link->next) {
         struct rpc_conn *other = mr_container(link, struct rpc_conn, link);
-        if (!is_doomed(other) && holds(other) > holds(most) + (most == conn ? more : 0))
+        if (!rpc_conn_is_doomed(other) && holds(other) > holds(most) + (most == conn ? more : 0))
             most = other;
     }
-    if (!is_doomed(most))
+    if (!rpc_conn_is_doomed(most))
         rpc->going += holds(most);
     rpc_conn_doom(most, NGHTTP2_ENHANCE_YOUR_CALM, "the peer holds too much memory");
     return most != conn;
@@ -433,7 +433,7 @@ static void connected(struct rpc_conn *conn)
 static void ready(struct mr_watch *watch, unsigned events)
 {
     struct rpc_conn *conn = mr_container(watch, struct rpc_conn, watch);
-    if (is_doomed(conn))
+    if (rpc_conn_is_doomed(conn))
         return;
     if (conn->phase == RPC_CONNECTING) {
         connected(conn);
@@ -494,7 +494,7 @@ void rpc_conn_dirty(struct rpc_conn *conn)
 
 void rpc_conn_doom(struct rpc_conn *conn, uint32_t code, const char *fmt, ...)
 {
-    if (is_doomed(conn) || conn->phase == RPC_CLOSED)
+    if (rpc_conn_is_doomed(conn) || conn->phase == RPC_CLOSED)
         return;
     conn->doom_code = code;
     /* TLS has said it better. */

@@ -157,6 +157,7 @@ MR_MUST_USE enum mr_err rpc_conn_new(struct mr_rpc *rpc, int fd, const struct mr
                                      struct rpc_listener *listener, struct mr_channel *channel);
 /* It is closed in this turn; the first reason stays. */
 void rpc_conn_doom(struct rpc_conn *conn, uint32_t code, const char *fmt, ...) MR_PRINTF(3, 4);
+bool rpc_conn_is_doomed(const struct rpc_conn *conn);
 void rpc_conn_dirty(struct rpc_conn *conn);
 /* The peer's settings came. */
 void rpc_conn_opened(struct rpc_conn *conn);

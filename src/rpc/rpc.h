@@ -107,7 +107,8 @@ struct mr_rpc_limits {         /* 0: the default */
     size_t
         memory_max; /* 16 times queued_max: both, over all connections; then the one that holds most
                                  is closed */
-    uint32_t connections_max; /* 20 000; further ones are closed at once */
+    uint32_t connections_max; /* 20 000; for another one the idlest is closed, or, when each has a
+                                 call, that other one itself */
     int64_t idle_ms;          /* 5 min: a server's connection without calls is closed; -1: never */
     int64_t keepalive_ms;     /* 10 s without a byte: ping; no answer in the same time: closed */
     int64_t handshake_ms;     /* 10 s: TLS, preface and settings; about twice: the head of a call */

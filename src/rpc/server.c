@@ -11,6 +11,23 @@ enum {
 
 /* ---- listening ------------------------------------------------------------------------------ */
 
+/* There are as many connections as there may be: the one that has had no call for longest goes, so
+ * that clients who hold many for nothing keep nobody out. False when each has a call. */
+static bool make_room(struct mr_rpc *rpc)
+{
+    struct rpc_conn *idlest = NULL;
+    for (struct mr_link *link = rpc->conns.next; link != &rpc->conns; link = link->next) {
+        struct rpc_conn *conn = mr_container(link, struct rpc_conn, link);
+        bool idle = conn->listener != NULL && conn->calls_n == 0 && !rpc_conn_is_doomed(conn);
+        if (idle && (idlest == NULL || conn->idle_since.ns < idlest->idle_since.ns))
+            idlest = conn;
+    }
+    if (idlest == NULL)
+        return false;
+    rpc_conn_doom(idlest, NGHTTP2_NO_ERROR, "others wait for a connection");
+    return true;
+}
+
 static void accept_some(struct mr_watch *watch, unsigned events)
 {
     (void)events;
@@ -26,8 +43,8 @@ static void accept_some(struct mr_watch *watch, unsigned events)
         }
         if (err != MR_OK)
             return;
-        if (rpc->served_n >= rpc->limits.connections_max ||
-            rpc_conn_new(rpc, fd, &peer, listener, NULL) != MR_OK)
+        bool room = rpc->served_n < rpc->limits.connections_max || make_room(rpc);
+        if (!room || rpc_conn_new(rpc, fd, &peer, listener, NULL) != MR_OK)
             mr_net_close(fd);
     }
 }

@@ -287,6 +287,37 @@ static void a_head_that_is_too_long_is_refused(void **state)
     rig_stop(rig);
 }
 
+/* One long header, remembered, and then named by a byte each time. */
+static void a_head_that_unfolds_to_megabytes_is_refused(void **state)
+{
+    (void)state;
+    enum { NAMED = 12000 };
+    struct rig *rig = rig_start(NULL, NULL);
+    struct raw raw;
+    raw_open(&raw, rig->port);
+    raw_preface(&raw);
+    char value[3900];
+    memset(value, 'v', sizeof value - 1);
+    value[sizeof value - 1] = '\0';
+    struct mr_buf block = {0};
+    const uint8_t remember = 0x40, named = 0x80 | 62; /* the first of the table that grows */
+    assert_int_equal(mr_buf_append(&block, &remember, 1), MR_OK);
+    raw_literal(&block, "x-bomb");
+    raw_literal(&block, value);
+    for (int i = 0; i < NAMED; i++)
+        assert_int_equal(mr_buf_append(&block, &named, 1), MR_OK);
+    raw_frame(&raw, NGHTTP2_HEADERS, NGHTTP2_FLAG_END_HEADERS | NGHTTP2_FLAG_END_STREAM, 1,
+              mr_buf_slice(&block));
+    raw_flush(&raw);
+    raw_until(&raw, NGHTTP2_RST_STREAM);
+    assert_int_equal(raw.stream, 1);
+    assert_int_equal(atomic_load(&rig->begun), 0);
+    mr_buf_done(&block);
+    raw_close(&raw);
+    assert_served(rig);
+    rig_stop(rig);
+}
+
 /* A head spread over frames without end. */
 static void a_head_without_end_loses_the_connection(void **state)
 {
@@ -505,16 +536,55 @@ static void connections_beyond_the_limit_are_closed_at_once(void **state)
     (void)state;
     struct mr_rpc_limits limits = {.connections_max = 2};
     struct rig *rig = rig_start(&limits, NULL);
+    struct probe probe;
+    probe_begin(rig, &probe, "/t/Hang", 0);
     struct raw second, third;
     raw_open(&second, rig->port);
     raw_preface(&second);
+    raw_request(&second, 1, "/t/Hang", 0, NULL);
     raw_flush(&second);
-    raw_until(&second, NGHTTP2_SETTINGS);
+    wait_count(&rig->begun, 2);
     raw_open(&third, rig->port);
     assert_int_equal(raw_until_closed(&third), -1);
     raw_close(&third);
     raw_close(&second);
     assert_served(rig);
+    on_loop(rig->client, do_cancel, &probe);
+    assert_int_equal(probe_end(&probe), MR_RPC_CANCELLED);
+    probe_done(&probe);
+    rig_stop(rig);
+}
+
+static void connections_without_calls_make_room_for_others(void **state)
+{
+    (void)state;
+    enum { CLIENTS = 50 };
+    struct mr_rpc_limits limits = {.connections_max = 10};
+    struct rig *rig = rig_start(&limits, NULL);
+    struct probe probe;
+    probe_begin(rig, &probe, "/t/Hang", 0); /* it has a call, and stays */
+    wait_count(&rig->begun, 1);
+    static struct raw raws[CLIENTS];
+    for (size_t i = 0; i < CLIENTS; i++) {
+        raw_open(&raws[i], rig->port);
+        raw_preface(&raws[i]);
+        if (i % 2 == 0) /* the others do not even say so much */
+            raw_flush(&raws[i]);
+    }
+    struct raw raw;
+    raw_open(&raw, rig->port);
+    raw_preface(&raw);
+    raw_request(&raw, 1, "/t/Echo", NGHTTP2_FLAG_END_STREAM, NULL);
+    raw_flush(&raw);
+    raw_until_end(&raw, 1);
+    assert_non_null(strstr(raw.headers, "grpc-status=0\n"));
+    raw_close(&raw);
+    for (size_t i = 0; i < CLIENTS; i++)
+        raw_close(&raws[i]);
+    assert_served(rig);
+    on_loop(rig->client, do_cancel, &probe);
+    assert_int_equal(probe_end(&probe), MR_RPC_CANCELLED);
+    probe_done(&probe);
     rig_stop(rig);
 }
 
@@ -652,6 +722,7 @@ int main(void)
         cmocka_unit_test(bodies_that_are_no_messages_are_refused),
         cmocka_unit_test(packed_messages_are_unpacked_up_to_the_limit),
         cmocka_unit_test(a_head_that_is_too_long_is_refused),
+        cmocka_unit_test(a_head_that_unfolds_to_megabytes_is_refused),
         cmocka_unit_test(a_head_without_end_loses_the_connection),
         cmocka_unit_test(calls_beyond_the_limit_are_refused),
         cmocka_unit_test(floods_of_cheap_frames_lose_the_connection),
@@ -659,6 +730,7 @@ int main(void)
         cmocka_unit_test(many_clients_that_read_nothing_hold_little_and_harm_nobody),
         cmocka_unit_test(heads_of_calls_count_as_memory),
         cmocka_unit_test(connections_beyond_the_limit_are_closed_at_once),
+        cmocka_unit_test(connections_without_calls_make_room_for_others),
         cmocka_unit_test(a_connection_that_is_not_made_in_time_is_closed),
         cmocka_unit_test(a_head_that_comes_byte_by_byte_is_cut),
         cmocka_unit_test(a_peer_that_answers_no_ping_is_closed),
