@@ -7,6 +7,7 @@
 #include <openssl/x509v3.h>
 #include <unistd.h>
 
+#include "base/rand.h"
 #include "rpc/rpc.h"
 #include "unit/rpc_raw.h"
 #include "unit/rpc_rig.h"
@@ -276,6 +277,35 @@ static void a_handshake_that_does_not_end_is_cut(void **state)
     rig_stop(rig);
 }
 
+/* Bytes of chance, with a right beginning or not. */
+static void garbage_instead_of_tls_harms_nobody(void **state)
+{
+    (void)state;
+    struct mr_rpc_tls of_server = server_tls(), of_client = {.ca_file = ca.cert_file};
+    struct rig *rig = start(&of_server, &of_client);
+    struct mr_rand rand;
+    mr_rand_seed(&rand, 5);
+    for (int i = 0; i < 300; i++) {
+        struct raw raw;
+        uint8_t bytes[600];
+        size_t len = mr_rand_below(&rand, sizeof bytes);
+        mr_rand_bytes(&rand, bytes, len);
+        if (i % 3 > 0 && len > 9) { /* a handshake, and of them a ClientHello */
+            memcpy(bytes, "\x16\x03\x01\x00\x80", 5);
+            bytes[5] = i % 3 == 1 ? 1 : bytes[5];
+        }
+        raw_open(&raw, rig->port);
+        raw_bytes(&raw, bytes, len);
+        shutdown(raw.fd, SHUT_WR);
+        while (recv(raw.fd, bytes, sizeof bytes, 0) > 0)
+            continue;
+        raw_close(&raw);
+    }
+    assert_works(rig);
+    assert_int_equal(atomic_load(&rig->ups), 1);
+    rig_stop(rig);
+}
+
 static void files_that_cannot_be_used_are_named(void **state)
 {
     (void)state;
@@ -313,6 +343,7 @@ int main(void)
         cmocka_unit_test(plain_and_tls_do_not_meet),
         cmocka_unit_test(old_versions_and_other_protocols_are_refused),
         cmocka_unit_test(a_handshake_that_does_not_end_is_cut),
+        cmocka_unit_test(garbage_instead_of_tls_harms_nobody),
         cmocka_unit_test(files_that_cannot_be_used_are_named),
     };
     return cmocka_run_group_tests(tests, make_all, remove_all);
