@@ -38,7 +38,7 @@ static void timed_out(struct mr_timer *timer, void *arg)
 {
     struct await *await = mr_container(timer, struct await, timer);
     wait_over(arg, await);
-    answer_now(&await->req->req, MR_TIMEOUT);
+    mr_req_answer(&await->req->req, MR_TIMEOUT);
 }
 
 /* ---- ends ----------------------------------------------------------------------------------- */
@@ -73,7 +73,7 @@ void await_end(struct mr_engine *engine, uint32_t handle, enum task_end end, str
         wait_over(engine, await);
         enum mr_err err = fill(engine, await, end, result);
 #ifdef MR_PLANT_END_TOLD_UNDURABLE
-        answer_now(&await->req->req, err);
+        mr_req_answer(&await->req->req, err);
 #else
         answer(engine, &await->req->req, err);
 #endif
@@ -101,7 +101,7 @@ void await_fail_all(struct mr_engine *engine, enum mr_err err)
         while (!mr_list_empty(&engine->awaits[i])) {
             struct await *await = await_at(engine->awaits[i].next);
             wait_over(engine, await);
-            answer_now(&await->req->req, err);
+            mr_req_answer(&await->req->req, err);
         }
 }
 
@@ -145,7 +145,7 @@ enum handled handle_await(struct mr_engine *engine, struct mr_req *base)
     }
     enum mr_err err = start_waiting(engine, req, handle);
     if (err != MR_OK)
-        answer_now(base, err);
+        mr_req_answer(base, err);
     return HANDLED;
 }
 
@@ -158,9 +158,9 @@ enum handled handle_unawait(struct mr_engine *engine, struct mr_req *base)
             wait_over(engine, req->wait);
         else
             mr_list_remove(&req->req.link);
-        answer_now(&req->req, MR_CANCELLED);
+        mr_req_answer(&req->req, MR_CANCELLED);
     }
-    answer_now(base, MR_OK);
+    mr_req_answer(base, MR_OK);
     return HANDLED;
 }
 

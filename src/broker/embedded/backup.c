@@ -148,20 +148,20 @@ static void backup_done(struct mr_job *job)
     engine->backup = NULL;
     backup_free(backup);
     mr_log_unpin(engine->log);
-    answer_now(&req->req, err);
+    mr_req_answer(&req->req, err);
 }
 
 void backup_abandon(struct mr_engine *engine)
 {
     struct mr_link *link;
     while ((link = mr_list_pop_front(&engine->backups)) != NULL)
-        answer_now(mr_container(link, struct mr_req, link), MR_CLOSED);
+        mr_req_answer(mr_container(link, struct mr_req, link), MR_CLOSED);
     if (engine->backup == NULL)
         return;
     struct mr_req_backup *req = engine->backup->req;
     backup_free(engine->backup);
     engine->backup = NULL;
-    answer_now(&req->req, MR_CLOSED);
+    mr_req_answer(&req->req, MR_CLOSED);
 }
 
 /* ---- on the engine's thread ----------------------------------------------------------------- */
@@ -281,7 +281,7 @@ static void try_start(struct mr_engine *engine, struct mr_req_backup *req)
         return;
     if (req->detail.text[0] == '\0')
         mr_detail_set(&req->detail, "%s: backup not begun: %s", req->dir, mr_err_text(err));
-    answer_now(&req->req, err);
+    mr_req_answer(&req->req, err);
 }
 
 bool backup_start_waiting(struct mr_engine *engine)

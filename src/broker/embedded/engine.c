@@ -6,35 +6,6 @@
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-static void fail_each(enum mr_err *errs, size_t n, enum mr_err err)
-{
-    for (size_t i = 0; n <= MR_BATCH_MAX && i < n; i++)
-        errs[i] = err;
-}
-
-/* What failed as a whole failed in each of its items. Batches over the limit are not looked into. */
-static void fail_items(struct mr_req *req, enum mr_err err)
-{
-    struct mr_req_enqueue *enqueue = mr_container(req, struct mr_req_enqueue, req);
-    struct mr_req_finish *finish = mr_container(req, struct mr_req_finish, req);
-    struct mr_req_control *control = mr_container(req, struct mr_req_control, req);
-    if (req->op == MR_OP_FINISH)
-        fail_each(finish->errs, finish->n, err);
-    else if (req->op == MR_OP_CONTROL)
-        fail_each(control->errs, control->n, err);
-    else if (req->op == MR_OP_ENQUEUE && enqueue->n <= MR_BATCH_MAX)
-        for (size_t i = 0; i < enqueue->n; i++)
-            enqueue->results[i].err = err; /* its id stays: whether it is there may show later */
-}
-
-void answer_now(struct mr_req *req, enum mr_err err)
-{
-    if (err != MR_OK)
-        fail_items(req, err);
-    req->err = err;
-    req->done(req);
-}
-
 /* Requests that only look. */
 static bool is_reading(enum mr_op op)
 {
@@ -47,7 +18,7 @@ void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err)
     if (is_reading(req->op) && mr_log_failure(engine->log) != MR_OK) {
         /* The store has stopped, reading goes on; but what is missing may only be gone in memory.
          */
-        answer_now(req, err == MR_NOT_FOUND ? MR_IO : err);
+        mr_req_answer(req, err == MR_NOT_FOUND ? MR_IO : err);
         return;
     }
     req->wait_for = mr_log_wanted(engine->log);
@@ -76,12 +47,12 @@ static void answer_failed(struct mr_engine *engine, enum mr_err err)
     struct mr_link *link;
     while ((link = mr_list_pop_front(&engine->waiting)) != NULL ||
            (link = mr_list_pop_front(&engine->backups)) != NULL)
-        answer_now(mr_container(link, struct mr_req, link), err);
+        mr_req_answer(mr_container(link, struct mr_req, link), err);
     while ((link = mr_list_pop_front(&engine->stalled)) != NULL) {
         struct mr_req *req = mr_container(link, struct mr_req, link);
         if (req->op == MR_OP_ENQUEUE)
             unprepare_enqueue(req);
-        answer_now(req, err);
+        mr_req_answer(req, err);
     }
     for (link = engine->nodes.next; link != &engine->nodes; link = link->next)
         take_cancel_waits(engine, mr_container(link, struct node, link), err);

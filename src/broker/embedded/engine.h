@@ -171,10 +171,8 @@ struct mr_engine {
 
 /* ---- engine.c ------------------------------------------------------------------------------- */
 
-/* Gives the answer when everything it can be based on is durable. */
+/* Gives the answer when everything it can be based on is durable; mr_req_answer gives it now. */
 void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err);
-/* Gives it now. */
-void answer_now(struct mr_req *req, enum mr_err err);
 uint64_t tick_of(const struct mr_engine *engine, mr_mono at);
 /* Appends a record whose body is given, and answers its number; 0 when the log or memory failed
  * (engine->failure or the log's says why). After log_room said yes. */

@@ -290,7 +290,7 @@ enum handled handle_enqueue(struct mr_engine *engine, struct mr_req *base)
     struct mr_req_enqueue *req = mr_container(base, struct mr_req_enqueue, req);
     struct prepared *prepared = req->prepared;
     if (prepared == NULL) {
-        answer_now(base, req->n > MR_BATCH_MAX ? MR_TOO_BIG : MR_NOMEM);
+        mr_req_answer(base, req->n > MR_BATCH_MAX ? MR_TOO_BIG : MR_NOMEM);
         return HANDLED;
     }
     for (size_t i = (size_t)base->wait_for; i < req->n; i++) {

@@ -218,7 +218,7 @@ enum handled handle_finish(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_finish *req = mr_container(base, struct mr_req_finish, req);
     if (req->n > MR_BATCH_MAX) {
-        answer_now(base, MR_TOO_BIG);
+        mr_req_answer(base, MR_TOO_BIG);
         return HANDLED;
     }
     for (size_t i = (size_t)base->wait_for; i < req->n; i++) {

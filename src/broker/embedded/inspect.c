@@ -360,7 +360,7 @@ enum handled handle_node_list(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_node_list *req = mr_container(base, struct mr_req_node_list, req);
     req->n = 0;
-    answer_now(base, list_nodes(engine, req));
+    mr_req_answer(base, list_nodes(engine, req));
     return HANDLED;
 }
 
@@ -391,6 +391,6 @@ enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
         .failed = engine->failure != MR_OK || mr_log_failure(engine->log) != MR_OK,
         .upkeep = engine->snapshot != NULL || engine->compacting != 0,
     };
-    answer_now(base, MR_OK);
+    mr_req_answer(base, MR_OK);
     return HANDLED;
 }

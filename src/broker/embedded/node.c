@@ -308,7 +308,7 @@ enum handled handle_node_open(struct mr_engine *engine, struct mr_req *base)
             node_free(engine, node);
         if (err == MR_BUSY)
             return STALLED; /* the queues made so far stay, and are found the next time */
-        answer_now(base, err);
+        mr_req_answer(base, err);
         return HANDLED;
     }
     heard(engine, node);
@@ -372,12 +372,12 @@ enum handled handle_beat(struct mr_engine *engine, struct mr_req *base)
     struct mr_req_beat *req = mr_container(base, struct mr_req_beat, req);
     struct node *node = find_node(engine, req->node);
     if (node == NULL) {
-        answer_now(base, MR_NOT_FOUND);
+        mr_req_answer(base, MR_NOT_FOUND);
         return HANDLED;
     }
     heard(engine, node);
     for (size_t i = 0; i < req->progress_n; i++)
         note_progress(engine, node, &req->progress[i]);
-    answer_now(base, MR_OK);
+    mr_req_answer(base, MR_OK);
     return HANDLED;
 }

@@ -252,7 +252,7 @@ void answer_granted(struct mr_engine *engine)
             mr_lease_free(lease);
             req->n = 0;
         }
-        answer_now(&req->req, written ? MR_OK : mr_log_failure(engine->log));
+        mr_req_answer(&req->req, written ? MR_OK : mr_log_failure(engine->log));
     }
 }
 
@@ -290,7 +290,7 @@ static void wait_timed_out(struct mr_timer *timer, void *arg)
     bool pending = choose_strict(node) != NULL;
     enum mr_err full = mr_log_full(engine->log);
     wait_over(engine, req, node);
-    answer_now(&req->req, pending && full != MR_OK ? full : MR_EMPTY);
+    mr_req_answer(&req->req, pending && full != MR_OK ? full : MR_EMPTY);
 }
 
 void take_cancel_waits(struct mr_engine *engine, struct node *node, enum mr_err err)
@@ -298,7 +298,7 @@ void take_cancel_waits(struct mr_engine *engine, struct node *node, enum mr_err 
     while (!mr_list_empty(&node->takes)) {
         struct mr_req_take *req = mr_container(node->takes.next, struct mr_req_take, req.link);
         wait_over(engine, req, node);
-        answer_now(&req->req, err);
+        mr_req_answer(&req->req, err);
     }
 }
 
@@ -340,7 +340,7 @@ enum handled handle_take(struct mr_engine *engine, struct mr_req *base)
     req->leases = NULL;
     req->n = 0;
     if (node == NULL || req->max == 0 || req->max > MR_BATCH_MAX) {
-        answer_now(base, node == NULL ? MR_CLOSED : MR_INVALID);
+        mr_req_answer(base, node == NULL ? MR_CLOSED : MR_INVALID);
         return HANDLED;
     }
     enum mr_err err = engine_failure(engine);
@@ -356,7 +356,7 @@ enum handled handle_take(struct mr_engine *engine, struct mr_req *base)
     if (later && req->wait_ms > 0)
         err = start_waiting(engine, node, req);
     if (err != MR_OK)
-        answer_now(base, err);
+        mr_req_answer(base, err);
     return HANDLED;
 }
 
