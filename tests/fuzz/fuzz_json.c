@@ -27,6 +27,11 @@ void cli_must(enum mr_err err)
     mr_assert(err == MR_OK);
 }
 
+void cli_err_text(enum mr_err err, struct mr_detail *ret_text)
+{
+    mr_detail_set(ret_text, "%s", mr_err_text(err));
+}
+
 /* Answers stay in the writer's buffer. */
 void out_write(struct mr_slice bytes)
 {
