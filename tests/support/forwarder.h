@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A piece of network inside the test: a port that forwards to another one of this machine until it
- * is told to cut what is there, to let nobody in, or to hold back what the server says.
+ * is told to cut what is there, to let nobody in, to hold back what the server says, or everything.
  */
 #ifndef MR_TESTS_FORWARDER_H
 #define MR_TESTS_FORWARDER_H
@@ -21,6 +21,7 @@ struct forwarder {
     pthread_t thread;
     _Atomic bool refuse; /* nobody gets in */
     _Atomic bool mute;   /* nothing comes back from the server */
+    _Atomic bool frozen; /* nothing passes, and nobody is told */
     _Atomic bool stop;
     _Atomic uint32_t cuts_asked, cuts_done;
     int fds[FORWARDER_PAIRS][2]; /* client, server; -1: free */
@@ -92,7 +93,7 @@ static inline void forwarder_pass(struct forwarder *f, size_t i)
     static char bytes[FORWARDER_BYTES];
     for (size_t side = 0; side < 2 && f->fds[i][0] >= 0; side++) {
         size_t n = 0;
-        if (side == 1 && f->mute)
+        if (f->frozen || (side == 1 && f->mute))
             continue;
         enum mr_err err = mr_net_read(f->fds[i][side], bytes, sizeof bytes, &n);
         if (err == MR_EMPTY)
@@ -113,7 +114,7 @@ static inline void *forwarder_run(void *arg)
         forwarder_accept(f);
         struct pollfd fds[1 + 2 * FORWARDER_PAIRS] = {{.fd = f->listen_fd, .events = POLLIN}};
         for (size_t i = 0; i < 2 * FORWARDER_PAIRS; i++) {
-            bool deaf = i % 2 == 1 && f->mute;
+            bool deaf = f->frozen || (i % 2 == 1 && f->mute);
             fds[1 + i] = (struct pollfd){.fd = deaf ? -1 : f->fds[i / 2][i % 2], .events = POLLIN};
         }
         (void)poll(fds, sizeof fds / sizeof *fds, FORWARDER_LOOK_MS);

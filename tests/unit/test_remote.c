@@ -823,6 +823,50 @@ static void a_worker_runs_each_task_once_through_cut_connections(void **state)
     assert_int_equal(figures.stale, 0);
 }
 
+struct patient {
+    struct mr_event begun;
+    _Atomic uint32_t runs;
+    _Atomic int64_t stopped_ns;
+};
+
+/* The first run goes on until it is told to stop. */
+static enum mr_outcome run_patiently(struct mr_run *run, void *arg)
+{
+    struct patient *patient = arg;
+    if (patient->runs++ > 0)
+        return MR_DONE;
+    mr_event_set(&patient->begun);
+    (void)mr_run_wait_cancelled(run, WAIT_MS);
+    patient->stopped_ns = mr_mono_now(mr_clock_system()).ns;
+    return MR_DONE;
+}
+
+/* No end of the connection is told, on either side; the lease is what both go by. */
+static void a_network_that_falls_silent_ends_the_run_before_another_begins(void **state)
+{
+    struct world *w = *state;
+    struct mr_worker *worker;
+    struct patient patient = {0};
+    struct mr_worker_options options = {.slots = 1, .beat_ms = 300, .beats_missed = 3};
+    mr_event_init(&patient.begun);
+    put_id(w, "t");
+    assert_int_equal(mr_worker_new_on(w->far, &options, &worker), MR_OK);
+    assert_int_equal(mr_worker_handle(worker, "*", run_patiently, &patient), MR_OK);
+    assert_int_equal(mr_worker_start(worker), MR_OK);
+    assert_true(mr_event_wait(&patient.begun, WAIT_MS * MR_NS_PER_MS));
+    w->network.frozen = true;
+    WAIT_UNTIL(state_of(w, "t") != MR_ACTIVE);
+    int64_t given_up_ns = mr_mono_now(mr_clock_system()).ns;
+    WAIT_UNTIL(patient.stopped_ns != 0);
+    assert_true(patient.stopped_ns - given_up_ns < 500 * MR_NS_PER_MS);
+    assert_int_equal(patient.runs, 1);
+    w->network.frozen = false;
+    WAIT_UNTIL(state_of(w, "t") == MR_COMPLETED);
+    assert_int_equal(patient.runs, 2);
+    mr_worker_stop(worker);
+    mr_worker_free(worker);
+}
+
 static void a_worker_goes_on_after_a_restart(void **state)
 {
     struct world *w = *state;
@@ -912,6 +956,7 @@ int main(int argc, char **argv)
         TEST(a_server_that_hangs_does_not_hang_a_worker),
         TEST(closing_without_a_server_answers_everything),
         TEST(a_worker_runs_each_task_once_through_cut_connections),
+        TEST(a_network_that_falls_silent_ends_the_run_before_another_begins),
         TEST(a_worker_goes_on_after_a_restart),
         TEST(a_task_that_kills_its_worker_three_times_is_quarantined),
     };
