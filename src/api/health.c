@@ -123,6 +123,13 @@ static void watch_message(struct mr_call *call, struct mr_slice bytes)
     mr_arena_done(&arena);
 }
 
+static void watch_half_closed(struct mr_call *call)
+{
+    const struct watch *watch = mr_call_data(call);
+    if (mr_list_empty(&watch->link))
+        call_end(call, MR_INVALID, MR_SLICE_LIT("no message"));
+}
+
 static void watch_closed(struct mr_call *call, int status, struct mr_slice text)
 {
     struct watch *watch = mr_call_data(call);
@@ -133,7 +140,11 @@ static void watch_closed(struct mr_call *call, int status, struct mr_slice text)
     free(watch);
 }
 
-static const struct mr_call_ops watch_ops = {.message = watch_message, .closed = watch_closed};
+static const struct mr_call_ops watch_ops = {
+    .message = watch_message,
+    .half_closed = watch_half_closed,
+    .closed = watch_closed,
+};
 
 void health_watch_open(struct mr_api *api, struct mr_call *call, const struct mr_token *token)
 {

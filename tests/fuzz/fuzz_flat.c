@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "fuzz/fuzz.h"
+#include "wire/node.h"
 
 static const struct mr_flat *const flats[] = {
     &mr_flat_new_task, &mr_flat_task, &mr_flat_enqueue_result, &mr_flat_queue, &mr_flat_stats};
@@ -35,8 +36,25 @@ static void check(const struct mr_flat *flat, struct mr_slice bytes)
     mr_arena_done(&arena);
 }
 
+static void check_node(struct mr_slice bytes)
+{
+    struct mr_arena arena = {0};
+    struct mr_node_info first, second;
+    if (mr_node_read(bytes, &arena, &first) == MR_OK) {
+        size_t size = mr_node_size(&first);
+        uint8_t *again = malloc(size + 1);
+        mr_assert(again != NULL);
+        mr_assert(mr_node_write(&first, again) == again + size);
+        mr_assert(mr_node_read(mr_slice_make(again, size), &arena, &second) == MR_OK);
+        mr_assert(mr_node_size(&second) == size);
+        free(again);
+    }
+    mr_arena_done(&arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
+    check_node(mr_slice_make(data, size));
     for (size_t i = 0; i < sizeof flats / sizeof *flats; i++)
         check(flats[i], mr_slice_make(data, size));
     return 0;

@@ -140,11 +140,16 @@ static void garbage_is_refused_in_one_line(void **state)
 static void a_call_without_a_message_is_refused(void **state)
 {
     struct rig *rig = *state;
-    struct talk talk = {0};
-    talk_begin(&talk, &rig->client, PATH("Tasks/Get"));
-    talk_half_close(&talk);
-    assert_int_equal(talk_end(&talk), MR_RPC_INVALID);
-    talk_done(&talk);
+    static const char *const paths[] = {PATH("Tasks/Get"), PATH("Tasks/Wait"), PATH("Events/Watch"),
+                                        "/grpc.health.v1.Health/Watch"};
+    for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
+        struct talk talk = {0};
+        talk_begin(&talk, &rig->client, paths[i]);
+        talk_half_close(&talk);
+        assert_int_equal(talk_end(&talk), MR_RPC_INVALID);
+        assert_string_equal(talk.text, "no message");
+        talk_done(&talk);
+    }
 }
 
 static void an_unknown_method_is_unimplemented(void **state)

@@ -6,6 +6,8 @@
  */
 #include <errno.h>
 
+#include "millrace/v1/events.pb-c.h"
+#include "millrace/v1/nodes.pb-c.h"
 #include "unit/api_rig.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -124,6 +126,32 @@ static void look_around(struct client *client)
     call_once(client, "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", &ask.base);
 }
 
+static void wait_and_wonder(struct client *client)
+{
+    Millrace__V1__WaitRequest wait = MILLRACE__V1__WAIT_REQUEST__INIT;
+    Millrace__V1__GetRequest why = MILLRACE__V1__GET_REQUEST__INIT;
+    Millrace__V1__NodeListRequest nodes = MILLRACE__V1__NODE_LIST_REQUEST__INIT;
+    wait.id = (char *)(uintptr_t) "nowhere";
+    why.id = (char *)(uintptr_t) "waits";
+    call_once(client, PATH("Tasks/Wait"), &wait.base);
+    call_once(client, PATH("Tasks/Why"), &why.base);
+    call_once(client, PATH("Nodes/List"), &nodes.base);
+}
+
+/* Until it was told something, or the call has ended. */
+static void watch(struct client *client)
+{
+    Millrace__V1__WatchRequest request = MILLRACE__V1__WATCH_REQUEST__INIT;
+    struct talk talk;
+    if (!call_begin(&talk, client, PATH("Events/Watch")))
+        return;
+    talk_send(&talk, &request.base);
+    talk_half_close(&talk);
+    if (talk_next(&talk, &millrace__v1__event__descriptor) == NULL)
+        assert_int_not_equal(talk_end(&talk), MR_RPC_DEADLINE);
+    talk_done(&talk);
+}
+
 static void work(struct client *client, uint64_t incarnation)
 {
     Millrace__V1__WorkerMessage message = MILLRACE__V1__WORKER_MESSAGE__INIT;
@@ -182,11 +210,14 @@ static void without_memory_calls_end_and_nothing_is_left(void **state)
     struct mr_api_options options = {.grace_ms = 50};
     struct rig *rig = rig_start(&options);
     long failed = 1;
+    put(&rig->client, "held", "waits");
     for (long n = 0; failed > 0 && n < 3000; n++) {
         on_loop(rig->server, arm, &n);
         produce(&rig->client);
         work(&rig->client, (uint64_t)n + 1);
         look_around(&rig->client);
+        wait_and_wonder(&rig->client);
+        watch(&rig->client);
         on_loop(rig->server, disarm, &failed);
         WAIT_UNTIL(is_up(&rig->client));
         mr_arena_reset(&rig->arena);

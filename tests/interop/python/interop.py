@@ -106,11 +106,13 @@ def check_refused_in_stream(t):
     good = t.pb.EnqueueRequest(tasks=[t.new_task(queue="stream")])
     many = t.pb.EnqueueRequest(tasks=[t.new_task()] * 1001)
     big = t.pb.EnqueueRequest(tasks=[t.new_task(payload=b"x" * (1 << 20)) for _ in range(5)])
-    answers = list(t.tasks.EnqueueStream(iter([good, many, big, good])))
-    codes = [answer.code for answer in answers]
-    assert codes == [t.task_pb.OK, t.task_pb.TOO_BIG, t.task_pb.TOO_BIG, t.task_pb.OK], codes
-    assert "1001 tasks" in answers[1].message and not answers[1].results
-    assert answers[3].results[0].code == t.task_pb.OK
+    for compression in (grpc.Compression.NoCompression, grpc.Compression.Gzip):
+        requests = iter([good, many, big, good])
+        answers = list(t.tasks.EnqueueStream(requests, compression=compression))
+        codes = [answer.code for answer in answers]
+        assert codes == [t.task_pb.OK, t.task_pb.TOO_BIG, t.task_pb.TOO_BIG, t.task_pb.OK], codes
+        assert "1001 tasks" in answers[1].message and not answers[1].results
+        assert answers[3].results[0].code == t.task_pb.OK
 
 
 def check_compressed(t):
