@@ -19,10 +19,11 @@ screen() { tm capture-pane -p -t main "$@"; }
 key() { tm send-keys -t main "$@"; }
 type_in() { tm send-keys -t main -l -- "$1"; }
 
-# is_so COMMAND...: waits like until_true, and shows the screen when it was in vain.
+# is_so COMMAND...: waits like until_true, 20 s or so many looks as $looks says, and shows the screen when
+# it was in vain.
 is_so() {
     local i
-    for ((i = 0; i < 400; i++)); do
+    for ((i = 0; i < ${looks:-400}; i++)); do
         if "$@"; then
             return
         fi
@@ -313,10 +314,11 @@ sees newcomer
 kill -STOP "$server"
 sleep 0.5 # it asks, and gets no answer
 key C-z
-is_so full_screen 0
+looks=60 is_so full_screen 0 # long before the call itself is given up
 begin fg
 is_so full_screen 1
 key C-c
+looks=60 is_so full_screen 0
 given_back 130
 kill -CONT "$server"
 
