@@ -82,7 +82,7 @@ int conform_run_theme(const struct conform_engine *engine, const char *theme,
     return _cmocka_run_group_tests(name, tests, n, NULL, NULL);
 }
 
-int conform_run(const struct conform_engine *engine)
+int conform_main(const struct conform_engine *engine, int argc, char **argv)
 {
     static int (*const themes[])(const struct conform_engine *) = {
         conform_enqueue,    conform_limits, conform_unique,  conform_order,     conform_take,
@@ -91,9 +91,11 @@ int conform_run(const struct conform_engine *engine)
         conform_durability, conform_backup,
     };
     int failed = 0;
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     for (size_t i = 0; i < sizeof themes / sizeof themes[0]; i++)
         failed += themes[i](engine);
-    return failed;
+    return failed == 0 ? 0 : 1;
 }
 
 /* ---- waiting -------------------------------------------------------------------------------- */

@@ -100,8 +100,9 @@ int conform_threads(const struct conform_engine *engine);
 int conform_durability(const struct conform_engine *engine);
 int conform_backup(const struct conform_engine *engine);
 
-/* Runs all of them; answers the number of failed tests. */
-int conform_run(const struct conform_engine *engine);
+/* Runs all of them, or the tests whose names fit the pattern of the first argument ("*waiter*"); answers
+ * what main returns. */
+int conform_main(const struct conform_engine *engine, int argc, char **argv);
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 

@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Runs the conformance suite on the embedded engine. An argument is a pattern of test names to run
- * instead of all ("*waiter*").
- */
+/* Runs the conformance suite on the embedded engine. */
 #include "conform/conform.h"
 #include "conform/place.h"
 
@@ -51,7 +48,5 @@ int main(int argc, char **argv)
         .can_backup = true,
         .payload_max = MR_PAYLOAD_MAX,
     };
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return conform_run(&engine) == 0 ? 0 : 1;
+    return conform_main(&engine, argc, argv);
 }

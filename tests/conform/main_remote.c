@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Runs the conformance suite on the remote engine: each test has a server of its own on a free port,
- * with the embedded engine behind it. An argument is a pattern of test names.
+ * with the embedded engine behind it.
  */
 #include "api/api.h"
 #include "broker/remote/remote.h"
@@ -91,7 +91,5 @@ int main(int argc, char **argv)
         .can_backup = true,
         .payload_max = MR_PAYLOAD_MAX,
     };
-    if (argc > 1)
-        cmocka_set_test_filter(argv[1]);
-    return conform_run(&engine) == 0 ? 0 : 1;
+    return conform_main(&engine, argc, argv);
 }
