@@ -127,6 +127,7 @@ struct job {
     struct mr_api *api;
     struct budget *budget;         /* NULL: not counted for anybody */
     size_t bytes;                  /* of memory, when it went */
+    size_t expected;               /* and of the answer, about: for its budget alone */
     void (*back)(struct job *job); /* on the loop, with the answer */
     union any_req req;             /* its arena also holds what goes in */
 };

@@ -67,7 +67,7 @@ static void charge(struct job *job)
     if (budget == NULL)
         return;
     budget->requests++;
-    budget->bytes += job->bytes;
+    budget->bytes += job->bytes + job->expected;
     if (!budget->full &&
         (budget->requests >= limits->requests_max || budget->bytes >= limits->bytes_max))
         budget_set_full(budget, true);
@@ -83,7 +83,7 @@ static void discharge(struct job *job)
     if (budget == NULL)
         return;
     budget->requests--;
-    budget->bytes -= job->bytes;
+    budget->bytes -= job->bytes + job->expected;
     if (budget->full && budget->requests <= limits->requests_max / 2 &&
         budget->bytes <= limits->bytes_max / 2)
         budget_set_full(budget, false);

@@ -77,6 +77,8 @@ void tasks_list(struct unary *u)
     };
     if (in->queue[0] != '\0')
         mr_detail_set(&u->detail, "queue %.*s", MR_NAME_MAX, in->queue);
+    if (in->with_payload)
+        u->job.expected = ANSWER_BYTES;
     unary_submit(u, MR_OP_LIST, list_reply);
 }
 

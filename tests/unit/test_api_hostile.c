@@ -285,11 +285,12 @@ static void millions_of_empty_items_are_refused_before_they_cost(void **state)
 
 /* ---- a broker that does not answer ---------------------------------------------------------- */
 
-/* Stands before a real one and keeps finishes until it is told to go on. */
+/* Stands before a real one and keeps requests of one kind until it is told to go on. */
 struct dam {
     struct mr_broker broker;
     struct mr_broker *real;
     struct mr_lock lock;
+    _Atomic enum mr_op keeps; /* MR_OP_FINISH unless a test says otherwise */
     bool open;
     struct mr_link kept; /* requests, through their link */
     size_t kept_n;
@@ -303,7 +304,7 @@ static void dam_submit(struct mr_broker *broker, struct mr_req *req)
     if (req->op == MR_OP_BEAT)
         atomic_fetch_add(&dam->beats, 1);
     mr_lock_enter(&dam->lock);
-    if (req->op == MR_OP_FINISH && !dam->open) {
+    if (req->op == dam->keeps && !dam->open) {
         keep = true;
         mr_list_push_back(&dam->kept, &req->link);
         dam->kept_n++;
@@ -341,6 +342,7 @@ static struct mr_broker *dam_build(struct mr_broker *real, void *arg)
     assert_non_null(dam);
     dam->broker.ops = &dam_ops;
     dam->real = real;
+    dam->keeps = MR_OP_FINISH;
     mr_lock_init(&dam->lock);
     mr_list_init(&dam->kept);
     *ret_dam = dam;
@@ -415,6 +417,37 @@ static void a_worker_that_is_not_read_stays_alive(void **state)
     rig_stop(rig);
 }
 
+/* What is asked in few bytes may be answered in many. */
+static void a_connection_has_few_big_answers_under_way(void **state)
+{
+    (void)state;
+    enum { CALLS = 40, AT_A_TIME = 8 };
+    struct dam *dam;
+    struct rig *rig = rig_start_behind(NULL, dam_build, &dam);
+    struct client other;
+    static struct talk talks[CALLS];
+    Millrace__V1__ListRequest list = MILLRACE__V1__LIST_REQUEST__INIT;
+    list.with_payload = true;
+    client_open(rig, &other, NULL);
+    dam->keeps = MR_OP_LIST;
+    for (size_t i = 0; i < CALLS; i++) {
+        talks[i] = (struct talk){0};
+        talk_begin(&talks[i], &rig->client, PATH("Tasks/List"));
+        talk_send(&talks[i], &list.base);
+        talk_half_close(&talks[i]);
+    }
+    WAIT_UNTIL(dam_kept(dam) == AT_A_TIME);
+    assert_non_null(put(&other, "q", "meanwhile"));
+    assert_int_equal(dam_kept(dam), AT_A_TIME);
+    dam_open(dam);
+    for (size_t i = 0; i < CALLS; i++) {
+        assert_int_equal(talk_end(&talks[i]), MR_RPC_OK);
+        talk_done(&talks[i]);
+    }
+    client_close(&other);
+    rig_stop(rig);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -422,6 +455,7 @@ int main(void)
         cmocka_unit_test_setup_teardown(millions_of_empty_items_are_refused_before_they_cost, begin,
                                         end),
         cmocka_unit_test(a_worker_that_is_not_read_stays_alive),
+        cmocka_unit_test(a_connection_has_few_big_answers_under_way),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
