@@ -58,3 +58,17 @@ is "as JSON" '["t1","completed","a\nb\u0001"]' \
     "$(m enqueue -q sums --id t1 --wait --json '{"payload":"x"}' | jq -c '[.id, .state, .result]')"
 expect 8 enqueue -q sums --wait --json '{"payload":"bad"}'
 is "a failed one as JSON" archived "$(jq -r .state "$room/out")"
+
+# The server is killed and comes back: the task is still there, and so is who waits for it.
+m enqueue -q patient --id p1 --wait x >"$room/patient" 2>"$room/patient.err" &
+waiter=$!
+there() { m task show p1 >/dev/null 2>&1; }
+until_true there
+kill -9 "$server"
+until_true gone
+"$MILLRACE" serve --data "$data" --listen "$http" --grpc "$grpc" 2>>"$room/server.err" &
+servers+=($!)
+until_true there
+m work -q patient --burst -- echo done >/dev/null 2>&1
+await "$waiter"
+is "who waited" "0 done" "$code $(cat "$room/patient" "$room/patient.err")"
