@@ -402,6 +402,8 @@ static int make_dirs(struct selftest *self, const struct selftest_args *args)
 static int run(struct cli *cli, void *args_)
 {
     const struct selftest_args *args = args_;
+    if (cli->globals.broker.given)
+        return cli_usage(cli, "selftest has a server of its own; leave out --broker");
     struct selftest *self = cli_alloc(1, sizeof *self);
     self->cli = cli;
     self->pipe = -1;

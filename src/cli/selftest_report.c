@@ -66,9 +66,10 @@ void selftest_report_text(struct selftest_figures *figures, const struct selftes
 {
     struct spread restart = spread_of(figures->restart_ms, figures->restarts_n);
     struct spread outage = spread_of(figures->outage_ms, figures->outages_n);
-    out_printf("The server was killed %llu times under the load of %d producer and %d worker "
+    out_printf("The server was killed %llu time%s under the load of %d producer and %d worker "
                "processes.\n\n",
-               (unsigned long long)figures->killed, SELFTEST_PRODUCERS, SELFTEST_WORKERS);
+               (unsigned long long)figures->killed, figures->killed == 1 ? "" : "s",
+               SELFTEST_PRODUCERS, SELFTEST_WORKERS);
     const struct {
         const char *name;
         uint64_t n;

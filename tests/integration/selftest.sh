@@ -32,13 +32,14 @@ is "left behind" 0 "$(left)"
 # For people, in another folder.
 mkdir "$room/elsewhere"
 expect 0 selftest --crash 1 --dir "$room/elsewhere"
-grep -qE '^The server was killed 1 times' "$room/out" || fail "$(cat "$room/out")"
+grep -qE '^The server was killed 1 time under' "$room/out" || fail "$(cat "$room/out")"
 grep -qE '^ +lost +0' "$room/out" || fail "$(cat "$room/out")"
 is "last line" passed "$(tail -1 "$room/out")"
 [ ! -s "$room/err" ] || fail "$(cat "$room/err")"
 is "left behind" 0 "$(left)"
 refuses 3 "$room/missing" selftest --dir "$room/missing"
 refuses 2 --crash selftest --crash 0
+refuses 2 'leave out --broker' selftest --broker "$store"
 
 # ---- Ctrl-C: everybody is gone, and so is the folder
 
