@@ -117,11 +117,17 @@ bool unary_may_touch(struct unary *u, struct mr_slice queue)
     return false;
 }
 
+/* Until the peer has taken the answer, what it was made of is not needed. */
 void unary_idle(struct unary *u)
 {
     u->busy = false;
-    if (u->call == NULL)
+    if (u->call == NULL) {
         unary_free(u);
+        return;
+    }
+    job_clear(&u->job);
+    u->bytes = u->about = (struct mr_slice){0};
+    u->message = NULL;
 }
 
 /* ---- unary: through the broker -------------------------------------------------------------- */

@@ -200,7 +200,7 @@ void unary_send_task(struct unary *u, const struct mr_task *task);
  * is nobody to answer. After it unary_sent. */
 uint8_t *unary_room(struct unary *u, size_t size);
 void unary_sent(struct unary *u);
-/* It was kept (busy) without being with the broker, and is so no longer; it may be freed. */
+/* It was kept (busy), is answered now, and may be freed. */
 void unary_idle(struct unary *u);
 /* Whether the caller's token covers the queue; when not, the call is ended. */
 bool unary_may_touch(struct unary *u, struct mr_slice queue);

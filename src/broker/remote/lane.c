@@ -100,7 +100,8 @@ static void copy_entries(struct lane *lane, struct cut all, uint8_t *at)
     for (struct cut held = {0}; held.n < all.n;) {
         struct ticket *ticket = lane->next;
         struct cut cut = cut_of(ticket, held);
-        memcpy(at + held.bytes, ticket->entries + ticket->at, cut.bytes);
+        if (cut.bytes > 0) /* one that only waits for others has none */
+            memcpy(at + held.bytes, ticket->entries + ticket->at, cut.bytes);
         ticket->at += cut.bytes;
         ticket->sent += cut.n;
         held.bytes += cut.bytes;
