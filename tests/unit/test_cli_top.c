@@ -172,8 +172,11 @@ static void enter_opens_and_escape_goes_back(void **state)
     assert_shows(rig, "queue alpha, all tasks");
     assert_int_equal(press(rig, 's'), TOP_OPEN);
     assert_shows(rig, "queue alpha, scheduled tasks");
+    rig->view.tasks_more = true;
+    assert_shows(rig, "queue alpha, the first 2 scheduled tasks");
     while (rig->view.state != MR_STATE_NONE)
         press(rig, 's');
+    assert_shows(rig, "queue alpha, the first 2 tasks");
     press(rig, 'r');
     assert_shows(rig, "nothing archived here");
     press(rig, 'j');

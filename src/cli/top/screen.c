@@ -55,6 +55,7 @@ static void per_second(struct line *line, enum out_colour colour, const char *wh
 /* The fourth line: what is wrong, or else what the page is about. */
 static void draw_title(const struct top_view *view, const struct top_model *model, size_t columns)
 {
+    const char *state = view->state == MR_STATE_NONE ? "" : mr_state_name(view->state);
     struct line line = {.max = columns};
     if (model->err != MR_OK)
         item(&line, OUT_RED, "! %s; trying again", mr_err_text(model->err));
@@ -62,9 +63,11 @@ static void draw_title(const struct top_view *view, const struct top_model *mode
         item(&line, OUT_RED, "! a sync failed: the store must be opened again");
     else if (model->stats.disk_full)
         item(&line, OUT_RED, "! disk full: new work is refused");
+    else if (view->page == TOP_TASKS && view->tasks_more)
+        item(&line, OUT_BOLD, "queue %s, the first %zu %s%stasks", view->queue, view->tasks_n,
+             state, *state ? " " : "");
     else if (view->page == TOP_TASKS)
-        item(&line, OUT_BOLD, "queue %s, %s%s%s", view->queue, view->tasks_more ? "the first " : "",
-             view->state == MR_STATE_NONE ? "all" : mr_state_name(view->state), " tasks");
+        item(&line, OUT_BOLD, "queue %s, %s tasks", view->queue, *state ? state : "all");
     else if (view->page == TOP_TASK)
         item(&line, OUT_BOLD, "task %s", view->task);
     out_printf("\n");
