@@ -4,6 +4,7 @@
  *
  * remote.c   the connection: opening, closing, requests in, what leaves in a turn
  * unary.c    requests that are one call each: looking and acting
+ * await.c    waiting for the end of a task, also over a broken connection
  * lane.c     requests of many small items that share messages and are answered in order
  * enqueue.c  the stream of producers: one lane
  * node.c     a worker's stream: its life, from Hello over broken connections to Bye
@@ -76,7 +77,8 @@ struct ticket {
     struct mr_slice next; /* where the answer says that the next page begins */
     struct mr_call *call; /* while it is under way */
     bool answered;
-    bool unwanted; /* it ends before it has begun */
+    bool unwanted;      /* it ends before it has begun */
+    struct await *wait; /* of an await */
     /* Of a lane: entries, one behind the other, each a field of the message they go into. */
     uint8_t *entries;
     size_t bytes, at;        /* all; those before at are sent */
@@ -291,7 +293,24 @@ void producer_leave(struct remote *remote);
 extern const struct op unary_ops[MR_OP_COUNT];
 /* Begins the call, now. */
 void unary_begin(struct ticket *ticket);
+/* What its call says. */
+MR_MUST_USE enum mr_err unary_encode(struct ticket *ticket, const char *path,
+                                     const struct mr_flat *flat, const void *in);
+/* Whether a task can have such an id. */
+bool unary_is_id(struct mr_slice id);
 enum mr_err remote_read_finish(struct ticket *ticket, struct mr_slice bytes);
+
+/* ---- waiting for tasks ---------------------------------------------------------------------- */
+
+enum mr_err remote_prepare_await(struct ticket *ticket);
+enum mr_err remote_read_await(struct ticket *ticket, struct mr_slice bytes);
+void remote_begin_unawait(struct ticket *ticket);
+/* The connection broke before its answer: whether it goes on with the next one. */
+bool await_away(struct ticket *ticket);
+/* The connection is there. */
+void awaits_up(struct remote *remote);
+/* The broker closes. */
+void awaits_leave(struct remote *remote);
 
 /* Whether the server has our namespace. Thread: any but the loop. */
 MR_MUST_USE enum mr_err remote_probe(struct remote *remote, struct mr_detail *detail);
@@ -311,7 +330,8 @@ struct remote {
     bool up, closing;
 
     struct producer producer;
-    struct mr_link calls; /* single ones under way, by ticket */
+    struct mr_link calls;  /* single ones under way, by ticket */
+    struct mr_link awaits; /* those that wait for a connection */
     struct mr_link nodes;
     struct node *by_index[NODES_MAX];
     uint32_t last_number;

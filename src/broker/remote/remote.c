@@ -118,6 +118,7 @@ static void changed(struct mr_channel *channel, bool up, const char *why, void *
         return;
     nodes_attach(remote);
     producer_up(remote);
+    awaits_up(remote);
 }
 
 /* ---- closing -------------------------------------------------------------------------------- */
@@ -143,6 +144,7 @@ static void close_begin(struct mr_msg *msg, void *receiver)
     mr_rpc_timer_start(remote->rpc, &remote->close_timer,
                        mr_mono_add_ms(mr_rpc_now(remote->rpc), CLOSE_MS));
     producer_leave(remote);
+    awaits_leave(remote);
     nodes_leave(remote);
     remote_quiet(remote);
 }
@@ -249,6 +251,7 @@ enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_br
     remote->flush.deliver = flush;
     remote->say.deliver = begun_said;
     mr_list_init(&remote->calls);
+    mr_list_init(&remote->awaits);
     mr_list_init(&remote->nodes);
     mr_lock_init(&remote->lock);
     mr_event_init(&remote->quiet);

@@ -40,6 +40,8 @@ static void on_closed(struct mr_call *call, int status, struct mr_slice text)
     if (ticket->req->op == MR_OP_BACKUP && err != MR_OK)
         mr_detail_set(&REQ(ticket, mr_req_backup)->detail, "%.*s", (int)text.len,
                       text.len > 0 ? (const char *)text.data : "");
+    if (ticket->req->op == MR_OP_AWAIT && err == MR_UNAVAILABLE && await_away(ticket))
+        return;
     if (call_said(call))
         remote_refused(remote, err, text);
     if (err == MR_OK)
@@ -76,8 +78,8 @@ void unary_begin(struct ticket *ticket)
         mr_call_cancel(ticket->call);
 }
 
-static enum mr_err encode(struct ticket *ticket, const char *path, const struct mr_flat *flat,
-                          const void *in)
+enum mr_err unary_encode(struct ticket *ticket, const char *path, const struct mr_flat *flat,
+                         const void *in)
 {
     ticket->path = path;
     size_t size = mr_flat_size(flat, in);
@@ -112,8 +114,7 @@ struct text {
 static const struct mr_flat_field text_fields[] = {FIELD(SLICE, text, text)};
 FLAT(text);
 
-/* Whether a task can have such an id. */
-static bool is_id(struct mr_slice id)
+bool unary_is_id(struct mr_slice id)
 {
     return id.len > 0 && id.len <= MR_ID_MAX && mr_utf8_valid(id);
 }
@@ -121,51 +122,14 @@ static bool is_id(struct mr_slice id)
 static enum mr_err prepare_get(struct ticket *ticket)
 {
     const struct mr_req_get *req = REQ(ticket, mr_req_get);
-    if (!is_id(req->id))
+    if (!unary_is_id(req->id))
         return MR_NOT_FOUND;
-    return encode(ticket, "/millrace.v1.Tasks/Get", &text_flat, &(struct text){req->id});
+    return unary_encode(ticket, "/millrace.v1.Tasks/Get", &text_flat, &(struct text){req->id});
 }
 
 static enum mr_err read_get(struct ticket *ticket, struct mr_slice bytes)
 {
     return mr_flat_read(&mr_flat_task, bytes, &ticket->req->arena, &REQ(ticket, mr_req_get)->task);
-}
-
-struct wait {
-    struct mr_slice id;
-    int64_t timeout_ms;
-};
-static const struct mr_flat_field wait_fields[] = {FIELD(SLICE, wait, id),
-                                                   FIELD(64, wait, timeout_ms)};
-FLAT(wait);
-
-static enum mr_err prepare_await(struct ticket *ticket)
-{
-    const struct mr_req_await *req = REQ(ticket, mr_req_await);
-    struct wait wait = {req->id, req->wait_ms};
-    if (!is_id(req->id))
-        return MR_NOT_FOUND;
-    if (req->wait_ms <= 0)
-        wait.timeout_ms = -1; /* not at all */
-    else if (req->wait_ms >= MR_DELAY_MAX_MS)
-        wait.timeout_ms = 0; /* as long as it takes */
-    return encode(ticket, "/millrace.v1.Tasks/Wait", &wait_flat, &wait);
-}
-
-static enum mr_err read_await(struct ticket *ticket, struct mr_slice bytes)
-{
-    struct mr_req_await *req = REQ(ticket, mr_req_await);
-    return mr_flat_read(&mr_flat_task, bytes, &req->req.arena, &req->task);
-}
-
-static void begin_unawait(struct ticket *ticket)
-{
-    struct ticket *await = ticket_of(&REQ(ticket, mr_req_unawait)->await->req);
-    if (await != NULL && await->call != NULL)
-        mr_call_cancel(await->call);
-    else if (await != NULL)
-        await->unwanted = true;
-    ticket_answer(ticket, MR_OK);
 }
 
 struct list {
@@ -199,7 +163,7 @@ static enum mr_err prepare_list(struct ticket *ticket)
         return MR_NOT_FOUND;
     if (options->type.len > 0)
         MR_TRY(mr_name_check(options->type));
-    return encode(ticket, "/millrace.v1.Tasks/List", &list_flat, &list);
+    return unary_encode(ticket, "/millrace.v1.Tasks/List", &list_flat, &list);
 }
 
 enum { FIELD_LIST_TASKS = 1, FIELD_LIST_NEXT = 2 };
@@ -293,7 +257,7 @@ FLAT(queue_page);
 static enum mr_err encode_queue_page(struct ticket *ticket, struct mr_slice after, size_t max)
 {
     struct queue_page page = {after, (uint32_t)(max < MR_BATCH_MAX ? max : MR_BATCH_MAX)};
-    return encode(ticket, "/millrace.v1.Queues/List", &queue_page_flat, &page);
+    return unary_encode(ticket, "/millrace.v1.Queues/List", &queue_page_flat, &page);
 }
 
 static enum mr_err prepare_queue_list(struct ticket *ticket)
@@ -305,7 +269,8 @@ static enum mr_err prepare_queue_list(struct ticket *ticket)
             return MR_NOT_FOUND;
         if (req->max == 0)
             return MR_INVALID;
-        return encode(ticket, "/millrace.v1.Queues/Get", &text_flat, &(struct text){req->only});
+        return unary_encode(ticket, "/millrace.v1.Queues/Get", &text_flat,
+                            &(struct text){req->only});
     }
     if (req->after.len > 0)
         MR_TRY(mr_name_check(req->after));
@@ -356,8 +321,8 @@ static enum mr_err prepare_history(struct ticket *ticket)
     if (mr_name_check(req->queue) != MR_OK)
         return MR_NOT_FOUND;
     uint32_t days = (uint32_t)(req->max < MR_QUEUE_DAYS_MAX ? req->max : MR_QUEUE_DAYS_MAX);
-    return encode(ticket, "/millrace.v1.Queues/History", &history_page_flat,
-                  &(struct history_page){req->queue, days});
+    return unary_encode(ticket, "/millrace.v1.Queues/History", &history_page_flat,
+                        &(struct history_page){req->queue, days});
 }
 
 static enum mr_err read_day(struct ticket *ticket, struct mr_slice bytes)
@@ -393,11 +358,11 @@ static enum mr_err prepare_queue_set(struct ticket *ticket)
     const struct mr_req_queue_set *req = REQ(ticket, mr_req_queue_set);
     MR_TRY(mr_name_check(req->queue));
     if (req->setting == MR_QUEUE_PAUSED)
-        return encode(ticket,
-                      req->value != 0 ? "/millrace.v1.Queues/Pause" : "/millrace.v1.Queues/Resume",
-                      &text_flat, &(struct text){req->queue});
-    return encode(ticket, "/millrace.v1.Queues/SetMaxLength", &queue_change_flat,
-                  &(struct queue_change){req->queue, req->value});
+        return unary_encode(
+            ticket, req->value != 0 ? "/millrace.v1.Queues/Pause" : "/millrace.v1.Queues/Resume",
+            &text_flat, &(struct text){req->queue});
+    return unary_encode(ticket, "/millrace.v1.Queues/SetMaxLength", &queue_change_flat,
+                        &(struct queue_change){req->queue, req->value});
 }
 
 static enum mr_err prepare_queue_remove(struct ticket *ticket)
@@ -405,8 +370,8 @@ static enum mr_err prepare_queue_remove(struct ticket *ticket)
     const struct mr_req_queue_remove *req = REQ(ticket, mr_req_queue_remove);
     if (mr_name_check(req->queue) != MR_OK)
         return MR_NOT_FOUND;
-    return encode(ticket, "/millrace.v1.Queues/Remove", &queue_change_flat,
-                  &(struct queue_change){req->queue, req->mode == MR_QUEUE_REMOVE_FORCE});
+    return unary_encode(ticket, "/millrace.v1.Queues/Remove", &queue_change_flat,
+                        &(struct queue_change){req->queue, req->mode == MR_QUEUE_REMOVE_FORCE});
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -422,8 +387,8 @@ static enum mr_err prepare_node_list(struct ticket *ticket)
     struct mr_req_node_list *req = REQ(ticket, mr_req_node_list);
     req->nodes = NULL;
     req->n = 0;
-    return encode(ticket, "/millrace.v1.Nodes/List", &node_page_flat,
-                  &(struct node_page){ticket->next});
+    return unary_encode(ticket, "/millrace.v1.Nodes/List", &node_page_flat,
+                        &(struct node_page){ticket->next});
 }
 
 static enum mr_err read_node(struct ticket *ticket, struct mr_slice bytes)
@@ -454,7 +419,7 @@ static enum mr_err read_node_list(struct ticket *ticket, struct mr_slice bytes)
 static bool more_nodes(struct ticket *ticket)
 {
     return ticket->next.len > 0 && REQ(ticket, mr_req_node_list)->n < NODES_LISTED_MAX &&
-           encode(ticket, ticket->path, &node_page_flat, &(struct node_page){ticket->next}) ==
+           unary_encode(ticket, ticket->path, &node_page_flat, &(struct node_page){ticket->next}) ==
                MR_OK;
 }
 
@@ -473,8 +438,8 @@ static enum mr_err read_stats(struct ticket *ticket, struct mr_slice bytes)
 
 static enum mr_err prepare_backup(struct ticket *ticket)
 {
-    return encode(ticket, "/millrace.v1.Server/Backup", &text_flat,
-                  &(struct text){mr_slice_str(REQ(ticket, mr_req_backup)->dir)});
+    return unary_encode(ticket, "/millrace.v1.Server/Backup", &text_flat,
+                        &(struct text){mr_slice_str(REQ(ticket, mr_req_backup)->dir)});
 }
 
 /* Behind the tasks that were enqueued before: who looks for one, or acts on it, finds it. */
@@ -486,8 +451,8 @@ static void unary_wait(struct ticket *ticket)
 const struct op unary_ops[MR_OP_COUNT] = {
     [MR_OP_CONTROL] = {prepare_control, unary_wait, read_control, NULL},
     [MR_OP_GET] = {prepare_get, unary_wait, read_get, NULL},
-    [MR_OP_AWAIT] = {prepare_await, unary_wait, read_await, NULL},
-    [MR_OP_UNAWAIT] = {NULL, begin_unawait, NULL, NULL},
+    [MR_OP_AWAIT] = {remote_prepare_await, unary_wait, remote_read_await, NULL},
+    [MR_OP_UNAWAIT] = {NULL, remote_begin_unawait, NULL, NULL},
     [MR_OP_NODE_LIST] = {prepare_node_list, unary_wait, read_node_list, more_nodes},
     [MR_OP_LIST] = {prepare_list, unary_wait, read_list, NULL},
     [MR_OP_QUEUE_LIST] = {prepare_queue_list, unary_wait, read_queue_list, more_queues},
