@@ -73,6 +73,7 @@ struct mr_api {
     size_t sessions_n;                        /* with a node, those that are closing included */
     size_t jobs_n;                            /* with the broker */
     size_t bytes;                             /* of their memory */
+    size_t expected;                          /* of answers that will be big */
     uint64_t attaches;                        /* so far */
     uint64_t tokens_seen;                     /* generation the streams were last held against */
     struct mr_timer conns_timer, tokens_timer, health_timer;
@@ -127,7 +128,7 @@ struct job {
     struct mr_api *api;
     struct budget *budget;         /* NULL: not counted for anybody */
     size_t bytes;                  /* of memory, when it went */
-    size_t expected;               /* and of the answer, about: for its budget alone */
+    size_t expected;               /* and of the answer, if it will be big */
     void (*back)(struct job *job); /* on the loop, with the answer */
     union any_req req;             /* its arena also holds what goes in */
 };

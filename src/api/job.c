@@ -64,6 +64,7 @@ static void charge(struct job *job)
     struct budget *budget = job->budget;
     job->api->jobs_n++;
     job->api->bytes += job->bytes;
+    job->api->expected += job->expected;
     if (budget == NULL)
         return;
     budget->requests++;
@@ -80,6 +81,7 @@ static void discharge(struct job *job)
     struct budget *budget = job->budget;
     job->api->jobs_n--;
     job->api->bytes -= job->bytes;
+    job->api->expected -= job->expected;
     if (budget == NULL)
         return;
     budget->requests--;

@@ -77,9 +77,11 @@ void tasks_list(struct unary *u)
     };
     if (in->queue[0] != '\0')
         mr_detail_set(&u->detail, "queue %.*s", MR_NAME_MAX, in->queue);
-    if (in->with_payload)
-        u->job.expected = ANSWER_BYTES;
-    unary_submit(u, MR_OP_LIST, list_reply);
+    u->job.expected = in->with_payload ? ANSWER_BYTES : 0;
+    if (u->api->expected + u->job.expected > u->api->options.limits.bytes_total / 4)
+        unary_fail(u, MR_BUSY, "too many lists with payloads are under way");
+    else
+        unary_submit(u, MR_OP_LIST, list_reply);
 }
 
 /* ---- acting --------------------------------------------------------------------------------- */

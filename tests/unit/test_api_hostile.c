@@ -421,10 +421,12 @@ static void a_worker_that_is_not_read_stays_alive(void **state)
 static void a_connection_has_few_big_answers_under_way(void **state)
 {
     (void)state;
-    enum { CALLS = 40, AT_A_TIME = 8 };
+    enum { CALLS = 40, AT_A_TIME = 8, MIB = 1024 * 1024 };
     struct dam *dam;
-    struct rig *rig = rig_start_behind(NULL, dam_build, &dam);
+    struct mr_api_options options = {.limits = {.bytes_total = 4 * (2 * AT_A_TIME + 1) * MIB}};
+    struct rig *rig = rig_start_behind(&options, dam_build, &dam);
     struct client other;
+    struct talk talk = {0};
     static struct talk talks[CALLS];
     Millrace__V1__ListRequest list = MILLRACE__V1__LIST_REQUEST__INIT;
     list.with_payload = true;
@@ -438,6 +440,10 @@ static void a_connection_has_few_big_answers_under_way(void **state)
     }
     WAIT_UNTIL(dam_kept(dam) == AT_A_TIME);
     assert_non_null(put(&other, "q", "meanwhile"));
+    /* All together may have no more of them either; everything else goes on. */
+    assert_null(call_unary(&talk, &other, PATH("Tasks/List"), &list.base,
+                           &millrace__v1__list_response__descriptor));
+    assert_string_equal(talk.code, "BUSY");
     assert_int_equal(dam_kept(dam), AT_A_TIME);
     dam_open(dam);
     for (size_t i = 0; i < CALLS; i++) {
