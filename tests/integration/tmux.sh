@@ -134,7 +134,7 @@ begin "millrace work -q w -c 1 -- cat"
 is_so eval "m node list --json | jq -e 'length == 1' >/dev/null"
 key C-c
 is_so prompts 0
-run 0 "millrace selftest --crash 1" 'killed 1 times' passed
+run 0 "millrace selftest --crash 1" 'was killed 1 time' passed
 run 0 "millrace bench --only memory --tasks 1000 --broker file:copy" memory bytes
 
 # ---- mistakes ----
