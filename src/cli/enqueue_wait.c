@@ -1,20 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * enqueue --wait: the end of the task, its result on stdout, its outcome as the exit code. A server that
- * goes away meanwhile and comes back still has the task, so it is asked again.
- */
-#include <poll.h>
-
-#include "base/clock.h"
+/* enqueue --wait: the end of the task, its result on stdout, its outcome as the exit code. */
 #include "cli/enqueue.h"
 #include "cli/out.h"
 #include "cli/server.h"
 #include "cli/show.h"
-
-enum {
-    AWAY_MS = 30 * 1000, /* a server away for so long is not waited for */
-    AGAIN_MS = 200,
-};
 
 int enqueue_check_wait(const struct cli *cli, const struct enqueue_args *args)
 {
@@ -68,34 +57,12 @@ static int report(const struct cli *cli, const char *id, const struct mr_task *t
                     (const char *)task->last_error.data);
 }
 
-/* Like mr_task_wait, beyond the end of a connection. */
-static enum mr_err wait_for(struct mr_client *client, const char *id, int64_t timeout_ms,
-                            struct mr_task_list **ret_list)
-{
-    struct mr_clock *clock = mr_clock_system();
-    mr_mono asked = mr_mono_now(clock), end = mr_mono_add_ms(asked, timeout_ms), seen = asked;
-    for (;;) {
-        int64_t left_ms = (end.ns - asked.ns) / MR_NS_PER_MS;
-        if (timeout_ms > 0 && left_ms <= 0)
-            return MR_TIMEOUT;
-        enum mr_err err =
-            mr_task_wait(client, mr_slice_str(id), timeout_ms > 0 ? left_ms : 0, ret_list);
-        mr_mono now = mr_mono_now(clock);
-        if (now.ns - asked.ns > AGAIN_MS * MR_NS_PER_MS)
-            seen = now; /* it was there for a while */
-        if (err != MR_UNAVAILABLE || now.ns - seen.ns > AWAY_MS * MR_NS_PER_MS)
-            return err;
-        (void)poll(NULL, 0, AGAIN_MS);
-        asked = mr_mono_now(clock);
-    }
-}
-
 int enqueue_wait(struct cli *cli, const char *id, int64_t timeout_ms)
 {
     struct mr_task_list *list = NULL;
     if (!cli->quiet)
         out_status("waiting for task %s", id);
-    enum mr_err err = wait_for(cli->client, id, timeout_ms, &list);
+    enum mr_err err = mr_task_wait(cli->client, mr_slice_str(id), timeout_ms, &list);
     out_status_clear();
     if (err == MR_TIMEOUT)
         return cli_fail(CLI_TIMED_OUT,

@@ -2,9 +2,12 @@
 /*
  * Waiting for the end of a task: one call, which lasts. When the connection breaks it is begun again on
  * the next one, for what is left of its time; the task is there, or it has ended. One that left
- * nothing behind meanwhile is not found then.
+ * nothing behind meanwhile is not found then. It costs nothing to wait for a server that recovers a
+ * large store, so it may be away for longer than with tasks that are to be sent.
  */
 #include "broker/remote/internal.h"
+
+enum { PATIENCE = 3 }; /* times as long */
 
 struct await {
     struct ticket *ticket;
@@ -90,7 +93,7 @@ bool await_away(struct ticket *ticket)
 {
     struct remote *remote = ticket->remote;
     struct await *await = ticket->wait;
-    mr_mono give_up = mr_mono_add_ms(mr_rpc_now(remote->rpc), remote->away_ms);
+    mr_mono give_up = mr_mono_add_ms(mr_rpc_now(remote->rpc), PATIENCE * remote->away_ms);
     if (remote->closing)
         return false;
     mr_list_remove(&ticket->link);
