@@ -50,7 +50,7 @@ static mr_mono next_tick(const struct rpc_conn *conn)
         mr_mono_add_ms(conn->ping_out ? conn->pinged : conn->last_read, limits->keepalive_ms);
     if (conn->leave == RPC_NOTICE)
         at = earlier(at, conn->phase_until);
-    if (conn->head_since.ns != 0)
+    if (conn->head_stream != 0)
         at = earlier(at, head_until(conn));
     if (may_idle(conn))
         at = earlier(at, mr_mono_add_ms(conn->idle_since, limits->idle_ms));
@@ -108,7 +108,7 @@ static void tick(struct mr_timer *timer, void *arg)
             rpc_conn_doom(conn, NGHTTP2_SETTINGS_TIMEOUT, "no connection in time");
     } else {
         check_alive(conn);
-        if (conn->head_since.ns != 0 && now.ns >= head_until(conn).ns)
+        if (conn->head_stream != 0 && now.ns >= head_until(conn).ns)
             rpc_conn_doom(conn, NGHTTP2_ENHANCE_YOUR_CALM, "a head that does not end");
         if (conn->leave == RPC_NOTICE && now.ns >= conn->phase_until.ns)
             leave_next(conn);

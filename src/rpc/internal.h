@@ -142,7 +142,9 @@ struct rpc_conn {
     mr_mono phase_until;   /* the handshake; from RPC_NOTICE on: the next step */
     mr_mono last_read, pinged, idle_since;
     mr_mono stuck_since; /* with a rest: when the socket last took something */
-    mr_mono head_since;  /* server: when the head began that is not complete; 0: there is none */
+    /* Server: the call whose head is not complete, 0: none; and when that began. */
+    int32_t head_stream;
+    mr_mono head_since;
     bool ping_out;
     /* Frames that cost us more than the peer, paid from a budget that grows with time. */
     int64_t nuisance_left;

@@ -29,6 +29,7 @@ static int on_begin_headers(nghttp2_session *session, const nghttp2_frame *frame
     rpc_call_has_stream(call, frame->hd.stream_id);
     if (nghttp2_session_set_stream_user_data(session, frame->hd.stream_id, call) != 0)
         return NGHTTP2_ERR_CALLBACK_FAILURE;
+    conn->head_stream = frame->hd.stream_id;
     conn->head_since = conn->rpc->now;
     return rpc_call_charge(call, RPC_CALL_COST) ? 0 : NGHTTP2_ERR_TEMPORAL_CALLBACK_FAILURE;
 }
@@ -65,7 +66,9 @@ static int on_data(nghttp2_session *session, uint8_t flags, int32_t stream_id, c
 
 static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t code, void *arg)
 {
-    (void)arg;
+    struct rpc_conn *conn = arg;
+    if (conn->head_stream == stream_id) /* refused before its end */
+        conn->head_stream = 0;
     struct mr_call *call = call_of(session, stream_id);
     if (call != NULL)
         rpc_call_stream_closed(call, code);
@@ -76,7 +79,7 @@ static int on_stream_close(nghttp2_session *session, int32_t stream_id, uint32_t
 
 static void headers_came(struct rpc_conn *conn, struct mr_call *call, const nghttp2_frame *frame)
 {
-    conn->head_since = (mr_mono){0};
+    conn->head_stream = 0;
     if (conn->listener != NULL && frame->headers.cat == NGHTTP2_HCAT_REQUEST)
         rpc_server_begin(call);
 }

@@ -633,6 +633,38 @@ static void a_head_that_comes_byte_by_byte_is_cut(void **state)
     rig_stop(rig);
 }
 
+static void a_head_that_was_refused_costs_no_other_call(void **state)
+{
+    (void)state;
+    struct mr_rpc_limits limits = {.handshake_ms = 200, .keepalive_ms = 200};
+    struct rig *rig = rig_start(&limits, NULL);
+    struct raw raw;
+    raw_open(&raw, rig->port);
+    raw_preface(&raw);
+    raw_request(&raw, 1, "/t/Hang", 0, NULL);
+    static char value[17000];
+    memset(value, 'v', sizeof value - 1);
+    const char *too_long[] = {"x-long", value, "x-end", "", NULL};
+    struct mr_buf block = {0};
+    for (size_t i = 0; too_long[i] != NULL; i += 2)
+        raw_header(&block, too_long[i], too_long[i + 1]);
+    raw_frame(&raw, NGHTTP2_HEADERS, 0, 3, mr_slice_make(block.data, 10000));
+    raw_frame(&raw, NGHTTP2_CONTINUATION, NGHTTP2_FLAG_END_HEADERS, 3,
+              mr_slice_make(block.data + 10000, block.len - 10000));
+    mr_buf_done(&block);
+    raw_flush(&raw);
+    raw_until(&raw, NGHTTP2_RST_STREAM);
+    assert_int_equal(raw.stream, 3);
+    for (int i = 0; i < 4; i++) {
+        raw_until(&raw, NGHTTP2_PING);
+        raw_frame(&raw, NGHTTP2_PING, NGHTTP2_FLAG_ACK, 0, mr_slice_make(raw.payload, 8));
+        raw_flush(&raw);
+    }
+    assert_int_equal(atomic_load(&rig->closed), 0);
+    raw_close(&raw);
+    rig_stop(rig);
+}
+
 static void a_peer_that_answers_no_ping_is_closed(void **state)
 {
     (void)state;
@@ -733,6 +765,7 @@ int main(void)
         cmocka_unit_test(connections_without_calls_make_room_for_others),
         cmocka_unit_test(a_connection_that_is_not_made_in_time_is_closed),
         cmocka_unit_test(a_head_that_comes_byte_by_byte_is_cut),
+        cmocka_unit_test(a_head_that_was_refused_costs_no_other_call),
         cmocka_unit_test(a_peer_that_answers_no_ping_is_closed),
         cmocka_unit_test(a_peer_that_talks_and_never_reads_is_closed),
         cmocka_unit_test(an_idle_connection_is_given_notice_and_closed),
