@@ -38,8 +38,7 @@ struct segment {
     uint64_t live;      /* bytes held by tasks */
     uint64_t left;      /* of them, those that the last walk found no way to carry off */
     uint64_t dead_seq;  /* newest record when the last of them was let go */
-    uint64_t
-        unsaid_seq; /* the first record behind the last let go without one: see mr_log_unsaid */
+    uint64_t unsaid;    /* the last that was let go without a record: see mr_log_unsaid */
     bool sealed;
     bool removing; /* a job is taking it away */
 };
@@ -125,6 +124,7 @@ struct mr_log {
     unsigned pins;
     bool jobs_held; /* the start makes its segments itself */
     uint64_t trim_seq;
+    uint64_t unsaids, said; /* see mr_log_unsaid */
 
     struct block blocks[BLOCKS];
     struct mr_buf scratch; /* a record that spans blocks */
@@ -155,8 +155,8 @@ MR_MUST_USE enum mr_err segment_write_header(struct mr_log *log, struct mr_file 
                                              uint32_t number, struct gap gap);
 MR_MUST_USE enum mr_err segment_add(struct mr_log *log, const struct segment *segment);
 struct segment *segment_find(const struct mr_log *log, uint32_t number);
-/* A snapshot as of this record or a later one says all that the segment does. */
-uint64_t segment_covering_seq(const struct segment *segment);
+/* Something was let go there that neither a record nor a snapshot says. */
+bool segment_unsaid(const struct mr_log *log, const struct segment *segment);
 struct segment *segment_current(const struct mr_log *log);
 /* Starts making the next segment when it is time to. */
 void segment_prepare(struct mr_log *log);

@@ -361,7 +361,17 @@ void mr_log_unsaid(struct mr_log *log, uint32_t number)
 {
     struct segment *segment = segment_find(log, number);
     if (segment != NULL)
-        segment->unsaid_seq = mr_log_last_seq(log) + 1;
+        segment->unsaid = ++log->unsaids;
+}
+
+uint64_t mr_log_unsaids(const struct mr_log *log)
+{
+    return log->unsaids;
+}
+
+void mr_log_said(struct mr_log *log, uint64_t unsaids)
+{
+    log->said = unsaids;
 }
 
 size_t mr_log_ready(const struct mr_log *log)
@@ -384,7 +394,7 @@ void mr_log_segment_at(const struct mr_log *log, size_t i, struct mr_segment_inf
         .live = segment->live,
         .left = segment->left,
         .last_seq = segment->last_seq,
-        .covering_seq = segment_covering_seq(segment),
+        .unsaid = segment_unsaid(log, segment),
         .sealed = segment->sealed,
         .removing = segment->removing,
     };

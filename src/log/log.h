@@ -160,9 +160,14 @@ void mr_log_retry_space(struct mr_log *log);
 
 /* A task holds (positive) or no longer holds (negative) so many bytes of a segment. */
 void mr_log_hold(struct mr_log *log, uint32_t segment, int64_t bytes);
-/* What is let go there now, no record says (a task that expired). So the segment stays until a
- * snapshot does: before that, a start would look for the task in it. */
+/* What is let go there now, no record says (a task that expired). So the segment stays until there is
+ * a snapshot that was begun later: before that, a start would look for the task in it. Unless the
+ * disk is full. */
 void mr_log_unsaid(struct mr_log *log, uint32_t segment);
+/* How many there were of that. A snapshot that is begun now says them all, */
+uint64_t mr_log_unsaids(const struct mr_log *log);
+/* and here it is. */
+void mr_log_said(struct mr_log *log, uint64_t unsaids);
 
 struct mr_segment_info {
     uint32_t number;
@@ -171,9 +176,9 @@ struct mr_segment_info {
     uint64_t live;  /* held by tasks */
     uint64_t left;  /* what was live when it was last walked to its end */
     uint64_t last_seq;
-    uint64_t covering_seq; /* a snapshot as of this record or a later one says all that it does */
-    bool removing;         /* on its way out: nobody needs it */
-    bool sealed;           /* no longer written */
+    bool unsaid;   /* something was let go that only the next snapshot says */
+    bool removing; /* on its way out: nobody needs it */
+    bool sealed;   /* no longer written */
 };
 
 size_t mr_log_segments(const struct mr_log *log);

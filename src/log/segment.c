@@ -388,10 +388,10 @@ static bool being_synced(const struct mr_log *log, const struct mr_file *file)
     return false;
 }
 
-uint64_t segment_covering_seq(const struct segment *segment)
+/* On a full disk a snapshot may find no space before this segment has gone. */
+bool segment_unsaid(const struct mr_log *log, const struct segment *segment)
 {
-    bool unsaid = segment->unsaid_seq > segment->last_seq;
-    return unsaid ? segment->unsaid_seq : segment->last_seq;
+    return segment->unsaid > log->said && log->full == MR_OK;
 }
 
 /* What it says is in the snapshot, as is what no record says; what made it dead (a finish, a copy
@@ -399,7 +399,7 @@ uint64_t segment_covering_seq(const struct segment *segment)
 static bool removable(const struct mr_log *log, const struct segment *segment)
 {
     return segment->sealed && !segment->removing && segment->live == 0 &&
-           segment_covering_seq(segment) <= log->trim_seq &&
+           segment->last_seq <= log->trim_seq && !segment_unsaid(log, segment) &&
            segment->dead_seq <= log->durable_seq && segment->last_seq <= log->durable_seq &&
            !being_synced(log, segment->file);
 }

@@ -142,7 +142,7 @@ static void measure(const struct mr_engine *engine, struct usage *usage)
     for (size_t i = 0; i < mr_log_segments(engine->log); i++) {
         struct mr_segment_info info;
         mr_log_segment_at(engine->log, i, &info);
-        bool covered = info.covering_seq <= engine->snap_seq;
+        bool covered = info.last_seq <= engine->snap_seq && !info.unsaid;
         if (!info.sealed || (info.live == 0 && covered))
             continue; /* written to, or on its way out */
         usage->sealed += info.bytes;

@@ -22,6 +22,7 @@ enum { PIECE = 16 * GROUP_DATA };
 struct snapshot {
     struct mr_engine *engine;
     uint64_t seq;
+    uint64_t unsaids; /* it says those as well: see mr_log_unsaid */
     uint32_t term;
     uint8_t *saved;       /* by chunk of the task table */
     size_t chunks, next;  /* chunks below next are all saved */
@@ -261,6 +262,7 @@ static void snapshot_done(struct mr_job *job)
     if (snapshot->job_err != MR_OK || !snapshot->last)
         return;
     engine->snap_seq = snapshot->seq;
+    mr_log_said(engine->log, snapshot->unsaids);
     engine->snap_term = snapshot->term;
     engine->snap_bytes = snapshot->offset;
     engine->snapshots++;
@@ -279,6 +281,7 @@ enum mr_err snapshot_begin(struct mr_engine *engine)
         return MR_NOMEM;
     snapshot->engine = engine;
     snapshot->seq = mr_log_last_seq(engine->log);
+    snapshot->unsaids = mr_log_unsaids(engine->log);
     snapshot->term = mr_log_term(engine->log);
     snapshot->chunks = engine->state.tasks.chunks_n;
     snapshot->saved = calloc(snapshot->chunks + 1, 1);

@@ -313,8 +313,9 @@ void hold(struct state *state, struct mr_log_pos pos, uint32_t size, int sign)
     state->live_bytes += (uint64_t)(sign * (int64_t)size);
 }
 
-/* Whether the task was lost with its segment. */
-static bool hold_task(struct state *state, uint32_t handle)
+/* Whether the task was lost with its segment. A completed one whose time is over has merely
+ * expired: that is not logged, and on a full disk the segment does not wait for a snapshot. */
+static bool hold_task(struct state *state, uint32_t handle, int64_t now_ms)
 {
     struct task *task = task_at(state, handle);
     struct more *more = more_of(state, task);
@@ -328,16 +329,21 @@ static bool hold_task(struct state *state, uint32_t handle)
     hold(state, task->pos, task->size, 1);
     if (more != NULL && more->note_size > 0)
         hold(state, more->note, more->note_size, 1);
+    if ((gone || note_gone) && task->state == MR_COMPLETED && task->key <= now_ms) {
+        state->expired++;
+        task_release(state, handle);
+        return false;
+    }
     if (gone)
         task->flags |= TASK_DAMAGED;
     return gone;
 }
 
-uint64_t state_hold_all(struct state *state)
+uint64_t state_hold_all(struct state *state, int64_t now_ms)
 {
     uint64_t lost = 0;
     for (uint32_t i = 0; i < state->tasks.used; i++)
-        if (task_at(state, i)->state != MR_STATE_NONE && hold_task(state, i))
+        if (task_at(state, i)->state != MR_STATE_NONE && hold_task(state, i, now_ms))
             lost++;
     return lost;
 }

@@ -151,7 +151,7 @@ int64_t state_next_ms(const struct state *state);
 
 /* After a replay: space held by tasks is counted, records in segments that are gone are noted.
  * Returns how many tasks have lost their record. */
-uint64_t state_hold_all(struct state *state);
+uint64_t state_hold_all(struct state *state, int64_t now_ms);
 size_t state_bytes(const struct state *state);
 /* Asserts that sets, maps and counters equal a recount. */
 void state_validate(const struct state *state);
