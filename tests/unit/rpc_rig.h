@@ -420,4 +420,17 @@ static inline void assert_last(const struct probe *probe, const char *text)
     assert_memory_equal(probe->last.data, text, probe->last.len);
 }
 
+/* The good client still has its first connection, and it works. */
+static inline void assert_served(struct rig *rig)
+{
+    struct probe probe;
+    probe_begin(rig, &probe, "/t/Echo", 0);
+    probe_send(&probe, "still there?");
+    probe_half_close(&probe);
+    assert_int_equal(probe_end(&probe), MR_RPC_OK);
+    assert_last(&probe, "still there?");
+    probe_done(&probe);
+    assert_int_equal(atomic_load(&rig->ups), 1);
+}
+
 #endif
