@@ -58,15 +58,21 @@ static void no_task_is_early_and_most_are_on_time(void **state)
     conform_take_none(t, node);
 }
 
+/* The machine may be so slow that it is due before it is looked at: then it gets more time. */
 static void a_time_of_day_is_kept(void **state)
 {
     struct conform *t = *state;
-    int64_t at_ms = conform_wall_ms() + 150;
-    const char *id = PUT_OK(t, .at_ms = at_ms);
-    assert_int_equal(conform_get(t, id)->due_ms, at_ms);
-    struct mr_lease *lease = conform_take_id(t, NODE(t), id);
-    assert_true(conform_wall_ms() >= at_ms);
-    FINISH_OK(t, lease, .outcome = MR_DONE);
+    struct conform_node *node = NODE(t);
+    bool seen = false;
+    for (int64_t ahead_ms = 150; !seen; ahead_ms *= 4) {
+        int64_t at_ms = conform_wall_ms() + ahead_ms;
+        const char *id = PUT_OK(t, .at_ms = at_ms);
+        seen = conform_get(t, id)->due_ms == at_ms;
+        assert_true(seen || conform_wall_ms() >= at_ms);
+        struct mr_lease *lease = conform_take_id(t, node, id);
+        assert_true(conform_wall_ms() >= at_ms);
+        FINISH_OK(t, lease, .outcome = MR_DONE);
+    }
 }
 
 static void a_time_that_has_passed_means_now(void **state)
