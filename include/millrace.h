@@ -281,8 +281,8 @@ MR_MUST_USE enum mr_err mr_task_get(struct mr_client *client, struct mr_slice id
 /*
  * Waits up to timeout_ms (0: as long as it takes) until the task has ended, and answers it as it was
  * then: completed with its result, also when it is not kept, or archived. MR_NOT_FOUND when there is
- * none, or it was deleted; MR_TIMEOUT. At a server the wait goes on over a connection that breaks;
- * MR_UNAVAILABLE when there is none for 30 s. The end of a task that is not kept can be missed then:
+ * none, or it was deleted; MR_TIMEOUT; MR_BUSY when too many wait, at a server more than 512 of one
+ * client. There the wait goes on over a connection that breaks; MR_UNAVAILABLE after 30 s without one. The end of a task that is not kept can be missed then:
  * MR_NOT_FOUND.
  */
 MR_MUST_USE enum mr_err mr_task_wait(struct mr_client *client, struct mr_slice id,

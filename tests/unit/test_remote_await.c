@@ -20,10 +20,9 @@ static enum mr_err get(struct world *w, const char *id)
     return err;
 }
 
-/* Waits for "a", which is there; the server has the call when this returns. */
-static void wait_start(struct world *w, struct waiting *waiting, int64_t wait_ms)
+/* Waits for "a". */
+static void wait_begin(struct world *w, struct waiting *waiting, int64_t wait_ms)
 {
-    put_id(w, "a");
     mr_event_init(&waiting->done);
     waiting->await = (struct mr_req_await){
         .req = {.op = MR_OP_AWAIT, .done = waiting_done, .arg = waiting},
@@ -31,6 +30,13 @@ static void wait_start(struct world *w, struct waiting *waiting, int64_t wait_ms
         .wait_ms = wait_ms,
     };
     mr_broker_submit(w->far, &waiting->await.req);
+}
+
+/* The same, when it is there; the server has the call when this returns. */
+static void wait_start(struct world *w, struct waiting *waiting, int64_t wait_ms)
+{
+    put_id(w, "a");
+    wait_begin(w, waiting, wait_ms);
     assert_int_equal(get(w, "a"), MR_OK); /* it went behind it, over the same connection */
 }
 
@@ -154,6 +160,29 @@ static void closing_ends_a_wait_without_a_server(void **state)
     open_far(w, NULL);
 }
 
+/* They are calls that last: more of them would leave none for anything else. */
+static void too_many_waits_are_refused_and_everything_else_goes_on(void **state)
+{
+    struct world *w = *state;
+    enum { MOST = 512 };
+    static struct waiting waitings[MOST], more;
+    put_id(w, "a");
+    for (size_t i = 0; i < MOST; i++)
+        wait_begin(w, &waitings[i], MR_DELAY_MAX_MS);
+    wait_begin(w, &more, MR_DELAY_MAX_MS);
+    assert_int_equal(wait_end(&more), MR_BUSY);
+    mr_req_done(&more.await.req);
+    assert_int_equal(get(w, "a"), MR_OK);
+    cancel(w, "a");
+    for (size_t i = 0; i < MOST; i++) {
+        assert_int_equal(wait_end(&waitings[i]), MR_OK);
+        mr_req_done(&waitings[i].await.req);
+    }
+    wait_begin(w, &more, MR_DELAY_MAX_MS); /* there is room again */
+    assert_int_equal(wait_end(&more), MR_OK);
+    mr_req_done(&more.await.req);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -164,6 +193,7 @@ int main(void)
         TEST(a_wait_does_not_wait_for_a_server_for_ever),
         TEST(a_wait_without_a_server_can_be_taken_back),
         TEST(closing_ends_a_wait_without_a_server),
+        TEST(too_many_waits_are_refused_and_everything_else_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -63,6 +63,19 @@ enum mr_err remote_prepare_await(struct ticket *ticket)
     return encode(ticket, wait_ms);
 }
 
+/* Behind the tasks that were enqueued before, as all that looks at them. */
+void remote_begin_await(struct ticket *ticket)
+{
+    struct remote *remote = ticket->remote;
+    if (remote->awaits_n == AWAITS_MAX) {
+        ticket_answer(ticket, MR_BUSY);
+        return;
+    }
+    ticket->awaits = true;
+    remote->awaits_n++;
+    lane_wait(&remote->producer.lane, ticket);
+}
+
 /* ---- answers -------------------------------------------------------------------------------- */
 
 enum mr_err remote_read_await(struct ticket *ticket, struct mr_slice bytes)

@@ -37,6 +37,7 @@ enum {
     REPEAT_RETENTION_MS = 60000, /* a task kept so long can be enqueued again without doubt */
     MESSAGE_BYTES = 1024 * 1024, /* of a message of many items */
     LANE_MESSAGES = 1024,        /* of a lane, without an answer */
+    AWAITS_MAX = 512, /* a server takes 1000 calls of a connection, and others must pass */
     NODES_MAX = 4096,
     WORD_SLOTS = 64,                    /* slots in a word of the board's map */
     WORDS_MAX = NODES_MAX,              /* a word belongs to one node */
@@ -79,6 +80,7 @@ struct ticket {
     bool answered;
     bool unwanted;      /* it ends before it has begun */
     struct await *wait; /* of an await */
+    bool awaits;        /* it counts among those */
     /* Of a lane: entries, one behind the other, each a field of the message they go into. */
     uint8_t *entries;
     size_t bytes, at;        /* all; those before at are sent */
@@ -303,6 +305,7 @@ enum mr_err remote_read_finish(struct ticket *ticket, struct mr_slice bytes);
 /* ---- waiting for tasks ---------------------------------------------------------------------- */
 
 enum mr_err remote_prepare_await(struct ticket *ticket);
+void remote_begin_await(struct ticket *ticket);
 enum mr_err remote_read_await(struct ticket *ticket, struct mr_slice bytes);
 void remote_begin_unawait(struct ticket *ticket);
 /* The connection broke before its answer: whether it goes on with the next one. */
@@ -332,6 +335,7 @@ struct remote {
     struct producer producer;
     struct mr_link calls;  /* single ones under way, by ticket */
     struct mr_link awaits; /* those that wait for a connection */
+    uint32_t awaits_n;     /* all */
     struct mr_link nodes;
     struct node *by_index[NODES_MAX];
     uint32_t last_number;

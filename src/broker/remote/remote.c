@@ -33,6 +33,7 @@ void ticket_answer(struct ticket *ticket, enum mr_err err)
 {
     struct mr_req *req = ticket->req;
     mr_list_remove(&ticket->link);
+    ticket->remote->awaits_n -= ticket->awaits;
     mr_req_answer(req, err);
 }
 

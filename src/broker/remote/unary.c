@@ -451,7 +451,7 @@ static void unary_wait(struct ticket *ticket)
 const struct op unary_ops[MR_OP_COUNT] = {
     [MR_OP_CONTROL] = {prepare_control, unary_wait, read_control, NULL},
     [MR_OP_GET] = {prepare_get, unary_wait, read_get, NULL},
-    [MR_OP_AWAIT] = {remote_prepare_await, unary_wait, remote_read_await, NULL},
+    [MR_OP_AWAIT] = {remote_prepare_await, remote_begin_await, remote_read_await, NULL},
     [MR_OP_UNAWAIT] = {NULL, remote_begin_unawait, NULL, NULL},
     [MR_OP_NODE_LIST] = {prepare_node_list, unary_wait, read_node_list, more_nodes},
     [MR_OP_LIST] = {prepare_list, unary_wait, read_list, NULL},
