@@ -163,6 +163,17 @@ static void a_queue_shows_how_long_its_tasks_waited_and_ran(void **state)
     assert_true(queue.wait_p99_us == queue.wait_p50_us && queue.run_p99_us == queue.run_p50_us);
 }
 
+static void waiting_for_a_queue_makes_none_and_a_task_in_it_is_taken(void **state)
+{
+    struct conform *t = *state;
+    struct conform_node *node = NODE(t, .queues = "not-there-yet");
+    struct mr_queue_info info;
+    assert_err(conform_queue_get(t, "not-there-yet", &info), MR_NOT_FOUND);
+    const char *id = PUT_OK(t, .queue = MR_SLICE_LIT("not-there-yet"));
+    struct mr_lease *lease = conform_take_id(t, node, id);
+    FINISH_OK(t, lease, .outcome = MR_DONE);
+}
+
 int conform_nodes(const struct conform_engine *engine)
 {
     static struct CMUnitTest tests[] = {
@@ -173,6 +184,7 @@ int conform_nodes(const struct conform_engine *engine)
         CONFORM_TEST(what_a_node_has_in_hand_and_what_it_runs_are_two_numbers),
         CONFORM_TEST(a_beat_is_seen),
         CONFORM_TEST(a_new_node_begins_with_no_run),
+        CONFORM_TEST(waiting_for_a_queue_makes_none_and_a_task_in_it_is_taken),
         CONFORM_TEST(a_queue_shows_how_long_its_tasks_waited_and_ran),
     };
     return CONFORM_RUN(engine, "nodes", tests);

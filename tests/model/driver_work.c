@@ -71,8 +71,6 @@ static void open_node(struct driver *d, int index)
     mr_req_done(&req.req);
     if (err != MR_OK)
         driver_fail(d, "open: %s", mr_err_name(err));
-    for (size_t i = 0; i < node->queues_n; i++)
-        d->model.queues[node->queues[i]].exists = true;
     node->open = true;
     node->node = req.node;
     node->first_slot = req.first_slot;

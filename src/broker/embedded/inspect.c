@@ -229,13 +229,6 @@ static void queue_info(struct mr_engine *engine, const struct queue *queue,
     }
 }
 
-static int by_name(const void *a, const void *b)
-{
-    const struct queue *x = *(struct queue *const *)a, *y = *(struct queue *const *)b;
-    return mr_slice_compare(mr_slice_make(x->name, x->name_len),
-                            mr_slice_make(y->name, y->name_len));
-}
-
 static enum mr_err list_queues(struct mr_engine *engine, struct mr_req_queue_list *req)
 {
     struct state *state = &engine->state;
@@ -249,20 +242,10 @@ static enum mr_err list_queues(struct mr_engine *engine, struct mr_req_queue_lis
         req->n = 1;
         return MR_OK;
     }
-    size_t n = 0;
-    const struct queue **sorted =
-        mr_arena_calloc(&req->req.arena, (size_t)state->queues_n + 1, sizeof *sorted);
-    if (sorted == NULL)
-        return MR_NOMEM;
-    for (uint32_t i = 0; i < state->queues_n; i++) {
-        const struct queue *queue = state->queues[i];
-        if (queue != NULL &&
-            mr_slice_compare(mr_slice_make(queue->name, queue->name_len), req->after) > 0)
-            sorted[n++] = queue;
-    }
-    qsort(sorted, n, sizeof *sorted, by_name);
-    for (req->n = 0; req->n < n && req->n < req->max; req->n++)
-        queue_info(engine, sorted[req->n], &req->infos[req->n]);
+    size_t first;
+    MR_TRY(queues_after(state, req->after, &first));
+    for (size_t i = first; i < state->sorted_n && req->n < req->max; i++)
+        queue_info(engine, state->sorted[i], &req->infos[req->n++]);
     return MR_OK;
 }
 

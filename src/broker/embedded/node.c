@@ -204,8 +204,10 @@ static enum mr_err find_slots(struct mr_engine *engine, uint32_t n, uint32_t *re
     return take_slots(engine, n, ret_first) ? MR_OK : MR_TOO_BIG;
 }
 
-static enum mr_err listen_all(struct mr_engine *engine, struct node *node,
-                              const struct mr_req_node_open *req)
+/* A queue that is not there yet is listened to when it comes: to wait for one makes none, which
+ * would last. */
+static void listen_all(struct mr_engine *engine, struct node *node,
+                       const struct mr_req_node_open *req)
 {
     for (size_t i = 0; i < req->queues_n; i++) {
         struct listen *listen = &node->listens[i];
@@ -214,11 +216,9 @@ static enum mr_err listen_all(struct mr_engine *engine, struct node *node,
         listen->weight = req->queues[i].weight ? req->queues[i].weight : 1;
         listen->name_len = req->queues[i].name.len;
         memcpy(listen->name, req->queues[i].name.data, listen->name_len);
+        listen->queue = find_queue(&engine->state, req->queues[i].name);
         node->listens_n++;
     }
-    for (size_t i = 0; i < req->queues_n; i++)
-        MR_TRY(ensure_queue(engine, req->queues[i].name, &node->listens[i].queue));
-    return MR_OK;
 }
 
 static uint32_t free_number(struct mr_engine *engine)
@@ -301,16 +301,13 @@ enum handled handle_node_open(struct mr_engine *engine, struct mr_req *base)
         err = node_new(engine, req, &node);
     if (err == MR_OK)
         err = copy_types(node, req);
-    if (err == MR_OK)
-        err = listen_all(engine, node, req);
     if (err != MR_OK) {
         if (node != NULL)
             node_free(engine, node);
-        if (err == MR_BUSY)
-            return STALLED; /* the queues made so far stay, and are found the next time */
         mr_req_answer(base, err);
         return HANDLED;
     }
+    listen_all(engine, node, req);
     heard(engine, node);
     req->node = node->id;
     req->first_slot = node->first_slot;

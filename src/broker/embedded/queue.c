@@ -42,6 +42,12 @@ uint32_t queue_free_number(const struct state *state)
     return number;
 }
 
+static void unsort(struct state *state)
+{
+    free(state->sorted);
+    state->sorted = NULL;
+}
+
 static enum mr_err queue_new(struct state *state, const struct mr_event_queue *event,
                              struct queue **ret_queue)
 {
@@ -67,6 +73,7 @@ static enum mr_err queue_new(struct state *state, const struct mr_event_queue *e
     }
     if (event->number >= state->queues_n)
         state->queues_n = event->number + 1;
+    unsort(state);
     *ret_queue = queue;
     return MR_OK;
 }
@@ -104,9 +111,48 @@ void queue_drop(struct state *state, struct queue *queue, int64_t now_ms)
     struct mr_slice name = mr_slice_make(queue->name, queue->name_len);
     mr_map_remove(state->by_name, queue_name_hash(state, name), queue->number);
     state->queues[queue->number] = NULL;
+    unsort(state);
     if (queue->due.index != SIZE_MAX)
         mr_heap_remove(&state->due, &queue->due);
     queue_free(queue);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct queue *x = *(struct queue *const *)a, *y = *(struct queue *const *)b;
+    return mr_slice_compare(mr_slice_make(x->name, x->name_len),
+                            mr_slice_make(y->name, y->name_len));
+}
+
+static enum mr_err sort(struct state *state)
+{
+    if (state->sorted != NULL)
+        return MR_OK;
+    state->sorted = calloc((size_t)state->queues_n + 1, sizeof *state->sorted);
+    if (state->sorted == NULL)
+        return MR_NOMEM;
+    state->sorted_n = 0;
+    for (uint32_t i = 0; i < state->queues_n; i++)
+        if (state->queues[i] != NULL)
+            state->sorted[state->sorted_n++] = state->queues[i];
+    qsort(state->sorted, state->sorted_n, sizeof *state->sorted, by_name);
+    return MR_OK;
+}
+
+enum mr_err queues_after(struct state *state, struct mr_slice name, size_t *ret_first)
+{
+    MR_TRY(sort(state));
+    size_t low = 0, high = state->sorted_n;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        const struct queue *queue = state->sorted[middle];
+        if (mr_slice_compare(mr_slice_make(queue->name, queue->name_len), name) > 0)
+            high = middle;
+        else
+            low = middle + 1;
+    }
+    *ret_first = low;
+    return MR_OK;
 }
 
 struct day *queue_day(const struct queue *queue, int32_t day)

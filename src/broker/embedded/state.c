@@ -74,6 +74,7 @@ void state_done(struct state *state)
     for (uint32_t i = 0; i < state->queues_n; i++)
         queue_free(state->queues[i]);
     free(state->queues);
+    free(state->sorted);
     free(state->limbo);
     mr_heap_done(&state->due);
     mr_map_free(state->by_id);

@@ -63,6 +63,8 @@ struct state {
     struct mr_map *by_name;   /* queue numbers */
     struct queue **queues;    /* by number; NULL: removed */
     uint32_t queues_n, queues_cap;
+    struct queue **sorted; /* those that are there, by name; NULL: to be made again */
+    size_t sorted_n;
     uint32_t recent; /* number of the queue found last: batches name one queue over and over */
     struct mr_hash_key hash_key;
     struct mr_log *log; /* only for holding space */
@@ -134,6 +136,8 @@ MR_MUST_USE enum mr_err queue_put(struct state *state, const struct mr_event_que
 /* A number for a new queue; there are fewer than QUEUES_MAX. */
 uint32_t queue_free_number(const struct state *state);
 void queue_drop(struct state *state, struct queue *queue, int64_t now_ms);
+/* Where in state->sorted the queues above this name begin. */
+MR_MUST_USE enum mr_err queues_after(struct state *state, struct mr_slice name, size_t *ret_first);
 MR_MUST_USE enum mr_err queue_count_run(struct queue *queue, int64_t ms, bool failed);
 /* A day that it has not; the oldest makes room. */
 MR_MUST_USE enum mr_err queue_add_day(struct queue *queue, const struct day *day);
