@@ -21,7 +21,7 @@ enum {
     HEADER_BYTES_DEFAULT = 32 * 1024,
     BODY_BYTES_DEFAULT = 1024 * 1024,
     CONNECTIONS_DEFAULT = 1000,
-    PER_ADDRESS_DEFAULT = 500,
+    CONNECTIONS_LEAVING = 64, /* beside them: cut, and not yet found so by the library */
     REQUEST_S_DEFAULT = 10,
     IDLE_S_DEFAULT = 30,
     STATUS_METHOD_NOT_ALLOWED = 405,
@@ -37,7 +37,8 @@ struct mr_http {
     pthread_t thread;
     struct mr_msg stop_msg;
     bool running, stopping;
-    struct mr_link waiting; /* clients, in the order of their time */
+    struct mr_link waiting, answered; /* clients, the longest there first */
+    unsigned clients_n;               /* in both, and those that were cut */
     struct mr_http_options options;
     bool certificates;     /* clients need one */
     char *cert, *key, *ca; /* PEM; NULL: none */
@@ -47,9 +48,9 @@ struct mr_http {
 
 /* A connection. */
 struct client {
-    struct mr_link link; /* in waiting, until a request is there as a whole */
+    struct mr_link link; /* in waiting until a request is there as a whole, then in answered */
     int fd;
-    mr_mono until;
+    mr_mono since; /* in its list */
 };
 
 /* From the first line of a request to its end. */
@@ -106,12 +107,36 @@ static void fail(struct mr_http_request *request, enum mr_err err, const char *t
 
 /* ---- clients -------------------------------------------------------------------------------- */
 
-static void expect_request(struct mr_http *http, struct client *client)
+static void move_client(struct client *client, struct mr_link *list)
 {
-    int64_t ms = (int64_t)http->options.limits.request_s * MR_MS_PER_S;
-    client->until = mr_mono_add_ms(mr_mono_now(mr_clock_system()), ms);
+    client->since = mr_mono_now(mr_clock_system());
     mr_list_remove(&client->link);
-    mr_list_push_back(&http->waiting, &client->link);
+    mr_list_push_back(list, &client->link);
+}
+
+static struct client *first_of(const struct mr_link *list)
+{
+    return mr_list_empty(list) ? NULL : mr_container(list->next, struct client, link);
+}
+
+/* The library finds it at its end. */
+static void cut(struct client *client)
+{
+    mr_list_remove(&client->link);
+    mr_net_cut(client->fd);
+}
+
+/* Whoever did nothing for the longest time goes for one that is new: nobody keeps others out by
+ * being silent, be it in the middle of a request or before an answer it does not take. */
+static void make_room(struct mr_http *http)
+{
+    struct client *waiting = first_of(&http->waiting), *answered = first_of(&http->answered);
+    if (http->clients_n <= http->options.limits.connections_max)
+        return;
+    if (waiting && (!answered || waiting->since.ns <= answered->since.ns))
+        cut(waiting);
+    else if (answered)
+        cut(answered);
 }
 
 static struct client *client_of(struct MHD_Connection *connection)
@@ -128,8 +153,10 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **s
     struct mr_http *http = arg;
     struct client *client = *state;
     if (what == MHD_CONNECTION_NOTIFY_CLOSED) {
-        if (client)
+        if (client) {
             mr_list_remove(&client->link);
+            http->clients_n--;
+        }
         free(client);
         return;
     }
@@ -142,23 +169,25 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **s
     }
     client->fd = fd;
     mr_list_init(&client->link);
-    expect_request(http, client);
+    move_client(client, &http->waiting);
+    http->clients_n++;
+    make_room(http);
 }
 
-static struct client *first_waiting(const struct mr_http *http)
+/* Of the client whose time for a request ends first; INT64_MAX: there is none. */
+static int64_t request_left_ns(const struct mr_http *http)
 {
-    return mr_list_empty(&http->waiting) ? NULL
-                                         : mr_container(http->waiting.next, struct client, link);
+    const struct client *client = first_of(&http->waiting);
+    if (!client)
+        return INT64_MAX;
+    int64_t whole_ns = http->options.limits.request_s * MR_NS_PER_S;
+    return client->since.ns + whole_ns - mr_mono_now(mr_clock_system()).ns;
 }
 
-/* The library finds them at their end. */
 static void cut_late(struct mr_http *http)
 {
-    mr_mono now = mr_mono_now(mr_clock_system());
-    for (struct client *client; (client = first_waiting(http)) && client->until.ns <= now.ns;) {
-        mr_list_remove(&client->link);
-        mr_net_cut(client->fd);
-    }
+    while (request_left_ns(http) <= 0)
+        cut(first_of(&http->waiting));
 }
 
 /* ---- requests ------------------------------------------------------------------------------- */
@@ -225,7 +254,7 @@ static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, 
     }
     struct client *client = client_of(connection);
     if (client)
-        mr_list_remove(&client->link);
+        move_client(client, &http->answered);
     if (!is_certified(request))
         fail(request, MR_DENIED, "a client certificate is needed");
     else
@@ -237,11 +266,12 @@ static void on_completed(void *arg, struct MHD_Connection *connection, void **st
                          enum MHD_RequestTerminationCode how)
 {
     (void)how;
+    struct mr_http *http = arg;
     struct client *client = client_of(connection);
     free(*state);
     *state = NULL;
     if (client)
-        expect_request(arg, client);
+        move_client(client, &http->waiting);
 }
 
 /* ---- the thread ----------------------------------------------------------------------------- */
@@ -263,8 +293,7 @@ static int64_t wait_ns(struct mr_http *http)
     int64_t ns = INT64_MAX;
     if (MHD_get_timeout(http->daemon, &ms) == MHD_YES)
         ns = (int64_t)ms * MR_NS_PER_MS;
-    const struct client *client = first_waiting(http);
-    int64_t left = client ? client->until.ns - mr_mono_now(mr_clock_system()).ns : INT64_MAX;
+    int64_t left = request_left_ns(http);
     if (left < ns)
         ns = left;
     return ns > 0 ? ns : 0;
@@ -382,9 +411,9 @@ static struct MHD_Daemon *start_daemon(struct mr_http *http, int fd)
         flags, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER, on_message, http,
         MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        limits->header_bytes, MHD_OPTION_CONNECTION_LIMIT, limits->connections_max,
-        MHD_OPTION_PER_IP_CONNECTION_LIMIT, limits->connections_per_address,
-        MHD_OPTION_CONNECTION_TIMEOUT, limits->idle_s, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+        limits->header_bytes, MHD_OPTION_CONNECTION_LIMIT,
+        limits->connections_max + CONNECTIONS_LEAVING, MHD_OPTION_CONNECTION_TIMEOUT,
+        limits->idle_s, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 }
 
 static void set_limits(struct mr_http_limits *limits)
@@ -393,7 +422,6 @@ static void set_limits(struct mr_http_limits *limits)
     DEFAULT(header_bytes, HEADER_BYTES_DEFAULT);
     DEFAULT(body_bytes, BODY_BYTES_DEFAULT);
     DEFAULT(connections_max, CONNECTIONS_DEFAULT);
-    DEFAULT(connections_per_address, PER_ADDRESS_DEFAULT);
     DEFAULT(request_s, REQUEST_S_DEFAULT);
     DEFAULT(idle_s, IDLE_S_DEFAULT);
 #undef DEFAULT
@@ -425,6 +453,7 @@ enum mr_err mr_http_start(const struct mr_http_options *options, struct mr_http 
         return MR_NOMEM;
     http->options = *options;
     mr_list_init(&http->waiting);
+    mr_list_init(&http->answered);
     set_limits(&http->options.limits);
     enum mr_err err = start(http, ret_bound, detail);
     if (err != MR_OK) {

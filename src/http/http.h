@@ -4,7 +4,7 @@
  * with a request itself (no such path, another method, too big, no certificate) is answered here.
  *
  * A client that is silent or slow loses its connection, headers and bodies have limits, and so have
- * connections, in all and from one address.
+ * connections: beyond it the one that did nothing for the longest time goes, not the new one.
  */
 #ifndef MR_HTTP_HTTP_H
 #define MR_HTTP_HTTP_H
@@ -29,14 +29,13 @@ struct mr_http_tls {
     const char *ca_file; /* clients need a certificate of it; NULL: they need none */
 };
 
-struct mr_http_limits {               /* 0: the default */
-    size_t header_bytes;              /* 32 KiB: request line and headers */
-    size_t body_bytes;                /* 1 MiB */
-    unsigned connections_max;         /* 1000 */
-    unsigned connections_per_address; /* 500 */
-    unsigned request_s; /* 10: until a request is there as a whole, from the beginning of the
+struct mr_http_limits {       /* 0: the default */
+    size_t header_bytes;      /* 32 KiB: request line and headers */
+    size_t body_bytes;        /* 1 MiB */
+    unsigned connections_max; /* 1000 */
+    unsigned request_s;       /* 10: until a request is there as a whole, from the beginning of the
                            connection or the answer before it; then it is closed */
-    unsigned idle_s;    /* 30: an answer of which not a byte is taken; the same */
+    unsigned idle_s;          /* 30: an answer of which not a byte is taken; the same */
 };
 
 struct mr_http_options {

@@ -187,6 +187,37 @@ static void a_request_that_comes_byte_by_byte_is_cut(void **state)
     assert_cut_in_time(fd, head, sizeof head);
 }
 
+static void assert_hello(int fd)
+{
+    char text[1024];
+    send_text(fd, "GET /hello HTTP/1.1\r\n" END);
+    read_all(fd, text, sizeof text);
+    assert_non_null(strstr(text, "HTTP/1.1 200"));
+}
+
+static void connections_that_say_nothing_shut_nobody_out(void **state)
+{
+    (void)state;
+    enum { MAX = 8, SILENT = 300 };
+    struct mr_http_options few = plain;
+    int fds[SILENT];
+    char text[1024];
+    mr_http_stop(http);
+    few.limits.connections_max = MAX;
+    few.limits.request_s = few.limits.idle_s = 600; /* none of them goes by its time */
+    assert_int_equal(mr_http_start(&few, &http, &bound, NULL), MR_OK);
+    for (int i = 0; i < SILENT; i++) {
+        fds[i] = connect_client();
+        send_text(fds[i], i % 2 ? "GET /hel" : "GET /hello HTTP/1.1\r\nHost: x\r\n\r\nGET ");
+    }
+    assert_hello(connect_client());
+    for (int i = 0; i < SILENT - MAX; i++) /* the oldest go */
+        read_all(fds[i], text, sizeof text);
+    assert_hello(connect_client());
+    for (int i = SILENT - MAX; i < SILENT; i++)
+        close(fds[i]);
+}
+
 static void a_port_in_use_is_named(void **state)
 {
     (void)state;
@@ -234,6 +265,7 @@ int main(void)
         TEST(what_is_too_big_is_not_kept),
         TEST(nonsense_and_silence_harm_nobody),
         TEST(a_request_that_comes_byte_by_byte_is_cut),
+        TEST(connections_that_say_nothing_shut_nobody_out),
         TEST(a_port_in_use_is_named),
         TEST(certificates_that_cannot_be_used_are_named),
     };
