@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* enqueue --wait: the end of the task, its result on stdout, its outcome as the exit code. */
 #include "cli/enqueue.h"
+#include "cli/interrupt.h"
 #include "cli/out.h"
 #include "cli/server.h"
 #include "cli/show.h"
@@ -60,9 +61,13 @@ static int report(const struct cli *cli, const char *id, const struct mr_task *t
 int enqueue_wait(struct cli *cli, const char *id, int64_t timeout_ms)
 {
     struct mr_task_list *list = NULL;
+    char line[MR_ID_MAX + 80];
     if (!cli->quiet)
         out_status("waiting for task %s", id);
+    snprintf(line, sizeof line, "interrupted; task %s goes on: millrace task show tells more", id);
+    interrupt_say(line);
     enum mr_err err = mr_task_wait(cli->client, mr_slice_str(id), timeout_ms, &list);
+    interrupt_say(NULL);
     out_status_clear();
     if (err == MR_TIMEOUT)
         return cli_fail(CLI_TIMED_OUT,

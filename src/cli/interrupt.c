@@ -1,8 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/interrupt.h"
 
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
+#include <stdio.h>
+#include <string.h>
 #include <unistd.h>
 
 #include "base/clock.h"
@@ -36,4 +39,35 @@ void interrupt_watch(void)
 int interrupt_number(void)
 {
     return atomic_load(&interrupted_by);
+}
+
+/* ---- last words ----------------------------------------------------------------------------- */
+
+static const int ending_signals[] = {SIGINT, SIGTERM, SIGHUP};
+
+static char last_words[320]; /* written while nobody handles a signal */
+
+/* The handler is gone when this runs, so that the raised signal ends the program as usual. */
+static void on_end(int number)
+{
+    int at_errno = errno;
+    ssize_t n = write(STDERR_FILENO, last_words, strlen(last_words));
+    (void)n; /* there is nobody left to tell */
+    errno = at_errno;
+    raise(number);
+}
+
+void interrupt_say(const char *line)
+{
+    struct sigaction action = {.sa_handler = line ? on_end : SIG_DFL,
+                               .sa_flags = line ? (int)SA_RESETHAND : 0};
+    if (line)
+        snprintf(last_words, sizeof last_words, "%smillrace: %s\n",
+                 isatty(STDERR_FILENO) ? "\r\033[K" : "", line);
+    for (size_t i = 0; i < CLI_LEN(ending_signals); i++) {
+        struct sigaction before;
+        sigaction(ending_signals[i], NULL, &before);
+        if (before.sa_handler != SIG_IGN) /* nohup, and what a shell put into the background */
+            sigaction(ending_signals[i], &action, NULL);
+    }
 }

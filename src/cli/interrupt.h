@@ -7,5 +7,8 @@
 void interrupt_watch(void);
 /* The number of the signal that came, 0: none. Thread: any. */
 int interrupt_number(void);
+/* From now on a signal that ends the program says this line on stderr first; NULL: no longer. For a
+ * command that only waits, and would take with it what nobody can find again. */
+void interrupt_say(const char *line);
 
 #endif

@@ -54,6 +54,24 @@ m enqueue -q sums --wait x >"$room/result"
 printf 'a\nb\001' | cmp - "$room/result" || fail "not the result"
 refuses 8 'failed: broken' enqueue -q sums --wait bad
 refuses 7 'has not ended in time' enqueue -q nobody --wait --wait-timeout 100ms x
+
+# Who is interrupted while waiting is told which task goes on.
+waits_with_words() { # no longer the shell that starts it, and not to be ended without a word
+    [ "$(cat "/proc/$waiter/comm")" = millrace ] &&
+        (((0x$(sed -n 's/^SigCgt:\t//p' "/proc/$waiter/status") >> ($(kill -l "$signal") - 1)) & 1))
+}
+for signal in INT TERM; do
+    # A shell lets what is in the background ignore SIGINT.
+    env --default-signal=INT "$MILLRACE" enqueue -q nobody --id "left-$signal" --wait x >"$room/out" 2>"$room/err" &
+    waiter=$!
+    until_true waits_with_words
+    kill -s "$signal" "$waiter"
+    await "$waiter"
+    is "ended by SIG$signal" "$((128 + $(kill -l "$signal")))" "$code"
+    grep -qxF "millrace: interrupted; task left-$signal goes on: millrace task show tells more" "$room/err" ||
+        fail "SIG$signal: $(cat "$room/err")"
+done
+
 is "as JSON" '["t1","completed","a\nb\u0001"]' \
     "$(m enqueue -q sums --id t1 --wait --json '{"payload":"x"}' | jq -c '[.id, .state, .result]')"
 expect 8 enqueue -q sums --wait --json '{"payload":"bad"}'

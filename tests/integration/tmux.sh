@@ -187,6 +187,8 @@ begin "millrace enqueue -q none --id slow2 --wait x"
 sees 'waiting for task slow2'
 key C-c
 is_so prompts 130
+sees 'interrupted; task slow2 goes on'
+lacks 'waiting for task slow2' || fail "what it waited for is left behind"
 run 0 "millrace node list" adder live 0/2 sums
 
 # ---- progress ----
