@@ -250,13 +250,18 @@ static int run_by_id(struct work *work, const struct control_args *args)
     return tell(work, plan->ids_n);
 }
 
-static int check(struct cli *cli, const struct control_args *args, const struct control_plan *plan)
+bool control_filtered(const struct control_args *args)
 {
     const struct show_filter *filter = &args->filter;
-    bool filtered = filter->queue.given || filter->state.given || filter->type.given;
-    if (plan->ids_n > 0 && (filtered || args->all.given))
+    return filter->queue.given || filter->state.given || filter->type.given || args->all.given;
+}
+
+static int check(struct cli *cli, const struct control_args *args, const struct control_plan *plan)
+{
+    bool filtered = control_filtered(args);
+    if (plan->ids_n > 0 && filtered)
         return cli_usage(cli, "give ids or a filter, not both");
-    if (plan->ids_n == 0 && !filtered && !args->all.given)
+    if (plan->ids_n == 0 && !filtered)
         return cli_usage(cli, "which tasks? Give an ID, a filter such as -q QUEUE, or --all");
     return CLI_OK;
 }

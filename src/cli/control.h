@@ -48,6 +48,8 @@ struct control_plan {
 
 #define CONTROL_STATE(state) (1u << (state))
 
+/* Whether anything but ids says which tasks. */
+bool control_filtered(const struct control_args *args);
 /* Opens the store and does it; the exit code. */
 int control_run(struct cli *cli, const struct control_args *args, const struct control_plan *plan);
 

@@ -166,7 +166,7 @@ static void set_by_broker(struct enqueue_item *item, const struct field *field, 
 static void set_not_here(struct enqueue_item *item, const struct field *field, json_t *value)
 {
     if (!json_is_integer(value) || json_integer_value(value) != 0)
-        enqueue_item_refuse(item, MR_INVALID, "\"%s\" is not supported on a file: broker",
+        enqueue_item_refuse(item, MR_INVALID, "\"%s\" is not supported by this version",
                             field->name);
 }
 

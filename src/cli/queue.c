@@ -241,7 +241,7 @@ static int run_rm(struct cli *cli, void *args_)
     {                                                                                              \
         .name = option, .kind = CLI_TEXT, .note = CLI_NOT_HERE,                                    \
         .offset = offsetof(struct set_args, not_here), .value = "X",                               \
-        .help = "not supported on a file: broker"                                                  \
+        .help = "not supported by this version"                                                    \
     }
 
 static const struct cli_option set_options[] = {

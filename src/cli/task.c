@@ -73,7 +73,7 @@ static int run_prioritise(struct cli *cli, void *args)
     struct control_plan plan = plan_of(cli);
     const char *seconds = cli->words[cli->words_n - 1];
     bool is_number = mr_parse_double(seconds, &plan.value) == MR_OK && isfinite(plan.value);
-    if (!is_number && cli->words_n == 1)
+    if (!is_number && cli->words_n == 1 && !control_filtered(args))
         return cli_usage(cli, "the seconds are missing: millrace task prioritise %s", SECONDS_LAST);
     if (!is_number)
         return cli_usage(cli, "\"%.80s\" is not a number of seconds", seconds);

@@ -54,6 +54,7 @@ refuses 2 '-c: "0" is below 1' --broker "$store" work -c 0 -- true
 refuses 2 '-t: "ma*il" has a * that is not at its end' --broker "$store" work -t 'ma*il' -- true
 refuses 2 'the seconds are missing: millrace task prioritise ID... SECONDS' --broker "$store" \
     task prioritise u1
+refuses 2 '"ten" is not a number of seconds' --broker "$store" task prioritise -q u ten --yes
 refuses 2 '--priority: "high" is not a number' --broker "$store" enqueue --priority high x
 refuses 2 '--priority: must be within 10 years (see' --broker "$store" enqueue --priority 1e12 x
 refuses 2 '--queue: "" is empty' --broker "$store" enqueue --queue '' x
@@ -75,7 +76,11 @@ refuses 2 '--watch: "1ms" is below 100ms' --broker "$store" queue list --watch 1
 refuses 2 '--watch: "soon" is not a duration' --broker "$store" queue list --watch=soon
 refuses 2 '--interval: "0s" is below 100ms' --broker "$store" top --interval 0s
 refuses 2 'top needs a terminal' --broker "$store" top
-refuses 2 'not supported' --broker "$store" queue set q --rate 5/s
+refuses 2 '--rate: not supported by this version' --broker "$store" queue set q --rate 5/s
+refuses 2 '--key: not supported by this version' --broker millrace://127.0.0.1:1 enqueue --key k x
+expect 2 --broker "$store" enqueue --json '{"payload":"x","partition":1}'
+is "a field no broker has" '"partition" is not supported by this version' \
+    "$(jq -r .error.message "$room/out")"
 refuses 2 'nothing to set' --broker "$store" queue set q
 refuses 2 'QUEUE=WEIGHT' --broker "$store" work -q a=0 -- true
 refuses 2 'follows --' --broker "$store" work cat
