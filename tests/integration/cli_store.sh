@@ -19,6 +19,8 @@ is "fsck as JSON" 'true 1000 0' "$(jq -r '[.ok,.tasks,.damaged]|join(" ")' "$roo
 expect 0 backup "$room/copy"
 is "copied" 1000 "$(m --broker "file:$room/copy" queue show a --json | jq .pending)"
 refuses 2 'copy: not empty' backup "$room/copy"
+touch "$room/file"
+refuses 2 'file: not a folder' backup "$room/file"
 ln -s "$room/store" "$room/link"
 for inside in "$room/store" "$room/store/copy/deep" "$room/copy/../store/copy" "$room/link/copy"; do
     refuses 2 'inside the store itself' backup "$inside"

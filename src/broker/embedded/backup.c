@@ -201,6 +201,11 @@ static enum mr_err check_target(struct mr_engine *engine, struct mr_req_backup *
                       req->dir);
         return MR_INVALID;
     }
+    if (err == MR_CONFLICT) { /* something of this name is there, which no folder is */
+        mr_detail_set(&req->detail, "%s: not a folder; a backup needs a new or empty one",
+                      req->dir);
+        return MR_INVALID;
+    }
     if (err != MR_OK)
         mr_detail_set(&req->detail, "%s: cannot use the folder: %s", req->dir, mr_err_text(err));
     return err;
