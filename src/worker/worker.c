@@ -237,7 +237,8 @@ enum mr_err mr_worker_start(struct mr_worker *worker)
 
 bool mr_worker_fails(struct mr_worker *w, enum mr_err err)
 {
-    if (err != MR_IO && err != MR_FAILED)
+    bool for_good = err == MR_IO || err == MR_FAILED || err == MR_DENIED;
+    if (!for_good)
         return false;
     if (w->failure == MR_OK) {
         mr_diag(w->awaited ? MR_DIAG_DEBUG : MR_DIAG_ERROR, "broker.failed", "error=%s",

@@ -57,9 +57,20 @@ grep -q "token=$(id_of "$first") .*method=Tokens/Revoke about=\"$(id_of "$second
     "$room/server.err" || fail "no audit line: $(cat "$room/server.err")"
 ! grep -q "${second##*_}" "$room/server.err" || fail "a secret was written"
 
+# A worker whose token goes ends and says so; it does not ask for ever.
+hand=$(MILLRACE_TOKEN=$first m --quiet token create --role worker)
+MILLRACE_TOKEN=$hand m work -- true >"$room/out" 2>"$room/err" &
+worker=$!
+until [ "$(m node list --json 2>"$room/err2" | jq length)" = 1 ]; do sleep 0.05; done
+MILLRACE_TOKEN=$first m --quiet token revoke "$(id_of "$hand")"
+code=0
+wait "$worker" || code=$?
+is "the end of its worker" 5 "$code"
+grep -q 'was revoked\|denied' "$room/err" || fail "$(cat "$room/err")"
+
 # Tokens come from a file as well.
 printf '%s\n' "$first" >"$room/token"
-is "from --token-file" 4 "$(m --token-file "$room/token" token list --json | jq length)"
+is "from --token-file" 5 "$(m --token-file "$room/token" token list --json | jq length)"
 is "from MILLRACE_TOKEN_FILE" 4 "$(MILLRACE_TOKEN_FILE=$room/token m token list --json | jq length)"
 refuses 3 "$room/nowhere" --token-file "$room/nowhere" token list
 : >"$room/empty"
