@@ -71,7 +71,7 @@ grep -q 'was revoked\|denied' "$room/err" || fail "$(cat "$room/err")"
 # Tokens come from a file as well.
 printf '%s\n' "$first" >"$room/token"
 is "from --token-file" 5 "$(m --token-file "$room/token" token list --json | jq length)"
-is "from MILLRACE_TOKEN_FILE" 4 "$(MILLRACE_TOKEN_FILE=$room/token m token list --json | jq length)"
+is "from MILLRACE_TOKEN_FILE" 5 "$(MILLRACE_TOKEN_FILE=$room/token m token list --json | jq length)"
 refuses 3 "$room/nowhere" --token-file "$room/nowhere" token list
 : >"$room/empty"
 refuses 2 'not a file with a token' --token-file "$room/empty" token list
