@@ -17,11 +17,7 @@ static struct mr_tokens *store_of(struct unary *u)
 /* A token for some queues hands out none for others. */
 static bool may_manage(struct unary *u)
 {
-    if (mr_access_all_queues(&u->token))
-        return true;
-    unary_fail(u, MR_DENIED, "token %s is for queues %s, and tokens are for every queue",
-               u->token.id, u->token.queue);
-    return false;
+    return unary_may_touch_all(u, "tokens are for");
 }
 
 static void of_token(const struct mr_token *token, Millrace__V1__Token *out,
@@ -124,6 +120,19 @@ static void reply_created(struct change *change)
     unary_send(change->u, &out.base);
 }
 
+/* Until it has an id: what it was to be. */
+struct mr_slice tokens_about_new(struct unary *u)
+{
+    const Millrace__V1__TokenCreateRequest *in = (const void *)u->message;
+    enum { ROOM = MR_NAME_MAX + 64 };
+    char *text = mr_arena_alloc(unary_arena(u), ROOM);
+    if (text == NULL)
+        return (struct mr_slice){0};
+    int len = snprintf(text, ROOM, "%s for %.*s", mr_role_name((enum mr_role)in->role), MR_NAME_MAX,
+                       in->queue[0] != '\0' ? in->queue : "*");
+    return mr_slice_make(text, (size_t)len);
+}
+
 void tokens_create(struct unary *u)
 {
     const Millrace__V1__TokenCreateRequest *in = (const void *)u->message;
@@ -158,12 +167,9 @@ static void reply_revoked(struct change *change)
 
 void tokens_revoke(struct unary *u)
 {
-    const Millrace__V1__TokenRevokeRequest *in = (const void *)u->message;
     struct change *change = change_new(u, run_revoke, reply_revoked);
-    if (change == NULL)
-        return;
-    u->about = mr_pb_text(in->id);
-    change_submit(change);
+    if (change != NULL)
+        change_submit(change);
 }
 
 /* ---- looking -------------------------------------------------------------------------------- */

@@ -17,7 +17,7 @@ void call_end(struct mr_call *call, enum mr_err err, struct mr_slice text)
 
 static void audit(const struct mr_api *api, const struct method *method, struct mr_audit line)
 {
-    if (method->effect != CHANGES || api->options.audit == NULL)
+    if (method->about == NULL || api->options.audit == NULL)
         return;
     line.method = strrchr(method->path, '.') + 1; /* behind the package */
     api->options.audit(&line, api->options.audit_arg);
@@ -117,6 +117,15 @@ bool unary_may_touch(struct unary *u, struct mr_slice queue)
     return false;
 }
 
+bool unary_may_touch_all(struct unary *u, const char *what)
+{
+    if (mr_access_all_queues(&u->token))
+        return true;
+    unary_fail(u, MR_DENIED, "token %s is for queues %s, and %s every queue", u->token.id,
+               u->token.queue, what);
+    return false;
+}
+
 /* Until the peer has taken the answer, what it was made of is not needed. */
 void unary_idle(struct unary *u)
 {
@@ -192,6 +201,14 @@ static bool unary_admit(struct unary *u, struct mr_slice bytes)
     return false;
 }
 
+/* Says no, and to the audit what to. */
+static void unary_refuse(struct unary *u, struct mr_slice bytes)
+{
+    if (unary_read(u, bytes) == MR_OK)
+        u->about = u->method->about(u);
+    unary_fail(u, MR_DENIED, "%s", u->detail.text);
+}
+
 static void unary_message(struct mr_call *call, struct mr_slice bytes)
 {
     struct unary *u = mr_call_data(call);
@@ -202,22 +219,24 @@ static void unary_message(struct mr_call *call, struct mr_slice bytes)
     }
     u->got = true;
     u->job.budget = &u->conn->budget;
-    if (u->method->effect == CHANGES)
-        snprintf(u->peer, sizeof u->peer, "%s", mr_call_peer(call));
+    if (u->refused) {
+        unary_refuse(u, bytes);
+        return;
+    }
     if (!unary_admit(u, bytes))
         return;
-    if (u->method->queue != NULL) {
-        u->about = u->method->queue(u->message);
-        if (!unary_may_touch(u, u->about))
-            return;
-    }
-    u->method->start(u);
+    if (u->method->about != NULL)
+        u->about = u->method->about(u);
+    if (u->method->queue == NULL || unary_may_touch(u, u->method->queue(u->message)))
+        u->method->start(u);
 }
 
 static void unary_half_closed(struct mr_call *call)
 {
     struct unary *u = mr_call_data(call);
-    if (!u->got)
+    if (!u->got && u->refused)
+        unary_fail(u, MR_DENIED, "%s", u->detail.text);
+    else if (!u->got)
         unary_fail(u, MR_INVALID, "no message");
     u->got = true;
 }
@@ -241,7 +260,7 @@ static const struct mr_call_ops unary_ops = {
 };
 
 static void unary_begin(struct mr_api *api, struct mr_call *call, const struct method *method,
-                        const struct mr_token *token)
+                        const struct mr_token *token, const struct mr_detail *refusal)
 {
     struct unary *u = calloc(1, sizeof *u);
     struct conn *conn = u != NULL ? conn_get(api, call) : NULL;
@@ -255,6 +274,11 @@ static void unary_begin(struct mr_api *api, struct mr_call *call, const struct m
     u->method = method;
     u->conn = conn;
     u->token = *token;
+    u->refused = refusal != NULL;
+    if (u->refused)
+        u->detail = *refusal;
+    if (method->about != NULL)
+        snprintf(u->peer, sizeof u->peer, "%s", mr_call_peer(call));
     mr_call_set(call, &unary_ops, u);
     gate_open(&u->gate, &conn->budget, call);
 }
@@ -348,10 +372,10 @@ void method_begin(struct mr_call *call, struct mr_api *api, const struct method 
     enum mr_verdict verdict =
         mr_access_check(&api->options.access, mr_call_metadata(call, "authorization"),
                         mr_call_is_loopback(call), method->roles, &token, &detail);
-    if (verdict == MR_NOT_ALLOWED) /* somebody known; lines that anybody can cause would be noise */
-        audit(api, method,
-              (struct mr_audit){.token = token.id, .peer = mr_call_peer(call), .err = MR_DENIED});
-    if (verdict != MR_ALLOWED)
+    /* Of somebody known there is a line; lines that anybody can cause would be noise. */
+    if (verdict == MR_NOT_ALLOWED && method->about != NULL)
+        unary_begin(api, call, method, &token, &detail);
+    else if (verdict != MR_ALLOWED)
         call_refuse(call, verdict, &detail);
     else if (api->stopped || (api->stopping && method->open != NULL))
         call_end(call, MR_UNAVAILABLE, MR_SLICE_LIT("the server is stopping"));
@@ -360,5 +384,5 @@ void method_begin(struct mr_call *call, struct mr_api *api, const struct method 
     else if (method->open != NULL)
         method->open(api, call, &token);
     else
-        unary_begin(api, call, method, &token);
+        unary_begin(api, call, method, &token, NULL);
 }

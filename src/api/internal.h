@@ -142,15 +142,11 @@ void job_clear(struct job *job);
 
 struct unary;
 
-enum effect {
-    LOOKS,
-    CHANGES, /* by a person: one line of audit */
-};
-
 struct method {
     const char *path;
     unsigned roles; /* 0: for everybody */
-    enum effect effect;
+    /* Of a change by a person, for its line of audit: what it is done to. NULL: it only looks. */
+    struct mr_slice (*about)(struct unary *u);
     /* Unary. Without a kind, start reads the bytes itself. */
     const ProtobufCMessageDescriptor *kind;
     void (*start)(struct unary *u);
@@ -183,6 +179,7 @@ struct unary {
     struct mr_slice about;     /* for the audit, in the arena */
     char peer[64];
     bool got, busy;
+    bool refused; /* by its role, as detail says; it is read for the audit alone */
     void (*reply)(struct unary *u);
     /* The call is over while its request is with the broker; NULL: nothing is to be done. */
     void (*gone)(struct unary *u);
@@ -205,6 +202,8 @@ void unary_sent(struct unary *u);
 void unary_idle(struct unary *u);
 /* Whether the caller's token covers the queue; when not, the call is ended. */
 bool unary_may_touch(struct unary *u, struct mr_slice queue);
+/* The same for every queue there is; what: "tokens are for". */
+bool unary_may_touch_all(struct unary *u, const char *what);
 
 /* What all streams have in common: they end when the server stops or their token is revoked. */
 enum stream_end { STREAM_STOPPING, STREAM_REVOKED };
@@ -233,6 +232,9 @@ unary_start tasks_enqueue, tasks_get, tasks_list, tasks_wait, tasks_why, tasks_c
     queues_get, queues_history, queues_pause, queues_resume, queues_set_max_length, queues_remove,
     nodes_list, server_stats, server_backup, tokens_create, tokens_list, tokens_revoke,
     health_check, work_finish;
+
+typedef struct mr_slice unary_about(struct unary *u);
+unary_about tasks_about, tokens_about_new;
 
 typedef void stream_opener(struct mr_api *api, struct mr_call *call, const struct mr_token *token);
 stream_opener enqueue_stream_open, attach_open, events_watch_open, health_watch_open,

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Every method: its path, who may call it, whether it changes something, what carries it out. A new
+/* Every method: its path, who may call it, what it changes, what carries it out. A new
  * one is a row here and a function. */
 #include "api/internal.h"
 #include "grpc/health/v1/health.pb-c.h"
@@ -29,6 +29,23 @@ static struct mr_slice of_remove(const ProtobufCMessage *message)
     return mr_pb_text(((const Millrace__V1__QueueRemoveRequest *)(const void *)message)->queue);
 }
 
+/* ---- what a change is done to --------------------------------------------------------------- */
+
+static struct mr_slice about_queue(struct unary *u)
+{
+    return u->method->queue(u->message);
+}
+
+static struct mr_slice about_dir(struct unary *u)
+{
+    return mr_pb_text(((const Millrace__V1__BackupRequest *)(const void *)u->message)->dir);
+}
+
+static struct mr_slice about_token(struct unary *u)
+{
+    return mr_pb_text(((const Millrace__V1__TokenRevokeRequest *)(const void *)u->message)->id);
+}
+
 /* ---- the table ------------------------------------------------------------------------------ */
 
 #define A       MR_ROLE_BIT(MR_ROLE_ADMIN)
@@ -42,32 +59,34 @@ static struct mr_slice of_remove(const ProtobufCMessage *message)
 #define BETA    "/grpc.reflection.v1.ServerReflection/ServerReflectionInfo"
 #define OURS    "/millrace.v1."
 
-/* name, path, roles, effect, kind of the request, start, the queue it names */
+/* name, path, roles, what it is done to, kind of the request, start, the queue it names */
 #define UNARY_ROWS(X)                                                                              \
-    X(enqueue, OURS "Tasks/Enqueue", A | P, LOOKS, NULL, tasks_enqueue, NULL)                      \
-    X(get, OURS "Tasks/Get", A | P | V, LOOKS, KIND(get_request), tasks_get, NULL)                 \
-    X(list, OURS "Tasks/List", A | P | V, LOOKS, KIND(list_request), tasks_list, NULL)             \
-    X(wait, OURS "Tasks/Wait", A | P | V, LOOKS, KIND(wait_request), tasks_wait, NULL)             \
-    X(why, OURS "Tasks/Why", A | P | V, LOOKS, KIND(get_request), tasks_why, NULL)                 \
-    X(control, OURS "Tasks/Control", A, CHANGES, KIND(control_request), tasks_control, NULL)       \
-    X(qlist, OURS "Queues/List", A | P | V, LOOKS, KIND(queue_list_request), queues_list, NULL)    \
-    X(qget, OURS "Queues/Get", A | P | V, LOOKS, KIND(queue_request), queues_get, of_queue)        \
-    X(history, OURS "Queues/History", A | P | V, LOOKS, KIND(queue_history_request),               \
+    X(enqueue, OURS "Tasks/Enqueue", A | P, NULL, NULL, tasks_enqueue, NULL)                       \
+    X(get, OURS "Tasks/Get", A | P | V, NULL, KIND(get_request), tasks_get, NULL)                  \
+    X(list, OURS "Tasks/List", A | P | V, NULL, KIND(list_request), tasks_list, NULL)              \
+    X(wait, OURS "Tasks/Wait", A | P | V, NULL, KIND(wait_request), tasks_wait, NULL)              \
+    X(why, OURS "Tasks/Why", A | P | V, NULL, KIND(get_request), tasks_why, NULL)                  \
+    X(control, OURS "Tasks/Control", A, tasks_about, KIND(control_request), tasks_control, NULL)   \
+    X(qlist, OURS "Queues/List", A | P | V, NULL, KIND(queue_list_request), queues_list, NULL)     \
+    X(qget, OURS "Queues/Get", A | P | V, NULL, KIND(queue_request), queues_get, of_queue)         \
+    X(history, OURS "Queues/History", A | P | V, NULL, KIND(queue_history_request),                \
       queues_history, of_history)                                                                  \
-    X(pause, OURS "Queues/Pause", A, CHANGES, KIND(queue_request), queues_pause, of_queue)         \
-    X(resume, OURS "Queues/Resume", A, CHANGES, KIND(queue_request), queues_resume, of_queue)      \
-    X(max_length, OURS "Queues/SetMaxLength", A, CHANGES, KIND(queue_max_length_request),          \
+    X(pause, OURS "Queues/Pause", A, about_queue, KIND(queue_request), queues_pause, of_queue)     \
+    X(resume, OURS "Queues/Resume", A, about_queue, KIND(queue_request), queues_resume, of_queue)  \
+    X(max_length, OURS "Queues/SetMaxLength", A, about_queue, KIND(queue_max_length_request),      \
       queues_set_max_length, of_max_length)                                                        \
-    X(remove, OURS "Queues/Remove", A, CHANGES, KIND(queue_remove_request), queues_remove,         \
+    X(remove, OURS "Queues/Remove", A, about_queue, KIND(queue_remove_request), queues_remove,     \
       of_remove)                                                                                   \
-    X(nodes, OURS "Nodes/List", A | P | V, LOOKS, KIND(node_list_request), nodes_list, NULL)       \
-    X(finish, OURS "Work/Finish", A | W, LOOKS, NULL, work_finish, NULL)                           \
-    X(stats, OURS "Server/Stats", A | V, LOOKS, KIND(stats_request), server_stats, NULL)           \
-    X(backup, OURS "Server/Backup", A, CHANGES, KIND(backup_request), server_backup, NULL)         \
-    X(tcreate, OURS "Tokens/Create", A, CHANGES, KIND(token_create_request), tokens_create, NULL)  \
-    X(tlist, OURS "Tokens/List", A, LOOKS, KIND(token_list_request), tokens_list, NULL)            \
-    X(revoke, OURS "Tokens/Revoke", A, CHANGES, KIND(token_revoke_request), tokens_revoke, NULL)   \
-    X(check, HEALTH "Check", ANYBODY, LOOKS, &grpc__health__v1__health_check_request__descriptor,  \
+    X(nodes, OURS "Nodes/List", A | P | V, NULL, KIND(node_list_request), nodes_list, NULL)        \
+    X(finish, OURS "Work/Finish", A | W, NULL, NULL, work_finish, NULL)                            \
+    X(stats, OURS "Server/Stats", A | V, NULL, KIND(stats_request), server_stats, NULL)            \
+    X(backup, OURS "Server/Backup", A, about_dir, KIND(backup_request), server_backup, NULL)       \
+    X(tcreate, OURS "Tokens/Create", A, tokens_about_new, KIND(token_create_request),              \
+      tokens_create, NULL)                                                                         \
+    X(tlist, OURS "Tokens/List", A, NULL, KIND(token_list_request), tokens_list, NULL)             \
+    X(revoke, OURS "Tokens/Revoke", A, about_token, KIND(token_revoke_request), tokens_revoke,     \
+      NULL)                                                                                        \
+    X(check, HEALTH "Check", ANYBODY, NULL, &grpc__health__v1__health_check_request__descriptor,   \
       health_check, NULL)
 
 /* name, path, roles, open */
@@ -79,12 +98,12 @@ static struct mr_slice of_remove(const ProtobufCMessage *message)
     X(reflect, BETA, MR_ROLES_ALL, reflection_open)                                                \
     X(reflect_alpha, ALPHA, MR_ROLES_ALL, reflection_open)
 
-#define UNARY_BEGIN(name, path_, roles_, effect_, kind_, start_, queue_)                           \
+#define UNARY_BEGIN(name, path_, roles_, about_, kind_, start_, queue_)                            \
     static void begin_##name(struct mr_call *call, void *arg)                                      \
     {                                                                                              \
         static const struct method method = {.path = path_,                                        \
                                              .roles = roles_,                                      \
-                                             .effect = effect_,                                    \
+                                             .about = about_,                                      \
                                              .kind = kind_,                                        \
                                              .start = start_,                                      \
                                              .queue = queue_};                                     \
@@ -99,8 +118,8 @@ static struct mr_slice of_remove(const ProtobufCMessage *message)
 UNARY_ROWS(UNARY_BEGIN)
 STREAM_ROWS(STREAM_BEGIN)
 
-#define UNARY_PATH(name, path, roles, effect, kind, start, queue) {path, begin_##name},
-#define STREAM_PATH(name, path, roles, open)                      {path, begin_##name},
+#define UNARY_PATH(name, path, roles, about, kind, start, queue) {path, begin_##name},
+#define STREAM_PATH(name, path, roles, open)                     {path, begin_##name},
 static const struct mr_rpc_method methods[] = {UNARY_ROWS(UNARY_PATH) STREAM_ROWS(STREAM_PATH)};
 
 const struct mr_rpc_method *mr_api_methods(size_t *ret_n)

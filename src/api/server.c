@@ -3,9 +3,23 @@
 #include "api/internal.h"
 #include "millrace/v1/server.pb-c.h"
 
+/* A token for some queues sees nothing that counts the tasks of others. */
+static void stats_filter(struct mr_stats *stats)
+{
+    *stats = (struct mr_stats){
+        .sync_p50_us = stats->sync_p50_us,
+        .sync_p99_us = stats->sync_p99_us,
+        .disk_full = stats->disk_full,
+        .failed = stats->failed,
+        .upkeep = stats->upkeep,
+    };
+}
+
 static void stats_reply(struct unary *u)
 {
-    const struct mr_stats *stats = &u->job.req.stats.stats;
+    struct mr_stats *stats = &u->job.req.stats.stats;
+    if (!mr_access_all_queues(&u->token))
+        stats_filter(stats);
     uint8_t *room = unary_room(u, mr_flat_size(&mr_flat_stats, stats));
     if (room == NULL)
         return;
@@ -35,9 +49,12 @@ static void backup_back(struct job *job)
 void server_backup(struct unary *u)
 {
     const Millrace__V1__BackupRequest *in = (const void *)u->message;
-    u->about = mr_pb_text(in->dir);
-    if (in->dir[0] == '\0') {
-        unary_fail(u, MR_INVALID, "dir: must name a new or empty folder of the server's machine");
+    if (!unary_may_touch_all(u, "a backup is of"))
+        return;
+    if (in->dir[0] != '/') { /* below which folder would be the server's affair */
+        unary_fail(u, MR_INVALID,
+                   "dir: must be the whole path, from /, of a new or empty folder of the server's "
+                   "machine");
         return;
     }
     u->job.req.backup.dir = in->dir;

@@ -174,15 +174,17 @@ static enum mr_err control_fill(struct unary *u)
     return MR_OK;
 }
 
-/* For the audit: one task by its id, more by their number. */
-static void control_about(struct unary *u)
+/* One task by its id, more by their number. */
+struct mr_slice tasks_about(struct unary *u)
 {
-    const struct mr_req_control *req = &u->job.req.control;
-    char *text = req->n == 1 ? NULL : mr_arena_alloc(unary_arena(u), 32);
-    if (req->n == 1)
-        u->about = req->items[0].id;
-    else if (text != NULL)
-        u->about = mr_slice_make(text, (size_t)snprintf(text, 32, "%zu tasks", req->n));
+    const Millrace__V1__ControlRequest *in = (const void *)u->message;
+    enum { ROOM = 32 };
+    if (in->n_items == 1)
+        return mr_pb_text(in->items[0]->id);
+    char *text = mr_arena_alloc(unary_arena(u), ROOM);
+    if (text == NULL)
+        return (struct mr_slice){0};
+    return mr_slice_make(text, (size_t)snprintf(text, ROOM, "%zu tasks", in->n_items));
 }
 
 void tasks_control(struct unary *u)
@@ -197,7 +199,6 @@ void tasks_control(struct unary *u)
         unary_fail(u, MR_NOMEM, NULL);
         return;
     }
-    control_about(u);
     if (in->n_items > 0 && !mr_access_all_queues(&u->token))
         look_begin(u);
     else

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Who may call what: every method with every role and every kind of token. */
+#include <unistd.h>
+
 #include "unit/api_rig.h"
 
 static int begin(void **state)
@@ -308,6 +310,38 @@ static void an_admin_of_some_queues_is_kept_to_them(void **state)
     client_close(&mail);
 }
 
+static void what_is_of_every_queue_is_not_for_tokens_of_some(void **state)
+{
+    struct rig *rig = *state;
+    struct client admin, mail, viewer;
+    struct talk talk = {0};
+    char dir[128];
+    client_open(rig, &admin, make_token(rig, MR_ROLE_ADMIN, "", NULL));
+    client_open(rig, &mail, make_token(rig, MR_ROLE_ADMIN, "mail", NULL));
+    client_open(rig, &viewer, make_token(rig, MR_ROLE_VIEWER, "mail", NULL));
+    put(&admin, "bank", "hidden");
+    Millrace__V1__BackupRequest backup = MILLRACE__V1__BACKUP_REQUEST__INIT;
+    snprintf(dir, sizeof dir, "%s-backup", rig->dir);
+    backup.dir = dir;
+    assert_null(call_unary(&talk, &mail, PATH("Server/Backup"), &backup.base,
+                           &millrace__v1__empty__descriptor));
+    assert_int_equal(talk.status, MR_RPC_DENIED);
+    assert_non_null(strstr(talk.text, "is for queues mail, and a backup is of every queue"));
+    assert_int_not_equal(access(dir, F_OK), 0);
+    Millrace__V1__StatsRequest ask = MILLRACE__V1__STATS_REQUEST__INIT;
+    const Millrace__V1__StatsResponse *stats = (const void *)call_unary(
+        &talk, &admin, PATH("Server/Stats"), &ask.base, &millrace__v1__stats_response__descriptor);
+    assert_int_equal(stats->tasks, 1);
+    assert_true(stats->disk_bytes > 0);
+    stats = (const void *)call_unary(&talk, &viewer, PATH("Server/Stats"), &ask.base,
+                                     &millrace__v1__stats_response__descriptor);
+    assert_int_equal(stats->tasks, 0);
+    assert_int_equal(stats->disk_bytes, 0);
+    client_close(&admin);
+    client_close(&mail);
+    client_close(&viewer);
+}
+
 static void limits_of_a_token_hold(void **state)
 {
     struct rig *rig = *state;
@@ -452,7 +486,7 @@ static void changes_by_people_leave_a_line(void **state)
                &millrace__v1__empty__descriptor); /* by nobody: no line */
     mr_lock_enter(&rig->lock);
     assert_int_equal(rig->audit_n, 4);
-    snprintf(line, sizeof line, "%s Queues/Pause  DENIED", other.id);
+    snprintf(line, sizeof line, "%s Queues/Pause nowhere DENIED", other.id);
     assert_string_equal(rig->audit[3], line);
     snprintf(line, sizeof line, "%s Tasks/Control m1 OK", token.id);
     assert_string_equal(rig->audit[0], line);
@@ -462,6 +496,48 @@ static void changes_by_people_leave_a_line(void **state)
     assert_string_equal(rig->audit[2], line);
     mr_lock_leave(&rig->lock);
     client_close(&admin);
+}
+
+static void a_refused_change_says_what_was_tried(void **state)
+{
+    struct rig *rig = *state;
+    struct client viewer, mail;
+    struct talk talk = {0};
+    struct mr_token roles[2];
+    client_open(rig, &viewer, make_token(rig, MR_ROLE_VIEWER, "", &roles[0]));
+    client_open(rig, &mail, make_token(rig, MR_ROLE_ADMIN, "mail", &roles[1]));
+    Millrace__V1__TokenCreateRequest create = MILLRACE__V1__TOKEN_CREATE_REQUEST__INIT;
+    create.role = MILLRACE__V1__ROLE__ADMIN;
+    Millrace__V1__TokenRevokeRequest revoke = MILLRACE__V1__TOKEN_REVOKE_REQUEST__INIT;
+    revoke.id = (char *)(uintptr_t) "0123456789ab";
+    Millrace__V1__BackupRequest backup = MILLRACE__V1__BACKUP_REQUEST__INIT;
+    backup.dir = (char *)(uintptr_t) "/nowhere";
+    struct client *const callers[] = {&viewer, &mail};
+    const char *const about[] = {"Tokens/Create admin for *", "Tokens/Revoke 0123456789ab",
+                                 "Server/Backup /nowhere", "Tasks/Control m1"};
+    for (size_t i = 0; i < 2; i++) {
+        call_unary(&talk, callers[i], PATH("Tokens/Create"), &create.base,
+                   &millrace__v1__token_create_response__descriptor);
+        assert_int_equal(talk.status, MR_RPC_DENIED);
+        call_unary(&talk, callers[i], PATH("Tokens/Revoke"), &revoke.base,
+                   &millrace__v1__empty__descriptor);
+        call_unary(&talk, callers[i], PATH("Server/Backup"), &backup.base,
+                   &millrace__v1__empty__descriptor);
+    }
+    assert_int_equal(control(&viewer, MILLRACE__V1__VERB__DELETE, "m1"), -MR_RPC_DENIED);
+    knock(&viewer, PATH("Queues/Pause"), &talk);
+    assert_int_equal(talk.status, MR_RPC_DENIED);
+    mr_lock_enter(&rig->lock);
+    assert_int_equal(rig->audit_n, 8);
+    for (size_t i = 0; i < 7; i++) {
+        char line[256];
+        snprintf(line, sizeof line, "%s %s DENIED", roles[i / 3 % 2].id,
+                 i < 6 ? about[i % 3] : about[3]);
+        assert_string_equal(rig->audit[i], line);
+    }
+    mr_lock_leave(&rig->lock);
+    client_close(&viewer);
+    client_close(&mail);
 }
 
 int main(void)
@@ -476,11 +552,13 @@ int main(void)
         TEST(a_producer_of_some_queues_is_kept_to_them),
         TEST(a_stream_refuses_what_its_token_may_not_and_takes_the_rest),
         TEST(an_admin_of_some_queues_is_kept_to_them),
+        TEST(what_is_of_every_queue_is_not_for_tokens_of_some),
         TEST(limits_of_a_token_hold),
         TEST(tokens_are_made_listed_and_revoked_with_their_streams),
         TEST(a_revoked_token_loses_its_streams_within_a_second),
         TEST(a_token_waits_for_the_disk_and_nobody_waits_for_it),
         TEST(changes_by_people_leave_a_line),
+        TEST(a_refused_change_says_what_was_tried),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
