@@ -392,7 +392,8 @@ struct mr_stats {
 };
 MR_MUST_USE enum mr_err mr_stats_get(struct mr_client *client, struct mr_stats *ret_stats);
 
-/* Writes a consistent copy of the running store to the new or empty folder dir. */
+/* Writes a consistent copy of the running store to the new or empty folder dir. A server makes it
+ * on its own machine, and takes a whole path only, from /. */
 MR_MUST_USE enum mr_err mr_backup(struct mr_client *client, const char *dir,
                                   struct mr_detail *detail);
 

@@ -2,12 +2,19 @@
 /* millrace backup: a consistent copy of a store in another folder. */
 #include "cli/cli.h"
 #include "cli/jw.h"
+#include "cli/server.h"
 
 static int run(struct cli *cli, void *args)
 {
     (void)args;
     const char *dir = cli->words[0];
+    bool is_server = cli_is_server(cli->broker);
     struct mr_detail detail = {0};
+    if (is_server && dir[0] != '/')
+        return cli_usage(cli,
+                         "%s: the copy is made on the machine of the server, which needs the whole "
+                         "path, from /",
+                         dir);
     enum mr_err err = mr_backup(cli->client, dir, &detail);
     if (err != MR_OK)
         return cli_fail_detail(err, "cannot back up to", dir, &detail);
@@ -18,15 +25,19 @@ static int run(struct cli *cli, void *args)
         jw_object_end(&jw);
         jw_finish(&jw);
     } else {
-        cli_note(cli, "%s is copied; open the copy as file:%s", cli->broker, dir);
+        cli_note(cli, "%s is copied; open the copy as file:%s%s", cli->broker, dir,
+                 is_server ? ", on the machine of the server" : "");
     }
     return CLI_OK;
 }
 
 static const struct cli_verb verb = {
     .synopsis = "DIR",
-    .about = "Writes a consistent copy of the store to a new or empty folder.",
-    .examples = (const char *const[]){"millrace backup --broker file:./tasks ./tasks-copy", NULL},
+    .about =
+        "Writes a consistent copy of the store to a new or empty folder. A server makes it on\n"
+        "its own machine: DIR is a whole path there, one that the server may write to.",
+    .examples = (const char *const[]){"millrace backup --broker file:./tasks ./tasks-copy",
+                                      "millrace backup /var/lib/millrace/copy", NULL},
     CLI_ONE_WORD,
     .store = CLI_STORE_MUST_EXIST,
     .run = run,

@@ -89,6 +89,16 @@ static void take_nodes(struct top_model *model, struct mr_node_list *list)
         model->nodes[i] = mr_node_list_at(list, i);
 }
 
+/* Of the queues that are shown: a server tells a token for some queues no number over all. */
+static uint64_t count_tasks(const struct top_queue *queues, size_t n)
+{
+    uint64_t sum = 0;
+    for (size_t i = 0; i < n; i++)
+        for (size_t state = 0; state < MR_STATE_COUNT; state++)
+            sum += queues[i].info.counts[state];
+    return sum;
+}
+
 enum mr_err top_look(struct top_model *model, struct mr_client *client)
 {
     struct top_queue *queues = NULL;
@@ -112,6 +122,7 @@ enum mr_err top_look(struct top_model *model, struct mr_client *client)
     model->queues = queues;
     model->queues_n = n;
     model->stats = stats;
+    model->stats.tasks = count_tasks(queues, n);
     take_nodes(model, nodes);
     model->looked = now;
     model->at_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));

@@ -97,10 +97,13 @@ static void draw_head(const struct top_view *view, const struct top_model *model
     per_second(&line, OUT_RED, "failed", model->rates.failed);
     out_printf("\n");
     line = (struct line){.max = columns};
-    item(&line, OUT_PLAIN, "disk %s (live %s)", disk, live);
+    if (stats->segments > 0) /* else the server keeps them from this token */
+        item(&line, OUT_PLAIN, "disk %s (live %s)", disk, live);
     item(&line, OUT_PLAIN, "sync %s, p99 %s", p50, p99);
-    item(&line, OUT_PLAIN, "segments %llu", (unsigned long long)stats->segments);
-    item(&line, OUT_PLAIN, "memory %s", memory);
+    if (stats->segments > 0) {
+        item(&line, OUT_PLAIN, "segments %llu", (unsigned long long)stats->segments);
+        item(&line, OUT_PLAIN, "memory %s", memory);
+    }
     out_printf("\n");
     draw_title(view, model, columns);
 }
