@@ -281,6 +281,7 @@ enum mr_err snapshot_begin(struct mr_engine *engine)
         return MR_NOMEM;
     snapshot->engine = engine;
     snapshot->seq = mr_log_last_seq(engine->log);
+    mr_assert(snapshot->seq > engine->snap_seq); /* else it would bear the name of the old one */
     snapshot->unsaids = mr_log_unsaids(engine->log);
     snapshot->term = mr_log_term(engine->log);
     snapshot->chunks = engine->state.tasks.chunks_n;
