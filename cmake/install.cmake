@@ -33,7 +33,10 @@ if(TARGET pages)
             DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 endif()
 
-file(READ "${PROJECT_SOURCE_DIR}/packaging/millrace.service" unit)
-string(REPLACE "/usr/bin/millrace" "${CMAKE_INSTALL_FULL_BINDIR}/millrace" unit "${unit}")
-file(CONFIGURE OUTPUT "${PROJECT_BINARY_DIR}/millrace.service" CONTENT "${unit}" @ONLY)
+# The unit names the program where it is put, and the prefix is known only then.
+install(CODE "
+    file(READ \"${PROJECT_SOURCE_DIR}/packaging/millrace.service\" unit)
+    get_filename_component(bin \"${CMAKE_INSTALL_BINDIR}\" ABSOLUTE BASE_DIR \"\${CMAKE_INSTALL_PREFIX}\")
+    string(REPLACE /usr/bin/millrace \"\${bin}/millrace\" unit \"\${unit}\")
+    file(WRITE \"${PROJECT_BINARY_DIR}/millrace.service\" \"\${unit}\")")
 install(FILES "${PROJECT_BINARY_DIR}/millrace.service" DESTINATION lib/systemd/system)

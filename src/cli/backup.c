@@ -36,8 +36,10 @@ static const struct cli_verb verb = {
     .about =
         "Writes a consistent copy of the store to a new or empty folder. A server makes it on\n"
         "its own machine: DIR is a whole path there, one that the server may write to.",
-    .examples = (const char *const[]){"millrace backup --broker file:./tasks ./tasks-copy",
-                                      "millrace backup /var/lib/millrace/copy", NULL},
+    .examples =
+        (const char *const[]){"millrace backup --broker file:./tasks ./tasks-copy",
+                              "millrace backup --broker millrace://127.0.0.1:7401 /srv/tasks-copy",
+                              NULL},
     CLI_ONE_WORD,
     .store = CLI_STORE_MUST_EXIST,
     .run = run,

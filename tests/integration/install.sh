@@ -9,7 +9,16 @@ set -euo pipefail
 
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
-DESTDIR=$room cmake --install "$MR_BINARY_DIR" --prefix /usr >"$room/install.log"
+# The unit of systemd starts the program where it was put, whatever the prefix.
+for prefix in /opt/mill /usr; do
+    DESTDIR=$room cmake --install "$MR_BINARY_DIR" --prefix "$prefix" >"$room/install.log"
+    unit=$room$prefix/lib/systemd/system/millrace.service
+    program=$(sed -n 's/^ExecStart=\([^ ]*\) serve .*/\1/p' "$unit")
+    [[ $program == "$prefix/bin/millrace" && -x $room$program ]] || {
+        echo "below $prefix the unit starts '$program'"
+        exit 1
+    }
+done
 
 root=$room/usr
 library=$(dirname "$(find "$root" -name libmillrace.so)")
