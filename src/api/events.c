@@ -275,6 +275,13 @@ static enum mr_err read_request(struct watcher *watcher, const Millrace__V1__Wat
         mr_detail_set(detail, "queue: %zu bytes, the limit is %d", strlen(in->queue), MR_NAME_MAX);
         return MR_TOO_BIG;
     }
+    bool one = in->queue[0] != '\0' && strchr(in->queue, '*') == NULL;
+    const struct mr_token *token = &watcher->head.token;
+    if (one && !mr_access_queue(token, mr_slice_str(in->queue))) {
+        mr_detail_set(detail, "token %s is for queues %s, not for %s", token->id, token->queue,
+                      in->queue);
+        return MR_DENIED;
+    }
     (void)snprintf(watcher->pattern, sizeof watcher->pattern, "%s",
                    in->queue[0] != '\0' ? in->queue : "*");
     for (size_t i = 0; i < in->n_kinds; i++) {

@@ -153,6 +153,12 @@ static void a_watcher_sees_only_what_it_asked_for_and_its_token_covers(void **st
     put(&rig->client, "mail-in", "m2");
     expect_queue(&kept, "mail-in");
     talk_done(&some);
+    some = (struct talk){0};
+    wish.queue = "bank";
+    watch(&some, &viewer, wish);
+    assert_int_equal(talk_end(&some), MR_RPC_DENIED);
+    assert_non_null(strstr(some.text, "is for queues mail-*, not for bank"));
+    talk_done(&some);
     talk_done(&kept);
     client_close(&viewer);
 }
