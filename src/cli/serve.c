@@ -4,7 +4,7 @@
  *
  * The main thread starts everything, then waits for signals and looks after the engine's health.
  * SIGTERM and SIGINT stop with grace on a thread of their own, the second one ends the process at
- * once: underneath everything is made to be killed. SIGHUP reads the tokens again and opens the
+ * once, as does one before the server is ready: underneath everything is made to be killed. SIGHUP reads the tokens again and opens the
  * audit file anew. A store that failed ends the server: its next start recovers what is on disk.
  */
 #include <signal.h>
@@ -62,6 +62,24 @@ static void our_signals(sigset_t *set)
     sigaddset(set, SIGNAL_STOPPED);
 }
 
+static void end_now(int number)
+{
+    _exit(CLI_SIGNAL_BASE + number);
+}
+
+/* Before work is accepted, and when no more is under way, there is nothing to end with grace: while
+ * a large store opens or closes a signal ends the process. By a handler of ours, since the first
+ * process of a container has no default one. */
+static void set_at_once(bool at_once)
+{
+    sigset_t stops;
+    struct sigaction action = {.sa_handler = end_now};
+    sigaction(SIGTERM, &action, NULL);
+    sigaction(SIGINT, &action, NULL);
+    stop_signals(&stops);
+    sigprocmask(at_once ? SIG_UNBLOCK : SIG_BLOCK, &stops, NULL);
+}
+
 /* The text, or NULL where nothing is set. */
 static const char *text_of(const struct cli_value *value)
 {
@@ -95,11 +113,9 @@ static void tell_damage(const char *text, void *arg)
     mr_diag(MR_DIAG_WARN, "store.damage", "%s", text);
 }
 
-/* May take long with a large store. Until work is accepted there is nothing to end with grace, so a
- * signal ends the process. */
+/* May take long with a large store. */
 static int open_store(struct serve *serve)
 {
-    sigset_t stops;
     struct mr_embedded_options options = {
         .dir = serve->plan.dir,
         .payload_max = (size_t)serve->settings->payload_max.number,
@@ -107,10 +123,7 @@ static int open_store(struct serve *serve)
         .nodes_elsewhere = true,
     };
     struct mr_detail detail = {0};
-    stop_signals(&stops);
-    sigprocmask(SIG_UNBLOCK, &stops, NULL);
     enum mr_err err = mr_embedded_open(&options, &serve->broker, &detail);
-    sigprocmask(SIG_BLOCK, &stops, NULL);
     if (err != MR_OK)
         return cli_fail_detail(err, "cannot open", serve->plan.dir, &detail);
     serve_health_open(&serve->health, serve->broker);
@@ -325,6 +338,7 @@ static int run(struct cli *cli, void *args)
     serve->settings = settings;
     our_signals(&signals);
     sigprocmask(SIG_BLOCK, &signals, NULL); /* threads that others make inherit it */
+    set_at_once(true);
     int code = settings_load(cli, settings);
     if (code == CLI_OK)
         code = serve_plan(cli, settings, &serve->plan);
@@ -334,11 +348,13 @@ static int run(struct cli *cli, void *args)
         serve->watchdog_ms = mr_notify_watchdog_ms();
         code = start(serve);
     }
+    set_at_once(false);
     if (code == CLI_OK) {
         tell_ready(serve);
         live(serve);
         code = serve->code;
     }
+    set_at_once(true);
     tear_down(serve);
     settings_done(settings);
     free(serve);
