@@ -61,10 +61,31 @@ static void list_reply(struct unary *u)
     unary_sent(u);
 }
 
+/* Of what the broker refuses, the fields that can be looked at here; when it is so, the call is
+ * ended. What is left to it is named for its answer: the queue may be missing, the cursor nonsense.
+ */
+static bool list_is_good(struct unary *u, const Millrace__V1__ListRequest *in)
+{
+    if (in->limit > MR_BATCH_MAX) {
+        unary_fail(u, MR_INVALID, "limit: %u, the most is %d", in->limit, MR_BATCH_MAX);
+        return false;
+    }
+    if ((unsigned)in->state >= MR_STATE_COUNT) {
+        unary_fail(u, MR_INVALID, "state: there is none with the number %d", (int)in->state);
+        return false;
+    }
+    bool queue = in->queue[0] != '\0', cursor = in->cursor[0] != '\0';
+    mr_detail_set(&u->detail, "%s%.*s%s%s%.*s", queue ? "queue " : "", MR_NAME_MAX, in->queue,
+                  queue && cursor ? ", " : "", cursor ? "cursor " : "", MR_CURSOR_MAX, in->cursor);
+    return true;
+}
+
 void tasks_list(struct unary *u)
 {
     const Millrace__V1__ListRequest *in = (const void *)u->message;
     struct mr_req_list *req = &u->job.req.list;
+    if (!list_is_good(u, in))
+        return;
     if (in->queue[0] != '\0' && !unary_may_touch(u, mr_pb_text(in->queue)))
         return;
     req->options = (struct mr_list_options){
@@ -75,8 +96,6 @@ void tasks_list(struct unary *u)
         .limit = in->limit,
         .with_payload = in->with_payload,
     };
-    if (in->queue[0] != '\0')
-        mr_detail_set(&u->detail, "queue %.*s", MR_NAME_MAX, in->queue);
     u->job.expected = in->with_payload ? ANSWER_BYTES : 0;
     if (u->api->expected + u->job.expected > u->api->options.limits.bytes_total / 4)
         unary_fail(u, MR_BUSY, "too many lists with payloads are under way");

@@ -310,6 +310,33 @@ static void a_missing_task_is_named(void **state)
     assert_string_equal(talk.text, "task nowhere: not found");
 }
 
+static void what_is_wrong_with_a_list_is_named(void **state)
+{
+    struct rig *rig = *state;
+    static const struct {
+        const char *queue, *cursor, *text;
+        uint32_t limit;
+        int state;
+    } rows[] = {
+        {"", "", "limit: 5000, the most is 1000", 5000, 0},
+        {"", "", "state: there is none with the number 42", 0, 42},
+        {"", "x", "cursor x: invalid argument", 0, 0},
+        {"nowhere", "", "queue nowhere: not found", 0, 0},
+        {"nowhere", "x", "queue nowhere, cursor x: invalid argument", 0, 0},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        struct talk talk = {0};
+        Millrace__V1__ListRequest request = MILLRACE__V1__LIST_REQUEST__INIT;
+        request.queue = (char *)(uintptr_t)rows[i].queue;
+        request.cursor = (char *)(uintptr_t)rows[i].cursor;
+        request.limit = rows[i].limit;
+        request.state = (Millrace__V1__State)rows[i].state;
+        assert_null(call_unary(&talk, &rig->client, PATH("Tasks/List"), &request.base,
+                               &millrace__v1__list_response__descriptor));
+        assert_string_equal(talk.text, rows[i].text);
+    }
+}
+
 static void pages_of_big_tasks_end_early_and_lose_nothing(void **state)
 {
     enum { N = 9 };
@@ -605,6 +632,7 @@ int main(void)
         TEST(a_deadline_is_kept),
         TEST(a_stream_that_reads_no_answers_is_not_read),
         TEST(a_missing_task_is_named),
+        TEST(what_is_wrong_with_a_list_is_named),
         TEST(pages_of_big_tasks_end_early_and_lose_nothing),
         TEST(queues_are_listed_paused_and_removed),
         TEST(figures_and_backups_are_given),
