@@ -1,15 +1,26 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* How the server knows, and tells, whether it is well. */
+#include "base/diag.h"
 #include "cli/serve.h"
 
 enum { SILENT_MS = 5000 }; /* an engine that says nothing for so long is not well */
+
+static void note_disk(struct serve_health *health, bool full)
+{
+    if (atomic_exchange(&health->disk_full, full) == full)
+        return;
+    if (full)
+        mr_diag(MR_DIAG_ERROR, "disk.full", "refusing=new-work");
+    else
+        mr_diag(MR_DIAG_INFO, "disk.room", "taking=new-work");
+}
 
 static void on_stats(struct mr_req *req)
 {
     struct serve_health *health = req->arg;
     if (req->err == MR_OK) {
         atomic_store(&health->failed, health->req.stats.failed);
-        atomic_store(&health->disk_full, health->req.stats.disk_full);
+        note_disk(health, health->req.stats.disk_full);
         atomic_store(&health->answered_ns, mr_mono_now(mr_clock_system()).ns);
     }
     mr_req_done(req);

@@ -11,6 +11,7 @@
 
 #include <cmocka.h>
 
+#include "base/diag.h"
 #include "cli/serve.h"
 
 /* An engine that keeps the question. */
@@ -109,6 +110,34 @@ static void it_is_live_before_it_is_ready(void **state)
     assert_non_null(strstr(ask("/livez"), "HTTP/1.1 200"));
 }
 
+static char said[256];
+
+static void keep_line(enum mr_diag_level level, const char *line, void *arg)
+{
+    (void)level, (void)arg;
+    size_t len = strlen(said);
+    snprintf(said + len, sizeof said - len, "%s", line);
+}
+
+static void a_disk_that_is_full_and_then_not_leaves_a_line_each(void **state)
+{
+    (void)state;
+    static const bool full[] = {false, true, true, false, false};
+    mr_diag_set_sink(keep_line, NULL);
+    serve_health_open(&health, &slow.broker);
+    for (size_t i = 0; i < sizeof full / sizeof *full; i++) {
+        if (i > 0)
+            serve_health_beat(&health);
+        said[0] = '\0';
+        answer(MR_OK, (struct mr_stats){.disk_full = full[i]});
+        bool changed = i > 0 && full[i] != full[i - 1];
+        assert_int_equal(said[0] != '\0', changed);
+        if (changed)
+            assert_non_null(strstr(said, full[i] ? "event=disk.full" : "event=disk.room"));
+    }
+    mr_diag_set_sink(NULL, NULL);
+}
+
 static void a_full_disk_and_a_failed_store_are_told(void **state)
 {
     (void)state;
@@ -163,6 +192,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         TEST(it_is_live_before_it_is_ready),
+        TEST(a_disk_that_is_full_and_then_not_leaves_a_line_each),
         TEST(a_full_disk_and_a_failed_store_are_told),
         TEST(one_question_is_open_at_a_time),
         TEST(an_engine_that_is_silent_is_noticed),
