@@ -24,9 +24,10 @@ static int run(struct cli *cli, void *args)
         jw_text(&jw, "dir", dir);
         jw_object_end(&jw);
         jw_finish(&jw);
+    } else if (is_server) {
+        cli_note(cli, "%s is copied to %s, on the server's machine", cli->broker, dir);
     } else {
-        cli_note(cli, "%s is copied; open the copy as file:%s%s", cli->broker, dir,
-                 is_server ? ", on the machine of the server" : "");
+        cli_note(cli, "%s is copied; open the copy as file:%s", cli->broker, dir);
     }
     return CLI_OK;
 }

@@ -20,7 +20,7 @@ expect 2 backup copy
 grep -q 'copy: the copy is made on the machine of the server' "$room/err" || fail "$(cat "$room/err")"
 [ ! -e copy ] || fail "there is a copy"
 expect 0 backup "$room/copy"
-grep -q "file:$room/copy, on the machine of the server" "$room/err" || fail "$(cat "$room/err")"
+grep -q "copied to $room/copy, on the server's machine" "$room/err" || fail "$(cat "$room/err")"
 is "in the copy" pending "$(m --broker "file:$room/copy" task show kept --json | jq -r .state)"
 
 m --quiet token create --role viewer --queue 'mail-*' >"$room/mail"

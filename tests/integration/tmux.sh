@@ -125,7 +125,7 @@ run 0 "millrace token list" ROLE viewer
 run 0 "millrace token revoke \$(millrace token list --json | jq -r '.[0].id')"
 run 0 "millrace config check --data x"
 run 0 "millrace config show --effective" SETTING drain-timeout 30s default
-run 0 "millrace backup copy"
+run 0 "millrace backup \$PWD/copy"
 run 0 "millrace fsck file:copy" 'segments' 'records'
 run 0 "millrace --broker file:copy queue rm w --force" 'is removed'
 run 0 "millrace --broker file:copy top --once --interval 100ms" 'tasks 0' later
