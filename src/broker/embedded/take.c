@@ -88,16 +88,24 @@ static struct queue *choose_strict(struct node *node)
 
 /* ---- giving --------------------------------------------------------------------------------- */
 
+/* Times from a damaged snapshot may be anything; these can be added and counted in µs. */
+static int64_t within_reach(int64_t ms)
+{
+    const int64_t most = INT64_MAX / MR_US_PER_MS / 4;
+    return ms > most ? most : ms < -most ? -most : ms;
+}
+
 /* When it could first run: it came, or was due. Its order time is that, less what a priority moved it
  * ahead; a retry has none. */
 static int64_t ready_us(const struct mr_engine *engine, const struct task *task,
                         const struct mr_task_msg *msg)
 {
-    int64_t ms = task->key, ahead_ms = 0;
+    int64_t ms = within_reach(task->key), ahead_ms = 0;
     if (task->flags & MR_TASK_REORDERED)
         ahead_ms = more_of(&engine->state, task)->priority_ms;
     else if (task->flags & MR_TASK_PRIORITY)
         ahead_ms = msg->priority_ms;
+    ahead_ms = within_reach(ahead_ms);
     ms += ms + ahead_ms <= engine->now_ms ? ahead_ms : 0;
     return ms * MR_US_PER_MS + task->fraction * TASK_FRACTION_US;
 }
