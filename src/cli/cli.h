@@ -212,6 +212,8 @@ void cli_must(enum mr_err err);
 void cli_settle(struct cli *cli);
 /* Opens cli->broker into cli->client; 0 or the exit code after saying why not. */
 int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store);
+/* MR_OK: a folder that can be read; MR_NOT_FOUND: none; MR_INVALID: something else of this name. */
+MR_MUST_USE enum mr_err cli_look_at_folder(const char *dir);
 /* The folder of a file: URL, or NULL. */
 const char *cli_file_dir(const char *url);
 /* Reads standard input to its end, at most max bytes: MR_TOO_BIG beyond. */

@@ -56,8 +56,10 @@ static const char *advice(const char *why)
         {"nobody listens", "start one with `millrace serve`, or give the address of one"},
         {"closed the connection", "it may want TLS: millraces://HOST:PORT"},
         {"wrong version number", "it may have no TLS: millrace://HOST:PORT"},
+        {"mismatch", "the certificate must have the name or address that --broker gives"},
         {"certificate of the peer", "--tls-ca FILE names whom to trust"},
         {"certificate required", "--tls-cert and --tls-key show one"},
+        {"alert unknown ca", "the server does not trust the certificate of --tls-cert"},
         {"the connection broke", "a server with TLS may want a certificate: --tls-cert, --tls-key"},
     };
     for (size_t i = 0; i < CLI_LEN(rows); i++)
@@ -81,6 +83,18 @@ static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_det
     if (err == MR_UNAVAILABLE && detail->text[0]) /* it names the address */
         return cli_fail(mr_err_exit_code(err), "%s; %s", detail->text, advice(detail->text));
     return cli_fail_detail(err, "cannot open", cli->broker, detail);
+}
+
+static void ignore(const char *name, void *arg)
+{
+    (void)name;
+    (void)arg;
+}
+
+enum mr_err cli_look_at_folder(const char *dir)
+{
+    struct mr_fs *fs = mr_fs_system();
+    return fs->ops->dir_list(fs, dir, ignore, NULL);
 }
 
 static void look_at(const char *name, void *arg)

@@ -2,7 +2,9 @@
 /* From settings to what is to be done, and what must not be done: an address that other machines
  * reach needs tokens and TLS, or somebody who says that it is fine without. */
 #include "cli/serve.h"
+#include "cli/server.h"
 #include "client/client.h"
+#include "rpc/rpc.h"
 
 enum { ADDRESSES_MAX = 16 };
 
@@ -16,60 +18,102 @@ static int choose_folder(const struct cli *cli, const struct settings *settings,
                          const char **ret_dir)
 {
     const char *broker = settings->broker.given ? settings->broker.text : NULL;
+    char name[SETTINGS_NAME_MAX], data_name[SETTINGS_NAME_MAX];
     enum settings_source data_from = settings_source(settings, &settings->data);
     enum settings_source broker_from = settings_source(settings, &settings->broker);
     *ret_dir = settings->data.text;
     if (!broker || (data_from > SETTINGS_DEFAULT && data_from > broker_from))
         return CLI_OK; /* a flag goes before the environment, that before the file */
+    settings_name(settings, &settings->broker, name);
     if (has_scheme(broker, "millrace"))
-        return cli_usage(cli, "--broker: %.200s is a server, and serve is one: give --data DIR",
+        return cli_usage(cli, "%s: %.200s is a server, and serve is one: give --data DIR", name,
                          broker);
     if (has_scheme(broker, "redis"))
-        return cli_usage(cli,
-                         "--broker: this version serves a folder, not a Redis: give --data DIR");
+        return cli_usage(cli, "%s: this version serves a folder, not a Redis: give --data DIR",
+                         name);
     *ret_dir = cli_file_dir(broker);
     if (!*ret_dir)
-        return cli_usage(cli, "--broker: \"%.200s\" is no URL of a broker; give file:DIR", broker);
+        return cli_usage(cli, "%s: \"%.200s\" is no URL of a broker; give file:DIR", name, broker);
     if (data_from == broker_from && strcmp(*ret_dir, settings->data.text) != 0)
-        return cli_usage(cli, "--data %s and --broker %s are two folders; give one",
-                         settings->data.text, broker);
+        return cli_usage(cli, "%s %s and %s %s are two folders; give one",
+                         settings_name(settings, &settings->data, data_name), settings->data.text,
+                         name, broker);
     return CLI_OK;
 }
 
 static int plan_dir(const struct cli *cli, const struct settings *settings, struct serve_plan *plan)
 {
     const char *dir;
+    char name[SETTINGS_NAME_MAX];
     int code = choose_folder(cli, settings, &dir);
     if (code != CLI_OK)
         return code;
+    settings_name(settings, dir == settings->data.text ? &settings->data : &settings->broker, name);
     if (!*dir)
-        return cli_usage(cli, "--data: \"\" is empty; give a folder");
+        return cli_usage(cli, "%s: \"\" is empty; give a folder", name);
     struct mr_buf url = {0};
     struct mr_detail detail = {0};
-    struct mr_slice name =
+    struct mr_slice namespace_ =
         mr_slice_str(settings->namespace_.given ? settings->namespace_.text : "");
     cli_must(mr_buf_printf(&url, "file:%s", dir));
     cli_must(mr_buf_append(&url, "", 1));
-    enum mr_err err = mr_url_dir((const char *)url.data, name, plan->dir, &detail);
+    enum mr_err err = mr_url_dir((const char *)url.data, namespace_, plan->dir, &detail);
     mr_buf_done(&url);
-    return err == MR_OK ? CLI_OK : cli_fail_detail(err, "cannot use", dir, &detail);
+    if (err != MR_OK)
+        return cli_fail_detail(err, "cannot use", dir, &detail);
+    if (cli_look_at_folder(plan->dir) == MR_INVALID)
+        return cli_usage(cli, "%s: %.200s is not a folder", name, plan->dir);
+    return CLI_OK;
 }
 
 static int plan_tls(const struct cli *cli, const struct settings *settings, struct serve_plan *plan)
 {
     bool cert = settings->tls_cert.given, key = settings->tls_key.given;
+    char name[SETTINGS_NAME_MAX];
     if (cert != key)
-        return cli_usage(cli, "--tls-%s needs --tls-%s beside it", cert ? "cert" : "key",
-                         cert ? "key" : "cert");
+        return cli_usage(
+            cli, "%s needs --tls-%s beside it",
+            settings_name(settings, cert ? &settings->tls_cert : &settings->tls_key, name),
+            cert ? "key" : "cert");
     if (settings->tls_ca.given && !cert)
-        return cli_usage(cli, "--tls-ca needs --tls-cert and --tls-key beside it");
+        return cli_usage(cli, "%s needs --tls-cert and --tls-key beside it",
+                         settings_name(settings, &settings->tls_ca, name));
     plan->tls = cert;
+    return CLI_OK;
+}
+
+/* Whether both ports could serve with these files: `config check` must not find right what `serve`
+ * refuses. */
+static int look_at_tls(const struct settings *settings)
+{
+    const struct cli_value *files[] = {&settings->tls_cert, &settings->tls_key, &settings->tls_ca};
+    struct mr_rpc_tls tls = {.cert_file = settings->tls_cert.text,
+                             .key_file = settings->tls_key.text,
+                             .ca_file = settings->tls_ca.given ? settings->tls_ca.text : NULL};
+    char name[SETTINGS_NAME_MAX];
+    for (size_t i = 0; i < CLI_LEN(files); i++) {
+        int code = CLI_OK;
+        if (files[i]->given)
+            code = cli_look_at_file(settings_name(settings, files[i], name), files[i]->text);
+        if (code != CLI_OK)
+            return code;
+    }
+    struct mr_detail detail = {0};
+    enum mr_err err = mr_rpc_tls_check(&tls, &detail);
+    size_t about = 0; /* it names the file */
+    for (size_t i = 0; err != MR_OK && i < CLI_LEN(files); i++)
+        if (files[i]->given && strstr(detail.text, files[i]->text))
+            about = i;
+    if (err != MR_OK)
+        return cli_fail(mr_err_exit_code(err), "%s: %s",
+                        settings_name(settings, files[about], name),
+                        detail.text[0] ? detail.text : mr_err_text(err));
     return CLI_OK;
 }
 
 /* ---- other machines ------------------------------------------------------------------------- */
 
-static int look_at_address(const char *flag, const char *address, bool *ret_loopback)
+static int look_at_address(const char *name, const char *address, bool *ret_loopback)
 {
     struct mr_addr addrs[ADDRESSES_MAX];
     char host[MR_HOST_MAX + 1];
@@ -80,7 +124,7 @@ static int look_at_address(const char *flag, const char *address, bool *ret_loop
     if (err == MR_OK)
         err = mr_host_resolve(host, port, MR_RESOLVE_NAMES, addrs, ADDRESSES_MAX, &n, &detail);
     if (err != MR_OK)
-        return cli_fail_detail(err, flag, address, &detail);
+        return cli_fail_detail(err, name, address, &detail);
     *ret_loopback = true;
     for (size_t i = 0; i < n; i++)
         *ret_loopback = *ret_loopback && mr_addr_is_loopback(&addrs[i]);
@@ -99,14 +143,14 @@ static int count_tokens(const struct serve_plan *plan, size_t *ret_live)
     return CLI_OK;
 }
 
-static int refuse_open(const struct cli *cli, const struct serve_plan *plan, const char *flag,
+static int refuse_open(const struct cli *cli, const struct serve_plan *plan, const char *name,
                        const char *address)
 {
     size_t live = 0;
     int code = count_tokens(plan, &live);
     if (code != CLI_OK || (plan->tls && live > 0))
         return code;
-    return cli_usage(cli, "%s %s is open to other machines: add %s%s%s%s%s or --insecure", flag,
+    return cli_usage(cli, "%s %s is open to other machines: add %s%s%s%s%s or --insecure", name,
                      address, plan->tls ? "" : "--tls-cert FILE --tls-key FILE",
                      plan->tls || live > 0 ? "" : " and ",
                      live > 0 ? "" : "a token (millrace token create --role admin --data ",
@@ -116,18 +160,17 @@ static int refuse_open(const struct cli *cli, const struct serve_plan *plan, con
 static int plan_access(const struct cli *cli, const struct settings *settings,
                        struct serve_plan *plan)
 {
-    const struct {
-        const char *flag;
-        const struct cli_value *address;
-    } ports[] = {{"--listen", &settings->listen}, {"--grpc", &settings->grpc}};
+    const struct cli_value *ports[] = {&settings->listen, &settings->grpc};
+    char name[SETTINGS_NAME_MAX];
     plan->access = settings->require_token.given ? MR_ACCESS_TOKENS
                    : settings->insecure.given    ? MR_ACCESS_OPEN
                                                  : MR_ACCESS_LOOPBACK;
     for (size_t i = 0; i < CLI_LEN(ports); i++) {
         bool loopback = false;
-        int code = look_at_address(ports[i].flag, ports[i].address->text, &loopback);
+        settings_name(settings, ports[i], name);
+        int code = look_at_address(name, ports[i]->text, &loopback);
         if (code == CLI_OK && !loopback && !settings->insecure.given)
-            code = refuse_open(cli, plan, ports[i].flag, ports[i].address->text);
+            code = refuse_open(cli, plan, name, ports[i]->text);
         if (code != CLI_OK)
             return code;
     }
@@ -140,5 +183,7 @@ int serve_plan(const struct cli *cli, const struct settings *settings, struct se
     int code = plan_dir(cli, settings, ret_plan);
     if (code == CLI_OK)
         code = plan_tls(cli, settings, ret_plan);
-    return code == CLI_OK ? plan_access(cli, settings, ret_plan) : code;
+    if (code == CLI_OK)
+        code = plan_access(cli, settings, ret_plan);
+    return code == CLI_OK && ret_plan->tls ? look_at_tls(settings) : code;
 }

@@ -70,12 +70,11 @@ bool cli_is_server(const char *url)
     return is_secure(url) || mr_slice_starts_with(mr_slice_str(url), MR_SLICE_LIT(PLAIN_SCHEME));
 }
 
-/* Before anything is opened, so that the error is about the file and not about the connection. */
-static int look_at_file(const char *flag, const char *path)
+int cli_look_at_file(const char *name, const char *path)
 {
     FILE *file = fopen(path, "re");
     if (!file)
-        return cli_fail_err(mr_err_from_errno(errno), "%s: cannot read %s", flag, path);
+        return cli_fail_err(mr_err_from_errno(errno), "%s: cannot read %s", name, path);
     fclose(file);
     return CLI_OK;
 }
@@ -100,7 +99,7 @@ int cli_tls(const struct cli *cli, struct cli_tls *ret_tls)
         if (!is_secure(cli->broker))
             continue;
         *rows[i].ret = rows[i].given->given ? rows[i].given->text : variable(rows[i].variable);
-        int code = *rows[i].ret ? look_at_file(rows[i].flag, *rows[i].ret) : CLI_OK;
+        int code = *rows[i].ret ? cli_look_at_file(rows[i].flag, *rows[i].ret) : CLI_OK;
         if (code != CLI_OK)
             return code;
     }

@@ -17,6 +17,10 @@ struct cli_tls {
  * without its key, a file that cannot be read. */
 int cli_tls(const struct cli *cli, struct cli_tls *ret_tls);
 
+/* 0, or the exit code after saying that the file cannot be read, and what names it. Before anything
+ * is opened, so that the error is about the file and not about the connection. */
+int cli_look_at_file(const char *name, const char *path);
+
 /* Whether the URL names a server: millrace://HOST:PORT, or millraces:// with TLS. */
 bool cli_is_server(const char *url);
 

@@ -70,12 +70,33 @@ const struct cli_value *settings_value(const struct settings *settings, size_t r
     return (const struct cli_value *)((const char *)settings + SETTINGS_ROWS[row].offset);
 }
 
+static size_t row_of(const struct settings *settings, const struct cli_value *value)
+{
+    size_t row = 0;
+    while (row < SETTINGS_N && settings_value(settings, row) != value)
+        row++;
+    mr_assert(row < SETTINGS_N);
+    return row;
+}
+
 enum settings_source settings_source(const struct settings *settings, const struct cli_value *value)
 {
-    for (size_t i = 0; i < SETTINGS_N; i++)
-        if (settings_value(settings, i) == value && SETTINGS_ROWS[i].note != CLI_NOT_HERE)
-            return settings->origins[i].source;
-    return SETTINGS_NONE;
+    return settings->origins[row_of(settings, value)].source;
+}
+
+const char *settings_name(const struct settings *settings, const struct cli_value *value,
+                          char name[SETTINGS_NAME_MAX])
+{
+    size_t row = row_of(settings, value);
+    const struct settings_origin *origin = &settings->origins[row];
+    if (origin->source == SETTINGS_ENVIRONMENT)
+        settings_variable(&SETTINGS_ROWS[row], name);
+    else if (origin->source == SETTINGS_FILE)
+        snprintf(name, SETTINGS_NAME_MAX, "%.*s:%u: %s", MR_PATH_MAX, settings->config.text,
+                 origin->line, SETTINGS_ROWS[row].name);
+    else
+        snprintf(name, SETTINGS_NAME_MAX, "--%s", SETTINGS_ROWS[row].name);
+    return name;
 }
 
 void settings_variable(const struct cli_option *row, char name[64])

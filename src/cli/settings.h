@@ -8,6 +8,7 @@
 #define MR_CLI_SETTINGS_H
 
 #include "base/arena.h"
+#include "base/fs.h"
 #include "cli/cli.h"
 
 enum settings_source {
@@ -50,6 +51,10 @@ const struct cli_value *settings_value(const struct settings *settings, size_t r
 /* Where this value of settings comes from. */
 enum settings_source settings_source(const struct settings *settings,
                                      const struct cli_value *value);
+/* What whoever set this value calls it: "--listen", "MILLRACE_LISTEN" or "FILE:3: listen". */
+enum { SETTINGS_NAME_MAX = MR_PATH_MAX + 80 };
+const char *settings_name(const struct settings *settings, const struct cli_value *value,
+                          char name[SETTINGS_NAME_MAX]);
 /* MILLRACE_TLS_CERT of tls-cert. */
 void settings_variable(const struct cli_option *row, char name[64]);
 

@@ -5,6 +5,7 @@
  */
 #include <errno.h>
 #include <stdio.h>
+#include <sys/stat.h>
 #include <yaml.h>
 
 #include "cli/settings.h"
@@ -104,6 +105,11 @@ int settings_file(const struct cli *cli, const char *path, settings_pair *pair, 
     FILE *file = fopen(path, "rbe");
     if (!file)
         return cli_fail_err(mr_err_from_errno(errno), "cannot read the settings in %s", path);
+    struct stat st;
+    if (fstat(fileno(file), &st) == 0 && S_ISDIR(st.st_mode)) {
+        fclose(file);
+        return cli_fail(CLI_USAGE, "cannot read the settings in %s: it is a folder", path);
+    }
     if (!yaml_parser_initialize(&reading.parser))
         cli_must(MR_NOMEM);
     yaml_parser_set_input_file(&reading.parser, file);

@@ -13,6 +13,17 @@ static void close_folder(struct opened *opened)
     mr_file_close(opened->lock);
 }
 
+static int check_folder(const struct token_place *place, bool may_create)
+{
+    enum mr_err err = cli_look_at_folder(place->dir);
+    if (err == MR_NOT_FOUND && !may_create)
+        return cli_fail(CLI_NOT_FOUND, "no store at %s; millrace token create makes one",
+                        place->dir);
+    if (err == MR_INVALID)
+        return cli_usage(place->cli, "%s is not a folder", place->dir);
+    return CLI_OK; /* what follows tells what else is wrong */
+}
+
 /* The lock of the store, so that no server starts or runs meanwhile. */
 static int lock_folder(const struct token_place *place, struct opened *opened)
 {
@@ -32,11 +43,13 @@ static int lock_folder(const struct token_place *place, struct opened *opened)
     return err == MR_OK ? CLI_OK : cli_fail_err(err, "cannot use %s", place->dir);
 }
 
-static int open_folder(const struct token_place *place, struct opened *opened)
+static int open_folder(const struct token_place *place, bool may_create, struct opened *opened)
 {
     struct mr_detail detail = {0};
     *opened = (struct opened){0};
-    int code = lock_folder(place, opened);
+    int code = check_folder(place, may_create);
+    if (code == CLI_OK)
+        code = lock_folder(place, opened);
     if (code != CLI_OK)
         return code;
     enum mr_err err = mr_tokens_open(place->dir, NULL, &opened->tokens, &detail);
@@ -51,7 +64,7 @@ static int create(const struct token_place *place, const struct mr_token *wanted
 {
     struct opened opened;
     struct mr_detail detail = {0};
-    int code = open_folder(place, &opened);
+    int code = open_folder(place, true, &opened);
     if (code != CLI_OK)
         return code;
     enum mr_err err = mr_tokens_create(opened.tokens, wanted, ret_token, ret_text, &detail);
@@ -66,6 +79,9 @@ static int list(const struct token_place *place, struct mr_token **ret_list, siz
 {
     struct mr_tokens *tokens;
     struct mr_detail detail = {0};
+    int code = check_folder(place, false);
+    if (code != CLI_OK)
+        return code;
     enum mr_err err = mr_tokens_open(place->dir, NULL, &tokens, &detail);
     if (err == MR_OK) {
         err = mr_tokens_list(tokens, ret_list, ret_n);
@@ -80,7 +96,7 @@ static int revoke(const struct token_place *place, const char *id)
 {
     struct opened opened;
     struct mr_detail detail = {0};
-    int code = open_folder(place, &opened);
+    int code = open_folder(place, false, &opened);
     if (code != CLI_OK)
         return code;
     enum mr_err err = mr_tokens_revoke(opened.tokens, id, &detail);

@@ -126,6 +126,14 @@ enum mr_err rpc_tls_new(const struct mr_rpc_tls *options, enum rpc_side side, SS
     return MR_OK;
 }
 
+enum mr_err mr_rpc_tls_check(const struct mr_rpc_tls *tls, struct mr_detail *detail)
+{
+    SSL_CTX *ctx;
+    MR_TRY(rpc_tls_new(tls, RPC_SERVER, &ctx, detail));
+    rpc_tls_free(ctx);
+    return MR_OK;
+}
+
 void rpc_tls_free(SSL_CTX *ctx)
 {
     SSL_CTX_free(ctx);

@@ -52,3 +52,14 @@ MILLRACE_LISTEN=here refuses 2 'MILLRACE_LISTEN: "here" is not an address' confi
 refuses 2 'unknown option --lisen; did you mean --listen?' config check --lisen x
 refuses 2 'is open to other machines' config check --grpc 0.0.0.0:7401
 expect 0 config check --grpc 0.0.0.0:7401 --insecure
+
+# Also what is wrong only beside other settings names who said it.
+printf 'grace: 3s\nbroker: millrace://x:1\n' >bad.yaml
+refuses 2 'bad.yaml:2: broker: millrace://x:1 is a server' config check bad.yaml
+printf 'grace: 3s\nlisten: "0.0.0.0:9"\n' >bad.yaml
+refuses 2 'bad.yaml:2: listen 0.0.0.0:9 is open to other machines' config check bad.yaml
+printf 'tls-cert: x\n' >bad.yaml
+refuses 2 'bad.yaml:1: tls-cert needs --tls-key beside it' config check bad.yaml
+printf 'data: a\nbroker: file:b\n' >bad.yaml
+refuses 2 'bad.yaml:1: data a and bad.yaml:2: broker file:b are two folders' config check bad.yaml
+MILLRACE_GRPC=0.0.0.0:9 refuses 2 'MILLRACE_GRPC 0.0.0.0:9 is open to other machines' config check

@@ -82,6 +82,8 @@ let_go
 
 # What cannot be used is named in one line.
 refuses 5 '/sys/data' serve --data /sys/data --listen 127.0.0.1:0 --grpc 127.0.0.1:0
+refuses 2 '--data: /dev/null is not a folder' serve --data /dev/null
+refuses 2 'cannot read the settings in /tmp: it is a folder' serve --config /tmp
 mkdir "$room/other"
 echo text >"$room/other/notes"
 refuses 1 'notes' serve --data "$room/other" --listen 127.0.0.1:0 --grpc 127.0.0.1:0

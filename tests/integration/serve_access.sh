@@ -22,6 +22,10 @@ list_with() {
 
 # ---- without a server
 
+refuses 3 "no store at $data" token list --data "$data"
+refuses 3 "no store at $data" token revoke 000000000000 --data "$data"
+refuses 2 '/dev/null is not a folder' token create --role admin --data /dev/null
+[ ! -e "$data" ] || fail "looking made a folder"
 first=$(m --quiet token create --role admin --data "$data")
 [[ $first =~ ^mr_[0-9a-f]{12}_[0-9a-f]{64}$ ]] || fail "the token is $first"
 is "rights of the file" 600 "$(stat -c %a "$data/tokens")"
@@ -138,6 +142,8 @@ openssl s_client -connect "localhost:${grpc##*:}" -alpn h2 -CAfile "$room/server
     2>/dev/null | grep -q 'ALPN protocol: h2' || fail "no TLS on the gRPC port"
 MILLRACE_BROKER=millraces://localhost:${grpc##*:} SSL_CERT_FILE=$room/server.pem m token list \
     >/dev/null || fail "no call over TLS"
+refuses 6 'must have the name or address that --broker gives' --broker "millraces://127.0.0.2:${grpc##*:}" \
+    --tls-ca "$room/server.pem" queue list
 stop 0
 
 start --tls-cert "$room/server.pem" --tls-key "$room/server.key" --tls-ca "$room/client.pem"
@@ -151,6 +157,8 @@ expect 0 --tls-ca "$room/server.pem" --tls-cert "$room/client.pem" --tls-key "$r
 MILLRACE_TLS_CA=$room/server.pem MILLRACE_TLS_CERT=$room/client.pem MILLRACE_TLS_KEY=$room/client.key \
     expect 0 token list
 refuses 6 '--tls-cert' --tls-ca "$room/server.pem" queue list
+refuses 6 'the server does not trust the certificate of --tls-cert' --tls-ca "$room/server.pem" \
+    --tls-cert "$room/stranger.pem" --tls-key "$room/stranger.key" queue list
 refuses 6 '--tls-ca FILE names whom to trust' --tls-ca "$room/stranger.pem" --tls-cert "$room/client.pem" --tls-key "$room/client.key" \
     queue list
 refuses 2 '--tls-cert needs --tls-key beside it' --tls-cert "$room/client.pem" queue list
@@ -162,5 +170,13 @@ stop 0
 
 refuses 3 "$room/none.pem" serve --data "$data" --listen 127.0.0.1:0 --grpc 127.0.0.1:0 \
     --tls-cert "$room/none.pem" --tls-key "$room/server.key"
-refuses 2 'certificate' serve --data "$data" --listen 127.0.0.1:0 --grpc 127.0.0.1:0 \
-    --tls-cert "$room/server.pem" --tls-key "$room/client.key"
+for command in serve 'config check'; do
+    # shellcheck disable=SC2086
+    refuses 2 "--tls-key: TLS: cannot use the key $room/client.key: key values mismatch" $command --data "$data" \
+        --tls-cert "$room/server.pem" --tls-key "$room/client.key"
+done
+refuses 3 "--tls-cert: cannot read $room/none.pem: not found" config check --tls-cert "$room/none.pem" \
+    --tls-key "$room/none.key"
+expect 0 config check --tls-cert "$room/server.pem" --tls-key "$room/server.key" --tls-ca "$room/client.pem"
+printf 'tls-cert: %s\ntls-key: %s\n' "$room/server.pem" "$room/client.key" >"$room/tls.yaml"
+refuses 2 "$room/tls.yaml:2: tls-key: TLS: cannot use the key" config check "$room/tls.yaml"
