@@ -285,7 +285,10 @@ key Escape
 sees 'QUEUE'
 key '?'
 sees 'choose a row, or scroll'
+size 60 24
+for text in 'the tasks of a queue, one task' 'of a queue, or one' 'esc lifts it' 'of the last minute, 99'; do sees "$text"; done
 key q
+sees 'DONE/S  PAUSED'
 size 40 12
 sees 'QUEUE  PENDING'
 is_so fits

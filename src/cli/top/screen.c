@@ -283,19 +283,19 @@ static void draw_text(struct mr_slice text, size_t scroll, size_t lines)
     out_write(mr_slice_make(at, (size_t)(stop - at)));
 }
 
-static const char help[] =
-    "up down j k      choose a row, or scroll\n"
-    "page up, down    ten rows\n"
-    "enter            open: the tasks of a queue, all about a task\n"
-    "p                pause or resume the queue\n"
-    "r                requeue what is archived: all of a queue, or a task\n"
-    "s                tasks of the next state alone, and of all again\n"
-    "/                show only what holds a text; enter keeps, esc lifts it\n"
-    "q esc            back; from the queues: quit\n"
-    "?                this\n"
-    "\n"
-    "WAIT P99, RUN P99: of 100 tasks of the last minute, 99 waited for a\n"
-    "worker, and ran, no longer than this.\n";
+/* No line is wider than 60, so that a small window shows it whole. */
+static const char help[] = "up down j k    choose a row, or scroll\n"
+                           "page up, down  ten rows\n"
+                           "enter          open: the tasks of a queue, one task\n"
+                           "p              pause or resume the queue\n"
+                           "r              requeue the archived: of a queue, or one\n"
+                           "s              tasks of the next state, then of all\n"
+                           "/              only what holds a text; esc lifts it\n"
+                           "q esc          back; from the queues: quit\n"
+                           "?              this\n"
+                           "\n"
+                           "WAIT P99, RUN P99: of 100 tasks of the last minute, 99\n"
+                           "waited for a worker, and ran, no longer than this.\n";
 
 void top_draw(const struct top_view *view, const struct top_model *model, struct term_size size,
               struct mr_buf *frame)
