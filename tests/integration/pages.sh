@@ -65,6 +65,10 @@ completes() {
     )"
 }
 completes enqueue millrace en
+completes "$(xargs <<<"$commands")" millrace ''
+completes "$(words_of queue | xargs)" millrace queue ''
+completes --broker millrace --bro
+completes '--tls-cert' millrace serve --tls-ce
 completes prioritise millrace task pr
 completes show millrace --broker file : ./x queue sh
 completes list millrace --broker = file : ./x dead li

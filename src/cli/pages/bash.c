@@ -67,10 +67,20 @@ static void put_choices(FILE *file, const struct cli_option *option)
     fputs("' ;;\n", file);
 }
 
+/* What every command has stands in the script once. */
+static bool is_global(const struct cli_option *option)
+{
+    for (size_t i = 0; i < cli_global_options_n; i++)
+        if (option != &cli_global_options[i] &&
+            strcmp(option->name, cli_global_options[i].name) == 0)
+            return true;
+    return false;
+}
+
 static void put_options(FILE *file, const struct cli_option *options, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
-        if (!pages_shown(&options[i]))
+        if (!pages_shown(&options[i]) || is_global(&options[i]))
             continue;
         if (options[i].letter)
             fprintf(file, " -%c", options[i].letter);
@@ -93,7 +103,7 @@ static void put_row(FILE *file, const struct cli_command *command, const struct 
 static void put_command(FILE *file, const struct cli_command *command)
 {
     if (command->verbs[0].name) {
-        fprintf(file, "        \"%s \") words+='", command->name);
+        fprintf(file, "        \"%s \") [[ $cur == -* ]] || words='", command->name);
         for (size_t i = 0; i < command->verbs_n; i++)
             fprintf(file, " %s", command->verbs[i].name);
         fputs("' ;;\n", file);
@@ -112,7 +122,9 @@ void page_bash(FILE *file)
     pages_valued_pattern(file);
     fputs("|:) return ;;\n    *)\n        words='", file);
     put_options(file, cli_global_options, cli_global_options_n);
-    fputs("'\n        case \"$command $verb\" in\n        \" \") words+='", file);
+    /* Options among commands or verbs only for who has begun one. */
+    fputs("'\n        case \"$command $verb\" in\n        \" \") [[ $cur == -* ]] || words='",
+          file);
     for (size_t i = 0; cli_commands[i]; i++)
         fprintf(file, " %s", cli_commands[i]->name);
     fputs("' ;;\n", file);
