@@ -16,7 +16,8 @@ fish_file=$share/fish/vendor_completions.d/millrace.fish
 
 # page NAME: the text of a man page; fails on any warning of the formatter.
 page() {
-    LC_ALL=C.UTF-8 MANWIDTH=200 man --warnings=w -P cat -l "$share/man/man1/$1.1" 2>"$room/err"
+    LC_ALL=C.UTF-8 MANWIDTH=80 man --warnings=w -P cat -l "$share/man/man1/$1.1" >/dev/null 2>"$room/err"
+    LC_ALL=C.UTF-8 MANWIDTH=200 man --warnings=w -P cat -l "$share/man/man1/$1.1" 2>>"$room/err"
     [ ! -s "$room/err" ] || fail "$1.1: $(cat "$room/err")"
 }
 
