@@ -67,7 +67,7 @@ static void start_worker(struct world *world, struct mr_event *entered)
 {
     struct mr_worker_queue queue = {.name = mr_slice_str("default"), .weight = 3};
     struct mr_worker_options options = {
-        .node = mr_slice_str("one"), .slots = 4, .queues = &queue, .queues_n = 1};
+        .node = mr_slice_str("one"), .slots = 4, .queues = &queue, .queues_n = 1, .drain_ms = 1};
     mr_event_init(entered);
     assert_int_equal(mr_worker_new(world->client, &options, &world->worker), MR_OK);
     assert_int_equal(mr_worker_handle(world->worker, "answer", run_answer, NULL), MR_OK);
