@@ -17,7 +17,7 @@ limit_s=120
 export MR_IMAGES=${MR_IMAGES:-1500} MR_SEEDS=${MR_SEEDS:-300} MR_FLIPS=${MR_FLIPS:-1000}
 
 cd "$root"
-flags=(-std=gnu17 -O1 -g -D_GNU_SOURCE '-DMR_VERSION_TEXT="plant"' -Iinclude -Isrc -Itests)
+flags=(-std=gnu17 -O1 -g -D_GNU_SOURCE '-DMR_VERSION_TEXT="plant"' -DMR_SLAB_SHIFT=3 -Iinclude -Isrc -Itests)
 programs=(crash sim bitrot)
 # What speaks the network is not simulated.
 mapfile -t sources < <(find src/{base,wire,wheel,log,broker} -name '*.c' ! -path '*/remote/*' ! -name pb.c

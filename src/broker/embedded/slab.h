@@ -7,8 +7,12 @@
 #include "base/err.h"
 #include "base/warm.h"
 
+#ifndef MR_SLAB_SHIFT
+#define MR_SLAB_SHIFT 10 /* the test of the tests makes chunks small: then many are half saved */
+#endif
+
 enum {
-    SLAB_SHIFT = 10,
+    SLAB_SHIFT = MR_SLAB_SHIFT,
     SLAB_CHUNK = 1 << SLAB_SHIFT,
     SLAB_AHEAD = 4, /* blocks mapped before they are needed, so that they can be warmed */
 };

@@ -15,9 +15,9 @@
 #include "broker/embedded/snapfile.h"
 #include "wire/pack.h"
 
-/* Copied, written and synced at once. It becomes about half of that: so small that the log's own
- * syncs hardly wait. */
-enum { PIECE = 16 * GROUP_DATA };
+/* Copied, written and synced at once: this share of a segment. It becomes about half of that, so
+ * small that the log's own syncs hardly wait. */
+enum { PIECES_A_SEGMENT = 64 };
 
 struct snapshot {
     struct mr_engine *engine;
@@ -309,9 +309,15 @@ enum mr_err snapshot_begin(struct mr_engine *engine)
     return MR_OK;
 }
 
+static bool is_piece(const struct snapshot *snapshot)
+{
+    size_t piece = mr_log_segment_bytes(snapshot->engine->log) / PIECES_A_SEGMENT;
+    return snapshot->copied.len >= piece;
+}
+
 static enum mr_err copy_piece(struct snapshot *snapshot)
 {
-    while (snapshot->next < snapshot->chunks && snapshot->copied.len < PIECE) {
+    while (snapshot->next < snapshot->chunks && !is_piece(snapshot)) {
         if (!snapshot->saved[snapshot->next])
             MR_TRY(copy_chunk(snapshot, snapshot->next));
         snapshot->next++;
@@ -342,7 +348,7 @@ void snapshot_step(struct mr_engine *engine)
     }
     snapshot->last =
         snapshot->next == snapshot->chunks && mr_log_durable(engine->log) >= snapshot->seq;
-    if (snapshot->copied.len < PIECE && !snapshot->last)
+    if (!is_piece(snapshot) && !snapshot->last)
         return;
     struct mr_buf records = snapshot->records;
     snapshot->records = snapshot->copied;
