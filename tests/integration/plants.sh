@@ -14,7 +14,7 @@ work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 plants_min=10
 limit_s=120
-export MR_IMAGES=${MR_IMAGES:-1500} MR_SEEDS=${MR_SEEDS:-300} MR_FLIPS=${MR_FLIPS:-1000}
+export MR_IMAGES=${MR_IMAGES:-1000} MR_SEEDS=${MR_SEEDS:-120} MR_FLIPS=${MR_FLIPS:-700}
 
 cd "$root"
 flags=(-std=gnu17 -O1 -g -D_GNU_SOURCE '-DMR_VERSION_TEXT="plant"' -DMR_SLAB_SHIFT=3 -Iinclude -Isrc -Itests)
