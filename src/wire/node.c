@@ -27,32 +27,49 @@ static const struct mr_flat_field node_fields[] = {
 };
 static MR_FLAT(struct mr_node_info, node_flat, node_fields);
 
-size_t mr_node_size(const struct mr_node_info *node)
+size_t mr_node_lists_size(const struct mr_node_lists *lists)
 {
-    size_t size = mr_flat_size(&node_flat, node);
-    for (size_t i = 0; i < node->queues_n; i++) {
-        size_t len = mr_flat_size(&mr_flat_queue_weight, &node->queues[i]);
+    size_t size = 0;
+    for (size_t i = 0; i < lists->queues_n; i++) {
+        size_t len = mr_flat_size(&mr_flat_queue_weight, &lists->queues[i]);
         size += mr_flat_head_size(len) + len;
     }
-    for (size_t i = 0; i < node->types_n; i++)
-        size += mr_flat_head_size(node->types[i].len) + node->types[i].len;
+    for (size_t i = 0; i < lists->types_n; i++)
+        size += mr_flat_head_size(lists->types[i].len) + lists->types[i].len;
     return size;
+}
+
+uint8_t *mr_node_lists_write(const struct mr_node_lists *lists, uint8_t *at)
+{
+    for (size_t i = 0; i < lists->queues_n; i++) {
+        size_t len = mr_flat_size(&mr_flat_queue_weight, &lists->queues[i]);
+        at = mr_flat_put_head(at, lists->queues_field, len);
+        at = mr_flat_write(&mr_flat_queue_weight, &lists->queues[i], at);
+    }
+    for (size_t i = 0; i < lists->types_n; i++) {
+        at = mr_flat_put_head(at, lists->types_field, lists->types[i].len);
+        memcpy(at, lists->types[i].data, lists->types[i].len);
+        at += lists->types[i].len;
+    }
+    return at;
+}
+
+static struct mr_node_lists lists_of(const struct mr_node_info *node)
+{
+    return (struct mr_node_lists){node->queues,  node->queues_n, node->types,
+                                  node->types_n, FIELD_QUEUES,   FIELD_TYPES};
+}
+
+size_t mr_node_size(const struct mr_node_info *node)
+{
+    struct mr_node_lists lists = lists_of(node);
+    return mr_flat_size(&node_flat, node) + mr_node_lists_size(&lists);
 }
 
 uint8_t *mr_node_write(const struct mr_node_info *node, uint8_t *at)
 {
-    at = mr_flat_write(&node_flat, node, at);
-    for (size_t i = 0; i < node->queues_n; i++) {
-        size_t len = mr_flat_size(&mr_flat_queue_weight, &node->queues[i]);
-        at = mr_flat_put_head(at, FIELD_QUEUES, len);
-        at = mr_flat_write(&mr_flat_queue_weight, &node->queues[i], at);
-    }
-    for (size_t i = 0; i < node->types_n; i++) {
-        at = mr_flat_put_head(at, FIELD_TYPES, node->types[i].len);
-        memcpy(at, node->types[i].data, node->types[i].len);
-        at += node->types[i].len;
-    }
-    return at;
+    struct mr_node_lists lists = lists_of(node);
+    return mr_node_lists_write(&lists, mr_flat_write(&node_flat, node, at));
 }
 
 enum mr_err mr_node_read(struct mr_slice bytes, struct mr_arena *arena,

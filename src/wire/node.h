@@ -5,6 +5,17 @@
 
 #include "wire/flat.h"
 
+/* What a node takes, as messages of several kinds say it, each in fields of its own numbers. */
+struct mr_node_lists {
+    const struct mr_worker_queue *queues;
+    size_t queues_n;
+    const struct mr_slice *types;
+    size_t types_n;
+    unsigned queues_field, types_field;
+};
+size_t mr_node_lists_size(const struct mr_node_lists *lists);
+uint8_t *mr_node_lists_write(const struct mr_node_lists *lists, uint8_t *at);
+
 size_t mr_node_size(const struct mr_node_info *node);
 /* Writes as many bytes; returns where they end. */
 uint8_t *mr_node_write(const struct mr_node_info *node, uint8_t *at);

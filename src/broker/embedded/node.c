@@ -294,9 +294,7 @@ enum handled handle_node_open(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_node_open *req = mr_container(base, struct mr_req_node_open, req);
     struct node *node = NULL;
-    enum mr_err err = log_room(engine, MR_EVENT_QUEUE_SIZE + MR_NAME_MAX, MR_LOG_ONGOING);
-    if (err == MR_BUSY)
-        return STALLED;
+    enum mr_err err = engine_failure(engine);
     if (err == MR_OK)
         err = node_new(engine, req, &node);
     if (err == MR_OK)

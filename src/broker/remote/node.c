@@ -137,34 +137,6 @@ static size_t holds_count(const struct node *node)
     return n;
 }
 
-/* Queues and types. */
-static size_t lists_size(const struct node *node)
-{
-    size_t size = 0;
-    for (size_t i = 0; i < node->queues_n; i++) {
-        size_t len = mr_flat_size(&mr_flat_queue_weight, &node->queues[i]);
-        size += mr_flat_head_size(len) + len;
-    }
-    for (size_t i = 0; i < node->types_n; i++)
-        size += mr_flat_head_size(node->types[i].len) + node->types[i].len;
-    return size;
-}
-
-static uint8_t *put_lists(const struct node *node, uint8_t *at)
-{
-    for (size_t i = 0; i < node->queues_n; i++) {
-        size_t len = mr_flat_size(&mr_flat_queue_weight, &node->queues[i]);
-        at = mr_flat_put_head(at, FIELD_QUEUES, len);
-        at = mr_flat_write(&mr_flat_queue_weight, &node->queues[i], at);
-    }
-    for (size_t i = 0; i < node->types_n; i++) {
-        at = mr_flat_put_head(at, FIELD_TYPES, node->types[i].len);
-        memcpy(at, node->types[i].data, node->types[i].len);
-        at += node->types[i].len;
-    }
-    return at;
-}
-
 static enum mr_err hello_encode(const struct node *node, struct mr_buf *buf)
 {
     struct hello hello = {
@@ -175,10 +147,12 @@ static enum mr_err hello_encode(const struct node *node, struct mr_buf *buf)
         .lease_ms = node->lease_ms,
     };
     size_t holds_len = holds_count(node) * sizeof(uint64_t);
-    size_t size = mr_flat_size(&hello_flat, &hello) + lists_size(node) +
+    struct mr_node_lists lists = {node->queues,  node->queues_n, node->types,
+                                  node->types_n, FIELD_QUEUES,   FIELD_TYPES};
+    size_t size = mr_flat_size(&hello_flat, &hello) + mr_node_lists_size(&lists) +
                   mr_flat_head_size(holds_len) + holds_len;
     MR_TRY(mr_buf_reserve(buf, size));
-    uint8_t *at = put_lists(node, mr_flat_write(&hello_flat, &hello, buf->data));
+    uint8_t *at = mr_node_lists_write(&lists, mr_flat_write(&hello_flat, &hello, buf->data));
     at = mr_flat_put_head(at, FIELD_HOLDS, holds_len);
     for (uint32_t i = 0; i < node->holds_n; i++) {
         if (node->holds[i].epoch == 0)
