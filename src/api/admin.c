@@ -89,8 +89,8 @@ static void change_submit(struct change *change)
 {
     struct unary *u = change->u;
     struct mr_api *api = u->api;
-    if (api->slow == NULL &&
-        mr_exec_thread_new("mr-tokens", mr_rpc_inbox(api->options.rpc), &api->slow) != MR_OK) {
+    if (api->slow == NULL && mr_exec_thread_new("mr-tokens", false, mr_rpc_inbox(api->options.rpc),
+                                                &api->slow) != MR_OK) {
         unary_fail(u, MR_NOMEM, NULL);
         return;
     }

@@ -6,6 +6,8 @@
 #include "base/exec.h"
 
 #include <stdlib.h>
+#include <sys/resource.h>
+#include <unistd.h>
 
 #include "base/list.h"
 
@@ -14,8 +16,12 @@ struct mr_exec_thread {
     struct mr_chan jobs;
     struct mr_chan *owner; /* where finished jobs go */
     _Atomic bool stopping; /* set after the last submit */
+    bool gives_way;
     pthread_t thread;
 };
+
+/* A third of the share of a thread that does not give way: enough to get on under any load. */
+enum { NICE = 5 };
 
 static void run_all(struct mr_exec_thread *exec)
 {
@@ -31,6 +37,8 @@ static void run_all(struct mr_exec_thread *exec)
 static void *exec_run(void *arg)
 {
     struct mr_exec_thread *exec = arg;
+    if (exec->gives_way)
+        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
     for (;;) {
         /* Read before the jobs are taken: whoever sees it set then sees every job submitted before.
          */
@@ -49,13 +57,14 @@ static void submit(struct mr_exec *base, struct mr_job *job)
     mr_chan_send(&exec->jobs, &job->msg);
 }
 
-enum mr_err mr_exec_thread_new(const char *name, struct mr_chan *owner,
+enum mr_err mr_exec_thread_new(const char *name, bool gives_way, struct mr_chan *owner,
                                struct mr_exec_thread **ret_exec)
 {
     struct mr_exec_thread *exec = calloc(1, sizeof *exec);
     if (exec == NULL)
         return MR_NOMEM;
     exec->exec.submit = submit;
+    exec->gives_way = gives_way;
     exec->owner = owner;
     mr_chan_init(&exec->jobs);
     atomic_init(&exec->stopping, false);

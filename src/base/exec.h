@@ -35,10 +35,11 @@ struct mr_exec {
     void (*submit)(struct mr_exec *exec, struct mr_job *job);
 };
 
-/* An executor with one thread of its own. Finished jobs are sent to owner as their msg, whose
+/* An executor with one thread of its own; one that gives way leaves the processor to other threads
+ * that want it, and still gets a share. Finished jobs are sent to owner as their msg, whose
  * deliver function (set by whoever made the job) calls job->done. */
 struct mr_exec_thread;
-MR_MUST_USE enum mr_err mr_exec_thread_new(const char *name, struct mr_chan *owner,
+MR_MUST_USE enum mr_err mr_exec_thread_new(const char *name, bool gives_way, struct mr_chan *owner,
                                            struct mr_exec_thread **ret_exec);
 struct mr_exec *mr_exec_thread_exec(struct mr_exec_thread *exec);
 /* Waits for the jobs that are there. NULL is fine. */

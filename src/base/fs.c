@@ -317,6 +317,11 @@ static enum mr_err sys_sync(struct mr_file *file)
     return rc == 0 ? MR_OK : last_error();
 }
 
+static void sys_sync_ahead(struct mr_file *file, uint64_t offset, uint64_t len)
+{
+    (void)sync_file_range(sys_file_of(file)->fd, (off_t)offset, (off_t)len, SYNC_FILE_RANGE_WRITE);
+}
+
 static enum mr_err sys_size(struct mr_file *file, uint64_t *ret_size)
 {
     struct stat st;
@@ -407,6 +412,7 @@ static const struct mr_fs_ops sys_ops = {
     .pread = sys_pread,
     .pwrite = sys_pwrite,
     .sync = sys_sync,
+    .sync_ahead = sys_sync_ahead,
     .size = sys_size,
     .truncate = sys_truncate,
     .map = sys_map,
@@ -445,6 +451,11 @@ enum mr_err mr_file_pwrite(struct mr_file *file, const void *data, size_t len, u
 enum mr_err mr_file_sync(struct mr_file *file)
 {
     return file->fs->ops->sync(file);
+}
+
+void mr_file_sync_ahead(struct mr_file *file, uint64_t offset, uint64_t len)
+{
+    file->fs->ops->sync_ahead(file, offset, len);
 }
 
 enum mr_err mr_file_size(struct mr_file *file, uint64_t *ret_size)

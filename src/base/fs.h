@@ -47,6 +47,9 @@ struct mr_fs_ops {
     enum mr_err (*pwrite)(struct mr_file *file, const void *data, size_t len, uint64_t offset);
     /* fdatasync. After a failure nothing is known of what was written since the last success. */
     enum mr_err (*sync)(struct mr_file *file);
+    /* The disk may begin with what was written there, so that a later sync has little left to do.
+     * Promises nothing; an error shows in the sync. */
+    void (*sync_ahead)(struct mr_file *file, uint64_t offset, uint64_t len);
     enum mr_err (*size)(struct mr_file *file, uint64_t *ret_size);
     /* Growing takes the space on disk at once: writing up to size needs none any more. What could
      * not be had of it may be left: MR_DISK_FULL. */
@@ -78,6 +81,7 @@ MR_MUST_USE enum mr_err mr_file_pread(struct mr_file *file, void *data, size_t l
 MR_MUST_USE enum mr_err mr_file_pwrite(struct mr_file *file, const void *data, size_t len,
                                        uint64_t offset);
 MR_MUST_USE enum mr_err mr_file_sync(struct mr_file *file);
+void mr_file_sync_ahead(struct mr_file *file, uint64_t offset, uint64_t len);
 MR_MUST_USE enum mr_err mr_file_size(struct mr_file *file, uint64_t *ret_size);
 
 /* "dir/name"; MR_TOO_BIG when it does not fit. */

@@ -262,7 +262,6 @@ static size_t old_from(const struct mr_map *map, uint64_t hash)
     return home < map->old_moved ? map->old_moved - home : 0;
 }
 
-/* Moves entries from the old table until one of the limits is reached. */
 /* The entry some way ahead of the move: its key is a cache miss by then, unless it is asked for
  * now. */
 static void move_prefetch(const struct mr_map *map, size_t slot)
@@ -272,11 +271,29 @@ static void move_prefetch(const struct mr_map *map, size_t slot)
         map->ops->prefetch(*handle_at(&map->old, ahead), map->arg);
 }
 
+/* How many empty slots begin here, as far as a glance tells: a line, or none. What shrinks is nearly
+ * empty. */
+static size_t empty_slots(const struct table *table, size_t slot)
+{
+    static const uint8_t empty[LINE_SLOTS];
+    if (slot % LINE_SLOTS != 0 || slot + LINE_SLOTS > table->cap)
+        return 0;
+    const struct line *line = &table->lines[slot / LINE_SLOTS];
+    return memcmp(line->meta, empty, sizeof empty) == 0 ? LINE_SLOTS : 0;
+}
+
+/* Moves entries from the old table until it has passed so many entries or slots. */
 static void move_some(struct mr_map *map, size_t entries_max, size_t slots_max)
 {
     struct table *old = &map->old;
-    size_t slot = (map->old_start + map->old_moved) & (old->cap - 1);
-    while (map->old_moved < old->cap && entries_max > 0 && slots_max > 0) {
+    size_t end = old->cap - map->old_moved < slots_max ? old->cap : map->old_moved + slots_max;
+    while (map->old_moved < end && entries_max > 0) {
+        size_t slot = (map->old_start + map->old_moved) & (old->cap - 1);
+        size_t empty = empty_slots(old, slot);
+        if (empty > 0 && map->old_moved + empty <= end) {
+            map->old_moved += empty;
+            continue;
+        }
         move_prefetch(map, slot);
         if (*meta_at(old, slot) != 0) {
             uint32_t handle = *handle_at(old, slot);
@@ -284,9 +301,7 @@ static void move_some(struct mr_map *map, size_t entries_max, size_t slots_max)
             table_insert(map, &map->now, map->ops->hash(handle, map->arg), handle);
             entries_max--;
         }
-        slot = next_of(old, slot);
         map->old_moved++;
-        slots_max--;
     }
     mr_assert(is_moving(map) || old->n == 0);
 }

@@ -7,12 +7,13 @@
 #include "log/log.h"
 
 enum {
-    BLOCK_BYTES = 64 * 1024, /* unit of the read cache */
-    BLOCKS = 64,             /* in the cache */
-    SECTOR_BYTES = 512,      /* what a disk may fail to read alone */
-    FILL_STEP = 512 * 1024,  /* zeroes written between two syncs of a segment in the making */
-    EXTEND_MAX = 4096,       /* body of a record that was extended: damage takes no more at once */
-    FILES_PER_SYNC = 4,      /* segments one sync can cover */
+    BLOCK_BYTES = 64 * 1024,     /* unit of the read cache */
+    BLOCKS = 64,                 /* in the cache */
+    SECTOR_BYTES = 512,          /* what a disk may fail to read alone */
+    FREE_STEP = 4 * 1024 * 1024, /* given back at once of a segment that is no longer needed */
+    FILL_STEP = 512 * 1024,      /* zeroes written between two syncs of a segment in the making */
+    EXTEND_MAX = 4096,  /* body of a record that was extended: damage takes no more at once */
+    FILES_PER_SYNC = 4, /* segments one sync can cover */
 };
 
 enum {
@@ -78,6 +79,7 @@ struct file_job {
     uint32_t old_number;  /* recycled or removed */
     struct mr_file *file; /* under construction */
     uint64_t filled;      /* bytes zeroed so far */
+    uint64_t left;        /* bytes not yet given back */
     bool alone;           /* the log is not in use yet: no step needs to be small */
     bool complete;
     enum mr_err err;

@@ -236,14 +236,23 @@ static enum mr_err recycle_step(struct file_job *job)
     return publish(job, job->old_number);
 }
 
+/* Without a name it is not there any more for anybody. Its space goes back step by step: freeing all
+ * of it at once is long, and the file system lets syncs wait meanwhile. */
 static enum mr_err remove_step(struct file_job *job)
 {
     struct mr_log *log = job->log;
     char path[MR_PATH_MAX];
-    MR_TRY(segment_path(log, "log", job->old_number, path));
-    MR_TRY(log->fs->ops->remove(log->fs, path));
-    MR_TRY(log->fs->ops->dir_sync(log->fs, log->dir));
-    mr_file_close(job->file); /* here: this is when the system lets go of all its pages */
+    if (job->left == 0) {
+        MR_TRY(segment_path(log, "log", job->old_number, path));
+        MR_TRY(log->fs->ops->remove(log->fs, path));
+        MR_TRY(log->fs->ops->dir_sync(log->fs, log->dir));
+        MR_TRY(mr_file_size(job->file, &job->left));
+    }
+    job->left -= job->left < FREE_STEP ? job->left : FREE_STEP;
+    MR_TRY(log->fs->ops->truncate(job->file, job->left));
+    if (job->left > 0)
+        return MR_OK;
+    mr_file_close(job->file); /* here: this, too, is work for the system */
     job->file = NULL;
     job->complete = true;
     return MR_OK;

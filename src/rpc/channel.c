@@ -89,8 +89,8 @@ static void attempt(struct mr_channel *channel)
         try_addresses(channel, "");
         return;
     }
-    if (rpc->resolver == NULL &&
-        mr_exec_thread_new("mr-resolve", mr_loop_inbox(rpc->loop), &rpc->resolver) != MR_OK) {
+    if (rpc->resolver == NULL && mr_exec_thread_new("mr-resolve", false, mr_loop_inbox(rpc->loop),
+                                                    &rpc->resolver) != MR_OK) {
         attempt_failed(channel, "out of memory");
         return;
     }

@@ -77,7 +77,7 @@ static void jobs_run_elsewhere_in_order_and_come_back_to_their_owner(void **stat
     struct mr_chan owner;
     struct mr_exec_thread *thread;
     mr_chan_init(&owner);
-    assert_int_equal(mr_exec_thread_new("exec", &owner, &thread), MR_OK);
+    assert_int_equal(mr_exec_thread_new("exec", false, &owner, &thread), MR_OK);
     struct mr_exec *exec = mr_exec_thread_exec(thread);
     make_jobs(jobs, JOBS, &shared);
     int finished = 0;
@@ -112,7 +112,7 @@ static void free_waits_for_the_jobs_that_are_there(void **state)
     struct mr_exec_thread *thread;
     mr_chan_init(&owner);
     mr_event_init(&gate);
-    assert_int_equal(mr_exec_thread_new("exec", &owner, &thread), MR_OK);
+    assert_int_equal(mr_exec_thread_new("exec", false, &owner, &thread), MR_OK);
     make_jobs(jobs, N, &shared);
     jobs[0].gate = &gate;
     struct mr_exec *exec = mr_exec_thread_exec(thread);
@@ -133,7 +133,7 @@ static void an_idle_executor_can_be_freed_at_any_moment(void **state)
     mr_chan_init(&owner);
     for (int i = 0; i < 300; i++) {
         struct mr_exec_thread *thread;
-        assert_int_equal(mr_exec_thread_new("exec", &owner, &thread), MR_OK);
+        assert_int_equal(mr_exec_thread_new("exec", false, &owner, &thread), MR_OK);
         mr_exec_thread_free(thread);
     }
     mr_exec_thread_free(NULL);

@@ -108,8 +108,8 @@ static enum mr_err open_engine(struct driver *driver, const struct mr_embedded_o
     mr_rand_seed_system(&full.rand);
     mr_chan_init(&driver->inbox);
     full.inbox = &driver->inbox;
-    MR_TRY(mr_exec_thread_new("mr-sync", &driver->inbox, &driver->sync_exec));
-    MR_TRY(mr_exec_thread_new("mr-files", &driver->inbox, &driver->file_exec));
+    MR_TRY(mr_exec_thread_new("mr-sync", false, &driver->inbox, &driver->sync_exec));
+    MR_TRY(mr_exec_thread_new("mr-files", true, &driver->inbox, &driver->file_exec));
     MR_TRY(mr_warm_new(&driver->warm));
     full.warm = driver->warm;
     full.sync_exec = mr_exec_thread_exec(driver->sync_exec);

@@ -15,7 +15,7 @@
 #include "broker/embedded/snapfile.h"
 #include "wire/pack.h"
 
-/* Copied, written and synced at once: this share of a segment. It becomes about half of that, so
+/* Copied and written at once: this share of a segment. It becomes about half of that, so
  * small that the log's own syncs hardly wait. */
 enum { PIECES_A_SEGMENT = 64 };
 
@@ -204,6 +204,7 @@ static enum mr_err write_groups(struct snapshot *snapshot)
     parity_encode(out->data, groups, snapshot->engine->salt, snapshot->sectors.data);
     MR_TRY(mr_file_pwrite(snapshot->file, snapshot->sectors.data, groups * GROUP_BYTES,
                           snapshot->offset));
+    mr_file_sync_ahead(snapshot->file, snapshot->offset, groups * GROUP_BYTES);
     snapshot->offset += groups * GROUP_BYTES;
     out->len -= groups * GROUP_DATA;
     memmove(out->data, out->data + groups * GROUP_DATA, out->len);
@@ -221,11 +222,10 @@ static enum mr_err write_piece(struct snapshot *snapshot)
         MR_TRY(err);
     }
     MR_TRY(write_groups(snapshot));
-    if (snapshot->last)
-        MR_TRY(fs->ops->truncate(snapshot->file, snapshot->offset));
-    MR_TRY(mr_file_sync(snapshot->file));
     if (!snapshot->last)
         return MR_OK;
+    MR_TRY(fs->ops->truncate(snapshot->file, snapshot->offset));
+    MR_TRY(mr_file_sync(snapshot->file));
     MR_TRY(fs->ops->rename(fs, snapshot->tmp, snapshot->path));
     return fs->ops->dir_sync(fs, snapshot->engine->dir);
 }
