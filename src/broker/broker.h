@@ -46,6 +46,8 @@ enum mr_op {
     MR_OP_NODE_LIST,
     MR_OP_STATS,
     MR_OP_BACKUP,
+    MR_OP_GATHER,
+    MR_OP_GATHERED,
     MR_OP_COUNT
 };
 
@@ -274,6 +276,41 @@ struct mr_req_backup {
     struct mr_req req;
     const char *dir;
     struct mr_detail detail;
+};
+
+/* ---- groups --------------------------------------------------------------------------------- */
+
+enum { MR_SET_MAX = 40, MR_SET_MS = 2 * 60 * 1000 };
+
+/*
+ * The members of a group that is ripe leave it together, as a set, for whoever makes one task of
+ * them within MR_SET_MS; then they are back in their group. A group is ripe with max_size members, when
+ * its oldest has waited max_delay_ms, or when nobody has joined for grace_ms. When none is, waits up to
+ * wait_ms for it: MR_EMPTY.
+ */
+struct mr_req_gather {
+    struct mr_req req;
+    struct mr_slice queue;
+    uint32_t max_size;           /* of a set, too; 0 and more than MR_BATCH_MAX: that */
+    int64_t max_delay_ms;        /* 0: no matter */
+    int64_t grace_ms;            /* at least 1 */
+    int64_t wait_ms;             /* 0: not at all */
+    char group[MR_NAME_MAX + 1]; /* answer */
+    char set[MR_SET_MAX];        /* answer: its name for what follows */
+    struct mr_task *tasks;       /* answer: oldest first, slices in the arena */
+    size_t n;
+    void *wait; /* the engine's */
+};
+
+/* In one step the set becomes this task, which has no group; without a task it goes back into its
+ * group at once. MR_STALE: its time was over. MR_NOT_FOUND: no such set. A task that is refused
+ * (result.err) leaves the set as it is. */
+struct mr_req_gathered {
+    struct mr_req req;
+    struct mr_slice queue, set;
+    const struct mr_task_options *task; /* NULL: back into the group */
+    struct mr_enqueue_result result;    /* answer */
+    void *prepared;                     /* the engine's, in the arena */
 };
 
 /* ---- the operations of an engine ------------------------------------------------------------ */
