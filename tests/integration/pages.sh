@@ -115,6 +115,7 @@ is "zsh offers" mail "$(zsh_offers 'millrace queue show mai' mai)"
 is "zsh offers" mail "$(zsh_offers 'millrace enqueue -q mai' mai)"
 is "zsh offers" '' "$(zsh_offers 'millrace queue show mail mai' mai)"
 is "zsh offers" prioritise "$(zsh_offers 'millrace task pri' pri)"
+is "zsh offers" '--tls-ca' "$(zsh_offers 'millrace serve --tls-ca' --tls-ca)" # once, though it is a global one, too
 [ ! -e "$room/run" ] || fail "the name of a queue was run"
 # shellcheck disable=SC1090
 case $(source "$bash_file" && complete -p millrace) in *'-F _millrace millrace') ;; *) fail "not registered" ;; esac

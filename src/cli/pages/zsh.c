@@ -5,7 +5,7 @@
 static const char head[] = "#compdef millrace\n"
                            "# Made from the tables of the program.\n"
                            "local command='' verb='' names='' plain=0 i\n"
-                           "local -a nouns options queues\n"
+                           "local -a nouns options globals queues\n"
                            "for ((i = 2; i < CURRENT; i++)); do\n"
                            "    case $words[i] in\n"
                            "    (--)\n"
@@ -32,7 +32,11 @@ static const char middle[] = ") ((i++)) ;;\n"
                              "done\n"
                              "case $words[CURRENT-1] in\n";
 
-static const char tail[] = "if [[ -n $names ]]; then\n"
+/* A command's own option of the same name stands for the global one. */
+static const char tail[] = "for i in \"${globals[@]}\"; do\n"
+                           "    [[ -n ${(M)options:#${i%%:*}:*} ]] || options+=(\"$i\")\n"
+                           "done\n"
+                           "if [[ -n $names ]]; then\n"
                            "    queues=(\"${(@f)$($words[1] __complete queues -- "
                            "\"${(@Q)words[2,-1]}\" 2>/dev/null)}\")\n"
                            "    compadd -- ${queues:#}\n"
@@ -107,7 +111,7 @@ void page_zsh(FILE *file)
     fputs(") ;;\n", file);
     for (size_t i = 0; cli_commands[i]; i++)
         put_command(file, cli_commands[i]);
-    fputs("esac\noptions+=(", file);
+    fputs("esac\nglobals=(", file);
     put_options(file, cli_global_options, cli_global_options_n);
     fputs(")\n", file);
     fputs(tail, file);
