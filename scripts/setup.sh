@@ -13,7 +13,7 @@
 set -eu
 
 build="gcc libc6-dev make cmake ninja-build pkg-config libjansson-dev libcmocka-dev
-libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev zlib1g-dev
+libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev zlib1g-dev libhiredis-dev
 libmicrohttpd-dev libgnutls28-dev libyaml-dev"
 test="$build clang-format python3 jq man-db openssl curl systemd python3-grpcio python3-grpc-tools
 nodejs npm iproute2 tmux zsh fish"
