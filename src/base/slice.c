@@ -87,6 +87,17 @@ size_t mr_utf8_cut(struct mr_slice text, size_t max)
     return len;
 }
 
+void mr_utf8_clean(void *text, size_t len)
+{
+    uint8_t *bytes = text;
+    for (size_t i = 0; i < len;) {
+        size_t one = utf8_sequence(bytes + i, len - i);
+        if (one == 0)
+            bytes[i] = '?';
+        i += one == 0 ? 1 : one;
+    }
+}
+
 /* Control characters are C0, DEL and C1 (U+0080 .. U+009F, in UTF-8 C2 80 .. C2 9F). */
 static bool name_byte_ok(const uint8_t *p, size_t left)
 {

@@ -26,6 +26,8 @@ bool mr_slice_starts_with(struct mr_slice text, struct mr_slice prefix);
 bool mr_utf8_valid(struct mr_slice text);
 /* The length of text, at most max, that cuts no character of it in two. */
 size_t mr_utf8_cut(struct mr_slice text, size_t max);
+/* Puts a question mark over each byte that is no part of a character. */
+void mr_utf8_clean(void *text, size_t len);
 /* Names of queues, types and the like: 1..MR_NAME_MAX bytes of UTF-8 without control characters or
  * braces. MR_INVALID or MR_TOO_BIG. */
 MR_MUST_USE enum mr_err mr_name_check(struct mr_slice name);

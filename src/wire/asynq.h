@@ -3,8 +3,12 @@
  * Asynq's messages, byte for byte as its Go programs write them: proto3, fields in the order of their
  * numbers, defaults left out. Times are whole seconds since the Unix epoch, 0: none.
  *
+ * Its texts must be UTF-8: a Go program that meets another stops over it, and over what stands behind
+ * it. Names and ids are checked at the door; here error texts are made so, and a header that is not is
+ * refused.
+ *
  * Decoding takes what any peer wrote, known fields in any order, unknown ones skipped. Slices of a
- * decoded message point into its bytes.
+ * decoded message point into its bytes. All of it appends to `out`, which is as it was on failure.
  */
 #ifndef MR_WIRE_ASYNQ_H
 #define MR_WIRE_ASYNQ_H
@@ -20,12 +24,17 @@ struct mr_asynq_task {
     size_t headers_n;
 };
 
+/* MR_INVALID: a header is not UTF-8. MR_NOMEM. */
 MR_MUST_USE enum mr_err mr_asynq_task_encode(const struct mr_asynq_task *task, struct mr_buf *out);
-/* headers are in the arena. MR_DAMAGED. */
+/* headers are in the arena. MR_DAMAGED, MR_NOMEM. */
 MR_MUST_USE enum mr_err mr_asynq_task_decode(struct mr_slice bytes, struct mr_arena *arena,
                                              struct mr_asynq_task *ret_task);
 
-/* The lock of a unique task: "PREFIXasynq:{QUEUE}:unique:TYPE:" and the MD5 of the payload. */
+/*
+ * The lock of a unique task: "PREFIX{QUEUE}:unique:TYPE:" and the MD5 of the payload; prefix: what all
+ * keys begin with, "asynq:" or "NS:asynq:". Go has two empty payloads: nil, which adds nothing, is one
+ * whose data is NULL. MR_NOMEM, MR_UNSUPPORTED: OpenSSL was set up without MD5.
+ */
 MR_MUST_USE enum mr_err mr_asynq_unique_key(struct mr_slice prefix, struct mr_slice queue,
                                             struct mr_slice type, struct mr_slice payload,
                                             struct mr_buf *out);
@@ -40,13 +49,13 @@ struct mr_asynq_server {
     int32_t pid, concurrency, active;
     const struct mr_worker_queue *queues;
     size_t queues_n;
-    bool strict;
+    bool strict; /* order of the queues */
     struct mr_asynq_time started;
 };
 
 MR_MUST_USE enum mr_err mr_asynq_server_encode(const struct mr_asynq_server *server,
                                                struct mr_buf *out);
-/* queues are in the arena. */
+/* queues are in the arena. MR_DAMAGED, MR_NOMEM. */
 MR_MUST_USE enum mr_err mr_asynq_server_decode(struct mr_slice bytes, struct mr_arena *arena,
                                                struct mr_asynq_server *ret_server);
 

@@ -110,6 +110,24 @@ static void utf8_is_checked_strictly(void **state)
     assert_true(mr_utf8_valid(MR_SLICE_LIT("nul\0inside")));
 }
 
+static void what_is_not_utf8_is_made_so_and_characters_stay(void **state)
+{
+    char mixed[] = "\xc3\xa9 \xff\xc3";
+    (void)state;
+    for (size_t i = 0; i < sizeof utf8_cases / sizeof utf8_cases[0]; i++) {
+        struct mr_slice before = bytes_of(utf8_cases[i].bytes);
+        char text[128];
+        assert_true(before.len <= sizeof text);
+        memcpy(text, before.data, before.len);
+        mr_utf8_clean(text, before.len);
+        struct mr_slice after = mr_slice_make(text, before.len);
+        assert_true(mr_utf8_valid(after));
+        assert_int_equal(mr_slice_equal(before, after), utf8_cases[i].valid);
+    }
+    mr_utf8_clean(mixed, sizeof mixed - 1);
+    assert_string_equal(mixed, "\xc3\xa9 \x3f\x3f");
+}
+
 /* Writes the plain way: the shortest form of a code point. */
 static size_t encode(uint32_t c, uint8_t *p)
 {
@@ -185,6 +203,7 @@ int main(void)
         cmocka_unit_test(slices_are_ordered_bytewise_with_prefixes_first),
         cmocka_unit_test(a_prefix_is_found_at_the_start_only),
         cmocka_unit_test(utf8_is_checked_strictly),
+        cmocka_unit_test(what_is_not_utf8_is_made_so_and_characters_stay),
         cmocka_unit_test(every_code_point_but_the_surrogates_is_valid),
         cmocka_unit_test(names_are_short_utf8_without_controls_and_braces),
         cmocka_unit_test(fields_are_little_endian_at_any_alignment),
