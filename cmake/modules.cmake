@@ -8,7 +8,7 @@
 set(MR_PACKAGES_wire libprotobuf-c openssl)
 set(MR_PACKAGES_tls openssl)
 set(MR_PACKAGES_redis hiredis)
-set(MR_PACKAGES_rpc libnghttp2 openssl zlib)
+set(MR_PACKAGES_rpc libnghttp2 zlib)
 set(MR_PACKAGES_http libmicrohttpd gnutls)
 set(MR_PACKAGES_api openssl)
 # What only the server needs; the library goes without it.

@@ -143,7 +143,7 @@ static void begin(struct mr_msg *msg, void *receiver)
 
 static void free_memory(struct mr_channel *channel)
 {
-    rpc_tls_free(channel->tls);
+    mr_tls_free(channel->tls);
     free(channel->authority);
     free(channel->authorization);
     free(channel->extra_value);
@@ -174,7 +174,7 @@ static enum mr_err fill(struct mr_channel *channel, const struct mr_channel_opti
     channel->extra_name = options->extra_name;
     MR_TRY(copy_text(options->extra_value, &channel->extra_value));
     MR_TRY(copy_text(name, &channel->server_name));
-    return tls != NULL ? rpc_tls_new(tls, RPC_CLIENT, &channel->tls, detail) : MR_OK;
+    return tls != NULL ? rpc_tls_new(tls, MR_TLS_CLIENT, &channel->tls, detail) : MR_OK;
 }
 
 enum mr_err mr_channel_new(struct mr_rpc *rpc, const struct mr_channel_options *options,

@@ -187,10 +187,15 @@ void rpc_conn_opened(struct rpc_conn *conn)
 
 /* ---- bytes in ------------------------------------------------------------------------------- */
 
+static bool tls_wants_write(const struct rpc_conn *conn)
+{
+    return conn->tls != NULL && mr_tls_wants_write(conn->tls);
+}
+
 static enum mr_err conn_read(struct rpc_conn *conn, size_t *ret_n)
 {
     uint8_t *in = conn->rpc->in;
-    return conn->ssl != NULL ? rpc_tls_read(conn, in, RPC_IN_MAX, ret_n)
+    return conn->tls != NULL ? mr_tls_read(conn->tls, in, RPC_IN_MAX, ret_n)
                              : mr_net_read(conn->watch.fd, in, RPC_IN_MAX, ret_n);
 }
 
@@ -228,7 +233,7 @@ static void read_some(struct rpc_conn *conn)
         conn->last_read = conn->rpc->now;
         conn->ping_out = false;
         take_bytes(conn, conn->rpc->in, n);
-        if (n < RPC_IN_MAX && conn->ssl == NULL)
+        if (n < RPC_IN_MAX && conn->tls == NULL)
             return;
     }
 }
@@ -242,8 +247,8 @@ static enum mr_err conn_write(struct rpc_conn *conn, const uint8_t *data, size_t
     size_t sent = 0;
     while (sent < len) {
         size_t n;
-        enum mr_err err = conn->ssl != NULL
-                              ? rpc_tls_write(conn, data + sent, len - sent, &n)
+        enum mr_err err = conn->tls != NULL
+                              ? mr_tls_write(conn->tls, data + sent, len - sent, &n)
                               : mr_net_write(conn->watch.fd, data + sent, len - sent, &n);
         if (err == MR_EMPTY)
             break;
@@ -331,7 +336,7 @@ static bool write_some(struct rpc_conn *conn, bool *ret_done)
 
 static void watch_for(struct rpc_conn *conn)
 {
-    bool waits = conn->rest.len > 0 || conn->tls_wants_write;
+    bool waits = conn->rest.len > 0 || tls_wants_write(conn);
     mr_loop_change(conn->rpc->loop, &conn->watch, MR_LOOP_READ | (waits ? MR_LOOP_WRITE : 0));
 }
 
@@ -389,27 +394,28 @@ static void start_session(struct rpc_conn *conn)
 
 static void shake_hands(struct rpc_conn *conn)
 {
-    enum mr_err err = rpc_tls_handshake(conn);
+    enum mr_err err = mr_tls_handshake(conn->tls);
     if (err == MR_OK) {
         start_session(conn);
     } else if (err == MR_EMPTY) {
         watch_for(conn);
     } else {
         conn->broken = true;
-        rpc_conn_doom(conn, NGHTTP2_NO_ERROR, "TLS failed");
+        rpc_conn_doom(conn, NGHTTP2_NO_ERROR,
+                      err == MR_UNSUPPORTED ? "TLS: the peer does not speak HTTP/2" : "TLS failed");
     }
 }
 
 static void start(struct rpc_conn *conn)
 {
-    SSL_CTX *tls = conn->listener != NULL ? conn->listener->tls : conn->channel->tls;
+    struct mr_tls *tls = conn->listener != NULL ? conn->listener->tls : conn->channel->tls;
     if (tls == NULL) {
         start_session(conn);
         return;
     }
     conn->phase = RPC_TLS;
     const char *name = conn->channel != NULL ? conn->channel->server_name : NULL;
-    if (rpc_tls_start(conn, tls, name) != MR_OK) {
+    if (mr_tls_start(tls, conn->watch.fd, name, &conn->tls) != MR_OK) {
         rpc_conn_doom(conn, NGHTTP2_NO_ERROR, "out of memory");
         return;
     }
@@ -442,7 +448,7 @@ static void ready(struct mr_watch *watch, unsigned events)
     } else {
         if (events & MR_LOOP_WRITE)
             rpc_conn_dirty(conn);
-        if (events & MR_LOOP_READ || conn->tls_wants_write)
+        if (events & MR_LOOP_READ || tls_wants_write(conn))
             read_some(conn);
     }
 }
@@ -497,8 +503,9 @@ void rpc_conn_doom(struct rpc_conn *conn, uint32_t code, const char *fmt, ...)
     if (rpc_conn_is_doomed(conn) || conn->phase == RPC_CLOSED)
         return;
     conn->doom_code = code;
-    /* TLS has said it better. */
-    if (conn->why[0] == '\0') {
+    if (conn->tls != NULL && mr_tls_why(conn->tls)[0] != '\0') { /* it has said it better */
+        snprintf(conn->why, sizeof conn->why, "%s", mr_tls_why(conn->tls));
+    } else {
         va_list args;
         va_start(args, fmt);
         vsnprintf(conn->why, sizeof conn->why, fmt, args);
@@ -540,7 +547,8 @@ void rpc_conn_close(struct rpc_conn *conn)
         rpc_call_lost(mr_container(link, struct mr_call, link), conn->why);
     nghttp2_session_del(conn->session);
     conn->session = NULL;
-    rpc_tls_stop(conn);
+    mr_tls_stop(conn->tls, conn->broken ? MR_TLS_BROKEN : MR_TLS_SAY_BYE);
+    conn->tls = NULL;
     mr_loop_remove(rpc->loop, &conn->watch);
     if (conn->listener != NULL)
         read_away(conn);

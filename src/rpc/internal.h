@@ -9,7 +9,7 @@
  *   receive.c  messages out of the bytes of a call
  *   headers.c  grpc-timeout, grpc-message, metadata
  *   gzip.c     packed messages
- *   tls.c      OpenSSL
+ *   tls.c      contexts for HTTP/2
  *   server.c   listeners and draining
  *   channel.c  clients
  *
@@ -22,7 +22,6 @@
 #define MR_RPC_INTERNAL_H
 
 #include <nghttp2/nghttp2.h>
-#include <openssl/types.h>
 
 #include "base/buf.h"
 #include "base/exec.h"
@@ -31,6 +30,7 @@
 #include "base/net.h"
 #include "base/rand.h"
 #include "rpc/rpc.h"
+#include "tls/tls.h"
 
 enum {
     RPC_PREFIX_LEN = 5,            /* of a message: packed or not, length */
@@ -120,12 +120,11 @@ struct rpc_conn {
     struct mr_rpc *rpc;
     struct rpc_listener *listener; /* server; NULL: client */
     struct mr_channel *channel;    /* client; NULL: server */
-    SSL *ssl;                      /* NULL: plain */
+    struct mr_tls_session *tls;    /* NULL: plain */
     nghttp2_session *session;
     enum rpc_phase phase;
     enum rpc_leave leave;
-    bool tls_wants_write; /* OpenSSL can go on only when the socket is writable */
-    bool broken;          /* the socket takes nothing any more */
+    bool broken; /* the socket takes nothing any more */
     uint64_t id;
     bool loopback;
     char peer[MR_ADDR_TEXT_MAX];
@@ -187,20 +186,9 @@ void rpc_session_free_shared(struct mr_rpc *rpc);
 
 /* ---- TLS ------------------------------------------------------------------------------------ */
 
-enum rpc_side { RPC_SERVER, RPC_CLIENT };
-
-MR_MUST_USE enum mr_err rpc_tls_new(const struct mr_rpc_tls *options, enum rpc_side side,
-                                    SSL_CTX **ret_ctx, struct mr_detail *detail);
-void rpc_tls_free(SSL_CTX *ctx);
-/* name: whom the certificate of the server must name; NULL on the server. */
-MR_MUST_USE enum mr_err rpc_tls_start(struct rpc_conn *conn, SSL_CTX *ctx, const char *name);
-/* MR_OK: done. MR_EMPTY: not yet. Else conn->why says what was wrong. */
-MR_MUST_USE enum mr_err rpc_tls_handshake(struct rpc_conn *conn);
-MR_MUST_USE enum mr_err rpc_tls_read(struct rpc_conn *conn, void *data, size_t max, size_t *ret_n);
-MR_MUST_USE enum mr_err rpc_tls_write(struct rpc_conn *conn, const void *data, size_t len,
-                                      size_t *ret_n);
-/* Says good-bye and frees conn->ssl. */
-void rpc_tls_stop(struct rpc_conn *conn);
+/* A context for HTTP/2. */
+MR_MUST_USE enum mr_err rpc_tls_new(const struct mr_rpc_tls *options, enum mr_tls_side side,
+                                    struct mr_tls **ret_tls, struct mr_detail *detail);
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
@@ -328,7 +316,7 @@ struct rpc_listener {
     struct mr_watch watch; /* fd -1: closed */
     struct mr_link link;
     struct mr_rpc *rpc;
-    SSL_CTX *tls;
+    struct mr_tls *tls;
     const struct mr_rpc_method *methods;
     size_t methods_n;
     void *arg;
@@ -357,7 +345,7 @@ struct mr_channel {
     char *authority, *authorization, *server_name;
     const char *extra_name;
     char *extra_value;
-    SSL_CTX *tls;
+    struct mr_tls *tls;
 
     struct rpc_conn *conn; /* NULL: none is there or being made */
     bool up;

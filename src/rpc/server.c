@@ -70,7 +70,7 @@ void rpc_listener_free(struct rpc_listener *listener)
 {
     if (listener->watch.fd >= 0)
         mr_net_close(listener->watch.fd);
-    rpc_tls_free(listener->tls);
+    mr_tls_free(listener->tls);
     free(listener);
 }
 
@@ -142,7 +142,7 @@ enum mr_err mr_rpc_listen(struct mr_rpc *rpc, const struct mr_rpc_service *servi
     struct mr_addr bound;
     enum mr_err err = MR_OK;
     if (service->tls != NULL)
-        err = rpc_tls_new(service->tls, RPC_SERVER, &listener->tls, detail);
+        err = rpc_tls_new(service->tls, MR_TLS_SERVER, &listener->tls, detail);
     if (err == MR_OK)
         err = bind_one(service->address, &listener->watch.fd, &bound, detail);
     if (err == MR_OK)
