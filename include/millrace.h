@@ -114,6 +114,7 @@ enum mr_state {
     MR_RETRY,
     MR_ARCHIVED,
     MR_COMPLETED,
+    MR_AGGREGATING, /* waits in its group to become part of one task */
     MR_STATE_COUNT
 };
 
@@ -384,6 +385,7 @@ struct mr_stats {
     uint64_t stale_refused;   /* finishes refused because their epoch was old */
     uint64_t deleted,
         expired;            /* tasks removed since the store was made: by a caller, by retention */
+    uint64_t gathered;      /* and members of groups that became part of one task */
     uint64_t snapshots;     /* written since the start */
     uint64_t texts_dropped; /* results and errors left out since the start: the disk was full */
     bool disk_full;         /* new work is refused now */

@@ -8,9 +8,10 @@
 #endif
 
 static const char *const state_names[] = {
-    [MR_STATE_NONE] = "none",     [MR_SCHEDULED] = "scheduled", [MR_PENDING] = "pending",
-    [MR_ACTIVE] = "active",       [MR_RETRY] = "retry",         [MR_ARCHIVED] = "archived",
-    [MR_COMPLETED] = "completed",
+    [MR_STATE_NONE] = "none",     [MR_SCHEDULED] = "scheduled",
+    [MR_PENDING] = "pending",     [MR_ACTIVE] = "active",
+    [MR_RETRY] = "retry",         [MR_ARCHIVED] = "archived",
+    [MR_COMPLETED] = "completed", [MR_AGGREGATING] = "aggregating",
 };
 
 _Static_assert(sizeof state_names / sizeof state_names[0] == MR_STATE_COUNT, "a name per state");

@@ -280,13 +280,22 @@ struct mr_req_backup {
 
 /* ---- groups --------------------------------------------------------------------------------- */
 
-enum { MR_SET_MAX = 40, MR_SET_MS = 2 * 60 * 1000 };
+enum {
+    MR_SET_MAX = 40,                   /* bytes of the name of a set, its NUL included */
+    MR_SET_MS = 2 * 60 * 1000,         /* a set is its gatherer's so long */
+    MR_SET_BYTES_MAX = 4 * 1024 * 1024 /* of messages in a set, more only if it has one member */
+};
 
 /*
  * The members of a group that is ripe leave it together, as a set, for whoever makes one task of
- * them within MR_SET_MS; then they are back in their group. A group is ripe with max_size members, when
- * its oldest has waited max_delay_ms, or when nobody has joined for grace_ms. When none is, waits up to
- * wait_ms for it: MR_EMPTY.
+ * them within set_ms; then they are back in their group, at their old places. A group is ripe with
+ * max_size members, when its oldest has waited max_delay_ms, or when nobody has joined for grace_ms.
+ * When none is, or there is no such queue, waits up to wait_ms for one: MR_EMPTY. It goes on while the
+ * queue is paused: only takes stop then.
+ *
+ * A member in a set is aggregating like the others and is counted and listed so, but it is in hand:
+ * what people do to it is answered with MR_RUNNING. The forced removal of a queue takes it along. Where a
+ * set does not outlive the end of its engine, its members are back at the next start.
  */
 struct mr_req_gather {
     struct mr_req req;
@@ -295,16 +304,24 @@ struct mr_req_gather {
     int64_t max_delay_ms;        /* 0: no matter */
     int64_t grace_ms;            /* at least 1 */
     int64_t wait_ms;             /* 0: not at all */
+    int64_t set_ms;              /* 0: MR_SET_MS; an engine may round it up to whole seconds */
     char group[MR_NAME_MAX + 1]; /* answer */
-    char set[MR_SET_MAX];        /* answer: its name for what follows */
+    char set[MR_SET_MAX];        /* answer: its name for what follows; never used again */
     struct mr_task *tasks;       /* answer: oldest first, slices in the arena */
     size_t n;
     void *wait; /* the engine's */
 };
 
-/* In one step the set becomes this task, which has no group; without a task it goes back into its
- * group at once. MR_STALE: its time was over. MR_NOT_FOUND: no such set. A task that is refused
- * (result.err) leaves the set as it is. */
+/*
+ * In one step the set becomes this task: it is enqueued, and the members are gone, counted in
+ * mr_stats.gathered, their unique keys with them. Without a task they go back into their group at once.
+ * MR_STALE: there is no such set (any more), and nothing was done.
+ *
+ * The task goes into the same queue (its own queue is empty, or that one) and has no group; else it is
+ * refused with MR_INVALID. A key or a length of the queue that only the members take up is free for
+ * it; on_duplicate is always MR_DUPLICATE_REJECT. A task that is refused (result.err) leaves the set as
+ * it is.
+ */
 struct mr_req_gathered {
     struct mr_req req;
     struct mr_slice queue, set;

@@ -23,8 +23,9 @@ static const char *const colour_codes[OUT_COLOURS] = {
 };
 
 static const enum out_colour state_colours[MR_STATE_COUNT] = {
-    [MR_SCHEDULED] = OUT_DIM, [MR_PENDING] = OUT_PLAIN, [MR_ACTIVE] = OUT_CYAN,
-    [MR_RETRY] = OUT_YELLOW,  [MR_ARCHIVED] = OUT_RED,  [MR_COMPLETED] = OUT_GREEN,
+    [MR_SCHEDULED] = OUT_DIM,   [MR_PENDING] = OUT_PLAIN, [MR_ACTIVE] = OUT_CYAN,
+    [MR_RETRY] = OUT_YELLOW,    [MR_ARCHIVED] = OUT_RED,  [MR_COMPLETED] = OUT_GREEN,
+    [MR_AGGREGATING] = OUT_DIM,
 };
 
 static struct {

@@ -18,6 +18,7 @@ static const struct out_column columns[] = {
     {"RETRY", OUT_RIGHT | OUT_SPARE(4)},
     {"ARCHIVED", OUT_RIGHT | OUT_SPARE(3)},
     {"COMPLETED", OUT_RIGHT | OUT_SPARE(10)},
+    {"AGGREGATING", OUT_RIGHT | OUT_SPARE(11)},
     {"OLDEST", OUT_RIGHT | OUT_SPARE(6)},
     {"TODAY", OUT_RIGHT | OUT_SPARE(9)},
     {"FAILED", OUT_RIGHT | OUT_SPARE(8)},
@@ -26,8 +27,8 @@ static const struct out_column columns[] = {
 
 static void add_row(struct out_table *table, const struct mr_queue_info *info)
 {
-    static const enum mr_state states[] = {MR_PENDING, MR_ACTIVE,   MR_SCHEDULED,
-                                           MR_RETRY,   MR_ARCHIVED, MR_COMPLETED};
+    static const enum mr_state states[] = {MR_PENDING,  MR_ACTIVE,    MR_SCHEDULED,  MR_RETRY,
+                                           MR_ARCHIVED, MR_COMPLETED, MR_AGGREGATING};
     char oldest[32] = "-";
     if (info->oldest_pending_ms > 0)
         out_span(info->oldest_pending_ms, oldest);

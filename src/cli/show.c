@@ -5,8 +5,8 @@
 #include "base/text.h"
 #include "cli/out.h"
 
-const char *const show_states[] = {"scheduled", "pending",   "active", "retry",
-                                   "archived",  "completed", NULL};
+const char *const show_states[] = {"scheduled", "pending",   "active",      "retry",
+                                   "archived",  "completed", "aggregating", NULL};
 
 static void headers_json(struct jw *jw, const struct mr_task *task)
 {
@@ -158,7 +158,7 @@ void show_queue_fields_json(struct jw *jw, const struct mr_queue_info *info)
     jw_uint(jw, "retry", info->counts[MR_RETRY]);
     jw_uint(jw, "archived", info->counts[MR_ARCHIVED]);
     jw_uint(jw, "completed", info->counts[MR_COMPLETED]);
-    jw_uint(jw, "aggregating", 0);
+    jw_uint(jw, "aggregating", info->counts[MR_AGGREGATING]);
     jw_bool(jw, "paused", info->paused);
     jw_int(jw, "oldest_pending_ms", info->oldest_pending_ms);
     jw_uint(jw, "processed_total", info->processed_total);

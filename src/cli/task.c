@@ -30,7 +30,8 @@ static int run_show(struct cli *cli, void *args_)
     return watch_run(cli, &args->watch, show_once, args);
 }
 
-#define WAITING (CONTROL_STATE(MR_SCHEDULED) | CONTROL_STATE(MR_PENDING) | CONTROL_STATE(MR_RETRY))
+#define ORDERED (CONTROL_STATE(MR_SCHEDULED) | CONTROL_STATE(MR_PENDING) | CONTROL_STATE(MR_RETRY))
+#define WAITING (ORDERED | CONTROL_STATE(MR_AGGREGATING))
 #define ENDED   (CONTROL_STATE(MR_ARCHIVED) | CONTROL_STATE(MR_COMPLETED))
 
 /* What each verb does, and which states a filter leaves in for it. */
@@ -43,9 +44,10 @@ static const struct control_plan plans[] = {
     {.verb = MR_VERB_RUN,
      .name = "run",
      .did = "run",
-     .states = CONTROL_STATE(MR_SCHEDULED) | CONTROL_STATE(MR_RETRY) | CONTROL_STATE(MR_ARCHIVED)},
+     .states = CONTROL_STATE(MR_SCHEDULED) | CONTROL_STATE(MR_RETRY) | CONTROL_STATE(MR_ARCHIVED) |
+               CONTROL_STATE(MR_AGGREGATING)},
     {.verb = MR_VERB_ARCHIVE, .name = "archive", .did = "archived", .states = WAITING},
-    {.verb = MR_VERB_PRIORITISE, .name = "prioritise", .did = "prioritised", .states = WAITING},
+    {.verb = MR_VERB_PRIORITISE, .name = "prioritise", .did = "prioritised", .states = ORDERED},
 };
 
 static struct control_plan plan_of(const struct cli *cli)

@@ -230,12 +230,23 @@ static void why_completed(const struct mr_why_facts *facts, struct mr_why *why)
             when(facts, facts->task->finished_ms, text));
 }
 
+static void why_aggregating(const struct mr_why_facts *facts, struct mr_why *why)
+{
+    char text[96];
+    because(
+        why, MR_WHY_GROUP,
+        "it waits in group %.*s since %s; a worker with a function for groups makes one task of "
+        "them",
+        TEXT(facts->task->group), when(facts, facts->task->created_ms, text));
+}
+
 void mr_why(const struct mr_why_facts *facts, struct mr_why *ret_why)
 {
     static void (*const explain[MR_STATE_COUNT])(const struct mr_why_facts *, struct mr_why *) = {
-        [MR_SCHEDULED] = why_scheduled, [MR_PENDING] = why_pending,
-        [MR_ACTIVE] = why_active,       [MR_RETRY] = why_retry,
-        [MR_ARCHIVED] = why_archived,   [MR_COMPLETED] = why_completed,
+        [MR_SCHEDULED] = why_scheduled,     [MR_PENDING] = why_pending,
+        [MR_ACTIVE] = why_active,           [MR_RETRY] = why_retry,
+        [MR_ARCHIVED] = why_archived,       [MR_COMPLETED] = why_completed,
+        [MR_AGGREGATING] = why_aggregating,
     };
     ret_why->n = 0;
     if ((unsigned)facts->task->state < MR_STATE_COUNT && explain[facts->task->state])

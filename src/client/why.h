@@ -24,6 +24,7 @@
     X(CRASHED, "crashed")         /* archived: it lost its worker too often */                     \
     X(FAILED, "failed")           /* archived: it failed too often */                              \
     X(ARCHIVED, "archived")       /* archived for another reason */                                \
+    X(GROUP, "group")             /* it waits for the others of its group */                       \
     X(COMPLETED, "completed")
 
 enum mr_why_reason {

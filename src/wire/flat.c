@@ -466,6 +466,7 @@ static const struct mr_flat_field queue_fields[] = {
     QUEUE(64, wait_p99_us),
     QUEUE(64, run_p50_us),
     QUEUE(64, run_p99_us),
+    QUEUE(64, counts[MR_AGGREGATING]),
 };
 MR_FLAT(struct mr_queue_info, mr_flat_queue, queue_fields);
 
@@ -476,6 +477,6 @@ static const struct mr_flat_field stats_fields[] = {
     STATS(64, sync_p50_us),   STATS(64, sync_p99_us),  STATS(64, records_damaged),
     STATS(64, stale_refused), STATS(64, deleted),      STATS(64, expired),
     STATS(64, snapshots),     STATS(BOOL, disk_full),  STATS(BOOL, failed),
-    STATS(64, texts_dropped), STATS(BOOL, upkeep),
+    STATS(64, texts_dropped), STATS(BOOL, upkeep),     STATS(64, gathered),
 };
 MR_FLAT(struct mr_stats, mr_flat_stats, stats_fields);

@@ -9,9 +9,9 @@
 uint8_t fate_of(enum mr_state state)
 {
     static const uint8_t fates[MR_STATE_COUNT] = {
-        [MR_STATE_NONE] = GONE,     [MR_SCHEDULED] = LIVE, [MR_PENDING] = LIVE,
-        [MR_ACTIVE] = LIVE,         [MR_RETRY] = LIVE,     [MR_ARCHIVED] = ARCHIVED,
-        [MR_COMPLETED] = COMPLETED,
+        [MR_STATE_NONE] = GONE,     [MR_SCHEDULED] = LIVE,   [MR_PENDING] = LIVE,
+        [MR_ACTIVE] = LIVE,         [MR_RETRY] = LIVE,       [MR_ARCHIVED] = ARCHIVED,
+        [MR_COMPLETED] = COMPLETED, [MR_AGGREGATING] = LIVE,
     };
     return state < MR_STATE_COUNT ? fates[state] : 0;
 }

@@ -155,6 +155,7 @@ static inline enum mr_err pb_of_queue(const struct mr_queue_info *info, struct m
     ret_message->wait_p99_us = info->wait_p99_us;
     ret_message->run_p50_us = info->run_p50_us;
     ret_message->run_p99_us = info->run_p99_us;
+    ret_message->aggregating = info->counts[MR_AGGREGATING];
     return ret_message->queue == NULL ? MR_NOMEM : MR_OK;
 }
 

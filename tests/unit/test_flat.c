@@ -226,13 +226,15 @@ static void answers_and_figures_are_the_same_on_both_ways(void **state)
                              .syncs = 2,
                              .snapshots = 3,
                              .failed = true,
-                             .upkeep = true},
+                             .upkeep = true,
+                             .gathered = 4},
                     s;
     Millrace__V1__StatsResponse stats_message = MILLRACE__V1__STATS_RESPONSE__INIT;
     stats_message.tasks = 1;
     stats_message.syncs = 2;
     stats_message.snapshots = 3;
     stats_message.upkeep = true;
+    stats_message.gathered = 4;
     stats_message.failed = true;
     bytes = written(&mr_flat_stats, &stats);
     assert_same(bytes, packed(&stats_message.base));

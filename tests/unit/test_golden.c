@@ -230,7 +230,7 @@ static void queues_are_as_they_were_written(void **state)
     assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
     assert_int_equal(req.n, 2);
     assert_string_equal(infos[0].name, "default");
-    static const uint64_t counts[MR_STATE_COUNT] = {0, 2, 5, 0, 1, 2, 2};
+    static const uint64_t counts[MR_STATE_COUNT] = {0, 2, 5, 0, 1, 2, 2, 0};
     assert_memory_equal(infos[0].counts, counts, sizeof counts);
     assert_false(infos[0].paused);
     assert_int_equal(infos[0].max_length, 0);

@@ -209,6 +209,16 @@ static void a_completed_task_succeeded(void **state)
     assert_reason(&scene, 0, MR_WHY_COMPLETED, "2023-11-14T22:13:19.000Z (1s ago)");
 }
 
+static void a_member_waits_for_its_group(void **state)
+{
+    (void)state;
+    struct scene scene = scene_of(MR_AGGREGATING);
+    scene.task.group = MR_SLICE_LIT("mails");
+    explain(&scene);
+    assert_int_equal(scene.why.n, 1);
+    assert_reason(&scene, 0, MR_WHY_GROUP, "it waits in group mails since");
+}
+
 static void every_reason_has_a_word(void **state)
 {
     (void)state;
@@ -229,6 +239,7 @@ int main(void)
         cmocka_unit_test(an_error_that_is_no_text_is_made_one),
         cmocka_unit_test(the_archive_says_how_it_came_there),
         cmocka_unit_test(a_completed_task_succeeded),
+        cmocka_unit_test(a_member_waits_for_its_group),
         cmocka_unit_test(every_reason_has_a_word),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
