@@ -16,7 +16,7 @@ build="gcc libc6-dev make cmake ninja-build pkg-config libjansson-dev libcmocka-
 libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev zlib1g-dev libhiredis-dev
 libmicrohttpd-dev libgnutls28-dev libyaml-dev"
 test="$build clang-format python3 jq man-db openssl curl systemd python3-grpcio python3-grpc-tools
-nodejs npm iproute2 tmux zsh fish"
+nodejs npm iproute2 tmux zsh fish redis-tools"
 fuzz="$test clang libclang-rt-14-dev"
 
 case "${1:-test}" in
