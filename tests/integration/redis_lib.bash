@@ -7,7 +7,7 @@ redises=()
 redis_program=$room/redis-server
 # Where only the tools of Redis are installed, one of them is the server under another name.
 ln -s "$(command -v redis-server || command -v redis-check-rdb)" "$redis_program"
-trap 'for p in "${redises[@]}" "${servers[@]}"; do kill -9 "$p" && wait "$p"; done 2>/dev/null
+trap 'for p in "${redises[@]}" "${servers[@]}"; do kill -9 "$p" && wait "$p" || true; done 2>/dev/null
 chmod -R u+rwX "$room" 2>/dev/null; rm -rf "$room"' EXIT
 
 # redis_start NAME [CONFIG LINE]...: a server, empty at its first start. $redis becomes its URL,
