@@ -1,0 +1,415 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The parts of the Redis engine and what they share.
+ *
+ * engine.c   opening, closing, requests in
+ * keys.c     queues as Redis knows them: their names, what is believed of them, which there are
+ * message.c  the hash of a task <-> struct mr_task
+ * scripts.c  the Lua files of lua/, one per operation
+ * enqueue.c  producing
+ * node.c     nodes: opening, closing, beats, what is in hand, what was lost
+ * begun.c    which runs have begun
+ * take.c     handing out, and waiting for it
+ * watch.c    what wakes a queue: pushes, messages, due times, ends of leases
+ * finish.c   ends of runs
+ *
+ * Threads: a request is checked and encoded by its caller (prepare); everything else happens on the
+ * loop of src/redis, which is the broker's thread. The only thing both touch is the board of begun
+ * runs.
+ *
+ * The data. All keys of one Redis queue Q begin with its prefix "asynq:{Q}:" (with a namespace:
+ * "NS:asynq:{Q}:"); every script gets that prefix as KEYS[1] and builds the names of keys from it.
+ * Asynq's keys and fields are as in its own programs. Ours:
+ *
+ *   mr:order   zset id -> order time in ms (with fractions): tasks that are ready and have a priority, or
+ *              came back behind others. Their hash says `scheduled`, and they are in `scheduled` with
+ *              the score 1 (READY_SCORE): Asynq's forwarder would just move them on, and what is
+ *              really due is found behind them. Without that score there the entry is stale. Shown as
+ *              pending.
+ *   mr:due     zset id -> due time in ms, of our tasks in `scheduled` and `retry`; it counts if the
+ *              score there is that time in seconds, rounded up
+ *   mr:keep    zset id -> end of the retention in ms, of our tasks in `completed`; it counts likewise
+ *   mr:lease   zset id -> end of the lease in ms, beside `lease`; it counts likewise
+ *   mr:epoch   the last epoch that was handed out
+ *   mr:max     the greatest length of the queue
+ *   mr:counts  hash: how many were `deleted`, `expired`, `trimmed` (off the archive), `quarantined`
+ *   mr:wake    channel: something changed that may be of interest to whoever waits for a task
+ *   mr:u:KEY   the lock of a unique key that the caller chose; others are Asynq's own
+ *
+ * Fields of a task's hash, none of which a plain pending one has. Times in ns are text of 19 digits like
+ * pending_since, so they compare as text.
+ *
+ *   mr:t  when it was created, ns. A task that is still where its enqueue left it, plain and pending,
+ *         has pending_since instead.
+ *   mr:o  order time, ns, from when it is taken: only where that is not mr:t
+ *   mr:p  priority in ms, if not 0
+ *   mr:e  epoch of the last hand-out, mr:n name of the node that has it (while active)
+ *   mr:b  epoch of the run that has begun
+ *   mr:c  crashes, if any
+ *   mr:x  1: somebody asked to cancel it while it ran
+ *   mr:g  progress: "PERCENT TEXT"
+ *   mr:f  when it ended, ms; mr:l when it failed last, ms
+ *   mr:k  result topic
+ *   mr:m  timeout in ms where it is not whole seconds, 0: none
+ *   mr:d  deadline, mr:r retention, in ms where they are not whole seconds
+ *   mr:q  when its unique key is free by itself, ms
+ *
+ * The order time of a task: in the list pending_since; in mr:order its score; while it waits for its time
+ * that time less the priority; else mr:o, else mr:t.
+ */
+#ifndef MR_BROKER_REDIS_INTERNAL_H
+#define MR_BROKER_REDIS_INTERNAL_H
+
+#include "base/buf.h"
+#include "base/map.h"
+#include "broker/embedded/latency.h"
+#include "broker/redis/redis.h"
+#include "broker/redis/scripts.h"
+#include "redis/redis.h"
+#include "wire/asynq.h"
+
+enum {
+    OPEN_MS = 3000,  /* open waits so long for the first connection */
+    CLOSE_MS = 5000, /* close waits so long for answers */
+    AGAIN_MS = 200,  /* a finish that could not be delivered is tried again after this */
+    REPEAT_RETENTION_MS = 60000, /* a task kept so long can be enqueued again without doubt */
+    QUEUES_FRESH_MS = 5000,      /* the names of all queues are asked for again after this */
+    SERVER_TTL_S = 10,           /* Asynq's: of what is said about a server */
+    ARCHIVE_MAX = 9999,          /* Asynq's own limits */
+    NODES_MAX = 4096,
+    WORD_SLOTS = 64,                    /* slots in a word of the board's map */
+    WORDS_MAX = NODES_MAX,              /* a word belongs to one node */
+    SLOTS_MAX = WORDS_MAX * WORD_SLOTS, /* of all nodes */
+    QUIET_US = 100, /* a run that begins so long after the one before it waits until it is said */
+    SAID_MS = 5,    /* ... but no longer than this */
+    BEGUN_MS = 2,   /* while runs are many, those that last so long are said */
+    WHY_MAX = 256,
+    ID_KEY_MAX = 512, /* prefix, "t:" and id */
+};
+
+#define ARCHIVE_MS (90 * MR_MS_PER_DAY)
+
+struct engine;
+struct ticket;
+struct node;
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+/* How a request is carried out; one row per operation. */
+struct op {
+    /* The caller's thread: checks, encodes. What is not MR_OK is the answer. NULL: nothing to do. */
+    enum mr_err (*prepare)(struct ticket *ticket);
+    void (*begin)(struct ticket *ticket);
+};
+
+/* What a request needs on its way, in its arena. */
+struct ticket {
+    struct engine *engine;
+    struct mr_req *req;
+    const struct op *op;
+    struct mr_link link; /* in the list of whoever has the request; else in none */
+    enum mr_err err;     /* of prepare, then what the answer will be */
+    size_t calls;        /* under way for it */
+    void *own;           /* the operation's */
+};
+
+/* NULL: memory ran out when it was submitted. */
+struct ticket *ticket_of(const struct mr_req *req);
+/* Answers; the ticket is gone afterwards. */
+void ticket_answer(struct ticket *ticket, enum mr_err err);
+void tickets_answer(struct mr_link *tickets, enum mr_err err);
+
+extern const struct op work_ops[MR_OP_COUNT]; /* engine.c */
+extern const struct op look_ops[MR_OP_COUNT]; /* look.c: those that work_ops has not */
+
+/* Tells whoever wants to know what Redis said with a refusal, and answers err, or MR_FAILED for an answer
+ * that is not as the scripts give it (reply is NULL or no array). */
+enum mr_err engine_refused(struct engine *engine, enum mr_err err, const struct mr_reply *reply);
+
+/* ---- queues --------------------------------------------------------------------------------- */
+
+/* Something that is to be looked at when it changes. */
+struct watch {
+    struct mr_redis_lane *lane; /* NULL: none */
+    struct mr_redis_call call;  /* BLMOVE on it */
+    bool pushing;               /* ... is under way */
+    struct mr_redis_channel channel;
+    char *channel_name;
+    bool listening;       /* the subscription has begun */
+    struct mr_timer look; /* something is due, a lease ends, a paused queue is looked at again */
+    int64_t look_ns;      /* monotonic; INT64_MAX: not running */
+};
+
+/*
+ * One queue of Asynq. A queue of the contract is one of them, or several (its partitions).
+ * `maybe` is false only while the watch is on and the last look found nothing: then there is nothing.
+ */
+struct rqueue {
+    struct engine *engine;
+    struct mr_slice name;   /* with a NUL */
+    struct mr_slice prefix; /* "asynq:{Q}:", with a NUL */
+    uint32_t handle;        /* in engine->queues */
+    bool known;             /* a member of asynq:queues, as far as we know */
+    bool added;             /* by us: SADD was sent */
+    mr_mono added_at;       /* last SADD */
+    uint32_t listeners;     /* nodes that take from it */
+    bool maybe, paused;
+    struct mr_link recover_link; /* in engine->recovers */
+    struct watch watch;
+    struct latency *latency; /* of what was taken and ended here */
+    struct recover *recover; /* node.c */
+};
+
+/* Finds or makes it. NULL: no memory. Loop thread. */
+struct rqueue *rqueue_get(struct engine *engine, struct mr_slice name);
+/* The one of a queue of the contract; with partitions: the first of them. */
+struct rqueue *rqueue_of(struct engine *engine, struct mr_slice queue);
+void rqueue_free(struct rqueue *queue);
+/* It is in use: asynq:queues gets its name, once and then every few seconds. */
+void rqueue_used(struct rqueue *queue);
+/* Forgets that it is there: it was removed. */
+void rqueue_removed(struct rqueue *queue);
+
+/* All names of asynq:queues, not older than QUEUES_FRESH_MS, as rqueues with known = true; then `then`,
+ * never before this returns. Those that are not there any more have known = false. The struct is the
+ * caller's. */
+struct queues_ask {
+    struct mr_redis_call call;
+    struct engine *engine;
+    void (*then)(struct queues_ask *ask, enum mr_err err);
+    void *arg;
+    bool fresh; /* as they are now */
+};
+void queues_ask(struct engine *engine, struct queues_ask *ask);
+
+/* Bytes of the key of a task: prefix, "t:", id. */
+struct task_key {
+    char text[ID_KEY_MAX];
+};
+struct mr_slice task_key(const struct rqueue *queue, struct mr_slice id, struct task_key *key);
+/* A global key: PREFIX of the namespace, "asynq:" and the rest; in the arena. Empty: no memory. */
+struct mr_slice global_key(const struct engine *engine, const char *rest, struct mr_arena *arena);
+
+/* One script on one queue. */
+void rqueue_eval(struct rqueue *queue, struct mr_redis_call *call, enum script script,
+                 const struct mr_slice *args, size_t n);
+/* A number as an argument; the text is in the buffer. */
+enum { NUMBER_MAX = 24 };
+struct mr_slice number_arg(int64_t number, char text[NUMBER_MAX]);
+
+/* ---- messages ------------------------------------------------------------------------------- */
+
+/* What a producer said, as it is enqueued: the TaskMessage and the fields of ours. */
+struct new_task {
+    struct mr_slice id;      /* never empty */
+    struct mr_slice message; /* bytes of TaskMessage */
+    struct mr_slice lock;    /* key of the unique lock; empty: none */
+    /* Fields for HSET, and how many of them; names and values alternate. */
+    struct mr_slice fields[2 * 6];
+    size_t fields_n; /* slices */
+    int64_t priority_ms;
+    bool plain; /* nothing but id and message: pending, no unique key, no group, no field */
+};
+
+/* Thread: any. Everything is in the arena. */
+MR_MUST_USE enum mr_err message_make(const struct engine *engine,
+                                     const struct mr_task_options *options, struct mr_slice id,
+                                     struct mr_arena *arena, struct new_task *ret_task);
+
+/* How a task stands, besides what its hash says; as the scripts tell it. */
+struct standing {
+    enum mr_state state; /* MR_STATE_NONE: as the hash says */
+    double order_ms;     /* its score in mr:order; 0: it is not there */
+    int64_t due_ms;      /* in scheduled, retry: in ms; 0: none */
+};
+
+/* What HGETALL answered (names and values alternate) as a task. Slices point into the reply, and
+ * unless arena is NULL into copies there; headers are in the arena of `headers`. MR_NOT_FOUND: there are
+ * no fields. MR_DAMAGED: there is no message, or it is none. */
+MR_MUST_USE enum mr_err message_read(const struct engine *engine, const struct mr_reply *fields,
+                                     const struct standing *standing, struct mr_arena *arena,
+                                     struct mr_task *ret_task);
+/* A lease for what was taken; its body holds all of it. */
+MR_MUST_USE enum mr_err message_lease(const struct mr_task *task, struct mr_slice message,
+                                      struct mr_lease **ret_lease);
+enum mr_err message_lease_open(struct mr_broker *broker, struct mr_lease *lease);
+/* The state that the hash's field names. */
+enum mr_state message_state(struct mr_slice name);
+
+/* ---- producing ------------------------------------------------------------------------------ */
+
+enum mr_err enqueue_prepare(struct ticket *ticket);
+void enqueue_begin(struct ticket *ticket);
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+/* A task in hand. */
+struct hold {
+    struct rqueue *queue;
+    uint64_t epoch; /* 0: free */
+    uint32_t next_free;
+    bool plain; /* it leaves nothing when it is done: no retention, no unique key */
+    bool begun; /* that its run has begun is said */
+    uint8_t id_len;
+    char id[MR_ID_MAX];
+};
+
+struct listen {
+    struct rqueue *queue;
+    int64_t current; /* of the weighted round robin */
+    uint32_t weight;
+    uint32_t asked; /* of the take under way */
+};
+
+struct node {
+    struct mr_link link; /* in engine->nodes, oldest first */
+    struct engine *engine;
+    uint64_t handle; /* low 32 bits: number */
+    uint32_t number; /* index in by_index */
+    bool dead, closing;
+    struct mr_arena memory; /* of what follows */
+    struct mr_slice name;
+    struct mr_slice member; /* "host:pid:uuid", as Asynq names servers */
+    const struct mr_worker_queue *queues;
+    struct listen *listens;
+    size_t queues_n;
+    const struct mr_slice *types;
+    size_t types_n;
+    enum mr_queue_order order;
+    uint32_t slots, first_word;
+    int64_t lease_ms;
+    uint64_t incarnation;
+    int64_t started_ms, last_beat_ms; /* of our clock */
+    struct mr_node_events events;
+    struct mr_timer lease; /* dead when it fires */
+    struct mr_link takes;  /* tickets that wait */
+    struct ticket *taking; /* the one that is being filled */
+    struct ticket *closer;
+    struct hold *holds;
+    uint32_t holds_n, holds_cap, holds_free; /* free: index + 1, 0 none */
+    uint32_t in_hand;
+    size_t calls;                /* under way for it; it is freed when there are none */
+    bool gone;                   /* freed when calls are 0 */
+    struct mr_redis_call say[4]; /* node.c */
+    bool saying;
+    mr_mono said_at; /* server info was written */
+};
+
+struct node *node_find(struct engine *engine, uint64_t handle); /* NULL: none that lives */
+enum mr_err node_open_prepare(struct ticket *ticket);
+void node_open_begin(struct ticket *ticket);
+void node_close_begin(struct ticket *ticket);
+void node_beat_begin(struct ticket *ticket);
+/* How many of its slots run something. */
+uint32_t node_busy(const struct node *node);
+/* Takes it into hand; answers the ref of the lease, 0 without memory. */
+uint64_t hold_add(struct node *node, struct rqueue *queue, struct mr_slice id, uint64_t epoch,
+                  bool plain);
+/* NULL: the ref leads to no such lease. */
+struct hold *hold_find(struct engine *engine, uint64_t ref, uint64_t epoch, struct node **ret_node);
+void hold_remove(struct node *node, struct hold *hold);
+/* Brings back what expired in a queue, soon. */
+void recover_soon(struct rqueue *queue);
+/* Somebody asked to cancel this task: whoever runs it is told. */
+void nodes_cancelled(struct engine *engine, struct mr_slice id);
+
+/* ---- begun runs ----------------------------------------------------------------------------- */
+
+/* Thread: any. */
+void begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
+/* Words of the board for a node; MR_BUSY: there are not enough. */
+MR_MUST_USE enum mr_err begun_take(struct engine *engine, uint32_t slots, uint32_t *ret_first_word);
+void begun_give(struct engine *engine, uint32_t first_word, uint32_t slots);
+bool begun_has(const struct node *node, uint64_t epoch);
+
+/* ---- taking --------------------------------------------------------------------------------- */
+
+void take_begin(struct ticket *ticket);
+/* Answers those that wait. */
+void takes_answer(struct node *node, enum mr_err err);
+/* Something may be there: whoever waits is served. */
+void takes_serve(struct engine *engine);
+
+/* ---- watching ------------------------------------------------------------------------------- */
+
+/* Nodes listen to this queue from now on, or stop to. */
+void watch_start(struct rqueue *queue);
+void watch_stop(struct rqueue *queue);
+/* A look found nothing: be told of what comes. next_ms: from now, when something is due or ends; < 0:
+ * never. */
+void watch_empty(struct rqueue *queue, int64_t next_ms);
+/* Look again after so long at the latest. */
+void watch_look_in(struct rqueue *queue, int64_t ms);
+void watch_free(struct rqueue *queue);
+
+/* ---- finishing ------------------------------------------------------------------------------ */
+
+enum mr_err finish_prepare(struct ticket *ticket);
+void finish_begin(struct ticket *ticket);
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+struct engine {
+    struct mr_broker broker;
+    struct mr_redis *redis;
+    struct mr_slice prefix; /* of the namespace: "" or "NS:", heap */
+    size_t payload_max;
+    uint32_t archive_max;
+    int64_t archive_ms;
+    mr_refusal *refused;
+    void *refused_arg;
+    bool up, closing;
+    mr_mono up_at; /* since when */
+    struct mr_rand rand;
+    char host[256];
+
+    struct rqueue **queues; /* by handle */
+    uint32_t queues_n, queues_cap;
+    struct mr_map *by_name;
+    mr_mono queues_at; /* when all names were asked for last */
+
+    struct mr_link nodes;
+    struct node *by_index[NODES_MAX];
+    uint32_t last_number;
+    struct mr_link waits;       /* takes that wait, in the order they came */
+    struct mr_link tickets;     /* all that are under way elsewhere */
+    struct mr_link undelivered; /* finishes that wait for Redis */
+    struct mr_timer deliver;
+    struct mr_redis_channel cancels;
+    char *cancels_name;
+    bool cancels_on;
+    uint64_t stale_refused;
+    void *look; /* the looking half's own */
+
+    /* The board: the epoch that runs in each slot, and which of them Redis does not know. */
+    _Atomic uint64_t *board;
+    _Atomic uint64_t unsaid[WORDS_MAX];
+    uint64_t *told; /* by slot: what Redis knows to run there */
+    _Atomic int64_t begun_ns;
+    _Atomic uint32_t listeners, said;
+    _Atomic bool say_posted;
+    struct mr_msg say, say_left;
+    bool say_left_posted;
+    struct mr_timer say_later;
+    bool word_used[WORDS_MAX];
+
+    /* Opening and closing, by other threads. */
+    struct mr_lock lock;
+    bool was_up;
+    char why[WHY_MAX]; /* under the lock */
+    struct mr_msg close;
+    struct mr_timer close_timer;
+    struct mr_event quiet; /* closing, and nothing is under way */
+};
+
+/* While closing: tells the closer when nothing is left. */
+void engine_quiet(struct engine *engine);
+/* The looking half begins and ends with the engine; both on the caller's thread. */
+MR_MUST_USE enum mr_err look_init(struct engine *engine);
+void look_done(struct engine *engine);
+/* The loop: Redis answers (again). */
+void look_up(struct engine *engine);
+/* Tasks of this queue ended here, or may have: whoever awaits them looks. */
+void look_ended(struct rqueue *queue, struct mr_slice id);
+
+#endif

@@ -1,0 +1,211 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What the scripts share; it stands before each of them. KEYS[1] is always the prefix of one queue,
+-- "asynq:{Q}:", and all names of keys are made from it; internal.h says what they hold.
+local call, P = redis.call, KEYS[1]
+local floor, byte, char, sub, format = math.floor, string.byte, string.char, string.sub, string.format
+local TASK = P .. 't:'
+local READY_SCORE = 1
+local time = call('TIME')
+local now_s = tonumber(time[1])
+local now_ms = now_s * 1000 + tonumber(time[2]) / 1000 -- with its fraction
+local now_us_text = format('%d%06d', now_s, time[2])
+local now_ns = now_us_text .. '000'
+
+local function ceil_s(ms)
+  return format('%.0f', math.ceil(ms / 1000))
+end
+
+-- Whole ms, rounded up: what must not be early.
+local function up_ms(ms)
+  return format('%.0f', math.ceil(ms))
+end
+
+-- ms as text of ns, and back.
+local function ns_of(ms)
+  return format('%.0f', ms * 1000) .. '000'
+end
+
+local function ms_of(ns)
+  return tonumber(ns) / 1000000
+end
+
+-- Whoever waits for a task of this queue looks again.
+local function wake()
+  call('PUBLISH', P .. 'mr:wake', '1')
+end
+
+local function count(name, n)
+  call('HINCRBY', P .. 'mr:counts', name, n)
+end
+
+-- The day of now as Asynq writes it, UTC.
+local function today()
+  local z = floor(now_s / 86400) + 719468
+  local era = floor(z / 146097)
+  local doe = z - era * 146097
+  local yoe = floor((doe - floor(doe / 1460) + floor(doe / 36524) - floor(doe / 146096)) / 365)
+  local doy = doe - (365 * yoe + floor(yoe / 4) - floor(yoe / 100))
+  local mp = floor((5 * doy + 2) / 153)
+  local month = mp < 10 and mp + 3 or mp - 9
+  return format('%04d-%02d-%02d', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+    doy - floor((153 * mp + 2) / 5) + 1)
+end
+
+local function count_day(name, n)
+  local day = P .. name .. ':' .. today()
+  if call('INCRBY', day, n) == n then
+    call('EXPIREAT', day, now_s + 90 * 86400)
+  end
+  call('INCRBY', P .. name, n)
+end
+
+-- A run ended: in processed, and in failed.
+local function count_runs(processed, failed)
+  if processed > 0 then count_day('processed', processed) end
+  if failed > 0 then count_day('failed', failed) end
+end
+
+-- The lock of a unique key is free, if it is this task's.
+local function unlock(id, lock)
+  if lock and lock ~= '' and call('GET', lock) == id then
+    call('DEL', lock)
+  end
+end
+
+-- ---- ready tasks
+
+local function since(id)
+  return id and call('HGET', TASK .. id, 'pending_since')
+end
+
+local function put_in_order(id, ms)
+  call('HSET', TASK .. id, 'state', 'scheduled')
+  call('HDEL', TASK .. id, 'pending_since')
+  call('ZADD', P .. 'scheduled', READY_SCORE, id)
+  call('ZADD', P .. 'mr:order', format('%.17g', ms), id)
+end
+
+-- Makes a task pending that is in no container, at its order time (text of ns): at an end of the list where
+-- that keeps the list in order, else beside it.
+local function put_ready(id, ns, priority)
+  local list = P .. 'pending'
+  if not priority then
+    local right = since(call('LINDEX', list, -1))
+    local push
+    if not right or ns <= right then
+      push = 'RPUSH'
+    else
+      local left = since(call('LINDEX', list, 0))
+      if not left or ns >= left then push = 'LPUSH' end
+    end
+    if push then
+      call('HSET', TASK .. id, 'state', 'pending', 'pending_since', ns)
+      call(push, list, id)
+      return
+    end
+  end
+  put_in_order(id, ms_of(ns))
+end
+
+-- To wait for its time: state is scheduled or retry, due_ms whole ms.
+local function put_due(id, state, due_ms)
+  call('HSET', TASK .. id, 'state', state)
+  call('ZADD', P .. state, ceil_s(due_ms), id)
+  call('ZADD', P .. 'mr:due', format('%.0f', due_ms), id)
+end
+
+-- ---- the archive
+
+-- Into the archive, which keeps `most` tasks, and those for `keep_ms`.
+local function put_archived(id, most, keep_ms)
+  local key, old = P .. 'archived', {}
+  call('HSET', TASK .. id, 'state', 'archived', 'mr:f', format('%.0f', floor(now_ms)))
+  call('ZADD', key, now_s, id)
+  for _, one in ipairs(call('ZRANGEBYSCORE', key, '-inf', now_s - floor(keep_ms / 1000), 'LIMIT', 0, 1000)) do
+    old[#old + 1] = one
+  end
+  local over = call('ZCARD', key) - #old - most
+  if over > 0 then
+    for _, one in ipairs(call('ZRANGE', key, #old, #old + math.min(over, 1000) - 1)) do
+      old[#old + 1] = one
+    end
+  end
+  for _, one in ipairs(old) do
+    call('ZREM', key, one)
+    call('DEL', TASK .. one)
+  end
+  if #old > 0 then count('trimmed', #old) end
+end
+
+-- ---- TaskMessage
+
+local function varint(s, i)
+  local b = byte(s, i)
+  if b < 128 then return b, i + 1 end
+  local value, unit = b - 128, 128
+  repeat
+    i = i + 1
+    b = byte(s, i)
+    value = value + b % 128 * unit
+    unit = unit * 128
+  until b < 128
+  return value, i + 1
+end
+
+local function put_varint(value)
+  local s = ''
+  while value >= 128 do
+    s = s .. char(value % 128 + 128)
+    value = floor(value / 128)
+  end
+  return s .. char(value)
+end
+
+local CHANGING = { [6] = true, [7] = true, [11] = true, [13] = true }
+
+local function message_fields(msg)
+  local i, from, n, rest, fields = 1, 1, #msg, {}, {}
+  while i <= n do
+    local start, tag, value = i, nil, nil
+    tag, i = varint(msg, i)
+    local kind, number = tag % 8, floor(tag / 8)
+    if kind == 0 then
+      value, i = varint(msg, i)
+    elseif kind == 2 then
+      value, i = varint(msg, i)
+      i = i + value
+      if number == 7 or number == 10 or number == 14 then value = sub(msg, i - value, i - 1) end
+    else
+      i = i + (kind == 1 and 8 or 4)
+    end
+    fields[number] = value
+    if CHANGING[number] then
+      rest[#rest + 1] = sub(msg, from, start - 1)
+      from = i
+    end
+  end
+  rest[#rest + 1] = sub(msg, from)
+  fields.rest = table.concat(rest)
+  fields.whole = i == n + 1
+  return fields
+end
+
+-- What a script wants to know of a message; `rest` is the message without what a run changes (retried,
+-- error_msg, last_failed_at, completed_at). Of one that makes no sense nothing is known.
+local function message_read(msg)
+  local ok, fields = pcall(message_fields, msg or '')
+  if not ok or not fields.whole then fields = { rest = msg or '', damaged = true } end
+  return { retry = fields[5] or 0, retried = fields[6] or 0, retention = fields[12] or 0,
+    unique_key = fields[10], group = fields[14], error = fields[7], failed_s = fields[11], rest = fields.rest, damaged = fields.damaged }
+end
+
+-- The message again, with retried, error, failed_s and completed_s as they are now.
+local function message_write(fields)
+  local s, error = fields.rest, fields.error
+  if fields.damaged then return s end
+  if fields.retried > 0 then s = s .. char(48) .. put_varint(fields.retried) end
+  if error and error ~= '' then s = s .. char(58) .. put_varint(#error) .. error end
+  if fields.failed_s then s = s .. char(88) .. put_varint(fields.failed_s) end
+  if fields.completed_s then s = s .. char(104) .. put_varint(fields.completed_s) end
+  return s
+end

@@ -1,0 +1,27 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The scripts of lua/: one row each, named as its file. */
+#ifndef MR_BROKER_REDIS_SCRIPTS_H
+#define MR_BROKER_REDIS_SCRIPTS_H
+
+#include "redis/redis.h"
+
+#define SCRIPT_MAP(X)                                                                              \
+    X(PUSH, push)                                                                                  \
+    X(ENQUEUE, enqueue)                                                                            \
+    X(FIND, find)                                                                                  \
+    X(TAKE, take)                                                                                  \
+    X(BEAT, beat)                                                                                  \
+    X(BEGUN, begun)                                                                                \
+    X(FINISH, finish)                                                                              \
+    X(RECOVER, recover)
+
+enum script {
+#define SCRIPT_ENUM(NAME, file) SCRIPT_##NAME,
+    SCRIPT_MAP(SCRIPT_ENUM)
+#undef SCRIPT_ENUM
+        SCRIPT_COUNT
+};
+
+extern const struct mr_redis_script scripts[SCRIPT_COUNT];
+
+#endif
