@@ -25,9 +25,9 @@ static int run(struct cli *cli, void *args)
         jw_object_end(&jw);
         jw_finish(&jw);
     } else if (is_server) {
-        cli_note(cli, "%s is copied to %s, on the server's machine", cli->broker, dir);
+        cli_note(cli, "%s is copied to %s, on the server's machine", cli->shown, dir);
     } else {
-        cli_note(cli, "%s is copied; open the copy as file:%s", cli->broker, dir);
+        cli_note(cli, "%s is copied; open the copy as file:%s", cli->shown, dir);
     }
     return CLI_OK;
 }

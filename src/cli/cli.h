@@ -11,6 +11,7 @@
 #define MR_CLI_CLI_H
 
 #include "base/buf.h"
+#include "client/client.h"
 
 enum cli_exit {
     CLI_OK = 0,
@@ -111,7 +112,8 @@ struct cli_globals {
 /* One invocation. */
 struct cli {
     struct cli_globals globals;
-    const char *broker; /* flag, environment or default */
+    const char *broker;           /* flag, environment or default */
+    char shown[MR_URL_SHOWN_MAX]; /* the same for people: without a password */
     const char *namespace_;
     bool json, quiet;
     const struct cli_command *command;

@@ -29,7 +29,7 @@ static int run_check(struct cli *cli, void *args)
 
 /* ---- show ----------------------------------------------------------------------------------- */
 
-/* The value as people wrote it, but no password: what stands between "//" and "@" of a URL. */
+/* The value as people wrote it, but no password. */
 static void show_value(const struct settings *settings, size_t row, struct mr_buf *buf)
 {
     const struct cli_value *value = settings_value(settings, row);
@@ -39,11 +39,9 @@ static void show_value(const struct settings *settings, size_t row, struct mr_bu
         return;
     }
     const char *text = value->text ? value->text : "";
-    const char *begin = strstr(text, "//"), *end = begin ? strrchr(begin, '@') : NULL;
-    if (end)
-        cli_must(mr_buf_printf(buf, "%.*s//***%s", (int)(begin - text), text, end));
-    else
-        cli_must(mr_buf_printf(buf, "%s", text));
+    char shown[MR_URL_SHOWN_MAX];
+    bool url = value == &settings->broker;
+    cli_must(mr_buf_printf(buf, "%s", url ? mr_url_shown(text, shown) : text));
 }
 
 static const char *const source_names[] = {

@@ -137,7 +137,7 @@ static int send_one(struct cli *cli, const struct enqueue_template *template_,
     struct mr_enqueue_result result;
     enum mr_err err = mr_enqueue(cli->client, &item->task, 1, &result);
     if (err != MR_OK)
-        return cli_fail_err(err, "cannot enqueue on %s", cli->broker);
+        return cli_fail_err(err, "cannot enqueue on %s", cli->shown);
     if (result.err != MR_OK)
         return fail_item(item, &result);
     if (template_->wait)

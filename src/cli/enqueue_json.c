@@ -83,7 +83,7 @@ static int batch_send(struct cli *cli, struct batch *batch)
         return code;
     enum mr_err err = mr_enqueue(cli->client, batch->tasks, n, batch->sent);
     if (err != MR_OK)
-        return cli_fail_err(err, "cannot enqueue on %s", cli->broker);
+        return cli_fail_err(err, "cannot enqueue on %s", cli->shown);
     for (size_t i = 0, k = 0; i < batch->n; i++)
         if (batch->items[i].err == MR_OK)
             batch->results[i] = batch->sent[k++];

@@ -361,7 +361,7 @@ static int conclude(struct lines *lines, enum mr_err read_err)
         cli_fail(code, "%llu lines were refused in all", (unsigned long long)lines->refused);
     if (lines->stopped != MR_OK)
         code = cli_fail_err(lines->stopped, "stopped after %llu tasks on %s",
-                            (unsigned long long)lines->accepted, cli->broker);
+                            (unsigned long long)lines->accepted, cli->shown);
     if (read_err != MR_OK)
         code = cli_fail_err(read_err, "cannot read standard input");
     if (interrupted_by)

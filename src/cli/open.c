@@ -23,6 +23,7 @@ static const char *setting(const struct cli_value *flag, const char *variable, c
 void cli_settle(struct cli *cli)
 {
     cli->broker = setting(&cli->globals.broker, "MILLRACE_BROKER", DEFAULT_BROKER);
+    (void)mr_url_shown(cli->broker, cli->shown);
     cli->namespace_ = setting(&cli->globals.namespace_, "MILLRACE_NAMESPACE", "");
     cli->json = cli->globals.json.given;
     cli->quiet = cli->globals.quiet.given;
@@ -74,15 +75,15 @@ static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_det
         return cli_fail(CLI_UNREACHABLE,
                         "broker %s is out of reach: this version knows servers and folders; give "
                         "--broker millrace://HOST:PORT or file:DIR, or set MILLRACE_BROKER",
-                        cli->broker);
+                        cli->shown);
     if (err == MR_UNSUPPORTED)
         return cli_usage(cli,
                          "--broker: \"%.200s\" is no URL of a broker; give millrace://HOST:PORT "
                          "or file:DIR",
-                         cli->broker);
+                         cli->shown);
     if (err == MR_UNAVAILABLE && detail->text[0]) /* it names the address */
         return cli_fail(mr_err_exit_code(err), "%s; %s", detail->text, advice(detail->text));
-    return cli_fail_detail(err, "cannot open", cli->broker, detail);
+    return cli_fail_detail(err, "cannot open", cli->shown, detail);
 }
 
 static void ignore(const char *name, void *arg)
@@ -116,8 +117,8 @@ static int check_exists(const struct cli *cli)
         return CLI_OK; /* opening tells what is wrong, if anything is */
     if (*cli->namespace_)
         return cli_fail(CLI_NOT_FOUND, "no namespace %s at %s; millrace enqueue makes one",
-                        cli->namespace_, cli->broker);
-    return cli_fail(CLI_NOT_FOUND, "no store at %s; millrace enqueue makes one", cli->broker);
+                        cli->namespace_, cli->shown);
+    return cli_fail(CLI_NOT_FOUND, "no store at %s; millrace enqueue makes one", cli->shown);
 }
 
 int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store)

@@ -95,7 +95,7 @@ int cli_tls(const struct cli *cli, struct cli_tls *ret_tls)
         if (rows[i].given->given && !is_secure(cli->broker))
             return cli_usage(cli,
                              "%s is for a broker with TLS, " TLS_SCHEME "HOST:PORT, not %.200s",
-                             rows[i].flag, cli->broker);
+                             rows[i].flag, cli->shown);
         if (!is_secure(cli->broker))
             continue;
         *rows[i].ret = rows[i].given->given ? rows[i].given->text : variable(rows[i].variable);
@@ -224,7 +224,7 @@ int cli_call(const struct cli *cli, const char *what, const char *path, struct m
         enum mr_err err = call_at(cli->broker, &tls,
                                   token.len > 0 ? (const char *)authorization.data : NULL, &one);
         if (err != MR_OK)
-            code = cli_fail_detail(err, what, cli->broker, &one.why);
+            code = cli_fail_detail(err, what, cli->shown, &one.why);
     }
     mr_buf_done(&token);
     mr_buf_done(&authorization);

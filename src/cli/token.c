@@ -28,7 +28,7 @@ static int find_place(struct cli *cli, const struct token_args *args, char dir[M
         return cli_usage(cli,
                          "--broker: \"%.200s\" has no tokens; give millrace://HOST:PORT or "
                          "--data DIR",
-                         cli->broker);
+                         cli->shown);
     *ret_ops = &token_server;
     if (!folder)
         return CLI_OK;

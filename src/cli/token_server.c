@@ -21,7 +21,7 @@ static int call(const struct token_place *place, const char *what, const char *p
 static int fail_answer(const struct token_place *place)
 {
     return cli_fail(CLI_FAILED, "%s answered something else than a server of this version",
-                    place->cli->broker);
+                    place->cli->shown);
 }
 
 static bool read_token(const Millrace__V1__Token *in, struct mr_token *ret_token)

@@ -323,7 +323,7 @@ static int run_worker(struct work *work)
         mr_thread_join(work->stop_threads[i]);
     out_status_clear();
     if (work->err != MR_OK)
-        return cli_fail_err(work->err, "the worker on %s has ended", work->cli->broker);
+        return cli_fail_err(work->err, "the worker on %s has ended", work->cli->shown);
     return code;
 }
 

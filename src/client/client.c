@@ -49,6 +49,18 @@ enum mr_err mr_url_dir(const char *url, struct mr_slice namespace_, char ret_dir
     return MR_OK;
 }
 
+const char *mr_url_shown(const char *url, char text[MR_URL_SHOWN_MAX])
+{
+    size_t len = strlen(MR_FILE_SCHEME);
+    const char *begin = strncmp(url, MR_FILE_SCHEME, len) != 0 ? strstr(url, "//") : NULL;
+    const char *end = begin ? strrchr(begin, '@') : NULL;
+    if (end)
+        snprintf(text, MR_URL_SHOWN_MAX, "%.*s//***%s", (int)(begin - url), url, end);
+    else
+        snprintf(text, MR_URL_SHOWN_MAX, "%s", url);
+    return text;
+}
+
 void mr_client_close(struct mr_client *client)
 {
     if (!client)

@@ -134,6 +134,24 @@ static void options_of_a_server_must_make_sense(void **state)
     }
 }
 
+static void a_url_is_shown_without_its_password(void **state)
+{
+    static const struct {
+        const char *url, *shown;
+    } rows[] = {
+        {"redis://mill:hunter2@cache:6379/0", "redis://***@cache:6379/0"},
+        {"redis://:p@ss/w@cache", "redis://***@cache"},
+        {"redis+sentinel://u:p@a:1,b:2/m", "redis+sentinel://***@a:1,b:2/m"},
+        {"millrace://127.0.0.1:7401", "millrace://127.0.0.1:7401"},
+        {"file:/a//b@c", "file:/a//b@c"},
+        {"", ""},
+    };
+    char text[MR_URL_SHOWN_MAX];
+    (void)state;
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_string_equal(mr_url_shown(rows[i].url, text), rows[i].shown);
+}
+
 static void other_engines_and_bad_urls_are_refused_with_a_text(void **state)
 {
     (void)state;
@@ -591,6 +609,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_url_names_a_folder),
+        cmocka_unit_test(a_url_is_shown_without_its_password),
         cmocka_unit_test(other_engines_and_bad_urls_are_refused_with_a_text),
         cmocka_unit_test(options_of_a_server_must_make_sense),
         WITH_WORLD(a_second_opener_is_refused),

@@ -186,7 +186,7 @@ static int check_only(struct cli *cli, const struct cli_value *only)
             known = known || same;
             if (same && !group_fits(cli, group_of[k]))
                 return cli_usage(cli, "--only: %s is not measured at %.200s; leave out --broker",
-                                 words[k], cli->broker);
+                                 words[k], cli->shown);
         }
         const char *nearest = known ? NULL : mr_nearest_word(only->items[i], words);
         if (!known && nearest)

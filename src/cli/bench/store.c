@@ -19,7 +19,7 @@ enum mr_err bench_check_queue_free(struct bench *bench, struct mr_client *client
     for (size_t i = 0; i < MR_STATE_COUNT; i++) {
         if (info.counts[i] > 0) {
             mr_detail_set(&bench->detail, "queue %s of %s holds tasks; remove it first",
-                          BENCH_QUEUE, bench->cli->broker);
+                          BENCH_QUEUE, bench->cli->shown);
             return MR_CONFLICT;
         }
     }

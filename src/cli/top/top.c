@@ -232,7 +232,7 @@ static int run_lines(struct top *top, bool once)
     int number = term_signal();
     term_end();
     if (err != MR_OK)
-        return cli_fail_err(err, "cannot look at %s", top->cli->broker);
+        return cli_fail_err(err, "cannot look at %s", top->cli->shown);
     return number ? CLI_SIGNAL_BASE + number : CLI_OK;
 }
 
@@ -249,12 +249,12 @@ static int run(struct cli *cli, void *args_)
         return code;
     struct top *top = cli_alloc(1, sizeof *top);
     top->cli = cli;
-    top->view.broker = cli->broker;
+    top->view.broker = cli->shown;
     top->view.every_ms = every_ms;
     top->view.live = screen;
     look(top);
     if (top->model.err != MR_OK)
-        code = cli_fail_err(top->model.err, "cannot look at %s", cli->broker);
+        code = cli_fail_err(top->model.err, "cannot look at %s", cli->shown);
     else
         code = screen ? run_screen(top) : run_lines(top, args->once.given);
     top_model_done(&top->model);
