@@ -7,7 +7,7 @@
 # The libraries a module stands on, as pkg-config names them.
 set(MR_PACKAGES_wire libprotobuf-c openssl)
 set(MR_PACKAGES_tls openssl)
-set(MR_PACKAGES_redis hiredis)
+set(MR_PACKAGES_redis hiredis openssl)
 set(MR_PACKAGES_rpc libnghttp2 zlib)
 set(MR_PACKAGES_http libmicrohttpd gnutls)
 set(MR_PACKAGES_api openssl)

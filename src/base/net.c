@@ -7,9 +7,13 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <stddef.h>
 #include <stdlib.h>
 #include <sys/resource.h>
+#include <sys/un.h>
 #include <unistd.h>
+
+#include "base/clock.h"
 
 enum { BACKLOG = 4096, PORT_MAX = 65535 };
 
@@ -85,6 +89,18 @@ enum mr_err mr_host_resolve(const char *host, uint16_t port, enum mr_resolve how
     return MR_OK;
 }
 
+enum mr_err mr_addr_unix(const char *path, struct mr_addr *ret_addr)
+{
+    struct sockaddr_un un = {.sun_family = AF_UNIX};
+    size_t len = strlen(path);
+    if (len >= sizeof un.sun_path)
+        return MR_TOO_BIG;
+    memcpy(un.sun_path, path, len + 1);
+    memcpy(&ret_addr->storage, &un, sizeof un);
+    ret_addr->len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len + 1);
+    return MR_OK;
+}
+
 uint16_t mr_addr_port(const struct mr_addr *addr)
 {
     if (addr->storage.ss_family == AF_INET6)
@@ -128,7 +144,8 @@ static void set_option(int fd, int level, int option, int value)
 static enum mr_err open_socket(const struct mr_addr *addr, int *ret_fd)
 {
     int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
-    int fd = socket(addr->storage.ss_family, type, IPPROTO_TCP);
+    int family = addr->storage.ss_family;
+    int fd = socket(family, type, family == AF_UNIX ? 0 : IPPROTO_TCP);
     if (fd < 0)
         return mr_err_from_errno(errno);
     *ret_fd = fd;
@@ -184,6 +201,17 @@ enum mr_err mr_net_connect(const struct mr_addr *addr, int *ret_fd)
     }
     *ret_fd = fd;
     return MR_OK;
+}
+
+void mr_net_keepalive(int fd, int64_t ms)
+{
+    enum { PROBES = 3 };
+    int each_s = (int)((ms / PROBES + MR_MS_PER_S - 1) / MR_MS_PER_S);
+    set_option(fd, SOL_SOCKET, SO_KEEPALIVE, 1);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPIDLE, each_s);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPINTVL, each_s);
+    set_option(fd, IPPROTO_TCP, TCP_KEEPCNT, PROBES);
+    set_option(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, (int)ms);
 }
 
 enum mr_err mr_net_connected(int fd)

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * TCP sockets, IPv4 and IPv6, that never block: close-on-exec, without delay for small writes, and
- * no signal when the peer is gone. Thread: any; a socket has one owner.
+ * TCP sockets, IPv4 and IPv6, and connections to unix sockets, that never block: close-on-exec,
+ * without delay for small writes, and no signal when the peer is gone. Thread: any; a socket has one owner.
  */
 #ifndef MR_BASE_NET_H
 #define MR_BASE_NET_H
@@ -30,6 +30,8 @@ enum mr_resolve { MR_RESOLVE_NUMBERS, MR_RESOLVE_NAMES };
 MR_MUST_USE enum mr_err mr_host_resolve(const char *host, uint16_t port, enum mr_resolve how,
                                         struct mr_addr *addrs, size_t max, size_t *ret_n,
                                         struct mr_detail *detail);
+/* The socket of a path. MR_TOO_BIG. */
+MR_MUST_USE enum mr_err mr_addr_unix(const char *path, struct mr_addr *ret_addr);
 /* "127.0.0.1:7401", "[::1]:7401". */
 void mr_addr_text(const struct mr_addr *addr, char text[MR_ADDR_TEXT_MAX]);
 uint16_t mr_addr_port(const struct mr_addr *addr);
@@ -44,6 +46,8 @@ MR_MUST_USE enum mr_err mr_net_accept(int listen_fd, int *ret_fd, struct mr_addr
 /* Begins to connect. When the socket is writable, mr_net_connected tells how it went. */
 MR_MUST_USE enum mr_err mr_net_connect(const struct mr_addr *addr, int *ret_fd);
 MR_MUST_USE enum mr_err mr_net_connected(int fd);
+/* A connection whose peer's machine is gone breaks after about this time, also while nothing is sent. */
+void mr_net_keepalive(int fd, int64_t ms);
 /* At least one byte, or MR_EMPTY: not now; MR_CLOSED: the peer sends no more; MR_UNAVAILABLE: the
  * connection broke. */
 MR_MUST_USE enum mr_err mr_net_read(int fd, void *data, size_t max, size_t *ret_n);

@@ -83,7 +83,8 @@ struct redisReader;
 struct redis_reader {
     struct redisReader *reader;
     struct mr_arena arena;
-    const char *why; /* of the last failure */
+    size_t arena_start; /* of the reply that is being read */
+    const char *why;    /* of the last failure */
 };
 
 MR_MUST_USE enum mr_err redis_reader_init(struct redis_reader *reader);
@@ -132,11 +133,11 @@ struct redis_line_ops {
     bool blocks;    /* its commands may be answered late: no answer_ms and no pings */
     bool listens;   /* what comes are no answers to calls: it goes to heard */
     void (*opened)(struct redis_line *line);
-    /* It was open, or an attempt failed; line->err and why. Its calls were seen to. It tries again by
-     * itself. */
+    /* It was open, or an attempt failed; line->err and why. Its calls are seen to afterwards, and it
+     * tries again by itself, at another host if it is aimed there now. */
     void (*lost)(struct redis_line *line);
     void (*heard)(struct redis_line *line, const struct mr_reply *reply);
-    /* After redis_line_retire: nothing refers to it any more. */
+    /* After redis_line_retire: nothing refers to it any more. NULL: its owner is freed. */
     void (*retired)(struct redis_line *line);
 };
 
@@ -178,7 +179,7 @@ struct redis_line {
 
     struct mr_job resolving;
     bool resolve_out; /* the job is under way */
-    bool aim_changed; /* meanwhile the host changed */
+    bool aimed;       /* the host changed: no pause before the next attempt */
     enum mr_err resolve_err;
     struct redis_host resolve_host; /* the job's */
     struct mr_detail resolve_detail;
@@ -190,11 +191,13 @@ struct redis_line {
 };
 
 /* The line's memory is its owner's, until retired is called. */
-MR_MUST_USE enum mr_err redis_line_init(struct redis_line *line, struct mr_redis *redis,
-                                        const struct redis_line_ops *ops, void *owner);
+void redis_line_init(struct redis_line *line, struct mr_redis *redis,
+                     const struct redis_line_ops *ops, void *owner);
 /* Connects there. Where it was going elsewhere it goes there no more, its calls are seen to as when
  * a connection breaks; where it is there already nothing happens. */
 void redis_line_aim(struct redis_line *line, const struct redis_host *host);
+/* Its scripts are loaded before what is pushed from now on. */
+void redis_line_load(struct redis_line *line);
 bool redis_line_is_open(const struct redis_line *line);
 /* Only on an open line. */
 void redis_line_push(struct redis_line *line, struct mr_redis_call *call);
@@ -204,7 +207,7 @@ MR_MUST_USE enum mr_err redis_line_say(struct redis_line *line, const struct mr_
 /* Closes the connection in this turn and makes a new one after the back-off; the first reason stays. */
 void redis_line_doom(struct redis_line *line, enum mr_err err, const char *fmt, ...)
     MR_PRINTF(3, 4);
-/* For good; calls that are its own are answered with err. Fine when it was never initialised. */
+/* For good; calls that only it may carry are answered with err. */
 void redis_line_retire(struct redis_line *line, enum mr_err err);
 /* "127.0.0.1:6379", or the path. */
 const char *redis_host_text(const struct mr_redis *redis, const struct redis_host *host,
@@ -227,13 +230,15 @@ struct redis_node {
     struct redis_line line; /* shared by all calls */
     struct mr_link link;    /* in redis->nodes */
     bool primary;
+    mr_mono keep_until; /* Cluster: it was asked for a slot of another node */
 };
 
 /* What becomes of a call that Redis refused. */
 enum redis_verdict {
     REDIS_TELL,        /* its caller is told */
     REDIS_AGAIN,       /* routed again now */
-    REDIS_AGAIN_LATER, /* routed again after REDIS_AGAIN_MS, unless it is urgent */
+    REDIS_AGAIN_SOON,  /* routed again after REDIS_AGAIN_MS */
+    REDIS_AGAIN_LATER, /* likewise, unless it is urgent */
     REDIS_TAKEN,       /* the deployment has pushed it to a line itself */
 };
 
@@ -248,13 +253,13 @@ struct redis_kind {
     /* The node that has a slot, or, for REDIS_SLOT_ANY, one that is open if there is any. NULL: not
      * known now. */
     struct redis_node *(*route)(struct mr_redis *redis, uint16_t slot);
-    /* The line of a node, or of a lane, got this error: NULL for REDIS_TELL. Not asked about what means
-     * the same everywhere (see call.c). */
+    /* The line of a node, or of a lane, got this error. REDIS_TELL: what is done everywhere (see
+     * call.c). NULL: always that. */
     enum redis_verdict (*refused)(struct redis_line *line, struct mr_redis_call *call,
                                   struct mr_slice error);
 };
 
-extern const struct redis_kind redis_single;
+extern const struct redis_kind redis_single, redis_sentinel, redis_cluster;
 /* NULL: MR_UNSUPPORTED. By enum mr_redis_kind. */
 extern const struct redis_kind *const redis_kinds[];
 
@@ -270,13 +275,17 @@ void redis_node_retire(struct redis_node *node);
 /* Puts a command down in the call's own memory. */
 MR_MUST_USE enum mr_err redis_call_format(struct mr_redis *redis, struct mr_redis_call *call,
                                           const struct mr_slice *args, size_t n);
-/* Begins a call that is written down: to its line, or to wait. */
-void redis_call_begin(struct mr_redis *redis, struct mr_redis_call *call);
+void redis_call_free(struct mr_redis_call *call);
+/* Begins a call: to its line, or to wait. line: the only one that may carry it; NULL: that of the
+ * slot. */
+void redis_call_send(struct mr_redis *redis, struct mr_redis_call *call, struct redis_line *line,
+                     uint16_t slot, const struct mr_slice *args, size_t n);
+uint16_t redis_slot_of(const struct mr_redis *redis, struct mr_slice key);
 /* A reply came for it. */
 void redis_call_replied(struct redis_line *line, struct mr_redis_call *call,
                         const struct mr_reply *reply);
-/* Its line broke. */
-void redis_call_lost(struct mr_redis *redis, struct mr_redis_call *call, const char *why);
+/* Its line broke. True: it waits for another one, the caller puts it there. */
+bool redis_call_lost(struct mr_redis *redis, struct mr_redis_call *call);
 /* Answered by redis_settle, without a reply. */
 void redis_call_over(struct mr_redis *redis, struct mr_redis_call *call, enum mr_err err);
 /* Answers it now, its memory given back before. */
@@ -284,6 +293,8 @@ void redis_call_answer(struct mr_redis_call *call, enum mr_err err, const struct
 /* Routes again, or first of all, what waits; lanes and channels follow. For deployments, whenever the
  * nodes changed, and for lines that opened. */
 void redis_route_all(struct mr_redis *redis);
+/* Of waiting_timer. */
+void redis_waiting_fired(struct mr_timer *timer, void *arg);
 /* Those that only this line may carry are answered with err; NULL: all. */
 void redis_waiting_end(struct mr_redis *redis, struct redis_line *line, enum mr_err err);
 
@@ -322,6 +333,7 @@ struct mr_redis {
 
     char (*shas)[41];    /* of the scripts */
     struct mr_buf loads; /* SCRIPT LOAD of all */
+    char wait_bytes[96]; /* WAIT */
     const char **argv;   /* scratch of redis_call_format */
     size_t *argv_len, argv_cap;
     struct mr_slice *slices; /* scratch of mr_redis_eval */
@@ -331,7 +343,7 @@ struct mr_redis {
 
     struct mr_exec_thread *resolver; /* made for the first host that is a name */
     struct mr_msg begin_msg, stop_msg;
-    bool begun, stopping;
+    bool stopping;
 
     bool up, changed_due;
     enum mr_err err;

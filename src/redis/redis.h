@@ -131,7 +131,7 @@ struct mr_redis_call {
         uint16_t slot;
         uint16_t skip; /* so many replies come before the one that counts */
         uint8_t tries;
-        bool asking, sent, lent;
+        bool asking, sent, lent, patient;
     } own;
 };
 
