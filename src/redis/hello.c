@@ -58,11 +58,21 @@ static bool check_auth(struct redis_line *line, const struct mr_reply *reply)
 {
     if (reply->kind != MR_REPLY_ERROR)
         return true;
-    bool unwanted = is_error(reply, MR_SLICE_LIT("ERR AUTH")) ||
-                    is_error(reply, MR_SLICE_LIT("ERR Client sent AUTH"));
-    if ((line->ops->hello & REDIS_HELLO_AUTH_IF_WANTED) && unwanted)
-        return true;
     return end(line, MR_DENIED, "refuses user or password", reply);
+}
+
+/* A Sentinel may know another user than its servers do, or none. */
+static enum mr_err say_password(struct redis_line *line)
+{
+    struct mr_slice args[2] = {MR_SLICE_LIT("AUTH"), mr_slice_str(line->redis->url.password)};
+    return say(line, args, 2);
+}
+
+/* Whoever wants what was refused here says so to what comes next. */
+static bool check_nothing(struct redis_line *line, const struct mr_reply *reply)
+{
+    (void)line, (void)reply;
+    return true;
 }
 
 static enum mr_err say_select(struct redis_line *line)
@@ -86,13 +96,6 @@ static enum mr_err say_name(struct redis_line *line)
     struct mr_slice args[3] = {MR_SLICE_LIT("CLIENT"), MR_SLICE_LIT("SETNAME"),
                                MR_SLICE_LIT("millrace")};
     return say(line, args, 3);
-}
-
-static bool check_name(struct redis_line *line, const struct mr_reply *reply)
-{
-    (void)line;
-    (void)reply; /* it is for people who look */
-    return true;
 }
 
 static enum mr_err say_role(struct redis_line *line)
@@ -181,9 +184,11 @@ static bool check_load(struct redis_line *line, const struct mr_reply *reply)
 
 /* In the order of saying. */
 static const struct step steps[REDIS_HELLO_STEPS_MAX] = {
-    {REDIS_HELLO_AUTH | REDIS_HELLO_AUTH_IF_WANTED, say_auth, check_auth},
+    {REDIS_HELLO_AUTH, say_auth, check_auth},
+    {REDIS_HELLO_AUTH_IF_WANTED, say_auth, check_nothing},
+    {REDIS_HELLO_AUTH_IF_WANTED, say_password, check_nothing},
     {REDIS_HELLO_SELECT, say_select, check_select},
-    {REDIS_HELLO_NAME, say_name, check_name},
+    {REDIS_HELLO_NAME, say_name, check_nothing},
     {REDIS_HELLO_VERSION, say_info, check_info},
     {REDIS_HELLO_PRIMARY, say_role, check_role},
     {REDIS_HELLO_SCRIPTS, say_loads, check_load},

@@ -123,7 +123,7 @@ enum redis_hello {
                       REDIS_HELLO_PRIMARY | REDIS_HELLO_VERSION | REDIS_HELLO_SCRIPTS,
 };
 
-enum { REDIS_HELLO_STEPS_MAX = 6 };
+enum { REDIS_HELLO_STEPS_MAX = 8 };
 
 struct redis_line;
 

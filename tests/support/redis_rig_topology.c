@@ -336,7 +336,8 @@ static void cluster_failover(struct redis_rig_server *primary, enum redis_rig_ho
         redis_rig_kill(primary);
     else
         RIG_UNTIL(RIG_SAYS(replica, "OK", "CLUSTER", "FAILOVER"));
-    RIG_UNTIL(RIG_SAYS(replica, "master", "ROLE") && all_say_ok(primary->rig));
+    RIG_UNTIL(RIG_SAYS(replica, "master", "ROLE") && !RIG_SAYS(primary, "master", "ROLE") &&
+              all_say_ok(primary->rig));
 }
 
 /* ---- slots ---------------------------------------------------------------------------------- */
