@@ -11,6 +11,10 @@
  *   lane.c      lines of their own, for commands that block
  *   channel.c   subscriptions
  *   single.c    the deployment that is one server
+ *   sentinel.c  ... whose primary Sentinels name
+ *   cluster.c   ... that is a Cluster
+ *   scout.c     a line that asks where things are
+ *   slot.c      the slot of a key
  *
  * A deployment is a row of functions (struct redis_kind): it knows which nodes there are and which
  * one has a slot. A call is in the list of an open line, or it waits in redis->waiting: whenever a
