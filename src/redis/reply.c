@@ -12,8 +12,9 @@
 
 enum {
     FEED_MAX = 16 * 1024,
-    HEAD_MAX = 32, /* of a text: its length */
-    KEEP_MAX = 64 * 1024,
+    HEAD_MAX = 32,        /* of a text: its length */
+    KEEP_MAX = 64 * 1024, /* of hiredis */
+    ARENA_KEEP_MAX = 1 << 20,
 };
 
 static const struct mr_reply nothing = {.kind = MR_REPLY_NIL};
@@ -136,25 +137,24 @@ enum mr_err redis_reader_feed(struct redis_reader *reader, const void *data, siz
     return redisReaderFeed(reader->reader, data, len) == REDIS_OK ? MR_OK : MR_NOMEM;
 }
 
-/* Of the part that is not whole yet. */
+/* Of the part that is not whole yet; hiredis has read what it is, and stands behind that. */
 static enum mr_err check_part(struct redis_reader *reader)
 {
     const redisReader *in = reader->reader;
-    const char *part = in->buf + in->pos;
     size_t len = in->len - in->pos;
-    if (len == 0 || (len <= HEAD_MAX && *part != '$'))
+    if (in->ridx < 0 || len == 0)
         return MR_EMPTY;
-    if (*part != '$') {
+    if (in->rstack[in->ridx].type != REDIS_REPLY_STRING) {
         reader->why = "a line of a reply is too long";
         return len <= REDIS_LINE_MAX ? MR_EMPTY : MR_TOO_BIG;
     }
-    char head[HEAD_MAX + 1] = {0};
-    memcpy(head, part + 1, len - 1 < HEAD_MAX ? len - 1 : HEAD_MAX);
+    char head[HEAD_MAX] = {0};
+    memcpy(head, in->buf + in->pos, len < HEAD_MAX ? len : HEAD_MAX);
     char *end = memchr(head, '\r', HEAD_MAX);
     int64_t size;
     reader->why = "the length of a text is no number";
     if (end == NULL)
-        return len <= HEAD_MAX ? MR_EMPTY : MR_DAMAGED;
+        return len < HEAD_MAX ? MR_EMPTY : MR_DAMAGED;
     *end = '\0';
     if (mr_parse_int64(head, &size) != MR_OK)
         return MR_DAMAGED;
@@ -182,8 +182,11 @@ enum mr_err redis_reader_next(struct redis_reader *reader, const struct mr_reply
 void redis_reader_reset(struct redis_reader *reader)
 {
     /* Parts of the next reply may stand there already. */
-    if (reader->reader->ridx < 0) {
+    if (reader->reader->ridx >= 0)
+        return;
+    if (reader->arena.bytes <= ARENA_KEEP_MAX)
         mr_arena_reset(&reader->arena);
-        reader->arena_start = 0;
-    }
+    else
+        mr_arena_done(&reader->arena);
+    reader->arena_start = 0;
 }
