@@ -23,7 +23,8 @@ struct user {
     struct mr_redis *redis;
     struct mr_event changed; /* since it was last reset */
     _Atomic uint32_t ups, downs;
-    char why[512]; /* of the last down; read after changed */
+    struct mr_lock lock;
+    char why[512]; /* of the last down; under the lock */
 };
 
 /* A command and what became of it. */
@@ -135,7 +136,9 @@ static inline void user_changed(struct mr_redis *redis, bool up, const char *why
     if (up) {
         atomic_fetch_add(&user->ups, 1);
     } else {
+        mr_lock_enter(&user->lock);
         snprintf(user->why, sizeof user->why, "%s", why);
+        mr_lock_leave(&user->lock);
         atomic_fetch_add(&user->downs, 1);
     }
     mr_event_set(&user->changed);
@@ -146,11 +149,21 @@ static inline void user_open(struct user *user, struct mr_redis_options options)
     struct mr_detail detail = {0};
     memset(user, 0, sizeof *user);
     mr_event_init(&user->changed);
+    mr_lock_init(&user->lock);
     options.changed = user_changed;
     options.arg = user;
     enum mr_err err = mr_redis_new("test-redis", &options, &user->redis, &detail);
     if (err != MR_OK)
         fail_msg("%s: %s", mr_err_text(err), detail.text);
+}
+
+/* Whether the last reason for being down has these words. */
+static inline bool user_was_told(struct user *user, const char *words)
+{
+    mr_lock_enter(&user->lock);
+    bool has = strstr(user->why, words) != NULL;
+    mr_lock_leave(&user->lock);
+    return has;
 }
 
 static inline void user_wait_up(struct user *user, uint32_t ups)
@@ -173,6 +186,7 @@ static inline void user_close(struct user *user)
 {
     mr_redis_free(user->redis);
     user->redis = NULL;
+    mr_lock_done(&user->lock);
 }
 
 /* Runs a function on the loop and waits for its end. */
