@@ -4,6 +4,7 @@
 #
 #   tests/unit/test_*.c      one cmocka program each
 #   tests/conform/*.c        the conformance suite; main_X.c is the program conform_X for engine X
+#   tests/accept/*.c         the program accept: the acceptance tests, the engine is its argument
 #   tests/model/*.c          the program model
 #   tests/sim/*.c            the library mr_sim; main_X.c is the program millrace-X
 #   tests/fuzz/fuzz_*.c      libFuzzer programs with MR_FUZZ, else replays of tests/fuzz/corpus/<name>/
@@ -125,6 +126,13 @@ foreach(source IN LISTS units)
         AND NOT name STREQUAL "test_api_events")
         list(APPEND labels threads)
     endif()
+    # Sentinels and Clusters take their time: once is enough for what they do in any build.
+    if(name MATCHES "^test_redis_(rig|sentinel|cluster)$")
+        list(REMOVE_ITEM labels unit)
+    endif()
+    if(name MATCHES "^test_redis_(rig|slot)$")
+        list(REMOVE_ITEM labels threads)
+    endif()
     add_labelled_test(${name} "${labels}" ${name})
 endforeach()
 
@@ -154,7 +162,25 @@ foreach(source IN LISTS engines)
     if(NOT name STREQUAL "conform_embedded") # the remote one has it behind its server
         list(APPEND labels threads)
     endif()
+    # Sentinels and Clusters take their time: once is enough for what they do in any build.
+    if(name MATCHES "^test_redis_(rig|sentinel|cluster)$")
+        list(REMOVE_ITEM labels unit)
+    endif()
+    if(name MATCHES "^test_redis_(rig|slot)$")
+        list(REMOVE_ITEM labels threads)
+    endif()
     add_labelled_test(${name} "${labels}" ${name})
+endforeach()
+
+# Real processes and their deaths; small here, full in `make test-long`.
+file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/accept/*.[ch]")
+add_test_program(accept ${sources})
+if(MR_HAS_CLI)
+    add_dependencies(accept millrace)
+endif()
+foreach(engine embedded remote redis)
+    add_labelled_test(accept_${engine} "sample" accept ${engine})
+    add_long(accept_${engine} "MR_ACCEPT=full" accept ${engine})
 endforeach()
 
 file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/model/*.[ch]")

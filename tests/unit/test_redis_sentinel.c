@@ -1,13 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Redis behind Sentinels: found, followed, and nothing lost that was said to be safe. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
-
-#include <cmocka.h>
-
 #include "support/redis_flow.h"
+#include "unit/redis_user.h"
 
 enum { SOME = 500 };
 
@@ -38,10 +32,24 @@ static struct flow_sum end_flow(struct flow *flow, struct redis_rig *rig)
     return sum;
 }
 
+static void tell_of_an_unknown_name(struct redis_rig *rig)
+{
+    struct user user;
+    struct ask ask;
+    char url[128];
+    (void)snprintf(url, sizeof url, "redis+sentinel://127.0.0.1:%u/other",
+                   redis_rig_server(rig, 1 + REDIS_RIG_REPLICAS)->port);
+    user_open(&user, (struct mr_redis_options){.url = url, .away_ms = 200});
+    assert_int_equal((ask_init(&ask, &user, "PING", NULL), ask_run(&ask)), MR_UNAVAILABLE);
+    assert_non_null(strstr(ask.text, "asked for other: it knows no primary by this name"));
+    user_close(&user);
+}
+
 static void a_flow_goes_on_after_the_primary_is_killed(void **state)
 {
     (void)state;
     struct redis_rig *rig = redis_rig_sentinel(NULL);
+    tell_of_an_unknown_name(rig);
     struct mr_redis *redis = open_redis(rig, REDIS_RIG_REPLICAS);
     struct flow *flow = flow_start(redis, true);
     flow_go_on(flow, SOME);
