@@ -14,6 +14,11 @@ set(MR_PACKAGES_api openssl)
 # What only the server needs; the library goes without it.
 set(MR_SERVER_MODULES http api)
 
+# The Lua files are part of one object: see src/broker/redis/scripts.c.
+file(GLOB lua_files CONFIGURE_DEPENDS "${PROJECT_SOURCE_DIR}/src/broker/redis/lua/*.lua")
+set_source_files_properties("${PROJECT_SOURCE_DIR}/src/broker/redis/scripts.c" PROPERTIES
+    OBJECT_DEPENDS "${lua_files}")
+
 set(MR_MODULES)
 set(MR_LIB_OBJECTS)
 set(MR_LIB_PACKAGES)

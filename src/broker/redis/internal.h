@@ -8,9 +8,11 @@
  * scripts.c  the Lua files of lua/, one per operation
  * enqueue.c  producing
  * node.c     nodes: opening, closing, beats, what is in hand, what was lost
+ * say.c      what is said about them, for Asynq's tools and ours
  * begun.c    which runs have begun
  * take.c     handing out, and waiting for it
- * watch.c    what wakes a queue: pushes, messages, due times, ends of leases
+ * watch.c    what wakes a queue: pushes, messages, due times
+ * recover.c  leases and retentions that ended
  * finish.c   ends of runs
  *
  * Threads: a request is checked and encoded by its caller (prepare); everything else happens on the
@@ -34,6 +36,8 @@
  *   mr:max     the greatest length of the queue
  *   mr:counts  hash: how many were `deleted`, `expired`, `trimmed` (off the archive), `quarantined`
  *   mr:wake    channel: something changed that may be of interest to whoever waits for a task
+ *   mr:await   zset id -> until when, ms: somebody waits for its end, which is said on asynq:mr:ended
+ *   mr:end:ID  hash of a task that was done and left nothing, for a minute: somebody waited for it
  *   mr:u:KEY   the lock of a unique key that the caller chose; others are Asynq's own
  *
  * Fields of a task's hash, none of which a plain pending one has. Times in ns are text of 19 digits like
@@ -114,10 +118,10 @@ struct ticket {
 };
 
 /* NULL: memory ran out when it was submitted. */
-struct ticket *ticket_of(const struct mr_req *req);
+struct ticket *req_ticket(const struct mr_req *req);
 /* Answers; the ticket is gone afterwards. */
-void ticket_answer(struct ticket *ticket, enum mr_err err);
-void tickets_answer(struct mr_link *tickets, enum mr_err err);
+void ticket_done(struct ticket *ticket, enum mr_err err);
+void tickets_done(struct mr_link *tickets, enum mr_err err);
 
 extern const struct op work_ops[MR_OP_COUNT]; /* engine.c */
 extern const struct op look_ops[MR_OP_COUNT]; /* look.c: those that work_ops has not */
@@ -128,16 +132,25 @@ enum mr_err engine_refused(struct engine *engine, enum mr_err err, const struct 
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
-/* Something that is to be looked at when it changes. */
+/* What tells that a look at a queue is worth while. */
 struct watch {
     struct mr_redis_lane *lane; /* NULL: none */
-    struct mr_redis_call call;  /* BLMOVE on it */
+    struct mr_redis_call call;  /* BLMOVE on it: answered by a push */
     bool pushing;               /* ... is under way */
     struct mr_redis_channel channel;
     char *channel_name;
-    bool listening;       /* the subscription has begun */
-    struct mr_timer look; /* something is due, a lease ends, a paused queue is looked at again */
-    int64_t look_ns;      /* monotonic; INT64_MAX: not running */
+    bool listening;        /* the subscription has begun */
+    struct mr_timer timer; /* something is due, or a paused queue is looked at again */
+    mr_mono looked_at;     /* what is due was looked for */
+    bool due;              /* ... and is to be looked for again */
+};
+
+/* Leases and retentions that end. */
+struct recover {
+    struct mr_timer timer;
+    mr_mono at; /* it fires; MR_MONO_NEVER: not running */
+    struct mr_redis_call call;
+    bool running; /* the call is under way */
 };
 
 /*
@@ -154,10 +167,11 @@ struct rqueue {
     mr_mono added_at;       /* last SADD */
     uint32_t listeners;     /* nodes that take from it */
     bool maybe, paused;
-    struct mr_link recover_link; /* in engine->recovers */
     struct watch watch;
-    struct latency *latency; /* of what was taken and ended here */
-    struct recover *recover; /* node.c */
+    struct recover recover;
+    struct mr_link finishes;  /* ends of runs that leave with this turn */
+    struct mr_link finishing; /* the queue itself, among those that have such */
+    struct latency *latency;  /* of what was taken and ended here */
 };
 
 /* Finds or makes it. NULL: no memory. Loop thread. */
@@ -165,6 +179,7 @@ struct rqueue *rqueue_get(struct engine *engine, struct mr_slice name);
 /* The one of a queue of the contract; with partitions: the first of them. */
 struct rqueue *rqueue_of(struct engine *engine, struct mr_slice queue);
 void rqueue_free(struct rqueue *queue);
+extern const struct mr_map_ops rqueue_map_ops; /* its arg: the engine */
 /* It is in use: asynq:queues gets its name, once and then every few seconds. */
 void rqueue_used(struct rqueue *queue);
 /* Forgets that it is there: it was removed. */
@@ -178,6 +193,7 @@ struct queues_ask {
     struct engine *engine;
     void (*then)(struct queues_ask *ask, enum mr_err err);
     void *arg;
+    struct mr_msg msg;
     bool fresh; /* as they are now */
 };
 void queues_ask(struct engine *engine, struct queues_ask *ask);
@@ -223,12 +239,25 @@ struct standing {
     int64_t due_ms;      /* in scheduled, retry: in ms; 0: none */
 };
 
-/* What HGETALL answered (names and values alternate) as a task. Slices point into the reply, and
- * unless arena is NULL into copies there; headers are in the arena of `headers`. MR_NOT_FOUND: there are
- * no fields. MR_DAMAGED: there is no message, or it is none. */
+/* What a take brought. Slices point into the reply. */
+struct taken {
+    struct mr_task task;
+    struct mr_slice message;
+    int64_t ready_us; /* since when it could run */
+    bool plain;       /* it leaves nothing when it is done */
+};
+MR_MUST_USE enum mr_err message_taken(const struct mr_reply *fields, struct mr_arena *arena,
+                                      struct taken *ret_taken);
+/* What HGETALL answered (names and values alternate) as a task. Slices point into the reply; headers are
+ * in the arena. MR_NOT_FOUND: there are no fields. MR_DAMAGED: there is no message, or it is none; what
+ * else is known stands in the task. */
 MR_MUST_USE enum mr_err message_read(const struct engine *engine, const struct mr_reply *fields,
                                      const struct standing *standing, struct mr_arena *arena,
                                      struct mr_task *ret_task);
+/* Moves what its slices point at into the arena. */
+MR_MUST_USE enum mr_err message_keep(struct mr_task *task, struct mr_arena *arena);
+/* The value of a field of HGETALL's; NULL: there is none. */
+const struct mr_reply *message_field(const struct mr_reply *fields, const char *name);
 /* A lease for what was taken; its body holds all of it. */
 MR_MUST_USE enum mr_err message_lease(const struct mr_task *task, struct mr_slice message,
                                       struct mr_lease **ret_lease);
@@ -240,6 +269,18 @@ enum mr_state message_state(struct mr_slice name);
 
 enum mr_err enqueue_prepare(struct ticket *ticket);
 void enqueue_begin(struct ticket *ticket);
+enum { ENQUEUE_ARGS = 10, ENQUEUE_ARGS_MAX = ENQUEUE_ARGS + 2 * 6 };
+/* Checks one task, chooses its id, encodes it. Thread: any. */
+MR_MUST_USE enum mr_err enqueue_prepare_one(const struct ticket *ticket,
+                                            const struct mr_task_options *task, mr_wall now,
+                                            struct new_task *ret_task,
+                                            struct mr_enqueue_result *result);
+/* The arguments of one task, as enqueue.lua reads them, behind the n there are. */
+MR_MUST_USE enum mr_err enqueue_args(struct mr_arena *arena, const struct mr_task_options *options,
+                                     const struct new_task *task, struct mr_slice *args, size_t *n);
+/* What the script says of one. MR_FAILED: that makes no sense. */
+MR_MUST_USE enum mr_err enqueue_result(int64_t code, struct mr_slice state, struct mr_slice id,
+                                       struct mr_enqueue_result *result);
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
 
@@ -248,32 +289,33 @@ struct hold {
     struct rqueue *queue;
     uint64_t epoch; /* 0: free */
     uint32_t next_free;
-    bool plain; /* it leaves nothing when it is done: no retention, no unique key */
-    bool begun; /* that its run has begun is said */
-    uint8_t id_len;
-    char id[MR_ID_MAX];
+    bool plain;   /* it leaves nothing when it is done: no retention, no unique key */
+    bool ending;  /* its finish is under way */
+    void *beaten; /* by which beat last */
+    uint8_t id_len, type_len;
+    int64_t timeout_ms, deadline_ms;
+    char id[MR_ID_MAX], type[MR_NAME_MAX];
 };
 
 struct listen {
     struct rqueue *queue;
     int64_t current; /* of the weighted round robin */
     uint32_t weight;
-    uint32_t asked; /* of the take under way */
 };
 
 struct node {
     struct mr_link link; /* in engine->nodes, oldest first */
     struct engine *engine;
-    uint64_t handle; /* low 32 bits: number */
-    uint32_t number; /* index in by_index */
-    bool dead, closing;
+    uint64_t handle;        /* low bits: index in by_index */
+    bool leaving;           /* closed or dead: nothing is taken for it any more */
+    bool released;          /* what it held is given back, or the calls for that are under way */
     struct mr_arena memory; /* of what follows */
     struct mr_slice name;
     struct mr_slice member; /* "host:pid:uuid", as Asynq names servers */
-    const struct mr_worker_queue *queues;
+    struct mr_worker_queue *queues;
     struct listen *listens;
     size_t queues_n;
-    const struct mr_slice *types;
+    struct mr_slice *types;
     size_t types_n;
     enum mr_queue_order order;
     uint32_t slots, first_word;
@@ -282,34 +324,40 @@ struct node {
     int64_t started_ms, last_beat_ms; /* of our clock */
     struct mr_node_events events;
     struct mr_timer lease; /* dead when it fires */
-    struct mr_link takes;  /* tickets that wait */
-    struct ticket *taking; /* the one that is being filled */
-    struct ticket *closer;
+    struct mr_timer again; /* says again that it is there */
+    struct ticket *opener, *closer;
     struct hold *holds;
     uint32_t holds_n, holds_cap, holds_free; /* free: index + 1, 0 none */
     uint32_t in_hand;
-    size_t calls;                /* under way for it; it is freed when there are none */
-    bool gone;                   /* freed when calls are 0 */
-    struct mr_redis_call say[4]; /* node.c */
-    bool saying;
-    mr_mono said_at; /* server info was written */
+    size_t calls; /* under way for it; it ends when there are none */
 };
 
-struct node *node_find(struct engine *engine, uint64_t handle); /* NULL: none that lives */
+/* The broker closes: all of them go. And when the loop is gone: what is left of them. */
+void nodes_close(struct engine *engine);
+void nodes_done(struct engine *engine);
+struct node *node_get(struct engine *engine, uint64_t handle); /* NULL: none that lives */
 enum mr_err node_open_prepare(struct ticket *ticket);
 void node_open_begin(struct ticket *ticket);
 void node_close_begin(struct ticket *ticket);
 void node_beat_begin(struct ticket *ticket);
 /* How many of its slots run something. */
 uint32_t node_busy(const struct node *node);
+/* As it is now; slices are the node's. */
+void node_info(const struct node *node, struct mr_node_info *ret_info);
+/* Makes its member. */
+MR_MUST_USE enum mr_err node_name(struct node *node);
+/* It could not be opened. */
+void node_forget(struct node *node);
 /* Takes it into hand; answers the ref of the lease, 0 without memory. */
-uint64_t hold_add(struct node *node, struct rqueue *queue, struct mr_slice id, uint64_t epoch,
-                  bool plain);
+uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *taken);
 /* NULL: the ref leads to no such lease. */
 struct hold *hold_find(struct engine *engine, uint64_t ref, uint64_t epoch, struct node **ret_node);
+struct hold *hold_of_epoch(struct node *node, uint64_t epoch);
 void hold_remove(struct node *node, struct hold *hold);
-/* Brings back what expired in a queue, soon. */
-void recover_soon(struct rqueue *queue);
+/* A call for the node was answered. */
+void node_call_done(struct node *node);
+/* Says to everybody what it is. When it leaves: that it is gone. */
+void node_announce(struct node *node);
 /* Somebody asked to cancel this task: whoever runs it is told. */
 void nodes_cancelled(struct engine *engine, struct mr_slice id);
 
@@ -318,34 +366,52 @@ void nodes_cancelled(struct engine *engine, struct mr_slice id);
 /* Thread: any. */
 void begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
 /* Words of the board for a node; MR_BUSY: there are not enough. */
-MR_MUST_USE enum mr_err begun_take(struct engine *engine, uint32_t slots, uint32_t *ret_first_word);
-void begun_give(struct engine *engine, uint32_t first_word, uint32_t slots);
+MR_MUST_USE enum mr_err slots_take(struct engine *engine, uint32_t slots, uint32_t *ret_first_word);
+void slots_give(struct engine *engine, uint32_t first_word, uint32_t slots);
 bool begun_has(const struct node *node, uint64_t epoch);
+void begun_init(struct engine *engine);
 
 /* ---- taking --------------------------------------------------------------------------------- */
 
 void take_begin(struct ticket *ticket);
-/* Answers those that wait. */
+/* Answers those of a node that wait. */
 void takes_answer(struct node *node, enum mr_err err);
 /* Something may be there: whoever waits is served. */
 void takes_serve(struct engine *engine);
 
 /* ---- watching ------------------------------------------------------------------------------- */
 
+void watch_init(struct rqueue *queue);
 /* Nodes listen to this queue from now on, or stop to. */
 void watch_start(struct rqueue *queue);
 void watch_stop(struct rqueue *queue);
-/* A look found nothing: be told of what comes. next_ms: from now, when something is due or ends; < 0:
- * never. */
-void watch_empty(struct rqueue *queue, int64_t next_ms);
-/* Look again after so long at the latest. */
-void watch_look_in(struct rqueue *queue, int64_t ms);
 void watch_free(struct rqueue *queue);
+/* Whether a take looks for what is due as well. */
+bool watch_is_due(const struct rqueue *queue);
+/* A take looked, and this is when the next task is due; < 0: none is. */
+void watch_looked(struct rqueue *queue, int64_t next_ms);
+/* A take left nothing, or may take nothing: be told of what comes. */
+void watch_empty(struct rqueue *queue);
+void watch_paused(struct rqueue *queue);
+/* Something may be there. */
+void watch_woken(struct rqueue *queue);
+
+/* ---- recovering ----------------------------------------------------------------------------- */
+
+void recover_init(struct rqueue *queue);
+void recover_stop(struct rqueue *queue);
+/* A lease or a retention ends in so many ms: looks then, if nodes listen to the queue. */
+void recover_in(struct rqueue *queue, int64_t ms);
 
 /* ---- finishing ------------------------------------------------------------------------------ */
 
 enum mr_err finish_prepare(struct ticket *ticket);
 void finish_begin(struct ticket *ticket);
+void finish_init(struct engine *engine);
+/* Redis answers: those that wait for it are sent. */
+void finishes_deliver(struct engine *engine);
+/* It will not: they are answered. */
+void finishes_fail(struct engine *engine, enum mr_err err);
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
@@ -360,6 +426,7 @@ struct engine {
     void *refused_arg;
     bool up, closing;
     mr_mono up_at; /* since when */
+    uint32_t ups;  /* how often */
     struct mr_rand rand;
     char host[256];
 
@@ -372,25 +439,31 @@ struct engine {
     struct node *by_index[NODES_MAX];
     uint32_t last_number;
     struct mr_link waits;       /* takes that wait, in the order they came */
+    struct mr_link enqueues;    /* tickets that are not sent yet, in the order they came */
     struct mr_link tickets;     /* all that are under way elsewhere */
-    struct mr_link undelivered; /* finishes that wait for Redis */
+    struct mr_link finishings;  /* queues with ends of runs that leave with this turn */
+    struct mr_link undelivered; /* ends of runs that wait for Redis */
     struct mr_timer deliver;
+    struct mr_msg flush;
+    bool flush_asked;
     struct mr_redis_channel cancels;
     char *cancels_name;
     bool cancels_on;
     uint64_t stale_refused;
-    void *look; /* the looking half's own */
+    uint64_t beats;          /* so far */
+    struct mr_arena scratch; /* of one callback */
+    void *look;              /* the looking half's own */
 
     /* The board: the epoch that runs in each slot, and which of them Redis does not know. */
     _Atomic uint64_t *board;
     _Atomic uint64_t unsaid[WORDS_MAX];
-    uint64_t *told; /* by slot: what Redis knows to run there */
+    uint64_t *told, *seen; /* by slot: what Redis knows to run there; what ran at the last look */
     _Atomic int64_t begun_ns;
-    _Atomic uint32_t listeners, said;
-    _Atomic bool say_posted;
-    struct mr_msg say, say_left;
+    _Atomic uint32_t said; /* how often what was to be said at once has left */
+    _Atomic bool say_posted, now_posted;
+    struct mr_msg say, say_now, say_left;
     bool say_left_posted;
-    struct mr_timer say_later;
+    struct mr_timer say_timer;
     bool word_used[WORDS_MAX];
 
     /* Opening and closing, by other threads. */
@@ -409,6 +482,8 @@ MR_MUST_USE enum mr_err look_init(struct engine *engine);
 void look_done(struct engine *engine);
 /* The loop: Redis answers (again). */
 void look_up(struct engine *engine);
+/* The broker closes: those that wait are answered. */
+void look_leave(struct engine *engine);
 /* Tasks of this queue ended here, or may have: whoever awaits them looks. */
 void look_ended(struct rqueue *queue, struct mr_slice id);
 

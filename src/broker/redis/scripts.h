@@ -5,7 +5,7 @@
 
 #include "redis/redis.h"
 
-#define SCRIPT_MAP(X)                                                                              \
+#define WORK_SCRIPTS(X)                                                                            \
     X(PUSH, push)                                                                                  \
     X(ENQUEUE, enqueue)                                                                            \
     X(FIND, find)                                                                                  \
@@ -13,7 +13,24 @@
     X(BEAT, beat)                                                                                  \
     X(BEGUN, begun)                                                                                \
     X(FINISH, finish)                                                                              \
-    X(RECOVER, recover)
+    X(RECOVER, recover)                                                                            \
+    X(SAY, say)                                                                                    \
+    X(MEMBER, member)
+
+/* With lua/look.lua behind lua/common.lua. */
+#define LOOK_SCRIPTS(X)                                                                            \
+    X(GET, get)                                                                                    \
+    X(LIST, list)                                                                                  \
+    X(CONTROL, control)                                                                            \
+    X(QUEUE, queue)                                                                                \
+    X(HISTORY, history)                                                                            \
+    X(PAUSE, pause)                                                                                \
+    X(REMOVE, remove)                                                                              \
+    X(AWAIT, await)                                                                                \
+    X(GATHER, gather)                                                                              \
+    X(GATHERED, gathered)
+
+#define SCRIPT_MAP(X) WORK_SCRIPTS(X) LOOK_SCRIPTS(X)
 
 enum script {
 #define SCRIPT_ENUM(NAME, file) SCRIPT_##NAME,

@@ -38,9 +38,9 @@ local function count(name, n)
   call('HINCRBY', P .. 'mr:counts', name, n)
 end
 
--- The day of now as Asynq writes it, UTC.
-local function today()
-  local z = floor(now_s / 86400) + 719468
+-- The day of a time in seconds as Asynq writes it, UTC.
+local function day_of(s)
+  local z = floor(s / 86400) + 719468
   local era = floor(z / 146097)
   local doe = z - era * 146097
   local yoe = floor((doe - floor(doe / 1460) + floor(doe / 36524) - floor(doe / 146096)) / 365)
@@ -52,7 +52,7 @@ local function today()
 end
 
 local function count_day(name, n)
-  local day = P .. name .. ':' .. today()
+  local day = P .. name .. ':' .. day_of(now_s)
   if call('INCRBY', day, n) == n then
     call('EXPIREAT', day, now_s + 90 * 86400)
   end
@@ -70,6 +70,33 @@ local function unlock(id, lock)
   if lock and lock ~= '' and call('GET', lock) == id then
     call('DEL', lock)
   end
+end
+
+-- ---- those who wait for the end of a task: they have left a mark in mr:await
+
+local END_MS = 60000
+local awaits
+
+local function is_awaited(id)
+  if awaits == nil then awaits = call('EXISTS', P .. 'mr:await') == 1 end
+  return awaits and call('ZSCORE', P .. 'mr:await', id)
+end
+
+-- A task ended, or is gone; a message only means that there is something to look at.
+local function tell_end(id)
+  if is_awaited(id) then call('PUBLISH', string.match(P, '^(.*){') .. 'mr:ended', id) end
+end
+
+-- The hash of a task that was done and leaves nothing: only for those who wait it stays for a while, beside.
+local function drop_done(id, result)
+  if not is_awaited(id) then
+    call('DEL', TASK .. id)
+    return
+  end
+  call('HSET', TASK .. id, 'state', 'completed', 'result', result, 'mr:f', format('%.0f', floor(now_ms)))
+  call('RENAME', TASK .. id, P .. 'mr:end:' .. id)
+  call('PEXPIRE', P .. 'mr:end:' .. id, END_MS)
+  tell_end(id)
 end
 
 -- ---- ready tasks
@@ -107,11 +134,54 @@ local function put_ready(id, ns, priority)
   put_in_order(id, ms_of(ns))
 end
 
--- To wait for its time: state is scheduled or retry, due_ms whole ms.
+-- To wait for its time: state is scheduled or retry, due_ms whole ms. Who waits is told of the first one.
 local function put_due(id, state, due_ms)
   call('HSET', TASK .. id, 'state', state)
   call('ZADD', P .. state, ceil_s(due_ms), id)
   call('ZADD', P .. 'mr:due', format('%.0f', due_ms), id)
+  if call('ZRANGE', P .. 'mr:due', 0, 0)[1] == id then wake() end
+end
+
+local function put_in_group(id, group)
+  call('HSET', TASK .. id, 'state', 'aggregating', 'group', group)
+  call('ZADD', P .. 'g:' .. group, now_s, id)
+  call('SADD', P .. 'groups', group)
+  wake()
+end
+
+-- The state that is shown.
+local function shown_state(id, state)
+  if state == 'scheduled' and call('ZSCORE', P .. 'mr:order', id) then return 'pending' end
+  return state
+end
+
+-- Takes a task that does not run out of the container that its hash names.
+local function take_out(id, state)
+  if state == 'pending' then
+    call('LREM', P .. 'pending', 0, id)
+  elseif state == 'aggregating' then
+    local group = call('HGET', TASK .. id, 'group') or ''
+    call('ZREM', P .. 'g:' .. group, id)
+    if call('ZCARD', P .. 'g:' .. group) == 0 then call('SREM', P .. 'groups', group) end
+  else
+    call('ZREM', P .. state, id)
+    call('ZREM', P .. 'mr:due', id)
+    call('ZREM', P .. 'mr:order', id)
+    call('ZREM', P .. 'mr:keep', id)
+  end
+end
+
+-- Tasks in groups and in sets of them.
+local function aggregating()
+  local n = 0
+  for _, group in ipairs(call('SMEMBERS', P .. 'groups')) do n = n + call('ZCARD', P .. 'g:' .. group) end
+  for _, set in ipairs(call('ZRANGE', P .. 'aggregation_sets', 0, -1)) do n = n + call('ZCARD', set) end
+  return n
+end
+
+-- Tasks that count for the greatest length of a queue.
+local function waiting()
+  return call('LLEN', P .. 'pending') + call('ZCARD', P .. 'scheduled') + call('ZCARD', P .. 'retry') + aggregating()
 end
 
 -- ---- the archive
@@ -135,6 +205,7 @@ local function put_archived(id, most, keep_ms)
     call('DEL', TASK .. one)
   end
   if #old > 0 then count('trimmed', #old) end
+  tell_end(id)
 end
 
 -- ---- TaskMessage

@@ -1,0 +1,295 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* The Redis engine as a whole: see internal.h. */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "broker/redis/internal.h"
+
+enum { REDIS_AWAY_MS = 10 * 1000 };
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+const struct op work_ops[MR_OP_COUNT] = {
+    [MR_OP_ENQUEUE] = {enqueue_prepare, enqueue_begin},
+    [MR_OP_NODE_OPEN] = {node_open_prepare, node_open_begin},
+    [MR_OP_NODE_CLOSE] = {NULL, node_close_begin},
+    [MR_OP_TAKE] = {NULL, take_begin},
+    [MR_OP_BEAT] = {NULL, node_beat_begin},
+    [MR_OP_FINISH] = {finish_prepare, finish_begin},
+};
+
+static const struct op *op_of(enum mr_op op)
+{
+    return work_ops[op].begin != NULL ? &work_ops[op] : &look_ops[op];
+}
+
+struct ticket *req_ticket(const struct mr_req *req)
+{
+    return (struct ticket *)(uintptr_t)req->wait_for;
+}
+
+void ticket_done(struct ticket *ticket, enum mr_err err)
+{
+    struct engine *engine = ticket->engine;
+    mr_list_remove(&ticket->link);
+    mr_req_answer(ticket->req, err);
+    engine_quiet(engine);
+}
+
+void tickets_done(struct mr_link *tickets, enum mr_err err)
+{
+    struct mr_link *link;
+    while ((link = mr_list_pop_front(tickets)) != NULL)
+        ticket_done(mr_container(link, struct ticket, link), err);
+}
+
+static void deliver(struct mr_msg *msg, void *receiver)
+{
+    struct mr_req *req = mr_container(msg, struct mr_req, msg);
+    struct ticket *ticket = req_ticket(req);
+    (void)receiver;
+    if (ticket == NULL) {
+        mr_req_answer(req, MR_NOMEM);
+    } else if (ticket->err != MR_OK || ticket->engine->closing) {
+        ticket_done(ticket, ticket->err != MR_OK ? ticket->err : MR_CLOSED);
+    } else {
+        mr_list_push_back(&ticket->engine->tickets, &ticket->link);
+        ticket->op->begin(ticket);
+    }
+}
+
+static void engine_submit(struct mr_broker *broker, struct mr_req *req)
+{
+    struct engine *engine = mr_container(broker, struct engine, broker);
+    struct ticket *ticket = mr_arena_calloc(&req->arena, 1, sizeof *ticket);
+    req->wait_for = (uintptr_t)ticket;
+    req->msg.deliver = deliver;
+    if (ticket != NULL) {
+        ticket->engine = engine;
+        ticket->req = req;
+        ticket->op = op_of(req->op);
+        mr_list_init(&ticket->link);
+        if (ticket->op->begin == NULL)
+            ticket->err = MR_UNSUPPORTED;
+        else if (ticket->op->prepare != NULL)
+            ticket->err = ticket->op->prepare(ticket);
+    }
+    mr_redis_post(engine->redis, &req->msg);
+}
+
+enum mr_err engine_refused(struct engine *engine, enum mr_err err, const struct mr_reply *reply)
+{
+    char text[WHY_MAX] = "an answer that makes no sense";
+    if (err == MR_OK)
+        err = MR_FAILED;
+    else if (reply != NULL && reply->kind == MR_REPLY_ERROR)
+        (void)snprintf(text, sizeof text, "%.*s", (int)reply->text.len,
+                       (const char *)reply->text.data);
+    else if (err == MR_UNAVAILABLE)
+        (void)snprintf(text, sizeof text, "%s", mr_redis_why(engine->redis));
+    else
+        (void)snprintf(text, sizeof text, "%s", mr_err_text(err));
+    if (engine->refused != NULL)
+        engine->refused(err, text, engine->refused_arg);
+    return err;
+}
+
+/* ---- the connection ------------------------------------------------------------------------- */
+
+static void changed(struct mr_redis *redis, bool up, const char *why, void *arg)
+{
+    struct engine *engine = arg;
+    engine->up = up;
+    if (up) {
+        engine->up_at = mr_redis_now(redis);
+        engine->ups++;
+    }
+    mr_lock_enter(&engine->lock);
+    engine->was_up |= up;
+    if (!up)
+        (void)snprintf(engine->why, sizeof engine->why, "%s", why != NULL ? why : "");
+    mr_lock_notify_all(&engine->lock);
+    mr_lock_leave(&engine->lock);
+    if (!up || engine->closing)
+        return;
+    finishes_deliver(engine);
+    takes_serve(engine);
+    look_up(engine);
+}
+
+/* ---- closing -------------------------------------------------------------------------------- */
+
+void engine_quiet(struct engine *engine)
+{
+    if (engine->closing && mr_list_empty(&engine->tickets) && mr_list_empty(&engine->enqueues) &&
+        mr_list_empty(&engine->nodes) && mr_list_empty(&engine->undelivered) &&
+        !mr_event_is_set(&engine->quiet))
+        mr_event_set(&engine->quiet);
+}
+
+static void close_late(struct mr_timer *timer, void *arg)
+{
+    (void)arg;
+    struct engine *engine = mr_container(timer, struct engine, close_timer);
+    if (!mr_event_is_set(&engine->quiet))
+        mr_event_set(&engine->quiet);
+}
+
+static void close_begin(struct mr_msg *msg, void *receiver)
+{
+    struct engine *engine = mr_container(msg, struct engine, close);
+    (void)receiver;
+    engine->closing = true;
+    mr_redis_timer_start(engine->redis, &engine->close_timer,
+                         mr_mono_add_ms(mr_redis_now(engine->redis), CLOSE_MS));
+    look_leave(engine);
+    nodes_close(engine);
+    if (!engine->up)
+        finishes_fail(engine, MR_CLOSED);
+    engine_quiet(engine);
+}
+
+/* The loop is gone, and every call was answered. */
+static void engine_free(struct engine *engine)
+{
+    mr_redis_free(engine->redis);
+    nodes_done(engine);
+    finishes_fail(engine, MR_CLOSED);
+    tickets_done(&engine->enqueues, MR_CLOSED);
+    tickets_done(&engine->tickets, MR_CLOSED);
+    look_done(engine);
+    for (uint32_t i = 0; i < engine->queues_n; i++)
+        rqueue_free(engine->queues[i]);
+    free(engine->queues);
+    mr_map_free(engine->by_name);
+    mr_lock_done(&engine->lock);
+    mr_arena_done(&engine->scratch);
+    free(engine->cancels_name);
+    free(engine->board);
+    free(engine->told);
+    free(engine->seen);
+    free((void *)(uintptr_t)engine->prefix.data);
+    free(engine);
+}
+
+static void engine_close(struct mr_broker *broker)
+{
+    struct engine *engine = mr_container(broker, struct engine, broker);
+    engine->close.deliver = close_begin;
+    mr_redis_post(engine->redis, &engine->close);
+    mr_event_wait(&engine->quiet, INT64_MAX);
+    engine_free(engine);
+}
+
+/* ---- opening -------------------------------------------------------------------------------- */
+
+static const struct mr_broker_ops broker_ops = {
+    .submit = engine_submit,
+    .begun = begun,
+    .lease_open = message_lease_open,
+    .close = engine_close,
+};
+
+static enum mr_err set_prefix(struct engine *engine, struct mr_slice namespace_)
+{
+    char *text = calloc(1, namespace_.len + 2);
+    if (text == NULL)
+        return MR_NOMEM;
+    if (namespace_.len > 0) {
+        memcpy(text, namespace_.data, namespace_.len);
+        text[namespace_.len] = ':';
+    }
+    engine->prefix = mr_slice_make(text, strlen(text));
+    return MR_OK;
+}
+
+static enum mr_err start(struct engine *engine, const struct mr_redis_broker_options *options,
+                         struct mr_detail *detail)
+{
+    engine->board = calloc(SLOTS_MAX, sizeof *engine->board);
+    engine->told = calloc(SLOTS_MAX, sizeof *engine->told);
+    engine->seen = calloc(SLOTS_MAX, sizeof *engine->seen);
+    if (engine->board == NULL || engine->told == NULL || engine->seen == NULL)
+        return MR_NOMEM;
+    MR_TRY(set_prefix(engine, options->namespace_));
+    MR_TRY(mr_map_new(&rqueue_map_ops, engine, &engine->by_name));
+    MR_TRY(look_init(engine));
+    struct mr_redis_options redis = {
+        .url = options->url,
+        .tls_ca = options->tls_ca,
+        .tls_cert = options->tls_cert,
+        .tls_key = options->tls_key,
+        .tls_name = options->tls_name,
+        .scripts = scripts,
+        .scripts_n = SCRIPT_COUNT,
+        .away_ms = REDIS_AWAY_MS,
+        .wait_replicas = options->wait_replicas,
+        .changed = changed,
+        .arg = engine,
+    };
+    return mr_redis_new("mr-redis", &redis, &engine->redis, detail);
+}
+
+/* Waits for the first connection. */
+static enum mr_err await_up(struct engine *engine, const struct mr_redis_broker_options *options,
+                            struct mr_detail *detail)
+{
+    struct mr_clock *clock = mr_clock_system();
+    mr_mono now = mr_mono_now(clock);
+    mr_mono end = mr_mono_add_ms(now, options->open_ms > 0 ? options->open_ms : OPEN_MS);
+    mr_lock_enter(&engine->lock);
+    while (!engine->was_up && now.ns < end.ns) {
+        (void)mr_lock_wait(&engine->lock, end.ns - now.ns);
+        now = mr_mono_now(clock);
+    }
+    bool up = engine->was_up;
+    if (!up)
+        mr_detail_set(detail, "no Redis: %s", engine->why[0] != '\0' ? engine->why : "no answer");
+    mr_lock_leave(&engine->lock);
+    return up ? MR_OK : MR_UNAVAILABLE;
+}
+
+static struct engine *engine_new(const struct mr_redis_broker_options *options)
+{
+    struct engine *engine = calloc(1, sizeof *engine);
+    if (engine == NULL)
+        return NULL;
+    engine->broker.ops = &broker_ops;
+    engine->payload_max = options->payload_max != 0 ? options->payload_max : MR_PAYLOAD_MAX;
+    engine->archive_max = options->archive_max != 0 ? options->archive_max : ARCHIVE_MAX;
+    engine->archive_ms = options->archive_ms != 0 ? options->archive_ms : ARCHIVE_MS;
+    engine->refused = options->refused;
+    engine->refused_arg = options->refused_arg;
+    mr_rand_seed_system(&engine->rand);
+    if (gethostname(engine->host, sizeof engine->host - 1) != 0)
+        (void)snprintf(engine->host, sizeof engine->host, "localhost");
+    mr_list_init(&engine->nodes);
+    mr_list_init(&engine->waits);
+    mr_list_init(&engine->enqueues);
+    mr_list_init(&engine->tickets);
+    mr_list_init(&engine->undelivered);
+    mr_lock_init(&engine->lock);
+    mr_event_init(&engine->quiet);
+    mr_timer_init(&engine->close_timer, close_late);
+    begun_init(engine);
+    finish_init(engine);
+    return engine;
+}
+
+enum mr_err mr_redis_broker_open(const struct mr_redis_broker_options *options,
+                                 struct mr_broker **ret_broker, struct mr_detail *detail)
+{
+    struct engine *engine = engine_new(options);
+    if (engine == NULL)
+        return MR_NOMEM;
+    enum mr_err err = start(engine, options, detail);
+    if (err == MR_OK)
+        err = await_up(engine, options, detail);
+    if (err != MR_OK) {
+        engine_free(engine);
+        return err;
+    }
+    *ret_broker = &engine->broker;
+    return MR_OK;
+}

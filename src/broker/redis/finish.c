@@ -1,0 +1,396 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The ends of runs. Those that come in one turn of the loop leave together, one script call for each
+ * queue. A lease knows its queue; for one that is not ours any more, all queues are asked.
+ *
+ * While Redis is away they are kept and sent again. One whose answer was lost may have been carried out:
+ * the second time the script is told so, and takes a task that is gone, or has left this very epoch
+ * behind, as the proof.
+ */
+#include <stdlib.h>
+
+#include "broker/redis/internal.h"
+
+enum {
+    HEAD_ARGS = 3,
+    ITEM_ARGS = 6,
+    CALL_ITEMS = 256,             /* of one call */
+    CALL_BYTES = 8 * 1024 * 1024, /* of texts in one call */
+    KEEP_MS = 60 * 1000,          /* so long they are kept while Redis is away */
+    TEXTS = 2,
+};
+
+/* One item on its way to one queue. */
+struct end {
+    struct mr_link link; /* in queue->finishes, or in engine->undelivered */
+    struct ticket *ticket;
+    struct rqueue *queue;
+    uint32_t item;
+    bool doubtful;                 /* it may have been carried out */
+    char texts[TEXTS][NUMBER_MAX]; /* epoch, delay */
+};
+
+/* An item of a request. */
+struct item {
+    size_t left; /* queues that have not answered */
+    enum mr_err err;
+    struct mr_slice text;
+};
+
+struct finish {
+    struct item *items;
+    size_t left; /* items */
+    bool search; /* some have to be looked for */
+    mr_mono since;
+    struct queues_ask ask;
+};
+
+/* Ends that travel together. */
+struct load {
+    struct mr_redis_call call;
+    struct rqueue *queue;
+    size_t n;
+    bool doubtful;
+    struct end *ends[CALL_ITEMS];
+};
+
+static struct mr_req_finish *finish_of(const struct ticket *ticket)
+{
+    return mr_container(ticket->req, struct mr_req_finish, req);
+}
+
+/* ---- on the caller's thread ----------------------------------------------------------------- */
+
+static enum mr_err finish_check(const struct mr_finish *item)
+{
+    if ((unsigned)item->outcome > MR_LATER || item->delay_ms < 0 ||
+        item->delay_ms > MR_DELAY_MAX_MS)
+        return MR_INVALID;
+    if (item->result.len > MR_RESULT_MAX || item->error.len > MR_ERROR_TEXT_MAX)
+        return MR_TOO_BIG;
+    return MR_OK;
+}
+
+/* Asynq's programs cannot read a message with a text that is not UTF-8. */
+static enum mr_err clean_text(struct mr_arena *arena, struct mr_slice text,
+                              struct mr_slice *ret_text)
+{
+    *ret_text = text;
+    if (mr_utf8_valid(text))
+        return MR_OK;
+    MR_TRY(mr_arena_copy(arena, text, ret_text));
+    char *bytes = (char *)(uintptr_t)ret_text->data;
+    for (size_t i = 0; i < text.len; i++)
+        if (bytes[i] & 0x80)
+            bytes[i] = '?';
+    return MR_OK;
+}
+
+enum mr_err finish_prepare(struct ticket *ticket)
+{
+    struct mr_req_finish *req = finish_of(ticket);
+    if (req->n > MR_BATCH_MAX)
+        return MR_TOO_BIG;
+    struct finish *finish = mr_arena_calloc(&req->req.arena, 1, sizeof *finish);
+    struct item *items = mr_arena_calloc(&req->req.arena, req->n, sizeof *items);
+    if (finish == NULL || (items == NULL && req->n > 0))
+        return MR_NOMEM;
+    finish->items = items;
+    ticket->own = finish;
+    for (size_t i = 0; i < req->n; i++) {
+        const struct mr_finish *item = &req->items[i];
+        items[i].err = finish_check(item);
+        items[i].text = item->result;
+        if (items[i].err == MR_OK && item->outcome != MR_DONE)
+            items[i].err = clean_text(&req->req.arena, item->error, &items[i].text);
+    }
+    return MR_OK;
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+static bool is_over(enum mr_err err)
+{
+    return err == MR_OK || err == MR_STALE || err == MR_NOT_FOUND;
+}
+
+static void note_run(struct engine *engine, struct rqueue *queue, const struct mr_finish *item)
+{
+    int64_t now_us = mr_wall_now(mr_clock_system()).us;
+    if (item->outcome != MR_HAND_BACK && item->epoch < (uint64_t)now_us)
+        latency_note(&queue->latency, LATENCY_RUN, mr_redis_now(engine->redis),
+                     now_us - (int64_t)item->epoch);
+}
+
+/* The last queue has answered for this item. */
+static void item_over(struct ticket *ticket, uint32_t number, enum mr_err err)
+{
+    struct engine *engine = ticket->engine;
+    struct finish *finish = ticket->own;
+    struct mr_req_finish *req = finish_of(ticket);
+    const struct mr_finish *item = &req->items[number];
+    struct node *node;
+    struct hold *hold = hold_find(engine, item->ref, item->epoch, &node);
+    bool same = hold != NULL && mr_slice_equal(item->id, mr_slice_make(hold->id, hold->id_len));
+    if (same)
+        hold->ending = false;
+    if (same && is_over(err))
+        hold_remove(node, hold);
+    engine->stale_refused += err == MR_STALE;
+    req->errs[number] = err;
+    if (--finish->left == 0)
+        ticket_done(ticket, MR_OK);
+}
+
+/* Of several queues that were asked, the one that knows the task is right. */
+static void end_over(struct end *end, enum mr_err err)
+{
+    struct ticket *ticket = end->ticket;
+    struct finish *finish = ticket->own;
+    struct item *item = &finish->items[end->item];
+    if (err == MR_OK)
+        note_run(ticket->engine, end->queue, &finish_of(ticket)->items[end->item]);
+    if (item->err == MR_NOT_FOUND || err == MR_OK)
+        item->err = err;
+    if (--item->left == 0)
+        item_over(ticket, end->item, item->err);
+}
+
+static void try_again(struct engine *engine, struct end *end, bool doubtful)
+{
+    const struct finish *finish = end->ticket->own;
+    mr_mono now = mr_redis_now(engine->redis);
+    end->doubtful |= doubtful;
+    if (engine->closing || now.ns - finish->since.ns > KEEP_MS * MR_NS_PER_MS) {
+        end_over(end, engine->closing ? MR_CLOSED : MR_UNAVAILABLE);
+        return;
+    }
+    mr_list_push_back(&engine->undelivered, &end->link);
+    if (!mr_timer_running(&engine->deliver))
+        mr_redis_timer_start(engine->redis, &engine->deliver, mr_mono_add_ms(now, AGAIN_MS));
+}
+
+static const enum mr_err code_errs[] = {MR_OK, MR_STALE, MR_NOT_FOUND};
+
+static void load_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct load *load = call->arg;
+    struct rqueue *queue = load->queue;
+    struct engine *engine = queue->engine;
+    bool away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
+    if (err == MR_OK && (reply->kind != MR_REPLY_ARRAY || reply->n != load->n + 1))
+        err = MR_FAILED;
+    if (err != MR_OK && !away)
+        err = engine_refused(engine, err, reply);
+    for (size_t i = 0; i < load->n; i++) {
+        struct end *end = load->ends[i];
+        int64_t code = err == MR_OK ? mr_reply_int(&reply->items[i + 1], -1) : -1;
+        if (away)
+            try_again(engine, end, call->doubt);
+        else if (err != MR_OK || code < 0 || code > 2)
+            end_over(end, err != MR_OK ? err : MR_FAILED);
+        else
+            end_over(end, code_errs[code]);
+    }
+    int64_t keep_ms = err == MR_OK ? mr_reply_int(&reply->items[0], -1) : -1;
+    if (keep_ms >= 0)
+        recover_in(queue, keep_ms + 1);
+    free(load);
+}
+
+/* ---- sending -------------------------------------------------------------------------------- */
+
+static void put_end(struct engine *engine, struct end *end, struct mr_slice *args)
+{
+    static const char *const outcomes[] = {"0", "1", "2", "3", "4", "5"};
+    const struct finish *finish = end->ticket->own;
+    const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
+    struct node *node;
+    const struct hold *hold = hold_find(engine, item->ref, item->epoch, &node);
+    bool plain = hold != NULL && hold->plain && hold->queue == end->queue &&
+                 mr_slice_equal(item->id, mr_slice_make(hold->id, hold->id_len));
+    args[0] = item->id;
+    args[1] = number_arg((int64_t)item->epoch, end->texts[0]);
+    args[2] = mr_slice_str(outcomes[item->outcome]);
+    args[3] = number_arg(item->delay_ms, end->texts[1]);
+    args[4] = mr_slice_str(plain ? "1" : "0");
+    args[5] = plain && (item->outcome == MR_DONE || item->outcome == MR_DROP)
+                  ? (struct mr_slice){0}
+                  : finish->items[end->item].text;
+}
+
+/* Takes from the queue's ends as many as travel together: all doubtful, or none. */
+static struct load *load_next(struct rqueue *queue)
+{
+    struct load *load = malloc(sizeof *load);
+    size_t bytes = 0;
+    if (load == NULL)
+        return NULL;
+    load->queue = queue;
+    load->n = 0;
+    while (!mr_list_empty(&queue->finishes) && load->n < CALL_ITEMS && bytes < CALL_BYTES) {
+        struct end *end = mr_container(queue->finishes.next, struct end, link);
+        const struct finish *finish = end->ticket->own;
+        if (load->n == 0)
+            load->doubtful = end->doubtful;
+        else if (load->doubtful != end->doubtful)
+            break;
+        mr_list_remove(&end->link);
+        bytes += finish->items[end->item].text.len;
+        load->ends[load->n++] = end;
+    }
+    return load;
+}
+
+static void load_send(struct load *load)
+{
+    struct engine *engine = load->queue->engine;
+    struct mr_slice args[HEAD_ARGS + ITEM_ARGS * CALL_ITEMS];
+    char most[NUMBER_MAX], keep[NUMBER_MAX];
+    args[0] = number_arg(engine->archive_max, most);
+    args[1] = number_arg(engine->archive_ms, keep);
+    args[2] = mr_slice_str(load->doubtful ? "1" : "0");
+    for (size_t i = 0; i < load->n; i++)
+        put_end(engine, load->ends[i], &args[HEAD_ARGS + ITEM_ARGS * i]);
+    load->call = (struct mr_redis_call){.answered = load_answered, .arg = load, .durable = true};
+    rqueue_eval(load->queue, &load->call, SCRIPT_FINISH, args, HEAD_ARGS + ITEM_ARGS * load->n);
+}
+
+/* The end of a turn: all that came leaves. */
+static void flush(struct mr_msg *msg, void *receiver)
+{
+    struct engine *engine = mr_container(msg, struct engine, flush);
+    struct mr_link *link;
+    (void)receiver;
+    engine->flush_asked = false;
+    while ((link = mr_list_pop_front(&engine->finishings)) != NULL) {
+        struct rqueue *queue = mr_container(link, struct rqueue, finishing);
+        while (!mr_list_empty(&queue->finishes)) {
+            struct load *load = load_next(queue);
+            if (load == NULL) { /* no memory: later */
+                struct mr_link *end = mr_list_pop_front(&queue->finishes);
+                try_again(engine, mr_container(end, struct end, link), false);
+                continue;
+            }
+            load_send(load);
+        }
+    }
+}
+
+static void end_send(struct engine *engine, struct end *end)
+{
+    mr_list_push_back(&end->queue->finishes, &end->link);
+    if (mr_list_empty(&end->queue->finishing))
+        mr_list_push_back(&engine->finishings, &end->queue->finishing);
+    if (engine->flush_asked)
+        return;
+    engine->flush_asked = true;
+    mr_redis_at_end_of_turn(engine->redis, &engine->flush);
+}
+
+void finishes_deliver(struct engine *engine)
+{
+    struct mr_link all, *link;
+    mr_list_init(&all);
+    mr_list_splice_back(&all, &engine->undelivered);
+    while ((link = mr_list_pop_front(&all)) != NULL)
+        end_send(engine, mr_container(link, struct end, link));
+}
+
+void finishes_fail(struct engine *engine, enum mr_err err)
+{
+    struct mr_link *link;
+    while ((link = mr_list_pop_front(&engine->undelivered)) != NULL)
+        end_over(mr_container(link, struct end, link), err);
+}
+
+static void deliver(struct mr_timer *timer, void *arg)
+{
+    (void)arg;
+    finishes_deliver(mr_container(timer, struct engine, deliver));
+}
+
+void finish_init(struct engine *engine)
+{
+    engine->flush.deliver = flush;
+    mr_timer_init(&engine->deliver, deliver);
+    mr_list_init(&engine->finishings);
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static enum mr_err add_end(struct ticket *ticket, uint32_t number, struct rqueue *queue)
+{
+    struct finish *finish = ticket->own;
+    struct end *end = mr_arena_calloc(&ticket->req->arena, 1, sizeof *end);
+    if (end == NULL)
+        return MR_NOMEM;
+    *end = (struct end){.ticket = ticket, .queue = queue, .item = number};
+    mr_list_init(&end->link);
+    finish->items[number].left++;
+    finish->items[number].err = MR_NOT_FOUND;
+    end_send(ticket->engine, end);
+    return MR_OK;
+}
+
+/* All queues are asked for an item of which it is not known where it is. */
+static void search(struct queues_ask *ask, enum mr_err err)
+{
+    struct ticket *ticket = ask->arg;
+    struct engine *engine = ticket->engine;
+    struct finish *finish = ticket->own;
+    const struct mr_req_finish *req = finish_of(ticket);
+    for (uint32_t i = 0; i < req->n; i++) {
+        struct item *item = &finish->items[i];
+        if (item->left != SIZE_MAX)
+            continue;
+        item->left = 1; /* until all are asked */
+        item->err = err == MR_OK ? MR_NOT_FOUND : err;
+        for (uint32_t k = 0; err == MR_OK && k < engine->queues_n; k++)
+            if (engine->queues[k]->known && add_end(ticket, i, engine->queues[k]) != MR_OK)
+                item->err = MR_NOMEM;
+        if (--item->left == 0)
+            item_over(ticket, i, item->err);
+    }
+    finish->left--;
+    if (finish->left == 0)
+        ticket_done(ticket, MR_OK);
+}
+
+static void begin_item(struct ticket *ticket, uint32_t number)
+{
+    struct finish *finish = ticket->own;
+    const struct mr_finish *item = &finish_of(ticket)->items[number];
+    struct node *node;
+    struct hold *hold = hold_find(ticket->engine, item->ref, item->epoch, &node);
+    if (hold != NULL && hold->queue != NULL &&
+        mr_slice_equal(item->id, mr_slice_make(hold->id, hold->id_len))) {
+        hold->ending = true;
+        if (add_end(ticket, number, hold->queue) != MR_OK)
+            item_over(ticket, number, MR_NOMEM);
+        return;
+    }
+    finish->items[number].left = SIZE_MAX;
+    finish->search = true;
+}
+
+void finish_begin(struct ticket *ticket)
+{
+    struct engine *engine = ticket->engine;
+    struct finish *finish = ticket->own;
+    struct mr_req_finish *req = finish_of(ticket);
+    finish->since = mr_redis_now(engine->redis);
+    finish->left = req->n + 1;
+    for (uint32_t i = 0; i < req->n; i++) {
+        if (finish->items[i].err != MR_OK)
+            item_over(ticket, i, finish->items[i].err);
+        else
+            begin_item(ticket, i);
+    }
+    if (finish->search) {
+        finish->ask = (struct queues_ask){.then = search, .arg = ticket};
+        queues_ask(engine, &finish->ask);
+    } else if (--finish->left == 0) {
+        ticket_done(ticket, MR_OK);
+    }
+}

@@ -1,0 +1,240 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Queues as Redis knows them: by name, with the prefix of their keys. One is made when it is first
+ * spoken of and stays: what is known of it costs some hundred bytes.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/redis/internal.h"
+
+enum { USED_AGAIN_MS = 5000 }; /* a queue in use is put among all queues so often */
+
+/* ---- by name -------------------------------------------------------------------------------- */
+
+static uint64_t name_hash(struct mr_slice name)
+{
+    uint64_t hash = 0xcbf29ce484222325ULL;
+    for (size_t i = 0; i < name.len; i++)
+        hash = (hash ^ ((const uint8_t *)name.data)[i]) * 0x100000001b3ULL;
+    return hash ^ hash >> 29;
+}
+
+static uint64_t handle_hash(uint32_t handle, void *arg)
+{
+    struct engine *engine = arg;
+    return name_hash(engine->queues[handle]->name);
+}
+
+static bool handle_equal(uint32_t handle, const void *key, void *arg)
+{
+    struct engine *engine = arg;
+    return mr_slice_equal(engine->queues[handle]->name, *(const struct mr_slice *)key);
+}
+
+const struct mr_map_ops rqueue_map_ops = {.hash = handle_hash, .equal = handle_equal};
+
+static enum mr_err grow(struct engine *engine)
+{
+    if (engine->queues_n < engine->queues_cap)
+        return MR_OK;
+    uint32_t cap = engine->queues_cap != 0 ? engine->queues_cap * 2 : 16;
+    struct rqueue **queues = realloc(engine->queues, cap * sizeof(*queues));
+    if (queues == NULL)
+        return MR_NOMEM;
+    engine->queues = queues;
+    engine->queues_cap = cap;
+    return MR_OK;
+}
+
+/* One block: the struct, its name, its prefix. */
+static struct rqueue *rqueue_new(struct engine *engine, struct mr_slice name)
+{
+    static const char open[] = "asynq:{", close[] = "}:";
+    size_t prefix_len = engine->prefix.len + strlen(open) + name.len + strlen(close);
+    struct rqueue *queue = calloc(1, sizeof *queue + name.len + 1 + prefix_len + 1);
+    if (queue == NULL)
+        return NULL;
+    char *text = (char *)(queue + 1), *prefix = text + name.len + 1;
+    memcpy(text, name.data, name.len);
+    (void)snprintf(prefix, prefix_len + 1, "%.*s%s%.*s%s", (int)engine->prefix.len,
+                   (const char *)engine->prefix.data, open, (int)name.len, (const char *)name.data,
+                   close);
+    queue->engine = engine;
+    queue->name = mr_slice_make(text, name.len);
+    queue->prefix = mr_slice_make(prefix, prefix_len);
+    queue->handle = engine->queues_n;
+    queue->maybe = true;
+    mr_list_init(&queue->finishes);
+    mr_list_init(&queue->finishing);
+    return queue;
+}
+
+struct rqueue *rqueue_get(struct engine *engine, struct mr_slice name)
+{
+    uint64_t hash = name_hash(name);
+    uint32_t handle = mr_map_find(engine->by_name, hash, &name);
+    if (handle != MR_MAP_NONE)
+        return engine->queues[handle];
+    if (grow(engine) != MR_OK)
+        return NULL;
+    struct rqueue *queue = rqueue_new(engine, name);
+    if (queue == NULL)
+        return NULL;
+    engine->queues[queue->handle] = queue;
+    if (mr_map_insert(engine->by_name, hash, queue->handle) != MR_OK) {
+        free(queue);
+        return NULL;
+    }
+    engine->queues_n++;
+    watch_init(queue);
+    recover_init(queue);
+    return queue;
+}
+
+struct rqueue *rqueue_of(struct engine *engine, struct mr_slice queue)
+{
+    return rqueue_get(engine, queue.len > 0 ? queue : MR_SLICE_LIT("default"));
+}
+
+void rqueue_free(struct rqueue *queue)
+{
+    if (queue == NULL)
+        return;
+    watch_free(queue);
+    latency_free(queue->latency);
+    free(queue);
+}
+
+/* ---- all of them ---------------------------------------------------------------------------- */
+
+struct mr_slice global_key(const struct engine *engine, const char *rest, struct mr_arena *arena)
+{
+    size_t len = engine->prefix.len + strlen("asynq:") + strlen(rest);
+    char *text = mr_arena_alloc(arena, len + 1);
+    if (text == NULL)
+        return (struct mr_slice){0};
+    (void)snprintf(text, len + 1, "%.*sasynq:%s", (int)engine->prefix.len,
+                   (const char *)engine->prefix.data, rest);
+    return mr_slice_make(text, len);
+}
+
+struct small_call {
+    struct mr_redis_call call;
+};
+
+static void added(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct rqueue *queue = call->arg;
+    (void)reply;
+    queue->added = err == MR_OK;
+    free(mr_container(call, struct small_call, call));
+}
+
+void rqueue_used(struct rqueue *queue)
+{
+    struct engine *engine = queue->engine;
+    mr_mono now = mr_redis_now(engine->redis);
+    if (queue->added && now.ns - queue->added_at.ns < USED_AGAIN_MS * MR_NS_PER_MS)
+        return;
+    struct small_call *small = calloc(1, sizeof *small);
+    struct mr_arena arena = {0};
+    struct mr_slice key = global_key(engine, "queues", &arena);
+    if (small != NULL && key.len > 0) {
+        struct mr_slice args[] = {MR_SLICE_LIT("SADD"), key, queue->name};
+        queue->added = queue->known = true;
+        queue->added_at = now;
+        small->call = (struct mr_redis_call){
+            .answered = added, .arg = queue, .repeatable = true, .urgent = true};
+        mr_redis_send(engine->redis, &small->call, key, args, 3);
+        small = NULL;
+    }
+    free(small);
+    mr_arena_done(&arena);
+}
+
+void rqueue_removed(struct rqueue *queue)
+{
+    queue->known = queue->added = false;
+}
+
+static void names_came(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct queues_ask *ask = call->arg;
+    struct engine *engine = ask->engine;
+    if (err == MR_OK) {
+        mr_mono now = mr_redis_now(engine->redis);
+        for (uint32_t i = 0; i < engine->queues_n; i++)
+            engine->queues[i]->known = false;
+        for (size_t i = 0; i < reply->n && err == MR_OK; i++) {
+            struct rqueue *queue = rqueue_get(engine, reply->items[i].text);
+            if (queue == NULL)
+                err = MR_NOMEM;
+            else
+                queue->known = true;
+        }
+        for (uint32_t i = 0; i < engine->queues_n; i++)
+            engine->queues[i]->added &= engine->queues[i]->known;
+        if (err == MR_OK)
+            engine->queues_at = now;
+    } else {
+        err = engine_refused(engine, err, reply);
+    }
+    ask->then(ask, err);
+}
+
+static void names_known(struct mr_msg *msg, void *receiver)
+{
+    struct queues_ask *ask = mr_container(msg, struct queues_ask, msg);
+    (void)receiver;
+    ask->then(ask, MR_OK);
+}
+
+void queues_ask(struct engine *engine, struct queues_ask *ask)
+{
+    mr_mono now = mr_redis_now(engine->redis);
+    struct mr_arena arena = {0};
+    ask->engine = engine;
+    bool known =
+        engine->queues_at.ns != 0 && now.ns - engine->queues_at.ns < QUEUES_FRESH_MS * MR_NS_PER_MS;
+    if (known && !ask->fresh) {
+        ask->msg.deliver = names_known;
+        mr_redis_post(engine->redis, &ask->msg);
+        return;
+    }
+    struct mr_slice key = global_key(engine, "queues", &arena);
+    struct mr_slice args[] = {MR_SLICE_LIT("SMEMBERS"), key};
+    ask->call = (struct mr_redis_call){.answered = names_came, .arg = ask, .repeatable = true};
+    mr_redis_send(engine->redis, &ask->call, key, args, key.len > 0 ? 2 : 0);
+    mr_arena_done(&arena);
+}
+
+/* ---- arguments ------------------------------------------------------------------------------ */
+
+struct mr_slice task_key(const struct rqueue *queue, struct mr_slice id, struct task_key *key)
+{
+    int len = snprintf(key->text, sizeof key->text, "%st:%.*s", (const char *)queue->prefix.data,
+                       (int)id.len, (const char *)id.data);
+    mr_assert(len > 0 && (size_t)len < sizeof key->text);
+    return mr_slice_make(key->text, (size_t)len);
+}
+
+struct mr_slice number_arg(int64_t number, char text[NUMBER_MAX])
+{
+    int len = snprintf(text, NUMBER_MAX, "%" PRId64, number);
+    return mr_slice_make(text, (size_t)len);
+}
+
+void rqueue_eval(struct rqueue *queue, struct mr_redis_call *call, enum script script,
+                 const struct mr_slice *args, size_t n)
+{
+    /*
+     * Neither of the two keys is ever there. So a Cluster that is moving the slot to another node answers
+     * TRYAGAIN at both nodes until all keys have arrived, and no script sees a part of the queue: with
+     * one key it would run where that is, or where it would be.
+     */
+    struct mr_slice keys[] = {queue->prefix,
+                              mr_slice_make(queue->prefix.data, queue->prefix.len - 1)};
+    mr_redis_eval(queue->engine->redis, call, script, keys, 2, args, n);
+}

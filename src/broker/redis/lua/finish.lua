@@ -1,0 +1,136 @@
+-- Ends runs. One counts only under the epoch of the lease that is in force.
+-- KEYS[1]  prefix of the queue
+-- ARGV     how many tasks the archive keeps, for how many ms; 1: these may have been carried out before; then for
+--          each: id, epoch, outcome (as enum mr_outcome), delay in ms, 1 if it leaves nothing when it is done (no
+--          retention, no lock), error or result
+-- Returns  in how many ms the first retention ends (-1: none began here), then for each: 0 carried out, 1 it is
+--          another's or does not run, 2 there is no such task
+local most, keep_ms, again = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+local answer, gone, ids = { -1 }, {}, {}
+local processed, failed = 0, 0
+local DONE, FAIL, FOR_GOOD, HAND_BACK, DROP, LATER = '0', '1', '2', '3', '4', '5'
+
+for i = 4, #ARGV, 6 do ids[#ids + 1] = ARGV[i] end
+if #ids == 0 then return answer end
+local leases = call('ZMSCORE', P .. 'lease', unpack(ids))
+local own = call('ZMSCORE', P .. 'mr:lease', unpack(ids))
+
+local function verdict(k, id, epoch)
+  local hash = call('HMGET', TASK .. id, 'state', 'mr:e')
+  if not hash[1] then return again and 0 or 2, false end
+  if hash[1] ~= 'active' then return (again and hash[2] == epoch) and 0 or 1, false end
+  if hash[2] ~= epoch or not own[k] or leases[k] ~= ceil_s(own[k]) then return 1, false end
+  return 0, true
+end
+
+-- The task with what decides about it.
+local function read(id)
+  local hash = call('HMGET', TASK .. id, 'msg', 'unique_key', 'mr:t', 'mr:o', 'mr:p', 'mr:r', 'mr:x')
+  local task = message_read(hash[1])
+  task.lock = hash[2] or task.unique_key
+  task.order = hash[4] or hash[3] or now_ns
+  task.priority, task.cancel = hash[5], hash[7]
+  task.retention_ms = tonumber(hash[6] or task.retention * 1000)
+  return task
+end
+
+local function remove(id, task, result)
+  unlock(id, task.lock)
+  drop_done(id, result)
+end
+
+local function complete(id, task, result)
+  local until_ms = math.ceil(now_ms + task.retention_ms)
+  task.completed_s = now_s
+  call('HSET', TASK .. id, 'msg', message_write(task), 'state', 'completed', 'result', result,
+    'mr:f', format('%.0f', floor(now_ms)))
+  call('ZADD', P .. 'completed', ceil_s(until_ms), id)
+  call('ZADD', P .. 'mr:keep', format('%.0f', until_ms), id)
+  unlock(id, task.lock)
+  tell_end(id)
+  answer[1] = 0
+end
+
+local function write_failure(id, task, error)
+  task.error, task.failed_s = error, now_s
+  call('HSET', TASK .. id, 'msg', message_write(task), 'mr:l', format('%.0f', floor(now_ms)))
+end
+
+local function archive(id, task, error)
+  write_failure(id, task, error)
+  put_archived(id, most, keep_ms)
+  unlock(id, task.lock)
+end
+
+local function wait_for(id, state, delay)
+  put_due(id, state, math.ceil(now_ms + delay))
+end
+
+local outcomes = {
+  [DONE] = function(id, task, _, text)
+    processed = processed + 1
+    if task.retention_ms > 0 then complete(id, task, text) else remove(id, task, text) end
+  end,
+  [FAIL] = function(id, task, delay, text)
+    processed, failed = processed + 1, failed + 1
+    if task.retried >= task.retry or task.cancel then return archive(id, task, text) end
+    task.retried = task.retried + 1
+    write_failure(id, task, text)
+    wait_for(id, 'retry', delay)
+  end,
+  [FOR_GOOD] = function(id, task, _, text)
+    processed, failed = processed + 1, failed + 1
+    archive(id, task, text)
+  end,
+  [HAND_BACK] = function(id, task, delay)
+    if task.cancel then return archive(id, task, 'cancelled') end
+    if delay > 0 then return wait_for(id, 'scheduled', delay) end
+    put_ready(id, task.order, task.priority)
+    wake()
+  end,
+  [DROP] = function(id, task)
+    processed = processed + 1
+    remove(id, task, '')
+  end,
+  [LATER] = function(id, task, delay)
+    if task.cancel then return archive(id, task, 'cancelled') end
+    wait_for(id, 'retry', delay)
+  end,
+}
+
+local backs = {}
+for k = 1, #ids do
+  local at = 4 + 6 * (k - 1)
+  local id, epoch, outcome = ids[k], ARGV[at + 1], ARGV[at + 2]
+  local code, holds = verdict(k, id, epoch)
+  answer[k + 1] = code
+  if holds then
+    call('LREM', P .. 'active', -1, id)
+    gone[#gone + 1] = id
+    if ARGV[at + 4] == '1' and (outcome == DONE or outcome == DROP) then
+      processed = processed + 1
+      drop_done(id, outcome == DONE and ARGV[at + 5] or '')
+    else
+      call('HDEL', TASK .. id, 'mr:b', 'mr:n', 'mr:g')
+      local task = read(id)
+      if outcome == HAND_BACK then -- the youngest first, so that they stand as before
+        call('HSET', TASK .. id, 'state', 'pending')
+        backs[#backs + 1] = { id = id, task = task, delay = tonumber(ARGV[at + 3]), epoch = tonumber(epoch) }
+      else
+        outcomes[outcome](id, task, tonumber(ARGV[at + 3]), ARGV[at + 5])
+      end
+    end
+  end
+end
+table.sort(backs, function(a, b) return a.epoch > b.epoch end)
+for _, back in ipairs(backs) do outcomes[HAND_BACK](back.id, back.task, back.delay) end
+if #gone > 0 then
+  call('ZREM', P .. 'lease', unpack(gone))
+  call('ZREM', P .. 'mr:lease', unpack(gone))
+  count_runs(processed, failed)
+end
+if answer[1] == 0 then
+  local first = call('ZRANGE', P .. 'mr:keep', 0, 0, 'WITHSCORES')[2]
+  answer[1] = math.max(0, math.ceil(tonumber(first) - now_ms))
+end
+return answer

@@ -1,0 +1,163 @@
+-- Brings back what lost its worker, and removes what was kept long enough.
+-- KEYS[1]  prefix of the queue
+-- ARGV     how many tasks the archive keeps, for how many ms; 1: look for leases that ended, 0: only at these; then
+--          for each that its worker gives up: id, epoch, 1 if its run had begun
+-- Returns  how many came back, in how many ms the next lease or retention ends (-1: there is none)
+local most, keep_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
+local MANY, CRASHES_MAX, OTHERS_GRACE_S = 500, 3, 30
+local lost = {}
+
+local function archive(id, task, error)
+  task.error, task.failed_s = error, now_s
+  call('HSET', TASK .. id, 'msg', message_write(task), 'mr:l', format('%.0f', floor(now_ms)))
+  put_archived(id, most, keep_ms)
+  unlock(id, task.lock)
+end
+
+local function leave_hand(id)
+  call('LREM', P .. 'active', -1, id)
+  call('ZREM', P .. 'lease', id)
+  call('ZREM', P .. 'mr:lease', id)
+end
+
+local function read(id)
+  local hash = call('HMGET', TASK .. id, 'state', 'mr:e', 'mr:b', 'mr:c', 'mr:x', 'mr:t', 'mr:o', 'mr:p', 'msg',
+    'unique_key')
+  local task = message_read(hash[9])
+  task.id, task.state, task.epoch, task.lock = id, hash[1], hash[2], hash[10] or task.unique_key
+  task.begun, task.crashes, task.cancel = hash[2] and hash[3] == hash[2], tonumber(hash[4] or 0), hash[5]
+  task.order, task.priority = hash[7] or hash[6] or now_ns, hash[8]
+  return task
+end
+
+-- Takes it from its worker; where it goes is decided when all are there, for the sake of their order.
+local function lose(task, begun)
+  leave_hand(task.id)
+  if not task.state then return end
+  if begun or task.begun then
+    task.crashes = task.crashes + 1
+    call('HSET', TASK .. task.id, 'mr:c', task.crashes)
+    task.poison = task.crashes >= CRASHES_MAX
+  end
+  call('HDEL', TASK .. task.id, 'mr:b', 'mr:n', 'mr:g', 'mr:e')
+  call('HSET', TASK .. task.id, 'state', 'pending')
+  lost[#lost + 1] = task
+end
+
+local function bring_back()
+  table.sort(lost, function(a, b)
+    if a.order ~= b.order then return a.order > b.order end
+    return tonumber(a.epoch or 0) > tonumber(b.epoch or 0)
+  end)
+  for _, task in ipairs(lost) do
+    if task.poison then
+      archive(task.id, task, 'quarantined: its worker was lost 3 times while running it')
+      count('quarantined', 1)
+    elseif task.cancel then
+      archive(task.id, task, 'cancelled')
+    else
+      put_ready(task.id, task.order, task.priority)
+    end
+  end
+  if #lost > 0 then wake() end
+end
+
+local function find_ended()
+  local ended = call('ZRANGEBYSCORE', P .. 'mr:lease', '-inf', format('%.0f', floor(now_ms)), 'WITHSCORES', 'LIMIT', 0, MANY)
+  for i = 1, #ended, 2 do
+    local id, task = ended[i], read(ended[i])
+    if task.state == 'active' and call('ZSCORE', P .. 'lease', id) == ceil_s(ended[i + 1]) then
+      lose(task, false)
+    elseif task.state == 'active' then
+      call('ZREM', P .. 'mr:lease', id) -- another program has it now
+    else
+      leave_hand(id)
+    end
+  end
+end
+
+-- The workers of other programs: as Asynq's recoverer does.
+local function find_ended_of_others()
+  for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'lease', '-inf', now_s - OTHERS_GRACE_S, 'LIMIT', 0, 100)) do
+    local task = read(id)
+    if not call('ZSCORE', P .. 'mr:lease', id) then
+      leave_hand(id)
+      if task.state and task.retried >= task.retry then
+        archive(id, task, 'asynq: task lease expired')
+        count_runs(1, 1)
+      elseif task.state then
+        local n = task.retried
+        task.retried, task.error, task.failed_s = n + 1, 'asynq: task lease expired', now_s
+        call('HSET', TASK .. id, 'msg', message_write(task))
+        put_due(id, 'retry', math.ceil(now_ms) + (n ^ 4 + 15 + now_s % 30 * (n + 1)) * 1000)
+        count_runs(1, 1)
+      end
+    end
+  end
+end
+
+-- Ids in active without a lease: nobody would ever look at them.
+local function find_orphans()
+  if call('LLEN', P .. 'active') <= call('ZCARD', P .. 'lease') then return end
+  local ids = call('LRANGE', P .. 'active', 0, 999)
+  local leases = call('ZMSCORE', P .. 'lease', unpack(ids))
+  for i, id in ipairs(ids) do
+    if not leases[i] then
+      local task = read(id)
+      if task.state == 'active' or not task.state then
+        lose(task, false)
+      else
+        leave_hand(id)
+      end
+    end
+  end
+end
+
+local function expire()
+  local n = 0
+  local function remove(id)
+    local hash = call('HMGET', TASK .. id, 'state', 'unique_key')
+    call('ZREM', P .. 'completed', id)
+    if hash[1] == 'completed' then
+      unlock(id, hash[2])
+      n = n + call('DEL', TASK .. id)
+    end
+  end
+  local ended = call('ZRANGEBYSCORE', P .. 'mr:keep', '-inf', format('%.0f', floor(now_ms)), 'WITHSCORES', 'LIMIT', 0, MANY)
+  for i = 1, #ended, 2 do
+    call('ZREM', P .. 'mr:keep', ended[i])
+    if call('ZSCORE', P .. 'completed', ended[i]) == ceil_s(ended[i + 1]) then remove(ended[i]) end
+  end
+  for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'completed', '-inf', now_s, 'LIMIT', 0, MANY)) do
+    call('ZREM', P .. 'mr:keep', id)
+    remove(id)
+  end
+  if n > 0 then count('expired', n) end
+end
+
+local function next_end()
+  local best
+  local function consider(key, unit, later)
+    local at = call('ZRANGE', P .. key, 0, 0, 'WITHSCORES')[2]
+    at = at and tonumber(at) * unit + later
+    if at and (not best or at < best) then best = at end
+  end
+  consider('mr:lease', 1, 0)
+  consider('mr:keep', 1, 0)
+  consider('completed', 1000, 0)
+  consider('lease', 1000, OTHERS_GRACE_S * 1000)
+  return best and math.max(0, math.ceil(best - now_ms)) or -1
+end
+
+for i = 4, #ARGV, 3 do
+  local task = read(ARGV[i])
+  if task.state == 'active' and task.epoch == ARGV[i + 1] then lose(task, ARGV[i + 2] == '1') end
+end
+if ARGV[3] == '1' then
+  find_ended()
+  find_ended_of_others()
+  find_orphans()
+  expire()
+end
+bring_back()
+return { #lost, next_end() }

@@ -1,0 +1,533 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Nodes: who takes tasks, and what is in their hands. A node lives while it beats; its beats renew the
+ * leases of all it holds, with one script call for each queue. When it goes, closed or dead, what it
+ * holds is given back as soon as the calls that are under way for it are answered, since one of them may
+ * bring it more.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/redis/internal.h"
+
+enum {
+    SLACK_MS = 20, /* a beat that was due is about to come */
+    INDEX_MASK = NODES_MAX - 1,
+};
+
+/* ---- in hand -------------------------------------------------------------------------------- */
+
+static uint64_t ref_of(const struct node *node, uint32_t index)
+{
+    return (node->handle & INDEX_MASK) << 32 | (index + 1);
+}
+
+static bool hold_room(struct node *node)
+{
+    if (node->holds_free != 0 || node->holds_n < node->holds_cap)
+        return true;
+    uint32_t cap = node->holds_cap != 0 ? node->holds_cap * 2 : 32;
+    struct hold *holds = realloc(node->holds, cap * sizeof *holds);
+    if (holds == NULL)
+        return false;
+    node->holds = holds;
+    node->holds_cap = cap;
+    return true;
+}
+
+uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *taken)
+{
+    const struct mr_task *task = &taken->task;
+    if (!hold_room(node))
+        return 0;
+    uint32_t index = node->holds_free != 0 ? node->holds_free - 1 : node->holds_n++;
+    struct hold *hold = &node->holds[index];
+    if (node->holds_free != 0)
+        node->holds_free = hold->next_free;
+    *hold = (struct hold){
+        .queue = queue,
+        .epoch = task->epoch,
+        .plain = taken->plain,
+        .id_len = (uint8_t)task->id.len,
+        .type_len = (uint8_t)(task->type.len <= MR_NAME_MAX ? task->type.len : 0),
+        .timeout_ms = task->timeout_ms,
+        .deadline_ms = task->deadline_ms,
+    };
+    memcpy(hold->id, task->id.data, hold->id_len);
+    memcpy(hold->type, task->type.data, hold->type_len);
+    node->in_hand++;
+    return ref_of(node, index);
+}
+
+struct hold *hold_find(struct engine *engine, uint64_t ref, uint64_t epoch, struct node **ret_node)
+{
+    uint64_t index = (uint32_t)ref;
+    struct node *node = ref >> 32 < NODES_MAX ? engine->by_index[ref >> 32] : NULL;
+    if (node == NULL || index == 0 || index > node->holds_n || epoch == 0 ||
+        node->holds[index - 1].epoch != epoch)
+        return NULL;
+    *ret_node = node;
+    return &node->holds[index - 1];
+}
+
+struct hold *hold_of_epoch(struct node *node, uint64_t epoch)
+{
+    for (uint32_t i = 0; epoch != 0 && i < node->holds_n; i++)
+        if (node->holds[i].epoch == epoch)
+            return &node->holds[i];
+    return NULL;
+}
+
+void hold_remove(struct node *node, struct hold *hold)
+{
+    *hold = (struct hold){.next_free = node->holds_free};
+    node->holds_free = (uint32_t)(hold - node->holds) + 1;
+    node->in_hand--;
+}
+
+static void hold_lost(struct node *node, struct hold *hold)
+{
+    uint64_t epoch = hold->epoch;
+    hold_remove(node, hold);
+    node->events.stop(epoch, MR_STOP_LOST, node->events.arg);
+}
+
+/* Asks for cancelling come without an epoch. */
+void nodes_cancelled(struct engine *engine, struct mr_slice id)
+{
+    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
+        struct node *node = mr_container(link, struct node, link);
+        for (uint32_t i = 0; i < node->holds_n; i++) {
+            const struct hold *hold = &node->holds[i];
+            if (hold->epoch != 0 && mr_slice_equal(id, mr_slice_make(hold->id, hold->id_len)))
+                node->events.stop(hold->epoch, MR_STOP_CANCEL, node->events.arg);
+        }
+    }
+}
+
+/* ---- finding -------------------------------------------------------------------------------- */
+
+struct node *node_get(struct engine *engine, uint64_t handle)
+{
+    struct node *node = engine->by_index[handle & INDEX_MASK];
+    return node != NULL && node->handle == handle && !node->leaving ? node : NULL;
+}
+
+static uint32_t free_index(struct engine *engine)
+{
+    for (uint32_t tried = 0; tried < NODES_MAX; tried++) {
+        uint32_t index = ++engine->last_number & INDEX_MASK;
+        if (engine->by_index[index] == NULL)
+            return index;
+    }
+    return NODES_MAX;
+}
+
+/* ---- a node goes ---------------------------------------------------------------------------- */
+
+static void node_free(struct node *node)
+{
+    struct engine *engine = node->engine;
+    engine->by_index[node->handle & INDEX_MASK] = NULL;
+    mr_list_remove(&node->link);
+    free(node->holds);
+    mr_arena_done(&node->memory);
+    free(node);
+}
+
+/* Nothing is under way for it any more. */
+static void node_end(struct node *node)
+{
+    struct engine *engine = node->engine;
+    struct ticket *closer = node->closer;
+    slots_give(engine, node->first_word, node->slots);
+    mr_redis_timer_stop(engine->redis, &node->again);
+    node_free(node);
+    if (closer != NULL)
+        ticket_done(closer, MR_OK);
+    engine_quiet(engine);
+}
+
+/* What it holds of one queue, in one call. */
+struct release {
+    struct mr_redis_call call;
+    struct node *node;
+};
+
+static void release_answered(struct mr_redis_call *call, enum mr_err err,
+                             const struct mr_reply *reply)
+{
+    struct release *release = mr_container(call, struct release, call);
+    struct node *node = release->node;
+    (void)err, (void)reply; /* not given back: its lease ends by itself */
+    free(release);
+    node_call_done(node);
+}
+
+enum { RELEASE_ARGS = 3 }; /* of one task, and before the first */
+
+static struct mr_slice epoch_text(struct engine *engine, uint64_t epoch)
+{
+    char text[NUMBER_MAX];
+    struct mr_slice copy = {0};
+    if (mr_arena_copy(&engine->scratch, number_arg((int64_t)epoch, text), &copy) != MR_OK)
+        return MR_SLICE_LIT("0");
+    return copy;
+}
+
+static void release_queue(struct node *node, struct rqueue *queue)
+{
+    struct engine *engine = node->engine;
+    struct release *release = calloc(1, sizeof *release);
+    mr_arena_reset(&engine->scratch);
+    struct mr_slice *args =
+        mr_arena_calloc(&engine->scratch, RELEASE_ARGS * ((size_t)node->in_hand + 1), sizeof *args);
+    if (release == NULL || args == NULL) {
+        free(release);
+        return;
+    }
+    args[0] = epoch_text(engine, engine->archive_max);
+    args[1] = epoch_text(engine, (uint64_t)engine->archive_ms);
+    args[2] = MR_SLICE_LIT("0");
+    size_t n = RELEASE_ARGS;
+    for (uint32_t i = 0; i < node->holds_n; i++) {
+        struct hold *hold = &node->holds[i];
+        if (hold->epoch == 0 || hold->queue != queue)
+            continue;
+        struct mr_slice id = mr_slice_make(hold->id, hold->id_len);
+        if (mr_arena_copy(&engine->scratch, id, &args[n]) != MR_OK)
+            break;
+        args[n + 1] = epoch_text(engine, hold->epoch);
+        args[n + 2] = begun_has(node, hold->epoch) ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
+        n += RELEASE_ARGS;
+        hold->queue = NULL; /* it is dealt with */
+    }
+    release->node = node;
+    release->call = (struct mr_redis_call){.answered = release_answered, .repeatable = true};
+    node->calls++;
+    rqueue_eval(queue, &release->call, SCRIPT_RECOVER, args, n);
+}
+
+/* Gives back what it holds, and says that it is gone. */
+static void node_release(struct node *node)
+{
+    node->released = true;
+    node->calls++;
+    for (uint32_t i = 0; i < node->holds_n; i++)
+        if (node->holds[i].epoch != 0 && node->holds[i].queue != NULL)
+            release_queue(node, node->holds[i].queue);
+    node_announce(node);
+    node_call_done(node);
+}
+
+void node_call_done(struct node *node)
+{
+    if (--node->calls > 0 || !node->leaving)
+        return;
+    if (!node->released)
+        node_release(node);
+    else
+        node_end(node);
+}
+
+static void tell_nobody(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason, (void)arg;
+}
+
+static void node_leave(struct node *node)
+{
+    if (node->leaving)
+        return;
+    node->leaving = true;
+    mr_redis_timer_stop(node->engine->redis, &node->lease);
+    mr_redis_timer_stop(node->engine->redis, &node->again);
+    node->calls++;
+    takes_answer(node, MR_CLOSED);
+    for (size_t i = 0; i < node->queues_n; i++)
+        watch_stop(node->listens[i].queue);
+    node_call_done(node);
+}
+
+/* It was silent too long: whatever it thinks, it is dead. */
+static void died(struct mr_timer *timer, void *arg)
+{
+    struct node *node = mr_container(timer, struct node, lease);
+    (void)arg;
+    for (uint32_t i = 0; i < node->holds_n; i++)
+        if (node->holds[i].epoch != 0)
+            node->events.stop(node->holds[i].epoch, MR_STOP_LOST, node->events.arg);
+    node->events = (struct mr_node_events){.stop = tell_nobody};
+    node_leave(node);
+}
+
+void node_close_begin(struct ticket *ticket)
+{
+    const struct mr_req_node_close *req = mr_container(ticket->req, struct mr_req_node_close, req);
+    struct node *node = node_get(ticket->engine, req->node);
+    if (node == NULL) {
+        ticket_done(ticket, MR_NOT_FOUND);
+        return;
+    }
+    node->closer = ticket;
+    node->events = (struct mr_node_events){.stop = tell_nobody};
+    node_leave(node);
+}
+
+void nodes_close(struct engine *engine)
+{
+    struct mr_link *next;
+    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = next) {
+        struct node *node = mr_container(link, struct node, link);
+        next = link->next;
+        node->events = (struct mr_node_events){.stop = tell_nobody};
+        node_leave(node);
+    }
+}
+
+void node_forget(struct node *node)
+{
+    node->events = (struct mr_node_events){.stop = tell_nobody};
+    node_leave(node);
+}
+
+void nodes_done(struct engine *engine)
+{
+    while (!mr_list_empty(&engine->nodes))
+        node_free(mr_container(engine->nodes.next, struct node, link));
+}
+
+/* ---- a node comes --------------------------------------------------------------------------- */
+
+enum mr_err node_open_prepare(struct ticket *ticket)
+{
+    return mr_node_open_check(mr_container(ticket->req, struct mr_req_node_open, req));
+}
+
+static void heard(struct node *node)
+{
+    struct mr_redis *redis = node->engine->redis;
+    node->last_beat_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
+    mr_redis_timer_start(redis, &node->lease,
+                         mr_mono_add_ms(mr_redis_now(redis), node->lease_ms + SLACK_MS));
+}
+
+static void say_again(struct mr_timer *timer, void *arg)
+{
+    (void)arg;
+    node_announce(mr_container(timer, struct node, again));
+}
+
+/* Names are copied; the handle and the slots are given. */
+static enum mr_err node_fill(struct node *node, const struct mr_req_node_open *req)
+{
+    struct mr_arena *memory = &node->memory;
+    node->queues = mr_arena_calloc(memory, req->queues_n, sizeof *node->queues);
+    node->listens = mr_arena_calloc(memory, req->queues_n, sizeof *node->listens);
+    node->types = mr_arena_calloc(memory, req->types_n, sizeof *node->types);
+    if (node->queues == NULL || node->listens == NULL || (node->types == NULL && req->types_n > 0))
+        return MR_NOMEM;
+    MR_TRY(mr_arena_copy(memory, req->name, &node->name));
+    for (size_t i = 0; i < req->types_n; i++)
+        MR_TRY(mr_arena_copy(memory, req->types[i], &node->types[i]));
+    for (size_t i = 0; i < req->queues_n; i++) {
+        uint32_t weight = req->queues[i].weight != 0 ? req->queues[i].weight : 1;
+        MR_TRY(mr_arena_copy(memory, req->queues[i].name, &node->queues[i].name));
+        node->queues[i].weight = weight;
+        node->listens[i] = (struct listen){.queue = rqueue_of(node->engine, req->queues[i].name),
+                                           .weight = weight};
+        if (node->listens[i].queue == NULL)
+            return MR_NOMEM;
+    }
+    return node_name(node);
+}
+
+static enum mr_err node_new(struct engine *engine, const struct mr_req_node_open *req,
+                            struct node **ret_node)
+{
+    uint32_t index = free_index(engine);
+    struct node *node = calloc(1, sizeof *node);
+    if (node == NULL || index == NODES_MAX) {
+        free(node);
+        return node == NULL ? MR_NOMEM : MR_TOO_BIG;
+    }
+    *node = (struct node){
+        .engine = engine,
+        .handle = mr_rand_next(&engine->rand) << 12 | index,
+        .types_n = req->types_n,
+        .queues_n = req->queues_n,
+        .order = req->order,
+        .slots = req->slots,
+        .lease_ms = req->lease_ms,
+        .incarnation = mr_rand_next(&engine->rand) >> 1,
+        .started_ms = mr_wall_ms(mr_wall_now(mr_clock_system())),
+        .events = req->events,
+    };
+    mr_list_init(&node->link);
+    enum mr_err err = node_fill(node, req);
+    if (err == MR_OK)
+        err = slots_take(engine, node->slots, &node->first_word);
+    if (err != MR_OK) {
+        mr_arena_done(&node->memory);
+        free(node);
+        return err;
+    }
+    mr_timer_init(&node->lease, died);
+    mr_timer_init(&node->again, say_again);
+    engine->by_index[index] = node;
+    mr_list_push_back(&engine->nodes, &node->link);
+    *ret_node = node;
+    return MR_OK;
+}
+
+static void cancel_told(struct mr_redis_channel *channel, struct mr_slice bytes)
+{
+    if (bytes.data != NULL)
+        nodes_cancelled(channel->arg, bytes);
+}
+
+/* Asks for cancelling, of all queues, from the first node on. */
+static enum mr_err cancels_hear(struct engine *engine)
+{
+    struct mr_arena arena = {0};
+    if (engine->cancels_on)
+        return MR_OK;
+    struct mr_slice name = global_key(engine, "cancel", &arena);
+    engine->cancels_name = name.len > 0 ? strndup(name.data, name.len) : NULL;
+    mr_arena_done(&arena);
+    if (engine->cancels_name == NULL)
+        return MR_NOMEM;
+    engine->cancels = (struct mr_redis_channel){
+        .name = mr_slice_str(engine->cancels_name), .message = cancel_told, .arg = engine};
+    mr_redis_subscribe(engine->redis, &engine->cancels);
+    engine->cancels_on = true;
+    return MR_OK;
+}
+
+void node_open_begin(struct ticket *ticket)
+{
+    struct mr_req_node_open *req = mr_container(ticket->req, struct mr_req_node_open, req);
+    struct node *node;
+    enum mr_err err = ticket->engine->up ? cancels_hear(ticket->engine) : MR_UNAVAILABLE;
+    if (err == MR_OK)
+        err = node_new(ticket->engine, req, &node);
+    if (err != MR_OK) {
+        ticket_done(ticket, err);
+        return;
+    }
+    for (size_t i = 0; i < node->queues_n; i++)
+        watch_start(node->listens[i].queue);
+    heard(node);
+    req->node = node->handle;
+    req->first_slot = node->first_word * WORD_SLOTS;
+    node->opener = ticket;
+    node_announce(node);
+}
+
+/* ---- beats ---------------------------------------------------------------------------------- */
+
+/* The leases of one queue that a beat renews. */
+struct beat {
+    struct mr_redis_call call;
+    struct ticket *ticket;
+    struct node *node;
+    uint64_t *epochs;
+    size_t n;
+};
+
+enum { BEAT_ARGS = 3 }; /* of one lease */
+
+static void beat_over(struct ticket *ticket)
+{
+    if (--ticket->calls == 0)
+        ticket_done(ticket, ticket->err);
+}
+
+static void beat_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct beat *beat = call->arg;
+    struct node *node = beat->node;
+    struct ticket *ticket = beat->ticket;
+    if (err == MR_OK && reply->kind != MR_REPLY_ARRAY)
+        err = MR_FAILED;
+    if (err != MR_OK)
+        ticket->err = err;
+    for (size_t i = 0; err == MR_OK && i < reply->n; i++) {
+        int64_t lost = mr_reply_int(&reply->items[i], -1);
+        struct hold *hold =
+            lost >= 0 && lost < (int64_t)beat->n ? hold_of_epoch(node, beat->epochs[lost]) : NULL;
+        if (hold != NULL && !hold->ending)
+            hold_lost(node, hold);
+    }
+    beat_over(ticket);
+    node_call_done(node);
+}
+
+/* "PERCENT TEXT" of what is said about this lease; empty: nothing. */
+static enum mr_err progress_text(const struct mr_req_beat *req, uint64_t epoch,
+                                 struct mr_arena *arena, struct mr_slice *ret_text)
+{
+    char text[MR_PROGRESS_TEXT_MAX + 32];
+    *ret_text = (struct mr_slice){0};
+    for (size_t i = 0; i < req->progress_n; i++) {
+        const struct mr_progress *progress = &req->progress[i];
+        if (progress->epoch != epoch)
+            continue;
+        int len = (int)mr_utf8_cut(progress->text, MR_PROGRESS_TEXT_MAX);
+        int n = snprintf(text, sizeof text, len > 0 ? "%d %.*s" : "%d", progress->percent, len,
+                         (const char *)progress->text.data);
+        MR_TRY(mr_arena_copy(arena, mr_slice_make(text, (size_t)n), ret_text));
+    }
+    return MR_OK;
+}
+
+static enum mr_err beat_queue(struct ticket *ticket, struct node *node, struct rqueue *queue)
+{
+    const struct mr_req_beat *req = mr_container(ticket->req, struct mr_req_beat, req);
+    struct mr_arena *arena = &ticket->req->arena;
+    char lease[NUMBER_MAX], text[NUMBER_MAX];
+    struct beat *beat = mr_arena_calloc(arena, 1, sizeof *beat);
+    struct mr_slice *args =
+        mr_arena_calloc(arena, BEAT_ARGS * (size_t)node->in_hand + 1, sizeof *args);
+    uint64_t *epochs = mr_arena_calloc(arena, node->in_hand, sizeof *epochs);
+    if (beat == NULL || args == NULL || epochs == NULL)
+        return MR_NOMEM;
+    size_t n = 0, at = 0;
+    args[at++] = number_arg(node->lease_ms, lease);
+    for (uint32_t i = 0; i < node->holds_n && n < MR_BATCH_MAX; i++) {
+        struct hold *hold = &node->holds[i];
+        if (hold->epoch == 0 || hold->queue != queue || hold->beaten == ticket->own)
+            continue;
+        hold->beaten = ticket->own;
+        epochs[n++] = hold->epoch;
+        args[at++] = mr_slice_make(hold->id, hold->id_len);
+        MR_TRY(mr_arena_copy(arena, number_arg((int64_t)hold->epoch, text), &args[at++]));
+        MR_TRY(progress_text(req, hold->epoch, arena, &args[at++]));
+    }
+    *beat = (struct beat){.ticket = ticket, .node = node, .epochs = epochs, .n = n};
+    beat->call = (struct mr_redis_call){.answered = beat_answered, .arg = beat, .repeatable = true};
+    ticket->calls++;
+    node->calls++;
+    rqueue_eval(queue, &beat->call, SCRIPT_BEAT, args, at);
+    recover_in(queue, node->lease_ms + 1);
+    return MR_OK;
+}
+
+void node_beat_begin(struct ticket *ticket)
+{
+    const struct mr_req_beat *req = mr_container(ticket->req, struct mr_req_beat, req);
+    struct node *node = node_get(ticket->engine, req->node);
+    if (node == NULL) {
+        ticket_done(ticket, MR_NOT_FOUND);
+        return;
+    }
+    heard(node);
+    ticket->calls = 1;
+    ticket->own = (void *)(uintptr_t)++ticket->engine->beats;
+    for (uint32_t i = 0; ticket->err == MR_OK && i < node->holds_n; i++) {
+        struct hold *hold = &node->holds[i];
+        if (hold->epoch != 0 && hold->beaten != ticket->own)
+            ticket->err = beat_queue(ticket, node, hold->queue);
+    }
+    beat_over(ticket);
+}

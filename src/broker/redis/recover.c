@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Leases that ended, tasks that were kept long enough. Every engine whose nodes listen to a queue looks
+ * after it: the script is one step, so it does not matter how many do. It tells when the next lease ends;
+ * that of a worker which died since is among them, as long as the look is not rarer than its beats.
+ */
+#include "broker/redis/internal.h"
+
+enum {
+    LOOK_MS = 5000,    /* at the latest */
+    AFTER_UP_MS = 2000 /* Redis was away: whoever lives says so first */
+};
+
+static void answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct rqueue *queue = call->arg;
+    queue->recover.running = false;
+    if (queue->listeners == 0 || err == MR_CLOSED)
+        return;
+    int64_t next_ms = err == MR_OK ? mr_reply_int(mr_reply_at(reply, 1), -1) : -1;
+    recover_in(queue, next_ms >= 0 && next_ms < LOOK_MS ? next_ms + 1 : LOOK_MS);
+}
+
+static void look(struct rqueue *queue)
+{
+    struct engine *engine = queue->engine;
+    char most[NUMBER_MAX], keep[NUMBER_MAX];
+    struct mr_slice args[] = {number_arg(engine->archive_max, most),
+                              number_arg(engine->archive_ms, keep), MR_SLICE_LIT("1")};
+    queue->recover.running = true;
+    queue->recover.call =
+        (struct mr_redis_call){.answered = answered, .arg = queue, .repeatable = true};
+    rqueue_eval(queue, &queue->recover.call, SCRIPT_RECOVER, args, 3);
+}
+
+static void fire(struct mr_timer *timer, void *arg)
+{
+    struct rqueue *queue = mr_container(timer, struct rqueue, recover.timer);
+    struct engine *engine = queue->engine;
+    (void)arg;
+    queue->recover.at = MR_MONO_NEVER;
+    int64_t up_ms = (mr_redis_now(engine->redis).ns - engine->up_at.ns) / MR_NS_PER_MS;
+    if (queue->listeners == 0 || engine->closing)
+        return;
+    if (!engine->up || (engine->ups > 1 && up_ms < AFTER_UP_MS))
+        recover_in(queue, AFTER_UP_MS);
+    else if (!queue->recover.running)
+        look(queue);
+}
+
+void recover_init(struct rqueue *queue)
+{
+    mr_timer_init(&queue->recover.timer, fire);
+    queue->recover.at = MR_MONO_NEVER;
+}
+
+void recover_stop(struct rqueue *queue)
+{
+    mr_redis_timer_stop(queue->engine->redis, &queue->recover.timer);
+    queue->recover.at = MR_MONO_NEVER;
+}
+
+void recover_in(struct rqueue *queue, int64_t ms)
+{
+    struct mr_redis *redis = queue->engine->redis;
+    mr_mono at = mr_mono_add_ms(mr_redis_now(redis), ms);
+    if (queue->listeners == 0 || at.ns >= queue->recover.at.ns)
+        return;
+    queue->recover.at = at;
+    mr_redis_timer_start(redis, &queue->recover.timer, at);
+}

@@ -1,0 +1,247 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What is said about nodes: as Asynq's servers say it, every few seconds, so that its tools show ours among
+ * them; and our own details beside it. All of it goes away by itself when a node does not say it again.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#include "broker/redis/internal.h"
+#include "wire/node.h"
+
+enum {
+    AGAIN_S = 5, /* Asynq's */
+    SETS = 3,    /* sorted sets of members: servers, workers, nodes */
+    CALLS = SETS + 1,
+    HEAD_ARGS = 4, /* of say.lua */
+};
+
+struct say {
+    struct mr_redis_call calls[CALLS];
+    struct node *node;
+    size_t left;
+    enum mr_err err;
+};
+
+/* "host:pid:uuid" */
+enum mr_err node_name(struct node *node)
+{
+    char text[sizeof node->engine->host + MR_UUID_TEXT_LEN + 32], uuid_text[MR_UUID_TEXT_LEN + 1];
+    struct mr_uuid uuid;
+    mr_uuid_make(&uuid, mr_wall_now(mr_clock_system()), &node->engine->rand);
+    mr_uuid_format(&uuid, uuid_text);
+    int len =
+        snprintf(text, sizeof text, "%s:%ld:%s", node->engine->host, (long)getpid(), uuid_text);
+    return mr_arena_copy(&node->memory, mr_slice_make(text, (size_t)len), &node->member);
+}
+
+uint32_t node_busy(const struct node *node)
+{
+    uint32_t busy = 0;
+    for (uint32_t i = 0; i < node->slots; i++)
+        busy += atomic_load(&node->engine->board[node->first_word * WORD_SLOTS + i]) != 0;
+    return busy;
+}
+
+void node_info(const struct node *node, struct mr_node_info *ret_info)
+{
+    *ret_info = (struct mr_node_info){
+        .name = node->name,
+        .incarnation = node->incarnation,
+        .state = MR_NODE_LIVE,
+        .started_ms = node->started_ms,
+        .last_beat_ms = node->last_beat_ms,
+        .in_hand = node->in_hand,
+        .slots = node->slots,
+        .busy = node_busy(node),
+        .queues = node->queues,
+        .queues_n = node->queues_n,
+        .types = node->types,
+        .types_n = node->types_n,
+    };
+}
+
+static void answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct say *say = call->arg;
+    struct node *node = say->node;
+    if (err != MR_OK)
+        say->err = engine_refused(node->engine, err, reply);
+    if (--say->left > 0)
+        return;
+    struct ticket *opener = node->opener;
+    err = say->err;
+    free(say);
+    node->opener = NULL;
+    if (opener != NULL)
+        ticket_done(opener, err);
+    if (opener != NULL && err != MR_OK)
+        node_forget(node);
+    node_call_done(node);
+}
+
+static struct mr_slice server_uuid(const struct node *node)
+{
+    return mr_slice_make((const char *)node->member.data + node->member.len - MR_UUID_TEXT_LEN,
+                         MR_UUID_TEXT_LEN);
+}
+
+static struct mr_asynq_time time_of_ms(int64_t ms)
+{
+    return (struct mr_asynq_time){ms / MR_MS_PER_S, (int32_t)(ms % MR_MS_PER_S * MR_NS_PER_MS)};
+}
+
+static enum mr_err server_bytes(const struct node *node, struct mr_arena *arena,
+                                struct mr_slice *ret_bytes)
+{
+    struct mr_buf bytes = {0};
+    struct mr_asynq_server server = {
+        .host = mr_slice_str(node->engine->host),
+        .id = server_uuid(node),
+        .status = MR_SLICE_LIT("active"),
+        .pid = (int32_t)getpid(),
+        .concurrency = (int32_t)node->slots,
+        .active = (int32_t)node_busy(node),
+        .queues = node->queues,
+        .queues_n = node->queues_n,
+        .strict = node->order == MR_QUEUES_STRICT,
+        .started = time_of_ms(node->started_ms),
+    };
+    enum mr_err err = mr_asynq_server_encode(&server, &bytes);
+    if (err == MR_OK)
+        err = mr_arena_copy(arena, mr_buf_slice(&bytes), ret_bytes);
+    mr_buf_done(&bytes);
+    return err;
+}
+
+static enum mr_err worker_bytes(const struct node *node, const struct hold *hold,
+                                struct mr_arena *arena, struct mr_slice *ret_bytes)
+{
+    struct mr_buf bytes = {0};
+    int64_t started_ms = (int64_t)(hold->epoch / MR_US_PER_MS), end_ms = hold->deadline_ms;
+    if (hold->timeout_ms > 0 && (end_ms == 0 || started_ms + hold->timeout_ms < end_ms))
+        end_ms = started_ms + hold->timeout_ms;
+    struct mr_asynq_worker worker = {
+        .host = mr_slice_str(node->engine->host),
+        .server_id = server_uuid(node),
+        .task_id = mr_slice_make(hold->id, hold->id_len),
+        .task_type = mr_slice_make(hold->type, hold->type_len),
+        .queue = hold->queue->name,
+        .pid = (int32_t)getpid(),
+        .started = time_of_ms(started_ms),
+        .deadline = time_of_ms(end_ms),
+    };
+    enum mr_err err = mr_asynq_worker_encode(&worker, &bytes);
+    if (err == MR_OK)
+        err = mr_arena_copy(arena, mr_buf_slice(&bytes), ret_bytes);
+    mr_buf_done(&bytes);
+    return err;
+}
+
+static enum mr_err details_bytes(const struct node *node, struct mr_arena *arena,
+                                 struct mr_slice *ret_bytes)
+{
+    struct mr_node_info info;
+    node_info(node, &info);
+    size_t size = mr_node_size(&info);
+    uint8_t *bytes = mr_arena_alloc(arena, size + 1);
+    if (bytes == NULL)
+        return MR_NOMEM;
+    (void)mr_node_write(&info, bytes);
+    *ret_bytes = mr_slice_make(bytes, size);
+    return MR_OK;
+}
+
+/* Key of what is said: "asynq:servers:{host:pid:uuid}" and the like. */
+static enum mr_err member_key(const struct node *node, const char *kind, struct mr_arena *arena,
+                              struct mr_slice *ret_key)
+{
+    struct mr_buf text = {0};
+    enum mr_err err = mr_buf_printf(&text, "%.*sasynq:%s:{%.*s}", (int)node->engine->prefix.len,
+                                    (const char *)node->engine->prefix.data, kind,
+                                    (int)node->member.len, (const char *)node->member.data);
+    if (err == MR_OK)
+        err = mr_arena_copy(arena, mr_buf_slice(&text), ret_key);
+    mr_buf_done(&text);
+    return err;
+}
+
+/* What runs: as many as there are begun runs among what is in hand. */
+static enum mr_err add_workers(struct node *node, struct mr_arena *arena, struct mr_slice *args,
+                               size_t *n)
+{
+    for (uint32_t slot = 0; slot < node->slots; slot++) {
+        uint64_t epoch = atomic_load(&node->engine->board[node->first_word * WORD_SLOTS + slot]);
+        const struct hold *hold = hold_of_epoch(node, epoch);
+        if (hold == NULL || hold->queue == NULL)
+            continue;
+        args[(*n)++] = mr_slice_make(hold->id, hold->id_len);
+        MR_TRY(worker_bytes(node, hold, arena, &args[(*n)++]));
+    }
+    return MR_OK;
+}
+
+static struct mr_redis_call *next_call(struct say *say)
+{
+    struct mr_redis_call *call = &say->calls[say->left++];
+    *call = (struct mr_redis_call){.answered = answered, .arg = say, .repeatable = true};
+    return call;
+}
+
+/* The three things about it live in one slot; the sets that name them have their own. */
+static enum mr_err say_all(struct say *say, struct mr_arena *arena)
+{
+    static const char *const kinds[SETS] = {"servers", "workers", "mr:node"};
+    static const char *const sets[SETS] = {"servers", "workers", "mr:nodes"};
+    struct node *node = say->node;
+    struct mr_redis *redis = node->engine->redis;
+    struct mr_slice keys[SETS], set_keys[SETS];
+    struct mr_slice *args =
+        mr_arena_calloc(arena, HEAD_ARGS + 2 * (size_t)node->slots, sizeof *args);
+    if (args == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < SETS; i++) {
+        MR_TRY(member_key(node, kinds[i], arena, &keys[i]));
+        set_keys[i] = global_key(node->engine, sets[i], arena);
+        if (set_keys[i].len == 0)
+            return MR_NOMEM;
+    }
+    char ttl[NUMBER_MAX], node_ttl[NUMBER_MAX];
+    int64_t ttl_s = node->leaving ? 0 : SERVER_TTL_S;
+    int64_t lease_s = (node->lease_ms + MR_MS_PER_S - 1) / MR_MS_PER_S + SERVER_TTL_S;
+    size_t n = HEAD_ARGS;
+    args[0] = number_arg(ttl_s, ttl);
+    args[1] = number_arg(node->leaving ? 0 : lease_s, node_ttl);
+    MR_TRY(server_bytes(node, arena, &args[2]));
+    MR_TRY(details_bytes(node, arena, &args[3]));
+    MR_TRY(add_workers(node, arena, args, &n));
+    mr_redis_eval(redis, next_call(say), SCRIPT_SAY, keys, SETS, args, n);
+    for (size_t i = 0; i < SETS; i++) {
+        struct mr_slice member[] = {keys[i], i == 2 ? args[1] : args[0]};
+        mr_redis_eval(redis, next_call(say), SCRIPT_MEMBER, &set_keys[i], 1, member, 2);
+    }
+    return MR_OK;
+}
+
+void node_announce(struct node *node)
+{
+    struct engine *engine = node->engine;
+    struct say *say = calloc(1, sizeof *say);
+    mr_arena_reset(&engine->scratch);
+    node->calls++;
+    if (!node->leaving)
+        mr_redis_timer_start(engine->redis, &node->again,
+                             mr_mono_add_ms(mr_redis_now(engine->redis), AGAIN_S * MR_MS_PER_S));
+    if (say != NULL) {
+        say->node = node;
+        (void)say_all(say, &engine->scratch);
+    }
+    if (say != NULL && say->left > 0)
+        return;
+    free(say);
+    if (node->opener != NULL)
+        ticket_done(node->opener, MR_NOMEM);
+    node->opener = NULL;
+    node_call_done(node);
+}

@@ -1,0 +1,420 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Handing out. A take asks the queues that may have something: with weights by a smooth round robin, all
+ * at once, each for its share; strictly one after the other. One that finds nothing waits; when a watch
+ * says that a queue may have something, those that wait are served in the order in which they came.
+ */
+#include <stdlib.h>
+
+#include "broker/redis/internal.h"
+
+enum { HEAD_ITEMS = 3, TASK_ITEMS = 4, TAKE_ARGS = 5 };
+
+/* One call to one queue. */
+struct ask {
+    struct mr_redis_call call;
+    struct take *take;
+    struct listen *listen;
+    size_t asked;
+    bool used, tried;
+    char args[3][NUMBER_MAX];
+};
+
+struct take {
+    struct ticket *ticket;
+    struct node *node;
+    struct mr_timer timer; /* the wait is over */
+    mr_mono until;
+    bool waiting;
+    size_t asks;  /* under way */
+    size_t bytes; /* of what it has */
+    struct mr_lease **tail;
+    struct ask own[]; /* by queue of the node */
+};
+
+static struct mr_req_take *req_of(const struct take *take)
+{
+    return mr_container(take->ticket->req, struct mr_req_take, req);
+}
+
+static struct take *take_of(const struct ticket *ticket)
+{
+    return ticket->own;
+}
+
+/* ---- its end -------------------------------------------------------------------------------- */
+
+static void take_answer(struct take *take, enum mr_err err)
+{
+    struct node *node = take->node;
+    struct mr_redis *redis = node->engine->redis;
+    mr_redis_timer_stop(redis, &take->timer);
+    ticket_done(take->ticket, err);
+    node_call_done(node);
+}
+
+/* Its node goes: what it has is in hand there, and is given back with the rest. */
+static void take_closed(struct take *take)
+{
+    struct mr_req_take *req = req_of(take);
+    while (req->leases != NULL) {
+        struct mr_lease *lease = req->leases;
+        req->leases = lease->next;
+        mr_lease_free(lease);
+    }
+    req->n = 0;
+    take_answer(take, MR_CLOSED);
+}
+
+void takes_answer(struct node *node, enum mr_err err)
+{
+    struct engine *engine = node->engine;
+    struct mr_link *next;
+    for (struct mr_link *link = engine->waits.next; link != &engine->waits; link = next) {
+        struct take *take = take_of(mr_container(link, struct ticket, link));
+        next = link->next;
+        if (take->node == node)
+            take_answer(take, err);
+    }
+}
+
+/* ---- asking --------------------------------------------------------------------------------- */
+
+static void ask_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
+
+static void ask_send(struct ask *ask)
+{
+    const struct mr_req_take *req = req_of(ask->take);
+    struct node *node = ask->take->node;
+    struct rqueue *queue = ask->listen->queue;
+    size_t bytes_left = req->bytes_max > ask->take->bytes ? req->bytes_max - ask->take->bytes : 1;
+    struct mr_slice args[TAKE_ARGS] = {
+        number_arg((int64_t)ask->asked, ask->args[0]),
+        number_arg(node->lease_ms, ask->args[1]),
+        node->name,
+        number_arg(req->bytes_max > 0 ? (int64_t)bytes_left : 0, ask->args[2]),
+        mr_slice_str(watch_is_due(queue) ? "1" : "0"),
+    };
+    ask->tried = true;
+    ask->call = (struct mr_redis_call){.answered = ask_answered, .arg = ask};
+    ask->take->asks++;
+    rqueue_eval(queue, &ask->call, SCRIPT_TAKE, args, TAKE_ARGS);
+}
+
+/* Whether this queue may have something for the take, and has not been asked. A take that does not wait
+ * asks all: what somebody just enqueued is there, also when nobody has told us yet. */
+static bool is_candidate(const struct take *take, size_t i)
+{
+    bool waits = req_of(take)->wait_ms > 0;
+    return !take->own[i].tried && (!waits || take->node->listens[i].queue->maybe);
+}
+
+/* Smooth weighted round robin: over any stretch each queue with tasks gets its share. */
+static struct ask *choose_weighted(struct take *take)
+{
+    struct node *node = take->node;
+    struct ask *best = NULL;
+    int64_t total = 0;
+    for (size_t i = 0; i < node->queues_n; i++) {
+        struct listen *listen = &node->listens[i];
+        if (!is_candidate(take, i))
+            continue;
+        listen->current += listen->weight;
+        total += listen->weight;
+        if (best == NULL || listen->current > best->listen->current)
+            best = &take->own[i];
+    }
+    if (best != NULL)
+        best->listen->current -= total;
+    return best;
+}
+
+static struct ask *choose_strict(struct take *take)
+{
+    for (size_t i = 0; i < take->node->queues_n; i++)
+        if (is_candidate(take, i))
+            return &take->own[i];
+    return NULL;
+}
+
+/* Asks for what is missing; false: there is nobody to ask. */
+static bool ask_some(struct take *take)
+{
+    const struct mr_req_take *req = req_of(take);
+    struct node *node = take->node;
+    size_t missing = req->max - req->n;
+    bool any = false;
+    for (size_t i = 0; i < node->queues_n; i++)
+        take->own[i].asked = 0;
+    if (node->order == MR_QUEUES_STRICT || node->queues_n == 1) {
+        struct ask *ask = choose_strict(take);
+        if (ask != NULL)
+            ask->asked = missing;
+    } else {
+        for (struct ask *ask; missing > 0 && (ask = choose_weighted(take)) != NULL; missing--)
+            ask->asked++;
+    }
+    for (size_t i = 0; i < node->queues_n; i++) {
+        if (take->own[i].asked == 0)
+            continue;
+        any = true;
+        ask_send(&take->own[i]);
+    }
+    return any;
+}
+
+static void begin_round(struct take *take)
+{
+    for (size_t i = 0; i < take->node->queues_n; i++)
+        take->own[i].tried = false;
+}
+
+/* ---- waiting -------------------------------------------------------------------------------- */
+
+static void wait_over(struct mr_timer *timer, void *arg)
+{
+    struct take *take = mr_container(timer, struct take, timer);
+    (void)arg;
+    if (take->waiting)
+        take_answer(take, MR_EMPTY);
+}
+
+/* Somebody waits: those who hold more than they have slots for are asked to give some back. */
+static void ask_holders(const struct node *waiter)
+{
+    struct engine *engine = waiter->engine;
+    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
+        struct node *node = mr_container(link, struct node, link);
+        if (node != waiter && node->in_hand > node->slots && node->events.wanted != NULL)
+            node->events.wanted(node->events.arg);
+    }
+}
+
+static void start_waiting(struct take *take)
+{
+    struct engine *engine = take->node->engine;
+    if (mr_redis_now(engine->redis).ns >= take->until.ns) {
+        take_answer(take, MR_EMPTY);
+        return;
+    }
+    take->waiting = true;
+    mr_list_remove(&take->ticket->link);
+    mr_list_push_back(&engine->waits, &take->ticket->link);
+    if (!mr_timer_running(&take->timer)) {
+        mr_redis_timer_start(engine->redis, &take->timer, take->until);
+        ask_holders(take->node);
+    }
+}
+
+/* Goes on: asks, or waits. */
+static void take_on(struct take *take)
+{
+    const struct mr_req_take *req = req_of(take);
+    if (ask_some(take))
+        return;
+    if (req->wait_ms > 0)
+        start_waiting(take);
+    else
+        take_answer(take, MR_EMPTY);
+}
+
+void takes_serve(struct engine *engine)
+{
+    struct mr_link *next;
+    for (struct mr_link *link = engine->waits.next; link != &engine->waits; link = next) {
+        struct take *take = take_of(mr_container(link, struct ticket, link));
+        next = link->next;
+        begin_round(take);
+        if (!ask_some(take))
+            continue;
+        take->waiting = false;
+        mr_list_remove(&take->ticket->link);
+        mr_list_push_back(&engine->tickets, &take->ticket->link);
+    }
+}
+
+/* ---- what came ------------------------------------------------------------------------------ */
+
+/* A message that cannot be read goes to the archive, for a person to see. */
+struct discard {
+    struct mr_redis_call call;
+};
+
+static void discarded(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    (void)err, (void)reply;
+    free(mr_container(call, struct discard, call));
+}
+
+static void discard(struct rqueue *queue, struct mr_slice id, struct mr_slice epoch)
+{
+    struct engine *engine = queue->engine;
+    char most[NUMBER_MAX], keep[NUMBER_MAX];
+    struct discard *discard = calloc(1, sizeof *discard);
+    if (discard == NULL)
+        return;
+    struct mr_slice args[] = {
+        number_arg(engine->archive_max, most),
+        number_arg(engine->archive_ms, keep),
+        MR_SLICE_LIT("0"),
+        id,
+        epoch,
+        MR_SLICE_LIT("2"), /* MR_FAIL_FOR_GOOD */
+        MR_SLICE_LIT("0"),
+        MR_SLICE_LIT("0"),
+        MR_SLICE_LIT("its message cannot be read"),
+    };
+    discard->call = (struct mr_redis_call){.answered = discarded, .repeatable = true};
+    rqueue_eval(queue, &discard->call, SCRIPT_FINISH, args, sizeof args / sizeof args[0]);
+}
+
+static enum mr_err read_task(struct ask *ask, const struct mr_reply *items,
+                             struct mr_lease **ret_lease)
+{
+    struct engine *engine = ask->take->node->engine;
+    struct rqueue *queue = ask->listen->queue;
+    struct taken taken;
+    mr_arena_reset(&engine->scratch);
+    MR_TRY(message_taken(&items[3], &engine->scratch, &taken));
+    int64_t epoch = mr_reply_int(&items[1], 0);
+    taken.task.epoch = (uint64_t)epoch;
+    taken.task.started_ms = epoch / MR_US_PER_MS;
+    if (items[2].text.len > 0)
+        taken.task.order_time_ms = mr_reply_int(&items[2], 0);
+    MR_TRY(message_lease(&taken.task, taken.message, ret_lease));
+    (*ret_lease)->ref = hold_add(ask->take->node, queue, &taken);
+    latency_note(&queue->latency, LATENCY_WAIT, mr_redis_now(engine->redis),
+                 epoch - taken.ready_us);
+    return MR_OK;
+}
+
+static void read_tasks(struct ask *ask, const struct mr_reply *reply)
+{
+    struct take *take = ask->take;
+    struct mr_req_take *req = req_of(take);
+    for (size_t i = HEAD_ITEMS; i + TASK_ITEMS <= reply->n; i += TASK_ITEMS) {
+        const struct mr_reply *items = &reply->items[i];
+        struct mr_lease *lease;
+        enum mr_err err = read_task(ask, items, &lease);
+        if (err == MR_DAMAGED)
+            discard(ask->listen->queue, items[0].text, items[1].text);
+        if (err != MR_OK)
+            continue;
+        lease->next = NULL;
+        *take->tail = lease;
+        take->tail = &lease->next;
+        take->bytes += lease->body_len;
+        req->n++;
+    }
+}
+
+static void read_answer(struct ask *ask, const struct mr_reply *reply)
+{
+    struct rqueue *queue = ask->listen->queue;
+    int64_t left = mr_reply_int(mr_reply_at(reply, 0), 0);
+    int64_t next_ms = mr_reply_int(mr_reply_at(reply, 1), -1);
+    bool paused = mr_reply_int(mr_reply_at(reply, 2), 0) != 0;
+    size_t before = req_of(ask->take)->n;
+    if (next_ms >= -1)
+        watch_looked(queue, next_ms);
+    read_tasks(ask, reply);
+    if (req_of(ask->take)->n > before)
+        recover_in(queue, ask->take->node->lease_ms + 1);
+    if (paused)
+        watch_paused(queue);
+    else if (left == 0)
+        watch_empty(queue);
+}
+
+/* All that were asked have answered. */
+static void round_over(struct take *take)
+{
+    const struct mr_req_take *req = req_of(take);
+    if (take->node->leaving)
+        take_closed(take);
+    else if (req->n > 0)
+        take_answer(take, MR_OK);
+    else
+        take_on(take);
+}
+
+static void again(struct mr_timer *timer, void *arg)
+{
+    struct take *take = mr_container(timer, struct take, timer);
+    (void)arg;
+    mr_timer_init(&take->timer, wait_over);
+    if (take->node->leaving) {
+        take_closed(take);
+        return;
+    }
+    begin_round(take);
+    take_on(take);
+}
+
+/* Redis is away: never an answer sooner than it would help to ask again. */
+static void ask_later(struct take *take)
+{
+    struct mr_redis *redis = take->node->engine->redis;
+    mr_redis_timer_stop(redis, &take->timer);
+    mr_timer_init(&take->timer, again);
+    mr_redis_timer_start(redis, &take->timer, mr_mono_add_ms(mr_redis_now(redis), AGAIN_MS));
+}
+
+static void ask_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct ask *ask = call->arg;
+    struct take *take = ask->take;
+    const struct mr_req_take *req = req_of(take);
+    if (err == MR_OK && (reply->kind != MR_REPLY_ARRAY || reply->n < HEAD_ITEMS))
+        err = MR_FAILED;
+    if (err == MR_OK)
+        read_answer(ask, reply);
+    else
+        take->ticket->err = err;
+    if (--take->asks > 0)
+        return;
+    err = take->ticket->err;
+    take->ticket->err = MR_OK;
+    bool away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
+    bool time_left = mr_redis_now(take->node->engine->redis).ns < take->until.ns;
+    if (err == MR_OK || req->n > 0 || take->node->leaving)
+        round_over(take);
+    else if (away && time_left)
+        ask_later(take);
+    else
+        take_answer(take, engine_refused(take->node->engine, err, reply));
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+void take_begin(struct ticket *ticket)
+{
+    struct mr_req_take *req = mr_container(ticket->req, struct mr_req_take, req);
+    struct engine *engine = ticket->engine;
+    struct node *node = node_get(engine, req->node);
+    req->leases = NULL;
+    req->n = 0;
+    if (node == NULL || req->max == 0 || req->max > MR_BATCH_MAX) {
+        ticket_done(ticket, node == NULL ? MR_CLOSED : MR_INVALID);
+        return;
+    }
+    struct take *take =
+        mr_arena_calloc(&ticket->req->arena, 1, sizeof *take + node->queues_n * sizeof *take->own);
+    if (take == NULL) {
+        ticket_done(ticket, MR_NOMEM);
+        return;
+    }
+    int64_t wait_ms = req->wait_ms < MR_MS_PER_DAY ? req->wait_ms : MR_MS_PER_DAY;
+    take->ticket = ticket;
+    take->node = node;
+    take->tail = &req->leases;
+    take->until = mr_mono_add_ms(mr_redis_now(engine->redis), wait_ms + 1);
+    mr_timer_init(&take->timer, wait_over);
+    for (size_t i = 0; i < node->queues_n; i++) {
+        take->own[i].take = take;
+        take->own[i].listen = &node->listens[i];
+    }
+    ticket->own = take;
+    node->calls++;
+    take_on(take);
+}

@@ -1,0 +1,165 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * No polling: a queue that had nothing is looked at again when something came. A push, by whomever, ends a
+ * BLMOVE of the list onto itself; what is not in the list (priorities, due times, resuming) is told on
+ * the channel mr:wake; and what is due at a known time has a timer. While this guard stands, `maybe` is
+ * false and nobody asks.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/redis/internal.h"
+
+enum {
+    PUSH_WAIT_S = 30, /* of one BLMOVE: also finds out that a connection is dead */
+    LOOK_MS = 500,    /* a busy queue is looked at for due tasks so often */
+    PAUSED_MS =
+        1000, /* a paused one, whether it still is: others say nothing when they resume it */
+    LOOK_FAR_MS = 60000 /* Redis's clock may run faster than ours */
+};
+
+void watch_woken(struct rqueue *queue)
+{
+    queue->maybe = true;
+    takes_serve(queue->engine);
+}
+
+static void due(struct mr_timer *timer, void *arg)
+{
+    struct rqueue *queue = mr_container(timer, struct rqueue, watch.timer);
+    (void)arg;
+    queue->watch.due = true;
+    watch_woken(queue);
+}
+
+/* Messages before a subscription began may be missing, so its beginning is one, too. */
+static void told(struct mr_redis_channel *channel, struct mr_slice bytes)
+{
+    struct rqueue *queue = channel->arg;
+    queue->watch.listening = true;
+    queue->watch.due = true;
+    (void)bytes;
+    watch_woken(queue);
+}
+
+void watch_init(struct rqueue *queue)
+{
+    mr_timer_init(&queue->watch.timer, due);
+    queue->watch.due = true;
+}
+
+static void pushed(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
+
+static void wait_for_push(struct rqueue *queue)
+{
+    struct watch *watch = &queue->watch;
+    char key[ID_KEY_MAX], seconds[NUMBER_MAX];
+    if (watch->pushing || queue->listeners == 0 || queue->engine->closing)
+        return;
+    int len = snprintf(key, sizeof key, "%spending", (const char *)queue->prefix.data);
+    struct mr_slice list = mr_slice_make(key, (size_t)len);
+    if (watch->lane == NULL &&
+        mr_redis_lane_new(queue->engine->redis, list, &watch->lane) != MR_OK) {
+        queue->maybe = true; /* without a guard nothing is known */
+        return;
+    }
+    struct mr_slice args[] = {
+        MR_SLICE_LIT("BLMOVE"),          list, list, MR_SLICE_LIT("RIGHT"), MR_SLICE_LIT("RIGHT"),
+        number_arg(PUSH_WAIT_S, seconds)};
+    watch->pushing = true;
+    watch->call = (struct mr_redis_call){.answered = pushed, .arg = queue, .repeatable = true};
+    mr_redis_lane_send(watch->lane, &watch->call, args, sizeof args / sizeof args[0]);
+}
+
+static void look_in(struct rqueue *queue, int64_t ms)
+{
+    struct mr_redis *redis = queue->engine->redis;
+    mr_redis_timer_start(redis, &queue->watch.timer, mr_mono_add_ms(mr_redis_now(redis), ms));
+}
+
+static void pushed(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct rqueue *queue = call->arg;
+    queue->watch.pushing = false;
+    if (queue->listeners == 0 || err == MR_CLOSED || err == MR_CANCELLED)
+        return;
+    if (err != MR_OK)
+        look_in(queue, AGAIN_MS);
+    else if (reply->kind == MR_REPLY_TEXT)
+        watch_woken(queue);
+    else if (!queue->maybe)
+        wait_for_push(queue);
+}
+
+void watch_start(struct rqueue *queue)
+{
+    struct watch *watch = &queue->watch;
+    if (queue->listeners++ > 0)
+        return;
+    queue->maybe = watch->due = true;
+    size_t size = queue->prefix.len + sizeof "mr:wake";
+    watch->channel_name = malloc(size);
+    if (watch->channel_name != NULL) {
+        (void)snprintf(watch->channel_name, size, "%smr:wake", (const char *)queue->prefix.data);
+        watch->channel = (struct mr_redis_channel){
+            .name = mr_slice_str(watch->channel_name), .message = told, .arg = queue};
+        mr_redis_subscribe(queue->engine->redis, &watch->channel);
+    }
+    recover_in(queue, 0);
+}
+
+void watch_stop(struct rqueue *queue)
+{
+    struct watch *watch = &queue->watch;
+    mr_assert(queue->listeners > 0);
+    if (--queue->listeners > 0)
+        return;
+    recover_stop(queue);
+    mr_redis_timer_stop(queue->engine->redis, &watch->timer);
+    if (watch->channel_name != NULL)
+        mr_redis_unsubscribe(queue->engine->redis, &watch->channel);
+    mr_redis_lane_free(watch->lane);
+    watch->lane = NULL;
+    free(watch->channel_name);
+    watch->channel_name = NULL;
+    watch->listening = false;
+    queue->maybe = true;
+}
+
+void watch_free(struct rqueue *queue)
+{
+    free(queue->watch.channel_name);
+}
+
+bool watch_is_due(const struct rqueue *queue)
+{
+    int64_t since_ns = mr_redis_now(queue->engine->redis).ns - queue->watch.looked_at.ns;
+    return queue->watch.due || since_ns > LOOK_MS * MR_NS_PER_MS;
+}
+
+void watch_looked(struct rqueue *queue, int64_t next_ms)
+{
+    struct watch *watch = &queue->watch;
+    watch->looked_at = mr_redis_now(queue->engine->redis);
+    watch->due = next_ms == 0;
+    if (next_ms > 0)
+        look_in(queue, next_ms < LOOK_FAR_MS ? next_ms : LOOK_FAR_MS);
+    else
+        mr_redis_timer_stop(queue->engine->redis, &watch->timer);
+}
+
+void watch_empty(struct rqueue *queue)
+{
+    if (queue->watch.due || queue->listeners == 0)
+        return;
+    queue->maybe = false;
+    wait_for_push(queue);
+}
+
+void watch_paused(struct rqueue *queue)
+{
+    if (queue->listeners == 0)
+        return;
+    queue->maybe = false;
+    look_in(queue, PAUSED_MS);
+}
