@@ -339,6 +339,7 @@ static void silence_breaks_the_connection_and_its_lanes(void **state)
     assert_true(scene.ask.call.doubt);
     assert_int_equal(ask_wait(&blocked), MR_UNAVAILABLE);
     assert_true(blocked.call.doubt);
+    user_wait_down(&scene.user, 1);
     assert_true(user_was_told(&scene.user, "no answer in time"));
     close_scene(&scene);
 }
