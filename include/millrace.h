@@ -131,7 +131,7 @@ enum mr_on_duplicate {
     MR_DUPLICATE_REJECT,  /* MR_DUPLICATE, nothing changes */
     MR_DUPLICATE_IGNORE,  /* MR_OK with the id of the task that is there */
     MR_DUPLICATE_REPLACE, /* the waiting task takes the new order time (and due time); its id is
-                             returned; MR_RUNNING when it runs */
+                             returned; MR_RUNNING when it runs; a member of a group stays there */
 };
 
 /* What a producer says about a task. Only payload is usually needed; zero is the default

@@ -267,6 +267,37 @@ enum mr_err mr_node_open_check(const struct mr_req_node_open *req)
     return MR_OK;
 }
 
+enum mr_err mr_gather_check(const struct mr_req_gather *req)
+{
+    if (req->max_delay_ms < 0 || req->grace_ms < 1 || req->wait_ms < 0 || req->set_ms < 0 ||
+        req->set_ms > MR_MS_PER_DAY)
+        return MR_INVALID;
+    return mr_name_check(req->queue);
+}
+
+enum mr_err mr_gathered_check(const struct mr_req_gathered *req)
+{
+    if (req->set.len == 0 || req->set.len >= MR_SET_MAX)
+        return MR_INVALID;
+    return mr_name_check(req->queue);
+}
+
+enum mr_err mr_gathered_task_check(const struct mr_req_gathered *req)
+{
+    bool same = req->task->queue.len == 0 || mr_slice_equal(req->task->queue, req->queue);
+    return same && req->task->group.len == 0 ? MR_OK : MR_INVALID;
+}
+
+uint32_t mr_gather_max(const struct mr_req_gather *req)
+{
+    return req->max_size == 0 || req->max_size > MR_BATCH_MAX ? MR_BATCH_MAX : req->max_size;
+}
+
+int64_t mr_gather_set_ms(const struct mr_req_gather *req)
+{
+    return req->set_ms == 0 ? MR_SET_MS : req->set_ms;
+}
+
 /* ---- over the wire -------------------------------------------------------------------------- */
 
 static const struct mr_flat_field finish_fields[] = {

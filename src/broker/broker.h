@@ -283,7 +283,7 @@ struct mr_req_backup {
 enum {
     MR_SET_MAX = 40,                   /* bytes of the name of a set, its NUL included */
     MR_SET_MS = 2 * 60 * 1000,         /* a set is its gatherer's so long */
-    MR_SET_BYTES_MAX = 4 * 1024 * 1024 /* of messages in a set, more only if it has one member */
+    MR_SET_BYTES_MAX = 2 * 1024 * 1024 /* of messages in a set, more only if it has one member */
 };
 
 /*
@@ -366,5 +366,12 @@ MR_MUST_USE enum mr_err mr_broker_call(struct mr_broker *broker, struct mr_req *
 MR_MUST_USE enum mr_err mr_task_options_check(const struct mr_task_options *task,
                                               size_t payload_max, struct mr_detail *detail);
 MR_MUST_USE enum mr_err mr_node_open_check(const struct mr_req_node_open *req);
+MR_MUST_USE enum mr_err mr_gather_check(const struct mr_req_gather *req);
+/* What is wrong with the request, and with what its task says of queue and group. */
+MR_MUST_USE enum mr_err mr_gathered_check(const struct mr_req_gathered *req);
+MR_MUST_USE enum mr_err mr_gathered_task_check(const struct mr_req_gathered *req);
+/* What zero stands for. */
+uint32_t mr_gather_max(const struct mr_req_gather *req);
+int64_t mr_gather_set_ms(const struct mr_req_gather *req);
 
 #endif

@@ -32,7 +32,8 @@ enum mr_err mr_event_task_decode(struct mr_slice body, struct mr_event_task *ret
                                  struct mr_slice *ret_message)
 {
     const uint8_t *bytes = body.data;
-    if (body.len < MR_EVENT_TASK_SIZE || (bytes[38] != MR_SCHEDULED && bytes[38] != MR_PENDING))
+    if (body.len < MR_EVENT_TASK_SIZE ||
+        (bytes[38] != MR_SCHEDULED && bytes[38] != MR_PENDING && bytes[38] != MR_AGGREGATING))
         return MR_DAMAGED;
     get_uuid(bytes, &ret_event->id);
     ret_event->key = (int64_t)mr_load64(bytes + 16);
@@ -42,6 +43,31 @@ enum mr_err mr_event_task_decode(struct mr_slice body, struct mr_event_task *ret
     ret_event->state = bytes[38];
     ret_event->flags = bytes[39];
     *ret_message = mr_slice_make(bytes + MR_EVENT_TASK_SIZE, body.len - MR_EVENT_TASK_SIZE);
+    return MR_OK;
+}
+
+void mr_event_gathered_encode(const struct mr_event_task *event, size_t n, uint8_t *bytes)
+{
+    mr_event_task_encode(event, bytes);
+    mr_store32(bytes + MR_EVENT_TASK_SIZE, (uint32_t)n);
+    mr_store32(bytes + MR_EVENT_TASK_SIZE + 4, 0);
+}
+
+enum mr_err mr_event_gathered_decode(struct mr_slice body, struct mr_event_task *ret_event,
+                                     struct mr_slice *ret_ids, struct mr_slice *ret_message)
+{
+    struct mr_slice rest;
+    MR_TRY(mr_event_task_decode(body, ret_event, &rest));
+    const uint8_t *bytes = rest.data;
+    if (rest.len < MR_EVENT_GATHERED_HEAD || ret_event->state == MR_AGGREGATING)
+        return MR_DAMAGED;
+    size_t n = mr_load32(bytes);
+    rest = mr_slice_make(bytes + MR_EVENT_GATHERED_HEAD, rest.len - MR_EVENT_GATHERED_HEAD);
+    if (n == 0 || n > rest.len / sizeof(struct mr_uuid))
+        return MR_DAMAGED;
+    size_t len = n * sizeof(struct mr_uuid);
+    *ret_ids = mr_slice_make(rest.data, len);
+    *ret_message = mr_slice_make((const uint8_t *)rest.data + len, rest.len - len);
     return MR_OK;
 }
 

@@ -34,6 +34,16 @@ void mr_event_task_encode(const struct mr_event_task *event, uint8_t bytes[MR_EV
 MR_MUST_USE enum mr_err mr_event_task_decode(struct mr_slice body, struct mr_event_task *ret_event,
                                              struct mr_slice *ret_message);
 
+/* MR_RECORD_GATHERED: a task event, the number of members that became this task, their ids, and the
+ * task message. */
+enum { MR_EVENT_GATHERED_HEAD = 8 };
+/* The fixed part: MR_EVENT_TASK_SIZE + MR_EVENT_GATHERED_HEAD bytes. */
+void mr_event_gathered_encode(const struct mr_event_task *event, size_t n, uint8_t *bytes);
+MR_MUST_USE enum mr_err mr_event_gathered_decode(struct mr_slice body,
+                                                 struct mr_event_task *ret_event,
+                                                 struct mr_slice *ret_ids,
+                                                 struct mr_slice *ret_message);
+
 /* MR_RECORD_TAKE and _DONE: one or more runs that began or ended, and the time. Most records of
  * a busy queue are of these kinds; runs that share one cost a third. */
 struct mr_event_run {
@@ -93,7 +103,7 @@ struct mr_entry {
     uint16_t retried, max_retry;
     uint8_t state, flags, crashes;
     uint8_t has_more; /* the fields below are there */
-    uint64_t epoch;
+    uint64_t epoch;   /* of an aggregating task: the number of its group */
     uint32_t note_segment, note_offset, note_size;
     int64_t started_ms, finished_ms, failed_ms, order_ms, unique_until_ms, priority_ms;
     struct mr_uuid unique;

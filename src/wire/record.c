@@ -15,12 +15,15 @@ enum {
 };
 
 static const char *const type_names[MR_RECORD_TYPE_COUNT] = {
-    [MR_RECORD_NONE] = "none",     [MR_RECORD_OPEN] = "open",       [MR_RECORD_CEILING] = "ceiling",
-    [MR_RECORD_MARK] = "mark",     [MR_RECORD_SKIP] = "skip",       [MR_RECORD_QUEUE] = "queue",
-    [MR_RECORD_TASK] = "task",     [MR_RECORD_UNQUEUE] = "unqueue", [MR_RECORD_COPY] = "copy",
-    [MR_RECORD_NOTE] = "note",     [MR_RECORD_TAKE] = "take",       [MR_RECORD_DONE] = "done",
-    [MR_RECORD_FINISH] = "finish", [MR_RECORD_LOST] = "lost",       [MR_RECORD_MOVE] = "move",
-    [MR_RECORD_DELETE] = "delete",
+    [MR_RECORD_NONE] = "none",         [MR_RECORD_OPEN] = "open",
+    [MR_RECORD_CEILING] = "ceiling",   [MR_RECORD_MARK] = "mark",
+    [MR_RECORD_SKIP] = "skip",         [MR_RECORD_QUEUE] = "queue",
+    [MR_RECORD_TASK] = "task",         [MR_RECORD_UNQUEUE] = "unqueue",
+    [MR_RECORD_COPY] = "copy",         [MR_RECORD_NOTE] = "note",
+    [MR_RECORD_TAKE] = "take",         [MR_RECORD_DONE] = "done",
+    [MR_RECORD_FINISH] = "finish",     [MR_RECORD_LOST] = "lost",
+    [MR_RECORD_MOVE] = "move",         [MR_RECORD_DELETE] = "delete",
+    [MR_RECORD_GATHERED] = "gathered",
 };
 
 void mr_record_seal(uint8_t *at, const struct mr_record *record, uint32_t salt)

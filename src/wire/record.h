@@ -34,21 +34,22 @@ enum {
 
 enum mr_record_type {
     MR_RECORD_NONE,
-    MR_RECORD_OPEN,    /* a term begins; epoch ceiling */
-    MR_RECORD_CEILING, /* epochs up to this may be handed out */
-    MR_RECORD_MARK,    /* nothing but its lag: what stands before it is durable */
-    MR_RECORD_SKIP,    /* damage was set aside here */
-    MR_RECORD_QUEUE,   /* a queue was made or its settings changed */
-    MR_RECORD_UNQUEUE, /* a queue was removed */
-    MR_RECORD_TASK,    /* a task was enqueued */
-    MR_RECORD_COPY,    /* a live task, carried forward by compaction */
-    MR_RECORD_NOTE,    /* its last result or error, carried forward */
-    MR_RECORD_TAKE,    /* tasks were handed out */
-    MR_RECORD_FINISH,  /* a run ended in another way */
-    MR_RECORD_LOST,    /* a lease ended without a finish */
-    MR_RECORD_MOVE,    /* a caller changed state or order */
-    MR_RECORD_DELETE,  /* a task was removed */
-    MR_RECORD_DONE,    /* runs ended well, and their tasks are gone */
+    MR_RECORD_OPEN,     /* a term begins; epoch ceiling */
+    MR_RECORD_CEILING,  /* epochs up to this may be handed out */
+    MR_RECORD_MARK,     /* nothing but its lag: what stands before it is durable */
+    MR_RECORD_SKIP,     /* damage was set aside here */
+    MR_RECORD_QUEUE,    /* a queue was made or its settings changed */
+    MR_RECORD_UNQUEUE,  /* a queue was removed */
+    MR_RECORD_TASK,     /* a task was enqueued */
+    MR_RECORD_COPY,     /* a live task, carried forward by compaction */
+    MR_RECORD_NOTE,     /* its last result or error, carried forward */
+    MR_RECORD_TAKE,     /* tasks were handed out */
+    MR_RECORD_FINISH,   /* a run ended in another way */
+    MR_RECORD_LOST,     /* a lease ended without a finish */
+    MR_RECORD_MOVE,     /* a caller changed state or order */
+    MR_RECORD_DELETE,   /* a task was removed */
+    MR_RECORD_DONE,     /* runs ended well, and their tasks are gone */
+    MR_RECORD_GATHERED, /* the members of a set became one task */
     MR_RECORD_TYPE_COUNT
 };
 

@@ -547,7 +547,8 @@ static void take_and_finish(struct conform *t, const char *id, struct mr_finish 
 void conform_make_state(struct conform *t, const char *id, enum mr_state state)
 {
     (void)PUT_OK(t, .id = mr_slice_str(id), .retention_ms = 3600000,
-                 .delay_ms = state == MR_SCHEDULED ? 3600000 : 0);
+                 .delay_ms = state == MR_SCHEDULED ? 3600000 : 0,
+                 .group = mr_slice_str(state == MR_AGGREGATING ? "group" : ""));
     switch (state) {
     case MR_ACTIVE:
         mr_lease_free(conform_take_id(t, NODE(t, .name = "holder"), id));

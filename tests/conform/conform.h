@@ -98,6 +98,7 @@ int conform_stats(const struct conform_engine *engine);
 int conform_scheduled(const struct conform_engine *engine);
 int conform_threads(const struct conform_engine *engine);
 int conform_durability(const struct conform_engine *engine);
+int conform_groups(const struct conform_engine *engine);
 int conform_backup(const struct conform_engine *engine);
 
 /* Runs all of them, or the tests whose names fit the pattern of the first argument ("*waiter*"); answers

@@ -47,8 +47,8 @@ static void put_rich(struct conform *t, struct conform_node *node, const char *i
     (void)PUT_OK(t, .id = mr_slice_str(id), .type = MR_SLICE_LIT("mail"),
                  .payload = MR_SLICE_LIT("pay\0load"), .priority_s = 12.5, .max_retry = 7,
                  .timeout_ms = 1234, .retention_ms = 3600000, .unique_ms = 3600000,
-                 .unique_key = mr_slice_str(id), .group = MR_SLICE_LIT("g"),
-                 .topic = MR_SLICE_LIT("results"), .headers = headers, .headers_n = 2);
+                 .unique_key = mr_slice_str(id), .topic = MR_SLICE_LIT("results"),
+                 .headers = headers, .headers_n = 2);
     struct mr_lease *lease = conform_take_id(t, node, id);
     assert_err(conform_finish_one(t, lease, end), MR_OK);
     mr_lease_free(lease);
@@ -69,8 +69,9 @@ static void tasks_of_every_state_are_as_they_were(void **state)
     put_rich(t, node, "dropped", (struct mr_finish){.outcome = MR_DROP});
     put_rich(t, node, "pending", (struct mr_finish){.outcome = MR_HAND_BACK});
     (void)PUT_OK(t, .id = MR_SLICE_LIT("scheduled"), .delay_ms = 3600000, .priority_s = -5);
-    static const char *const ids[] = {"retry",     "later",   "archived",
-                                      "completed", "pending", "scheduled"};
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("aggregating"), .group = MR_SLICE_LIT("g"));
+    static const char *const ids[] = {"retry",   "later",     "archived",   "completed",
+                                      "pending", "scheduled", "aggregating"};
     enum { N = sizeof ids / sizeof ids[0] };
     const struct mr_task *before[N];
     for (size_t i = 0; i < N; i++)

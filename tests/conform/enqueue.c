@@ -78,7 +78,6 @@ static void every_option_is_read_back_identically(void **state)
         .retention_ms = 7200000,
         .unique_ms = 60000,
         .unique_key = MR_SLICE_LIT("mail-17"),
-        .group = MR_SLICE_LIT("evening"),
         .topic = MR_SLICE_LIT("outcomes"),
         .headers = headers,
         .headers_n = 3,
@@ -150,8 +149,8 @@ static void the_same_payload_twice_makes_two_tasks(void **state)
 static void an_id_that_exists_conflicts_and_tells_its_state(void **state)
 {
     struct conform *t = *state;
-    static const enum mr_state states[] = {MR_SCHEDULED, MR_PENDING,  MR_ACTIVE,
-                                           MR_RETRY,     MR_ARCHIVED, MR_COMPLETED};
+    static const enum mr_state states[] = {MR_SCHEDULED, MR_PENDING,   MR_ACTIVE,     MR_RETRY,
+                                           MR_ARCHIVED,  MR_COMPLETED, MR_AGGREGATING};
     for (size_t i = 0; i < sizeof states / sizeof states[0]; i++) {
         conform_make_state(t, "the-id", states[i]);
         struct mr_enqueue_result again =

@@ -18,9 +18,13 @@ static const char *names_differ(const struct model_task *want, const struct mr_t
         return "queue";
     if (!text_is(got->type, model_type_names[want->type]))
         return "type";
-    char key[16] = "";
+    char key[16] = "", group[24] = "";
     if (want->unique_said != 0)
         (void)snprintf(key, sizeof key, "key-%u", want->unique_said);
+    if (want->group != 0)
+        (void)snprintf(group, sizeof group, "group-%u", want->group);
+    if (!text_is(got->group, group))
+        return "group";
     return text_is(got->unique_key, key) ? NULL : "unique_key";
 }
 

@@ -64,17 +64,7 @@ struct mr_slice driver_some_id(struct driver *d, char text[MODEL_TEXT_MAX])
 
 /* ---- enqueue -------------------------------------------------------------------------------- */
 
-/* One wish, as the model sees it and as the broker does. */
-struct wish {
-    struct model_task task;
-    int64_t delay_ms, unique_ms;
-    enum mr_on_duplicate on_duplicate;
-    struct mr_task_options options;
-    char key[16];
-    uint8_t payload[256];
-};
-
-static void wish_some(struct driver *d, struct wish *wish)
+void driver_wish_some(struct driver *d, struct driver_wish *wish)
 {
     struct mr_rand *rand = &d->rand;
     memset(wish, 0, sizeof *wish);
@@ -100,12 +90,16 @@ static void wish_some(struct driver *d, struct wish *wish)
         wish->on_duplicate = (enum mr_on_duplicate)mr_rand_below(rand, 3);
         (void)snprintf(wish->key, sizeof wish->key, "key-%u", task->unique);
     }
+    if (mr_rand_one_in(rand, 5))
+        task->group = 1 + (unsigned)mr_rand_below(rand, MODEL_GROUPS);
 }
 
-static void wish_fill(struct wish *wish)
+void driver_wish_fill(struct driver_wish *wish)
 {
     const struct model_task *task = &wish->task;
     model_payload(task->payload_seed, wish->payload, task->payload_len);
+    if (task->group != 0)
+        (void)snprintf(wish->group, sizeof wish->group, "group-%u", task->group);
     wish->options = (struct mr_task_options){
         .queue = mr_slice_str(model_queue_names[task->queue]),
         .type = mr_slice_str(model_type_names[task->type]),
@@ -119,13 +113,13 @@ static void wish_fill(struct wish *wish)
         .unique_ms = wish->unique_ms,
         .unique_key = mr_slice_str(wish->key),
         .on_duplicate = wish->on_duplicate,
+        .group = mr_slice_str(wish->group),
     };
 }
 
-static void compare_put(struct driver *d, struct wish *wish, const struct mr_enqueue_result *got)
+void driver_compare_put(struct driver *d, const struct driver_wish *wish,
+                        struct mr_enqueue_result want, const struct mr_enqueue_result *got)
 {
-    struct mr_enqueue_result want =
-        model_put(&d->model, &wish->task, wish->delay_ms, wish->unique_ms, wish->on_duplicate);
     bool adopted = want.err == MR_OK && want.id[0] == '\0';
     if (adopted) {
         if (strlen(got->id) != MR_UUID_TEXT_LEN)
@@ -148,18 +142,27 @@ static void compare_put(struct driver *d, struct wish *wish, const struct mr_enq
                     mr_state_name(want.state));
 }
 
+static void put_and_compare(struct driver *d, const struct driver_wish *wish,
+                            const struct mr_enqueue_result *got)
+{
+    driver_compare_put(
+        d, wish,
+        model_put(&d->model, &wish->task, wish->delay_ms, wish->unique_ms, wish->on_duplicate),
+        got);
+}
+
 void driver_enqueue(struct driver *d)
 {
     enum { BATCH = 5 };
-    struct wish wishes[BATCH];
+    struct driver_wish wishes[BATCH];
     struct mr_task_options options[BATCH];
     struct mr_enqueue_result results[BATCH];
     size_t n = 1 + mr_rand_below(&d->rand, BATCH);
     if (d->model.tasks_n + n > MODEL_TASKS_MAX)
         return;
     for (size_t i = 0; i < n; i++) {
-        wish_some(d, &wishes[i]);
-        wish_fill(&wishes[i]);
+        driver_wish_some(d, &wishes[i]);
+        driver_wish_fill(&wishes[i]);
         options[i] = wishes[i].options;
     }
     struct mr_req_enqueue req = {
@@ -169,7 +172,7 @@ void driver_enqueue(struct driver *d)
     if (err != MR_OK)
         driver_fail(d, "%s", mr_err_name(err));
     for (size_t i = 0; i < n; i++)
-        compare_put(d, &wishes[i], &results[i]);
+        put_and_compare(d, &wishes[i], &results[i]);
 }
 
 /* ---- looking and acting --------------------------------------------------------------------- */

@@ -16,6 +16,8 @@ static const struct {
     unsigned weight;
 } steps[] = {
     {"enqueue", driver_enqueue, 140},
+    {"gather", driver_gather, 50},
+    {"gathered", driver_gathered, 40},
     {"take", driver_take, 200},
     {"begin", driver_begin, 100},
     {"finish", driver_finish, 220},
@@ -68,7 +70,7 @@ static void compare_queue(struct driver *d, unsigned index)
 /* Whether b may stand behind a in the list of their state. */
 static bool in_order(const struct model_task *a, const struct model_task *b)
 {
-    if (a->state == MR_PENDING)
+    if (a->state == MR_PENDING || a->state == MR_AGGREGATING)
         return a->order_ms < b->order_ms || (a->order_ms == b->order_ms && a->seq < b->seq);
     if (a->state == MR_SCHEDULED || a->state == MR_RETRY)
         return a->due_ms <= b->due_ms;
@@ -118,6 +120,7 @@ static void compare_stats(struct driver *d)
         {"tasks", d->model.tasks_n, req.stats.tasks},
         {"deleted", d->model.deleted, req.stats.deleted},
         {"expired", d->model.expired, req.stats.expired},
+        {"gathered", d->model.gathered, req.stats.gathered},
         {"stale_refused", d->model.stale, req.stats.stale_refused},
         {"records_damaged", 0, req.stats.records_damaged},
     };

@@ -9,7 +9,7 @@ const char *const model_type_names[MODEL_TYPES] = {"task", "mail:send"};
 
 /* ---- small things --------------------------------------------------------------------------- */
 
-static void remove_task(struct model *model, struct model_task *task)
+void model_remove(struct model *model, struct model_task *task)
 {
     size_t at = (size_t)(task - model->tasks);
     memmove(task, task + 1, (--model->tasks_n - at) * sizeof *task);
@@ -129,6 +129,8 @@ void model_restarted(struct model *model, enum model_death death)
         if (model->nodes[i].open)
             model_node_lost(model, i);
     }
+    for (size_t i = 0; i < model->tasks_n; i++)
+        model->tasks[i].set = 0;
     model->stale = 0;
 }
 
@@ -138,9 +140,10 @@ static int64_t next_due(const struct model *model)
     int64_t next = INT64_MAX;
     for (size_t i = 0; i < model->tasks_n; i++) {
         const struct model_task *task = &model->tasks[i];
-        int64_t due = task->state == MR_SCHEDULED || task->state == MR_RETRY ? task->due_ms
-                      : task->state == MR_COMPLETED                          ? task->expires_ms
-                                                                             : INT64_MAX;
+        int64_t due = task->set != 0                                           ? task->set_until_ms
+                      : task->state == MR_SCHEDULED || task->state == MR_RETRY ? task->due_ms
+                      : task->state == MR_COMPLETED                            ? task->expires_ms
+                                                                               : INT64_MAX;
         next = due < next ? due : next;
     }
     for (size_t i = 0; i < MODEL_NODES; i++)
@@ -157,11 +160,13 @@ static void happen(struct model *model)
     for (size_t i = model->tasks_n; i-- > 0;) {
         struct model_task *task = &model->tasks[i];
         bool waits = task->state == MR_SCHEDULED || task->state == MR_RETRY;
+        if (task->set != 0 && task->set_until_ms <= model->now_ms)
+            task->set = 0;
         if (waits && task->due_ms <= model->now_ms)
             task->state = MR_PENDING;
         if (task->state == MR_COMPLETED && task->expires_ms <= model->now_ms) {
             model->expired++;
-            remove_task(model, task);
+            model_remove(model, task);
         }
     }
 }
@@ -193,7 +198,20 @@ static void place(const struct model *model, struct model_task *task, int64_t pr
 {
     int64_t due_ms = model->now_ms + delay_ms;
     task->priority_ms = priority_ms;
-    wait_until(task, delay_ms > 0 ? MR_SCHEDULED : MR_PENDING, due_ms, due_ms - priority_ms);
+    if (task->group != 0 && delay_ms == 0)
+        wait_until(task, MR_AGGREGATING, due_ms, due_ms);
+    else
+        wait_until(task, delay_ms > 0 ? MR_SCHEDULED : MR_PENDING, due_ms, due_ms - priority_ms);
+}
+
+/* A member that went its own way has no group any more. */
+static void move(const struct model *model, struct model_task *task, int64_t priority_ms,
+                 int64_t delay_ms)
+{
+    unsigned group = task->group;
+    task->group = 0;
+    place(model, task, priority_ms, delay_ms);
+    task->group = group;
 }
 
 static struct mr_enqueue_result duplicate(struct model *model, struct model_task *holder,
@@ -204,9 +222,11 @@ static struct mr_enqueue_result duplicate(struct model *model, struct model_task
         return answer(MR_OK, holder);
     if (on_duplicate == MR_DUPLICATE_REJECT)
         return answer(MR_DUPLICATE, holder);
+    if (holder->state == MR_AGGREGATING)
+        return answer(MR_OK, holder);
     if (!is_waiting(holder))
         return answer(MR_RUNNING, holder);
-    place(model, holder, wish->priority_ms, delay_ms);
+    move(model, holder, wish->priority_ms, delay_ms);
     return answer(MR_OK, holder);
 }
 
@@ -224,11 +244,18 @@ struct mr_enqueue_result model_put(struct model *model, const struct model_task 
     struct model_queue *queue = &model->queues[wish->queue];
     uint64_t waiting = model_count(model, wish->queue, MR_PENDING) +
                        model_count(model, wish->queue, MR_SCHEDULED) +
-                       model_count(model, wish->queue, MR_RETRY);
+                       model_count(model, wish->queue, MR_RETRY) +
+                       model_count(model, wish->queue, MR_AGGREGATING);
     if (queue->exists && queue->max_length != 0 && waiting >= queue->max_length)
         return answer(MR_QUEUE_FULL, NULL);
-    mr_assert(model->tasks_n < MODEL_TASKS_MAX);
     queue->exists = true;
+    return answer(MR_OK, model_add(model, wish, delay_ms, unique_ms));
+}
+
+struct model_task *model_add(struct model *model, const struct model_task *wish, int64_t delay_ms,
+                             int64_t unique_ms)
+{
+    mr_assert(model->tasks_n < MODEL_TASKS_MAX);
     /* A key whose time is over changes hands. */
     for (size_t i = 0; i < model->tasks_n; i++)
         if (wish->unique != 0 && model->tasks[i].unique == wish->unique &&
@@ -241,7 +268,7 @@ struct mr_enqueue_result model_put(struct model *model, const struct model_task 
     task->unique_until_ms = model->now_ms + unique_ms;
     task->unique_said = wish->unique;
     place(model, task, wish->priority_ms, delay_ms);
-    return answer(MR_OK, task);
+    return task;
 }
 
 /* ---- take ----------------------------------------------------------------------------------- */
@@ -323,7 +350,7 @@ static void finish_done(struct model *model, struct model_task *task, const stru
 {
     count_run(model, task->queue, false);
     if (item->outcome == MR_DROP || task->retention_ms == 0) {
-        remove_task(model, task);
+        model_remove(model, task);
         return;
     }
     task->state = MR_COMPLETED;
@@ -381,7 +408,9 @@ static enum mr_err act_on_active(struct model_task *task, enum mr_verb verb)
 
 static enum mr_err run_now(struct model *model, struct model_task *task)
 {
-    if (task->state != MR_SCHEDULED && task->state != MR_RETRY && task->state != MR_ARCHIVED)
+    if (!is_waiting(task) && task->state != MR_ARCHIVED && task->state != MR_AGGREGATING)
+        return MR_WRONG_STATE;
+    if (task->state == MR_PENDING)
         return MR_WRONG_STATE;
     if (task->state == MR_ARCHIVED) {
         bool locked = task->unique_said != 0 && task->unique_until_ms > model->now_ms;
@@ -411,14 +440,17 @@ enum mr_err model_act(struct model *model, const struct mr_control *item)
         return MR_NOT_FOUND;
     if (task->state == MR_ACTIVE)
         return act_on_active(task, item->verb);
+    if (task->set != 0)
+        return MR_RUNNING;
     if (item->verb == MR_VERB_DELETE) {
         model->deleted++;
-        remove_task(model, task);
+        model_remove(model, task);
         return MR_OK;
     }
     if (item->verb == MR_VERB_RUN)
         return run_now(model, task);
-    if (!is_waiting(task))
+    bool ordered = is_waiting(task);
+    if (!ordered && (task->state != MR_AGGREGATING || item->verb == MR_VERB_PRIORITISE))
         return MR_WRONG_STATE;
     if (item->verb == MR_VERB_PRIORITISE)
         prioritise(task, item->value);
@@ -457,7 +489,7 @@ enum mr_err model_queue_remove(struct model *model, unsigned index, enum mr_queu
         return MR_RUNNING;
     for (size_t i = model->tasks_n; i-- > 0;)
         if (model->tasks[i].queue == index)
-            remove_task(model, &model->tasks[i]);
+            model_remove(model, &model->tasks[i]);
     model->deleted += all;
     model->queues[index] = (struct model_queue){.exists = false};
     return MR_OK;

@@ -22,6 +22,7 @@ enum {
     MODEL_TASKS_MAX = 900,
     MODEL_TEXT_MAX = 64,
     MODEL_UNIQUE_KEYS = 12,
+    MODEL_GROUPS = 3,
 };
 
 extern const char *const model_queue_names[MODEL_QUEUES];
@@ -31,6 +32,7 @@ struct model_task {
     char id[MODEL_TEXT_MAX];
     uint64_t seq; /* order of creation */
     unsigned queue, type;
+    unsigned group; /* 0: none */
     enum mr_state state;
     uint32_t payload_seed;
     size_t payload_len;
@@ -49,6 +51,8 @@ struct model_task {
     uint64_t begun; /* last epoch whose run began, whatever its slot does now */
     char last_error[MODEL_TEXT_MAX], result[MODEL_TEXT_MAX];
     bool cancel;
+    uint64_t set; /* number of the set it is in; 0: none */
+    int64_t set_until_ms;
 };
 
 struct model_queue {
@@ -77,12 +81,14 @@ struct model {
     uint64_t last_seq, last_epoch;
     struct model_queue queues[MODEL_QUEUES];
     struct model_node nodes[MODEL_NODES];
-    uint64_t deleted, expired, stale;
+    uint64_t deleted, expired, stale, gathered;
+    uint64_t last_set;
 };
 
 /* Lets everything happen that is due up to then, in the order of its time. */
 void model_advance(struct model *model, int64_t now_ms);
 
+void model_remove(struct model *model, struct model_task *task);
 /* NULL when there is none. */
 struct model_task *model_find(struct model *model, struct mr_slice id);
 /* Keys hold within a queue. */
@@ -93,6 +99,19 @@ struct model_task *model_holder(struct model *model, unsigned queue, unsigned un
 struct mr_enqueue_result model_put(struct model *model, const struct model_task *task,
                                    int64_t delay_ms, int64_t unique_ms,
                                    enum mr_on_duplicate on_duplicate);
+
+/* The same without any check: there is room, and nobody has its id or key. */
+struct model_task *model_add(struct model *model, const struct model_task *task, int64_t delay_ms,
+                             int64_t unique_ms);
+
+/* Whether this may be the answer to a gather, and if so makes the set, whose number is last_set. NULL,
+ * or what is wrong. */
+const char *model_gather(struct model *model, unsigned queue, const struct mr_req_gather *got);
+/* The set becomes this task, or goes back for NULL; MR_STALE in *ret_err when it is not there. */
+struct mr_enqueue_result model_gathered(struct model *model, uint64_t set,
+                                        const struct model_task *task, int64_t delay_ms,
+                                        int64_t unique_ms, enum mr_err *ret_err);
+void model_set_back(struct model *model, uint64_t set);
 
 /* Whether a take of this node may answer this task now, and if so takes it. NULL, or what is wrong.
  */

@@ -77,8 +77,41 @@ static void a_task_event_that_is_short_or_in_a_strange_state_is_damaged(void **s
         bytes[38] = (uint8_t)s;
         enum mr_err err =
             mr_event_task_decode(mr_slice_make(bytes, sizeof bytes), &found, &message);
-        assert_int_equal(err, s == MR_SCHEDULED || s == MR_PENDING ? MR_OK : MR_DAMAGED);
+        bool fine = s == MR_SCHEDULED || s == MR_PENDING || s == MR_AGGREGATING;
+        assert_int_equal(err, fine ? MR_OK : MR_DAMAGED);
     }
+}
+
+static void a_gathered_event_reads_back_with_its_members(void **state)
+{
+    (void)state;
+    enum { HEAD = MR_EVENT_TASK_SIZE + MR_EVENT_GATHERED_HEAD, IDS = 3 * 16 };
+    uint8_t bytes[HEAD + IDS + 3];
+    struct mr_event_task found;
+    struct mr_slice ids, message;
+    mr_event_gathered_encode(&a_task, 3, bytes);
+    for (size_t i = 0; i < 3; i++) {
+        struct mr_uuid id = uuid((uint8_t)(20 + i));
+        memcpy(bytes + HEAD + 16 * i, &id, sizeof id);
+    }
+    memcpy(bytes + HEAD + IDS, "abc", 3);
+    struct mr_slice body = mr_slice_make(bytes, sizeof bytes);
+    assert_int_equal(mr_event_gathered_decode(body, &found, &ids, &message), MR_OK);
+    assert_memory_equal(&found.id, &a_task.id, 16);
+    assert_true(mr_slice_equal(ids, mr_slice_make(bytes + HEAD, IDS)));
+    assert_true(mr_slice_equal(message, MR_SLICE_LIT("abc")));
+    for (size_t n = 0; n < sizeof bytes - 3; n++) {
+        struct mr_slice cut = exact(bytes, n);
+        assert_int_equal(mr_event_gathered_decode(cut, &found, &ids, &message), MR_DAMAGED);
+        release(cut);
+    }
+    mr_store32(bytes + MR_EVENT_TASK_SIZE, UINT32_MAX);
+    assert_int_equal(mr_event_gathered_decode(body, &found, &ids, &message), MR_DAMAGED);
+    mr_store32(bytes + MR_EVENT_TASK_SIZE, 0); /* of nobody */
+    assert_int_equal(mr_event_gathered_decode(body, &found, &ids, &message), MR_DAMAGED);
+    mr_store32(bytes + MR_EVENT_TASK_SIZE, 3);
+    bytes[38] = MR_AGGREGATING;
+    assert_int_equal(mr_event_gathered_decode(body, &found, &ids, &message), MR_DAMAGED);
 }
 
 static void runs_read_back_and_only_whole_ones_count(void **state)
@@ -296,6 +329,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_task_event_reads_back_with_its_message),
         cmocka_unit_test(a_task_event_that_is_short_or_in_a_strange_state_is_damaged),
+        cmocka_unit_test(a_gathered_event_reads_back_with_its_members),
         cmocka_unit_test(runs_read_back_and_only_whole_ones_count),
         cmocka_unit_test(a_change_event_reads_back_with_its_text),
         cmocka_unit_test(a_change_event_that_is_short_or_in_an_unknown_state_is_damaged),

@@ -77,11 +77,20 @@ static enum mr_err unique_take_again(struct state *state, struct task *task, uin
 
 /* ---- a task comes --------------------------------------------------------------------------- */
 
-/* A unique key, or an order time other than the due time: only the message has them. */
+/* A unique key, a group, or an order time other than the due time: only the message has them. */
 static bool needs_message(const struct mr_event_task *event)
 {
-    return (event->flags & MR_TASK_UNIQUE) ||
+    return (event->flags & MR_TASK_UNIQUE) || event->state == MR_AGGREGATING ||
            (event->state == MR_SCHEDULED && (event->flags & MR_TASK_PRIORITY));
+}
+
+/* It holds no key yet, so that what made it can be undone. */
+static enum mr_err join_group(struct state *state, uint32_t handle, struct mr_slice name)
+{
+    uint32_t number;
+    MR_TRY(group_put(state, task_at(state, handle)->queue, name, &number));
+    group_hold(state, handle, number);
+    return MR_OK;
 }
 
 static enum mr_err note_message(struct state *state, uint32_t handle,
@@ -90,6 +99,8 @@ static enum mr_err note_message(struct state *state, uint32_t handle,
     struct task *task = task_at(state, handle);
     struct more *more;
     MR_TRY(more_ensure(state, task, &more));
+    if (event->state == MR_AGGREGATING)
+        MR_TRY(join_group(state, handle, msg->group));
     if (event->state == MR_SCHEDULED && (event->flags & MR_TASK_PRIORITY))
         more->order_ms = event->key - msg->priority_ms;
     if (event->flags & MR_TASK_UNIQUE) {
@@ -148,15 +159,17 @@ static enum mr_err queue_restore(struct state *state, uint32_t number, struct mr
     return queue_put(state, &(struct mr_event_queue){.number = number, .name = msg.queue}, &queue);
 }
 
-enum mr_err apply_task(struct state *state, const struct mr_record *record, struct mr_log_pos pos)
+static enum mr_err put_task(struct state *state, const struct mr_record *record,
+                            struct mr_log_pos pos, const struct mr_event_task *event_,
+                            struct mr_slice message)
 {
-    struct mr_event_task event;
-    struct mr_slice message;
+    const struct mr_event_task event = *event_;
     uint32_t handle;
-    struct mr_task_msg msg;
-    MR_TRY(mr_event_task_decode(record->body, &event, &message));
+    struct mr_task_msg msg = {0};
     if (needs_message(&event)) /* before anything is changed: it may be damaged */
         MR_TRY(mr_task_msg_decode(message, &msg));
+    if (event.state == MR_AGGREGATING && msg.group.len == 0)
+        return MR_DAMAGED;
     if (!queue_known(state, event.queue))
         MR_TRY(queue_restore(state, event.queue, message));
     if (state->replaying)
@@ -180,6 +193,14 @@ enum mr_err apply_task(struct state *state, const struct mr_record *record, stru
     return limbo_enter(state, handle, record->seq);
 }
 
+enum mr_err apply_task(struct state *state, const struct mr_record *record, struct mr_log_pos pos)
+{
+    struct mr_event_task event;
+    struct mr_slice message;
+    MR_TRY(mr_event_task_decode(record->body, &event, &message));
+    return put_task(state, record, pos, &event, message);
+}
+
 /* ---- a task goes ---------------------------------------------------------------------------- */
 
 void task_release(struct state *state, uint32_t handle)
@@ -191,6 +212,8 @@ void task_release(struct state *state, uint32_t handle)
         state->lease_ended(handle, state->lease_arg);
     set_leave(state, handle);
     queue_of(state, task)->counts[task->state]--;
+    if (task->state == MR_AGGREGATING)
+        group_let_go(state, handle);
     unique_release(state, task, handle);
     mr_map_remove(state->by_id, mr_uuid_hash(&task->id), handle);
     hold(state, task->pos, task->size, -1);
@@ -198,6 +221,38 @@ void task_release(struct state *state, uint32_t handle)
         hold(state, more->note, more->note_size, -1);
     more_free(state, task);
     slab_free(&state->tasks, handle);
+}
+
+/* ---- a set becomes a task -------------------------------------------------------------------- */
+
+/* Damage may have taken members away; the others go, and the task comes. */
+static enum mr_err members_go(struct state *state, struct mr_slice ids)
+{
+    enum mr_err err = MR_OK;
+    for (size_t i = 0; i < ids.len / sizeof(struct mr_uuid); i++) {
+        struct mr_uuid id;
+        memcpy(&id, (const struct mr_uuid *)ids.data + i, sizeof id);
+        uint32_t handle = find_task(state, &id);
+        bool member = handle != NO_HANDLE && task_at(state, handle)->state == MR_AGGREGATING;
+        if (!member) {
+            err = MR_NOT_FOUND;
+            continue;
+        }
+        state->gathered++;
+        task_release(state, handle);
+    }
+    return err;
+}
+
+enum mr_err apply_gathered(struct state *state, const struct mr_record *record,
+                           struct mr_log_pos pos)
+{
+    struct mr_event_task event;
+    struct mr_slice ids, message;
+    MR_TRY(mr_event_gathered_decode(record->body, &event, &ids, &message));
+    enum mr_err gone = members_go(state, ids); /* first: it may have the key of one of them */
+    MR_TRY(put_task(state, record, pos, &event, message));
+    return gone;
 }
 
 /* ---- a task changes ------------------------------------------------------------------------- */
@@ -305,6 +360,8 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
     if (task->state == MR_ACTIVE)
         state->lease_ended(handle, state->lease_arg);
     set_leave(state, handle);
+    if (task->state == MR_AGGREGATING)
+        group_let_go(state, handle);
     queue->counts[task->state]--;
     queue->counts[event->state]++;
     MR_TRY(note_outcome(state, task, event, record, pos));
@@ -365,7 +422,7 @@ void entry_of(const struct task *task, const struct more *more, struct mr_entry 
     };
     if (more == NULL)
         return;
-    ret_entry->epoch = more->epoch;
+    ret_entry->epoch = task->state == MR_AGGREGATING ? more->group : more->epoch;
     ret_entry->note_segment = more->note.segment;
     ret_entry->note_offset = more->note.offset;
     ret_entry->note_size = more->note_size;
@@ -383,7 +440,10 @@ static enum mr_err entry_more(struct state *state, uint32_t handle, const struct
     struct task *task = task_at(state, handle);
     struct more *more;
     MR_TRY(more_ensure(state, task, &more));
-    more->epoch = entry->epoch;
+    if (entry->state == MR_AGGREGATING)
+        group_hold(state, handle, (uint32_t)entry->epoch);
+    else
+        more->epoch = entry->epoch;
     more->note = (struct mr_log_pos){entry->note_segment, entry->note_offset};
     more->note_size = entry->note_size;
     more->started_ms = entry->started_ms;
@@ -405,7 +465,9 @@ enum mr_err apply_entry(struct state *state, const struct mr_entry *entry)
     uint32_t handle;
     if (!queue_known(state, entry->queue) || find_task(state, &entry->id) != NO_HANDLE)
         return MR_DAMAGED;
-    if ((entry->state == MR_ACTIVE || (entry->flags & MR_TASK_UNIQUE)) && !entry->has_more)
+    bool needs_more = entry->state == MR_ACTIVE || entry->state == MR_AGGREGATING ||
+                      (entry->flags & MR_TASK_UNIQUE);
+    if (needs_more && !entry->has_more)
         return MR_DAMAGED;
     MR_TRY(task_new(state, &entry->id, &handle));
     struct task *task = task_at(state, handle);
@@ -456,6 +518,20 @@ static enum mr_err replay_change(struct state *state, const struct mr_record *re
     return apply_change(state, &event, record, pos, NO_HANDLE);
 }
 
+/* The number in a copy is of the life that wrote it; the message has the name. */
+static enum mr_err restore_group(struct state *state, struct mr_entry *entry,
+                                 struct mr_slice message)
+{
+    struct mr_task_msg msg;
+    uint32_t number;
+    if (!queue_known(state, entry->queue))
+        return MR_DAMAGED;
+    MR_TRY(mr_task_msg_decode(message, &msg));
+    MR_TRY(group_put(state, entry->queue, msg.group, &number));
+    entry->epoch = number;
+    return MR_OK;
+}
+
 static enum mr_err replay_copy(struct state *state, const struct mr_record *record,
                                struct mr_log_pos pos)
 {
@@ -471,6 +547,8 @@ static enum mr_err replay_copy(struct state *state, const struct mr_record *reco
         entry.offset = pos.offset;
         entry.size = size;
         state->anomalies++;
+        if (entry.state == MR_AGGREGATING)
+            MR_TRY(restore_group(state, &entry, message));
         return apply_entry(state, &entry);
     }
     moved_task(state, handle, pos, size);
@@ -544,7 +622,7 @@ enum mr_err apply_record(struct state *state, const struct mr_record *record, st
         [MR_RECORD_NOTE] = replay_note,     [MR_RECORD_TAKE] = replay_runs,
         [MR_RECORD_DONE] = replay_runs,     [MR_RECORD_FINISH] = replay_change,
         [MR_RECORD_LOST] = replay_change,   [MR_RECORD_MOVE] = replay_change,
-        [MR_RECORD_DELETE] = replay_change,
+        [MR_RECORD_DELETE] = replay_change, [MR_RECORD_GATHERED] = apply_gathered,
     };
     if (record->version > MR_RECORD_VERSION)
         return MR_VERSION;

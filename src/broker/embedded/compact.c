@@ -77,7 +77,8 @@ static enum mr_err carry(const struct mr_record *record, struct mr_log_pos pos, 
 {
     static const uint8_t id_at[MR_RECORD_TYPE_COUNT] = {[MR_RECORD_COPY] = COPY_HEAD};
     struct mr_engine *engine = arg;
-    bool task_record = record->type == MR_RECORD_TASK || record->type == MR_RECORD_COPY;
+    bool task_record = record->type == MR_RECORD_TASK || record->type == MR_RECORD_COPY ||
+                       record->type == MR_RECORD_GATHERED;
     bool note_record = record->type == MR_RECORD_FINISH || record->type == MR_RECORD_LOST ||
                        record->type == MR_RECORD_MOVE || record->type == MR_RECORD_NOTE;
     if ((!task_record && !note_record) ||

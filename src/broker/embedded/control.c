@@ -189,6 +189,8 @@ static enum mr_err control_one(struct mr_engine *engine, const struct mr_control
     if (handle == NO_HANDLE)
         return MR_NOT_FOUND;
     MR_TRY(log_room_beside(engine, CHANGE_ROOM, engine->in_hand));
+    if (in_set(&engine->state, handle))
+        return MR_RUNNING;
     return acts[item->verb][task_at(&engine->state, handle)->state](engine, handle, item);
 }
 
@@ -268,6 +270,7 @@ static enum mr_err remove_queue(struct mr_engine *engine, const struct mr_req_qu
     if (log_bytes(engine, MR_RECORD_UNQUEUE, MR_LOG_DURABLE, body, len, NULL) == 0)
         return MR_NOMEM;
     node_forget_queue(engine, queue);
+    gather_forget_queue(engine, queue);
     await_queue_gone(engine, queue);
     queue_drop(&engine->state, queue, engine->now_ms);
     return MR_OK;

@@ -50,13 +50,13 @@ static void answer_failed(struct mr_engine *engine, enum mr_err err)
         mr_req_answer(mr_container(link, struct mr_req, link), err);
     while ((link = mr_list_pop_front(&engine->stalled)) != NULL) {
         struct mr_req *req = mr_container(link, struct mr_req, link);
-        if (req->op == MR_OP_ENQUEUE)
-            unprepare_enqueue(req);
+        unprepare_request(req);
         mr_req_answer(req, err);
     }
     for (link = engine->nodes.next; link != &engine->nodes; link = link->next)
         take_cancel_waits(engine, mr_container(link, struct node, link), err);
     await_fail_all(engine, err);
+    gather_fail_all(engine, err);
 }
 
 /* ---- logging -------------------------------------------------------------------------------- */
@@ -207,6 +207,8 @@ static request_handler *const handlers[MR_OP_COUNT] = {
     [MR_OP_QUEUE_REMOVE] = handle_queue_remove,
     [MR_OP_STATS] = handle_stats,
     [MR_OP_BACKUP] = handle_backup,
+    [MR_OP_GATHER] = handle_gather,
+    [MR_OP_GATHERED] = handle_gathered,
 };
 
 static void receive(struct mr_msg *msg, void *receiver)
@@ -253,8 +255,7 @@ static void embedded_submit(struct mr_broker *broker, struct mr_req *req)
     mr_assert(req->op < MR_OP_COUNT && req->done != NULL);
     req->msg.deliver = receive;
     mr_list_init(&req->link);
-    if (req->op == MR_OP_ENQUEUE)
-        prepare_enqueue(engine, req);
+    prepare_request(engine, req);
     mr_chan_send(engine->inbox, &req->msg);
 }
 
@@ -325,6 +326,7 @@ static void work(struct mr_engine *engine)
         engine->ceiling = engine->ceiling_asked;
     resume_stalled(engine);
     serve_ready(engine);
+    serve_gathers(engine);
     maintain(engine);
     write_log(engine);
     answer_granted(engine);
@@ -380,6 +382,7 @@ void mr_engine_validate(struct mr_engine *engine)
             active += engine->state.queues[i]->counts[MR_ACTIVE];
     mr_assert(in_hand == active && in_hand == engine->in_hand);
     await_validate(engine);
+    gather_validate(engine);
 }
 
 struct mr_broker *mr_engine_broker(struct mr_engine *engine)
@@ -429,6 +432,7 @@ void mr_engine_abandon(struct mr_engine *engine)
     if (engine->log != NULL)
         answer_failed(engine, MR_CLOSED);
     nodes_free(engine);
+    sets_free(engine);
     snapshot_abandon(engine);
     backup_abandon(engine);
     state_done(&engine->state);
@@ -474,6 +478,9 @@ enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_en
     mr_list_init(&engine->backups);
     for (size_t i = 0; i < AWAIT_BUCKETS; i++)
         mr_list_init(&engine->awaits[i]);
+    mr_list_init(&engine->gathers);
+    for (size_t i = 0; i < SET_BUCKETS; i++)
+        mr_list_init(&engine->sets[i]);
     read_clocks(engine);
     engine->started = engine->now;
     enum mr_err err = mr_wheel_new(0, &engine->wheel);

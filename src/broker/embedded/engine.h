@@ -4,7 +4,7 @@
  * inbox; each turn carries them out, lets time pass, hands out tasks, writes the log, starts a
  * sync, and gives the answers whose records have become durable.
  *
- *   enqueue.c control.c inspect.c node.c take.c finish.c await.c   the requests
+ *   enqueue.c control.c inspect.c node.c take.c finish.c await.c gather.c   the requests
  *   show.c       a task as people see it
  *   store.c      the folder: opening and closing, with meta.c and board.c    fsck.c  checking it
  *   snapshot.c   writing and loading snapshots    compact.c  giving space back    backup.c  copies
@@ -28,6 +28,7 @@ enum {
     AWAY_MS = 50,          /* a timer this late means that the engine itself did not run */
     AWAITS_MAX = 65536,    /* requests that wait for the end of a task */
     AWAIT_BUCKETS = 4096,
+    SET_BUCKETS = 256,
     WALL_CHECK_MS = 1000, /* longest sleep while tasks wait for a time: the wall clock may be set */
 };
 
@@ -81,7 +82,7 @@ struct take_wait {
 /* Space on disk kept for the next snapshot, since only that gives segments back. */
 struct spare_size {
     uint64_t bytes;
-    size_t tasks, mores, queues; /* it is big enough for so many */
+    size_t tasks, mores, queues, groups; /* it is big enough for so many */
 };
 
 struct spare {
@@ -135,6 +136,8 @@ struct mr_engine {
     struct mr_link granted;               /* takes to be answered once written */
     struct mr_link awaits[AWAIT_BUCKETS]; /* for the end of a task, by its handle: await.c */
     size_t awaits_n;
+    struct mr_link gathers;           /* waiting for a ripe group: gather.c */
+    struct mr_link sets[SET_BUCKETS]; /* in somebody's hands, by name; they end with the engine */
 
     struct mr_link nodes;
     uint32_t node_numbers;
@@ -207,11 +210,15 @@ typedef enum handled request_handler(struct mr_engine *engine, struct mr_req *re
 request_handler handle_enqueue, handle_node_open, handle_node_close, handle_take, handle_beat,
     handle_finish, handle_control, handle_get, handle_list, handle_queue_list, handle_queue_history,
     handle_queue_set, handle_queue_remove, handle_stats, handle_backup, handle_await,
-    handle_unawait, handle_node_list;
+    handle_unawait, handle_node_list, handle_gather, handle_gathered;
 
 /* ---- enqueue.c ------------------------------------------------------------------------------ */
-void prepare_enqueue(struct mr_engine *engine, struct mr_req *req); /* caller's thread */
-void unprepare_enqueue(struct mr_req *req);
+/* What is encoded of an enqueue or a gathered; on the caller's thread, and given up. */
+void prepare_request(struct mr_engine *engine, struct mr_req *req);
+void unprepare_request(struct mr_req *req);
+/* The members, all in one set, become the task; or why it is refused. */
+MR_MUST_USE enum mr_err enqueue_gathered(struct mr_engine *engine, struct mr_req_gathered *req,
+                                         struct queue *queue, const uint32_t *members, size_t n);
 /* The queue of this name, made if need be. */
 MR_MUST_USE enum mr_err ensure_queue(struct mr_engine *engine, struct mr_slice name,
                                      struct queue **ret_queue);
@@ -275,6 +282,17 @@ void await_end(struct mr_engine *engine, uint32_t handle, enum task_end end,
 void await_queue_gone(struct mr_engine *engine, const struct queue *queue);
 void await_fail_all(struct mr_engine *engine, enum mr_err err);
 void await_validate(const struct mr_engine *engine);
+
+/* ---- gather.c ------------------------------------------------------------------------------- */
+/* Whether a member is in somebody's hands. */
+bool in_set(const struct state *state, uint32_t handle);
+/* Queues whose groups got members: those who wait for a ripe one are served. */
+void serve_gathers(struct mr_engine *engine);
+void gather_again(struct mr_engine *engine, struct queue *queue);        /* a queue was made */
+void gather_forget_queue(struct mr_engine *engine, struct queue *queue); /* and is removed */
+void gather_fail_all(struct mr_engine *engine, enum mr_err err);
+void sets_free(struct mr_engine *engine);
+void gather_validate(const struct mr_engine *engine);
 
 /* ---- space.c -------------------------------------------------------------------------------- */
 /* mr_log_room, or the engine's own failure. */

@@ -83,39 +83,66 @@ static enum mr_err prepare_one(struct mr_engine *engine, const struct mr_task_op
     return MR_OK;
 }
 
-void prepare_enqueue(struct mr_engine *engine, struct mr_req *base)
+/* NULL: out of memory. */
+static struct prepared *prepare(struct mr_engine *engine, const struct mr_task_options *tasks,
+                                size_t n, struct mr_enqueue_result *results)
 {
-    struct mr_req_enqueue *req = mr_container(base, struct mr_req_enqueue, req);
-    struct prepared *prepared = NULL;
-    req->prepared = NULL;
-    if (req->n > MR_BATCH_MAX)
-        return; /* answered with MR_TOO_BIG */
-    for (size_t i = 0; i < req->n; i++)
-        req->results[i] = (struct mr_enqueue_result){.err = MR_OK};
-    prepared = calloc(1, sizeof *prepared + req->n * sizeof *prepared->items);
+    for (size_t i = 0; i < n; i++)
+        results[i] = (struct mr_enqueue_result){.err = MR_OK};
+    struct prepared *prepared = calloc(1, sizeof *prepared + n * sizeof *prepared->items);
     size_t bound = 0;
-    for (size_t i = 0; i < req->n; i++)
-        bound +=
-            (req->tasks[i].payload.len <= engine->payload_max ? req->tasks[i].payload.len : 0) + 64;
+    for (size_t i = 0; i < n; i++)
+        bound += (tasks[i].payload.len <= engine->payload_max ? tasks[i].payload.len : 0) + 64;
     if (prepared == NULL || mr_buf_reserve(&prepared->bytes, bound) != MR_OK) {
         free(prepared);
-        return;
+        return NULL;
     }
     mr_wall now = mr_wall_now(engine->clock);
-    for (size_t i = 0; i < req->n; i++) {
-        prepared->items[i].err = prepare_one(engine, &req->tasks[i], now, prepared,
-                                             &prepared->items[i], req->results[i].id);
-    }
+    for (size_t i = 0; i < n; i++)
+        prepared->items[i].err =
+            prepare_one(engine, &tasks[i], now, prepared, &prepared->items[i], results[i].id);
+    return prepared;
+}
+
+static void prepare_enqueue(struct mr_engine *engine, struct mr_req_enqueue *req)
+{
+    /* More are answered with MR_TOO_BIG. */
+    req->prepared =
+        req->n <= MR_BATCH_MAX ? prepare(engine, req->tasks, req->n, req->results) : NULL;
+}
+
+static void prepare_gathered(struct mr_engine *engine, struct mr_req_gathered *req)
+{
+    req->prepared = NULL;
+    req->result = (struct mr_enqueue_result){.err = MR_OK};
+    if (req->task == NULL || mr_gathered_check(req) != MR_OK)
+        return;
+    struct mr_task_options task = *req->task;
+    task.queue = req->queue;
+    struct prepared *prepared = prepare(engine, &task, 1, &req->result);
+    if (prepared != NULL && prepared->items[0].err == MR_OK)
+        prepared->items[0].err = mr_gathered_task_check(req);
     req->prepared = prepared;
 }
 
-void unprepare_enqueue(struct mr_req *base)
+void prepare_request(struct mr_engine *engine, struct mr_req *base)
 {
-    struct mr_req_enqueue *req = mr_container(base, struct mr_req_enqueue, req);
-    struct prepared *prepared = req->prepared;
-    req->prepared = NULL;
+    if (base->op == MR_OP_ENQUEUE)
+        prepare_enqueue(engine, mr_container(base, struct mr_req_enqueue, req));
+    if (base->op == MR_OP_GATHERED)
+        prepare_gathered(engine, mr_container(base, struct mr_req_gathered, req));
+}
+
+void unprepare_request(struct mr_req *base)
+{
+    void **at =
+        base->op == MR_OP_ENQUEUE    ? &mr_container(base, struct mr_req_enqueue, req)->prepared
+        : base->op == MR_OP_GATHERED ? &mr_container(base, struct mr_req_gathered, req)->prepared
+                                     : NULL;
+    struct prepared *prepared = at != NULL ? *at : NULL;
     if (prepared == NULL)
         return;
+    *at = NULL;
     mr_buf_done(&prepared->bytes);
     free(prepared);
 }
@@ -146,6 +173,7 @@ enum mr_err ensure_queue(struct mr_engine *engine, struct mr_slice name, struct 
         struct mr_event_queue event = {.number = queue_free_number(&engine->state), .name = name};
         MR_TRY(log_queue(engine, &event, &queue));
         node_listen_again(engine, queue);
+        gather_again(engine, queue);
     }
     *ret_queue = queue;
     return MR_OK;
@@ -177,6 +205,8 @@ static enum mr_err replace_holder(struct mr_engine *engine, uint32_t holder, int
     const struct task *task = task_at(&engine->state, holder);
     if (task->state == MR_ACTIVE)
         return MR_RUNNING;
+    if (task->state == MR_AGGREGATING)
+        return MR_OK; /* it has no place in the order */
     struct mr_event_change change = change_of(engine, holder);
     change.state = due_ms > engine->now_ms ? MR_SCHEDULED : MR_PENDING;
     change.key = change.state == MR_SCHEDULED ? due_ms : order_ms;
@@ -232,10 +262,40 @@ static enum mr_err append_task(struct mr_engine *engine, const struct item *item
     return err;
 }
 
+/* One record, so that the members are gone when the task is there, and not before. */
+static enum mr_err append_gathered(struct mr_engine *engine, const struct prepared *prepared,
+                                   const struct mr_event_task *event, const uint32_t *members,
+                                   size_t n)
+{
+    const struct item *item = prepared->items;
+    size_t ids = n * sizeof(struct mr_uuid);
+    size_t len = MR_EVENT_TASK_SIZE + MR_EVENT_GATHERED_HEAD + ids + item->len;
+    uint8_t *body = mr_log_begin(engine->log, len);
+    if (body == NULL)
+        return MR_NOMEM;
+    mr_event_gathered_encode(event, n, body);
+    uint8_t *at = body + MR_EVENT_TASK_SIZE + MR_EVENT_GATHERED_HEAD;
+    for (size_t i = 0; i < n; i++, at += sizeof(struct mr_uuid))
+        memcpy(at, &task_at(&engine->state, members[i])->id, sizeof(struct mr_uuid));
+    memcpy(at, prepared->bytes.data + item->at, item->len);
+    struct mr_log_pos pos;
+    engine->appended_bytes += mr_record_size(len);
+    engine->marked = false;
+    uint64_t seq = mr_log_append(engine->log, MR_RECORD_GATHERED, MR_LOG_DURABLE, &pos);
+    struct mr_record record = {
+        .seq = seq, .type = MR_RECORD_GATHERED, .body = mr_slice_make(body, len)};
+    for (size_t i = 0; i < n; i++)
+        await_end(engine, members[i], TASK_END_GONE, (struct mr_slice){0});
+    enum mr_err err = apply_gathered(&engine->state, &record, pos);
+    if (err != MR_OK)
+        engine_fail(engine, err);
+    return err;
+}
+
 static bool queue_full(const struct queue *queue)
 {
-    uint64_t waiting =
-        queue->counts[MR_PENDING] + queue->counts[MR_SCHEDULED] + queue->counts[MR_RETRY];
+    uint64_t waiting = queue->counts[MR_PENDING] + queue->counts[MR_SCHEDULED] +
+                       queue->counts[MR_RETRY] + queue->counts[MR_AGGREGATING];
     return queue->max_length > 0 && waiting >= queue->max_length;
 }
 
@@ -246,8 +306,9 @@ static void place(const struct mr_engine *engine, const struct mr_task_options *
     int64_t due = options->at_ms != 0 ? options->at_ms : engine->now_up_ms + options->delay_ms;
     bool later = (options->at_ms != 0 || options->delay_ms > 0) && due > engine->now_ms;
     *ret_due_ms = later ? due : engine->now_ms;
-    event->state = later ? MR_SCHEDULED : MR_PENDING;
-    event->key = later ? due : engine->now_ms - item->priority_ms;
+    bool joins = !later && options->group.len > 0;
+    event->state = later ? MR_SCHEDULED : joins ? MR_AGGREGATING : MR_PENDING;
+    event->key = later ? due : joins ? engine->now_ms : engine->now_ms - item->priority_ms;
 }
 
 static enum mr_err enqueue_one(struct mr_engine *engine, const struct mr_task_options *options,
@@ -305,7 +366,42 @@ enum handled handle_enqueue(struct mr_engine *engine, struct mr_req *base)
         }
         req->results[i].err = err;
     }
-    unprepare_enqueue(base);
+    unprepare_request(base);
     answer(engine, base, MR_OK);
     return HANDLED;
+}
+
+enum mr_err enqueue_gathered(struct mr_engine *engine, struct mr_req_gathered *req,
+                             struct queue *queue, const uint32_t *members, size_t n)
+{
+    const struct prepared *prepared = req->prepared;
+    if (prepared == NULL)
+        return MR_NOMEM;
+    const struct item *item = prepared->items;
+    size_t len = MR_EVENT_TASK_SIZE + MR_EVENT_GATHERED_HEAD + n * sizeof item->id + item->len;
+    MR_TRY(item->err);
+    MR_TRY(log_room_beside(engine, len, engine->in_hand));
+    uint32_t same = item->generated ? NO_HANDLE : find_task(&engine->state, &item->id);
+    if (same != NO_HANDLE) {
+        req->result.state = task_at(&engine->state, same)->state;
+        return MR_CONFLICT;
+    }
+    uint32_t holder = live_holder(engine, item);
+    bool own = false; /* the key goes with a member */
+    for (size_t i = 0; i < n && holder != NO_HANDLE; i++)
+        own = own || members[i] == holder;
+    if (holder != NO_HANDLE && !own) {
+        MR_TRY(id_text(engine, holder, req->result.id));
+        req->result.state = task_at(&engine->state, holder)->state;
+        return MR_DUPLICATE;
+    }
+    struct mr_event_task event = {.id = item->id,
+                                  .created_ms = engine->now_ms,
+                                  .queue = queue->number,
+                                  .max_retry = item->max_retry,
+                                  .flags = item->flags};
+    int64_t due_ms;
+    place(engine, req->task, item, &event, &due_ms);
+    req->result.state = event.state;
+    return append_gathered(engine, prepared, &event, members, n);
 }

@@ -368,6 +368,7 @@ enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
         .stale_refused = engine->stale_refused,
         .deleted = engine->state.deleted,
         .expired = engine->state.expired,
+        .gathered = engine->state.gathered,
         .snapshots = engine->snapshots,
         .texts_dropped = engine->texts_dropped,
         .disk_full = mr_log_full(engine->log) != MR_OK || engine->spare.err != MR_OK,

@@ -50,6 +50,11 @@ enum mr_err message_split(const struct mr_record *record, const struct mr_uuid *
     } else if (record->type == MR_RECORD_COPY) {
         MR_TRY(message_split_copy(record->body, &entry, ret_created_ms, ret_message));
         found = &entry.id;
+    } else if (record->type == MR_RECORD_GATHERED) {
+        struct mr_slice ids;
+        MR_TRY(mr_event_gathered_decode(record->body, &event, &ids, ret_message));
+        *ret_created_ms = event.created_ms;
+        found = &event.id;
     } else {
         return MR_DAMAGED;
     }

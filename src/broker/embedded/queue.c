@@ -12,6 +12,9 @@ void queue_free(struct queue *queue)
     for (size_t s = 0; s < MR_STATE_COUNT; s++)
         order_done(&queue->sets[s]);
     mr_list_remove(&queue->ready);
+    mr_list_remove(&queue->riper);
+    for (size_t by = 0; by < RIPE_BY; by++)
+        mr_heap_done(&queue->ripe[by]);
     free(queue->days);
     latency_free(queue->latency);
     free(queue);
@@ -62,6 +65,8 @@ static enum mr_err queue_new(struct state *state, const struct mr_event_queue *e
     memcpy(queue->name, event->name.data, event->name.len);
     mr_list_init(&queue->waiters);
     mr_list_init(&queue->ready);
+    mr_list_init(&queue->gathers);
+    mr_list_init(&queue->riper);
     queue->due.index = SIZE_MAX;
     state->queues[event->number] = queue;
     enum mr_err err =

@@ -32,7 +32,8 @@ static enum mr_err load_head(struct loader *loader, struct mr_slice body)
 {
     struct mr_engine *engine = loader->engine;
     const uint8_t *at = body.data;
-    if (body.len != SNAP_HEAD_BODY || memcmp(at, engine->store_id.bytes, 16) != 0 ||
+    bool whole = body.len == SNAP_HEAD_BODY || body.len == SNAP_HEAD_BODY_2;
+    if (!whole || memcmp(at, engine->store_id.bytes, 16) != 0 ||
         mr_load64(at + 16) != loader->seq || loader->headed)
         return MR_DAMAGED;
     loader->headed = true;
@@ -41,6 +42,7 @@ static enum mr_err load_head(struct loader *loader, struct mr_slice body)
     engine->state.epoch_ceiling = mr_load64(at + 32);
     engine->state.deleted = mr_load64(at + 40);
     engine->state.expired = mr_load64(at + 48);
+    engine->state.gathered = body.len == SNAP_HEAD_BODY ? mr_load64(at + 56) : 0;
     return MR_OK;
 }
 
@@ -70,6 +72,57 @@ static enum mr_err load_queue(struct loader *loader, struct mr_slice body)
     return MR_OK;
 }
 
+/* Numbers of the file are those of the life that wrote it. */
+struct loaded_group {
+    uint32_t number, ours;
+};
+
+static enum mr_err load_group(struct loader *loader, struct mr_slice body)
+{
+    struct state *state = &loader->engine->state;
+    const struct loaded_group *all = (const void *)loader->groups.data;
+    size_t n = loader->groups.len / sizeof *all;
+    if (!loader->headed || body.len < SNAP_GROUP)
+        return MR_DAMAGED;
+    const uint8_t *at = body.data;
+    struct loaded_group group = {.number = mr_load32(at)};
+    uint32_t queue = mr_load32(at + 4);
+    struct mr_slice name = mr_slice_make(at + SNAP_GROUP, body.len - SNAP_GROUP);
+    if (queue >= state->queues_n || state->queues[queue] == NULL ||
+        (n > 0 && all[n - 1].number >= group.number))
+        return MR_DAMAGED;
+    MR_TRY(group_put(state, queue, name, &group.ours));
+    return mr_buf_append(&loader->groups, &group, sizeof group);
+}
+
+/* From the number in the file to ours. */
+static enum mr_err find_group(const struct loader *loader, struct mr_entry *entry)
+{
+    const struct loaded_group *all = (const void *)loader->groups.data;
+    size_t low = 0, high = loader->groups.len / sizeof *all;
+    while (low < high) {
+        size_t middle = (low + high) / 2;
+        if (all[middle].number < entry->epoch)
+            low = middle + 1;
+        else
+            high = middle;
+    }
+    if (low == loader->groups.len / sizeof *all || all[low].number != entry->epoch)
+        return MR_DAMAGED;
+    entry->epoch = all[low].ours;
+    return group_at(&loader->engine->state, all[low].ours)->queue == entry->queue ? MR_OK
+                                                                                  : MR_DAMAGED;
+}
+
+static enum mr_err load_entry(struct loader *loader, struct mr_entry entry)
+{
+    if (entry.state == MR_AGGREGATING)
+        MR_TRY(find_group(loader, &entry));
+    MR_TRY(apply_entry(&loader->engine->state, &entry));
+    loader->tasks++;
+    return MR_OK;
+}
+
 static enum mr_err load_tasks(struct loader *loader, struct mr_slice body)
 {
     if (!loader->headed)
@@ -77,8 +130,7 @@ static enum mr_err load_tasks(struct loader *loader, struct mr_slice body)
     while (body.len > 0) {
         struct mr_entry entry;
         MR_TRY(mr_entry_decode(&body, &entry));
-        MR_TRY(apply_entry(&loader->engine->state, &entry));
-        loader->tasks++;
+        MR_TRY(load_entry(loader, entry));
     }
     return MR_OK;
 }
@@ -90,8 +142,7 @@ static enum mr_err load_packed(struct loader *loader, struct mr_slice body)
         return MR_DAMAGED;
     while (body.len > 0) {
         MR_TRY(mr_entry_unpack(&body, &entry));
-        MR_TRY(apply_entry(&loader->engine->state, &entry));
-        loader->tasks++;
+        MR_TRY(load_entry(loader, entry));
     }
     return MR_OK;
 }
@@ -106,7 +157,7 @@ static enum mr_err load_end(struct loader *loader, struct mr_slice body)
 
 static enum mr_err (*const blocks[])(struct loader *loader, struct mr_slice body) = {
     [SNAP_HEAD] = load_head, [SNAP_QUEUE] = load_queue,   [SNAP_TASKS] = load_tasks,
-    [SNAP_END] = load_end,   [SNAP_PACKED] = load_packed,
+    [SNAP_END] = load_end,   [SNAP_PACKED] = load_packed, [SNAP_GROUP_BLOCK] = load_group,
 };
 
 /* ---- the file ------------------------------------------------------------------------------- */
@@ -188,6 +239,7 @@ static enum mr_err load_newest(struct recovery *recovery, uint64_t seq)
     if (err == MR_VERSION)
         mr_detail_set(recovery->detail, "%s: written by a newer version; use a newer one", path);
     mr_buf_done(&loader->block);
+    mr_buf_done(&loader->groups);
     free(loader);
     return err;
 }

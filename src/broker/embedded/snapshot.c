@@ -79,6 +79,7 @@ static enum mr_err save_head(struct snapshot *snapshot)
     mr_store64(body + 32, engine->ceiling_asked);
     mr_store64(body + 40, engine->state.deleted);
     mr_store64(body + 48, engine->state.expired);
+    mr_store64(body + 56, engine->state.gathered);
     return save_block(snapshot, SNAP_HEAD, body, sizeof body);
 }
 
@@ -107,6 +108,30 @@ static enum mr_err save_queue(struct snapshot *snapshot, const struct queue *que
         MR_TRY(mr_buf_append(&snapshot->out, day, sizeof day));
     }
     block_end(snapshot, at, SNAP_QUEUE);
+    return MR_OK;
+}
+
+static enum mr_err save_group(struct snapshot *snapshot, uint32_t number)
+{
+    const struct group *group = group_at(&snapshot->engine->state, number);
+    uint8_t body[SNAP_GROUP + MR_NAME_MAX];
+    mr_store32(body, number);
+    mr_store32(body + 4, group->queue);
+    memcpy(body + SNAP_GROUP, group->name, group->name_len);
+    return save_block(snapshot, SNAP_GROUP_BLOCK, body, SNAP_GROUP + (size_t)group->name_len);
+}
+
+/* What is not saved by chunks. */
+static enum mr_err save_rest(struct snapshot *snapshot)
+{
+    const struct state *state = &snapshot->engine->state;
+    MR_TRY(save_head(snapshot));
+    for (uint32_t i = 0; i < state->queues_n; i++)
+        if (state->queues[i] != NULL)
+            MR_TRY(save_queue(snapshot, state->queues[i]));
+    for (uint32_t i = 0; i < state->groups.used; i++)
+        if (group_at(state, i)->refs > 0)
+            MR_TRY(save_group(snapshot, i));
     return MR_OK;
 }
 
@@ -295,10 +320,7 @@ enum mr_err snapshot_begin(struct mr_engine *engine)
     if (err == MR_OK && engine->snap_seq > 0)
         err = snap_path(engine->dir, engine->snap_seq, snapshot->old);
     if (err == MR_OK)
-        err = save_head(snapshot);
-    for (uint32_t i = 0; err == MR_OK && i < engine->state.queues_n; i++)
-        if (engine->state.queues[i] != NULL)
-            err = save_queue(snapshot, engine->state.queues[i]);
+        err = save_rest(snapshot);
     if (err != MR_OK) {
         snapshot_free(snapshot);
         return err;

@@ -62,6 +62,7 @@ uint64_t log_left_beside(const struct mr_engine *engine)
 enum {
     QUEUE_BYTES = SNAP_BLOCK_HEAD + MR_EVENT_QUEUE_SIZE + MR_NAME_MAX + SNAP_QUEUE_FIGURES +
                   SNAP_DAY * DAYS_KEPT,
+    GROUP_BLOCK = SNAP_BLOCK_HEAD + SNAP_GROUP + MR_NAME_MAX,
     AHEAD = 256,      /* tasks that even a small store has space for ahead */
     AHEAD_QUEUES = 4, /* and queues */
     PLENTY = 8,       /* segments and snapshots for which there is space in plenty */
@@ -77,11 +78,13 @@ static struct spare_size size_for(const struct state *state)
 {
     struct spare_size size = {.tasks = ahead_of(state->tasks.count, AHEAD),
                               .mores = ahead_of(state->mores.count, AHEAD),
-                              .queues = ahead_of(mr_map_count(state->by_name), AHEAD_QUEUES)};
+                              .queues = ahead_of(mr_map_count(state->by_name), AHEAD_QUEUES),
+                              .groups = ahead_of(state->groups.count, AHEAD_QUEUES)};
     uint64_t chunks = ahead_of(state->tasks.used, AHEAD) / SLAB_CHUNK + 1;
     uint64_t data = SNAP_FILE_HEAD + 2 * SNAP_BLOCK_HEAD + SNAP_HEAD_BODY + sizeof(uint64_t) +
                     chunks * SNAP_BLOCK_HEAD + size.tasks * MR_PACK_SIZE +
-                    size.mores * MR_ENTRY_MORE_SIZE + size.queues * QUEUE_BYTES;
+                    size.mores * MR_ENTRY_MORE_SIZE + size.queues * QUEUE_BYTES +
+                    size.groups * GROUP_BLOCK;
     size.bytes = (data / GROUP_DATA + 1) * GROUP_BYTES;
     return size;
 }
@@ -151,7 +154,8 @@ static bool size_fits(const struct spare *spare, const struct state *state)
     if (!spare->needed)
         return size->bytes == 0;
     return covers(size->tasks, tasks) && covers(size->mores, mores) &&
-           size->queues >= mr_map_count(state->by_name) && !far_above(size->tasks, tasks) &&
+           size->queues >= mr_map_count(state->by_name) &&
+           covers(size->groups, state->groups.count) && !far_above(size->tasks, tasks) &&
            !far_above(size->mores, mores);
 }
 

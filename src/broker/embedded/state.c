@@ -57,13 +57,17 @@ enum mr_err state_init(struct state *state, struct mr_hash_key key, struct mr_wa
     static const struct mr_map_ops id_ops = {id_hash, id_equal, id_prefetch};
     static const struct mr_map_ops unique_ops = {unique_hash, unique_equal, NULL};
     static const struct mr_map_ops name_ops = {name_hash, name_equal, NULL};
+    static const struct mr_map_ops group_ops = {group_hash, group_equal, NULL};
     *state = (struct state){.hash_key = key, .replaying = true};
     slab_init(&state->tasks, sizeof(struct task), warm);
     slab_init(&state->mores, sizeof(struct more), warm);
+    slab_init(&state->groups, sizeof(struct group), NULL);
     mr_list_init(&state->ready);
+    mr_list_init(&state->riper);
     MR_TRY(mr_map_new(&id_ops, state, &state->by_id));
     mr_map_warm(state->by_id, warm);
     MR_TRY(mr_map_new(&unique_ops, state, &state->by_unique));
+    MR_TRY(mr_map_new(&group_ops, state, &state->by_group));
     return mr_map_new(&name_ops, state, &state->by_name);
 }
 
@@ -80,8 +84,10 @@ void state_done(struct state *state)
     mr_map_free(state->by_id);
     mr_map_free(state->by_unique);
     mr_map_free(state->by_name);
+    mr_map_free(state->by_group);
     slab_done(&state->tasks);
     slab_done(&state->mores);
+    slab_done(&state->groups);
 }
 
 /* ---- look-ups ------------------------------------------------------------------------------- */
@@ -133,6 +139,8 @@ enum mr_err set_enter(struct state *state, uint32_t handle)
     MR_TRY(order_insert(&queue->sets[task->state], &state->tasks, handle));
     if (task->state == MR_PENDING && mr_list_empty(&queue->ready))
         mr_list_push_back(&state->ready, &queue->ready);
+    if (task->state == MR_AGGREGATING && !state->replaying)
+        return group_enter(state, handle);
     bool is_timed =
         task->state == MR_SCHEDULED || task->state == MR_RETRY || task->state == MR_COMPLETED;
     if (is_timed && (queue->due.index == SIZE_MAX || task->key < queue->due.key))
@@ -143,10 +151,13 @@ enum mr_err set_enter(struct state *state, uint32_t handle)
 void set_leave(struct state *state, uint32_t handle)
 {
     struct task *task = task_at(state, handle);
-    if (task->flags & TASK_LIMBO)
+    if (task->flags & TASK_LIMBO) {
         task->flags &= (uint8_t)~TASK_LIMBO; /* its entry in the ring no longer matches */
-    else
-        order_remove(&queue_of(state, task)->sets[task->state], &state->tasks, handle);
+        return;
+    }
+    order_remove(&queue_of(state, task)->sets[task->state], &state->tasks, handle);
+    if (task->state == MR_AGGREGATING && !state->replaying)
+        group_leave(state, handle);
 }
 
 static enum mr_err limbo_grow(struct state *state)
@@ -352,8 +363,8 @@ uint64_t state_hold_all(struct state *state, int64_t now_ms)
 size_t state_bytes(const struct state *state)
 {
     size_t bytes = slab_bytes(&state->tasks) + slab_bytes(&state->mores) +
-                   mr_map_bytes(state->by_id) + mr_map_bytes(state->by_unique) +
-                   state->limbo_cap * sizeof *state->limbo;
+                   slab_bytes(&state->groups) + mr_map_bytes(state->by_id) +
+                   mr_map_bytes(state->by_unique) + state->limbo_cap * sizeof *state->limbo;
     for (uint32_t i = 0; i < state->queues_n; i++)
         for (size_t s = 0; state->queues[i] != NULL && s < MR_STATE_COUNT; s++)
             bytes += order_bytes(&state->queues[i]->sets[s]);
@@ -399,4 +410,5 @@ void state_validate(const struct state *state)
     mr_assert(total == state->tasks.count && total == mr_map_count(state->by_id));
     mr_assert(unique == mr_map_count(state->by_unique) && in_sets + in_limbo == total);
     mr_map_validate(state->by_id);
+    groups_validate(state);
 }

@@ -32,6 +32,21 @@ struct day {
     uint64_t processed, failed;
 };
 
+/* By what a group is ripe. */
+enum ripe_by { RIPE_BY_SIZE, RIPE_BY_OLDEST, RIPE_BY_NEWEST, RIPE_BY };
+
+/* Tasks of a queue that wait to become one; see group.c. */
+struct group {
+    uint32_t next_free; /* the slab's; refs says whether the rest counts */
+    uint32_t refs;      /* tasks that refer to it */
+    uint32_t queue;
+    uint32_t first, last;              /* members that are durable and in no set, oldest first */
+    uint32_t count;                    /* of them */
+    struct mr_heap_node ripe[RIPE_BY]; /* in the heaps of its queue; index is SIZE_MAX in none */
+    uint8_t name_len;
+    char name[MR_NAME_MAX];
+};
+
 struct queue {
     uint32_t number;
     char name[MR_NAME_MAX + 1];
@@ -43,10 +58,13 @@ struct queue {
     uint64_t processed, failed;
     struct day *days; /* the last DAYS_KEPT that had any run, oldest first */
     size_t days_n, days_cap;
-    struct latency *latency; /* NULL: nothing was handed out yet */
-    struct mr_heap_node due; /* when something happens in it; index is SIZE_MAX in no heap */
-    struct mr_link waiters;  /* of struct listen: nodes waiting for a task of this queue */
-    struct mr_link ready;    /* in the engine's list of queues that got something to take */
+    struct latency *latency;      /* NULL: nothing was handed out yet */
+    struct mr_heap_node due;      /* when something happens in it; index is SIZE_MAX in no heap */
+    struct mr_link waiters;       /* of struct listen: nodes waiting for a task of this queue */
+    struct mr_link ready;         /* in the engine's list of queues that got something to take */
+    struct mr_heap ripe[RIPE_BY]; /* of groups, what is ripe first on top */
+    struct mr_link gathers;       /* of struct gather_wait: those who wait for a ripe group */
+    struct mr_link riper;         /* in the list of queues whose waiting gathers look again */
 };
 
 /* A task whose change is not durable yet. */
@@ -57,10 +75,11 @@ struct limbo {
 };
 
 struct state {
-    struct slab tasks, mores;
+    struct slab tasks, mores, groups;
     struct mr_map *by_id;     /* task handles */
     struct mr_map *by_unique; /* task handles */
     struct mr_map *by_name;   /* queue numbers */
+    struct mr_map *by_group;  /* numbers of groups, by queue and name */
     struct queue **queues;    /* by number; NULL: removed */
     uint32_t queues_n, queues_cap;
     struct queue **sorted; /* those that are there, by name; NULL: to be made again */
@@ -75,8 +94,9 @@ struct state {
     struct limbo *limbo; /* ring */
     size_t limbo_head, limbo_n, limbo_cap;
     struct mr_link ready; /* of struct queue: got a pending task since last looked at */
+    struct mr_link riper; /* of struct queue: a group got a member, and somebody waits for one */
     uint64_t live_bytes;  /* of records that tasks need */
-    uint64_t deleted, expired;
+    uint64_t deleted, expired, gathered;
     uint64_t epoch_ceiling; /* largest ceiling ever logged */
     uint64_t
         anomalies; /* records of unknown tasks: only damage that was set aside can cause them */
@@ -124,7 +144,10 @@ MR_MUST_USE enum mr_err apply_done(struct state *state, const struct mr_event_ru
 MR_MUST_USE enum mr_err apply_change(struct state *state, const struct mr_event_change *event,
                                      const struct mr_record *record, struct mr_log_pos pos,
                                      uint32_t handle);
-/* A task found in a snapshot. */
+/* A set becomes a task. */
+MR_MUST_USE enum mr_err apply_gathered(struct state *state, const struct mr_record *record,
+                                       struct mr_log_pos pos);
+/* A task found in a snapshot; the number of its group, if any, is one of this state. */
 MR_MUST_USE enum mr_err apply_entry(struct state *state, const struct mr_entry *entry);
 void entry_of(const struct task *task, const struct more *more, struct mr_entry *ret_entry);
 /* Compaction moved the record or the note of a task. */
@@ -143,6 +166,31 @@ MR_MUST_USE enum mr_err queue_count_run(struct queue *queue, int64_t ms, bool fa
 MR_MUST_USE enum mr_err queue_add_day(struct queue *queue, const struct day *day);
 /* NULL when nothing ran on it. */
 struct day *queue_day(const struct queue *queue, int32_t day);
+
+/* ---- groups ---------------------------------------------------------------------------------- */
+
+static inline struct group *group_at(const struct state *state, uint32_t number)
+{
+    return slab_at(&state->groups, number);
+}
+static inline struct mr_slice group_name(const struct group *group)
+{
+    return (struct mr_slice){group->name, group->name_len};
+}
+/* The group of this name, made if need be. Lives once a task holds it. */
+MR_MUST_USE enum mr_err group_put(struct state *state, uint32_t queue, struct mr_slice name,
+                                  uint32_t *ret_number);
+/* A member is in a set from now on; and n of one set, in their order, no longer. */
+void group_set_out(struct state *state, uint32_t handle);
+MR_MUST_USE enum mr_err group_set_back(struct state *state, const uint32_t *handles, size_t n);
+/* When the first group of the queue is ripe by this, in ms; INT64_MAX: not by the passing of time. */
+int64_t group_ripe_ms(const struct queue *queue, const struct mr_req_gather *rule, enum ripe_by by);
+/* A ripe group; NULL: none. */
+struct group *group_ripe(const struct queue *queue, const struct mr_req_gather *rule,
+                         int64_t now_ms);
+/* After a replay. */
+MR_MUST_USE enum mr_err groups_link(struct state *state);
+void groups_validate(const struct state *state);
 
 /* ---- time and durability -------------------------------------------------------------------- */
 

@@ -318,6 +318,7 @@ enum mr_err recover_state(struct recovery *recovery)
     MR_TRY(mr_log_recover(engine->log, &recovery->log, recovery->detail));
     mr_log_hold_jobs(engine->log, true);
     engine->state.replaying = false;
+    MR_TRY(groups_link(&engine->state));
     engine->records_damaged += state_hold_all(&engine->state, engine->now_ms);
     return MR_OK;
 }

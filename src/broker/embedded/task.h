@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What the engine keeps in memory of a task: 64 bytes for every one, and a second part only for
- * those that run, failed before, hold a unique key or have been kept. The payload stays in the log.
+ * those that run, failed before, hold a unique key, wait in a group or have been kept. The payload stays in the log.
  */
 #ifndef MR_EMBEDDED_TASK_H
 #define MR_EMBEDDED_TASK_H
@@ -40,10 +40,11 @@ struct more {
     uint64_t epoch;         /* of the last lease */
     struct mr_log_pos note; /* record with the last result or error */
     uint32_t note_size;     /* 0: none */
-    uint32_t node;          /* while active: number of its node, 0 for none */
-    uint32_t next, prev;    /* other tasks of the node */
-    int32_t percent;        /* progress, -1: none said */
-    char *progress;         /* text, heap */
+    uint32_t node;       /* while active: number of its node, 0 for none; aggregating: 1 in a set */
+    uint32_t next, prev; /* other tasks of the node, or members of the group */
+    uint32_t group;      /* while aggregating: number of its group */
+    int32_t percent;     /* progress, -1: none said */
+    char *progress;      /* text, heap */
     int64_t started_ms, finished_ms, failed_ms;
     int64_t order_ms; /* order time once it is pending again, or had until its end; 0: its key */
     int64_t unique_until_ms;
