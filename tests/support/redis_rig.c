@@ -437,7 +437,7 @@ static void read_answer(struct stream *stream, struct text *ret)
         char line[1024];
         read_line(stream, line, sizeof line);
         long n = strtol(line + (line[0] != '\0'), NULL, 10);
-        if (n > ANSWER_BYTES_MAX)
+        if (n > ANSWER_BYTES_MAX && line[0] != ':')
             rig_die("an answer of %ld bytes or items", n);
         if (line[0] == '*' && n >= 0) {
             left += n;
