@@ -225,7 +225,7 @@ struct mr_req_node_list {
     size_t n;
 };
 
-enum { MR_CURSOR_MAX = 128 };
+enum { MR_CURSOR_MAX = 256 };
 
 struct mr_req_list {
     struct mr_req req;

@@ -1,0 +1,108 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What people do to tasks. All queues get all items, each acts on those it has: so nothing is looked up
+ * before, and nothing can move between looking and acting. Where an id is in two queues, which only other
+ * programs bring about, both act.
+ */
+#include <math.h>
+
+#include "broker/redis/look.h"
+#include "wire/task.h"
+
+enum { ITEM_ARGS = 3, HEAD_ARGS = 3 };
+
+/* By what control.lua answers; 0: not in this queue. */
+static const enum mr_err codes[] = {MR_NOT_FOUND, MR_OK, MR_RUNNING, MR_WRONG_STATE, MR_DUPLICATE};
+enum { CODES = sizeof codes / sizeof *codes };
+
+struct act {
+    struct fan fan;
+    size_t n;       /* items that are sent */
+    size_t *places; /* of them, in the request */
+    char archive[2][NUMBER_MAX];
+    struct mr_slice args[];
+};
+
+static enum mr_err item_check(const struct mr_control *item)
+{
+    if ((unsigned)item->verb > MR_VERB_PRIORITISE || item->id.len == 0 || item->id.len > MR_ID_MAX)
+        return MR_INVALID;
+    if (item->verb == MR_VERB_PRIORITISE && !(fabs(item->value) <= MR_PRIORITY_MAX_S))
+        return MR_INVALID;
+    return MR_NOT_FOUND; /* until some queue has it */
+}
+
+static enum mr_err add_item(struct act *act, const struct mr_control *item, struct mr_arena *arena)
+{
+    static const char verbs[] = "01234";
+    struct mr_slice *args = &act->args[HEAD_ARGS + ITEM_ARGS * act->n];
+    char *number = mr_arena_alloc(arena, NUMBER_MAX);
+    if (number == NULL)
+        return MR_NOMEM;
+    args[0] = mr_slice_make(&verbs[item->verb], 1);
+    args[1] = item->id;
+    args[2] =
+        number_arg(item->verb == MR_VERB_PRIORITISE ? mr_priority_ms(item->value) : 0, number);
+    act->n++;
+    return MR_OK;
+}
+
+enum mr_err control_prepare(struct ticket *ticket)
+{
+    struct mr_req_control *req = mr_container(ticket->req, struct mr_req_control, req);
+    struct mr_arena *arena = &req->req.arena;
+    if (req->n > MR_BATCH_MAX)
+        return MR_TOO_BIG;
+    struct act *act = mr_arena_calloc(
+        arena, 1, sizeof *act + (HEAD_ARGS + ITEM_ARGS * req->n) * sizeof *act->args);
+    if (act == NULL || (act->places = mr_arena_calloc(arena, req->n + 1, sizeof(size_t))) == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < req->n; i++) {
+        req->errs[i] = item_check(&req->items[i]);
+        if (req->errs[i] != MR_NOT_FOUND)
+            continue;
+        act->places[act->n] = i;
+        MR_TRY(add_item(act, &req->items[i], arena));
+    }
+    ticket->own = act;
+    return MR_OK;
+}
+
+static enum mr_err said(struct fan *fan, struct rqueue *queue, const struct mr_reply *reply)
+{
+    const struct act *act = fan->arg;
+    struct mr_req_control *req = mr_container(fan->ticket->req, struct mr_req_control, req);
+    for (size_t i = 0; i < act->n; i++) {
+        int64_t code = mr_reply_int(mr_reply_at(reply, i), -1);
+        if (code < 0 || code >= CODES)
+            return engine_refused(queue->engine, MR_FAILED, NULL);
+        if (code != 0)
+            req->errs[act->places[i]] = codes[code];
+    }
+    return MR_OK;
+}
+
+static void done(struct fan *fan, enum mr_err err)
+{
+    ticket_done(fan->ticket, err);
+}
+
+void control_begin(struct ticket *ticket)
+{
+    struct act *act = ticket->own;
+    struct engine *engine = ticket->engine;
+    act->args[0] = global_key(engine, "cancel", &ticket->req->arena);
+    act->args[1] = number_arg(engine->archive_max, act->archive[0]);
+    act->args[2] = number_arg(engine->archive_ms, act->archive[1]);
+    act->fan = (struct fan){.ticket = ticket,
+                            .script = SCRIPT_CONTROL,
+                            .args = act->args,
+                            .args_n = HEAD_ARGS + ITEM_ARGS * act->n,
+                            .said = said,
+                            .done = done,
+                            .arg = act};
+    if (act->n == 0 || act->args[0].len == 0)
+        ticket_done(ticket, act->n == 0 ? MR_OK : MR_NOMEM);
+    else
+        fan_out(&act->fan);
+}

@@ -1,0 +1,281 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Groups: a ripe one becomes a set, a set one task; Asynq's data (asynq-wire, 9), each step one script.
+ *
+ * A gather that finds none waits for the channel mr:wake, on which every change of a group by us is told,
+ * and for the time at which something can be ripe. Other programs tell nothing, so it looks every second
+ * besides. Like an await it is answered while no call is under way for it.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/redis/look.h"
+
+enum {
+    LOOK_MS = 1000,
+    GATHER_ARGS = 6,
+    NUMBERS = 5,
+    GATHERED_ARGS = 1 + ENQUEUE_ARGS_MAX,
+    FIRST_VIEW = 2, /* in the answer of gather.lua */
+};
+
+struct gather {
+    struct ticket *ticket;
+    struct rqueue *queue;
+    struct mr_link link; /* of those that wait; else in none */
+    struct mr_redis_call call;
+    struct mr_redis_channel channel;
+    struct mr_timer timer, look;
+    char *channel_name;
+    bool busy, again, over; /* over: its time has come */
+    bool subscribed;
+    enum mr_err end; /* that it is over with */
+    char numbers[NUMBERS][NUMBER_MAX];
+    struct mr_slice args[GATHER_ARGS];
+};
+
+static struct mr_req_gather *req_of(const struct gather *gather)
+{
+    return mr_container(gather->ticket->req, struct mr_req_gather, req);
+}
+
+static void answer(struct gather *gather, enum mr_err err)
+{
+    struct engine *engine = gather->queue->engine;
+    mr_redis_timer_stop(engine->redis, &gather->timer);
+    mr_redis_timer_stop(engine->redis, &gather->look);
+    if (gather->subscribed)
+        mr_redis_unsubscribe(engine->redis, &gather->channel);
+    mr_list_remove(&gather->link);
+    ticket_done(gather->ticket, err);
+}
+
+static void end_with(struct gather *gather, enum mr_err err)
+{
+    gather->over = true;
+    gather->end = err;
+    if (!gather->busy)
+        answer(gather, err);
+}
+
+static enum mr_err read_set(struct gather *gather, const struct mr_reply *reply)
+{
+    struct mr_req_gather *req = req_of(gather);
+    struct mr_slice group = mr_reply_at(reply, 1)->text;
+    size_t n = reply->n - FIRST_VIEW;
+    struct mr_task *tasks = mr_arena_calloc(&req->req.arena, n, sizeof *tasks);
+    if (tasks == NULL)
+        return MR_NOMEM;
+    if (group.len > MR_NAME_MAX)
+        return engine_refused(gather->queue->engine, MR_FAILED, NULL);
+    for (size_t i = 0; i < n; i++)
+        MR_TRY(view_read(gather->queue, mr_reply_at(reply, FIRST_VIEW + i), &req->req.arena,
+                         &tasks[i]));
+    memcpy(req->group, group.data, group.len);
+    req->group[group.len] = '\0';
+    req->tasks = tasks;
+    req->n = n;
+    return MR_OK;
+}
+
+static void look(struct gather *gather);
+
+/* Nothing is ripe; next_ms: when something can be. */
+static void wait_on(struct gather *gather, int64_t next_ms)
+{
+    struct mr_redis *redis = gather->queue->engine->redis;
+    int64_t ms = next_ms >= 0 && next_ms < LOOK_MS ? next_ms + 1 : LOOK_MS;
+    if (req_of(gather)->wait_ms == 0)
+        end_with(gather, MR_EMPTY);
+    else if (gather->over)
+        answer(gather, gather->end);
+    else if (gather->again)
+        look(gather);
+    else
+        mr_redis_timer_start(redis, &gather->look, mr_mono_add_ms(mr_redis_now(redis), ms));
+}
+
+static void looked(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct gather *gather = call->arg;
+    gather->busy = false;
+    if (err == MR_UNAVAILABLE && req_of(gather)->wait_ms > 0) {
+        wait_on(gather, LOOK_MS); /* a worker keeps trying */
+        return;
+    }
+    err = look_array(gather->queue->engine, err, reply);
+    bool ripe =
+        err == MR_OK && mr_reply_int(mr_reply_at(reply, 0), 0) != 0 && reply->n > FIRST_VIEW;
+    if (ripe)
+        err = read_set(gather, reply);
+    if (err != MR_OK || ripe)
+        answer(gather, err);
+    else
+        wait_on(gather, mr_reply_int(mr_reply_at(reply, 1), -1));
+}
+
+static void look(struct gather *gather)
+{
+    if (gather->busy) {
+        gather->again = true;
+        return;
+    }
+    struct mr_uuid uuid;
+    mr_uuid_make(&uuid, mr_wall_now(mr_clock_system()), &gather->queue->engine->rand);
+    mr_uuid_format(&uuid, req_of(gather)->set);
+    gather->args[3] = mr_slice_str(req_of(gather)->set);
+    gather->busy = true;
+    gather->again = false;
+    gather->call = (struct mr_redis_call){.answered = looked, .arg = gather, .urgent = true};
+    rqueue_eval(gather->queue, &gather->call, SCRIPT_GATHER, gather->args, GATHER_ARGS);
+}
+
+static void look_fired(struct mr_timer *timer, void *arg)
+{
+    (void)arg;
+    look(mr_container(timer, struct gather, look));
+}
+
+static void timed_out(struct mr_timer *timer, void *arg)
+{
+    (void)arg;
+    end_with(mr_container(timer, struct gather, timer), MR_EMPTY);
+}
+
+static void told(struct mr_redis_channel *channel, struct mr_slice bytes)
+{
+    (void)bytes;
+    look(channel->arg);
+}
+
+static void listen(struct gather *gather)
+{
+    struct mr_redis *redis = gather->queue->engine->redis;
+    int64_t wait_ms = req_of(gather)->wait_ms;
+    wait_ms = wait_ms < MR_DELAY_MAX_MS ? wait_ms : MR_DELAY_MAX_MS;
+    gather->channel = (struct mr_redis_channel){
+        .name = mr_slice_str(gather->channel_name), .message = told, .arg = gather};
+    gather->subscribed = true;
+    mr_redis_subscribe(redis, &gather->channel);
+    mr_redis_timer_start(redis, &gather->timer, mr_mono_add_ms(mr_redis_now(redis), wait_ms + 1));
+}
+
+enum mr_err gather_prepare(struct ticket *ticket)
+{
+    struct mr_req_gather *req = mr_container(ticket->req, struct mr_req_gather, req);
+    req->n = 0;
+    return mr_gather_check(req);
+}
+
+void gather_begin(struct ticket *ticket)
+{
+    struct mr_req_gather *req = mr_container(ticket->req, struct mr_req_gather, req);
+    struct rqueue *queue = rqueue_of(ticket->engine, req->queue);
+    struct gather *gather = mr_arena_calloc(&req->req.arena, 1, sizeof *gather);
+    struct mr_buf name = {0};
+    enum mr_err err = gather != NULL && queue != NULL
+                          ? mr_buf_printf(&name, "%smr:wake", (const char *)queue->prefix.data)
+                          : MR_NOMEM;
+    struct mr_slice kept = {0};
+    if (err == MR_OK)
+        err = mr_arena_copy(&req->req.arena, mr_buf_slice(&name), &kept);
+    mr_buf_done(&name);
+    if (err != MR_OK) {
+        ticket_done(ticket, err);
+        return;
+    }
+    *gather = (struct gather){
+        .ticket = ticket, .queue = queue, .channel_name = (char *)(uintptr_t)kept.data};
+    mr_timer_init(&gather->timer, timed_out);
+    mr_timer_init(&gather->look, look_fired);
+    gather->args[0] = number_arg(mr_gather_max(req), gather->numbers[0]);
+    gather->args[1] = number_arg(req->max_delay_ms, gather->numbers[1]);
+    gather->args[2] = number_arg(req->grace_ms, gather->numbers[2]);
+    gather->args[4] = number_arg(mr_gather_set_ms(req), gather->numbers[3]);
+    gather->args[5] = number_arg(MR_SET_BYTES_MAX, gather->numbers[4]);
+    mr_list_push_back(&look_of(ticket->engine)->gathers, &gather->link);
+    if (req->wait_ms > 0)
+        listen(gather);
+    look(gather);
+}
+
+void gathers_leave(struct engine *engine)
+{
+    struct mr_link *gathers = &look_of(engine)->gathers, *link = gathers->next;
+    while (link != gathers) {
+        struct gather *gather = mr_container(link, struct gather, link);
+        link = link->next;
+        end_with(gather, MR_CLOSED);
+    }
+}
+
+/* ---- a set becomes a task ------------------------------------------------------------------- */
+
+struct gathered {
+    struct ticket *ticket;
+    struct rqueue *queue;
+    struct new_task task;
+    struct mr_redis_call call;
+    struct mr_slice args[GATHERED_ARGS];
+    size_t n;
+};
+
+enum mr_err gathered_prepare(struct ticket *ticket)
+{
+    struct mr_req_gathered *req = mr_container(ticket->req, struct mr_req_gathered, req);
+    struct mr_arena *arena = &req->req.arena;
+    struct gathered *gathered = mr_arena_calloc(arena, 1, sizeof *gathered);
+    req->result = (struct mr_enqueue_result){.err = MR_OK};
+    MR_TRY(mr_gathered_check(req));
+    if (gathered == NULL)
+        return MR_NOMEM;
+    gathered->ticket = ticket;
+    gathered->args[gathered->n++] = req->set;
+    ticket->own = gathered;
+    if (req->task == NULL)
+        return MR_OK;
+    struct mr_task_options options = *req->task;
+    options.queue = req->queue;
+    req->result.err = mr_gathered_task_check(req);
+    if (req->result.err == MR_OK)
+        req->result.err = enqueue_prepare_one(ticket, &options, mr_wall_now(mr_clock_system()),
+                                              &gathered->task, &req->result);
+    if (req->result.err == MR_OK)
+        MR_TRY(enqueue_args(arena, &options, &gathered->task, gathered->args, &gathered->n));
+    return MR_OK;
+}
+
+static enum mr_err read_result(const struct gathered *gathered, const struct mr_reply *reply)
+{
+    struct mr_req_gathered *req = mr_container(gathered->ticket->req, struct mr_req_gathered, req);
+    if (mr_reply_int(mr_reply_at(reply, 0), 1) != 0)
+        return MR_STALE;
+    if (req->task == NULL)
+        return MR_OK;
+    return enqueue_result(mr_reply_int(mr_reply_at(reply, 1), -1), mr_reply_at(reply, 2)->text,
+                          mr_reply_at(reply, 3)->text, &req->result);
+}
+
+static void gathered_answered(struct mr_redis_call *call, enum mr_err err,
+                              const struct mr_reply *reply)
+{
+    struct gathered *gathered = call->arg;
+    err = look_array(gathered->queue->engine, err, reply);
+    if (err == MR_OK)
+        err = read_result(gathered, reply);
+    ticket_done(gathered->ticket, err);
+}
+
+void gathered_begin(struct ticket *ticket)
+{
+    struct mr_req_gathered *req = mr_container(ticket->req, struct mr_req_gathered, req);
+    struct gathered *gathered = ticket->own;
+    gathered->queue = rqueue_of(ticket->engine, req->queue);
+    if (gathered->queue == NULL || req->result.err != MR_OK) {
+        ticket_done(ticket, gathered->queue == NULL ? MR_NOMEM : MR_OK);
+        return;
+    }
+    gathered->call =
+        (struct mr_redis_call){.answered = gathered_answered, .arg = gathered, .durable = true};
+    rqueue_eval(gathered->queue, &gathered->call, SCRIPT_GATHERED, gathered->args, gathered->n);
+}

@@ -1,0 +1,129 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The looking half of the Redis engine: what people look at, and what they do to tasks and queues.
+ *
+ * look.c     questions to all queues at once, tasks as the scripts show them
+ * get.c      one task by its id
+ * list.c     pages of tasks
+ * queues.c   queues: figures, history, settings, removal
+ * control.c  verbs
+ * await.c    waiting for the end of a task
+ * groups.c   groups and the sets that are made of them
+ * nodes.c    nodes, ours and Asynq's servers
+ * stats.c    figures of the whole
+ *
+ * All of it runs on the loop, but for the checks of prepare.
+ */
+#ifndef MR_BROKER_REDIS_LOOK_H
+#define MR_BROKER_REDIS_LOOK_H
+
+#include "broker/redis/internal.h"
+
+/* What this half keeps, in engine->look. */
+struct look {
+    struct awaits *awaits;
+    struct mr_link gathers; /* under way */
+};
+static inline struct look *look_of(const struct engine *engine)
+{
+    return engine->look;
+}
+
+/* Of one task, as list.lua, get.lua and await.lua show it. */
+enum { VIEW_ID, VIEW_STATE, VIEW_SCORE, VIEW_OURS, VIEW_FIELDS };
+
+/* Everything is copied into the arena. A task whose message makes no sense is shown with what is
+ * known besides. */
+MR_MUST_USE enum mr_err view_read(const struct rqueue *queue, const struct mr_reply *view,
+                                  struct mr_arena *arena, struct mr_task *ret_task);
+
+/* The queues that there are, by name; valid until the next question for them. */
+struct known {
+    struct rqueue **queues;
+    size_t n;
+};
+MR_MUST_USE enum mr_err known_queues(struct engine *engine, struct mr_arena *arena,
+                                     struct known *ret_known);
+/* NULL: it is not there. */
+struct rqueue *known_queue(struct engine *engine, struct mr_slice name);
+
+/* One script on every queue that there is, all of them asked at once. */
+struct fan {
+    struct ticket *ticket;
+    enum script script;
+    const struct mr_slice *args;
+    size_t args_n;
+    /* What one of them said. NULL is not possible. */
+    enum mr_err (*said)(struct fan *fan, struct rqueue *queue, const struct mr_reply *reply);
+    /* All have: answers the ticket. err: what went wrong first. */
+    void (*done)(struct fan *fan, enum mr_err err);
+    void *arg;
+    struct { /* look.c */
+        struct queues_ask ask;
+        struct fan_call *calls;
+        size_t left;
+        enum mr_err err;
+    } own;
+};
+/* The fan lives until it is done. */
+void fan_out(struct fan *fan);
+
+/* A question for the names first, then `then`; for what is about one queue. */
+void look_names(struct ticket *ticket, void (*then)(struct ticket *ticket));
+
+/* What a call answered; an array as a script gives it. */
+MR_MUST_USE enum mr_err look_array(struct engine *engine, enum mr_err err,
+                                   const struct mr_reply *reply);
+
+void get_begin(struct ticket *ticket);
+enum mr_err list_prepare(struct ticket *ticket);
+void list_begin(struct ticket *ticket);
+void queue_list_begin(struct ticket *ticket);
+void queue_history_begin(struct ticket *ticket);
+enum mr_err queue_set_prepare(struct ticket *ticket);
+void queue_set_begin(struct ticket *ticket);
+void queue_remove_begin(struct ticket *ticket);
+enum mr_err control_prepare(struct ticket *ticket);
+void control_begin(struct ticket *ticket);
+enum mr_err await_prepare(struct ticket *ticket);
+void await_begin(struct ticket *ticket);
+void unawait_begin(struct ticket *ticket);
+void node_list_begin(struct ticket *ticket);
+void stats_begin(struct ticket *ticket);
+enum mr_err gather_prepare(struct ticket *ticket);
+void gather_begin(struct ticket *ticket);
+enum mr_err gathered_prepare(struct ticket *ticket);
+void gathered_begin(struct ticket *ticket);
+/* The broker closes: those that wait are answered. */
+void gathers_leave(struct engine *engine);
+
+/* Of a queue, as queue.lua says it; by their places in its answer. */
+enum figure {
+    FIGURE_SCHEDULED,
+    FIGURE_PENDING,
+    FIGURE_ACTIVE,
+    FIGURE_RETRY,
+    FIGURE_ARCHIVED,
+    FIGURE_COMPLETED,
+    FIGURE_AGGREGATING,
+    FIGURE_PAUSED,
+    FIGURE_OLDEST,
+    FIGURE_PROCESSED,
+    FIGURE_FAILED,
+    FIGURE_PROCESSED_TODAY,
+    FIGURE_FAILED_TODAY,
+    FIGURE_MAX,
+    FIGURE_DELETED,
+    FIGURE_EXPIRED,
+    FIGURE_GATHERED,
+};
+
+/* Those who await the end of a task. */
+struct awaits *awaits_new(struct engine *engine);
+void awaits_free(struct awaits *awaits);
+/* The loop: Redis answers again. */
+void look_awaits_up(struct awaits *awaits);
+/* The broker closes: all are answered. */
+void look_awaits_leave(struct awaits *awaits);
+
+#endif

@@ -1,0 +1,41 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What there is in a queue, and what it did.
+-- KEYS: 1 the queue
+-- Returns: tasks scheduled, pending, active, retry, archived, completed, aggregating; 1 if it is paused;
+--       the longest wait in ms among the first in order; processed, failed, both of today; the greatest
+--       length; tasks deleted, expired, gathered.
+local OLDEST_LOOK = 64
+
+local function number(key) return tonumber(call('GET', P .. key) or 0) end
+
+local function oldest()
+  local first = now_ms
+  for _, id in ipairs(call('LRANGE', P .. 'pending', -OLDEST_LOOK, -1)) do
+    local ns = since(id)
+    if ns then first = math.min(first, ms_of(ns)) end
+  end
+  local ordered = call('ZRANGE', P .. 'mr:order', 0, OLDEST_LOOK - 1, 'WITHSCORES')
+  for i = 1, #ordered, 2 do
+    local priority = call('HGET', TASK .. ordered[i], 'mr:p')
+    first = math.min(first, tonumber(ordered[i + 1]) + tonumber(priority or 0))
+  end
+  return floor(now_ms - first)
+end
+
+local ready = call('ZCOUNT', P .. 'scheduled', '-inf', READY_SCORE)
+local counts = call('HMGET', P .. 'mr:counts', 'deleted', 'expired', 'gathered')
+return {
+  call('ZCARD', P .. 'scheduled') - ready,
+  call('LLEN', P .. 'pending') + ready,
+  call('LLEN', P .. 'active'),
+  call('ZCARD', P .. 'retry'),
+  call('ZCARD', P .. 'archived'),
+  call('ZCARD', P .. 'completed'),
+  aggregating(),
+  call('EXISTS', P .. 'paused'),
+  oldest(),
+  number('processed'), number('failed'),
+  number('processed:' .. day_of(now_s)), number('failed:' .. day_of(now_s)),
+  number('mr:max'),
+  tonumber(counts[1] or 0), tonumber(counts[2] or 0), tonumber(counts[3] or 0),
+}

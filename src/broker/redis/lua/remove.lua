@@ -1,0 +1,89 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- One step of the removal of a queue; Redis is not stopped longer for many tasks than for some.
+-- KEYS: 1 the queue
+-- ARGV: 1 '1': with its tasks
+-- Returns: 1 it is empty and all of it is gone, then what it counted: names and numbers alternate
+--       2 there is more, go on; 3 it holds tasks; 4 some of them run
+local STEP, DAYS = 500, 91
+local force = ARGV[1] == '1'
+local left, deleted, expired = STEP, 0, 0
+
+local function filled()
+  for _, name in ipairs({ 'pending', 'active', 'scheduled', 'retry', 'archived', 'completed', 'groups',
+    'aggregation_sets' }) do
+    if call('EXISTS', P .. name) == 1 then return true end
+  end
+  return false
+end
+
+local function drop(id)
+  local lock, msg = unpack(call('HMGET', TASK .. id, 'unique_key', 'msg'))
+  unlock(id, lock or message_read(msg).unique_key)
+  call('DEL', TASK .. id)
+  tell_end(id)
+  deleted, left = deleted + 1, left - 1
+end
+
+local function drop_list()
+  local ids = call('LRANGE', P .. 'pending', -left, -1)
+  if #ids > 0 then call('LTRIM', P .. 'pending', 0, -(#ids + 1)) end
+  for _, id in ipairs(ids) do drop(id) end
+end
+
+local function drop_set(set)
+  if left == 0 then return end
+  local ids = call('ZRANGE', set, 0, left - 1)
+  if #ids > 0 then call('ZREMRANGEBYRANK', set, 0, #ids - 1) end
+  for _, id in ipairs(ids) do drop(id) end
+end
+
+-- What retention would have removed by now has expired.
+local function drop_expired()
+  local n = deleted
+  local ids = call('ZRANGEBYSCORE', P .. 'completed', '-inf', now_s, 'LIMIT', 0, left)
+  for _, id in ipairs(ids) do
+    call('ZREM', P .. 'completed', id)
+    drop(id)
+  end
+  expired, deleted = expired + #ids, n
+end
+
+local function drop_groups()
+  for _, group in ipairs(call('SMEMBERS', P .. 'groups')) do
+    drop_set(P .. 'g:' .. group)
+    if left == 0 then return end
+    call('SREM', P .. 'groups', group)
+  end
+  for _, set in ipairs(call('ZRANGE', P .. 'aggregation_sets', 0, -1)) do
+    drop_set(set)
+    if left == 0 then return end
+    call('ZREM', P .. 'aggregation_sets', set)
+  end
+end
+
+local function drop_rest()
+  for _, name in ipairs({ 'lease', 'paused', 'processed', 'failed', 'mr:order', 'mr:due', 'mr:keep',
+    'mr:lease', 'mr:epoch', 'mr:max', 'mr:counts', 'mr:await' }) do
+    call('DEL', P .. name)
+  end
+  for day = 0, DAYS do
+    local name = day_of(now_s - day * 86400)
+    call('DEL', P .. 'processed:' .. name, P .. 'failed:' .. name)
+  end
+end
+
+if filled() and not force then return { 3 } end
+if call('EXISTS', P .. 'active') == 1 then return { 4 } end
+call('SET', P .. 'paused', now_s) -- nobody takes meanwhile
+drop_expired()
+drop_list()
+for _, name in ipairs({ 'scheduled', 'retry', 'archived', 'completed' }) do drop_set(P .. name) end
+drop_groups()
+if deleted > 0 then count('deleted', deleted) end
+if expired > 0 then count('expired', expired) end
+if filled() then return { 2 } end
+local out = { 1 }
+for _, one in ipairs(call('HGETALL', P .. 'mr:counts')) do out[#out + 1] = one end
+drop_rest()
+wake()
+return out
