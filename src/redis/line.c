@@ -59,6 +59,10 @@ void redis_line_doom(struct redis_line *line, enum mr_err err, const char *fmt, 
     va_start(args, fmt);
     vsnprintf(line->why, sizeof line->why, fmt, args);
     va_end(args);
+    /* What a server says may be anything, but a reason is one line. */
+    for (char *at = line->why; *at != '\0'; at++)
+        if ((unsigned char)*at < ' ')
+            *at = ' ';
     line->err = err;
     mr_list_push_back(&line->redis->doomed, &line->doom_link);
 }
@@ -335,7 +339,7 @@ static void advance(struct redis_line *line, size_t n)
     if (line->raw.len > line->raw_at && line->head_at == 0) {
         line->raw_at += n;
         if (line->raw_at == line->raw.len) {
-            mr_buf_clear(&line->raw);
+            mr_buf_done(&line->raw); /* scripts are long, and rarely said */
             line->raw_at = 0;
         }
         return;
@@ -559,7 +563,7 @@ static void resolved(struct mr_job *job)
 {
     struct redis_line *line = mr_container(job, struct redis_line, resolving);
     line->resolve_out = false;
-    if (line->retired)
+    if (is_done_for(line) || line->phase != REDIS_RESOLVING)
         return;
     if (!redis_host_equal(&line->host, &line->resolve_host))
         attempt(line);
@@ -579,6 +583,8 @@ static void start_resolve(struct redis_line *line)
         return;
     }
     line->phase = REDIS_RESOLVING;
+    if (line->resolve_out)
+        return; /* it will see what is to be done when it comes back */
     line->resolve_host = line->host;
     line->resolve_out = true;
     mr_job_init(&line->resolving, resolve, resolved);
@@ -670,6 +676,9 @@ static void lose_calls(struct redis_line *line, struct mr_link *calls)
     while ((link = mr_list_pop_front(calls)) != NULL)
         if (redis_call_lost(redis, call_of(link)))
             mr_list_push_back(&older, link);
+    /* There may be another line for them already. */
+    if (!mr_list_empty(&older))
+        mr_redis_timer_start(redis, &redis->waiting_timer, redis->now);
     mr_list_splice_back(&older, &redis->waiting);
     mr_list_splice_back(&redis->waiting, &older);
 }
@@ -717,6 +726,7 @@ void redis_line_retire(struct redis_line *line, enum mr_err err)
         return;
     line->retired = true;
     line->err = err;
+    mr_list_remove(&line->doom_link);
     mr_list_remove(&line->link);
     mr_list_push_back(&line->redis->gone, &line->link);
 }
@@ -738,7 +748,7 @@ bool redis_line_end(struct redis_line *line)
             continue;
         }
         call->doubt |= call->own.sent;
-        redis_call_over(redis, call, line->err);
+        redis_call_over(redis, call, redis->stopping ? MR_CLOSED : line->err);
     }
     lose_calls(line, &others);
     if (line->resolve_out)
