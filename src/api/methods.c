@@ -24,6 +24,11 @@ static struct mr_slice of_max_length(const ProtobufCMessage *message)
     return mr_pb_text(((const Millrace__V1__QueueMaxLengthRequest *)(const void *)message)->queue);
 }
 
+static struct mr_slice of_gather(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__GatherRequest *)(const void *)message)->queue);
+}
+
 static struct mr_slice of_remove(const ProtobufCMessage *message)
 {
     return mr_pb_text(((const Millrace__V1__QueueRemoveRequest *)(const void *)message)->queue);
@@ -79,6 +84,8 @@ static struct mr_slice about_token(struct unary *u)
       of_remove)                                                                                   \
     X(nodes, OURS "Nodes/List", A | P | V, NULL, KIND(node_list_request), nodes_list, NULL)        \
     X(finish, OURS "Work/Finish", A | W, NULL, NULL, work_finish, NULL)                            \
+    X(gather, OURS "Work/Gather", A | W, NULL, KIND(gather_request), groups_gather, of_gather)     \
+    X(gathered, OURS "Work/Gathered", A | W, NULL, NULL, groups_gathered, NULL)                    \
     X(stats, OURS "Server/Stats", A | V, NULL, KIND(stats_request), server_stats, NULL)            \
     X(backup, OURS "Server/Backup", A, about_dir, KIND(backup_request), server_backup, NULL)       \
     X(tcreate, OURS "Tokens/Create", A, tokens_about_new, KIND(token_create_request),              \

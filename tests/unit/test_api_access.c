@@ -40,6 +40,8 @@ static const struct {
     {PATH("Nodes/List"), "apv"},
     {PATH("Work/Attach"), "aw"},
     {PATH("Work/Finish"), "aw"},
+    {PATH("Work/Gather"), "aw"},
+    {PATH("Work/Gathered"), "aw"},
     {PATH("Events/Watch"), "apv"},
     {PATH("Server/Stats"), "av"},
     {PATH("Server/Backup"), "a"},

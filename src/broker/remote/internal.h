@@ -293,7 +293,8 @@ void producer_leave(struct remote *remote);
 /* ---- single calls --------------------------------------------------------------------------- */
 
 extern const struct op unary_ops[MR_OP_COUNT];
-/* Begins the call, now. */
+/* Behind the tasks that were enqueued before; and now. */
+void unary_wait(struct ticket *ticket);
 void unary_begin(struct ticket *ticket);
 /* What its call says. */
 MR_MUST_USE enum mr_err unary_encode(struct ticket *ticket, const char *path,
@@ -301,6 +302,15 @@ MR_MUST_USE enum mr_err unary_encode(struct ticket *ticket, const char *path,
 /* Whether a task can have such an id. */
 bool unary_is_id(struct mr_slice id);
 enum mr_err remote_read_finish(struct ticket *ticket, struct mr_slice bytes);
+
+/* ---- groups --------------------------------------------------------------------------------- */
+
+enum mr_err remote_prepare_gather(struct ticket *ticket);
+enum mr_err remote_read_gather(struct ticket *ticket, struct mr_slice bytes);
+bool remote_more_gather(struct ticket *ticket);
+enum mr_err remote_prepare_gathered(struct ticket *ticket);
+void remote_begin_gathered(struct ticket *ticket);
+enum mr_err remote_read_gathered(struct ticket *ticket, struct mr_slice bytes);
 
 /* ---- waiting for tasks ---------------------------------------------------------------------- */
 

@@ -48,7 +48,10 @@ static void on_closed(struct mr_call *call, int status, struct mr_slice text)
         err = ticket->answered ? ticket->err : MR_FAILED;
     else if (remote->closing && (err == MR_CANCELLED || err == MR_UNAVAILABLE))
         err = MR_CLOSED;
-    if (err == MR_OK && ticket->op->more != NULL && ticket->op->more(ticket)) {
+    if (err == MR_EMPTY && remote->closing)
+        err = MR_CLOSED;
+    bool goes_on = err == MR_OK || err == MR_EMPTY;
+    if (goes_on && ticket->op->more != NULL && ticket->op->more(ticket)) {
         unary_begin(ticket);
         return;
     }
@@ -443,7 +446,7 @@ static enum mr_err prepare_backup(struct ticket *ticket)
 }
 
 /* Behind the tasks that were enqueued before: who looks for one, or acts on it, finds it. */
-static void unary_wait(struct ticket *ticket)
+void unary_wait(struct ticket *ticket)
 {
     lane_wait(&ticket->remote->producer.lane, ticket);
 }
@@ -461,4 +464,6 @@ const struct op unary_ops[MR_OP_COUNT] = {
     [MR_OP_QUEUE_REMOVE] = {prepare_queue_remove, unary_wait, NULL, NULL},
     [MR_OP_STATS] = {prepare_stats, unary_wait, read_stats, NULL},
     [MR_OP_BACKUP] = {prepare_backup, unary_wait, NULL, NULL},
+    [MR_OP_GATHER] = {remote_prepare_gather, unary_wait, remote_read_gather, remote_more_gather},
+    [MR_OP_GATHERED] = {remote_prepare_gathered, remote_begin_gathered, remote_read_gathered, NULL},
 };
