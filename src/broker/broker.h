@@ -342,6 +342,9 @@ struct mr_broker_ops {
     /* Fills lease->task from its encoding. MR_DAMAGED cannot happen unless memory is. Thread: the
      * holder. */
     enum mr_err (*lease_open)(struct mr_broker *broker, struct mr_lease *lease);
+    /* What it may lose of what it acknowledged: one line for people. NULL: nothing. Thread: any but the
+     * broker's. */
+    enum mr_err (*risk)(struct mr_broker *broker, struct mr_detail *ret_line);
     /* Answers what is in flight with MR_CLOSED where it cannot be carried out, then frees the
      * broker. */
     void (*close)(struct mr_broker *broker);

@@ -5,8 +5,10 @@
 #include <unistd.h>
 
 #include "broker/redis/internal.h"
+#include "broker/redis/risk.h"
 
-enum { REDIS_AWAY_MS = 10 * 1000 };
+/* An attempt ends before opening gives up, so that it can say why. */
+enum { REDIS_AWAY_MS = 10 * 1000, CONNECT_MS = OPEN_MS - 500 };
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
@@ -53,6 +55,8 @@ static void deliver(struct mr_msg *msg, void *receiver)
         mr_req_answer(req, MR_NOMEM);
     } else if (ticket->err != MR_OK || ticket->engine->closing) {
         ticket_done(ticket, ticket->err != MR_OK ? ticket->err : MR_CLOSED);
+    } else if (!mr_list_empty(&ticket->engine->enqueues) && req->op != MR_OP_ENQUEUE) {
+        mr_list_push_back(&ticket->engine->enqueues, &ticket->link); /* behind what came before */
     } else {
         mr_list_push_back(&ticket->engine->tickets, &ticket->link);
         ticket->op->begin(ticket);
@@ -107,6 +111,7 @@ static void changed(struct mr_redis *redis, bool up, const char *why, void *arg)
     }
     mr_lock_enter(&engine->lock);
     engine->was_up |= up;
+    engine->why_err = mr_redis_err(redis);
     if (!up)
         (void)snprintf(engine->why, sizeof engine->why, "%s", why != NULL ? why : "");
     mr_lock_notify_all(&engine->lock);
@@ -184,10 +189,17 @@ static void engine_close(struct mr_broker *broker)
 
 /* ---- opening -------------------------------------------------------------------------------- */
 
+static enum mr_err engine_risk(struct mr_broker *broker, struct mr_detail *ret_line)
+{
+    struct engine *engine = mr_container(broker, struct engine, broker);
+    return redis_risk(engine->redis, engine->wait_replicas, ret_line);
+}
+
 static const struct mr_broker_ops broker_ops = {
     .submit = engine_submit,
     .begun = begun,
     .lease_open = message_lease_open,
+    .risk = engine_risk,
     .close = engine_close,
 };
 
@@ -223,12 +235,19 @@ static enum mr_err start(struct engine *engine, const struct mr_redis_broker_opt
         .tls_name = options->tls_name,
         .scripts = scripts,
         .scripts_n = SCRIPT_COUNT,
+        .connect_ms = CONNECT_MS,
         .away_ms = REDIS_AWAY_MS,
         .wait_replicas = options->wait_replicas,
         .changed = changed,
         .arg = engine,
     };
     return mr_redis_new("mr-redis", &redis, &engine->redis, detail);
+}
+
+/* A password that is refused, say, is so the next time as well. */
+static bool passes(enum mr_err err)
+{
+    return err == MR_OK || err == MR_UNAVAILABLE || err == MR_NOMEM;
 }
 
 /* Waits for the first connection. */
@@ -239,15 +258,17 @@ static enum mr_err await_up(struct engine *engine, const struct mr_redis_broker_
     mr_mono now = mr_mono_now(clock);
     mr_mono end = mr_mono_add_ms(now, options->open_ms > 0 ? options->open_ms : OPEN_MS);
     mr_lock_enter(&engine->lock);
-    while (!engine->was_up && now.ns < end.ns) {
+    while (!engine->was_up && passes(engine->why_err) && now.ns < end.ns) {
         (void)mr_lock_wait(&engine->lock, end.ns - now.ns);
         now = mr_mono_now(clock);
     }
-    bool up = engine->was_up;
-    if (!up)
-        mr_detail_set(detail, "no Redis: %s", engine->why[0] != '\0' ? engine->why : "no answer");
+    enum mr_err err = engine->was_up ? MR_OK : engine->why_err;
+    if (!engine->was_up && err == MR_OK)
+        err = MR_UNAVAILABLE;
+    if (err != MR_OK)
+        mr_detail_set(detail, "%s", engine->why[0] != '\0' ? engine->why : "no answer");
     mr_lock_leave(&engine->lock);
-    return up ? MR_OK : MR_UNAVAILABLE;
+    return err;
 }
 
 static struct engine *engine_new(const struct mr_redis_broker_options *options)
@@ -257,6 +278,7 @@ static struct engine *engine_new(const struct mr_redis_broker_options *options)
         return NULL;
     engine->broker.ops = &broker_ops;
     engine->payload_max = options->payload_max != 0 ? options->payload_max : MR_PAYLOAD_MAX;
+    engine->wait_replicas = options->wait_replicas;
     engine->archive_max = options->archive_max != 0 ? options->archive_max : ARCHIVE_MAX;
     engine->archive_ms = options->archive_ms != 0 ? options->archive_ms : ARCHIVE_MS;
     engine->refused = options->refused;

@@ -313,17 +313,26 @@ static void send_all(struct ticket *ticket)
         finish_ticket(ticket);
 }
 
-/* In the order in which they came: one that waits for the other queues keeps the later ones back. */
+static bool is_ready(const struct ticket *ticket)
+{
+    const struct enqueue *enqueue = ticket->own;
+    return ticket->req->op != MR_OP_ENQUEUE || enqueue->found;
+}
+
+/* In the order in which they came: one that waits for the other queues keeps the later ones back, and all
+ * requests behind it. */
 static void send_ready(struct engine *engine)
 {
     while (!mr_list_empty(&engine->enqueues)) {
         struct ticket *ticket = mr_container(engine->enqueues.next, struct ticket, link);
-        const struct enqueue *enqueue = ticket->own;
-        if (!enqueue->found)
+        if (!is_ready(ticket))
             return;
         mr_list_remove(&ticket->link);
         mr_list_push_back(&engine->tickets, &ticket->link);
-        send_all(ticket);
+        if (ticket->req->op == MR_OP_ENQUEUE)
+            send_all(ticket);
+        else
+            ticket->op->begin(ticket);
     }
 }
 
@@ -400,9 +409,8 @@ static enum mr_err find_send(struct ticket *ticket, struct rqueue *queue)
     return MR_OK;
 }
 
-static void names_known(struct queues_ask *ask, enum mr_err err)
+static void find_all(struct ticket *ticket, enum mr_err err)
 {
-    struct ticket *ticket = ask->arg;
     struct engine *engine = ticket->engine;
     for (uint32_t i = 0; err == MR_OK && i < engine->queues_n; i++)
         if (engine->queues[i]->known)
@@ -411,6 +419,11 @@ static void names_known(struct queues_ask *ask, enum mr_err err)
         fail_given(ticket, err);
     if (--ticket->calls == 0)
         found(ticket);
+}
+
+static void names_came(struct queues_ask *ask, enum mr_err err)
+{
+    find_all(ask->arg, err);
 }
 
 void enqueue_begin(struct ticket *ticket)
@@ -428,10 +441,14 @@ void enqueue_begin(struct ticket *ticket)
     mr_list_remove(&ticket->link);
     mr_list_push_back(&engine->enqueues, &ticket->link);
     enqueue->found = enqueue->given == 0 || !engine->up;
-    if (!enqueue->found) {
-        ticket->calls = 1;
-        enqueue->ask = (struct queues_ask){.then = names_known, .arg = ticket};
-        queues_ask(engine, &enqueue->ask);
+    if (enqueue->found) {
+        send_ready(engine);
+        return;
     }
-    send_ready(engine);
+    ticket->calls = 1;
+    enqueue->ask = (struct queues_ask){.then = names_came, .arg = ticket};
+    if (queues_known(engine))
+        find_all(ticket, MR_OK);
+    else
+        queues_ask(engine, &enqueue->ask);
 }

@@ -214,9 +214,7 @@ static void put_end(struct engine *engine, struct end *end, struct mr_slice *arg
     args[2] = mr_slice_str(outcomes[item->outcome]);
     args[3] = number_arg(item->delay_ms, end->texts[1]);
     args[4] = mr_slice_str(plain ? "1" : "0");
-    args[5] = plain && (item->outcome == MR_DONE || item->outcome == MR_DROP)
-                  ? (struct mr_slice){0}
-                  : finish->items[end->item].text;
+    args[5] = finish->items[end->item].text;
 }
 
 /* Takes from the queue's ends as many as travel together: all doubtful, or none. */

@@ -197,6 +197,8 @@ struct queues_ask {
     bool fresh; /* as they are now */
 };
 void queues_ask(struct engine *engine, struct queues_ask *ask);
+/* They need not be asked for. */
+bool queues_known(const struct engine *engine);
 
 /* Bytes of the key of a task: prefix, "t:", id. */
 struct task_key {
@@ -420,6 +422,7 @@ struct engine {
     struct mr_redis *redis;
     struct mr_slice prefix; /* of the namespace: "" or "NS:", heap */
     size_t payload_max;
+    uint32_t wait_replicas;
     uint32_t archive_max;
     int64_t archive_ms;
     mr_refusal *refused;
@@ -439,7 +442,7 @@ struct engine {
     struct node *by_index[NODES_MAX];
     uint32_t last_number;
     struct mr_link waits;       /* takes that wait, in the order they came */
-    struct mr_link enqueues;    /* tickets that are not sent yet, in the order they came */
+    struct mr_link enqueues;    /* that are not sent yet, and what came behind them */
     struct mr_link tickets;     /* all that are under way elsewhere */
     struct mr_link finishings;  /* queues with ends of runs that leave with this turn */
     struct mr_link undelivered; /* ends of runs that wait for Redis */
@@ -469,7 +472,8 @@ struct engine {
     /* Opening and closing, by other threads. */
     struct mr_lock lock;
     bool was_up;
-    char why[WHY_MAX]; /* under the lock */
+    enum mr_err why_err; /* both under the lock */
+    char why[WHY_MAX];
     struct mr_msg close;
     struct mr_timer close_timer;
     struct mr_event quiet; /* closing, and nothing is under way */

@@ -191,14 +191,17 @@ static void names_known(struct mr_msg *msg, void *receiver)
     ask->then(ask, MR_OK);
 }
 
+bool queues_known(const struct engine *engine)
+{
+    int64_t age_ns = mr_redis_now(engine->redis).ns - engine->queues_at.ns;
+    return engine->queues_at.ns != 0 && age_ns < QUEUES_FRESH_MS * MR_NS_PER_MS;
+}
+
 void queues_ask(struct engine *engine, struct queues_ask *ask)
 {
-    mr_mono now = mr_redis_now(engine->redis);
     struct mr_arena arena = {0};
     ask->engine = engine;
-    bool known =
-        engine->queues_at.ns != 0 && now.ns - engine->queues_at.ns < QUEUES_FRESH_MS * MR_NS_PER_MS;
-    if (known && !ask->fresh) {
+    if (!ask->fresh && queues_known(engine)) {
         ask->msg.deliver = names_known;
         mr_redis_post(engine->redis, &ask->msg);
         return;

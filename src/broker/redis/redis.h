@@ -19,7 +19,7 @@ struct mr_redis_broker_options {
 };
 
 /* MR_UNAVAILABLE with the reason when there is no connection in time; MR_INVALID for a URL that is none;
- * MR_DENIED; MR_VERSION for a Redis that is too old. detail may be NULL. */
+ * MR_DENIED; MR_UNSUPPORTED for a Redis that is too old, or of another kind. detail may be NULL. */
 MR_MUST_USE enum mr_err mr_redis_broker_open(const struct mr_redis_broker_options *options,
                                              struct mr_broker **ret_broker,
                                              struct mr_detail *detail);
