@@ -200,23 +200,28 @@ struct mr_client_options {
     size_t payload_max;   /* MR_PAYLOAD_MAX */
     size_t segment_bytes; /* file: size of a log segment; 64 MiB; a payload fits a quarter of it */
     struct mr_slice namespace_; /* file: a store of its own inside DIR; empty is the default one.
-                                   millrace: the one that the server must have; empty: any */
+                                   millrace: the one that the server must have; empty: any.
+                                   redis: stands before every key; empty: Asynq's own keys */
     bool repair;                /* file: set damage in the log aside instead of refusing to open */
     const char *token;          /* millrace: what the server knows us by; NULL: nothing */
-    const char *tls_ca;         /* millraces: whom to trust, PEM; NULL: whom the system trusts */
-    const char *tls_cert, *tls_key; /* millraces: our own certificate, PEM; NULL: none */
-    const char *tls_name; /* millraces: the name in the server's certificate; NULL: HOST */
-    int64_t open_ms;      /* millrace: wait so long for the first connection; 0: 3 s */
-    mr_refusal *refused;  /* millrace: told why; NULL: nobody */
+    const char *tls_ca; /* millraces, rediss: whom to trust, PEM; NULL: whom the system trusts */
+    const char *tls_cert, *tls_key; /* ... our own certificate, PEM; NULL: none */
+    const char *tls_name;           /* ... the name in the server's certificate; NULL: HOST */
+    int64_t open_ms;        /* millrace, redis: wait so long for the first connection; 0: 3 s */
+    uint32_t wait_replicas; /* redis: acknowledge only what so many replicas have */
+    mr_refusal *refused;    /* millrace, redis: told why; NULL: nobody */
     void *refused_arg;
 };
 
 /*
  * Opens a broker by URL. "file:DIR" is the embedded engine, which creates DIR when it is missing;
- * "millrace://HOST:PORT" is a server, "millraces://" one with TLS. Errors: MR_IN_USE (another
- * process has DIR open; named in detail), MR_DAMAGED (file and offset in detail), MR_VERSION,
- * MR_NOT_A_STORE, MR_DENIED, MR_DISK_FULL, MR_IO, MR_INVALID; MR_UNAVAILABLE (no server there in
- * time; why in detail), MR_UNSUPPORTED. options and detail may be NULL.
+ * "millrace://HOST:PORT" is a server, "millraces://" one with TLS. A Redis, 6.2 or newer, is
+ * "redis://[USER:PASSWORD@]HOST:PORT[/DB]", with TLS "rediss://"; "redis+unix:PATH" behind a socket;
+ * "redis+sentinel://H1:P1,H2:P2/NAME" the primary that Sentinels name, "redis+cluster://H1:P1,H2:P2"
+ * a Cluster, both with TLS as "rediss+...". Errors: MR_IN_USE (another process has DIR open; named in
+ * detail), MR_DAMAGED (file and offset in detail), MR_VERSION, MR_NOT_A_STORE,
+ * MR_DENIED (also a wrong password), MR_DISK_FULL, MR_IO, MR_INVALID; MR_UNAVAILABLE (no server there
+ * in time; why in detail), MR_UNSUPPORTED (also a Redis that is too old). options and detail may be NULL.
  *
  * When the connection to a server breaks it is made again. Until then tasks that were not sent yet
  * wait, up to 10 s. A task whose answer was lost is answered with MR_UNAVAILABLE: it may have been
@@ -227,6 +232,10 @@ MR_MUST_USE enum mr_err mr_client_open(const char *url, const struct mr_client_o
                                        struct mr_client **ret_client, struct mr_detail *detail);
 /* Closes; everything acknowledged stays. Workers must be freed before. NULL is fine. */
 void mr_client_close(struct mr_client *client);
+
+/* What the broker may lose of what it has acknowledged, in one line for people: for a Redis, by its
+ * settings and replicas as they are now. Empty: nothing, or as its server says. MR_UNAVAILABLE. */
+MR_MUST_USE enum mr_err mr_client_risk(struct mr_client *client, struct mr_detail *ret_line);
 
 /*
  * Enqueues n <= MR_BATCH_MAX tasks and waits until they are on disk. ret_results has n entries. The

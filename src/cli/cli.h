@@ -101,12 +101,12 @@ struct cli_command {
     size_t verbs_n;
 };
 
-enum { CLI_WORDS_ANY = 1 << 30 };
+enum { CLI_WORDS_ANY = 1 << 30, CLI_WAIT_REPLICAS_MAX = 100 };
 
 /* Options every command has. */
 struct cli_globals {
-    struct cli_value broker, namespace_, token_file, tls_ca, tls_cert, tls_key, json, quiet,
-        no_color, version, help;
+    struct cli_value broker, namespace_, token_file, tls_ca, tls_cert, tls_key, wait_replicas, json,
+        quiet, no_color, version, help;
 };
 
 /* One invocation. */
@@ -214,6 +214,11 @@ void cli_must(enum mr_err err);
 void cli_settle(struct cli *cli);
 /* Opens cli->broker into cli->client; 0 or the exit code after saying why not. */
 int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store);
+/* What --wait-replicas says, or MILLRACE_WAIT_REPLICAS; for a Redis only. 0, or the exit code after
+ * saying what is wrong. */
+int cli_wait_replicas(const struct cli *cli, uint32_t *ret_n);
+/* On a Redis: a note of what it can lose; nothing with --json. */
+void cli_note_risk(const struct cli *cli);
 /* MR_OK: a folder that can be read; MR_NOT_FOUND: none; MR_INVALID: something else of this name. */
 MR_MUST_USE enum mr_err cli_look_at_folder(const char *dir);
 /* The folder of a file: URL, or NULL. */

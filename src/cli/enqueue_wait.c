@@ -3,7 +3,6 @@
 #include "cli/enqueue.h"
 #include "cli/interrupt.h"
 #include "cli/out.h"
-#include "cli/server.h"
 #include "cli/show.h"
 
 int enqueue_check_wait(const struct cli *cli, const struct enqueue_args *args)
@@ -12,7 +11,7 @@ int enqueue_check_wait(const struct cli *cli, const struct enqueue_args *args)
         return cli_usage(cli, "--wait-timeout needs --wait");
     if (!args->wait.given)
         return CLI_OK;
-    if (!cli_is_server(cli->broker))
+    if (cli_file_dir(cli->broker))
         return cli_usage(cli,
                          "--wait: needs a server: a file: broker is open in this process alone");
     if (args->lines.given)

@@ -35,19 +35,6 @@ const char *cli_file_dir(const char *url)
     return strncmp(url, scheme, strlen(scheme)) == 0 ? url + strlen(scheme) : NULL;
 }
 
-/* Of brokers that other versions serve: they are out of reach, not mistyped. */
-static bool knows_scheme(const char *url)
-{
-    static const char *const schemes[] = {
-        "redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster",
-    };
-    struct mr_slice scheme = mr_slice_make(url, strcspn(url, ":"));
-    for (size_t i = 0; i < CLI_LEN(schemes); i++)
-        if (mr_slice_equal(scheme, mr_slice_str(schemes[i])))
-            return true;
-    return false;
-}
-
 /* What to do about a server that does not answer, by what was heard of it. */
 static const char *advice(const char *why)
 {
@@ -71,16 +58,13 @@ static const char *advice(const char *why)
 
 static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_detail *detail)
 {
-    if (err == MR_UNSUPPORTED && knows_scheme(cli->broker))
-        return cli_fail(CLI_UNREACHABLE,
-                        "broker %s is out of reach: this version knows servers and folders; give "
-                        "--broker millrace://HOST:PORT or file:DIR, or set MILLRACE_BROKER",
-                        cli->shown);
     if (err == MR_UNSUPPORTED)
         return cli_usage(cli,
-                         "--broker: \"%.200s\" is no URL of a broker; give millrace://HOST:PORT "
-                         "or file:DIR",
+                         "--broker: \"%.200s\" is no URL of a broker; give millrace://HOST:PORT, "
+                         "redis://HOST:PORT or file:DIR",
                          cli->shown);
+    if (cli_is_redis(cli->broker) && detail->text[0]) /* it says what to do */
+        return cli_fail_detail(err, "cannot use", cli->shown, detail);
     if (err == MR_UNAVAILABLE && detail->text[0]) /* it names the address */
         return cli_fail(mr_err_exit_code(err), "%s; %s", detail->text, advice(detail->text));
     return cli_fail_detail(err, "cannot open", cli->shown, detail);
@@ -121,12 +105,39 @@ static int check_exists(const struct cli *cli)
     return cli_fail(CLI_NOT_FOUND, "no store at %s; millrace enqueue makes one", cli->shown);
 }
 
+int cli_wait_replicas(const struct cli *cli, uint32_t *ret_n)
+{
+    static const struct cli_option option = {.kind = CLI_COUNT, .max = CLI_WAIT_REPLICAS_MAX};
+    static const char variable[] = "MILLRACE_WAIT_REPLICAS";
+    bool redis = cli_is_redis(cli->broker);
+    const struct cli_value *flag = &cli->globals.wait_replicas;
+    struct cli_value value = {.text = setting(flag, variable, "0")};
+    struct mr_detail why = {0};
+    if (flag->given && !redis)
+        return cli_usage(cli, "--wait-replicas is for a Redis, redis://HOST:PORT, not %.200s",
+                         cli->shown);
+    if (redis && cli_value_parse(&option, &value, &why) != MR_OK)
+        return cli_fail(CLI_USAGE, "%s: \"%.200s\" %s", variable, value.text, why.text);
+    *ret_n = (uint32_t)value.number;
+    return CLI_OK;
+}
+
+void cli_note_risk(const struct cli *cli)
+{
+    struct mr_detail line = {0};
+    if (!cli->quiet && !cli->json && mr_client_risk(cli->client, &line) == MR_OK && line.text[0])
+        cli_note(cli, "%s", line.text);
+}
+
 int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store)
 {
     if (!*cli->broker)
         return cli_usage(cli, "--broker: \"\" is empty; give file:DIR");
     struct cli_tls tls = {0};
+    uint32_t wait_replicas = 0;
     int code = cli_tls(cli, &tls);
+    if (code == CLI_OK)
+        code = cli_wait_replicas(cli, &wait_replicas);
     if (code == CLI_OK && store == CLI_STORE_MUST_EXIST)
         code = check_exists(cli);
     if (code != CLI_OK)
@@ -135,6 +146,7 @@ int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_
     if (options)
         chosen = *options;
     chosen.namespace_ = mr_slice_str(cli->namespace_);
+    chosen.wait_replicas = wait_replicas;
     chosen.refused = cli_refusals();
     struct mr_buf token = {0};
     struct mr_detail detail = {0};

@@ -101,7 +101,10 @@ static int list_once(struct cli *cli, void *args)
             cli_note(cli, "no queues");
         out_table_free(rows.table);
     }
-    return err == MR_OK ? CLI_OK : cli_fail_err(err, "cannot list queues");
+    if (err != MR_OK)
+        return cli_fail_err(err, "cannot list queues");
+    cli_note_risk(cli);
+    return CLI_OK;
 }
 
 static int run_list(struct cli *cli, void *args_)
@@ -150,6 +153,7 @@ static int show_once(struct cli *cli, void *args)
     } else {
         print_queue(&info);
     }
+    cli_note_risk(cli);
     return CLI_OK;
 }
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * millrace serve: the embedded engine as a service. The one place that knows every module.
+ * millrace serve: the embedded engine, or a Redis, as a service. The one place that knows every module.
  *
  * The main thread starts everything, then waits for signals and looks after the engine's health.
  * SIGTERM and SIGINT stop with grace on a thread of their own, the second one ends the process at
@@ -15,6 +15,7 @@
 #include "base/diag.h"
 #include "base/notify.h"
 #include "broker/embedded/embedded.h"
+#include "broker/redis/redis.h"
 #include "cli/serve.h"
 
 enum {
@@ -126,8 +127,51 @@ static int open_store(struct serve *serve)
     enum mr_err err = mr_embedded_open(&options, &serve->broker, &detail);
     if (err != MR_OK)
         return cli_fail_detail(err, "cannot open", serve->plan.dir, &detail);
-    serve_health_open(&serve->health, serve->broker);
     return CLI_OK;
+}
+
+/* What a Redis refuses, a call is refused with; the text of it is for the log. */
+static void tell_refusal(enum mr_err err, const char *text, void *arg)
+{
+    (void)arg;
+    mr_diag(MR_DIAG_WARN, "redis.refused", "error=%s text=\"%s\"", mr_err_name(err), text);
+}
+
+static void tell_risk(struct serve *serve)
+{
+    struct mr_detail line;
+    enum mr_err err = serve->broker->ops->risk(serve->broker, &line);
+    if (err == MR_OK)
+        cli_note(serve->cli, "%s", line.text);
+}
+
+static int open_redis(struct serve *serve)
+{
+    const struct settings *settings = serve->settings;
+    struct mr_redis_broker_options options = {
+        .url = serve->plan.redis,
+        .tls_ca = text_of(&settings->broker_tls_ca),
+        .tls_cert = text_of(&settings->broker_tls_cert),
+        .tls_key = text_of(&settings->broker_tls_key),
+        .namespace_ = mr_slice_str(settings->namespace_.given ? settings->namespace_.text : ""),
+        .payload_max = (size_t)settings->payload_max.number,
+        .wait_replicas = (uint32_t)settings->wait_replicas.number,
+        .refused = tell_refusal,
+    };
+    struct mr_detail detail = {0};
+    enum mr_err err = mr_redis_broker_open(&options, &serve->broker, &detail);
+    if (err != MR_OK)
+        return cli_fail_detail(err, "cannot use", serve->plan.shown, &detail);
+    tell_risk(serve);
+    return CLI_OK;
+}
+
+static int open_broker(struct serve *serve)
+{
+    int code = serve->plan.redis ? open_redis(serve) : open_store(serve);
+    if (code == CLI_OK)
+        serve_health_open(&serve->health, serve->broker);
+    return code;
 }
 
 static int open_files(struct serve *serve)
@@ -200,7 +244,7 @@ static int start(struct serve *serve)
     static int (*const steps[])(struct serve * serve) = {
         open_files,
         start_http, /* says that it is live while a large store opens */
-        open_store,
+        open_broker,
         start_grpc,
     };
     int code = CLI_OK;
@@ -366,11 +410,12 @@ static int run(struct cli *cli, void *args)
 static const struct cli_verb verb = {
     .synopsis = "",
     .about =
-        "Serves a folder of tasks to many processes: gRPC for producers and workers, HTTP for\n"
-        "health. Each option is also a variable (MILLRACE_LISTEN for --listen) and a key of the\n"
-        "file named by --config. Prints one line when it is ready. SIGTERM stops it with grace, a\n"
-        "second one at once; SIGHUP reads the tokens again.",
+        "Serves a folder of tasks, or a Redis, to many processes: gRPC for producers and workers,\n"
+        "HTTP for health. Each option is also a variable (MILLRACE_LISTEN for --listen) and a key\n"
+        "of the file named by --config. Prints one line when it is ready. SIGTERM stops it with\n"
+        "grace, a second one at once; SIGHUP reads the tokens again.",
     .examples = CLI_EXAMPLES("millrace serve", "millrace serve --data /var/lib/millrace",
+                             "millrace serve --broker redis://127.0.0.1:6379",
                              "millrace serve --config millrace.yaml"),
     .options = SETTINGS_ROWS,
     .options_n = SETTINGS_FLAGS_N,

@@ -14,7 +14,9 @@
 
 /* What follows from the settings before anything is opened. */
 struct serve_plan {
-    char dir[MR_PATH_MAX]; /* of the store and of the tokens */
+    char dir[MR_PATH_MAX];        /* of the store and of the tokens */
+    const char *redis;            /* URL of the Redis where the tasks are; NULL: in dir */
+    char shown[MR_URL_SHOWN_MAX]; /* of it, for people */
     bool tls;
     enum mr_access_mode access;
 };

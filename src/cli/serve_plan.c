@@ -4,6 +4,7 @@
 #include "cli/serve.h"
 #include "cli/server.h"
 #include "client/client.h"
+#include "redis/redis.h"
 #include "rpc/rpc.h"
 
 enum { ADDRESSES_MAX = 16 };
@@ -13,27 +14,42 @@ static bool has_scheme(const char *url, const char *scheme)
     return mr_slice_starts_with(mr_slice_str(url), mr_slice_str(scheme));
 }
 
+/* The tasks are in a Redis, whatever the folder is. */
+static int plan_redis(const struct settings *settings, const char *name, struct serve_plan *plan)
+{
+    enum mr_redis_kind kind;
+    struct mr_detail detail = {0};
+    plan->redis = settings->broker.text;
+    (void)mr_url_shown(plan->redis, plan->shown);
+    enum mr_err err = mr_redis_url_check(plan->redis, &kind, &detail);
+    if (err != MR_OK)
+        return cli_fail(mr_err_exit_code(err), "%s: %s", name,
+                        detail.text[0] ? detail.text : mr_err_text(err));
+    return CLI_OK;
+}
+
 /* The folder in *ret_dir. */
 static int choose_folder(const struct cli *cli, const struct settings *settings,
-                         const char **ret_dir)
+                         struct serve_plan *plan, const char **ret_dir)
 {
     const char *broker = settings->broker.given ? settings->broker.text : NULL;
     char name[SETTINGS_NAME_MAX], data_name[SETTINGS_NAME_MAX];
     enum settings_source data_from = settings_source(settings, &settings->data);
     enum settings_source broker_from = settings_source(settings, &settings->broker);
     *ret_dir = settings->data.text;
+    if (broker && cli_is_redis(broker))
+        return plan_redis(settings, settings_name(settings, &settings->broker, name), plan);
     if (!broker || (data_from > SETTINGS_DEFAULT && data_from > broker_from))
         return CLI_OK; /* a flag goes before the environment, that before the file */
     settings_name(settings, &settings->broker, name);
     if (has_scheme(broker, "millrace"))
         return cli_usage(cli, "%s: %.200s is a server, and serve is one: give --data DIR", name,
                          broker);
-    if (has_scheme(broker, "redis"))
-        return cli_usage(cli, "%s: this version serves a folder, not a Redis: give --data DIR",
-                         name);
     *ret_dir = cli_file_dir(broker);
     if (!*ret_dir)
-        return cli_usage(cli, "%s: \"%.200s\" is no URL of a broker; give file:DIR", name, broker);
+        return cli_usage(cli,
+                         "%s: \"%.200s\" is no URL of a broker; give file:DIR or redis://HOST:PORT",
+                         name, broker);
     if (data_from == broker_from && strcmp(*ret_dir, settings->data.text) != 0)
         return cli_usage(cli, "%s %s and %s %s are two folders; give one",
                          settings_name(settings, &settings->data, data_name), settings->data.text,
@@ -45,7 +61,7 @@ static int plan_dir(const struct cli *cli, const struct settings *settings, stru
 {
     const char *dir;
     char name[SETTINGS_NAME_MAX];
-    int code = choose_folder(cli, settings, &dir);
+    int code = choose_folder(cli, settings, plan, &dir);
     if (code != CLI_OK)
         return code;
     settings_name(settings, dir == settings->data.text ? &settings->data : &settings->broker, name);
@@ -79,6 +95,37 @@ static int plan_tls(const struct cli *cli, const struct settings *settings, stru
         return cli_usage(cli, "%s needs --tls-cert and --tls-key beside it",
                          settings_name(settings, &settings->tls_ca, name));
     plan->tls = cert;
+    return CLI_OK;
+}
+
+/* What is said about a Redis must go together, and be about one. */
+static int plan_broker(const struct cli *cli, const struct settings *settings,
+                       const struct serve_plan *plan)
+{
+    const struct cli_value *files[] = {&settings->broker_tls_ca, &settings->broker_tls_cert,
+                                       &settings->broker_tls_key};
+    bool secure = plan->redis && has_scheme(plan->redis, "rediss");
+    bool cert = settings->broker_tls_cert.given, key = settings->broker_tls_key.given;
+    char name[SETTINGS_NAME_MAX];
+    for (size_t i = 0; i < CLI_LEN(files); i++) {
+        int code = CLI_OK;
+        settings_name(settings, files[i], name);
+        if (files[i]->given && !secure)
+            return cli_usage(cli, "%s is for a Redis with TLS: --broker rediss://HOST:PORT", name);
+        if (files[i]->given)
+            code = cli_look_at_file(name, files[i]->text);
+        if (code != CLI_OK)
+            return code;
+    }
+    if (cert != key)
+        return cli_usage(
+            cli, "%s needs --broker-tls-%s beside it",
+            settings_name(settings, cert ? &settings->broker_tls_cert : &settings->broker_tls_key,
+                          name),
+            cert ? "key" : "cert");
+    if (settings->wait_replicas.number > 0 && !plan->redis)
+        return cli_usage(cli, "%s is for a Redis: --broker redis://HOST:PORT",
+                         settings_name(settings, &settings->wait_replicas, name));
     return CLI_OK;
 }
 
@@ -181,6 +228,8 @@ int serve_plan(const struct cli *cli, const struct settings *settings, struct se
 {
     *ret_plan = (struct serve_plan){0};
     int code = plan_dir(cli, settings, ret_plan);
+    if (code == CLI_OK)
+        code = plan_broker(cli, settings, ret_plan);
     if (code == CLI_OK)
         code = plan_tls(cli, settings, ret_plan);
     if (code == CLI_OK)

@@ -60,14 +60,28 @@ int cli_token_text(const struct cli *cli, struct mr_buf *buf)
 
 /* ---- the address, and TLS ------------------------------------------------------------------- */
 
+static bool has_scheme(const char *url, const char *scheme)
+{
+    return mr_slice_starts_with(mr_slice_str(url), mr_slice_str(scheme));
+}
+
+bool cli_is_redis(const char *url)
+{
+    static const char *const schemes[] = {"redis:", "rediss:", "redis+", "rediss+"};
+    for (size_t i = 0; i < CLI_LEN(schemes); i++)
+        if (has_scheme(url, schemes[i]))
+            return true;
+    return false;
+}
+
 static bool is_secure(const char *url)
 {
-    return mr_slice_starts_with(mr_slice_str(url), MR_SLICE_LIT(TLS_SCHEME));
+    return has_scheme(url, TLS_SCHEME) || (cli_is_redis(url) && has_scheme(url, "rediss"));
 }
 
 bool cli_is_server(const char *url)
 {
-    return is_secure(url) || mr_slice_starts_with(mr_slice_str(url), MR_SLICE_LIT(PLAIN_SCHEME));
+    return has_scheme(url, TLS_SCHEME) || has_scheme(url, PLAIN_SCHEME);
 }
 
 int cli_look_at_file(const char *name, const char *path)
@@ -94,7 +108,8 @@ int cli_tls(const struct cli *cli, struct cli_tls *ret_tls)
     for (size_t i = 0; i < CLI_LEN(rows); i++) {
         if (rows[i].given->given && !is_secure(cli->broker))
             return cli_usage(cli,
-                             "%s is for a broker with TLS, " TLS_SCHEME "HOST:PORT, not %.200s",
+                             "%s is for a broker with TLS, " TLS_SCHEME
+                             "HOST:PORT or rediss://HOST:PORT, not %.200s",
                              rows[i].flag, cli->shown);
         if (!is_secure(cli->broker))
             continue;

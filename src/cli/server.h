@@ -21,6 +21,9 @@ int cli_tls(const struct cli *cli, struct cli_tls *ret_tls);
  * is opened, so that the error is about the file and not about the connection. */
 int cli_look_at_file(const char *name, const char *path);
 
+/* Whether the URL names a Redis, or one behind Sentinels or of a Cluster. */
+bool cli_is_redis(const char *url);
+
 /* Whether the URL names a server: millrace://HOST:PORT, or millraces:// with TLS. */
 bool cli_is_server(const char *url);
 

@@ -48,12 +48,22 @@ const struct cli_option settings_table[] = {
          "append a line for every change by a person; else they go to standard error")},
     {ROW("log-level", log_level, CLI_CHOICE, "LEVEL", "debug, info, warn or error"),
      .choices = log_levels, .fallback = "info"},
+    {ROW("broker-tls-ca", broker_tls_ca, CLI_TEXT, "FILE",
+         "for --broker rediss://: trust these, PEM; else the system's")},
+    {ROW("broker-tls-cert", broker_tls_cert, CLI_TEXT, "FILE",
+         "for --broker rediss://: our own certificate, PEM")},
+    {ROW("broker-tls-key", broker_tls_key, CLI_TEXT, "FILE", "its private key, PEM")},
     NOT_HERE("store"),
     NOT_HERE("nameserver"),
     NOT_HERE("app"),
     NOT_HERE("replicas"),
-    {ROW("broker", broker, CLI_TEXT, "URL", "where tasks live: file:DIR, the same as --data DIR")},
-    {ROW("namespace", namespace_, CLI_NAME, "NAME", "a store of its own inside the folder")},
+    {ROW("broker", broker, CLI_TEXT, "URL",
+         "where tasks live: file:DIR, the same as --data DIR, or a Redis")},
+    {ROW("namespace", namespace_, CLI_NAME, "NAME",
+         "a store of its own inside the folder, or keys of its own in the Redis")},
+    {ROW("wait-replicas", wait_replicas, CLI_COUNT, "N",
+         "on a Redis: acknowledge what so many replicas have"),
+     .fallback = "0", .max = CLI_WAIT_REPLICAS_MAX},
 };
 
 static_assert(CLI_LEN(settings_table) == 1 + SETTINGS_N, "the header says how many");
@@ -144,6 +154,7 @@ static void load_flags(const struct cli *cli, struct settings *settings)
 {
     settings->broker = cli->globals.broker;
     settings->namespace_ = cli->globals.namespace_;
+    settings->wait_replicas = cli->globals.wait_replicas;
     for (size_t i = 0; i < SETTINGS_N; i++)
         if (value_of(settings, i)->given)
             settings->origins[i].source = SETTINGS_FLAG;

@@ -24,9 +24,9 @@ struct settings_origin {
     unsigned line; /* SETTINGS_FILE */
 };
 
-/* Settings, and those of them that are options of a verb: the last two are options of every command
+/* Settings, and those of them that are options of a verb: the last three are options of every command
  * already. */
-enum { SETTINGS_N = 22, SETTINGS_FLAGS_N = SETTINGS_N - 2 };
+enum { SETTINGS_N = 26, SETTINGS_FLAGS_N = SETTINGS_N - 3 };
 
 /* The rows; before the first one stands --effective, for `config show`. */
 extern const struct cli_option settings_table[1 + SETTINGS_N];
@@ -36,8 +36,10 @@ extern const struct cli_option settings_table[1 + SETTINGS_N];
 struct settings {
     struct cli_value effective; /* config show: also what nobody set */
     struct cli_value config, data, listen, grpc, tls_cert, tls_key, tls_ca, insecure, require_token,
-        grace, drain_timeout, payload_max, calls_max, rate, audit_file, log_level, not_here;
-    struct cli_value broker, namespace_;        /* options of every command, settings here */
+        grace, drain_timeout, payload_max, calls_max, rate, audit_file, log_level, broker_tls_ca,
+        broker_tls_cert, broker_tls_key, not_here;
+    struct cli_value broker, namespace_,
+        wait_replicas;                          /* options of every command, settings here */
     struct settings_origin origins[SETTINGS_N]; /* in the order of the rows */
     struct mr_arena arena;                      /* texts of the file */
 };

@@ -363,6 +363,7 @@ static int run(struct cli *cli, void *args_)
     if (code == CLI_OK)
         code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
     if (code == CLI_OK) {
+        cli_note_risk(cli);
         mr_diag_set_sink(on_diag, work);
         enum mr_err err = make_worker(work, args);
         code = err == MR_OK ? run_worker(work) : cli_fail_err(err, "cannot make the worker");

@@ -70,6 +70,14 @@ void mr_client_close(struct mr_client *client)
     free(client);
 }
 
+enum mr_err mr_client_risk(struct mr_client *client, struct mr_detail *ret_line)
+{
+    if (client->broker->ops->risk)
+        return client->broker->ops->risk(client->broker, ret_line);
+    ret_line->text[0] = '\0';
+    return MR_OK;
+}
+
 enum mr_err mr_worker_new(struct mr_client *client, const struct mr_worker_options *options,
                           struct mr_worker **ret_worker)
 {

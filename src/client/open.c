@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "broker/embedded/embedded.h"
+#include "broker/redis/redis.h"
 #include "broker/remote/remote.h"
 #include "client/client.h"
 
@@ -84,11 +85,24 @@ static enum mr_err open_server(const char *url, const char *rest,
     return mr_remote_open(&remote, ret_broker, detail);
 }
 
+static enum mr_err check_tls(const struct mr_client_options *options, struct mr_detail *detail)
+{
+    if (!options->tls_cert == !options->tls_key)
+        return MR_OK;
+    mr_detail_set(detail, "TLS: a certificate of our own needs its key, and the other way");
+    return MR_INVALID;
+}
+
+static bool wants_tls(const struct mr_client_options *options)
+{
+    return options->tls_ca || options->tls_cert || options->tls_key || options->tls_name;
+}
+
 static enum mr_err open_plain(const char *url, const char *rest,
                               const struct mr_client_options *options,
                               struct mr_broker **ret_broker, struct mr_detail *detail)
 {
-    if (options->tls_ca || options->tls_cert || options->tls_key || options->tls_name) {
+    if (wants_tls(options)) {
         mr_detail_set(detail, "%s: for TLS write millraces://", url);
         return MR_INVALID;
     }
@@ -99,10 +113,7 @@ static enum mr_err open_tls(const char *url, const char *rest,
                             const struct mr_client_options *options, struct mr_broker **ret_broker,
                             struct mr_detail *detail)
 {
-    if (!options->tls_cert != !options->tls_key) {
-        mr_detail_set(detail, "TLS: a certificate of our own needs its key, and the other way");
-        return MR_INVALID;
-    }
+    MR_TRY(check_tls(options, detail));
     struct mr_rpc_tls tls = {
         .cert_file = options->tls_cert,
         .key_file = options->tls_key,
@@ -112,15 +123,50 @@ static enum mr_err open_tls(const char *url, const char *rest,
     return open_server(url, rest, options, &tls, ret_broker, detail);
 }
 
+/* ---- Redis ---------------------------------------------------------------------------------- */
+
+static enum mr_err open_redis(const char *url, const char *rest,
+                              const struct mr_client_options *options,
+                              struct mr_broker **ret_broker, struct mr_detail *detail)
+{
+    (void)rest;
+    if (wants_tls(options) && strncmp(url, "rediss", strlen("rediss")) != 0) {
+        mr_detail_set(detail, "for TLS write rediss:// instead of redis://");
+        return MR_INVALID;
+    }
+    MR_TRY(check_tls(options, detail));
+    if (options->namespace_.len > 0 && mr_name_check(options->namespace_) != MR_OK) {
+        mr_detail_set(detail,
+                      "namespace: must be 1 to %d bytes of UTF-8 without control characters or "
+                      "braces",
+                      MR_NAME_MAX);
+        return MR_INVALID;
+    }
+    struct mr_redis_broker_options redis = {
+        .url = url,
+        .tls_ca = options->tls_ca,
+        .tls_cert = options->tls_cert,
+        .tls_key = options->tls_key,
+        .tls_name = options->tls_name,
+        .namespace_ = options->namespace_,
+        .payload_max = options->payload_max,
+        .wait_replicas = options->wait_replicas,
+        .open_ms = options->open_ms,
+        .refused = options->refused,
+        .refused_arg = options->refused_arg,
+    };
+    return mr_redis_broker_open(&redis, ret_broker, detail);
+}
+
 /* ---- by scheme ------------------------------------------------------------------------------ */
 
 static const struct {
     const char *scheme;
     open_broker *open;
 } schemes[] = {
-    {MR_FILE_SCHEME, open_file},
-    {"millrace://", open_plain},
-    {"millraces://", open_tls},
+    {MR_FILE_SCHEME, open_file}, {"millrace://", open_plain}, {"millraces://", open_tls},
+    {"redis:", open_redis},      {"rediss:", open_redis},     {"redis+", open_redis},
+    {"rediss+", open_redis},
 };
 
 static enum mr_err open_url(const char *url, const struct mr_client_options *options,
@@ -131,8 +177,9 @@ static enum mr_err open_url(const char *url, const struct mr_client_options *opt
         if (strncmp(url, schemes[i].scheme, len) == 0)
             return schemes[i].open(url, url + len, options, ret_broker, detail);
     }
-    mr_detail_set(detail, "%s: this version opens file:DIR, millrace://HOST:PORT and millraces://",
-                  url ? url : "(no URL)");
+    char shown[MR_URL_SHOWN_MAX];
+    mr_detail_set(detail, "%s: must be file:DIR, millrace://HOST:PORT or redis://HOST:PORT",
+                  url ? mr_url_shown(url, shown) : "(no URL)");
     return url && strchr(url, ':') ? MR_UNSUPPORTED : MR_INVALID;
 }
 

@@ -110,7 +110,7 @@ is "an empty folder stays empty" "" "$(ls -A "$room/empty")"
 
 # Brokers that are not there, or that this build cannot serve.
 refuses 6 'nobody listens' --broker millrace://127.0.0.1:1 enqueue x
-refuses 6 'redis://127.0.0.1:1 is out of reach' --broker redis://127.0.0.1:1 queue list
+refuses 6 'cannot use redis://127.0.0.1:1: ' --broker redis://127.0.0.1:1 queue list
 refuses 2 'nonsense' --broker nonsense enqueue x
 refuses 2 '"frob:x" is no URL of a broker' --broker frob:x enqueue x
 refuses 2 '--broker: "" is empty' --broker '' enqueue x

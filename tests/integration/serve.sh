@@ -87,7 +87,7 @@ refuses 2 'cannot read the settings in /tmp: it is a folder' serve --config /tmp
 mkdir "$room/other"
 echo text >"$room/other/notes"
 refuses 1 'notes' serve --data "$room/other" --listen 127.0.0.1:0 --grpc 127.0.0.1:0
-refuses 2 'not a Redis' serve --broker redis://127.0.0.1
+refuses 2 'the URL of the Redis' serve --broker redis://127.0.0.1:port
 refuses 2 'give --data DIR' serve --broker millrace://127.0.0.1:7401
 refuses 2 'are two folders' serve --data a --broker file:b
 MILLRACE_BROKER=file:b expect 0 config check --data a

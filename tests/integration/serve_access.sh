@@ -164,7 +164,7 @@ refuses 6 '--tls-ca FILE names whom to trust' --tls-ca "$room/stranger.pem" --tl
 refuses 2 '--tls-cert needs --tls-key beside it' --tls-cert "$room/client.pem" queue list
 refuses 3 "--tls-ca: cannot read $room/none.pem: not found" --tls-ca "$room/none.pem" queue list
 refuses 6 'it may want TLS: millraces://' --broker "millrace://$grpc" queue list
-refuses 2 '--tls-ca is for a broker with TLS, millraces://HOST:PORT, not file:x' --broker file:x \
+refuses 2 '--tls-ca is for a broker with TLS, millraces://HOST:PORT or rediss://HOST:PORT, not file:x' --broker file:x \
     --tls-ca "$room/server.pem" queue list
 stop 0
 

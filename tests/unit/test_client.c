@@ -152,6 +152,22 @@ static void a_url_is_shown_without_its_password(void **state)
         assert_string_equal(mr_url_shown(rows[i].url, text), rows[i].shown);
 }
 
+static void a_redis_that_is_not_there_is_told_without_its_password(void **state)
+{
+    struct mr_client_options options = {.open_ms = 50};
+    struct mr_client *client = NULL;
+    struct mr_detail detail = {.text = ""};
+    (void)state;
+    assert_int_equal(mr_client_open("redis://:hunter2@127.0.0.1:1", &options, &client, &detail),
+                     MR_UNAVAILABLE);
+    assert_null(client);
+    assert_true(detail.text[0] != '\0');
+    assert_null(strstr(detail.text, "hunter2"));
+    options.tls_ca = "ca.pem";
+    assert_int_equal(mr_client_open("redis://127.0.0.1:1", &options, &client, &detail), MR_INVALID);
+    assert_non_null(strstr(detail.text, "rediss://"));
+}
+
 static void other_engines_and_bad_urls_are_refused_with_a_text(void **state)
 {
     (void)state;
@@ -163,7 +179,12 @@ static void other_engines_and_bad_urls_are_refused_with_a_text(void **state)
         const char *url, *namespace_;
         enum mr_err err;
     } rows[] = {
-        {"redis://localhost", "", MR_UNSUPPORTED},
+        {"redis://", "", MR_INVALID},
+        {"redis://h:99999", "", MR_INVALID},
+        {"redis+other://h", "", MR_INVALID},
+        {"redis+sentinel://h:1", "", MR_INVALID},
+        {"redis://127.0.0.1:1", "a{b", MR_INVALID},
+        {"memcached://h", "", MR_UNSUPPORTED},
         {"millrace://127.0.0.1:1", "", MR_UNAVAILABLE},
         {"millrace://127.0.0.1:1", "blue", MR_UNAVAILABLE},
         {"millrace://", "", MR_INVALID},
@@ -610,6 +631,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_url_names_a_folder),
         cmocka_unit_test(a_url_is_shown_without_its_password),
+        cmocka_unit_test(a_redis_that_is_not_there_is_told_without_its_password),
         cmocka_unit_test(other_engines_and_bad_urls_are_refused_with_a_text),
         cmocka_unit_test(options_of_a_server_must_make_sense),
         WITH_WORLD(a_second_opener_is_refused),

@@ -1,0 +1,149 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# The command line on a Redis of its own: every command, what it can lose, and what is refused how.
+
+set -euo pipefail
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+source "$here/cli_lib.bash"
+source "$here/serve_lib.bash"
+source "$here/redis_lib.bash"
+
+redis_start main 'appendonly yes' 'appendfsync everysec'
+export MILLRACE_BROKER=$redis
+
+# ---- every command --------------------------------------------------------------------------
+
+id=$(m enqueue -q mail hello)
+is "in Asynq's list" "$id" "$(r lrange 'asynq:{mail}:pending' 0 -1)"
+is "known to Asynq" mail "$(r smembers asynq:queues)"
+is "state" pending "$(m task show "$id" --json | jq -r .state)"
+is "payload" hello "$(m task show "$id" --json | jq -r .payload)"
+is "listed" "$id" "$(m task list -q mail --json | jq -r '.[].id')"
+m work -q mail --burst --quiet -- sh -c 'tr a-z A-Z'
+is "result" HELLO "$(m task show "$id" --json | jq -r .result)"
+is "counted" 1 "$(m queue show mail --json | jq -r .processed_total)"
+is "waited for" done "$(
+    "$MILLRACE" work -q wait --quiet -- echo done &
+    worker=$!
+    m enqueue -q wait --wait --wait-timeout 20s x
+    kill "$worker"
+)"
+
+printf '%s\n' a b c | m enqueue -q bulk --lines --quiet
+is "lines" 3 "$(m queue show bulk --json | jq -r .pending)"
+m queue pause bulk --quiet
+is "paused" true "$(m queue show bulk --json | jq -r .paused)"
+m queue resume bulk --quiet
+m queue set bulk --max-length 3 --quiet
+refuses 1 'maximum length' enqueue -q bulk d
+m queue rm bulk --force --quiet
+refuses 3 'queue bulk' queue show bulk
+
+refused=$(m enqueue -q mail --delay 1h later)
+m task run "$refused" --quiet
+is "run now" pending "$(m task show "$refused" --json | jq -r .state)"
+m task archive "$refused" --quiet
+is "archived" "$refused" "$(m dead list --json | jq -r '.[].id')"
+m dead requeue "$refused" --quiet
+m task cancel "$refused" --quiet
+m task delete "$refused" --quiet
+refuses 3 "$refused" task show "$refused"
+m enqueue -q mail --id twice x --quiet >/dev/null
+refuses 4 'twice' enqueue -q mail --id twice x
+refuses 4 'twice' enqueue -q other --id twice x
+m task why twice >/dev/null
+expect 0 node list
+refuses 2 'not supported' backup "$room/copy"
+
+# ---- namespaces -----------------------------------------------------------------------------
+
+m enqueue --namespace blue -q mail --id sky x >/dev/null
+is "apart" sky "$(r lrange 'blue:asynq:{mail}:pending' 0 -1)"
+refuses 3 sky task show sky
+is "there" pending "$(m task show sky --namespace blue --json | jq -r .state)"
+
+# ---- what it can lose -----------------------------------------------------------------------
+
+line='this Redis (appendonly yes, appendfsync everysec, maxmemory-policy noeviction, replicas 0, wait-replicas 0) can lose the last second of acknowledged work in a crash'
+for command in 'queue list' 'queue show mail' 'work -q none --burst -- cat'; do
+    # shellcheck disable=SC2086
+    expect 0 $command
+    grep -qF "$line" err || fail "$command: $(cat err)"
+done
+expect 0 queue list --quiet
+is "quiet" "" "$(cat err)"
+expect 0 queue list --json
+is "with --json" "" "$(cat err)"
+expect 0 queue list --wait-replicas 2
+grep -q 'wait-replicas 2) acknowledges nothing: it has fewer replicas' err || fail "$(cat err)"
+
+# ---- waiting for replicas -------------------------------------------------------------------
+
+refuses 7 'not enough replicas have it' enqueue --wait-replicas 1 x
+MILLRACE_WAIT_REPLICAS=1 refuses 7 'not enough replicas have it' enqueue x
+MILLRACE_WAIT_REPLICAS=lots refuses 2 'MILLRACE_WAIT_REPLICAS: "lots" is not a whole number' enqueue x
+refuses 2 '--wait-replicas' enqueue --wait-replicas -1 x
+refuses 2 '--wait-replicas is for a Redis' --broker "$store" enqueue --wait-replicas 1 x
+
+# ---- refused --------------------------------------------------------------------------------
+
+for url in redis:// redis://:6379 redis://host:port redis://host:99999 redis://h/x 'redis://a:1,b:2' redis+unix: \
+    redis+sentinel://h:1 redis+cluster:// rediss:// redis+other://h 'redis://half%2@h'; do
+    refuses 2 "${url%%:*}" --broker "$url" queue list
+done
+refuses 2 'braces' enqueue -q 'a{b}' x
+refuses 2 'rediss://' --broker "$redis" --tls-ca "$room/none.pem" queue list
+
+# aside CODE TEXT ARG...: refuses, in the background, since an open waits for a broker that is away.
+asides=()
+aside() {
+    (
+        room=$(mktemp -d -p "$room")
+        refuses "$@"
+    ) &
+    asides+=($!)
+}
+aside 6 "127.0.0.1:1" --broker redis://127.0.0.1:1 queue list
+aside 6 "$room/none" --broker "redis+unix:$room/none" queue list
+aside 6 "127.0.0.1:$redis_port: no connection in time" --broker "rediss://127.0.0.1:$redis_port" queue list
+aside 6 '127.0.0.1:1' serve --data "$room/none" --broker redis://127.0.0.1:1 --listen 127.0.0.1:0 --grpc 127.0.0.1:0
+
+redis_start locked 'requirepass secret'
+for url in "$redis" "redis://:wrong@127.0.0.1:$redis_port" "redis://nobody:secret@127.0.0.1:$redis_port"; do
+    refuses 5 "127.0.0.1:$redis_port" --broker "$url" queue list
+    ! grep -qE 'wrong|secret' err || fail "a password was shown: $(cat err)"
+done
+expect 0 --broker "redis://:secret@127.0.0.1:$redis_port" queue list
+m --broker "redis://default:secret@127.0.0.1:$redis_port/3" enqueue x >/dev/null
+is "its database" 1 "$(r -a secret --no-auth-warning -n 3 llen 'asynq:{default}:pending')"
+
+redis_start replica "replicaof 127.0.0.1 ${MILLRACE_BROKER##*:}"
+aside 6 'replica' --broker "$redis" enqueue x
+
+# ---- a server in front of it ----------------------------------------------------------------
+
+redis_start front
+data=$room/front
+start --broker "$redis"
+grep -q 'this Redis (appendonly no' "$room/server.err" || fail "serve: $(cat "$room/server.err")"
+id=$(m enqueue -q mail through)
+is "in the Redis" "$id" "$(r lrange 'asynq:{mail}:pending' 0 -1)"
+m work -q mail --burst --quiet -- cat
+is "done" through "$(m task show "$id" --json | jq -r .result)"
+is "ready" 'ready 200' "$(get /readyz)"
+stop 0
+refuses 2 'the URL of the Redis' config check --broker redis://host:port
+refuses 2 '--wait-replicas is for a Redis' config check --wait-replicas 1
+refuses 2 '--broker-tls-ca is for a Redis with TLS' config check --broker "$redis" --broker-tls-ca x
+expect 0 config check --broker "$redis" --wait-replicas 2
+
+# ---- away -----------------------------------------------------------------------------------
+
+export MILLRACE_BROKER=$redis
+redis_kill
+aside 6 "127.0.0.1:$redis_port" enqueue x
+for pid in "${asides[@]}"; do
+    await "$pid"
+    is "refused aside" 0 "$code"
+done
