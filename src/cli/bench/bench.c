@@ -19,10 +19,12 @@ struct bench_args {
 enum { SECONDS_DEFAULT = 5, SECONDS_MAX = 3600, BACKLOG_DEFAULT = 5 * 1000 * 1000 };
 
 static const struct bench_group *const groups[] = {
-    &bench_enqueue_batch, &bench_enqueue_threads, &bench_latency,        &bench_lateness,
-    &bench_backlog,       &bench_snapshot,        &bench_disk,           &bench_idle,
-    &bench_server_batch,  &bench_server_unary,    &bench_server_process, &bench_server_latency,
-    &bench_server_idle,   &bench_server_start,
+    &bench_enqueue_batch,  &bench_enqueue_threads, &bench_latency,        &bench_lateness,
+    &bench_backlog,        &bench_snapshot,        &bench_disk,           &bench_idle,
+    &bench_server_batch,   &bench_server_unary,    &bench_server_process, &bench_server_latency,
+    &bench_server_idle,    &bench_server_start,    &bench_redis_batch,    &bench_redis_process,
+    &bench_redis_latency,  &bench_redis_lateness,  &bench_redis_memory,   &bench_redis_idle,
+    &bench_redis_recovery,
 };
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -132,11 +134,14 @@ static void print_json(const struct bench *bench)
 
 /* ---- running -------------------------------------------------------------------------------- */
 
-/* A broker that was named is a folder or a server; without one everything is ours. */
+/* A broker that was named is a folder, a server or a Redis; without one everything is ours, and there is
+ * no Redis. */
 static bool group_fits(const struct cli *cli, const struct bench_group *group)
 {
     if (!cli->globals.broker.given)
-        return true;
+        return group->place != BENCH_ON_REDIS;
+    if (cli_is_redis(cli->broker))
+        return group->place == BENCH_ON_REDIS;
     return group->place == (cli_is_server(cli->broker) ? BENCH_AT_SERVER : BENCH_IN_FOLDER);
 }
 
@@ -170,7 +175,7 @@ static int run_groups(struct bench *bench)
 
 static int check_only(struct cli *cli, const struct cli_value *only)
 {
-    enum { WORDS_MAX = 32 };
+    enum { WORDS_MAX = 64 };
     const char *words[WORDS_MAX + 1] = {0};
     const struct bench_group *group_of[WORDS_MAX];
     size_t n = 0;
@@ -184,6 +189,12 @@ static int check_only(struct cli *cli, const struct cli_value *only)
         for (size_t k = 0; k < n; k++) {
             bool same = strcmp(only->items[i], words[k]) == 0;
             known = known || same;
+            bool on_redis = group_of[k]->place == BENCH_ON_REDIS;
+            if (same && on_redis && !group_fits(cli, group_of[k]))
+                return cli_usage(cli,
+                                 "--only: %s is measured on a Redis: give --broker redis://"
+                                 "HOST:PORT",
+                                 words[k]);
             if (same && !group_fits(cli, group_of[k]))
                 return cli_usage(cli, "--only: %s is not measured at %.200s; leave out --broker",
                                  words[k], cli->shown);
@@ -203,9 +214,10 @@ static int check_only(struct cli *cli, const struct cli_value *only)
 static int choose_dir(struct cli *cli, struct bench *bench)
 {
     bench->own_dir = !cli->globals.broker.given;
-    if (!bench->own_dir && !cli_file_dir(cli->broker) && !cli_is_server(cli->broker))
-        return cli_usage(cli, "bench runs on a folder or a server: give --broker file:DIR, "
-                              "millrace://HOST:PORT or none");
+    if (!bench->own_dir && !cli_file_dir(cli->broker) && !cli_is_server(cli->broker) &&
+        !cli_is_redis(cli->broker))
+        return cli_usage(cli, "bench runs on a folder, a server or a Redis: give --broker "
+                              "file:DIR, millrace://HOST:PORT, redis://HOST:PORT or none");
     const char *store = bench->own_dir ? NULL : cli_file_dir(cli->broker);
     /* The yardstick's file stands beside a named store, on its disk, never in it. */
     int len = snprintf(bench->dir, sizeof bench->dir, "%s%smillrace-bench-XXXXXX",
@@ -268,15 +280,16 @@ static const struct cli_option options[] = {
 
 static const struct cli_verb verb = {
     .synopsis = "",
-    .about = "Measures this machine: each figure beside a yardstick from the same run. Rows:\n"
-             "enqueue-batch enqueue-threads latency-p99 lateness-p99 memory restart process-small\n"
-             "process snapshot-p99 disk idle-cpu; at a server: server-enqueue-batch\n"
-             "server-enqueue-unary server-process server-latency-p99 server-idle-workers\n"
-             "server-idle-cpu server-start. Without --broker it works in a new folder here, with "
-             "servers of\n"
-             "its own, and removes it at the end; the big backlog takes about 2 GB of disk. With "
-             "one that is\n"
-             "a server it measures that.",
+    .about =
+        "Measures this machine: each figure beside a yardstick from the same run. Rows:\n"
+        "enqueue-batch enqueue-threads latency-p99 lateness-p99 memory restart process-small\n"
+        "process snapshot-p99 disk idle-cpu; at a server: server-enqueue-batch\n"
+        "server-enqueue-unary server-process server-latency-p99 server-idle-workers\n"
+        "server-idle-cpu server-start; on a Redis: redis-enqueue-batch redis-process\n"
+        "redis-latency-p99 redis-lateness-p99 redis-memory redis-idle-commands redis-idle-cpu\n"
+        "redis-recovery. Without --broker it works in a new folder here, with servers of its\n"
+        "own, and removes it at the end; the big backlog takes about 2 GB of disk. With a\n"
+        "server or a Redis it measures that, in a queue of its own.",
     .examples = (const char *const[]){"millrace bench --only enqueue-batch",
                                       "millrace bench --seconds 1 --tasks 100000 --json", NULL},
     CLI_OPTIONS(options, struct bench_args),

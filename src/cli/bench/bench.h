@@ -42,8 +42,9 @@ struct bench {
 
 #define BENCH_QUEUE "millrace-bench"
 
-/* Where a group runs: in a folder of this process, at a server, or only at a server that is ours. */
-enum bench_place { BENCH_IN_FOLDER, BENCH_AT_SERVER, BENCH_AT_OWN_SERVER };
+/* Where a group runs: in a folder of this process, at a server, only at a server that is ours, or on a
+ * Redis that was named. */
+enum bench_place { BENCH_IN_FOLDER, BENCH_AT_SERVER, BENCH_AT_OWN_SERVER, BENCH_ON_REDIS };
 
 struct bench_group {
     const char *const *names; /* of its rows, NULL-terminated */
@@ -54,7 +55,8 @@ struct bench_group {
 extern const struct bench_group bench_enqueue_batch, bench_enqueue_threads, bench_latency,
     bench_snapshot, bench_disk, bench_lateness, bench_backlog, bench_idle, bench_server_batch,
     bench_server_unary, bench_server_process, bench_server_latency, bench_server_idle,
-    bench_server_start;
+    bench_server_start, bench_redis_batch, bench_redis_process, bench_redis_latency,
+    bench_redis_lateness, bench_redis_memory, bench_redis_idle, bench_redis_recovery;
 
 bool bench_wants(const struct bench *bench, const char *name);
 /* Adds a row; the ratio follows. */

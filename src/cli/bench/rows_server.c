@@ -1,11 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The rows at a server: plain gRPC calls, the remote engine, and a server that only stands there. */
-#include <errno.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdlib.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/net.h"
 #include "cli/bench/server.h"
@@ -138,100 +133,17 @@ const struct bench_group bench_server_process = {NAMES("server-process"), .place
 
 /* ---- from the call to the handler in another process ---------------------------------------- */
 
-/* A process that works, and writes when each handler began. */
-struct other {
-    pid_t pid;
-    int began; /* int64_t each */
-};
-
-static enum mr_outcome write_start(struct mr_run *run, void *arg)
-{
-    int64_t now_ns = bench_now_ns(); /* the same clock in every process */
-    (void)run;
-    if (write(*(int *)arg, &now_ns, sizeof now_ns) != sizeof now_ns)
-        _exit(CLI_FAILED);
-    return MR_DONE;
-}
-
-/* Until SIGTERM, which is blocked. */
-static _Noreturn void work_elsewhere(struct bench_server *server, pid_t parent, int began)
-{
-    struct mr_client *client;
-    struct mr_worker *worker;
-    sigset_t term;
-    int number;
-    sigemptyset(&term);
-    sigaddset(&term, SIGTERM);
-    own_child_begin(parent);
-    cli_must(bench_server_open(server, &client));
-    cli_must(bench_worker_new(client, SLOTS, write_start, &began, &worker));
-    sigwait(&term, &number);
-    mr_worker_free(worker);
-    mr_client_close(client);
-    _exit(CLI_OK);
-}
-
-static enum mr_err other_start(struct bench_server *server, struct other *ret_other)
-{
-    int fds[2];
-    sigset_t term;
-    pid_t parent = getpid();
-    if (pipe(fds) != 0)
-        return mr_err_from_errno(errno);
-    sigemptyset(&term);
-    sigaddset(&term, SIGTERM);
-    sigprocmask(SIG_BLOCK, &term, NULL);
-    pid_t pid = fork();
-    if (pid == 0)
-        work_elsewhere(server, parent, fds[1]);
-    sigprocmask(SIG_UNBLOCK, &term, NULL);
-    close(fds[1]);
-    if (pid < 0) {
-        close(fds[0]);
-        return MR_NOMEM;
-    }
-    *ret_other = (struct other){.pid = pid, .began = fds[0]};
-    return MR_OK;
-}
-
-static void other_end(struct other *other)
-{
-    if (other->pid == 0)
-        return;
-    kill(other->pid, SIGTERM);
-    while (waitpid(other->pid, NULL, 0) < 0 && errno == EINTR)
-        ;
-    close(other->began);
-}
-
-static enum mr_err one_task(struct mr_client *client, struct other *other, int64_t *ret_ns)
-{
-    enum { PATIENCE_MS = 30 * 1000 };
-    struct mr_task_options task = bench_task();
-    struct mr_enqueue_result result;
-    struct pollfd fd = {.fd = other->began, .events = POLLIN};
-    int64_t began, called = bench_now_ns();
-    MR_TRY(mr_enqueue(client, &task, 1, &result));
-    MR_TRY(result.err);
-    if (poll(&fd, 1, PATIENCE_MS) != 1)
-        return bench_interrupted() ? MR_CANCELLED : MR_TIMEOUT;
-    if (read(other->began, &began, sizeof began) != sizeof began)
-        return MR_FAILED;
-    *ret_ns = began - called;
-    return bench_interrupted() ? MR_CANCELLED : MR_OK;
-}
-
 static enum mr_err latency_rounds(struct bench *bench, struct bench_raw *raw,
-                                  struct mr_client *client, struct other *other,
+                                  struct mr_client *client, struct bench_other *other,
                                   struct bench_samples *samples)
 {
     int64_t ns;
-    MR_TRY(one_task(client, other, &ns)); /* until the other one is there */
+    MR_TRY(bench_other_latency(client, other, &ns)); /* until the other one is there */
     for (int i = 0; i < BENCH_ROUNDS; i++) {
         MR_TRY(bench_raw_run(raw, 1, bench_round_seconds(bench)));
         for (int64_t start = bench_now_ns();
              bench_seconds_since(start) < bench_round_seconds(bench);) {
-            MR_TRY(one_task(client, other, &ns));
+            MR_TRY(bench_other_latency(client, other, &ns));
             bench_samples_add(samples, ns);
         }
     }
@@ -255,12 +167,12 @@ static enum mr_err run_latency(struct bench *bench)
     struct bench_raw raw = {0};
     struct bench_server server;
     struct bench_samples samples;
-    struct other other = {0};
+    struct bench_other other = {0};
     struct mr_client *client = NULL;
     bench_samples_init(&samples, SAMPLES);
     enum mr_err err = bench_server_begin(bench, "server-latency", &server);
     if (err == MR_OK)
-        err = other_start(&server, &other);
+        err = bench_other_start(&server, BENCH_OTHER_WORKS, &other);
     if (err == MR_OK)
         err = bench_raw_open(bench, &raw);
     if (err == MR_OK)
@@ -268,7 +180,7 @@ static enum mr_err run_latency(struct bench *bench)
     bench_doing(bench, "server-latency-p99");
     if (err == MR_OK)
         err = latency_rounds(bench, &raw, client, &other, &samples);
-    other_end(&other);
+    bench_other_end(&other);
     mr_client_close(client);
     bench_server_end(&server);
     if (err == MR_OK)

@@ -33,6 +33,31 @@ struct bench_usage {
 MR_MUST_USE enum mr_err bench_server_usage(const struct bench_server *server,
                                            struct bench_usage *ret_usage);
 
+/* ---- other.c -------------------------------------------------------------------------------- */
+
+/* A worker in a process of its own, which tells when each run began. */
+struct bench_other {
+    pid_t pid; /* 0: none */
+    int began; /* int64_t each */
+};
+
+enum bench_other_does {
+    BENCH_OTHER_WORKS,
+    BENCH_OTHER_HOLDS /* each task until it is told to stop */
+};
+
+/* While this process has no other thread. */
+MR_MUST_USE enum mr_err bench_other_start(struct bench_server *server, enum bench_other_does does,
+                                          struct bench_other *ret_other);
+/* With grace, or by kill -9. Both are fine when there is none. */
+void bench_other_end(struct bench_other *other);
+void bench_other_kill(struct bench_other *other);
+/* Waits until it has begun another task, and tells when. MR_TIMEOUT. */
+MR_MUST_USE enum mr_err bench_other_await(struct bench_other *other, int64_t *ret_began_ns);
+/* How long a task takes from the call to its handler over there. */
+MR_MUST_USE enum mr_err bench_other_latency(struct mr_client *client, struct bench_other *other,
+                                            int64_t *ret_ns);
+
 /* ---- calls.c -------------------------------------------------------------------------------- */
 
 /* Calls of Tasks/Enqueue as any gRPC client makes them, each of its own, kept in flight. */

@@ -36,7 +36,15 @@ enum mr_err bench_store_open(struct bench *bench, const char *name,
     } else {
         snprintf(store->url, sizeof store->url, "%s", bench->cli->broker);
     }
-    MR_TRY(mr_client_open(store->url, options, &store->client, &bench->detail));
+    if (bench->own_dir || cli_file_dir(store->url)) {
+        MR_TRY(mr_client_open(store->url, options, &store->client, &bench->detail));
+    } else if (cli_open(bench->cli, options, CLI_STORE_NONE) == CLI_OK) {
+        store->client = bench->cli->client;
+        bench->cli->client = NULL;
+    } else {
+        mr_detail_set(&bench->detail, "no connection to %s", bench->cli->shown);
+        return MR_UNAVAILABLE;
+    }
     enum mr_err err = bench_check_queue_free(bench, store->client);
     if (err != MR_OK) {
         mr_client_close(store->client);
