@@ -1,0 +1,183 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Test 22: workers are processes, killed with SIGKILL at random instants and at every step of their talk
+ * with the server; or their connection is cut there. Nothing is lost, and each task ends once.
+ */
+#include <stdio.h>
+
+#include "accept/accept.h"
+#include "accept/fault.h"
+#include "base/rand.h"
+
+enum { TASKS_PER_KILL = 16, DELAY_US_MAX = 20000, SETTLE_AFTER = 48, SLOTS = 4 };
+
+/* A task that was lost three times is quarantined, as promised; here that is nobody's fault. */
+static void requeue_quarantined(struct accept *t)
+{
+    struct mr_list_options options = {.state = MR_ARCHIVED, .limit = MR_BATCH_MAX};
+    struct mr_task_list *list = NULL;
+    if (accept_total(t, MR_ARCHIVED) == 0)
+        return;
+    assert_err(mr_task_list_get(t->client, &options, &list), MR_OK);
+    for (size_t i = 0; i < mr_task_list_count(list); i++) {
+        const struct mr_task *task = mr_task_list_at(list, i);
+        char id[MR_ID_MAX + 1];
+        (void)snprintf(id, sizeof id, "%.*s", (int)task->id.len, (const char *)task->id.data);
+        assert_int_equal(task->crashes, MR_CRASHES_MAX);
+        assert_err(accept_act(t, MR_VERB_RUN, id, 0), MR_OK);
+    }
+    mr_task_list_free(list);
+}
+
+static bool all_completed(struct accept *t)
+{
+    requeue_quarantined(t);
+    return accept_total(t, MR_COMPLETED) == t->ids_n;
+}
+
+static size_t runs_of(struct accept *t, pid_t pid)
+{
+    size_t n, count = 0;
+    struct accept_run *runs = accept_runs(t, &n);
+    for (size_t i = 0; i < n; i++)
+        count += runs[i].pid == pid;
+    free(runs);
+    return count;
+}
+
+static void pass_us(uint64_t us)
+{
+    mr_mono end = {accept_now().ns + (int64_t)us * 1000};
+    while (accept_now().ns < end.ns)
+        ;
+}
+
+static void kill_one(struct accept *t, struct mr_rand *rand, size_t i)
+{
+    char prefix[32];
+    (void)snprintf(prefix, sizeof prefix, "k%zu-", i);
+    if (!t->client)
+        accept_open(t);
+    /* Some that last a moment, between some that do not. */
+    accept_put_many(t, prefix, TASKS_PER_KILL, &(struct accept_task){.payload = "p"});
+    prefix[0] = 's';
+    accept_put_many(t, prefix, TASKS_PER_KILL,
+                    &(struct accept_task){.type = "sleep", .payload = "2"});
+    if (!t->engine->shared)
+        accept_close(t);
+    pid_t pid = accept_spawn_worker(t, t->place[0].url, "default", SLOTS);
+    UNTIL(runs_of(t, pid) > 0);
+    pass_us(mr_rand_below(rand, DELAY_US_MAX) >> mr_rand_below(rand, 8));
+    accept_kill_process(t, pid);
+}
+
+static void test_22_workers_killed_at_random_lose_nothing(void **state)
+{
+    struct accept *t = *state;
+    struct mr_rand rand;
+    const char *seed = getenv("MR_SEED");
+    size_t kills = accept_size(200, 10);
+    mr_rand_seed(&rand, seed ? strtoull(seed, NULL, 10) : 1);
+    for (size_t i = 0; i < kills; i++)
+        kill_one(t, &rand, i);
+    if (!t->client)
+        accept_open(t);
+    mr_mono begin = accept_now();
+    WORKER(t, .slots = SLOTS);
+    UNTIL(all_completed(t));
+    print_message("%zu kills, %zu tasks, %zu runs, the last back after %lld ms\n", kills, t->ids_n,
+                  accept_ran_all(t), (long long)accept_since_ms(begin));
+}
+
+/* ---- at each step --------------------------------------------------------------------------- */
+
+/* Everything that was struck ends elsewhere. */
+static void settle(struct accept *t, size_t queues_n)
+{
+    char queues[SETTLE_AFTER * 5 + 1] = "";
+    size_t len = 0;
+    for (size_t i = 0; i < queues_n; i++)
+        len += (size_t)snprintf(queues + len, sizeof queues - len, "q%zu ", i);
+    struct mr_worker *worker = WORKER(t, .queues = queues);
+    UNTIL(all_completed(t));
+    accept_dismiss(t, worker);
+}
+
+static void proxy_url(const struct accept *t, const struct fault *fault, char url[ACCEPT_URL_MAX])
+{
+    (void)snprintf(url, ACCEPT_URL_MAX, "%s://127.0.0.1:%u",
+                   t->place[0].redis ? "redis" : "millrace", fault->port);
+}
+
+/* One task in a queue of its own, one worker, one strike. False: it was done before the step came. */
+static bool strike_at(struct accept *t, struct fault *fault, size_t queue)
+{
+    char url[ACCEPT_URL_MAX], name[8], id[MR_ID_MAX + 1];
+    (void)snprintf(name, sizeof name, "q%zu", queue);
+    fault->to = t->place[0].port;
+    fault->redis = t->place[0].redis != NULL;
+    (void)snprintf(id, sizeof id, "%s", PUT(t, .queue = name, .payload = "p"));
+    fault_start(fault);
+    proxy_url(t, fault, url);
+    fault->victim = accept_spawn_worker(t, url, name, 1);
+    bool ended = false;
+    UNTIL(fault->fired || (ended = accept_state(t, id) == MR_COMPLETED));
+    if (fault->kind == FAULT_CUT && !ended)
+        UNTIL(accept_state(t, id) == MR_COMPLETED);
+    bool fired = fault->fired;
+    accept_kill_process(t, fault->victim);
+    fault_stop(fault);
+    return fired;
+}
+
+/* All steps until the end of the task, or every so many-th of them. */
+static size_t strike_at_steps(struct accept *t, enum fault_point point, enum fault_kind kind,
+                              size_t first, size_t every)
+{
+    size_t strikes = 0;
+    for (size_t nth = first;; nth += every, strikes++) {
+        struct fault fault = {.point = point, .kind = kind, .nth = nth};
+        size_t queue = strikes % SETTLE_AFTER;
+        if (!strike_at(t, &fault, queue))
+            break;
+        if (kind == FAULT_KILL && queue + 1 == SETTLE_AFTER)
+            settle(t, SETTLE_AFTER);
+    }
+    settle(t, strikes < SETTLE_AFTER ? strikes + 1 : SETTLE_AFTER);
+    return strikes;
+}
+
+static void at_all_points(struct accept *t, enum fault_kind kind)
+{
+    static const char *const words[FAULT_POINTS] = {"before a request", "before an answer",
+                                                    "after an answer"};
+    if (!t->engine->shared)
+        return; /* its worker has no server: test 22 at random, and the crash points of the simulator */
+    for (int point = 0; point < FAULT_POINTS; point++) {
+        size_t every = accept_size(1, 3);
+        size_t n =
+            strike_at_steps(t, (enum fault_point)point, kind, 1 + (size_t)point % every, every);
+        print_message("%zu strikes %s\n", n, words[point]);
+        assert_true(n > 0);
+    }
+}
+
+static void test_22_workers_killed_at_each_step_lose_nothing(void **state)
+{
+    at_all_points(*state, FAULT_KILL);
+}
+
+static void test_22_connections_cut_at_each_step_lose_nothing(void **state)
+{
+    at_all_points(*state, FAULT_CUT);
+}
+
+int accept_kill(const struct accept_engine *engine)
+{
+    struct CMUnitTest tests[] = {
+        ACCEPT_TEST(test_22_workers_killed_at_random_lose_nothing),
+        ACCEPT_TEST(test_22_workers_killed_at_each_step_lose_nothing),
+        ACCEPT_TEST(test_22_connections_cut_at_each_step_lose_nothing),
+    };
+    return ACCEPT_RUN(engine, "B: kills", tests);
+}

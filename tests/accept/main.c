@@ -1,0 +1,45 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * accept ENGINE [PATTERN]: the acceptance tests on embedded, remote or redis; those whose names fit the
+ * pattern ("*22*"). accept --worker ...: a worker of such a test.
+ */
+#include <signal.h>
+#include <stdio.h>
+
+#include "accept/accept.h"
+#include "base/diag.h"
+
+/* Failures of tasks are what many tests are about. */
+static void hush(enum mr_diag_level level, const char *line, void *arg)
+{
+    (void)level;
+    (void)line;
+    (void)arg;
+}
+
+int main(int argc, char **argv)
+{
+    static const struct accept_engine *const engines[] = {&accept_embedded, &accept_remote,
+                                                          &accept_redis};
+    static int (*const parts[])(const struct accept_engine *) = {
+        accept_submit, accept_model, accept_work, accept_kill, accept_order, accept_retry,
+    };
+    const struct accept_engine *engine = NULL;
+    int failed = 0;
+    (void)signal(SIGPIPE, SIG_IGN);
+    mr_diag_set_sink(hush, NULL);
+    if (argc > 1 && strcmp(argv[1], "--worker") == 0)
+        return accept_worker_main(argc, argv);
+    for (size_t i = 0; argc > 1 && i < sizeof engines / sizeof *engines; i++)
+        if (strcmp(argv[1], engines[i]->name) == 0)
+            engine = engines[i];
+    if (!engine) {
+        (void)fprintf(stderr, "usage: accept embedded|remote|redis [PATTERN]\n");
+        return 2;
+    }
+    if (argc > 2)
+        cmocka_set_test_filter(argv[2]);
+    for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
+        failed += parts[i](engine);
+    return failed == 0 ? 0 : 1;
+}

@@ -1,0 +1,85 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes of a test: workers, and the program millrace. All of them die with the test. */
+#include <errno.h>
+#include <fcntl.h>
+#include <signal.h>
+#include <stdio.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "accept/accept.h"
+
+pid_t accept_spawn(const char *const *argv, int err_fd)
+{
+    pid_t parent = getpid(), pid = fork();
+    if (pid == 0) {
+        int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
+        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
+        if (getppid() == parent && null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 &&
+            dup2(null_fd, STDOUT_FILENO) >= 0 && (err_fd < 0 || dup2(err_fd, STDERR_FILENO) >= 0))
+            execv(argv[0], (char *const *)(uintptr_t)argv);
+        _exit(127);
+    }
+    assert_true(pid > 0);
+    return pid;
+}
+
+static pid_t keep(struct accept *t, pid_t pid)
+{
+    for (size_t i = 0; i < ACCEPT_PROCESSES_MAX; i++)
+        if (t->processes[i] == 0)
+            return t->processes[i] = pid;
+    (void)kill(pid, SIGKILL);
+    fail_msg("more than %d processes", ACCEPT_PROCESSES_MAX);
+    return pid;
+}
+
+pid_t accept_spawn_worker(struct accept *t, const char *url, const char *queues, unsigned slots)
+{
+    char number[16];
+    (void)snprintf(number, sizeof number, "%u", slots);
+    return keep(t, accept_spawn((const char *const[]){"/proc/self/exe", "--worker", url, t->audit,
+                                                      queues, number, NULL},
+                                -1));
+}
+
+pid_t accept_spawn_millrace(struct accept *t, const char *const *args)
+{
+    const char *argv[32] = {getenv("MILLRACE")};
+    size_t n = 1;
+    assert_non_null(argv[0]);
+    for (; args[n - 1]; n++) {
+        assert_true(n < 31);
+        argv[n] = args[n - 1];
+    }
+    int null_fd = open("/dev/null", O_WRONLY | O_CLOEXEC);
+    pid_t pid = accept_spawn(argv, null_fd);
+    (void)close(null_fd);
+    return keep(t, pid);
+}
+
+static int end_by(struct accept *t, pid_t pid, int number)
+{
+    int status = 0;
+    if (pid <= 0)
+        return 0;
+    (void)kill(pid, number);
+    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
+        ;
+    for (size_t i = 0; i < ACCEPT_PROCESSES_MAX; i++)
+        if (t->processes[i] == pid)
+            t->processes[i] = 0;
+    return status;
+}
+
+void accept_kill_process(struct accept *t, pid_t pid)
+{
+    (void)end_by(t, pid, SIGKILL);
+}
+
+void accept_end_process(struct accept *t, pid_t pid)
+{
+    int status = end_by(t, pid, SIGTERM);
+    assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
