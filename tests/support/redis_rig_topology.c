@@ -167,6 +167,18 @@ static bool sentinels_agree(struct redis_rig *rig, const struct redis_rig_server
     return true;
 }
 
+/* A Sentinel names the new primary before its failover is over; a second one meanwhile would confuse
+ * it. */
+static bool is_at_rest(struct redis_rig_server *sentinel, const struct redis_rig_server *primary)
+{
+    char port[64];
+    const char *answer = RIG(sentinel, "SENTINEL", "MASTER", master_name);
+    rig_line(answer, 5, port, sizeof port);
+    return strtoul(port, NULL, 10) == primary->port &&
+           strstr(answer, "\nflags\nmaster\n") != NULL &&
+           RIG_SAYS(sentinel, "OK ", "SENTINEL", "CKQUORUM", master_name);
+}
+
 static bool sentinel_is_healthy(struct redis_rig *rig)
 {
     struct redis_rig_server *primary = redis_rig_primary(rig);
@@ -176,7 +188,7 @@ static bool sentinel_is_healthy(struct redis_rig *rig)
         if (&rig->servers[i] != primary && !rig_in_step(&rig->servers[i], primary))
             return false;
     for (size_t i = 1 + REDIS_RIG_REPLICAS; i < rig->n; i++)
-        if (!RIG_SAYS(&rig->servers[i], "OK ", "SENTINEL", "CKQUORUM", master_name))
+        if (rig->servers[i].pid != 0 && !is_at_rest(&rig->servers[i], primary))
             return false;
     return true;
 }
