@@ -185,7 +185,9 @@ struct mr_task {
     uint64_t epoch;
     int64_t timeout_ms, deadline_ms, retention_ms;
     int64_t created_ms, due_ms, started_ms, finished_ms, last_failed_ms;
+    int64_t unique_until_ms; /* its unique key is its own until then; 0: it has none (any more) */
     bool cancel_requested;
+    bool held; /* carried here and not released yet (mr_carry) */
 };
 
 /* ---- client --------------------------------------------------------------------------------- */
@@ -277,6 +279,8 @@ struct mr_list_options {
     const char *cursor;    /* of the page before; NULL from the start */
     size_t limit;          /* 0: 50; at most MR_BATCH_MAX; a page of 4 MiB ends before it */
     bool with_payload;
+    bool
+        held; /* only those that mr_carry brought and nobody has released, which no other list has */
 };
 
 /* Lists in the order of each set: pending by order time, scheduled and retry by due time, archived
@@ -305,17 +309,37 @@ enum mr_verb {
                            MR_DUPLICATE when another task has its unique key) */
     MR_VERB_ARCHIVE,    /* waiting: to the archive */
     MR_VERB_PRIORITISE, /* waiting: new priority, in value */
+    MR_VERB_MOVED,      /* not running: it goes on elsewhere, text says where. Completed, kept for a
+                           day with "moved to TEXT" as its error, so that its id stays taken */
+    MR_VERB_RELEASE,    /* held (mr_carry): takes its place; MR_WRONG_STATE when it is not held */
 };
 
 struct mr_control {
     enum mr_verb verb;
     struct mr_slice id;
-    double value; /* MR_VERB_PRIORITISE: seconds ahead */
+    double value;         /* MR_VERB_PRIORITISE: seconds ahead */
+    struct mr_slice text; /* MR_VERB_MOVED: where to, 1 to MR_MOVED_TEXT_MAX bytes of UTF-8 */
 };
+enum { MR_MOVED_TEXT_MAX = 1024 };
+#define MR_MOVED_PREFIX  "moved to "      /* the error of a task that was moved begins so */
+#define MR_MOVED_KEPT_MS (24 * 3600000LL) /* how long it stays */
 
-/* Acts on n <= MR_BATCH_MAX tasks; ret_errs has n entries. */
+/* Acts on n <= MR_BATCH_MAX tasks; ret_errs has n entries. A held task can only be released or
+ * deleted: MR_WRONG_STATE. */
 MR_MUST_USE enum mr_err mr_control(struct mr_client *client, const struct mr_control *items,
                                    size_t n, enum mr_err *ret_errs);
+
+/*
+ * Takes over n <= MR_BATCH_MAX tasks of another broker as they stand there, from a list with
+ * payloads: state (any but active), times, order, counts, last error or result, and what is left of
+ * a unique key's time, unless another task has that key here. No limit of a queue's length applies:
+ * they were accepted before. Until MR_VERB_RELEASE they are held: durable, with their ids taken, but
+ * nobody is given them and no time passes for them. So a task can change brokers without being lost or
+ * run twice, whoever is killed when: mr_carry there, MR_VERB_MOVED here, MR_VERB_RELEASE there.
+ * ret_results as for mr_enqueue: MR_CONFLICT with the state of the one that is there.
+ */
+MR_MUST_USE enum mr_err mr_carry(struct mr_client *client, const struct mr_task *tasks, size_t n,
+                                 struct mr_enqueue_result *ret_results);
 
 struct mr_queue_info {
     char name[MR_NAME_MAX + 1];
@@ -393,8 +417,10 @@ struct mr_stats {
     uint64_t records_damaged; /* found and set aside since the start */
     uint64_t stale_refused;   /* finishes refused because their epoch was old */
     uint64_t deleted,
-        expired;            /* tasks removed since the store was made: by a caller, by retention */
-    uint64_t gathered;      /* and members of groups that became part of one task */
+        expired;       /* tasks removed since the store was made: by a caller, by retention */
+    uint64_t gathered; /* and members of groups that became part of one task */
+    uint64_t carried,
+        moved;              /* tasks since the start: taken over from, and gone to another broker */
     uint64_t snapshots;     /* written since the start */
     uint64_t texts_dropped; /* results and errors left out since the start: the disk was full */
     bool disk_full;         /* new work is refused now */

@@ -252,6 +252,62 @@ enum mr_err mr_task_options_check(const struct mr_task_options *task, size_t pay
     return check_headers(task, detail);
 }
 
+struct mr_task_options mr_carried_options(const struct mr_task *task)
+{
+    int64_t unique_ms = task->unique_until_ms - task->created_ms;
+    bool unique = task->unique_until_ms > 0;
+    return (struct mr_task_options){
+        .queue = task->queue,
+        .type = task->type,
+        .payload = task->payload,
+        .id = task->id,
+        .priority_s = task->priority_s,
+        .max_retry = task->max_retry == 0 ? MR_NO_RETRY : (int32_t)task->max_retry,
+        .timeout_ms = task->timeout_ms == 0 ? MR_NO_TIMEOUT : task->timeout_ms,
+        .deadline_ms = task->deadline_ms,
+        .retention_ms = task->retention_ms,
+        .unique_ms = !unique         ? 0
+                     : unique_ms > 0 ? unique_ms
+                                     : 1,
+        .unique_key = unique ? task->unique_key : (struct mr_slice){0},
+        .group = task->group,
+        .topic = task->topic,
+        .headers = task->headers,
+        .headers_n = task->headers_n,
+    };
+}
+
+enum mr_err mr_carried_check(const struct mr_task *task)
+{
+    const int64_t times[] = {task->created_ms, task->due_ms, task->finished_ms,
+                             task->last_failed_ms, task->unique_until_ms};
+    bool fine = task->id.len > 0 && task->created_ms > 0 && task->state > MR_STATE_NONE &&
+                task->state < MR_STATE_COUNT && task->state != MR_ACTIVE &&
+                task->max_retry <= MR_RETRY_MAX && task->retried <= MR_RETRY_MAX;
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++)
+        fine = fine && times[i] >= 0 && times[i] <= TIME_MAX_MS;
+    bool timed = task->state == MR_SCHEDULED || task->state == MR_RETRY;
+    fine = fine && (!timed || task->due_ms > 0);
+    fine = fine && (task->state != MR_AGGREGATING || task->group.len > 0);
+    fine = fine && task->order_time_ms >= -TIME_MAX_MS && task->order_time_ms <= 2 * TIME_MAX_MS;
+    if (!fine)
+        return MR_INVALID;
+    return task->last_error.len > MR_ERROR_TEXT_MAX || task->result.len > MR_RESULT_MAX ? MR_TOO_BIG
+                                                                                        : MR_OK;
+}
+
+enum mr_err mr_control_check(const struct mr_control *item)
+{
+    if ((unsigned)item->verb > MR_VERB_RELEASE || item->id.len == 0 || item->id.len > MR_ID_MAX)
+        return MR_INVALID;
+    if (item->verb == MR_VERB_PRIORITISE && !(fabs(item->value) <= MR_PRIORITY_MAX_S))
+        return MR_INVALID;
+    bool says = item->text.len > 0 && item->text.data != NULL;
+    if (item->verb == MR_VERB_MOVED && (!says || !mr_utf8_valid(item->text)))
+        return MR_INVALID;
+    return item->verb == MR_VERB_MOVED && item->text.len > MR_MOVED_TEXT_MAX ? MR_TOO_BIG : MR_OK;
+}
+
 enum mr_err mr_node_open_check(const struct mr_req_node_open *req)
 {
     if (req->queues_n == 0 || req->queues_n > MR_TAKE_QUEUES_MAX || req->slots == 0 ||

@@ -74,6 +74,9 @@ struct mr_req_enqueue {
     struct mr_req req;
     const struct mr_task_options *tasks;
     size_t n;
+    /* n entries: how each of them stands at another broker, which they leave to be held here
+     * (include/millrace.h, mr_carry; tasks say the rest, by mr_carried_options). NULL: new ones. */
+    const struct mr_task *carried;
     struct mr_enqueue_result *results; /* n entries, the caller's memory */
     void *prepared;                    /* the engine's, in the arena */
 };
@@ -368,6 +371,12 @@ MR_MUST_USE enum mr_err mr_broker_call(struct mr_broker *broker, struct mr_req *
 /* The checks every engine makes at its door, before memory is spent. Fills detail (may be NULL). */
 MR_MUST_USE enum mr_err mr_task_options_check(const struct mr_task_options *task,
                                               size_t payload_max, struct mr_detail *detail);
+/* What a producer would have said of a task that stands at another broker. */
+struct mr_task_options mr_carried_options(const struct mr_task *task);
+/* Whether it can stand here so, beside what the check of its options says. */
+MR_MUST_USE enum mr_err mr_carried_check(const struct mr_task *task);
+/* What every engine refuses of a control, before it looks for the task. */
+MR_MUST_USE enum mr_err mr_control_check(const struct mr_control *item);
 MR_MUST_USE enum mr_err mr_node_open_check(const struct mr_req_node_open *req);
 MR_MUST_USE enum mr_err mr_gather_check(const struct mr_req_gather *req);
 /* What is wrong with the request, and with what its task says of queue and group. */

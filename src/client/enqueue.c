@@ -26,6 +26,31 @@ enum mr_err mr_enqueue(struct mr_client *client, const struct mr_task_options *t
     return err;
 }
 
+enum mr_err mr_carry(struct mr_client *client, const struct mr_task *tasks, size_t n,
+                     struct mr_enqueue_result *ret_results)
+{
+    if (n > MR_BATCH_MAX)
+        return MR_TOO_BIG;
+    if (n == 0)
+        return MR_OK;
+    struct mr_task_options *options = calloc(n, sizeof *options);
+    if (options == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        options[i] = mr_carried_options(&tasks[i]);
+    struct mr_req_enqueue enqueue = {
+        .req = {.op = MR_OP_ENQUEUE},
+        .tasks = options,
+        .carried = tasks,
+        .n = n,
+        .results = ret_results,
+    };
+    enum mr_err err = mr_broker_call(client->broker, &enqueue.req);
+    mr_req_done(&enqueue.req);
+    free(options);
+    return err;
+}
+
 /* ---- without waiting ------------------------------------------------------------------------ */
 
 /* One request and everything it needs, by falling alignment: options, headers, results, bytes. */
