@@ -488,6 +488,27 @@ typedef bool mr_is_failure(const struct mr_task *task, const char *error, void *
 /* Told of every failed run. */
 typedef void mr_error_handler(const struct mr_task *task, const char *error, void *arg);
 
+/*
+ * Groups: tasks that were enqueued with the same group wait until it is ripe, then become one task of
+ * their queue. This function makes it: it looks at the members and calls mr_set_become. Where it does
+ * not, whatever it answers, they go back to their group two minutes after they left it. Thread: one of
+ * three of the worker's, beside its slots.
+ */
+struct mr_set;
+typedef enum mr_err mr_aggregate(struct mr_set *set, void *arg);
+
+/* Thread: the function's, for all mr_set functions. What they answer lives until it returns. */
+struct mr_slice mr_set_queue(const struct mr_set *set);
+const char *mr_set_group(const struct mr_set *set);
+size_t mr_set_count(const struct mr_set *set);
+/* Oldest first; NULL beyond the last. */
+const struct mr_task *mr_set_task(const struct mr_set *set, size_t i);
+/* In one step this task is enqueued, and the members are gone. It has no group, and no queue or the
+ * set's. When it is refused, another may be tried; MR_STALE: the time of the set was over, and
+ * nothing was done. ret_result may be NULL. */
+MR_MUST_USE enum mr_err mr_set_become(struct mr_set *set, const struct mr_task_options *task,
+                                      struct mr_enqueue_result *ret_result);
+
 struct mr_worker_options {
     struct mr_slice node;                 /* name shown to people; default host:pid */
     const struct mr_worker_queue *queues; /* default: "default" */
@@ -504,8 +525,13 @@ struct mr_worker_options {
     mr_retry_delay *retry_delay; /* or the caller's own */
     mr_is_failure *is_failure;
     mr_error_handler *on_error;
-    void *arg;  /* for the three above */
-    bool burst; /* mr_worker_run returns when the queues are empty */
+    void *arg;               /* for the three above */
+    bool burst;              /* mr_worker_run returns when the queues are empty */
+    mr_aggregate *aggregate; /* NULL: this worker leaves groups alone */
+    void *aggregate_arg;
+    uint32_t group_max_size;    /* a group of so many is ripe; 0: MR_BATCH_MAX, the most of a set */
+    int64_t group_max_delay_ms; /* so is one whose oldest has waited so long; 0: no matter */
+    int64_t group_grace_ms;     /* or that nobody has joined for so long; 0: 60 s; 1 s at least */
 };
 
 MR_MUST_USE enum mr_err mr_worker_new(struct mr_client *client,
@@ -549,6 +575,7 @@ struct mr_worker_figures {
     uint64_t dropped;
     uint64_t unhandled;                  /* of a type nobody handles */
     uint64_t stale;                      /* refused: the lease was lost */
+    uint64_t aggregated, not_aggregated; /* sets that became a task, and that did not */
     uint32_t slots[MR_SLOT_STATE_COUNT]; /* how many are in each state, just now */
 };
 void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_figures);

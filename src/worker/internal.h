@@ -10,6 +10,7 @@
  * run.c      one run as its handler sees it, and how it is told to stop
  * report.c   finishes on their way to the broker
  * monitor.c  a thread: beats, timeouts, runs given up, leases held for too long
+ * groups.c   a few threads: sets of groups, and the caller's function for them
  * worker.c   the life cycle
  *
  * One lock guards everything that is not atomic or said to belong to one thread. It is held for a
@@ -139,6 +140,8 @@ enum figure {
     FIGURE_DROPPED,
     FIGURE_UNHANDLED,
     FIGURE_STALE,
+    FIGURE_AGGREGATED,
+    FIGURE_NOT_AGGREGATED,
     FIGURE_COUNT
 };
 
@@ -156,6 +159,7 @@ struct mr_worker {
     uint32_t slots_n;
     struct mr_slot *slots;
 
+    struct mr_groups *groups; /* NULL: none of its business */
     struct mr_lock lock;
     /* Under the lock. */
     enum worker_life life;
@@ -280,6 +284,14 @@ void mr_run_judge(struct mr_run *run, struct run_answer answer, struct mr_rand *
 void mr_run_watch(struct mr_run *run, void (*watch)(void *arg), void *arg);
 /* How long a run that should stop has, from now on, until it is given up. */
 int64_t mr_run_grace_ms(struct mr_run *run);
+
+/* ---- groups.c ------------------------------------------------------------------------------- */
+
+/* Fills in the defaults of groups; MR_INVALID. */
+MR_MUST_USE enum mr_err mr_groups_options(struct mr_worker_options *options);
+MR_MUST_USE enum mr_err mr_groups_start(struct mr_worker *w);
+/* Waits for functions that have not returned; nothing of groups is at the broker afterwards. */
+void mr_groups_stop(struct mr_worker *w);
 
 /* ---- report.c ------------------------------------------------------------------------------- */
 

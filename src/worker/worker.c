@@ -111,6 +111,7 @@ static enum mr_err set_options(struct mr_worker *w, const struct mr_worker_optio
     o->beat_ms = o->beat_ms ? o->beat_ms : BEAT_MS;
     o->beats_missed = o->beats_missed ? o->beats_missed : BEATS_MISSED;
     o->retry_max_ms = o->retry_max_ms ? o->retry_max_ms : MR_MS_PER_DAY;
+    MR_TRY(mr_groups_options(o));
     w->slots_n = o->slots;
     w->lease_ms = o->beat_ms * o->beats_missed;
     w->retry = (struct mr_retry){
@@ -204,7 +205,7 @@ static enum mr_err start_threads(struct mr_worker *w)
         MR_TRY(mr_thread_start(&slot->thread, "mr-slot", mr_slot_main, slot));
         slot->thread_there = true;
     }
-    return MR_OK;
+    return mr_groups_start(w);
 }
 
 enum mr_err mr_worker_start(struct mr_worker *worker)
@@ -358,6 +359,7 @@ static void stop(struct mr_worker *w, enum stop_again again)
     if (!first)
         return;
     hold(w);
+    mr_groups_stop(w);
     drain(w);
     leave_broker(w);
 }
@@ -413,6 +415,8 @@ void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_f
         .dropped = f[FIGURE_DROPPED],
         .unhandled = f[FIGURE_UNHANDLED],
         .stale = f[FIGURE_STALE],
+        .aggregated = f[FIGURE_AGGREGATED],
+        .not_aggregated = f[FIGURE_NOT_AGGREGATED],
     };
     for (uint32_t i = 0; i < worker->slots_n; i++)
         ret_figures->slots[atomic_load(&worker->slots[i].state)]++;
