@@ -88,6 +88,7 @@ struct redis_reader {
     struct redisReader *reader;
     struct mr_arena arena;
     size_t arena_start; /* of the reply that is being read */
+    size_t peak;        /* bytes that waited inside at once */
     const char *why;    /* of the last failure */
 };
 
@@ -346,13 +347,20 @@ struct mr_redis {
     uint8_t *out;
 
     struct mr_exec_thread *resolver; /* made for the first host that is a name */
-    struct mr_msg begin_msg, stop_msg;
+    struct mr_msg stop_msg;
     bool stopping;
 
     bool up, changed_due;
     enum mr_err err;
     char why[REDIS_WHY_MAX];
 };
+
+/* Without its thread; whoever calls redis_turn is the loop, and redis_end ends it. max_ns: how long it
+ * may wait. */
+MR_MUST_USE enum mr_err redis_new(const struct mr_redis_options *options,
+                                  struct mr_redis **ret_redis, struct mr_detail *detail);
+void redis_turn(struct mr_redis *redis, int64_t max_ns);
+void redis_end(struct mr_redis *redis);
 
 /* For deployments: whether calls can be answered; told to the owner at the end of the turn. err is
  * MR_UNAVAILABLE, or something that does not pass: then what waits is answered with it. */

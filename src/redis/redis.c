@@ -215,9 +215,11 @@ static int64_t wait_ns(struct mr_redis *redis)
     return ns > 0 ? ns : 0;
 }
 
-static void turn(struct mr_redis *redis)
+void redis_turn(struct mr_redis *redis, int64_t max_ns)
 {
-    mr_loop_wait(redis->loop, wait_ns(redis));
+    this_loop = redis;
+    int64_t ns = wait_ns(redis);
+    mr_loop_wait(redis->loop, ns < max_ns ? ns : max_ns);
     redis->now = mr_mono_now(mr_clock_system());
     mr_loop_dispatch(redis->loop);
     deliver(redis, mr_chan_take_all(mr_loop_inbox(redis->loop)));
@@ -237,15 +239,15 @@ static void close_all(struct mr_redis *redis)
     redis_waiting_end(redis, NULL, MR_CLOSED);
     settle(redis);
     while (!settled(redis) || !mr_list_empty(&redis->gone))
-        turn(redis);
+        redis_turn(redis, INT64_MAX);
+    this_loop = NULL;
 }
 
 static void *run(void *arg)
 {
     struct mr_redis *redis = arg;
-    this_loop = redis;
     while (!redis->stopping)
-        turn(redis);
+        redis_turn(redis, INT64_MAX);
     close_all(redis);
     return NULL;
 }
@@ -376,41 +378,54 @@ static void free_memory(struct mr_redis *redis)
     free(redis);
 }
 
-static void begin(struct mr_msg *msg, void *receiver)
-{
-    (void)msg;
-    struct mr_redis *redis = receiver;
-    enum mr_err err = redis->kind->start(redis);
-    if (err != MR_OK)
-        redis_is_down(redis, err, mr_err_text(err));
-    redis_route_all(redis);
-}
-
-static void stop(struct mr_msg *msg, void *receiver)
-{
-    (void)msg;
-    ((struct mr_redis *)receiver)->stopping = true;
-}
-
-enum mr_err mr_redis_new(const char *thread_name, const struct mr_redis_options *options,
-                         struct mr_redis **ret_redis, struct mr_detail *detail)
+enum mr_err redis_new(const struct mr_redis_options *options, struct mr_redis **ret_redis,
+                      struct mr_detail *detail)
 {
     struct mr_redis *redis = calloc(1, sizeof *redis);
     if (redis == NULL)
         return MR_NOMEM;
     init_lists(redis);
     enum mr_err err = prepare(redis, options, detail);
-    if (err == MR_OK) {
-        redis->begin_msg.deliver = begin;
-        mr_redis_post(redis, &redis->begin_msg);
-        err = mr_thread_start(&redis->thread, thread_name, run, redis);
-    }
     if (err != MR_OK) {
         free_memory(redis);
         return err;
     }
+    this_loop = redis; /* until its thread is there */
+    err = redis->kind->start(redis);
+    this_loop = NULL;
+    if (err != MR_OK) {
+        redis_end(redis);
+        return err;
+    }
     *ret_redis = redis;
     return MR_OK;
+}
+
+void redis_end(struct mr_redis *redis)
+{
+    redis->stopping = true;
+    close_all(redis);
+    free_memory(redis);
+}
+
+enum mr_err mr_redis_new(const char *thread_name, const struct mr_redis_options *options,
+                         struct mr_redis **ret_redis, struct mr_detail *detail)
+{
+    struct mr_redis *redis;
+    MR_TRY(redis_new(options, &redis, detail));
+    enum mr_err err = mr_thread_start(&redis->thread, thread_name, run, redis);
+    if (err != MR_OK) {
+        redis_end(redis);
+        return err;
+    }
+    *ret_redis = redis;
+    return MR_OK;
+}
+
+static void stop(struct mr_msg *msg, void *receiver)
+{
+    (void)msg;
+    ((struct mr_redis *)receiver)->stopping = true;
 }
 
 void mr_redis_free(struct mr_redis *redis)

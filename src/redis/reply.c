@@ -12,9 +12,8 @@
 
 enum {
     FEED_MAX = 16 * 1024,
-    HEAD_MAX = 32,        /* of a text: its length */
-    KEEP_MAX = 64 * 1024, /* of hiredis */
-    ARENA_KEEP_MAX = 1 << 20,
+    HEAD_MAX = 32,      /* of a text: its length */
+    KEEP_MAX = 1 << 20, /* larger memory is not kept when nothing is in it */
 };
 
 static const struct mr_reply nothing = {.kind = MR_REPLY_NIL};
@@ -112,15 +111,25 @@ static redisReplyObjectFunctions functions = {new_text, new_array, new_integer, 
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+/* Another one of hiredis, with a small buffer. False: out of memory, and nothing changed. */
+static bool renew(struct redis_reader *reader)
+{
+    redisReader *fresh = redisReaderCreateWithFunctions(&functions);
+    if (fresh == NULL)
+        return false;
+    if (reader->reader != NULL)
+        redisReaderFree(reader->reader);
+    fresh->maxbuf = 0; /* it would give its buffer up by itself, and abort when it gets no other */
+    fresh->privdata = reader;
+    reader->reader = fresh;
+    reader->peak = 0;
+    return true;
+}
+
 enum mr_err redis_reader_init(struct redis_reader *reader)
 {
     *reader = (struct redis_reader){0};
-    reader->reader = redisReaderCreateWithFunctions(&functions);
-    if (reader->reader == NULL)
-        return MR_NOMEM;
-    reader->reader->maxbuf = KEEP_MAX;
-    reader->reader->privdata = reader;
-    return MR_OK;
+    return renew(reader) ? MR_OK : MR_NOMEM;
 }
 
 void redis_reader_done(struct redis_reader *reader)
@@ -134,7 +143,12 @@ void redis_reader_done(struct redis_reader *reader)
 enum mr_err redis_reader_feed(struct redis_reader *reader, const void *data, size_t len)
 {
     mr_assert(len <= FEED_MAX);
-    return redisReaderFeed(reader->reader, data, len) == REDIS_OK ? MR_OK : MR_NOMEM;
+    reader->why = "out of memory";
+    if (redisReaderFeed(reader->reader, data, len) != REDIS_OK)
+        return MR_NOMEM;
+    if (reader->reader->len > reader->peak)
+        reader->peak = reader->reader->len;
+    return MR_OK;
 }
 
 /* Of the part that is not whole yet; hiredis has read what it is, and stands behind that. */
@@ -181,10 +195,12 @@ enum mr_err redis_reader_next(struct redis_reader *reader, const struct mr_reply
 
 void redis_reader_reset(struct redis_reader *reader)
 {
-    /* Parts of the next reply may stand there already. */
-    if (reader->reader->ridx >= 0)
-        return;
-    if (reader->arena.bytes <= ARENA_KEEP_MAX)
+    const redisReader *in = reader->reader;
+    if (in->ridx >= 0)
+        return; /* parts of the next reply stand there already */
+    if (reader->peak > KEEP_MAX && in->pos == in->len)
+        (void)renew(reader);
+    if (reader->arena.bytes <= KEEP_MAX)
         mr_arena_reset(&reader->arena);
     else
         mr_arena_done(&reader->arena);
