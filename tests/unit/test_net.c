@@ -4,7 +4,9 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -182,6 +184,41 @@ static void bytes_pass_and_the_end_is_told(void **state)
         mr_net_close(wire.server_fd);
         mr_net_close(wire.listen_fd);
     }
+}
+
+static void unix_sockets_are_reached_by_their_path(void **state)
+{
+    (void)state;
+    const char *tmp = getenv("TMPDIR");
+    char dir[64], path[80], longest[256], got[8];
+    snprintf(dir, sizeof dir, "%s/mr-net-XXXXXX", tmp != NULL ? tmp : P_tmpdir);
+    struct mr_addr addr;
+    int listener, here, there;
+    size_t n;
+    assert_non_null(mkdtemp(dir));
+    snprintf(path, sizeof path, "%s/socket", dir);
+    assert_int_equal(mr_addr_unix(path, &addr), MR_OK);
+    assert_int_equal(mr_net_connect(&addr, &here), MR_NOT_FOUND);
+    listener = socket(AF_UNIX, SOCK_STREAM, 0);
+    assert_true(listener >= 0);
+    assert_int_equal(bind(listener, (struct sockaddr *)&addr.storage, addr.len), 0);
+    assert_int_equal(listen(listener, 1), 0);
+    assert_int_equal(mr_net_connect(&addr, &here), MR_OK);
+    assert_int_equal(mr_net_connected(here), MR_OK);
+    mr_net_keepalive(here, 5000); /* there is no such thing, which is fine */
+    there = accept(listener, NULL, NULL);
+    assert_true(there >= 0);
+    assert_int_equal(mr_net_write(here, "hello", 5, &n), MR_OK);
+    assert_int_equal(mr_net_read(there, got, sizeof got, &n), MR_OK);
+    assert_int_equal(n, 5);
+    mr_net_close(here);
+    mr_net_close(there);
+    mr_net_close(listener);
+    assert_int_equal(unlink(path), 0);
+    assert_int_equal(rmdir(dir), 0);
+    memset(longest, 'a', sizeof longest - 1);
+    longest[sizeof longest - 1] = '\0';
+    assert_int_equal(mr_addr_unix(longest, &addr), MR_TOO_BIG);
 }
 
 static void a_full_socket_takes_no_more_and_does_not_block(void **state)
@@ -369,6 +406,7 @@ int main(void)
         cmocka_unit_test(addresses_read_as_they_were_written),
         cmocka_unit_test(names_are_looked_up_only_when_that_is_wanted),
         cmocka_unit_test(bytes_pass_and_the_end_is_told),
+        cmocka_unit_test(unix_sockets_are_reached_by_their_path),
         cmocka_unit_test(a_full_socket_takes_no_more_and_does_not_block),
         cmocka_unit_test(ports_in_use_and_ports_without_listener_are_told),
         cmocka_unit_test(descriptors_are_ready_for_what_was_asked),
