@@ -7,7 +7,6 @@
  *
  * A wait is answered while no call is under way for it, so that it can lie in the arena of its request.
  */
-#include <assert.h>
 #include <stdlib.h>
 
 #include "broker/redis/look.h"
@@ -15,13 +14,13 @@
 enum {
     AWAITS_MAX = 65536,
     BUCKETS = 256,
-    LOOK_MS = 1000,      /* between two looks without a message */
-    LOOK_EACH_MS = 2,    /* ... and for each that waits: all of them cost so much and not more */
-    MARK_MS = 5 * 60000, /* longer than between two looks */
-    AWAY_MS = 30000,     /* so long without Redis, and it is given up */
+    LOOK_MS = 1000,   /* between two looks without a message */
+    LOOK_EACH_MS = 2, /* ... and for each that waits: all of them cost so much and not more */
+    MARK_LOOKS = 3,   /* a mark holds for so many of them, and */
+    MARK_MS = 5000,   /* ... this: while there is one, every end of a task costs more */
+    AWAY_MS = 30000,  /* so long without Redis, and it is given up */
     ARGS = 3,
 };
-static_assert(MARK_MS > 2 * (LOOK_MS + LOOK_EACH_MS * AWAITS_MAX), "marks are renewed in time");
 
 struct awaits {
     struct engine *engine;
@@ -117,11 +116,21 @@ static bool may_heal(struct await *await, enum mr_err err)
     return now.ns - await->away_since.ns < AWAY_MS * MR_NS_PER_MS;
 }
 
+static int64_t look_ms(const struct awaits *awaits)
+{
+    return LOOK_MS + LOOK_EACH_MS * (int64_t)awaits->n;
+}
+
+static void set_mark(struct await *await)
+{
+    await->args[2] = number_arg(MARK_LOOKS * look_ms(await->awaits) + MARK_MS, await->number);
+}
+
 static void look_later(struct await *await)
 {
     struct mr_redis *redis = await->awaits->engine->redis;
-    int64_t ms = LOOK_MS + LOOK_EACH_MS * (int64_t)await->awaits->n;
-    mr_redis_timer_start(redis, &await->look, mr_mono_add_ms(mr_redis_now(redis), ms));
+    mr_redis_timer_start(redis, &await->look,
+                         mr_mono_add_ms(mr_redis_now(redis), look_ms(await->awaits)));
 }
 
 static void looked(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
@@ -155,6 +164,7 @@ static void look(struct await *await)
     await->busy = true;
     await->again = false;
     await->args[1] = MR_SLICE_LIT("0");
+    set_mark(await);
     await->call = (struct mr_redis_call){
         .answered = looked, .arg = await, .repeatable = true, .urgent = true};
     rqueue_eval(await->queue, &await->call, SCRIPT_AWAIT, await->args, ARGS);
@@ -266,7 +276,7 @@ static void find(struct await *await, struct awaits *awaits)
     }
     await->args[0] = await->id;
     await->args[1] = MR_SLICE_LIT("1");
-    await->args[2] = number_arg(MARK_MS, await->number);
+    set_mark(await);
     await->busy = true;
     await->fan = (struct fan){.ticket = await->ticket,
                               .script = SCRIPT_AWAIT,

@@ -15,5 +15,5 @@ if number == 5 or number == 6 then return { 2, { id, number, score, ours, fields
 if first then call('DEL', kept) end -- of an earlier task of this id
 call('ZREMRANGEBYSCORE', P .. 'mr:await', '-inf', up_ms(now_ms))
 call('ZADD', P .. 'mr:await', up_ms(now_ms + tonumber(ARGV[3])), id)
-call('PEXPIRE', P .. 'mr:await', ARGV[3])
+if call('PTTL', P .. 'mr:await') < tonumber(ARGV[3]) then call('PEXPIRE', P .. 'mr:await', ARGV[3]) end
 return { 1 }
