@@ -16,7 +16,10 @@ enum {
     ITEM_ARGS = 6,
     CALL_ITEMS = 256,             /* of one call */
     CALL_BYTES = 8 * 1024 * 1024, /* of texts in one call */
-    KEEP_MS = 60 * 1000,          /* so long they are kept while Redis is away */
+    DONE_ARGS = 2,                /* of one item of done.lua */
+    OTHERS_MS =
+        10 * 1000, /* a lease that ended cannot be taken over by another program before this */
+    KEEP_MS = 60 * 1000, /* so long they are kept while Redis is away */
     TEXTS = 2,
 };
 
@@ -27,6 +30,7 @@ struct end {
     struct rqueue *queue;
     uint32_t item;
     bool doubtful;                 /* it may have been carried out */
+    bool awaited;                  /* somebody may wait for it: not with done.lua */
     char texts[TEXTS][NUMBER_MAX]; /* epoch, delay */
 };
 
@@ -45,12 +49,18 @@ struct finish {
     struct queues_ask ask;
 };
 
-/* Ends that travel together. */
+/* Ends that travel together are of one kind. */
+enum load_kind {
+    LOAD_DONE,  /* done.lua: went well, leaves nothing */
+    LOAD_ENDS,  /* finish.lua */
+    LOAD_DOUBT, /* finish.lua, which is told that it may have had them before */
+};
+
 struct load {
     struct mr_redis_call call;
     struct rqueue *queue;
     size_t n;
-    bool doubtful;
+    enum load_kind kind;
     struct end *ends[CALL_ITEMS];
 };
 
@@ -170,7 +180,19 @@ static void try_again(struct engine *engine, struct end *end, bool doubtful)
         mr_redis_timer_start(engine->redis, &engine->deliver, mr_mono_add_ms(now, AGAIN_MS));
 }
 
+static void end_send(struct engine *engine, struct end *end);
+
 static const enum mr_err code_errs[] = {MR_OK, MR_STALE, MR_NOT_FOUND};
+
+/* done.lua did nothing: they go with finish.lua. */
+static void load_awaited(struct load *load)
+{
+    for (size_t i = 0; i < load->n; i++) {
+        load->ends[i]->awaited = true;
+        end_send(load->queue->engine, load->ends[i]);
+    }
+    free(load);
+}
 
 static void load_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
@@ -178,13 +200,18 @@ static void load_answered(struct mr_redis_call *call, enum mr_err err, const str
     struct rqueue *queue = load->queue;
     struct engine *engine = queue->engine;
     bool away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
-    if (err == MR_OK && (reply->kind != MR_REPLY_ARRAY || reply->n != load->n + 1))
+    size_t head = load->kind == LOAD_DONE ? 0 : 1;
+    if (err == MR_OK && load->kind == LOAD_DONE && reply->kind == MR_REPLY_ARRAY && reply->n == 0) {
+        load_awaited(load);
+        return;
+    }
+    if (err == MR_OK && (reply->kind != MR_REPLY_ARRAY || reply->n != load->n + head))
         err = MR_FAILED;
     if (err != MR_OK && !away)
         err = engine_refused(engine, err, reply);
     for (size_t i = 0; i < load->n; i++) {
         struct end *end = load->ends[i];
-        int64_t code = err == MR_OK ? mr_reply_int(&reply->items[i + 1], -1) : -1;
+        int64_t code = err == MR_OK ? mr_reply_int(&reply->items[i + head], -1) : -1;
         if (away)
             try_again(engine, end, call->doubt);
         else if (err != MR_OK || code < 0 || code > 2)
@@ -192,7 +219,7 @@ static void load_answered(struct mr_redis_call *call, enum mr_err err, const str
         else
             end_over(end, code_errs[code]);
     }
-    int64_t keep_ms = err == MR_OK ? mr_reply_int(&reply->items[0], -1) : -1;
+    int64_t keep_ms = err == MR_OK && head > 0 ? mr_reply_int(&reply->items[0], -1) : -1;
     if (keep_ms >= 0)
         recover_in(queue, keep_ms + 1);
     free(load);
@@ -200,24 +227,42 @@ static void load_answered(struct mr_redis_call *call, enum mr_err err, const str
 
 /* ---- sending -------------------------------------------------------------------------------- */
 
-static void put_end(struct engine *engine, struct end *end, struct mr_slice *args)
+/* The lease that it ends; NULL: it is not in hand here. */
+static const struct hold *end_hold(const struct end *end)
+{
+    const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
+    struct node *node;
+    const struct hold *hold = hold_find(end->ticket->engine, item->ref, item->epoch, &node);
+    bool same = hold != NULL && hold->queue == end->queue &&
+                mr_slice_equal(item->id, mr_slice_make(hold->id, hold->id_len));
+    return same ? hold : NULL;
+}
+
+static enum load_kind end_kind(const struct end *end)
+{
+    const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
+    const struct hold *hold = end_hold(end);
+    bool ends = item->outcome == MR_DONE || item->outcome == MR_DROP;
+    if (end->doubtful)
+        return LOAD_DOUBT;
+    return ends && hold != NULL && hold->plain && !end->awaited ? LOAD_DONE : LOAD_ENDS;
+}
+
+static void put_end(struct end *end, struct mr_slice *args)
 {
     static const char *const outcomes[] = {"0", "1", "2", "3", "4", "5"};
     const struct finish *finish = end->ticket->own;
     const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
-    struct node *node;
-    const struct hold *hold = hold_find(engine, item->ref, item->epoch, &node);
-    bool plain = hold != NULL && hold->plain && hold->queue == end->queue &&
-                 mr_slice_equal(item->id, mr_slice_make(hold->id, hold->id_len));
+    const struct hold *hold = end_hold(end);
     args[0] = item->id;
     args[1] = number_arg((int64_t)item->epoch, end->texts[0]);
     args[2] = mr_slice_str(outcomes[item->outcome]);
     args[3] = number_arg(item->delay_ms, end->texts[1]);
-    args[4] = mr_slice_str(plain ? "1" : "0");
+    args[4] = mr_slice_str(hold != NULL && hold->plain ? "1" : "0");
     args[5] = finish->items[end->item].text;
 }
 
-/* Takes from the queue's ends as many as travel together: all doubtful, or none. */
+/* Takes from the queue's ends as many as travel together. */
 static struct load *load_next(struct rqueue *queue)
 {
     struct load *load = malloc(sizeof *load);
@@ -229,9 +274,10 @@ static struct load *load_next(struct rqueue *queue)
     while (!mr_list_empty(&queue->finishes) && load->n < CALL_ITEMS && bytes < CALL_BYTES) {
         struct end *end = mr_container(queue->finishes.next, struct end, link);
         const struct finish *finish = end->ticket->own;
+        enum load_kind kind = end_kind(end);
         if (load->n == 0)
-            load->doubtful = end->doubtful;
-        else if (load->doubtful != end->doubtful)
+            load->kind = kind;
+        else if (load->kind != kind)
             break;
         mr_list_remove(&end->link);
         bytes += finish->items[end->item].text.len;
@@ -240,18 +286,42 @@ static struct load *load_next(struct rqueue *queue)
     return load;
 }
 
-static void load_send(struct load *load)
+static void send_ends(struct load *load)
 {
     struct engine *engine = load->queue->engine;
     struct mr_slice args[HEAD_ARGS + ITEM_ARGS * CALL_ITEMS];
     char most[NUMBER_MAX], keep[NUMBER_MAX];
     args[0] = number_arg(engine->archive_max, most);
     args[1] = number_arg(engine->archive_ms, keep);
-    args[2] = mr_slice_str(load->doubtful ? "1" : "0");
+    args[2] = mr_slice_str(load->kind == LOAD_DOUBT ? "1" : "0");
     for (size_t i = 0; i < load->n; i++)
-        put_end(engine, load->ends[i], &args[HEAD_ARGS + ITEM_ARGS * i]);
-    load->call = (struct mr_redis_call){.answered = load_answered, .arg = load, .durable = true};
+        put_end(load->ends[i], &args[HEAD_ARGS + ITEM_ARGS * i]);
     rqueue_eval(load->queue, &load->call, SCRIPT_FINISH, args, HEAD_ARGS + ITEM_ARGS * load->n);
+}
+
+static void send_done(struct load *load)
+{
+    struct mr_slice args[1 + DONE_ARGS * CALL_ITEMS];
+    int64_t now_ns = mr_redis_now(load->queue->engine->redis).ns;
+    bool held = true;
+    for (size_t i = 0; i < load->n; i++) {
+        struct end *end = load->ends[i];
+        const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
+        held &= mr_mono_add_ms(end_hold(end)->until, OTHERS_MS).ns > now_ns;
+        args[1 + DONE_ARGS * i] = item->id;
+        args[2 + DONE_ARGS * i] = number_arg((int64_t)item->epoch, end->texts[0]);
+    }
+    args[0] = mr_slice_str(held ? "1" : "0");
+    rqueue_eval(load->queue, &load->call, SCRIPT_DONE, args, 1 + DONE_ARGS * load->n);
+}
+
+static void load_send(struct load *load)
+{
+    load->call = (struct mr_redis_call){.answered = load_answered, .arg = load, .durable = true};
+    if (load->kind == LOAD_DONE)
+        send_done(load);
+    else
+        send_ends(load);
 }
 
 /* The end of a turn: all that came leaves. */

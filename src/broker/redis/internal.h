@@ -291,9 +291,10 @@ struct hold {
     struct rqueue *queue;
     uint64_t epoch; /* 0: free */
     uint32_t next_free;
-    bool plain;   /* it leaves nothing when it is done: no retention, no unique key */
-    bool ending;  /* its finish is under way */
-    void *beaten; /* by which beat last */
+    bool plain;    /* it leaves nothing when it is done: no retention, no unique key */
+    mr_mono until; /* its lease holds so long at least, by our clock */
+    bool ending;   /* its finish is under way */
+    void *beaten;  /* by which beat last */
     uint8_t id_len, type_len;
     int64_t timeout_ms, deadline_ms;
     char id[MR_ID_MAX], type[MR_NAME_MAX];
@@ -351,7 +352,7 @@ MR_MUST_USE enum mr_err node_name(struct node *node);
 /* It could not be opened. */
 void node_forget(struct node *node);
 /* Takes it into hand; answers the ref of the lease, 0 without memory. */
-uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *taken);
+uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *taken, mr_mono sent);
 /* NULL: the ref leads to no such lease. */
 struct hold *hold_find(struct engine *engine, uint64_t ref, uint64_t epoch, struct node **ret_node);
 struct hold *hold_of_epoch(struct node *node, uint64_t epoch);
@@ -390,7 +391,8 @@ void watch_stop(struct rqueue *queue);
 void watch_free(struct rqueue *queue);
 /* Whether a take looks for what is due as well. */
 bool watch_is_due(const struct rqueue *queue);
-/* A take looked, and this is when the next task is due; < 0: none is. */
+/* A take looks for it now; and has, and this is when the next task is due; < 0: none is. */
+void watch_looks(struct rqueue *queue);
 void watch_looked(struct rqueue *queue, int64_t next_ms);
 /* A take left nothing, or may take nothing: be told of what comes. */
 void watch_empty(struct rqueue *queue);

@@ -35,7 +35,7 @@ static bool hold_room(struct node *node)
     return true;
 }
 
-uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *taken)
+uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *taken, mr_mono sent)
 {
     const struct mr_task *task = &taken->task;
     if (!hold_room(node))
@@ -48,6 +48,7 @@ uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *t
         .queue = queue,
         .epoch = task->epoch,
         .plain = taken->plain,
+        .until = mr_mono_add_ms(sent, node->lease_ms),
         .id_len = (uint8_t)task->id.len,
         .type_len = (uint8_t)(task->type.len <= MR_NAME_MAX ? task->type.len : 0),
         .timeout_ms = task->timeout_ms,
@@ -180,8 +181,8 @@ static void release_queue(struct node *node, struct rqueue *queue)
     struct engine *engine = node->engine;
     struct release *release = calloc(1, sizeof *release);
     mr_arena_reset(&engine->scratch);
-    struct mr_slice *args =
-        mr_arena_calloc(&engine->scratch, RELEASE_ARGS * ((size_t)node->in_hand + 1), sizeof *args);
+    struct mr_slice *args = mr_arena_calloc(&engine->scratch, RELEASE_ARGS * (MR_BATCH_MAX + 1),
+                                            sizeof *args);
     if (release == NULL || args == NULL) {
         free(release);
         return;
@@ -190,7 +191,7 @@ static void release_queue(struct node *node, struct rqueue *queue)
     args[1] = epoch_text(engine, (uint64_t)engine->archive_ms);
     args[2] = MR_SLICE_LIT("0");
     size_t n = RELEASE_ARGS;
-    for (uint32_t i = 0; i < node->holds_n; i++) {
+    for (uint32_t i = node->holds_n; i-- > 0 && n < RELEASE_ARGS * (MR_BATCH_MAX + 1);) {
         struct hold *hold = &node->holds[i];
         if (hold->epoch == 0 || hold->queue != queue)
             continue;
@@ -208,12 +209,13 @@ static void release_queue(struct node *node, struct rqueue *queue)
     rqueue_eval(queue, &release->call, SCRIPT_RECOVER, args, n);
 }
 
-/* Gives back what it holds, and says that it is gone. */
+/* Gives back what it holds, some of it at a time and the newest first, so that what follows fits behind
+ * it in the list; and says that it is gone. */
 static void node_release(struct node *node)
 {
     node->released = true;
     node->calls++;
-    for (uint32_t i = 0; i < node->holds_n; i++)
+    for (uint32_t i = node->holds_n; i-- > 0;)
         if (node->holds[i].epoch != 0 && node->holds[i].queue != NULL)
             release_queue(node, node->holds[i].queue);
     node_announce(node);
@@ -433,6 +435,7 @@ struct beat {
     struct node *node;
     uint64_t *epochs;
     size_t n;
+    mr_mono sent;
 };
 
 enum { BEAT_ARGS = 3 }; /* of one lease */
@@ -452,6 +455,11 @@ static void beat_answered(struct mr_redis_call *call, enum mr_err err, const str
         err = MR_FAILED;
     if (err != MR_OK)
         ticket->err = err;
+    for (size_t i = 0; err == MR_OK && i < beat->n; i++) {
+        struct hold *hold = hold_of_epoch(node, beat->epochs[i]);
+        if (hold != NULL)
+            hold->until = mr_mono_add_ms(beat->sent, node->lease_ms);
+    }
     for (size_t i = 0; err == MR_OK && i < reply->n; i++) {
         int64_t lost = mr_reply_int(&reply->items[i], -1);
         struct hold *hold =
@@ -504,7 +512,11 @@ static enum mr_err beat_queue(struct ticket *ticket, struct node *node, struct r
         MR_TRY(mr_arena_copy(arena, number_arg((int64_t)hold->epoch, text), &args[at++]));
         MR_TRY(progress_text(req, hold->epoch, arena, &args[at++]));
     }
-    *beat = (struct beat){.ticket = ticket, .node = node, .epochs = epochs, .n = n};
+    *beat = (struct beat){.ticket = ticket,
+                          .node = node,
+                          .epochs = epochs,
+                          .n = n,
+                          .sent = mr_redis_now(node->engine->redis)};
     beat->call = (struct mr_redis_call){.answered = beat_answered, .arg = beat, .repeatable = true};
     ticket->calls++;
     node->calls++;

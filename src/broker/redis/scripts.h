@@ -5,19 +5,25 @@
 
 #include "redis/redis.h"
 
-#define WORK_SCRIPTS(X)                                                                            \
+/* With lua/head.lua before them alone: those that are called for nearly every task. */
+#define HEAD_SCRIPTS(X)                                                                            \
     X(PUSH, push)                                                                                  \
-    X(ENQUEUE, enqueue)                                                                            \
-    X(FIND, find)                                                                                  \
     X(TAKE, take)                                                                                  \
+    X(DONE, done)                                                                                  \
     X(BEAT, beat)                                                                                  \
     X(BEGUN, begun)                                                                                \
-    X(FINISH, finish)                                                                              \
-    X(RECOVER, recover)                                                                            \
     X(SAY, say)                                                                                    \
     X(MEMBER, member)
 
-/* With lua/look.lua behind lua/common.lua. */
+/* With lua/common.lua behind that. */
+#define WORK_SCRIPTS(X)                                                                            \
+    X(ENQUEUE, enqueue)                                                                            \
+    X(FIND, find)                                                                                  \
+    X(DUE, due)                                                                                    \
+    X(FINISH, finish)                                                                              \
+    X(RECOVER, recover)
+
+/* And with lua/look.lua behind that. */
 #define LOOK_SCRIPTS(X)                                                                            \
     X(GET, get)                                                                                    \
     X(LIST, list)                                                                                  \
@@ -30,7 +36,14 @@
     X(GATHER, gather)                                                                              \
     X(GATHERED, gathered)
 
-#define SCRIPT_MAP(X) WORK_SCRIPTS(X) LOOK_SCRIPTS(X)
+/* And with lua/fsck.lua behind that: for fsck alone. */
+#define FSCK_SCRIPTS(X)                                                                            \
+    X(FSCK_PLACES, fsck_places)                                                                    \
+    X(FSCK_TASKS, fsck_tasks)                                                                      \
+    X(FSCK_LOCKS, fsck_locks)                                                                      \
+    X(FSCK_GROUPS, fsck_groups)
+
+#define SCRIPT_MAP(X) HEAD_SCRIPTS(X) WORK_SCRIPTS(X) LOOK_SCRIPTS(X)
 
 enum script {
 #define SCRIPT_ENUM(NAME, file) SCRIPT_##NAME,
@@ -40,5 +53,14 @@ enum script {
 };
 
 extern const struct mr_redis_script scripts[SCRIPT_COUNT];
+
+enum fsck_script {
+#define SCRIPT_ENUM(NAME, file) NAME,
+    FSCK_SCRIPTS(SCRIPT_ENUM)
+#undef SCRIPT_ENUM
+        FSCK_SCRIPT_COUNT
+};
+
+extern const struct mr_redis_script fsck_scripts[FSCK_SCRIPT_COUNT];
 
 #endif

@@ -8,11 +8,13 @@
 
 #include "broker/redis/internal.h"
 
-enum { HEAD_ITEMS = 3, TASK_ITEMS = 4, TAKE_ARGS = 5 };
+enum { HEAD_ITEMS = 2, TASK_ITEMS = 4, TAKE_ARGS = 4 };
 
 /* One call to one queue. */
 struct ask {
     struct mr_redis_call call;
+    struct mr_redis_call due; /* makes ready what is due, before it */
+    mr_mono sent;
     struct take *take;
     struct listen *listen;
     size_t asked;
@@ -81,6 +83,7 @@ void takes_answer(struct node *node, enum mr_err err)
 /* ---- asking --------------------------------------------------------------------------------- */
 
 static void ask_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
+static void due_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
 
 static void ask_send(struct ask *ask)
 {
@@ -93,9 +96,15 @@ static void ask_send(struct ask *ask)
         number_arg(node->lease_ms, ask->args[1]),
         node->name,
         number_arg(req->bytes_max > 0 ? (int64_t)bytes_left : 0, ask->args[2]),
-        mr_slice_str(watch_is_due(queue) ? "1" : "0"),
     };
+    if (watch_is_due(queue)) {
+        ask->due = (struct mr_redis_call){.answered = due_answered, .arg = ask, .repeatable = true};
+        ask->take->asks++;
+        watch_looks(queue);
+        rqueue_eval(queue, &ask->due, SCRIPT_DUE, NULL, 0);
+    }
     ask->tried = true;
+    ask->sent = mr_redis_now(node->engine->redis);
     ask->call = (struct mr_redis_call){.answered = ask_answered, .arg = ask};
     ask->take->asks++;
     rqueue_eval(queue, &ask->call, SCRIPT_TAKE, args, TAKE_ARGS);
@@ -206,11 +215,14 @@ static void start_waiting(struct take *take)
     }
 }
 
-/* Goes on: asks, or waits. */
+/* Goes on: asks, or waits. A queue that has been asked may have got something meanwhile. */
 static void take_on(struct take *take)
 {
     const struct mr_req_take *req = req_of(take);
     if (ask_some(take))
+        return;
+    begin_round(take);
+    if (req->wait_ms > 0 && ask_some(take))
         return;
     if (req->wait_ms > 0)
         start_waiting(take);
@@ -282,7 +294,7 @@ static enum mr_err read_task(struct ask *ask, const struct mr_reply *items,
     if (items[2].text.len > 0)
         taken.task.order_time_ms = mr_reply_int(&items[2], 0);
     MR_TRY(message_lease(&taken.task, taken.message, ret_lease));
-    (*ret_lease)->ref = hold_add(ask->take->node, queue, &taken);
+    (*ret_lease)->ref = hold_add(ask->take->node, queue, &taken, ask->sent);
     latency_note(&queue->latency, LATENCY_WAIT, mr_redis_now(engine->redis),
                  epoch - taken.ready_us);
     return MR_OK;
@@ -312,11 +324,8 @@ static void read_answer(struct ask *ask, const struct mr_reply *reply)
 {
     struct rqueue *queue = ask->listen->queue;
     int64_t left = mr_reply_int(mr_reply_at(reply, 0), 0);
-    int64_t next_ms = mr_reply_int(mr_reply_at(reply, 1), -1);
-    bool paused = mr_reply_int(mr_reply_at(reply, 2), 0) != 0;
+    bool paused = mr_reply_int(mr_reply_at(reply, 1), 0) != 0;
     size_t before = req_of(ask->take)->n;
-    if (next_ms >= -1)
-        watch_looked(queue, next_ms);
     read_tasks(ask, reply);
     if (req_of(ask->take)->n > before)
         recover_in(queue, ask->take->node->lease_ms + 1);
@@ -360,29 +369,41 @@ static void ask_later(struct take *take)
     mr_redis_timer_start(redis, &take->timer, mr_mono_add_ms(mr_redis_now(redis), AGAIN_MS));
 }
 
+/* One of its calls was answered. */
+static void ask_over(struct take *take, const struct mr_reply *reply)
+{
+    struct engine *engine = take->node->engine;
+    if (--take->asks > 0)
+        return;
+    enum mr_err err = take->ticket->err;
+    take->ticket->err = MR_OK;
+    bool away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
+    bool time_left = mr_redis_now(engine->redis).ns < take->until.ns;
+    if (err == MR_OK || req_of(take)->n > 0 || take->node->leaving)
+        round_over(take);
+    else if (away && time_left)
+        ask_later(take);
+    else
+        take_answer(take, engine_refused(engine, err, reply));
+}
+
 static void ask_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct ask *ask = call->arg;
-    struct take *take = ask->take;
-    const struct mr_req_take *req = req_of(take);
     if (err == MR_OK && (reply->kind != MR_REPLY_ARRAY || reply->n < HEAD_ITEMS))
         err = MR_FAILED;
     if (err == MR_OK)
         read_answer(ask, reply);
     else
-        take->ticket->err = err;
-    if (--take->asks > 0)
-        return;
-    err = take->ticket->err;
-    take->ticket->err = MR_OK;
-    bool away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
-    bool time_left = mr_redis_now(take->node->engine->redis).ns < take->until.ns;
-    if (err == MR_OK || req->n > 0 || take->node->leaving)
-        round_over(take);
-    else if (away && time_left)
-        ask_later(take);
-    else
-        take_answer(take, engine_refused(take->node->engine, err, reply));
+        ask->take->ticket->err = err;
+    ask_over(ask->take, reply);
+}
+
+static void due_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct ask *ask = call->arg;
+    watch_looked(ask->listen->queue, err == MR_OK ? mr_reply_int(reply, -1) : AGAIN_MS);
+    ask_over(ask->take, reply);
 }
 
 /* ---- requests ------------------------------------------------------------------------------- */

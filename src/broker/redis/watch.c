@@ -48,6 +48,12 @@ void watch_init(struct rqueue *queue)
     queue->watch.due = true;
 }
 
+static void look_in(struct rqueue *queue, int64_t ms)
+{
+    struct mr_redis *redis = queue->engine->redis;
+    mr_redis_timer_start(redis, &queue->watch.timer, mr_mono_add_ms(mr_redis_now(redis), ms));
+}
+
 static void pushed(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
 
 static void wait_for_push(struct rqueue *queue)
@@ -60,7 +66,7 @@ static void wait_for_push(struct rqueue *queue)
     struct mr_slice list = mr_slice_make(key, (size_t)len);
     if (watch->lane == NULL &&
         mr_redis_lane_new(queue->engine->redis, list, &watch->lane) != MR_OK) {
-        queue->maybe = true; /* without a guard nothing is known */
+        look_in(queue, AGAIN_MS);
         return;
     }
     struct mr_slice args[] = {
@@ -69,12 +75,6 @@ static void wait_for_push(struct rqueue *queue)
     watch->pushing = true;
     watch->call = (struct mr_redis_call){.answered = pushed, .arg = queue, .repeatable = true};
     mr_redis_lane_send(watch->lane, &watch->call, args, sizeof args / sizeof args[0]);
-}
-
-static void look_in(struct rqueue *queue, int64_t ms)
-{
-    struct mr_redis *redis = queue->engine->redis;
-    mr_redis_timer_start(redis, &queue->watch.timer, mr_mono_add_ms(mr_redis_now(redis), ms));
 }
 
 static void pushed(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
@@ -137,15 +137,18 @@ bool watch_is_due(const struct rqueue *queue)
     return queue->watch.due || since_ns > LOOK_MS * MR_NS_PER_MS;
 }
 
+void watch_looks(struct rqueue *queue)
+{
+    queue->watch.looked_at = mr_redis_now(queue->engine->redis);
+    queue->watch.due = false;
+}
+
 void watch_looked(struct rqueue *queue, int64_t next_ms)
 {
     struct watch *watch = &queue->watch;
-    watch->looked_at = mr_redis_now(queue->engine->redis);
-    watch->due = next_ms == 0;
+    watch->due |= next_ms == 0;
     if (next_ms > 0)
         look_in(queue, next_ms < LOOK_FAR_MS ? next_ms : LOOK_FAR_MS);
-    else
-        mr_redis_timer_stop(queue->engine->redis, &watch->timer);
 }
 
 void watch_empty(struct rqueue *queue)

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Renews leases.
 -- KEYS[1]  prefix of the queue
 -- ARGV     lease in ms, then for each: id, epoch, progress ('': as it was)

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Which runs have begun, so that losing their worker is a crash.
 -- KEYS[1]  prefix of the queue
 -- ARGV     for each: id, epoch, 1 (it runs) or 0 (it has ended, and is not finished yet)

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Enqueues tasks of any kind.
 -- KEYS[1]  prefix of the queue
 -- ARGV     for each task: id, message, when (n now, d delay, a at), ms of that, priority in ms, key of its

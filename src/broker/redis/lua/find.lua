@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Which tasks are there.
 -- KEYS[1]  prefix of the queue
 -- ARGV     ids

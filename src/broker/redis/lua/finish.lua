@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Ends runs. One counts only under the epoch of the lease that is in force.
 -- KEYS[1]  prefix of the queue
 -- ARGV     how many tasks the archive keeps, for how many ms; 1: these may have been carried out before; then for

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Names what lives for some seconds in a set of such.
 -- KEYS[1]  key of the set
 -- ARGV     member, seconds (0: it is gone)

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Enqueues tasks that are plain: pending now, with nothing that needs a field of ours.
 -- KEYS[1]  prefix of the queue
 -- ARGV     id, message, id, message, ... (1000 at most)
@@ -13,7 +14,7 @@ for i = 1, #ARGV, 2 do
   local id = ARGV[i]
   local key = TASK .. id
   if call('EXISTS', key) == 1 then
-    local state = shown_state(id, call('HGET', key, 'state'))
+    local state = call('ZSCORE', P .. 'mr:order', id) and 'pending' or call('HGET', key, 'state')
     for _, value in ipairs({ (i - 1) / 2, 1, state or '', id }) do answer[#answer + 1] = value end
   elseif n >= room then
     for _, value in ipairs({ (i - 1) / 2, 3, '', id }) do answer[#answer + 1] = value end

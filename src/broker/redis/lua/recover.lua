@@ -1,7 +1,8 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Brings back what lost its worker, and removes what was kept long enough.
 -- KEYS[1]  prefix of the queue
 -- ARGV     how many tasks the archive keeps, for how many ms; 1: look for leases that ended, 0: only at these; then
---          for each that its worker gives up: id, epoch, 1 if its run had begun
+--          for each that its worker gives up, the newest first: id, epoch, 1 if its run had begun
 -- Returns  how many came back, in how many ms the next lease or retention ends (-1: there is none)
 local most, keep_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
 local MANY, CRASHES_MAX, OTHERS_GRACE_S = 500, 3, 30
@@ -14,8 +15,9 @@ local function archive(id, task, error)
   unlock(id, task.lock)
 end
 
-local function leave_hand(id)
-  call('LREM', P .. 'active', -1, id)
+-- from: the end of the list it is nearer to, -1 where the oldest are, 1 where the newest are.
+local function leave_hand(id, from)
+  call('LREM', P .. 'active', from or -1, id)
   call('ZREM', P .. 'lease', id)
   call('ZREM', P .. 'mr:lease', id)
 end
@@ -31,8 +33,8 @@ local function read(id)
 end
 
 -- Takes it from its worker; where it goes is decided when all are there, for the sake of their order.
-local function lose(task, begun)
-  leave_hand(task.id)
+local function lose(task, begun, from)
+  leave_hand(task.id, from)
   if not task.state then return end
   if begun or task.begun then
     task.crashes = task.crashes + 1
@@ -151,7 +153,7 @@ end
 
 for i = 4, #ARGV, 3 do
   local task = read(ARGV[i])
-  if task.state == 'active' and task.epoch == ARGV[i + 1] then lose(task, ARGV[i + 2] == '1') end
+  if task.state == 'active' and task.epoch == ARGV[i + 1] then lose(task, ARGV[i + 2] == '1', 1) end
 end
 if ARGV[3] == '1' then
   find_ended()

@@ -1,3 +1,4 @@
+-- SPDX-License-Identifier: Apache-2.0
 -- Says what a server of ours is and does, as Asynq's do.
 -- KEYS     keys of its info, of its workers, of our own details; all with the same hash tag
 -- ARGV     seconds that the first two live, and the third (0: it is gone); info, details; then for each run:

@@ -1,0 +1,75 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What all scripts share; it stands before each of them. KEYS[1] is always the prefix of one queue,
+-- "asynq:{Q}:", and all names of keys are made from it; internal.h says what they hold. It is carried out
+-- with every call, so what only some of them need stands in common.lua.
+local call, P = redis.call, KEYS[1]
+local floor, byte, char, sub, format = math.floor, string.byte, string.char, string.sub, string.format
+local TASK = P .. 't:'
+local READY_SCORE = 1
+local time = call('TIME')
+local now_s = tonumber(time[1])
+local now_ms = now_s * 1000 + tonumber(time[2]) / 1000 -- with its fraction
+local now_us_text = format('%d%06d', now_s, time[2])
+local now_ns = now_us_text .. '000'
+
+local function ceil_s(ms)
+  return format('%.0f', math.ceil(ms / 1000))
+end
+
+-- Whole ms, rounded up: what must not be early.
+local function up_ms(ms)
+  return format('%.0f', math.ceil(ms))
+end
+
+-- ms as text of ns, and back.
+local function ns_of(ms)
+  return format('%.0f', ms * 1000) .. '000'
+end
+
+local function ms_of(ns)
+  return tonumber(ns) / 1000000
+end
+
+local function since(id)
+  return id and call('HGET', TASK .. id, 'pending_since')
+end
+
+-- The day of a time in seconds as Asynq writes it, UTC.
+local function day_of(s)
+  local z = floor(s / 86400) + 719468
+  local era = floor(z / 146097)
+  local doe = z - era * 146097
+  local yoe = floor((doe - floor(doe / 1460) + floor(doe / 36524) - floor(doe / 146096)) / 365)
+  local doy = doe - (365 * yoe + floor(yoe / 4) - floor(yoe / 100))
+  local mp = floor((5 * doy + 2) / 153)
+  local month = mp < 10 and mp + 3 or mp - 9
+  return format('%04d-%02d-%02d', yoe + era * 400 + (month <= 2 and 1 or 0), month,
+    doy - floor((153 * mp + 2) / 5) + 1)
+end
+
+local function count_day(name, n)
+  local day = P .. name .. ':' .. day_of(now_s)
+  if call('INCRBY', day, n) == n then
+    call('EXPIREAT', day, now_s + 90 * 86400)
+  end
+  call('INCRBY', P .. name, n)
+end
+
+-- A run ended: in processed, and in failed.
+local function count_runs(processed, failed)
+  if processed > 0 then count_day('processed', processed) end
+  if failed > 0 then count_day('failed', failed) end
+end
+
+-- Tasks in groups and in sets of them.
+local function aggregating()
+  local n = 0
+  for _, group in ipairs(call('SMEMBERS', P .. 'groups')) do n = n + call('ZCARD', P .. 'g:' .. group) end
+  for _, set in ipairs(call('ZRANGE', P .. 'aggregation_sets', 0, -1)) do n = n + call('ZCARD', set) end
+  return n
+end
+
+-- Tasks that count for the greatest length of a queue.
+local function waiting()
+  return call('LLEN', P .. 'pending') + call('ZCARD', P .. 'scheduled') + call('ZCARD', P .. 'retry') + aggregating()
+end
