@@ -225,6 +225,11 @@ static bool check_any(struct redis_line *line, const struct mr_reply *reply)
 {
     if (is_error(reply, MR_SLICE_LIT("NOAUTH")))
         return end(line, MR_DENIED, "wants a password", reply);
+    if (is_error(reply, MR_SLICE_LIT("DENIED")))
+        return end(line, MR_DENIED, "is in protected mode: it takes nobody from another machine",
+                   NULL);
+    if (is_error(reply, MR_SLICE_LIT("ERR max number of clients")))
+        return end(line, MR_UNAVAILABLE, "has no room for another client", NULL);
     if (is_error(reply, MR_SLICE_LIT("LOADING")))
         return end(line, MR_UNAVAILABLE, "is loading its data", NULL);
     if (is_error(reply, MR_SLICE_LIT("MASTERDOWN")))

@@ -117,9 +117,10 @@ struct mr_redis_call {
     void *arg;
     bool repeatable; /* a second time does no harm */
     bool urgent;     /* refused at once while nothing answers */
-    bool durable;    /* wait_replicas holds for it */
-    bool doubt;      /* answer: it may have been carried out */
-    struct {         /* the module's */
+    bool
+        durable; /* wait_replicas holds for it; what is sent behind it to the same node waits too */
+    bool doubt;  /* answer: it may have been carried out */
+    struct {     /* the module's */
         struct mr_link link;
         struct redis_line *line;      /* the only one that may carry it; NULL: that of its slot */
         const struct mr_reply *reply; /* kept while replicas are waited for */

@@ -85,6 +85,20 @@ static const char *bad_script(struct fake_conn *conn, const struct mr_reply *com
     return fake_is(command, "SCRIPT") ? "-ERR Error compiling script\r\n" : NULL;
 }
 
+static const char *protected_mode(struct fake_conn *conn, const struct mr_reply *command)
+{
+    (void)conn;
+    (void)command;
+    return "-DENIED Redis is running in protected mode because protected mode is enabled\r\n";
+}
+
+static const char *no_room(struct fake_conn *conn, const struct mr_reply *command)
+{
+    (void)conn;
+    (void)command;
+    return "-ERR max number of clients reached\r\n";
+}
+
 static const char *no_redis(struct fake_conn *conn, const struct mr_reply *command)
 {
     (void)conn;
@@ -100,6 +114,8 @@ static void servers_that_cannot_be_used_get_one_clear_line(void **state)
     assert_kept_out(sentinel_info, MR_UNSUPPORTED, "use redis+sentinel://");
     assert_kept_out(replica_role, MR_UNAVAILABLE, "is a read-only replica");
     assert_kept_out(bad_script, MR_UNSUPPORTED, "Error compiling script");
+    assert_kept_out(protected_mode, MR_DENIED, "is in protected mode");
+    assert_kept_out(no_room, MR_UNAVAILABLE, "has no room for another client");
     assert_kept_out(no_redis, MR_UNAVAILABLE, "Redis at 127.0.0.1:");
 }
 
