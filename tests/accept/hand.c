@@ -9,6 +9,7 @@ enum { LEASE_LONG_MS = 600000, HAND_SLOTS = 16 };
 struct hand {
     struct mr_broker *broker;
     uint64_t node;
+    mr_mono beaten;
 };
 
 static void on_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
@@ -59,6 +60,16 @@ void hand_close(struct hand *hand)
     assert_err(mr_broker_call(hand->broker, &req.req), MR_OK);
     mr_req_done(&req.req);
     free(hand);
+}
+
+void hand_beat(struct hand *hand)
+{
+    struct mr_req_beat req = {.req.op = MR_OP_BEAT, .node = hand->node};
+    if (accept_since_ms(hand->beaten) < ACCEPT_BEAT_MS / 2)
+        return;
+    assert_err(mr_broker_call(hand->broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    hand->beaten = accept_now();
 }
 
 struct mr_lease *hand_take(struct hand *hand, int64_t wait_ms, enum mr_err *ret_err)

@@ -17,6 +17,8 @@ struct hand *hand_open(struct accept *t, const char *name, const char *queues, i
 void hand_close(struct hand *hand);
 /* Frees it without a word to the broker, as if its process had died: its leases end by themselves. */
 void hand_abandon(struct hand *hand);
+/* It lives; says so only so often. */
+void hand_beat(struct hand *hand);
 /* One task, its lease the caller's; NULL: see ret_err (may be NULL). */
 struct mr_lease *hand_take(struct hand *hand, int64_t wait_ms, enum mr_err *ret_err);
 /* What the broker says to this end of a run; the lease stays. */

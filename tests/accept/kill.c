@@ -7,9 +7,17 @@
 
 #include "accept/accept.h"
 #include "accept/fault.h"
+#include "accept/hand.h"
 #include "base/rand.h"
 
-enum { TASKS_PER_KILL = 16, DELAY_US_MAX = 20000, SETTLE_AFTER = 48, SLOTS = 4 };
+enum {
+    TASKS_PER_KILL = 16,
+    DELAY_US_MAX = 20000,
+    SETTLE_AFTER = 48,
+    SLOTS = 4,
+    NOTICES = 2,
+    NOTICED_MS = 1000
+};
 
 /* A task that was lost three times is quarantined, as promised; here that is nobody's fault. */
 static void requeue_quarantined(struct accept *t)
@@ -87,6 +95,26 @@ static void test_22_workers_killed_at_random_lose_nothing(void **state)
     UNTIL(all_completed(t));
     print_message("%zu kills, %zu tasks, %zu runs, the last back after %lld ms\n", kills, t->ids_n,
                   accept_ran_all(t), (long long)accept_since_ms(begin));
+}
+
+/* Somebody else listens to the queue, and has nothing in hand. */
+static void test_22_a_killed_worker_is_noticed_in_time(void **state)
+{
+    struct accept *t = *state;
+    if (!t->engine->shared)
+        return; /* whoever opens the folder next knows at once */
+    struct hand *watch = hand_open(t, "watch", NULL, ACCEPT_DEATH_MS);
+    mr_mono opened = accept_now();
+    UNTIL((hand_beat(watch), accept_since_ms(opened) > 2 * ACCEPT_DEATH_MS));
+    PUT(t, .id = "x", .type = "sleep", .payload = "20000");
+    pid_t pid = accept_spawn_worker(t, t->place[0].url, "default", 1);
+    UNTIL((hand_beat(watch), accept_ran(t, "x") == 1));
+    accept_kill_process(t, pid);
+    mr_mono died = accept_now();
+    UNTIL((hand_beat(watch), accept_state(t, "x") == MR_PENDING));
+    assert_in_range(accept_since_ms(died), 0, ACCEPT_DEATH_MS + NOTICED_MS);
+    assert_err(accept_act(t, MR_VERB_DELETE, "x", 0), MR_OK);
+    hand_close(watch);
 }
 
 /* ---- at each step --------------------------------------------------------------------------- */
@@ -176,6 +204,7 @@ int accept_kill(const struct accept_engine *engine)
 {
     struct CMUnitTest tests[] = {
         ACCEPT_TEST(test_22_workers_killed_at_random_lose_nothing),
+        ACCEPT_TEST(test_22_a_killed_worker_is_noticed_in_time),
         ACCEPT_TEST(test_22_workers_killed_at_each_step_lose_nothing),
         ACCEPT_TEST(test_22_connections_cut_at_each_step_lose_nothing),
     };

@@ -344,7 +344,10 @@ static void trouble(struct accept *t, size_t n)
         pid_t pid = accept_spawn_worker(t, t->place[0].url, "crash", 1);
         UNTIL(accept_ran(t, "long") == 1);
         accept_kill_process(t, pid);
+        /* At a Redis, who listens to a queue looks after it. */
+        struct hand *watch = hand_open(t, "watch", "crash", 0);
         UNTIL(accept_state(t, "long") == MR_PENDING);
+        hand_close(watch);
     }
     BURST(t, .queues = "crash");
     assert_err(mr_queue_remove(t->client, mr_slice_str("flood"), MR_QUEUE_REMOVE_FORCE), MR_OK);

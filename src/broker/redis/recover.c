@@ -11,6 +11,18 @@ enum {
     AFTER_UP_MS = 2000 /* Redis was away: whoever lives says so first */
 };
 
+/* A lease is seen at least once before it ends, then the look is on time: it is as long as those of our
+ * own nodes, or longer. */
+static int64_t look_ms(const struct engine *engine)
+{
+    int64_t ms = LOOK_MS;
+    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
+        const struct node *node = mr_container(link, struct node, link);
+        ms = node->lease_ms < ms ? node->lease_ms : ms;
+    }
+    return ms;
+}
+
 static void answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct rqueue *queue = call->arg;
@@ -18,7 +30,8 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
     if (queue->listeners == 0 || err == MR_CLOSED)
         return;
     int64_t next_ms = err == MR_OK ? mr_reply_int(mr_reply_at(reply, 1), -1) : -1;
-    recover_in(queue, next_ms >= 0 && next_ms < LOOK_MS ? next_ms + 1 : LOOK_MS);
+    int64_t most_ms = look_ms(queue->engine);
+    recover_in(queue, next_ms >= 0 && next_ms < most_ms ? next_ms + 1 : most_ms);
 }
 
 static void look(struct rqueue *queue)
