@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace fsck: reads every byte of a store that nobody has open. */
+/* millrace fsck: reads every byte of a store that nobody has open, or every key of a Redis. */
+#include "broker/redis/redis.h"
 #include "cli/cli.h"
 #include "cli/jw.h"
 #include "cli/out.h"
+#include "cli/server.h"
 
 struct fsck_args {
     struct cli_value repair;
@@ -42,8 +44,13 @@ static void print_json(struct findings *findings, const char *url, const struct 
     jw_finish(jw);
 }
 
-static void print_text(const struct mr_fsck_report *r)
+static void print_text(const struct mr_fsck_report *r, bool redis)
 {
+    if (redis) {
+        out_printf("%llu keys and entries, %llu tasks\n", (unsigned long long)r->records,
+                   (unsigned long long)r->tasks);
+        return;
+    }
     out_printf("%llu segments, %llu records, %llu tasks\n", (unsigned long long)r->segments,
                (unsigned long long)r->records, (unsigned long long)r->tasks);
     if (r->torn_bytes > 0)
@@ -55,24 +62,53 @@ static void print_text(const struct mr_fsck_report *r)
 }
 
 /* Damage that repair has dealt with is told, and is no failure any more. */
-static int judge(const char *url, const struct mr_fsck_report *report)
+static int judge(const char *url, const struct mr_fsck_report *report, bool redis)
 {
     if (report->damaged > 0 || report->mismatches > 0)
-        return cli_fail(
-            CLI_FAILED, "%s: %llu damaged places, %llu mismatches; --repair sets damage aside", url,
-            (unsigned long long)report->damaged, (unsigned long long)report->mismatches);
+        return cli_fail(CLI_FAILED, "%s: %llu damaged places, %llu mismatches; --repair %s", url,
+                        (unsigned long long)report->damaged, (unsigned long long)report->mismatches,
+                        redis ? "mends what it can" : "sets damage aside");
     if (report->repaired > 0)
         return cli_fail(CLI_OK, "%s: %llu damaged places repaired; the rest is served", url,
                         (unsigned long long)report->repaired);
     return CLI_OK;
 }
 
+static enum mr_err check(struct findings *findings, const char *url, enum mr_fsck_mode mode,
+                         const struct cli_tls *tls, struct mr_fsck_report *ret_report,
+                         struct mr_detail *detail)
+{
+    if (!cli_is_redis(url))
+        return mr_fsck(url, mode, on_line, findings, ret_report, detail);
+    struct mr_redis_check redis = {
+        .url = url,
+        .tls_ca = tls->ca,
+        .tls_cert = tls->cert,
+        .tls_key = tls->key,
+        .namespace_ = mr_slice_str(findings->cli->namespace_),
+        .mode = mode,
+        .line = on_line,
+        .arg = findings,
+    };
+    return mr_redis_fsck(&redis, ret_report, detail);
+}
+
 static int run(struct cli *cli, void *args_)
 {
     const struct fsck_args *args = args_;
-    const char *url = cli->words_n > 0 ? cli->words[0] : cli->broker;
-    if (!cli_file_dir(url))
-        return cli_usage(cli, "fsck checks a folder: give file:DIR, not %s", url);
+    const char *given = cli->words_n > 0 ? cli->words[0] : cli->broker;
+    char url[MR_URL_SHOWN_MAX];
+    struct cli_tls tls = {0};
+    (void)mr_url_shown(given, url);
+    bool redis = cli_is_redis(given);
+    if (!redis && !cli_file_dir(given))
+        return cli_usage(
+            cli, "fsck checks a folder or a Redis: give file:DIR or redis://HOST:PORT, not %s",
+            url);
+    cli->broker = given;
+    int tls_code = redis ? cli_tls(cli, &tls) : CLI_OK;
+    if (tls_code != CLI_OK)
+        return tls_code;
     struct findings findings = {.cli = cli};
     if (cli->json) {
         jw_object_begin(&findings.jw, NULL);
@@ -80,15 +116,15 @@ static int run(struct cli *cli, void *args_)
     }
     struct mr_fsck_report report = {0};
     struct mr_detail detail = {0};
-    enum mr_err err = mr_fsck(url, args->repair.given ? MR_FSCK_REPAIR : MR_FSCK_CHECK, on_line,
-                              &findings, &report, &detail);
+    enum mr_err err = check(&findings, given, args->repair.given ? MR_FSCK_REPAIR : MR_FSCK_CHECK,
+                            &tls, &report, &detail);
     int code;
     if (err == MR_OK) {
         if (cli->json)
             print_json(&findings, url, &report);
         else
-            print_text(&report);
-        code = judge(url, &report);
+            print_text(&report, redis);
+        code = judge(url, &report, redis);
     } else {
         mr_buf_done(&findings.jw.buf);
         code = cli_fail_detail(err, "cannot check", url, &detail);
@@ -106,9 +142,11 @@ static const struct cli_option options[] = {
 
 static const struct cli_verb verb = {
     .synopsis = "[URL]",
-    .about = "Checks every record of a store that nobody has open. Exit code 1 when it is damaged.",
-    .examples = (const char *const[]){"millrace fsck file:./tasks",
-                                      "millrace fsck --repair file:./tasks", NULL},
+    .about = "Checks every record of a store that nobody has open, or a Redis in use. Exit code 1 "
+             "when it is damaged.",
+    .examples =
+        (const char *const[]){"millrace fsck file:./tasks", "millrace fsck --repair file:./tasks",
+                              "millrace fsck redis://localhost:6379", NULL},
     .options = options,
     .options_n = CLI_LEN(options),
     .args_size = sizeof(struct fsck_args),

@@ -67,11 +67,7 @@ static bool has_scheme(const char *url, const char *scheme)
 
 bool cli_is_redis(const char *url)
 {
-    static const char *const schemes[] = {"redis:", "rediss:", "redis+", "rediss+"};
-    for (size_t i = 0; i < CLI_LEN(schemes); i++)
-        if (has_scheme(url, schemes[i]))
-            return true;
-    return false;
+    return mr_url_is_redis(url);
 }
 
 static bool is_secure(const char *url)

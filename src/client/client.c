@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "broker/embedded/embedded.h"
+#include "broker/redis/redis.h"
 #include "worker/worker.h"
 
 /* A namespace becomes a folder, so it must not lead elsewhere. */
@@ -49,6 +50,15 @@ enum mr_err mr_url_dir(const char *url, struct mr_slice namespace_, char ret_dir
     return MR_OK;
 }
 
+bool mr_url_is_redis(const char *url)
+{
+    static const char *const schemes[] = {"redis:", "rediss:", "redis+", "rediss+"};
+    for (size_t i = 0; i < sizeof schemes / sizeof *schemes; i++)
+        if (strncmp(url, schemes[i], strlen(schemes[i])) == 0)
+            return true;
+    return false;
+}
+
 const char *mr_url_shown(const char *url, char text[MR_URL_SHOWN_MAX])
 {
     size_t len = strlen(MR_FILE_SCHEME);
@@ -88,6 +98,10 @@ enum mr_err mr_fsck(const char *url, enum mr_fsck_mode mode, mr_fsck_line *line,
                     struct mr_fsck_report *ret_report, struct mr_detail *detail)
 {
     char dir[MR_PATH_MAX];
+    if (url && mr_url_is_redis(url)) {
+        struct mr_redis_check redis = {.url = url, .mode = mode, .line = line, .arg = arg};
+        return mr_redis_fsck(&redis, ret_report, detail);
+    }
     MR_TRY(mr_url_dir(url, (struct mr_slice){0}, dir, detail));
     struct mr_store_check check = {.dir = dir, .mode = mode, .line = line, .arg = arg};
     return mr_store_fsck(&check, ret_report, detail);

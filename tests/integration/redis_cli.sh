@@ -138,6 +138,18 @@ refuses 2 '--wait-replicas is for a Redis' config check --wait-replicas 1
 refuses 2 '--broker-tls-ca is for a Redis with TLS' config check --broker "$redis" --broker-tls-ca x
 expect 0 config check --broker "$redis" --wait-replicas 2
 
+# ---- fsck -----------------------------------------------------------------------------------
+
+id=$(m --broker "$redis" enqueue -q torn lost)
+expect 0 fsck "$redis"
+is "task" 1 "$(r del "asynq:{torn}:t:$id")"
+expect 1 fsck "$redis"
+is "finding" "queue torn: $id: an id in pending of a task that is not there" "$(head -n 1 "$room/out")"
+expect 0 fsck --repair "$redis"
+expect 0 --json fsck "$redis"
+is "fsck as JSON" 'true 0' "$(jq -r '[.ok,.damaged]|join(" ")' "$room/out")"
+refuses 2 'give file:DIR or redis://HOST:PORT' fsck millrace://localhost
+
 # ---- away -----------------------------------------------------------------------------------
 
 export MILLRACE_BROKER=$redis

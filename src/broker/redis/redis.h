@@ -24,4 +24,16 @@ MR_MUST_USE enum mr_err mr_redis_broker_open(const struct mr_redis_broker_option
                                              struct mr_broker **ret_broker,
                                              struct mr_detail *detail);
 
+struct mr_redis_check {
+    const char *url; /* as above, and so the following */
+    const char *tls_ca, *tls_cert, *tls_key, *tls_name;
+    struct mr_slice namespace_;
+    enum mr_fsck_mode mode;
+    mr_fsck_line *line; /* told of each finding; may be NULL */
+    void *arg;
+};
+/* Checks, and with repair mends, what is in a Redis, also while it is in use. See mr_fsck. */
+MR_MUST_USE enum mr_err mr_redis_fsck(const struct mr_redis_check *options,
+                                      struct mr_fsck_report *ret_report, struct mr_detail *detail);
+
 #endif

@@ -1,0 +1,337 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * fsck on a Redis: each kind of damage is planted by hand, found, mended, and not found again; tasks of a
+ * store in use are no damage.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/buf.h"
+#include "broker/redis/redis.h"
+#include "support/redis_rig.h"
+
+#define Q "asynq:{default}:"
+
+static struct redis_rig *rig;
+
+static struct redis_rig_server *server(void)
+{
+    return redis_rig_server(rig, 0);
+}
+
+static void add_line(const char *text, void *arg)
+{
+    struct mr_buf *lines = arg;
+    assert_int_equal(mr_buf_printf(lines, "%s\n", text), MR_OK);
+}
+
+static struct mr_fsck_report fsck(enum mr_fsck_mode mode, struct mr_buf *lines)
+{
+    struct mr_fsck_report report;
+    struct mr_detail detail = {.text = ""};
+    struct mr_redis_check check = {
+        .url = redis_rig_url(rig), .mode = mode, .line = add_line, .arg = lines};
+    enum mr_err err = mr_redis_fsck(&check, &report, &detail);
+    if (err != MR_OK)
+        fail_msg("%s: %s", mr_err_name(err), detail.text);
+    assert_int_equal(mr_buf_append(lines, "", 1), MR_OK);
+    return report;
+}
+
+static void assert_whole(void)
+{
+    struct mr_buf lines = {0};
+    struct mr_fsck_report report = fsck(MR_FSCK_CHECK, &lines);
+    if (report.damaged != 0)
+        fail_msg("%s", (const char *)lines.data);
+    mr_buf_done(&lines);
+}
+
+/* Found by a check, which changes nothing; mended by a repair; gone. */
+static void assert_found_and_mended(const char *what, const char *mended)
+{
+    struct mr_buf lines = {0};
+    struct mr_fsck_report report = fsck(MR_FSCK_CHECK, &lines);
+    if (report.damaged != 1 || strstr((const char *)lines.data, what) == NULL)
+        fail_msg("\"%s\" expected in: %s", what, (const char *)lines.data);
+    assert_int_equal(report.repaired, 0);
+    mr_buf_clear(&lines);
+    report = fsck(MR_FSCK_REPAIR, &lines);
+    assert_int_equal(report.repaired, 1);
+    assert_int_equal(report.damaged, 0);
+    if (strstr((const char *)lines.data, mended) == NULL)
+        fail_msg("\"%s\" expected in: %s", mended, (const char *)lines.data);
+    mr_buf_done(&lines);
+    assert_whole();
+}
+
+/* ---- tasks ---------------------------------------------------------------------------------- */
+
+static struct mr_broker *open_broker(void)
+{
+    struct mr_broker *broker;
+    struct mr_redis_broker_options options = {.url = redis_rig_url(rig)};
+    assert_int_equal(mr_redis_broker_open(&options, &broker, NULL), MR_OK);
+    return broker;
+}
+
+static void put(struct mr_broker *broker, struct mr_task_options task)
+{
+    struct mr_enqueue_result result;
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    assert_int_equal(result.err, MR_OK);
+    mr_req_done(&req.req);
+}
+
+static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason, (void)arg;
+}
+
+/* Takes the first task and leaves it with a node that lives. */
+static void take_one(struct mr_broker *broker)
+{
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
+    struct mr_req_node_open node = {.req.op = MR_OP_NODE_OPEN,
+                                    .name = MR_SLICE_LIT("n"),
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .slots = 1,
+                                    .lease_ms = 600000,
+                                    .events = {.stop = stop}};
+    assert_int_equal(mr_broker_call(broker, &node.req), MR_OK);
+    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node.node, .max = 1, .wait_ms = 5000};
+    assert_int_equal(mr_broker_call(broker, &take.req), MR_OK);
+    mr_lease_free(take.leases);
+    mr_req_done(&take.req);
+    mr_req_done(&node.req);
+}
+
+static enum mr_state state_of(struct mr_broker *broker, const char *id)
+{
+    struct mr_req_get req = {.req.op = MR_OP_GET, .id = mr_slice_str(id)};
+    enum mr_err err = mr_broker_call(broker, &req.req);
+    enum mr_state state = err == MR_OK ? req.task.state : MR_STATE_NONE;
+    mr_req_done(&req.req);
+    return state;
+}
+
+/* One of each kind, and one that runs. */
+static void fill(struct mr_broker *broker)
+{
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("runs")});
+    take_one(broker);
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("plain")});
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("first"), .priority_s = 60});
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("later"), .delay_ms = 3600000});
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("member"), .group = MR_SLICE_LIT("g")});
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("only"),
+                                         .unique_ms = 3600000,
+                                         .unique_key = MR_SLICE_LIT("key")});
+}
+
+static int setup(void **state)
+{
+    RIG_ALL(rig, "FLUSHALL");
+    struct mr_broker *broker = open_broker();
+    fill(broker);
+    assert_whole();
+    *state = broker;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    mr_broker_close(*state);
+    return 0;
+}
+
+/* ---- damage --------------------------------------------------------------------------------- */
+
+static void an_id_without_its_task_leaves_every_place(void **state)
+{
+    (void)state;
+    static const char *const ids[][2] = {
+        {"plain", "in pending"}, {"later", "in scheduled"}, {"member", "in g:g"}};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        char key[64];
+        (void)snprintf(key, sizeof key, Q "t:%s", ids[i][0]);
+        RIG(server(), "DEL", key);
+        if (i == 1) /* its other entry counts only together with this one */
+            RIG(server(), "ZREM", Q "mr:due", "later");
+        assert_found_and_mended(ids[i][1], "taken out");
+    }
+    assert_int_equal(RIG_INT(server(), "LPOS", Q "pending", "only"), 0);
+}
+
+static void a_task_in_no_place_is_pending_again(void **state)
+{
+    RIG(server(), "LREM", Q "pending", "0", "plain");
+    assert_found_and_mended("plain: a task in no place", "put into one");
+    assert_int_equal(state_of(*state, "plain"), MR_PENDING);
+}
+
+static void an_ended_task_in_no_place_does_not_run_again(void **state)
+{
+    struct mr_control item = {.verb = MR_VERB_ARCHIVE, .id = MR_SLICE_LIT("plain")};
+    enum mr_err err;
+    struct mr_req_control req = {.req.op = MR_OP_CONTROL, .items = &item, .n = 1, .errs = &err};
+    assert_int_equal(mr_broker_call(*state, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    RIG(server(), "DEL", Q "archived");
+    assert_found_and_mended("plain: a task in no place", "put into one");
+    assert_int_equal(state_of(*state, "plain"), MR_ARCHIVED);
+}
+
+static void a_run_without_a_lease_is_pending_again(void **state)
+{
+    RIG(server(), "ZREM", Q "mr:lease", "runs");
+    RIG(server(), "ZREM", Q "lease", "runs");
+    assert_found_and_mended("runs: in active without a lease", "pending again");
+    assert_int_equal(state_of(*state, "runs"), MR_PENDING);
+}
+
+static void a_lease_without_a_run_is_taken_away(void **state)
+{
+    (void)state;
+    RIG(server(), "ZADD", Q "lease", "1", "plain");
+    assert_found_and_mended("plain: in lease, but it does not run", "taken out");
+}
+
+static void a_task_in_two_places_stays_where_its_state_says(void **state)
+{
+    RIG(server(), "LPUSH", Q "pending", "later");
+    assert_found_and_mended("later: in pending, and in the place", "taken out");
+    assert_int_equal(state_of(*state, "later"), MR_SCHEDULED);
+}
+
+static void a_state_that_is_not_that_of_the_place_is_set(void **state)
+{
+    (void)state;
+    RIG(server(), "HSET", Q "t:plain", "state", "retry");
+    assert_found_and_mended("plain: in pending, but its state is another", "state set");
+}
+
+static void stale_locks_are_free_again(void **state)
+{
+    (void)state;
+    RIG(server(), "SET", Q "unique:t:00", "nobody");
+    assert_found_and_mended("unique:t:00: a lock whose task is gone", "free again");
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "unique:t:00"), 0);
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "mr:u:key"), 1);
+}
+
+static void stale_entries_of_ours_go(void **state)
+{
+    (void)state;
+    static const char *const places[] = {"mr:order", "mr:due", "mr:keep", "mr:lease"};
+    for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
+        char key[64], text[64];
+        (void)snprintf(key, sizeof key, Q "%s", places[i]);
+        (void)snprintf(text, sizeof text, "plain: a stale entry in %s", places[i]);
+        RIG(server(), "ZADD", key, "12345", "plain");
+        assert_found_and_mended(text, "taken out");
+    }
+}
+
+static void a_ready_task_without_an_order_gets_one(void **state)
+{
+    RIG(server(), "ZREM", Q "mr:order", "first");
+    assert_found_and_mended("first: ready in scheduled, but without an order", "pending again");
+    assert_int_equal(state_of(*state, "first"), MR_PENDING);
+}
+
+static void a_hash_without_a_message_goes(void **state)
+{
+    (void)state;
+    RIG(server(), "HSET", Q "t:empty", "state", "active");
+    assert_found_and_mended("empty: a task without a message", "deleted");
+}
+
+static void a_message_that_makes_no_sense_is_told_and_left(void **state)
+{
+    (void)state;
+    struct mr_buf lines = {0};
+    RIG(server(), "HSET", Q "t:plain", "msg", "\xff\xff\xff");
+    struct mr_fsck_report report = fsck(MR_FSCK_REPAIR, &lines);
+    assert_int_equal(report.damaged, 1);
+    assert_int_equal(report.repaired, 0);
+    assert_non_null(strstr((const char *)lines.data, "plain: a message that makes no sense"));
+    mr_buf_done(&lines);
+}
+
+static void a_group_that_was_forgotten_is_known_again(void **state)
+{
+    (void)state;
+    RIG(server(), "SREM", Q "groups", "g");
+    assert_found_and_mended("g: a group that is not among the groups", "added");
+}
+
+static void a_queue_that_was_forgotten_is_known_again(void **state)
+{
+    (void)state;
+    RIG(server(), "SREM", "asynq:queues", "default");
+    assert_found_and_mended("queue default: its name: not among all queues", "added");
+}
+
+/* More than one script looks at, and much of it damaged. */
+static void long_places_are_mended_to_the_end(void **state)
+{
+    (void)state;
+    struct mr_buf lines = {0};
+    enum { N = 1000 };
+    for (int i = 0; i < N; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "x%d", i);
+        RIG(server(), "LPUSH", Q "pending", id);
+        RIG(server(), "ZADD", Q "retry", "5", id);
+    }
+    struct mr_fsck_report report = fsck(MR_FSCK_REPAIR, &lines);
+    mr_buf_done(&lines);
+    assert_int_equal(report.repaired, 2 * N);
+    assert_whole();
+    assert_int_equal(RIG_INT(server(), "LLEN", Q "pending"), 2);
+}
+
+static void keys_of_others_are_no_business_of_ours(void **state)
+{
+    (void)state;
+    RIG(server(), "SET", "other", "x");
+    RIG(server(), "SET", "asynq:{", "x");
+    RIG(server(), "SET", "asynq:{default", "x");
+    assert_whole();
+}
+
+int main(void)
+{
+#define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
+    static const struct CMUnitTest tests[] = {
+        CASE(an_id_without_its_task_leaves_every_place),
+        CASE(a_task_in_no_place_is_pending_again),
+        CASE(an_ended_task_in_no_place_does_not_run_again),
+        CASE(a_run_without_a_lease_is_pending_again),
+        CASE(a_lease_without_a_run_is_taken_away),
+        CASE(a_task_in_two_places_stays_where_its_state_says),
+        CASE(a_state_that_is_not_that_of_the_place_is_set),
+        CASE(stale_locks_are_free_again),
+        CASE(stale_entries_of_ours_go),
+        CASE(a_ready_task_without_an_order_gets_one),
+        CASE(a_hash_without_a_message_goes),
+        CASE(a_message_that_makes_no_sense_is_told_and_left),
+        CASE(a_group_that_was_forgotten_is_known_again),
+        CASE(a_queue_that_was_forgotten_is_known_again),
+        CASE(long_places_are_mended_to_the_end),
+        CASE(keys_of_others_are_no_business_of_ours),
+    };
+    rig = redis_rig_standalone(NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    redis_rig_stop(rig);
+    return failed;
+}
