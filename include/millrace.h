@@ -596,8 +596,8 @@ struct mr_fsck_report {
 /* Called for each finding, one line of text. */
 typedef void mr_fsck_line(const char *text, void *arg);
 
-/* Reads every byte of a store that nobody has open. MR_OK also when damage was found: see the
- * report. */
+/* Reads every byte of a store that nobody has open, or every key of a Redis, which may be in use. MR_OK
+ * also when damage was found: see the report; of a Redis it has records, tasks, damaged, repaired. */
 MR_MUST_USE enum mr_err mr_fsck(const char *url, enum mr_fsck_mode mode, mr_fsck_line *line,
                                 void *arg, struct mr_fsck_report *ret_report,
                                 struct mr_detail *detail);
