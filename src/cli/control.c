@@ -107,7 +107,8 @@ static enum mr_err act(struct work *work)
         progress_at(&progress, at, at);
         size_t n = work->n - at < PAGE ? work->n - at : PAGE;
         for (size_t i = 0; i < n; i++)
-            items[i] = (struct mr_control){work->plan->verb, work->ids[at + i], work->plan->value};
+            items[i] = (struct mr_control){
+                .verb = work->plan->verb, .id = work->ids[at + i], .value = work->plan->value};
         err = mr_control(work->cli->client, items, n, errs);
         for (size_t i = 0; err == MR_OK && i < n; i++) {
             if (errs[i] == MR_OK)

@@ -17,7 +17,8 @@ enum mr_task_flag {
     MR_TASK_PRIORITY = 1 << 3,  /* has a priority */
     MR_TASK_CANCEL = 1 << 4,    /* a caller wants it stopped */
     MR_TASK_REORDERED = 1 << 5, /* a caller gave it a new priority */
-    MR_TASK_FLAGS_KEPT = 0x3f,
+    MR_TASK_HELD = 1 << 6,      /* carried here, and not released yet */
+    MR_TASK_FLAGS_KEPT = 0x7f,
 };
 
 /* MR_RECORD_TASK: followed by the task message (wire/task.h). */
@@ -94,7 +95,7 @@ MR_MUST_USE enum mr_err mr_event_queue_decode(struct mr_slice body,
 enum { MR_EVENT_CEILING_SIZE = 8 };
 
 /* Everything the index knows of a task: an entry of a snapshot (pack.h), and the head of
- * MR_RECORD_COPY. */
+ * MR_RECORD_COPY and _CARRIED. */
 struct mr_entry {
     struct mr_uuid id;
     int64_t key;

@@ -50,6 +50,8 @@ enum mr_record_type {
     MR_RECORD_DELETE,   /* a task was removed */
     MR_RECORD_DONE,     /* runs ended well, and their tasks are gone */
     MR_RECORD_GATHERED, /* the members of a set became one task */
+    MR_RECORD_TEXT,     /* the last result or error of the task that the next record carries here */
+    MR_RECORD_CARRIED,  /* a task came from another broker as it stood there; a body as of a copy */
     MR_RECORD_TYPE_COUNT
 };
 

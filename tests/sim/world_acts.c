@@ -445,8 +445,9 @@ static void act_control(struct world *world)
         enum mr_verb verb = (enum mr_verb)below(world, MR_VERB_PRIORITISE + 1);
         size_t at = wreq->n++;
         snprintf(wreq->ids[at], sizeof wreq->ids[at], "%s", oracle_id(world->oracle, token));
-        wreq->controls[at] =
-            (struct mr_control){verb, mr_slice_str(wreq->ids[at]), (double)below(world, 100) - 50};
+        wreq->controls[at] = (struct mr_control){.verb = verb,
+                                                 .id = mr_slice_str(wreq->ids[at]),
+                                                 .value = (double)below(world, 100) - 50};
         oracle_control_sent(world->oracle, token, verb, &wreq->ops[at]);
         world_trace(world, "control_sent", token, verb);
     }

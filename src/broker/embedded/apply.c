@@ -353,6 +353,7 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
         return MR_OK;
     }
     uint8_t kept = MR_TASK_CANCEL | MR_TASK_REORDERED;
+    bool leaves_group = task->state == MR_AGGREGATING && event->state != MR_AGGREGATING;
     state->touch(handle, state->touch_arg);
     task->flags = (uint8_t)((task->flags & ~kept) | (event->flags & kept));
     if (event->state == MR_ACTIVE)
@@ -360,7 +361,8 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
     if (task->state == MR_ACTIVE)
         state->lease_ended(handle, state->lease_arg);
     set_leave(state, handle);
-    if (task->state == MR_AGGREGATING)
+    task->flags = (uint8_t)((task->flags & ~MR_TASK_HELD) | (event->flags & MR_TASK_HELD));
+    if (leaves_group)
         group_let_go(state, handle);
     queue->counts[task->state]--;
     queue->counts[event->state]++;
@@ -376,7 +378,7 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
     task->key = event->key;
     task->fraction = 0;
     task->retried = event->retried;
-    task->crashes = event->crashes;
+    task->crashes = event->crashes & 0x7f;
     more_trim(state, task);
     return limbo_enter(state, handle, record->seq);
 }
@@ -460,13 +462,15 @@ static enum mr_err entry_more(struct state *state, uint32_t handle, const struct
     return MR_OK;
 }
 
-enum mr_err apply_entry(struct state *state, const struct mr_entry *entry)
+/* In all but its set. */
+static enum mr_err put_entry(struct state *state, const struct mr_entry *entry,
+                             uint32_t *ret_handle)
 {
     uint32_t handle;
     if (!queue_known(state, entry->queue) || find_task(state, &entry->id) != NO_HANDLE)
         return MR_DAMAGED;
     bool needs_more = entry->state == MR_ACTIVE || entry->state == MR_AGGREGATING ||
-                      (entry->flags & MR_TASK_UNIQUE);
+                      (entry->flags & (MR_TASK_UNIQUE | MR_TASK_HELD));
     if (needs_more && !entry->has_more)
         return MR_DAMAGED;
     MR_TRY(task_new(state, &entry->id, &handle));
@@ -480,11 +484,62 @@ enum mr_err apply_entry(struct state *state, const struct mr_entry *entry)
     task->max_retry = entry->max_retry;
     task->state = entry->state;
     task->flags = entry->flags & MR_TASK_FLAGS_KEPT & (uint8_t)~MR_TASK_UNIQUE;
-    task->crashes = entry->crashes;
+    task->crashes = entry->crashes & 0x7f;
     if (entry->has_more)
         MR_TRY(entry_more(state, handle, entry));
     state->queues[entry->queue]->counts[entry->state]++;
+    *ret_handle = handle;
+    return MR_OK;
+}
+
+enum mr_err apply_entry(struct state *state, const struct mr_entry *entry)
+{
+    uint32_t handle;
+    MR_TRY(put_entry(state, entry, &handle));
     return set_enter(state, handle);
+}
+
+/* ---- a task comes from another broker -------------------------------------------------------- */
+
+/* The number in a copy is of the life that wrote it; the message has the name. */
+static enum mr_err restore_group(struct state *state, struct mr_entry *entry,
+                                 struct mr_slice message)
+{
+    struct mr_task_msg msg;
+    uint32_t number;
+    if (!queue_known(state, entry->queue))
+        return MR_DAMAGED;
+    MR_TRY(mr_task_msg_decode(message, &msg));
+    MR_TRY(group_put(state, entry->queue, msg.group, &number));
+    entry->epoch = number;
+    return MR_OK;
+}
+
+enum mr_err apply_carried(struct state *state, const struct mr_record *record,
+                          struct mr_log_pos pos)
+{
+    struct mr_entry entry;
+    struct mr_slice message;
+    int64_t created_ms;
+    uint32_t handle;
+    MR_TRY(message_split_copy(record->body, &entry, &created_ms, &message));
+    entry.tie = record->seq;
+    entry.segment = pos.segment;
+    entry.offset = pos.offset;
+    entry.size = (uint32_t)(MR_RECORD_HEADER + record->body.len);
+    if (entry.state == MR_ACTIVE)
+        return MR_DAMAGED;
+    if (!queue_known(state, entry.queue))
+        MR_TRY(queue_restore(state, entry.queue, message));
+    if (state->replaying)
+        MR_TRY(make_way(state, &entry.id));
+    if (entry.state == MR_AGGREGATING)
+        MR_TRY(restore_group(state, &entry, message));
+    MR_TRY(put_entry(state, &entry, &handle));
+    hold(state, pos, entry.size, 1);
+    if (entry.note_size > 0)
+        hold(state, more_of(state, task_at(state, handle))->note, entry.note_size, 1);
+    return limbo_enter(state, handle, record->seq);
 }
 
 /* ---- replaying ------------------------------------------------------------------------------ */
@@ -516,20 +571,6 @@ static enum mr_err replay_change(struct state *state, const struct mr_record *re
     struct mr_event_change event;
     MR_TRY(mr_event_change_decode(record->body, &event));
     return apply_change(state, &event, record, pos, NO_HANDLE);
-}
-
-/* The number in a copy is of the life that wrote it; the message has the name. */
-static enum mr_err restore_group(struct state *state, struct mr_entry *entry,
-                                 struct mr_slice message)
-{
-    struct mr_task_msg msg;
-    uint32_t number;
-    if (!queue_known(state, entry->queue))
-        return MR_DAMAGED;
-    MR_TRY(mr_task_msg_decode(message, &msg));
-    MR_TRY(group_put(state, entry->queue, msg.group, &number));
-    entry->epoch = number;
-    return MR_OK;
 }
 
 static enum mr_err replay_copy(struct state *state, const struct mr_record *record,
@@ -623,6 +664,7 @@ enum mr_err apply_record(struct state *state, const struct mr_record *record, st
         [MR_RECORD_DONE] = replay_runs,     [MR_RECORD_FINISH] = replay_change,
         [MR_RECORD_LOST] = replay_change,   [MR_RECORD_MOVE] = replay_change,
         [MR_RECORD_DELETE] = replay_change, [MR_RECORD_GATHERED] = apply_gathered,
+        [MR_RECORD_TEXT] = replay_nothing,  [MR_RECORD_CARRIED] = apply_carried,
     };
     if (record->version > MR_RECORD_VERSION)
         return MR_VERSION;

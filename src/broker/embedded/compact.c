@@ -72,15 +72,18 @@ static enum mr_err copy_note(struct mr_engine *engine, uint32_t handle,
     return MR_OK;
 }
 
-/* Every record that a task may need begins with the task's id, but for the head of a copy. */
-static enum mr_err carry(const struct mr_record *record, struct mr_log_pos pos, void *arg)
+/* Every record that a task may need begins with the task's id, but for the head of a copy and of one
+ * that came from elsewhere. */
+static enum mr_err carry_on(const struct mr_record *record, struct mr_log_pos pos, void *arg)
 {
-    static const uint8_t id_at[MR_RECORD_TYPE_COUNT] = {[MR_RECORD_COPY] = COPY_HEAD};
+    static const uint8_t id_at[MR_RECORD_TYPE_COUNT] = {
+        [MR_RECORD_COPY] = COPY_HEAD, [MR_RECORD_CARRIED] = COPY_HEAD};
     struct mr_engine *engine = arg;
     bool task_record = record->type == MR_RECORD_TASK || record->type == MR_RECORD_COPY ||
-                       record->type == MR_RECORD_GATHERED;
+                       record->type == MR_RECORD_GATHERED || record->type == MR_RECORD_CARRIED;
     bool note_record = record->type == MR_RECORD_FINISH || record->type == MR_RECORD_LOST ||
-                       record->type == MR_RECORD_MOVE || record->type == MR_RECORD_NOTE;
+                       record->type == MR_RECORD_MOVE || record->type == MR_RECORD_NOTE ||
+                       record->type == MR_RECORD_TEXT;
     if ((!task_record && !note_record) ||
         record->body.len < id_at[record->type] + sizeof(struct mr_uuid))
         return MR_OK;
@@ -105,7 +108,7 @@ static void compact_step(struct mr_engine *engine)
         engine->compact_offset = 0; /* its last task went by itself, and the segment with it */
     else
         err = mr_log_walk(engine->log, engine->compacting, &engine->compact_offset, WALK_STEP,
-                          carry, engine);
+                          carry_on, engine);
     engine->compact_waits = err == MR_BUSY;
     if (err == MR_BUSY)
         return; /* from the same place once there is room */

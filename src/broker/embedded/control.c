@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What people do to tasks and queues. */
-#include <math.h>
+#include <stdio.h>
 
 #include "broker/embedded/engine.h"
 
@@ -136,6 +136,36 @@ static enum mr_err prioritise(struct mr_engine *engine, uint32_t handle,
     return move(engine, handle, item->verb, &change);
 }
 
+/* It goes on elsewhere, and was not processed here: nothing counts it but engine->moved. The text is no
+ * result. */
+static enum mr_err moved(struct mr_engine *engine, uint32_t handle, const struct mr_control *item)
+{
+    char text[sizeof MR_MOVED_PREFIX + MR_MOVED_TEXT_MAX];
+    int len = snprintf(text, sizeof text, MR_MOVED_PREFIX "%.*s", (int)item->text.len,
+                       (const char *)item->text.data);
+    struct mr_event_change change = change_of(engine, handle);
+    change_to_end(engine, &change, MR_COMPLETED, engine->now_up_ms + MR_MOVED_KEPT_MS);
+    change.flags &= (uint8_t)~MR_TASK_CANCEL;
+    change.text = mr_slice_make(text, (size_t)len);
+    change.dropped = 1;
+    MR_TRY(log_room_beside(engine, MR_EVENT_CHANGE_SIZE + change.text.len, engine->in_hand));
+    MR_TRY(move(engine, handle, item->verb, &change));
+    engine->moved++;
+    return MR_OK;
+}
+
+/* Nothing of it changes but that it is no longer held: the time of its end, too. */
+static enum mr_err release(struct mr_engine *engine, uint32_t handle)
+{
+    const struct more *more = more_of(&engine->state, task_at(&engine->state, handle));
+    struct mr_event_change change = change_of(engine, handle);
+    change.flags &= (uint8_t)~MR_TASK_HELD;
+    change.order_ms = more->order_ms;
+    if (change.state == MR_ARCHIVED || change.state == MR_COMPLETED)
+        change.ms = more->finished_ms;
+    return move(engine, handle, MR_VERB_RELEASE, &change);
+}
+
 static act *const acts[][MR_STATE_COUNT] = {
     [MR_VERB_CANCEL] = {[MR_SCHEDULED] = archive,
                         [MR_PENDING] = archive,
@@ -172,18 +202,37 @@ static act *const acts[][MR_STATE_COUNT] = {
                             [MR_ARCHIVED] = refuse,
                             [MR_COMPLETED] = refuse,
                             [MR_AGGREGATING] = refuse},
+    [MR_VERB_MOVED] = {[MR_SCHEDULED] = moved,
+                       [MR_PENDING] = moved,
+                       [MR_ACTIVE] = refuse_running,
+                       [MR_RETRY] = moved,
+                       [MR_ARCHIVED] = moved,
+                       [MR_COMPLETED] = moved,
+                       [MR_AGGREGATING] = moved},
+    [MR_VERB_RELEASE] = {[MR_SCHEDULED] = refuse,
+                         [MR_PENDING] = refuse,
+                         [MR_ACTIVE] = refuse,
+                         [MR_RETRY] = refuse,
+                         [MR_ARCHIVED] = refuse,
+                         [MR_COMPLETED] = refuse,
+                         [MR_AGGREGATING] = refuse},
 };
+
+/* Somebody may still take it back to where it came from. */
+static enum mr_err act_on_held(struct mr_engine *engine, uint32_t handle,
+                               const struct mr_control *item)
+{
+    if (item->verb == MR_VERB_RELEASE)
+        return release(engine, handle);
+    return item->verb == MR_VERB_DELETE ? delete_task(engine, handle, item) : MR_WRONG_STATE;
+}
 
 enum { CHANGE_ROOM = MR_EVENT_CHANGE_SIZE + 64 }; /* a change with a short text */
 
 static enum mr_err control_one(struct mr_engine *engine, const struct mr_control *item)
 {
     bool is_uuid;
-    if ((size_t)item->verb >= sizeof acts / sizeof *acts || item->id.len == 0 ||
-        item->id.len > MR_ID_MAX)
-        return MR_INVALID;
-    if (item->verb == MR_VERB_PRIORITISE && !(fabs(item->value) <= MR_PRIORITY_MAX_S))
-        return MR_INVALID;
+    MR_TRY(mr_control_check(item));
     struct mr_uuid id = id_key(&engine->state, item->id, &is_uuid);
     uint32_t handle = find_task(&engine->state, &id);
     if (handle == NO_HANDLE)
@@ -191,6 +240,8 @@ static enum mr_err control_one(struct mr_engine *engine, const struct mr_control
     MR_TRY(log_room_beside(engine, CHANGE_ROOM, engine->in_hand));
     if (in_set(&engine->state, handle))
         return MR_RUNNING;
+    if (task_at(&engine->state, handle)->flags & MR_TASK_HELD)
+        return act_on_held(engine, handle, item);
     return acts[item->verb][task_at(&engine->state, handle)->state](engine, handle, item);
 }
 

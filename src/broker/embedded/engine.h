@@ -5,6 +5,7 @@
  * sync, and gives the answers whose records have become durable.
  *
  *   enqueue.c control.c inspect.c node.c take.c finish.c await.c gather.c   the requests
+ *   carry.c      a task comes from another broker
  *   show.c       a task as people see it
  *   store.c      the folder: opening and closing, with meta.c and board.c    fsck.c  checking it
  *   snapshot.c   writing and loading snapshots    compact.c  giving space back    backup.c  copies
@@ -169,7 +170,8 @@ struct mr_engine {
     int64_t runs_ms; /* time in the newest record of runs */
     uint64_t appended_bytes;
     uint64_t records_damaged, stale_refused, snapshots, texts_dropped;
-    uint64_t torn_bytes; /* cut off the end of the log at the start */
+    uint64_t carried, moved; /* tasks that came from, and went to another broker */
+    uint64_t torn_bytes;     /* cut off the end of the log at the start */
 };
 
 /* ---- engine.c ------------------------------------------------------------------------------- */

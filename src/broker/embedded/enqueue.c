@@ -6,21 +6,9 @@
  */
 #include <stdlib.h>
 
-#include "broker/embedded/engine.h"
+#include "broker/embedded/carry.h"
 
 enum { PREFETCH_AHEAD = 8 }; /* items of a batch whose place in the id map is fetched ahead */
-
-struct item {
-    struct mr_uuid id;
-    struct mr_uuid unique;
-    size_t at, len; /* of the message in bytes */
-    struct mr_slice queue;
-    int64_t priority_ms;
-    uint16_t max_retry;
-    uint8_t flags;
-    bool generated; /* nobody else can have this id */
-    enum mr_err err;
-};
 
 struct prepared {
     struct mr_buf bytes;
@@ -203,7 +191,7 @@ static enum mr_err replace_holder(struct mr_engine *engine, uint32_t holder, int
 {
     int64_t order_ms = due_ms - priority_ms;
     const struct task *task = task_at(&engine->state, holder);
-    if (task->state == MR_ACTIVE)
+    if (task->state == MR_ACTIVE || (task->flags & MR_TASK_HELD))
         return MR_RUNNING;
     if (task->state == MR_AGGREGATING)
         return MR_OK; /* it has no place in the order */
@@ -231,7 +219,7 @@ static enum mr_err on_duplicate(struct mr_engine *engine, const struct mr_task_o
     return err;
 }
 
-static uint32_t live_holder(struct mr_engine *engine, const struct item *item)
+uint32_t live_holder(const struct mr_engine *engine, const struct item *item)
 {
     if (!(item->flags & MR_TASK_UNIQUE))
         return NO_HANDLE;
@@ -358,8 +346,11 @@ enum handled handle_enqueue(struct mr_engine *engine, struct mr_req *base)
         const struct item *item = &prepared->items[i];
         if (i + PREFETCH_AHEAD < req->n)
             mr_map_prefetch(engine->state.by_id, mr_uuid_hash(&item[PREFETCH_AHEAD].id));
-        enum mr_err err = enqueue_one(engine, &req->tasks[i], item, prepared->bytes.data + item->at,
-                                      &req->results[i]);
+        const uint8_t *message = prepared->bytes.data + item->at;
+        enum mr_err err =
+            req->carried != NULL
+                ? carry_one(engine, &req->carried[i], item, message, &req->results[i])
+                : enqueue_one(engine, &req->tasks[i], item, message, &req->results[i]);
         if (err == MR_BUSY) {
             base->wait_for = i;
             return STALLED;

@@ -276,7 +276,7 @@ static size_t validate_group(const struct state *state, uint32_t number)
     for (uint32_t handle = group->first; handle != NO_HANDLE; n++) {
         const struct task *task = task_at(state, handle);
         const struct more *more = more_of(state, task);
-        mr_assert(task->state == MR_AGGREGATING && !(task->flags & TASK_LIMBO));
+        mr_assert(task->state == MR_AGGREGATING && !task->limbo);
         mr_assert(more->group == number && more->node == 0 && more->prev == before);
         mr_assert(before == NO_HANDLE || comes_before(state, before, handle));
         before = handle;
@@ -300,7 +300,7 @@ void groups_validate(const struct state *state)
         if (task->state != MR_AGGREGATING)
             continue;
         members++;
-        out += more_of(state, task)->node != 0 || (task->flags & TASK_LIMBO);
+        out += more_of(state, task)->node != 0 || task->limbo || (task->flags & MR_TASK_HELD);
         mr_assert(group_of(state, i)->queue == task->queue);
     }
     for (uint32_t i = 0; i < state->groups.used; i++) {

@@ -35,7 +35,7 @@ struct cursor {
 
 static enum mr_err cursor_parse(const char *text, struct cursor *ret_cursor)
 {
-    *ret_cursor = (struct cursor){.state = 1, .key = INT64_MIN};
+    *ret_cursor = (struct cursor){.key = INT64_MIN};
     if (text == NULL || text[0] == '\0')
         return MR_OK;
     int used = 0;
@@ -44,7 +44,7 @@ static enum mr_err cursor_parse(const char *text, struct cursor *ret_cursor)
     unsigned long long tie;
     if (strlen(text) >= MR_CURSOR_MAX ||
         sscanf(text, "%u.%u.%lld.%llu%n", &queue, &state, &key, &tie, &used) != 4 ||
-        text[used] != '\0' || state == 0 || state > MR_STATE_COUNT)
+        text[used] != '\0' || state > MR_STATE_COUNT)
         return MR_INVALID;
     *ret_cursor = (struct cursor){queue, state, key, tie};
     return MR_OK;
@@ -120,7 +120,11 @@ static enum mr_err page_set(struct page *page, const struct order *set)
 static bool page_wants(const struct page *page, const struct queue *queue, unsigned state)
 {
     enum mr_state only = page->req->options.state;
-    return (page->only == NULL || page->only == queue) && (only == MR_STATE_NONE || only == state);
+    if (page->only != NULL && page->only != queue)
+        return false;
+    if (page->req->options.held)
+        return state == HELD_SET;
+    return state != HELD_SET && (only == MR_STATE_NONE || only == state);
 }
 
 static enum mr_err page_fill(struct page *page)
@@ -136,7 +140,7 @@ static enum mr_err page_fill(struct page *page)
             page->at.key = INT64_MIN;
             page->at.tie = 0;
         }
-        page->at = (struct cursor){.queue = page->at.queue + 1, .state = 1, .key = INT64_MIN};
+        page->at = (struct cursor){.queue = page->at.queue + 1, .key = INT64_MIN};
     }
     return MR_OK;
 }
@@ -369,6 +373,8 @@ enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
         .deleted = engine->state.deleted,
         .expired = engine->state.expired,
         .gathered = engine->state.gathered,
+        .carried = engine->carried,
+        .moved = engine->moved,
         .snapshots = engine->snapshots,
         .texts_dropped = engine->texts_dropped,
         .disk_full = mr_log_full(engine->log) != MR_OK || engine->spare.err != MR_OK,

@@ -47,7 +47,7 @@ enum mr_err message_split(const struct mr_record *record, const struct mr_uuid *
         MR_TRY(mr_event_task_decode(record->body, &event, ret_message));
         *ret_created_ms = event.created_ms;
         found = &event.id;
-    } else if (record->type == MR_RECORD_COPY) {
+    } else if (record->type == MR_RECORD_COPY || record->type == MR_RECORD_CARRIED) {
         MR_TRY(message_split_copy(record->body, &entry, ret_created_ms, ret_message));
         found = &entry.id;
     } else if (record->type == MR_RECORD_GATHERED) {

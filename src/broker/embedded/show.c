@@ -71,6 +71,7 @@ static enum mr_err copy_more(struct mr_engine *engine, const struct task *task,
     out->started_ms = task->state == MR_ACTIVE || more->finished_ms ? more->started_ms : 0;
     out->finished_ms = more->finished_ms;
     out->last_failed_ms = more->failed_ms;
+    out->unique_until_ms = more->unique_until_ms > engine->now_ms ? more->unique_until_ms : 0;
     if (task->flags & MR_TASK_REORDERED)
         out->priority_s = (double)more->priority_ms / 1000.0;
     if (task->state != MR_PENDING && more->order_ms != 0)
@@ -121,6 +122,7 @@ enum mr_err show_task(struct mr_engine *engine, uint32_t handle, bool with_paylo
     out.crashes = task->crashes;
     out.attempt = 1u + task->retried + task->crashes;
     out.cancel_requested = task->flags & MR_TASK_CANCEL;
+    out.held = task->flags & MR_TASK_HELD;
     enum mr_err err = copy_message(engine, task, with_payload, arena, &out);
     if (err == MR_DAMAGED)
         err = copy_damaged(engine, task, arena, &out);
@@ -133,8 +135,7 @@ enum mr_err show_task(struct mr_engine *engine, uint32_t handle, bool with_paylo
 /* Its last change will never be durable here: the store has stopped. */
 static bool undecided(const struct mr_engine *engine, uint32_t handle)
 {
-    return mr_log_failure(engine->log) != MR_OK &&
-           (task_at(&engine->state, handle)->flags & TASK_LIMBO);
+    return mr_log_failure(engine->log) != MR_OK && task_at(&engine->state, handle)->limbo;
 }
 
 enum mr_err show_known_task(struct mr_engine *engine, uint32_t handle, struct mr_arena *arena,

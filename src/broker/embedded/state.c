@@ -132,11 +132,19 @@ static enum mr_err queue_due_at(struct state *state, struct queue *queue, int64_
 
 /* ---- sets and limbo ------------------------------------------------------------------------- */
 
+/* Held ones are in a set of their own, where nothing happens to them. */
+static unsigned set_of(const struct task *task)
+{
+    return task->flags & MR_TASK_HELD ? HELD_SET : task->state;
+}
+
 enum mr_err set_enter(struct state *state, uint32_t handle)
 {
     struct task *task = task_at(state, handle);
     struct queue *queue = queue_of(state, task);
-    MR_TRY(order_insert(&queue->sets[task->state], &state->tasks, handle));
+    MR_TRY(order_insert(&queue->sets[set_of(task)], &state->tasks, handle));
+    if (task->flags & MR_TASK_HELD)
+        return MR_OK;
     if (task->state == MR_PENDING && mr_list_empty(&queue->ready))
         mr_list_push_back(&state->ready, &queue->ready);
     if (task->state == MR_AGGREGATING && !state->replaying)
@@ -151,12 +159,12 @@ enum mr_err set_enter(struct state *state, uint32_t handle)
 void set_leave(struct state *state, uint32_t handle)
 {
     struct task *task = task_at(state, handle);
-    if (task->flags & TASK_LIMBO) {
-        task->flags &= (uint8_t)~TASK_LIMBO; /* its entry in the ring no longer matches */
+    if (task->limbo) {
+        task->limbo = 0; /* its entry in the ring no longer matches */
         return;
     }
-    order_remove(&queue_of(state, task)->sets[task->state], &state->tasks, handle);
-    if (task->state == MR_AGGREGATING && !state->replaying)
+    order_remove(&queue_of(state, task)->sets[set_of(task)], &state->tasks, handle);
+    if (set_of(task) == MR_AGGREGATING && !state->replaying)
         group_leave(state, handle);
 }
 
@@ -185,7 +193,7 @@ enum mr_err limbo_enter(struct state *state, uint32_t handle, uint64_t seq)
             MR_TRY(limbo_grow(state));
         size_t at = (state->limbo_head + state->limbo_n++) & (state->limbo_cap - 1);
         state->limbo[at] = (struct limbo){.seq = seq, .tie = task->tie, .task = handle};
-        task->flags |= TASK_LIMBO;
+        task->limbo = 1;
         return MR_OK;
     }
 #endif
@@ -202,10 +210,10 @@ enum mr_err state_durable(struct state *state, uint64_t seq)
         state->limbo_n--;
         struct task *task = task_at(state, limbo.task);
         bool same = task->state != MR_STATE_NONE && task->tie == limbo.tie &&
-                    task->last == (uint32_t)limbo.seq && (task->flags & TASK_LIMBO);
+                    task->last == (uint32_t)limbo.seq && task->limbo;
         if (!same)
             continue; /* changed again since: a later entry stands for it, or it is gone */
-        task->flags &= (uint8_t)~TASK_LIMBO;
+        task->limbo = 0;
         MR_TRY(set_enter(state, limbo.task));
     }
     return MR_OK;
@@ -378,7 +386,8 @@ static void validate_task(const struct state *state, uint32_t handle)
     mr_assert(find_task(state, &task->id) == handle);
     mr_assert(task->queue < state->queues_n && state->queues[task->queue] != NULL);
     mr_assert(task->state != MR_ACTIVE || (more != NULL && more->epoch != 0));
-    mr_assert(!(task->flags & TASK_LIMBO) || task->state != MR_ACTIVE);
+    mr_assert(!task->limbo || task->state != MR_ACTIVE);
+    mr_assert(!(task->flags & MR_TASK_HELD) || task->state != MR_ACTIVE);
     if (task->flags & MR_TASK_UNIQUE)
         mr_assert(more != NULL && find_unique(state, &more->unique) == handle);
 }
@@ -395,7 +404,7 @@ void state_validate(const struct state *state)
         validate_task(state, i);
         counts[task->queue][task->state]++;
         unique += (task->flags & MR_TASK_UNIQUE) != 0;
-        in_limbo += (task->flags & TASK_LIMBO) != 0;
+        in_limbo += task->limbo;
         total++;
     }
     for (uint32_t i = 0; i < state->queues_n; i++) {

@@ -24,6 +24,7 @@
 
 enum {
     QUEUES_MAX = 65536,
+    HELD_SET = MR_STATE_NONE, /* in struct queue: tasks that were carried here and not released */
     DAYS_KEPT = MR_QUEUE_DAYS_MAX,
 };
 
@@ -144,6 +145,9 @@ MR_MUST_USE enum mr_err apply_done(struct state *state, const struct mr_event_ru
 MR_MUST_USE enum mr_err apply_change(struct state *state, const struct mr_event_change *event,
                                      const struct mr_record *record, struct mr_log_pos pos,
                                      uint32_t handle);
+/* A task comes as it stood elsewhere, and is held. */
+MR_MUST_USE enum mr_err apply_carried(struct state *state, const struct mr_record *record,
+                                      struct mr_log_pos pos);
 /* A set becomes a task. */
 MR_MUST_USE enum mr_err apply_gathered(struct state *state, const struct mr_record *record,
                                        struct mr_log_pos pos);

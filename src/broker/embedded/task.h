@@ -12,9 +12,8 @@
 #include "log/log.h"
 #include "wire/event.h"
 
-/* Flags beside those of wire/event.h, in memory only. */
+/* A flag beside those of wire/event.h, in memory only. */
 enum {
-    TASK_LIMBO = 1 << 6,   /* its last change is not durable yet: in no set, not to be handed out */
     TASK_DAMAGED = 1 << 7, /* its record cannot be read */
 };
 
@@ -31,7 +30,9 @@ struct task {
     uint32_t more; /* struct more, or NO_HANDLE */
     uint32_t last; /* low bits of the number of the last record about it */
     uint16_t retried, max_retry;
-    uint8_t state, flags, crashes;
+    uint8_t state, flags;
+    uint8_t crashes : 7;
+    uint8_t limbo : 1;    /* its last change is not durable yet: in no set, not to be handed out */
     uint8_t awaited : 1;  /* somebody waits for its end, or did */
     uint8_t fraction : 7; /* of the ms in which it came, in units of TASK_FRACTION_US */
 };
