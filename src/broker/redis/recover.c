@@ -11,8 +11,8 @@ enum {
     AFTER_UP_MS = 2000 /* Redis was away: whoever lives says so first */
 };
 
-/* A lease is seen at least once before it ends, then the look is on time: it is as long as those of our
- * own nodes, or longer. */
+/* So often that a lease as long as those of our own nodes is seen before it ends: then the look at its end is
+ * on time. */
 static int64_t look_ms(const struct engine *engine)
 {
     int64_t ms = LOOK_MS;
