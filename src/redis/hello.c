@@ -168,14 +168,36 @@ static bool check_info(struct redis_line *line, const struct mr_reply *reply)
     return check_mode(line, info_value(reply->text, MR_SLICE_LIT("redis_mode:")));
 }
 
-static enum mr_err say_loads(struct redis_line *line)
+/* They are some hundred kilobytes in all, and mostly there. */
+static enum mr_err say_exists(struct redis_line *line)
 {
-    line->loads_left = line->redis->options.scripts_n;
-    return mr_buf_append_slice(&line->raw, mr_buf_slice(&line->redis->loads));
+    const struct mr_redis *redis = line->redis;
+    return mr_buf_append_slice(&line->raw, mr_buf_slice(&redis->exists));
 }
 
-static bool check_load(struct redis_line *line, const struct mr_reply *reply)
+/* One that cannot be asked about is loaded. */
+static bool load_missing(struct redis_line *line, const struct mr_reply *there)
 {
+    const struct mr_redis *redis = line->redis;
+    for (size_t i = 0; i < redis->options.scripts_n; i++) {
+        if (mr_reply_int(mr_reply_at(there, i), 0) == 1)
+            continue;
+        size_t start = i > 0 ? redis->load_ends[i - 1] : 0;
+        struct mr_slice load =
+            mr_slice_make(redis->loads.data + start, redis->load_ends[i] - start);
+        if (mr_buf_append_slice(&line->raw, load) != MR_OK)
+            return end(line, MR_NOMEM, "cannot be used: out of memory", NULL);
+        line->loads_left++;
+    }
+    return true;
+}
+
+/* First the answer which of them are there, then one for each that was not. */
+static bool check_scripts(struct redis_line *line, const struct mr_reply *reply)
+{
+    if (line->loads_left == 0)
+        return load_missing(line, reply);
+    line->loads_left--;
     if (reply->kind == MR_REPLY_TEXT)
         return true;
     bool denied = is_error(reply, MR_SLICE_LIT("NOPERM"));
@@ -191,7 +213,7 @@ static const struct step steps[REDIS_HELLO_STEPS_MAX] = {
     {REDIS_HELLO_NAME, say_name, check_nothing},
     {REDIS_HELLO_VERSION, say_info, check_info},
     {REDIS_HELLO_PRIMARY, say_role, check_role},
-    {REDIS_HELLO_SCRIPTS, say_loads, check_load},
+    {REDIS_HELLO_SCRIPTS, say_exists, check_scripts},
 };
 
 static unsigned needless(const struct mr_redis *redis)
@@ -245,9 +267,7 @@ enum mr_err redis_hello_answer(struct redis_line *line, const struct mr_reply *r
     const struct step *step = &steps[line->steps[line->step_at]];
     if (!check_any(line, reply) || !step->check(line, reply))
         return line->err;
-    if (line->loads_left > 1 && step->check == check_load) {
-        line->loads_left--;
+    if (line->loads_left > 0)
         return MR_EMPTY;
-    }
     return ++line->step_at < line->steps_n ? MR_EMPTY : MR_OK;
 }

@@ -336,10 +336,12 @@ struct mr_redis {
     struct mr_link gone;   /* lines, by link: retired */
     struct mr_msg *at_end, **at_end_tail;
 
-    char (*shas)[41];    /* of the scripts */
-    struct mr_buf loads; /* SCRIPT LOAD of all */
-    char wait_bytes[96]; /* WAIT */
-    const char **argv;   /* scratch of redis_call_format */
+    char (*shas)[41];     /* of the scripts */
+    struct mr_buf exists; /* SCRIPT EXISTS of all */
+    struct mr_buf loads;  /* SCRIPT LOAD of each */
+    size_t *load_ends;    /* where they end */
+    char wait_bytes[96];  /* WAIT */
+    const char **argv;    /* scratch of redis_call_format */
     size_t *argv_len, argv_cap;
     struct mr_slice *slices; /* scratch of mr_redis_eval */
     size_t slices_cap;

@@ -221,6 +221,8 @@ static void take_reply(struct redis_line *line, const struct mr_reply *reply)
     if (line->phase == REDIS_HELLO) {
         if (redis_hello_answer(line, reply) == MR_OK)
             opened(line);
+        if (line->raw.len > 0)
+            dirty(line); /* it has more to say */
     } else if (line->ops->listens) {
         line->ping_out = false;
         if (line->ops->heard != NULL)

@@ -267,24 +267,49 @@ static enum mr_err sha1_hex(const char *text, char hex[2 * SHA_LEN + 1])
     return MR_OK;
 }
 
+static enum mr_err append(struct mr_redis *redis, struct mr_buf *buf, const struct mr_slice *args,
+                          size_t n)
+{
+    struct mr_redis_call call = {0};
+    MR_TRY(redis_call_format(redis, &call, args, n));
+    enum mr_err err = mr_buf_append(buf, call.own.bytes, call.own.len);
+    redis_call_free(&call);
+    return err;
+}
+
+static enum mr_err prepare_exists(struct mr_redis *redis)
+{
+    size_t n = redis->options.scripts_n;
+    struct mr_slice *args = calloc(n + 2, sizeof *args);
+    if (args == NULL)
+        return MR_NOMEM;
+    args[0] = MR_SLICE_LIT("SCRIPT");
+    args[1] = MR_SLICE_LIT("EXISTS");
+    for (size_t i = 0; i < n; i++)
+        args[2 + i] = mr_slice_str(redis->shas[i]);
+    enum mr_err err = append(redis, &redis->exists, args, n + 2);
+    free(args);
+    return err;
+}
+
 static enum mr_err prepare_scripts(struct mr_redis *redis)
 {
     size_t n = redis->options.scripts_n;
-    redis->shas = calloc(n > 0 ? n : 1, sizeof *redis->shas);
-    if (redis->shas == NULL)
+    if (n == 0)
+        return MR_OK;
+    redis->shas = calloc(n, sizeof *redis->shas);
+    redis->load_ends = calloc(n, sizeof *redis->load_ends);
+    if (redis->shas == NULL || redis->load_ends == NULL)
         return MR_NOMEM;
     for (size_t i = 0; i < n; i++) {
         const char *text = redis->options.scripts[i].text;
         struct mr_slice args[3] = {MR_SLICE_LIT("SCRIPT"), MR_SLICE_LIT("LOAD"),
                                    mr_slice_str(text)};
-        struct mr_redis_call call = {0};
         MR_TRY(sha1_hex(text, redis->shas[i]));
-        MR_TRY(redis_call_format(redis, &call, args, 3));
-        enum mr_err err = mr_buf_append(&redis->loads, call.own.bytes, call.own.len);
-        redis_call_free(&call);
-        MR_TRY(err);
+        MR_TRY(append(redis, &redis->loads, args, 3));
+        redis->load_ends[i] = redis->loads.len;
     }
-    return MR_OK;
+    return prepare_exists(redis);
 }
 
 #define OTHERWISE(value, otherwise) ((value) > 0 ? (value) : (otherwise))
@@ -367,6 +392,8 @@ static void free_memory(struct mr_redis *redis)
     free(redis->tls_name);
     redis_url_done(&redis->url);
     free(redis->shas);
+    free(redis->load_ends);
+    mr_buf_done(&redis->exists);
     mr_buf_done(&redis->loads);
     free(redis->argv);
     free(redis->argv_len);

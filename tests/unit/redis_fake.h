@@ -53,6 +53,8 @@ static inline const char *fake_good_hello(const struct mr_reply *command)
         return "$43\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n";
     if (fake_is(command, "ROLE"))
         return "*1\r\n$6\r\nmaster\r\n";
+    if (mr_slice_equal(mr_reply_at(command, 1)->text, MR_SLICE_LIT("EXISTS")))
+        return "*2\r\n:0\r\n:1\r\n";
     if (fake_is(command, "SCRIPT"))
         return "$3\r\nsha\r\n";
     if (fake_is(command, "PING"))

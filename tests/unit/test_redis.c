@@ -196,6 +196,22 @@ static void scripts_that_were_forgotten_are_loaded_again(void **state)
     user_close(&user);
 }
 
+static void scripts_that_are_there_are_not_sent_again(void **state)
+{
+    struct redis_rig_server *server = redis_rig_server(*state, 0);
+    for (int round = 0; round < 2; round++) {
+        struct user user;
+        if (round == 0)
+            (void)RIG(server, "SCRIPT", "FLUSH");
+        (void)RIG(server, "CONFIG", "RESETSTAT");
+        user_open(&user, options_of(redis_rig_url(*state)));
+        user_wait_up(&user, 1);
+        bool sent = strstr(RIG(server, "INFO", "commandstats"), "script|load") != NULL;
+        assert_int_equal(sent, round == 0);
+        user_close(&user);
+    }
+}
+
 /* ---- lanes ---------------------------------------------------------------------------------- */
 
 struct lanes {
@@ -541,6 +557,7 @@ int main(void)
         cmocka_unit_test(many_calls_are_under_way_at_once_and_keep_their_order),
         cmocka_unit_test(calls_of_any_size_are_carried),
         cmocka_unit_test(scripts_that_were_forgotten_are_loaded_again),
+        cmocka_unit_test(scripts_that_are_there_are_not_sent_again),
         cmocka_unit_test(what_blocks_in_a_lane_holds_up_nobody),
         cmocka_unit_test(the_calls_of_a_freed_lane_are_cancelled),
         cmocka_unit_test(subscribers_hear_what_is_published),
