@@ -141,13 +141,18 @@ static void close_late(struct mr_timer *timer, void *arg)
         mr_event_set(&engine->quiet);
 }
 
+void engine_close_goes_on(struct engine *engine)
+{
+    mr_redis_timer_start(engine->redis, &engine->close_timer,
+                         mr_mono_add_ms(mr_redis_now(engine->redis), CLOSE_MS));
+}
+
 static void close_begin(struct mr_msg *msg, void *receiver)
 {
     struct engine *engine = mr_container(msg, struct engine, close);
     (void)receiver;
     engine->closing = true;
-    mr_redis_timer_start(engine->redis, &engine->close_timer,
-                         mr_mono_add_ms(mr_redis_now(engine->redis), CLOSE_MS));
+    engine_close_goes_on(engine);
     look_leave(engine);
     nodes_close(engine);
     if (!engine->up)

@@ -483,6 +483,8 @@ struct engine {
 
 /* While closing: tells the closer when nothing is left. */
 void engine_quiet(struct engine *engine);
+/* Close waits for CLOSE_MS more: an answer it waits for has come. */
+void engine_close_goes_on(struct engine *engine);
 /* The looking half begins and ends with the engine; both on the caller's thread. */
 MR_MUST_USE enum mr_err look_init(struct engine *engine);
 void look_done(struct engine *engine);

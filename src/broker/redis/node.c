@@ -149,7 +149,7 @@ static void node_end(struct node *node)
     engine_quiet(engine);
 }
 
-/* What it holds of one queue, in one call. */
+/* Some of what it holds of one queue, in one call. */
 struct release {
     struct mr_redis_call call;
     struct node *node;
@@ -160,8 +160,10 @@ static void release_answered(struct mr_redis_call *call, enum mr_err err,
 {
     struct release *release = mr_container(call, struct release, call);
     struct node *node = release->node;
-    (void)err, (void)reply; /* not given back: its lease ends by itself */
-    free(release);
+    (void)reply;
+    if (err == MR_OK && node->engine->closing)
+        engine_close_goes_on(node->engine);
+    free(release); /* what was not given back: its lease ends by itself */
     node_call_done(node);
 }
 
@@ -181,8 +183,8 @@ static void release_queue(struct node *node, struct rqueue *queue)
     struct engine *engine = node->engine;
     struct release *release = calloc(1, sizeof *release);
     mr_arena_reset(&engine->scratch);
-    struct mr_slice *args = mr_arena_calloc(&engine->scratch, RELEASE_ARGS * (MR_BATCH_MAX + 1),
-                                            sizeof *args);
+    struct mr_slice *args =
+        mr_arena_calloc(&engine->scratch, RELEASE_ARGS * (MR_BATCH_MAX + 1), sizeof *args);
     if (release == NULL || args == NULL) {
         free(release);
         return;
