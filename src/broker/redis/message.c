@@ -188,9 +188,9 @@ static struct own_fields read_fields(const struct mr_reply *reply)
 
 static struct mr_slice unique_name(struct mr_slice lock)
 {
-    const char *end = memchr(lock.data, '}', lock.len);
+    const char *end = lock.len > 0 ? memchr(lock.data, '}', lock.len) : NULL;
     size_t skip = strlen("}:") + strlen(own_lock);
-    if (lock.len == 0 || end == NULL)
+    if (end == NULL)
         return (struct mr_slice){0};
     size_t left = lock.len - (size_t)(end - (const char *)lock.data);
     if (left <= skip || memcmp(end + 2, own_lock, strlen(own_lock)) != 0)

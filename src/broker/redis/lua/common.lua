@@ -55,26 +55,44 @@ local function put_in_order(id, ms)
   call('ZADD', P .. 'mr:order', format('%.17g', ms), id)
 end
 
--- Makes a task pending that is in no container, at its order time (text of ns): at an end of the list where
--- that keeps the list in order, else beside it.
+-- At an end of the list, where that keeps the list in order; false: it does not.
+local function put_right(id, ns)
+  local right = since(call('LINDEX', P .. 'pending', -1))
+  if right and ns > right then return false end
+  call('HSET', TASK .. id, 'state', 'pending', 'pending_since', ns)
+  call('RPUSH', P .. 'pending', id)
+  return true
+end
+
+local function put_left(id, ns)
+  local left = since(call('LINDEX', P .. 'pending', 0))
+  if left and ns < left then return false end
+  call('HSET', TASK .. id, 'state', 'pending', 'pending_since', ns)
+  call('LPUSH', P .. 'pending', id)
+  return true
+end
+
+-- Makes a task pending that is in no container, at its order time (text of ns): at an end of the list, or
+-- beside it.
 local function put_ready(id, ns, priority)
-  local list = P .. 'pending'
-  if not priority then
-    local right = since(call('LINDEX', list, -1))
-    local push
-    if not right or ns <= right then
-      push = 'RPUSH'
-    else
-      local left = since(call('LINDEX', list, 0))
-      if not left or ns >= left then push = 'LPUSH' end
-    end
-    if push then
-      call('HSET', TASK .. id, 'state', 'pending', 'pending_since', ns)
-      call(push, list, id)
-      return
-    end
+  if priority or not (put_right(id, ns) or put_left(id, ns)) then put_in_order(id, ms_of(ns)) end
+end
+
+-- The same for many, each with id, order, priority and epoch: as far as they can, they stand in the list, where
+-- those of one moment keep their order.
+local function put_ready_all(tasks)
+  local rest = {}
+  table.sort(tasks, function(a, b)
+    if a.order ~= b.order then return a.order > b.order end
+    return tonumber(a.epoch or 0) > tonumber(b.epoch or 0)
+  end)
+  for _, task in ipairs(tasks) do
+    if task.priority or not put_right(task.id, task.order) then rest[#rest + 1] = task end
   end
-  put_in_order(id, ms_of(ns))
+  for i = #rest, 1, -1 do
+    local task = rest[i]
+    if task.priority or not put_left(task.id, task.order) then put_in_order(task.id, ms_of(task.order)) end
+  end
 end
 
 -- To wait for its time: state is scheduled or retry, due_ms whole ms. Who waits is told of the first one.

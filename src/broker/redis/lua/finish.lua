@@ -8,6 +8,7 @@
 --          another's or does not run, 2 there is no such task
 local most, keep_ms, again = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local answer, gone, ids = { -1 }, {}, {}
+local backs = {} -- tasks that are ready again
 local processed, failed = 0, 0
 local DONE, FAIL, FOR_GOOD, HAND_BACK, DROP, LATER = '0', '1', '2', '3', '4', '5'
 
@@ -83,11 +84,12 @@ local outcomes = {
     processed, failed = processed + 1, failed + 1
     archive(id, task, text)
   end,
-  [HAND_BACK] = function(id, task, delay)
+  [HAND_BACK] = function(id, task, delay, _, epoch)
     if task.cancel then return archive(id, task, 'cancelled') end
     if delay > 0 then return wait_for(id, 'scheduled', delay) end
-    put_ready(id, task.order, task.priority)
-    wake()
+    task.id, task.epoch = id, epoch
+    call('HSET', TASK .. id, 'state', 'pending')
+    backs[#backs + 1] = task
   end,
   [DROP] = function(id, task)
     processed = processed + 1
@@ -99,7 +101,6 @@ local outcomes = {
   end,
 }
 
-local backs = {}
 for k = 1, #ids do
   local at = 4 + 6 * (k - 1)
   local id, epoch, outcome = ids[k], ARGV[at + 1], ARGV[at + 2]
@@ -113,18 +114,14 @@ for k = 1, #ids do
       drop_done(id, outcome == DONE and ARGV[at + 5] or '')
     else
       call('HDEL', TASK .. id, 'mr:b', 'mr:n', 'mr:g')
-      local task = read(id)
-      if outcome == HAND_BACK then -- the youngest first, so that they stand as before
-        call('HSET', TASK .. id, 'state', 'pending')
-        backs[#backs + 1] = { id = id, task = task, delay = tonumber(ARGV[at + 3]), epoch = tonumber(epoch) }
-      else
-        outcomes[outcome](id, task, tonumber(ARGV[at + 3]), ARGV[at + 5])
-      end
+      outcomes[outcome](id, read(id), tonumber(ARGV[at + 3]), ARGV[at + 5], epoch)
     end
   end
 end
-table.sort(backs, function(a, b) return a.epoch > b.epoch end)
-for _, back in ipairs(backs) do outcomes[HAND_BACK](back.id, back.task, back.delay) end
+if #backs > 0 then
+  put_ready_all(backs)
+  wake()
+end
 if #gone > 0 then
   call('ZREM', P .. 'lease', unpack(gone))
   call('ZREM', P .. 'mr:lease', unpack(gone))

@@ -47,10 +47,7 @@ local function lose(task, begun, from)
 end
 
 local function bring_back()
-  table.sort(lost, function(a, b)
-    if a.order ~= b.order then return a.order > b.order end
-    return tonumber(a.epoch or 0) > tonumber(b.epoch or 0)
-  end)
+  local ready = {}
   for _, task in ipairs(lost) do
     if task.poison then
       archive(task.id, task, 'quarantined: its worker was lost 3 times while running it')
@@ -58,9 +55,10 @@ local function bring_back()
     elseif task.cancel then
       archive(task.id, task, 'cancelled')
     else
-      put_ready(task.id, task.order, task.priority)
+      ready[#ready + 1] = task
     end
   end
+  put_ready_all(ready)
   if #lost > 0 then wake() end
 end
 
