@@ -136,6 +136,8 @@ foreach(source IN LISTS units)
     add_labelled_test(${name} "${labels}" ${name})
 endforeach()
 
+add_long(test_redis_fsck "MR_DEPLOYMENT=cluster" test_redis_fsck)
+
 # Sizes of the campaigns: in `make test`, and in `make test-long`.
 set(sample_model MR_STEPS=20000 MR_SEEDS=2)
 set(long_model MR_STEPS=100000 MR_SEEDS=20)
@@ -147,6 +149,8 @@ set(sample_bitrot MR_FLIPS=3000)
 set(long_bitrot MR_FLIPS=30000)
 set(sample_kill MR_KILLS=5)
 set(long_kill MR_KILLS=200)
+set(sample_redis MR_FAILOVERS=1 MR_MOVES=1)
+set(long_redis MR_FAILOVERS=20 MR_MOVES=20 MR_RISKY=1)
 set(sample_soak MR_SOAK_SECONDS=5)
 set(long_soak MR_SOAK_SECONDS=600)
 
@@ -162,14 +166,16 @@ foreach(source IN LISTS engines)
     if(NOT name STREQUAL "conform_embedded") # the remote one has it behind its server
         list(APPEND labels threads)
     endif()
-    # Sentinels and Clusters take their time: once is enough for what they do in any build.
-    if(name MATCHES "^test_redis_(rig|sentinel|cluster)$")
-        list(REMOVE_ITEM labels unit)
-    endif()
-    if(name MATCHES "^test_redis_(rig|slot)$")
-        list(REMOVE_ITEM labels threads)
-    endif()
     add_labelled_test(${name} "${labels}" ${name})
+endforeach()
+
+# conform_redis is on one server; the other deployments have a few themes here, all of them in
+# `make test-long`.
+foreach(deployment unix tls sentinel cluster)
+    add_labelled_test(conform_redis_${deployment} "sample" conform_redis)
+    set_property(TEST conform_redis_${deployment} APPEND PROPERTY ENVIRONMENT
+        MR_DEPLOYMENT=${deployment} MR_QUICK=1)
+    add_long(conform_redis_${deployment} MR_DEPLOYMENT=${deployment} conform_redis)
 endforeach()
 
 # Real processes and their deaths; small here, full in `make test-long`.
@@ -211,7 +217,7 @@ foreach(source IN LISTS fuzzers)
     elseif(replay_main)
         add_test_program(${name} "${source}" "${replay_main}")
         add_labelled_test(${name} "sample;fuzz" ${name} "${tests_dir}/fuzz/corpus/${corpus}")
-        if(corpus MATCHES "^(api|remote)$") # over the network: slow
+        if(corpus MATCHES "^(api|remote|redis)$") # over the network: slow
             set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MR_FUZZ_SECONDS=3)
         endif()
     endif()
