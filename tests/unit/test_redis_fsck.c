@@ -13,15 +13,29 @@
 
 #include "base/buf.h"
 #include "broker/redis/redis.h"
+#include "redis/slot.h"
 #include "support/redis_rig.h"
 
 #define Q "asynq:{default}:"
 
 static struct redis_rig *rig;
 
+static bool is_cluster(void)
+{
+    const char *deployment = getenv("MR_DEPLOYMENT");
+    return deployment != NULL && strcmp(deployment, "cluster") == 0;
+}
+
+/* The one that has these keys. */
+static struct redis_rig_server *server_of(const char *key)
+{
+    return is_cluster() ? redis_rig_owner(rig, redis_slot(mr_slice_str(key)))
+                        : redis_rig_server(rig, 0);
+}
+
 static struct redis_rig_server *server(void)
 {
-    return redis_rig_server(rig, 0);
+    return server_of(Q);
 }
 
 static void add_line(const char *text, void *arg)
@@ -277,7 +291,7 @@ static void a_group_that_was_forgotten_is_known_again(void **state)
 static void a_queue_that_was_forgotten_is_known_again(void **state)
 {
     (void)state;
-    RIG(server(), "SREM", "asynq:queues", "default");
+    RIG(server_of("asynq:queues"), "SREM", "asynq:queues", "default");
     assert_found_and_mended("queue default: its name: not among all queues", "added");
 }
 
@@ -303,9 +317,9 @@ static void long_places_are_mended_to_the_end(void **state)
 static void keys_of_others_are_no_business_of_ours(void **state)
 {
     (void)state;
-    RIG(server(), "SET", "other", "x");
-    RIG(server(), "SET", "asynq:{", "x");
-    RIG(server(), "SET", "asynq:{default", "x");
+    static const char *const keys[] = {"other", "asynq:{", "asynq:{default", "asynq:{default}"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++)
+        RIG(server_of(keys[i]), "SET", keys[i], "x");
     assert_whole();
 }
 
@@ -330,7 +344,7 @@ int main(void)
         CASE(long_places_are_mended_to_the_end),
         CASE(keys_of_others_are_no_business_of_ours),
     };
-    rig = redis_rig_standalone(NULL);
+    rig = is_cluster() ? redis_rig_cluster(NULL) : redis_rig_standalone(NULL);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);
     redis_rig_stop(rig);
     return failed;
