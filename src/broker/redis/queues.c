@@ -210,8 +210,8 @@ static void set_paused(struct ticket *ticket)
 {
     struct mr_req_queue_set *req = mr_container(ticket->req, struct mr_req_queue_set, req);
     struct rqueue *queue = known_queue(ticket->engine, req->queue);
-    struct single *single = single_new(ticket, queue, single_done);
     struct mr_slice arg = req->value != 0 ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
+    struct single *single = single_new(ticket, queue, single_done); /* NULL: it is answered */
     if (single != NULL)
         rqueue_eval(queue, &single->call, SCRIPT_PAUSE, &arg, 1);
 }
