@@ -4,7 +4,7 @@
  *
  *   call.c       from the path to the row: who calls, unary calls, streams and what they share
  *   job.c        a request's way to the broker and back, and how much of that a peer may have
- *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c (batch.c) groups.c health.c
+ *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c (batch.c) carry.c groups.c health.c
  *   reflection.c
  *                the services
  *   events.c sample.c   Events.Watch: who watches, and what there is to see
@@ -233,10 +233,10 @@ typedef void unary_start(struct unary *u);
 unary_start tasks_enqueue, tasks_get, tasks_list, tasks_wait, tasks_why, tasks_control, queues_list,
     queues_get, queues_history, queues_pause, queues_resume, queues_set_max_length, queues_remove,
     nodes_list, server_stats, server_backup, tokens_create, tokens_list, tokens_revoke,
-    health_check, work_finish, groups_gather, groups_gathered;
+    health_check, work_finish, groups_gather, groups_gathered, tasks_carry;
 
 typedef struct mr_slice unary_about(struct unary *u);
-unary_about tasks_about, tokens_about_new;
+unary_about tasks_about, tasks_about_carried, tokens_about_new;
 
 typedef void stream_opener(struct mr_api *api, struct mr_call *call, const struct mr_token *token);
 stream_opener enqueue_stream_open, attach_open, events_watch_open, health_watch_open,

@@ -72,6 +72,7 @@ static struct mr_slice about_token(struct unary *u)
     X(wait, OURS "Tasks/Wait", A | P | V, NULL, KIND(wait_request), tasks_wait, NULL)              \
     X(why, OURS "Tasks/Why", A | P | V, NULL, KIND(get_request), tasks_why, NULL)                  \
     X(control, OURS "Tasks/Control", A, tasks_about, KIND(control_request), tasks_control, NULL)   \
+    X(carry, OURS "Tasks/Carry", A, tasks_about_carried, NULL, tasks_carry, NULL)                  \
     X(qlist, OURS "Queues/List", A | P | V, NULL, KIND(queue_list_request), queues_list, NULL)     \
     X(qget, OURS "Queues/Get", A | P | V, NULL, KIND(queue_request), queues_get, of_queue)         \
     X(history, OURS "Queues/History", A | P | V, NULL, KIND(queue_history_request),                \

@@ -95,6 +95,7 @@ void tasks_list(struct unary *u)
         .cursor = in->cursor,
         .limit = in->limit,
         .with_payload = in->with_payload,
+        .held = in->held,
     };
     u->job.expected = in->with_payload ? ANSWER_BYTES : 0;
     if (u->api->expected + u->job.expected > u->api->options.limits.bytes_total / 4)
@@ -185,9 +186,11 @@ static enum mr_err control_fill(struct unary *u)
     if (items == NULL || req->errs == NULL)
         return MR_NOMEM;
     for (size_t i = 0; i < in->n_items; i++)
-        items[i] = (struct mr_control){.verb = (enum mr_verb)in->items[i]->verb,
-                                       .id = mr_pb_text(in->items[i]->id),
-                                       .value = in->items[i]->value};
+        items[i] = (struct mr_control){
+            .verb = (enum mr_verb)in->items[i]->verb,
+            .id = mr_pb_text(in->items[i]->id),
+            .value = in->items[i]->value,
+            .text = mr_slice_make(in->items[i]->text.data, in->items[i]->text.len)};
     req->items = items;
     req->n = in->n_items;
     return MR_OK;

@@ -436,6 +436,8 @@ static const struct mr_flat_field task_fields[] = {
     TASK(SLICE, last_error),
     TASK(SLICE, result),
     TASK(BOOL, cancel_requested),
+    TASK(64, unique_until_ms),
+    TASK(BOOL, held),
 };
 MR_FLAT(struct mr_task, mr_flat_task, task_fields);
 
@@ -478,5 +480,6 @@ static const struct mr_flat_field stats_fields[] = {
     STATS(64, stale_refused), STATS(64, deleted),      STATS(64, expired),
     STATS(64, snapshots),     STATS(BOOL, disk_full),  STATS(BOOL, failed),
     STATS(64, texts_dropped), STATS(BOOL, upkeep),     STATS(64, gathered),
+    STATS(64, carried),       STATS(64, moved),
 };
 MR_FLAT(struct mr_stats, mr_flat_stats, stats_fields);

@@ -125,7 +125,7 @@ static void garbage_is_refused_in_one_line(void **state)
     struct rig *rig = *state;
     static const char *const paths[] = {
         PATH("Tasks/Enqueue"), PATH("Tasks/Get"),   PATH("Queues/Pause"),  PATH("Work/Attach"),
-        PATH("Work/Finish"),   PATH("Work/Gather"), PATH("Work/Gathered"),
+        PATH("Work/Finish"),   PATH("Work/Gather"), PATH("Work/Gathered"), PATH("Tasks/Carry"),
     };
     for (size_t i = 0; i < sizeof paths / sizeof *paths; i++) {
         struct talk talk = {0};

@@ -30,6 +30,7 @@ static const struct {
     {PATH("Tasks/Wait"), "apv"},
     {PATH("Tasks/Why"), "apv"},
     {PATH("Tasks/Control"), "a"},
+    {PATH("Tasks/Carry"), "a"},
     {PATH("Queues/List"), "apv"},
     {PATH("Queues/Get"), "apv"},
     {PATH("Queues/History"), "apv"},

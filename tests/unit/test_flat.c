@@ -227,7 +227,9 @@ static void answers_and_figures_are_the_same_on_both_ways(void **state)
                              .snapshots = 3,
                              .failed = true,
                              .upkeep = true,
-                             .gathered = 4},
+                             .gathered = 4,
+                             .carried = 5,
+                             .moved = 6},
                     s;
     Millrace__V1__StatsResponse stats_message = MILLRACE__V1__STATS_RESPONSE__INIT;
     stats_message.tasks = 1;
@@ -235,6 +237,8 @@ static void answers_and_figures_are_the_same_on_both_ways(void **state)
     stats_message.snapshots = 3;
     stats_message.upkeep = true;
     stats_message.gathered = 4;
+    stats_message.carried = 5;
+    stats_message.moved = 6;
     stats_message.failed = true;
     bytes = written(&mr_flat_stats, &stats);
     assert_same(bytes, packed(&stats_message.base));

@@ -64,6 +64,8 @@ enum mr_err remote_prepare_enqueue(struct ticket *ticket)
     struct mr_req_enqueue *req = enqueue_of(ticket);
     if (req->n > MR_BATCH_MAX)
         return MR_TOO_BIG;
+    if (req->carried != NULL)
+        return remote_prepare_carry(ticket);
     size_t *sizes = mr_arena_calloc(&req->req.arena, req->n, sizeof *sizes);
     if (sizes == NULL)
         return MR_NOMEM;

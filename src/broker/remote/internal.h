@@ -303,6 +303,11 @@ MR_MUST_USE enum mr_err unary_encode(struct ticket *ticket, const char *path,
 bool unary_is_id(struct mr_slice id);
 enum mr_err remote_read_finish(struct ticket *ticket, struct mr_slice bytes);
 
+/* ---- tasks of another broker ---------------------------------------------------------------- */
+
+/* Of an enqueue with carried tasks, which becomes a single call. */
+enum mr_err remote_prepare_carry(struct ticket *ticket);
+
 /* ---- groups --------------------------------------------------------------------------------- */
 
 enum mr_err remote_prepare_gather(struct ticket *ticket);

@@ -139,12 +139,13 @@ struct list {
     struct mr_slice queue, type, cursor;
     enum mr_state state;
     uint32_t limit;
-    bool with_payload;
+    bool with_payload, held;
 };
 static const struct mr_flat_field list_fields[] = {
     FIELD(SLICE, list, queue), {MR_FLAT_ENUM, offsetof(struct list, state), MR_STATE_COUNT - 1},
     FIELD(SLICE, list, type),  FIELD(SLICE, list, cursor),
     FIELD(32, list, limit),    FIELD(BOOL, list, with_payload),
+    FIELD(BOOL, list, held),
 };
 FLAT(list);
 
@@ -158,6 +159,7 @@ static enum mr_err prepare_list(struct ticket *ticket)
         .state = options->state,
         .limit = (uint32_t)options->limit,
         .with_payload = options->with_payload,
+        .held = options->held,
     };
     if (options->limit > MR_BATCH_MAX || (unsigned)options->state >= MR_STATE_COUNT ||
         list.cursor.len >= MR_CURSOR_MAX || !mr_utf8_valid(list.cursor))
@@ -199,9 +201,10 @@ static enum mr_err read_list(struct ticket *ticket, struct mr_slice bytes)
 }
 
 static const struct mr_flat_field control_fields[] = {
-    {MR_FLAT_ENUM, offsetof(struct mr_control, verb), MR_VERB_PRIORITISE},
+    {MR_FLAT_ENUM, offsetof(struct mr_control, verb), MR_VERB_RELEASE},
     FIELD(SLICE, mr_control, id),
     FIELD(DOUBLE, mr_control, value),
+    FIELD(SLICE, mr_control, text),
 };
 static MR_FLAT(struct mr_control, control_flat, control_fields);
 
