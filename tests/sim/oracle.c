@@ -126,6 +126,11 @@ uint32_t token_of(const struct oracle *oracle, const struct mr_task *task)
     return token < oracle->n ? token : UINT32_MAX;
 }
 
+uint32_t oracle_token(const struct oracle *oracle, const struct mr_task *task)
+{
+    return token_of(oracle, task);
+}
+
 uint8_t may(const struct oracle *oracle, const struct fact *fact)
 {
     uint8_t fates = fact->sure;
@@ -304,7 +309,8 @@ void fact_begin(struct oracle *oracle, struct fact *fact)
     fact->note.known = false;
     /* A task with a unique key may be moved by the enqueue of another. */
     bool known = !touched && !spec->unique && fact->sent_era == oracle->era;
-    fact->plain = known && spec->delay_ms == 0;
+    fact->plain = known && spec->delay_ms == 0 && spec->group == 0;
+    fact->grouped = known && spec->delay_ms == 0 && spec->group != 0;
     fact->not_before_ms = known && spec->delay_ms ? fact->sent_ms + spec->delay_ms : 0;
 }
 

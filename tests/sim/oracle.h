@@ -13,7 +13,8 @@
  * counters that equal a recount; epochs rise for ever; one accepted outcome per epoch and none from
  * an old one; failures and crashes add up; one live task per unique key; payloads, headers,
  * settings, results and errors are byte for byte what was sent; first hand-outs come in the order
- * of submission and of priority; nothing early; nothing from a paused queue; an end that somebody
+ * of submission and of priority; nothing early; nothing from a paused queue or a group; members of a set
+ * go when its task comes, and not without it; an end that somebody
  * waited for and was told of is durable. A clock that jumps takes none of this away, except for what
  * was under way when it did.
  *
@@ -30,6 +31,8 @@ struct oracle;
 
 enum {
     ORACLE_KEYS_MAX = 8,
+    ORACLE_GROUPS_MAX = 3,
+    ORACLE_MEMBERS_MAX = 8, /* of a set */
     ORACLE_HEADER_SETS = 4,
     ORACLE_NOTE_MIN = 48, /* bytes of a result or error */
     ORACLE_NOTE_MAX = 2048,
@@ -48,6 +51,7 @@ struct oracle_spec {
     uint32_t unique;     /* number of the unique key; 0: none */
     bool unique_forever; /* its time to live is beyond the end of the test */
     enum mr_on_duplicate on_duplicate;
+    uint32_t group; /* number of the group; 0: none */
 };
 
 /* A request on one task that is on its way; the caller keeps it between sent and answered. */
@@ -65,6 +69,16 @@ struct oracle_op {
     uint32_t note_len;             /* finish: of its result or error */
     int64_t sent_ms;
     int64_t not_before_ms; /* finish: the earliest next start */
+};
+
+/* A set on its way to become a task; the caller keeps it between sent and answered. */
+struct oracle_gathered {
+    uint32_t members[ORACLE_MEMBERS_MAX];
+    size_t n;
+    uint32_t made;       /* token of the task, which has an id of the engine's */
+    struct oracle_op op; /* its enqueue */
+    uint64_t number;     /* the oracle's; 0: it is over */
+    bool crashed;        /* whether it happened shows in the next life, all of it or nothing */
 };
 
 /* What the whole store shows at one moment. */
@@ -125,6 +139,15 @@ void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_f
                         bool alive, struct oracle_op *ret_op);
 void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err);
 
+/* ---- groups */
+/* The name of its group, or "". */
+const char *oracle_group(const struct oracle_spec *spec);
+/* A gather showed this task. */
+void oracle_in_set(struct oracle *oracle, uint32_t token, uint32_t version);
+void oracle_gathered_sent(struct oracle *oracle, struct oracle_gathered *gathered);
+void oracle_gathered_answered(struct oracle *oracle, const struct oracle_gathered *gathered,
+                              enum mr_err err, const struct mr_enqueue_result *result);
+
 /* ---- control */
 void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb verb,
                          struct oracle_op *ret_op);
@@ -171,5 +194,7 @@ bool oracle_is_settled(const struct oracle *oracle, uint32_t token);
 bool oracle_may_live(const struct oracle *oracle, uint32_t token);
 bool oracle_may_be_gone(const struct oracle *oracle, uint32_t token);
 const char *oracle_id(const struct oracle *oracle, uint32_t token); /* empty while unknown */
+/* UINT32_MAX when nobody asked for it. */
+uint32_t oracle_token(const struct oracle *oracle, const struct mr_task *task);
 
 #endif

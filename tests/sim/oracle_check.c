@@ -234,6 +234,7 @@ void oracle_check(struct oracle *oracle, const struct oracle_view *view)
         oracle->facts[i].seen = false;
     size_t damaged = check_listed(oracle, view);
     check_missing(oracle, damaged);
+    check_gathered(oracle);
     check_queues(oracle, view);
     check_keys(oracle, view);
 }

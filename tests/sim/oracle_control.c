@@ -21,7 +21,7 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
         ret_op->adds = 0;
     fact_add(fact, ret_op->adds, 1);
     fact->controls++;
-    fact->plain = false;
+    fact->plain = fact->grouped = false;
     fact->note.known = false;
     fact->reordered = fact->reordered || verb == MR_VERB_PRIORITISE;
     fact->not_before_ms = 0;
@@ -68,7 +68,7 @@ static void controlled(struct oracle *oracle, const struct oracle_op *op)
     case MR_VERB_ARCHIVE:
         fact->sure = ARCHIVED;
         return;
-    case MR_VERB_PRIORITISE:
+    default:
         return;
     }
 }
@@ -148,10 +148,12 @@ void oracle_pause_answered(struct oracle *oracle, const char *queue, bool paused
 void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
 {
     oracle->epoch_floor = oracle->epoch_max;
+    gathered_crashed(oracle);
     for (size_t i = 0; i < oracle->n; i++) {
         struct fact *fact = &oracle->facts[i];
         fact->sure = may(oracle, fact);
         fact->plain = fact->plain && !fact_busy(fact);
+        fact->grouped = fact->grouped && !fact_busy(fact);
         fact->version++;
         if (fact->enqueues > 0)
             fact_forget_counts(fact);
@@ -192,7 +194,7 @@ static void fact_forget(struct fact *fact)
     fact->retried = fact->crashes = (struct range){0, UINT32_MAX / 2};
     fact->unseen = 0;
     fact->keyless = fact->reordered = true;
-    fact->plain = fact->note.known = false;
+    fact->plain = fact->grouped = fact->note.known = false;
     fact->not_before_ms = 0;
 }
 

@@ -35,6 +35,7 @@ struct fact {
     bool keyless;               /* left the archive, without its unique key */
     bool completed;             /* ended well in this life, with retention */
     bool reordered;             /* its priority may have been changed */
+    bool grouped;               /* surely waits in its group: nobody has moved it */
     bool announced;             /* may have been handed out before its enqueue was answered */
     uint8_t enqueues, controls; /* requests of these kinds under way */
     uint64_t sent_seq;          /* of the first enqueue under way */
@@ -56,7 +57,7 @@ struct fact {
     bool seen;             /* scratch of a check */
 };
 
-enum { ORACLE_QUEUES_MAX = 32, ORACLE_UNIQUE_SHORT_MS = 5000 };
+enum { ORACLE_GATHERED_MAX = 32, ORACLE_QUEUES_MAX = 32, ORACLE_UNIQUE_SHORT_MS = 5000 };
 
 struct queue_fact {
     char name[16];
@@ -81,6 +82,8 @@ struct oracle {
     bool unordered, allow_loss, short_of_space;
     uint32_t reads_failed; /* at most */
     uint32_t quarantined;  /* tasks that cannot be in the archive for another reason */
+    struct oracle_gathered gathered[ORACLE_GATHERED_MAX]; /* without an answer so far */
+    uint64_t gathered_n;
     bool failed;
     char error[512];
 };
@@ -104,6 +107,9 @@ void check_body(struct oracle *oracle, uint32_t token, const struct mr_task *tas
 void check_note(struct oracle *oracle, uint32_t token, const struct mr_task *task);
 void check_counts(struct oracle *oracle, uint32_t token, const struct mr_task *task);
 bool same_key(const struct oracle_spec *a, const struct oracle_spec *b);
+/* Whether they happened is not known; a view of the next life tells. */
+void gathered_crashed(struct oracle *oracle);
+void check_gathered(struct oracle *oracle);
 uint8_t fate_of(enum mr_state state);
 void payload_fill(uint32_t token, uint8_t *payload, size_t len);
 

@@ -137,6 +137,8 @@ uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
         oracle_fail(oracle, "task %u: epoch %llu is not above %llu (floor %llu)", token,
                     (unsigned long long)lease->epoch, (unsigned long long)fact->epoch,
                     (unsigned long long)oracle->epoch_floor);
+    if (fact->grouped && fact->enqueues == 0)
+        oracle_fail(oracle, "task %u handed out from its group", token);
     settle_lease(fact);
     if (fact->enqueues > 0 && may(oracle, fact) & GONE)
         announce(oracle, fact);

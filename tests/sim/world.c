@@ -21,15 +21,16 @@ static uint64_t below(struct world *world, uint64_t n)
 static const struct {
     uint32_t weight, on;
 } acts[ACT_COUNT] = {
-    [ACT_ENQUEUE] = {40, 100},   [ACT_ENQUEUE_AGAIN] = {6, 60}, [ACT_NODE_OPEN] = {8, 100},
-    [ACT_NODE_CLOSE] = {1, 50},  [ACT_NODE_VANISH] = {2, 50},   [ACT_NODE_STALL] = {2, 40},
-    [ACT_TAKE] = {40, 100},      [ACT_BEGIN] = {40, 100},       [ACT_FINISH] = {40, 100},
-    [ACT_FINISH_LATE] = {6, 60}, [ACT_CONTROL] = {10, 60},      [ACT_PAUSE] = {3, 40},
-    [ACT_LIMIT] = {1, 20},       [ACT_QUEUE_REMOVE] = {1, 20},  [ACT_GET] = {6, 80},
-    [ACT_AWAIT] = {10, 60},      [ACT_BACKUP] = {1, 25},        [ACT_READ_FAULT] = {1, 15},
-    [ACT_CHECK] = {2, 80},       [ACT_KILL] = {1, 60},          [ACT_POWER_CUT] = {1, 60},
-    [ACT_STOP_AT] = {1, 60},     [ACT_SYNC_FAULT] = {1, 20},    [ACT_WRITE_FAULT] = {1, 15},
-    [ACT_DISK_FULL] = {1, 25},   [ACT_DISK_FREE] = {2, 100},    [ACT_JUMP] = {1, 20},
+    [ACT_ENQUEUE] = {40, 100},    [ACT_ENQUEUE_AGAIN] = {6, 60}, [ACT_NODE_OPEN] = {8, 100},
+    [ACT_NODE_CLOSE] = {1, 50},   [ACT_NODE_VANISH] = {2, 50},   [ACT_NODE_STALL] = {2, 40},
+    [ACT_TAKE] = {40, 100},       [ACT_BEGIN] = {40, 100},       [ACT_FINISH] = {40, 100},
+    [ACT_FINISH_LATE] = {6, 60},  [ACT_CONTROL] = {10, 60},      [ACT_PAUSE] = {3, 40},
+    [ACT_GATHER] = {10, 60},      [ACT_GATHERED] = {8, 100},     [ACT_LIMIT] = {1, 20},
+    [ACT_QUEUE_REMOVE] = {1, 20}, [ACT_GET] = {6, 80},           [ACT_AWAIT] = {10, 60},
+    [ACT_BACKUP] = {1, 25},       [ACT_READ_FAULT] = {1, 15},    [ACT_CHECK] = {2, 80},
+    [ACT_KILL] = {1, 60},         [ACT_POWER_CUT] = {1, 60},     [ACT_STOP_AT] = {1, 60},
+    [ACT_SYNC_FAULT] = {1, 20},   [ACT_WRITE_FAULT] = {1, 15},   [ACT_DISK_FULL] = {1, 25},
+    [ACT_DISK_FREE] = {2, 100},   [ACT_JUMP] = {1, 20},
 };
 
 static uint32_t percent_dial(struct world *world)
@@ -62,6 +63,7 @@ static void choose_dials(struct world *world)
     dials->unique = percent_dial(world);
     dials->kept = percent_dial(world);
     dials->headed = percent_dial(world);
+    dials->grouped = dials->weights[ACT_GATHER] > 0 ? percent_dial(world) : 0;
     dials->dated = world_chance(world, 20) ? percent_dial(world) : 0;
     static const int64_t delays_ns[] = {0, 100 * MR_NS_PER_US, 5 * MR_NS_PER_MS, MR_NS_PER_S};
     world->rig.job_delay_max_ns = delays_ns[below(world, 4)];
@@ -287,6 +289,15 @@ static void work_off(struct world *world, struct node *node)
         world_take(world, node, WORLD_SLOTS, 1000);
 }
 
+static void gather_all(struct world *world)
+{
+    for (size_t i = 0; i < WORLD_SETS; i++)
+        if (world->sets[i].n > 0)
+            world_gathered(world, &world->sets[i]);
+    for (size_t i = 0; world->gathering == 0 && i < world->dials.queues; i++)
+        world_gather(world, world_queues[i]);
+}
+
 /* Faults stop, the clock goes on from its latest time, one good worker serves every queue. */
 static void heal(struct world *world)
 {
@@ -318,6 +329,8 @@ static void heal(struct world *world)
             world_node_open(world, node);
         world_beat(world);
         work_off(world, node);
+        if (world->dials.grouped > 0 && rounds % 16 == 0)
+            gather_all(world);
         pass_time(world, rounds % 64 == 63 ? 3 * MR_NS_PER_S : 50 * MR_NS_PER_MS);
         if (rounds % 64 == 63 && !oracle_error(world->oracle))
             check_store(world, RIG_CHECK);
@@ -425,6 +438,9 @@ static void choose_calm(struct world *world, uint32_t steps)
     for (size_t i = ACT_KILL; i < ACT_COUNT; i++)
         dials->weights[i] = 0;
     dials->weights[ACT_QUEUE_REMOVE] = 0;
+    dials->weights[ACT_GATHER] = acts[ACT_GATHER].weight;
+    dials->weights[ACT_GATHERED] = acts[ACT_GATHERED].weight;
+    dials->grouped = 20;
     dials->steps = steps;
     dials->dt_max_ns = 20 * MR_NS_PER_MS;
     dials->payload_max = 2000;

@@ -71,6 +71,9 @@ void world_drop(struct world *world)
     world->before = NULL;
     while (!mr_list_empty(&world->reqs))
         free_req(mr_container(world->reqs.next, struct wreq, link));
+    world->gathering = 0;
+    for (size_t i = 0; i < WORLD_SETS; i++)
+        world->sets[i].dead = true;
     for (size_t n = 0; n < WORLD_NODES; n++) {
         struct node *node = &world->nodes[n];
         for (size_t i = 0; i < WORLD_HANDS; i++)
@@ -113,6 +116,8 @@ uint32_t world_new_task(struct world *world)
         spec.headers = (uint32_t)below(world, ORACLE_HEADER_SETS);
         spec.timeout_ms = (int64_t)below(world, 3) - 1;
     }
+    if (world_chance(world, dials->grouped))
+        spec.group = 1 + (uint32_t)below(world, ORACLE_GROUPS_MAX);
     static const int32_t retries[] = {0, MR_NO_RETRY, 1, 2, 5};
     spec.max_retry = retries[below(world, 5)];
     return oracle_add(world->oracle, &spec);
@@ -566,6 +571,8 @@ void world_act(struct world *world, enum act act)
         [ACT_FINISH] = act_finish,
         [ACT_FINISH_LATE] = act_finish_late,
         [ACT_CONTROL] = act_control,
+        [ACT_GATHER] = world_gather_some,
+        [ACT_GATHERED] = world_gathered_some,
         [ACT_PAUSE] = act_pause,
         [ACT_LIMIT] = act_limit,
         [ACT_QUEUE_REMOVE] = act_queue_remove,

@@ -177,6 +177,8 @@ void world_answered(struct mr_req *req)
         [MR_OP_QUEUE_SET] = queue_set_answered,
         [MR_OP_QUEUE_REMOVE] = queue_remove_answered,
         [MR_OP_BACKUP] = world_backup_answered,
+        [MR_OP_GATHER] = world_gather_answered,
+        [MR_OP_GATHERED] = world_gathered_answered,
     };
     struct wreq *wreq = req->arg;
     struct world *world = wreq->world;

@@ -15,6 +15,7 @@ enum {
     WORLD_ZOMBIES = 16, /* leases that were lost and may be finished all the same */
     WORLD_TASKS = 500,
     WORLD_KEYS = 6,
+    WORLD_SETS = 4,
 };
 
 /* What may happen in a step; each seed weighs them. */
@@ -30,6 +31,8 @@ enum act {
     ACT_FINISH,
     ACT_FINISH_LATE,
     ACT_CONTROL,
+    ACT_GATHER,
+    ACT_GATHERED,
     ACT_PAUSE,
     ACT_LIMIT,
     ACT_QUEUE_REMOVE,
@@ -57,7 +60,8 @@ struct dials {
     int64_t lease_ms;
     uint32_t burst; /* percent of steps without time between them */
     uint32_t queues, batch_max, payload_max;
-    uint32_t own_id, delayed, prioritised, unique, kept, dated, headed; /* percent of tasks */
+    uint32_t own_id, delayed, prioritised, unique, kept, dated, headed,
+        grouped; /* percent of tasks */
     bool stalls;
 };
 
@@ -86,6 +90,15 @@ struct zombie {
     char id[MR_ID_MAX + 1];
 };
 
+/* Members of a group in somebody's hands. */
+struct set {
+    char name[MR_SET_MAX], queue[16];
+    uint32_t tokens[WORLD_BATCH];
+    size_t n; /* 0: none */
+    int64_t until_ns;
+    bool dead; /* the engine that gave it is gone */
+};
+
 struct world;
 
 /* A request under way, with all it borrows. */
@@ -107,6 +120,8 @@ struct wreq {
         struct mr_req_queue_set queue_set;
         struct mr_req_queue_remove queue_remove;
         struct mr_req_backup backup;
+        struct mr_req_gather gather;
+        struct mr_req_gathered gathered;
     } u;
     size_t n;
     struct oracle_op ops[WORLD_BATCH];
@@ -119,6 +134,8 @@ struct wreq {
     char name[16];
     struct mr_worker_queue queues[8];
     struct mr_arena memory;
+    struct set set;
+    struct oracle_gathered gathered;
     struct node *node;
     uint64_t incarnation;
     int64_t sent_ns;
@@ -137,6 +154,8 @@ struct world {
     struct node nodes[WORLD_NODES];
     struct zombie zombies[WORLD_ZOMBIES];
     size_t zombies_n;
+    struct set sets[WORLD_SETS];
+    size_t gathering; /* gathers under way */
     uint64_t incarnations;
     bool dying;     /* answers no longer count */
     bool io_failed; /* a write or sync failed in this life */
@@ -178,5 +197,12 @@ void world_finish(struct world *world, struct node *node, struct hand *hand,
 void world_pause(struct world *world, const char *queue, bool paused);
 void world_enqueue(struct world *world, const uint32_t *tokens, size_t n);
 uint32_t world_new_task(struct world *world);
+void world_gather(struct world *world, const char *queue);
+void world_gather_answered(struct world *world, struct wreq *wreq);
+/* The set becomes a task, or now and then goes back. */
+void world_gathered(struct world *world, struct set *set);
+void world_gathered_answered(struct world *world, struct wreq *wreq);
+void world_gather_some(struct world *world);
+void world_gathered_some(struct world *world);
 
 #endif

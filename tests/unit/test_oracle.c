@@ -687,6 +687,64 @@ static void a_control_answered_behind_a_later_lease_leaves_both_fates(void **sta
     }
 }
 
+static void a_member_that_is_handed_out_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t member = acked(oracle, (struct oracle_spec){.group = 1});
+    lease(oracle, member, 5, 0);
+    assert_caught(oracle, "from its group");
+    oracle_free(oracle);
+}
+
+/* After a crash: both members or the task, and nothing else. */
+static void a_set_that_half_became_a_task_is_caught(void **state)
+{
+    (void)state;
+    for (unsigned there = 0; there < 8; there++) {
+        static const struct oracle_spec grouped = {.group = 2};
+        struct oracle *oracle = oracle_new();
+        struct oracle_gathered gathered = {.n = 2};
+        struct shown shown = {0};
+        gathered.members[0] = acked(oracle, grouped);
+        gathered.members[1] = acked(oracle, grouped);
+        gathered.made = new_task(oracle, (struct oracle_spec){0});
+        oracle_gathered_sent(oracle, &gathered);
+        oracle_crashed(oracle, ORACLE_POWER_CUT);
+        for (unsigned i = 0; i < 2; i++)
+            if (there & 1u << i)
+                show(&shown, oracle, gathered.members[i], MR_AGGREGATING);
+        if (there & 4)
+            show(&shown, oracle, gathered.made, MR_PENDING);
+        check(oracle, &shown);
+        if (there == 3 || there == 4)
+            assert_fine(oracle);
+        else
+            assert_caught(oracle, "both");
+        oracle_free(oracle);
+    }
+}
+
+static void members_that_come_back_behind_the_answer_are_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    struct oracle_gathered gathered = {.n = 1};
+    struct shown shown = {0};
+    gathered.members[0] = acked(oracle, (struct oracle_spec){.group = 3});
+    gathered.made = new_task(oracle, (struct oracle_spec){0});
+    oracle_gathered_sent(oracle, &gathered);
+    struct mr_enqueue_result result = result_of(oracle, gathered.made, MR_OK);
+    oracle_gathered_answered(oracle, &gathered, MR_OK, &result);
+    show(&shown, oracle, gathered.made, MR_PENDING);
+    check(oracle, &shown);
+    assert_fine(oracle);
+    show(&shown, oracle, gathered.members[0], MR_AGGREGATING);
+    check(oracle, &shown);
+    assert_caught(oracle, "ghost");
+    oracle_free(oracle);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -724,6 +782,9 @@ int main(void)
         cmocka_unit_test(a_stopped_store_that_hides_a_task_is_caught),
         cmocka_unit_test(a_holder_that_a_failed_enqueue_may_have_moved_is_not_settled),
         cmocka_unit_test(a_control_answered_behind_a_later_lease_leaves_both_fates),
+        cmocka_unit_test(a_member_that_is_handed_out_is_caught),
+        cmocka_unit_test(a_set_that_half_became_a_task_is_caught),
+        cmocka_unit_test(members_that_come_back_behind_the_answer_are_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

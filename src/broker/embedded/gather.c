@@ -321,7 +321,11 @@ enum handled handle_gathered(struct mr_engine *engine, struct mr_req *base)
         set_back(engine, set);
     }
     unprepare_request(base);
+#ifdef MR_PLANT_GATHERED_UNDURABLE
+    mr_req_answer(base, err);
+#else
     answer(engine, base, err);
+#endif
     return HANDLED;
 }
 
