@@ -174,7 +174,7 @@ static void a_batch_taken_out_of_a_long_list_leaves_the_others_in_order(void **s
     enum { N = 400, LEFT = 20 };
     static struct mr_control items[N];
     static enum mr_err errs[N];
-    static char ids[N][8];
+    static char ids[N][16];
     char left[N * 8] = "";
     size_t n = 0;
     for (int i = 0; i < N; i++) {

@@ -70,7 +70,7 @@ static int32_t replicas_of(struct mr_slice info)
     if (info_value(info, "connected_slaves").len == 0)
         return -1;
     for (int i = 0; i < PRIMARIES_MAX; i++) {
-        char name[16];
+        char name[32];
         (void)snprintf(name, sizeof name, "slave%d", i);
         struct mr_slice row = info_value(info, name);
         if (row.len == 0)
