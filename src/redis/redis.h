@@ -38,7 +38,8 @@ enum mr_reply_kind {
     MR_REPLY_ARRAY,
 };
 
-/* Lives during the callback that brings it. */
+/* Lives during the callback that brings it. An array has 2^20 items at most, a text 64 MiB, and a
+ * reply takes 512 MiB in all: a server that sends more is left. */
 struct mr_reply {
     enum mr_reply_kind kind;
     int64_t integer;
