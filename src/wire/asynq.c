@@ -220,8 +220,8 @@ static enum mr_err append_md5(struct mr_slice bytes, struct mr_buf *out)
 static enum mr_err unique_key(struct mr_slice prefix, struct mr_slice queue, struct mr_slice type,
                               struct mr_slice payload, struct mr_buf *out)
 {
-    const struct mr_slice parts[] = {prefix, MR_SLICE_LIT("{"), queue, MR_SLICE_LIT("}:unique:"),
-                                     type,   MR_SLICE_LIT(":")};
+    const struct mr_slice parts[] = {
+        prefix, MR_SLICE_LIT("asynq:{"), queue, MR_SLICE_LIT("}:unique:"), type, MR_SLICE_LIT(":")};
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
         MR_TRY(mr_buf_append_slice(out, parts[i]));
     return payload.data == NULL ? MR_OK : append_md5(payload, out);

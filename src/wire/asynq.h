@@ -31,8 +31,8 @@ MR_MUST_USE enum mr_err mr_asynq_task_decode(struct mr_slice bytes, struct mr_ar
                                              struct mr_asynq_task *ret_task);
 
 /*
- * The lock of a unique task: "PREFIX{QUEUE}:unique:TYPE:" and the MD5 of the payload; prefix: what all
- * keys begin with, "asynq:" or "NS:asynq:". Go has two empty payloads: nil, which adds nothing, is one
+ * The lock of a unique task: "PREFIXasynq:{QUEUE}:unique:TYPE:" and the MD5 of the payload; prefix: of
+ * the namespace, "" or "NS:". Go has two empty payloads: nil, which adds nothing, is one
  * whose data is NULL. MR_NOMEM, MR_UNSUPPORTED: OpenSSL was set up without MD5.
  */
 MR_MUST_USE enum mr_err mr_asynq_unique_key(struct mr_slice prefix, struct mr_slice queue,

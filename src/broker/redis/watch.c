@@ -3,7 +3,8 @@
  * No polling: a queue that had nothing is looked at again when something came. A push, by whomever, ends a
  * BLMOVE of the list onto itself; what is not in the list (priorities, due times, resuming) is told on
  * the channel mr:wake; and what is due at a known time has a timer. While this guard stands, `maybe` is
- * false and nobody asks.
+ * false and nobody asks; but what a Go program puts into `scheduled` nobody tells of, so an idle queue
+ * is looked at now and then.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -15,7 +16,8 @@ enum {
     LOOK_MS = 500,    /* a busy queue is looked at for due tasks so often */
     PAUSED_MS =
         1000, /* a paused one, whether it still is: others say nothing when they resume it */
-    LOOK_FAR_MS = 60000 /* Redis's clock may run faster than ours */
+    FOREIGN_MS = 1000,  /* an idle one: for what Go scheduled, and Redis's clock may run faster */
+    FOREIGN_QUEUES = 4, /* ... while there are no more of them: an idle worker says little */
 };
 
 void watch_woken(struct rqueue *queue)
@@ -146,9 +148,10 @@ void watch_looks(struct rqueue *queue)
 void watch_looked(struct rqueue *queue, int64_t next_ms)
 {
     struct watch *watch = &queue->watch;
+    int64_t far_ms = FOREIGN_MS * (1 + (int64_t)queue->engine->queues_n / FOREIGN_QUEUES);
     watch->due |= next_ms == 0;
-    if (next_ms > 0)
-        look_in(queue, next_ms < LOOK_FAR_MS ? next_ms : LOOK_FAR_MS);
+    if (next_ms != 0)
+        look_in(queue, next_ms > 0 && next_ms < far_ms ? next_ms : far_ms);
 }
 
 void watch_empty(struct rqueue *queue)
