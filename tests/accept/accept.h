@@ -178,6 +178,7 @@ struct accept_worker {
     enum mr_queue_order order;
     uint32_t slots;   /* 0: 4 */
     int64_t grace_ms; /* 0: 100 */
+    int64_t beat_ms;  /* 0: ACCEPT_BEAT_MS */
     const int64_t *retry_levels_ms;
     size_t retry_levels_n;
     int64_t retry_max_ms;

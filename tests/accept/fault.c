@@ -81,6 +81,8 @@ static void drop(struct fault *f, size_t pair)
 
 static void strike(struct fault *f)
 {
+    while (f->kind == FAULT_KILL && f->victim == 0)
+        (void)poll(NULL, 0, POLL_MS);
     if (f->kind == FAULT_KILL)
         (void)kill(f->victim, SIGKILL);
     for (size_t i = 0; i < FAULT_PAIRS; i++)

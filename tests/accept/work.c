@@ -208,7 +208,8 @@ static void test_20_sixteen_slots_run_each_task_once(void **state)
     struct accept *t = *state;
     size_t n = accept_size(20000, 2000);
     accept_put_many(t, "t", n, &(struct accept_task){.payload = "p"});
-    WORKER(t, .node = "worker", .slots = SLOTS);
+    /* Long leases: a disk that stalls is no death. */
+    WORKER(t, .node = "worker", .slots = SLOTS, .beat_ms = WAIT_MS);
     UNTIL(accept_count(t, "default", MR_COMPLETED) == n);
     UNTIL(in_hand_of(t, "worker") == 0);
     accept_each_ran_once(t);

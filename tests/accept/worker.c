@@ -133,7 +133,7 @@ static struct mr_worker *make_worker(struct accept *t, const struct accept_worke
         .slots = o->slots ? o->slots : SLOTS,
         .grace_ms = o->grace_ms ? o->grace_ms : GRACE_MS,
         .drain_ms = DRAIN_MS,
-        .beat_ms = ACCEPT_BEAT_MS,
+        .beat_ms = o->beat_ms ? o->beat_ms : ACCEPT_BEAT_MS,
         .beats_missed = ACCEPT_BEATS_MISSED,
         .retry_levels_ms = o->retry_levels_ms,
         .retry_levels_n = o->retry_levels_n,
