@@ -222,7 +222,10 @@ void redis_turn(struct mr_redis *redis, int64_t max_ns)
     mr_loop_wait(redis->loop, ns < max_ns ? ns : max_ns);
     redis->now = mr_mono_now(mr_clock_system());
     mr_loop_dispatch(redis->loop);
-    deliver(redis, mr_chan_take_all(mr_loop_inbox(redis->loop)));
+    struct mr_msg *posted = mr_chan_take_all(mr_loop_inbox(redis->loop));
+    /* Whoever posts counts from then: what he waits for must not end too early. */
+    redis->now = mr_mono_now(mr_clock_system());
+    deliver(redis, posted);
     mr_wheel_advance(redis->wheel, tick_of(redis->now), redis);
     settle(redis);
     deliver_end_of_turn(redis);

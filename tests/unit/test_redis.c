@@ -411,6 +411,53 @@ static void timers_and_the_end_of_a_turn_are_served(void **state)
     user_close(&user);
 }
 
+/* A turn that an answer makes long, and a message that comes in it. */
+struct long_turn {
+    struct mr_redis_call call;
+    struct mr_event begun, go_on;
+    mr_mono now; /* of the loop when the message was delivered */
+};
+
+static void dawdle(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct long_turn *turn = mr_container(call, struct long_turn, call);
+    (void)err, (void)reply;
+    mr_event_set(&turn->begun);
+    (void)mr_event_wait(&turn->go_on, user_patience_ns);
+}
+
+static void start_dawdling(struct mr_redis *redis, void *arg)
+{
+    struct long_turn *turn = arg;
+    struct mr_slice ping = MR_SLICE_LIT("PING");
+    turn->call.answered = dawdle;
+    mr_redis_send(redis, &turn->call, (struct mr_slice){0}, &ping, 1);
+}
+
+static void look_at_the_clock(struct mr_redis *redis, void *arg)
+{
+    ((struct long_turn *)arg)->now = mr_redis_now(redis);
+}
+
+static void time_never_lags_behind_who_posts(void **state)
+{
+    struct user user;
+    struct long_turn turn = {.now = {0}};
+    mr_event_init(&turn.begun);
+    mr_event_init(&turn.go_on);
+    user_open(&user, options_of(redis_rig_url(*state)));
+    user_do(&user, start_dawdling, &turn);
+    assert_true(mr_event_wait(&turn.begun, user_patience_ns));
+    mr_mono posted = mr_mono_now(mr_clock_system());
+    struct user_job job = {.msg.deliver = user_deliver, .run = look_at_the_clock, .arg = &turn};
+    mr_event_init(&job.done);
+    mr_redis_post(user.redis, &job.msg);
+    mr_event_set(&turn.go_on);
+    assert_true(mr_event_wait(&job.done, user_patience_ns));
+    assert_true(turn.now.ns >= posted.ns);
+    user_close(&user);
+}
+
 static void the_end_answers_what_is_in_flight(void **state)
 {
     struct user user;
@@ -563,6 +610,7 @@ int main(void)
         cmocka_unit_test(subscribers_hear_what_is_published),
         cmocka_unit_test(subscriptions_begin_again_after_a_break),
         cmocka_unit_test(timers_and_the_end_of_a_turn_are_served),
+        cmocka_unit_test(time_never_lags_behind_who_posts),
         cmocka_unit_test(the_end_answers_what_is_in_flight),
         cmocka_unit_test(a_command_to_all_goes_to_the_one),
         cmocka_unit_test(tls_is_used_where_the_url_says_so),
