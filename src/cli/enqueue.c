@@ -249,7 +249,7 @@ static const struct cli_option options[] = {
          "reject, ignore, or replace: when it runs, not its payload"),
      .choices = duplicate_words},
     {.name = "retention", OPT(retention, CLI_DURATION, "D", "keep it when completed (default 1h)")},
-    {.name = "group", OPT(group, CLI_NAME, "G", "group it belongs to")},
+    {.name = "group", OPT(group, CLI_NAME, "G", "wait in this group to become part of one task")},
     {.name = "topic", OPT(topic, CLI_NAME, "TOPIC", "leave the outcome in this result topic")},
     {.name = "header", .note = CLI_REPEATS, OPT(header, CLI_TEXT, "K=V", "a header")},
     {.name = "lines", OPT(lines, CLI_FLAG, NULL, "one task per line of standard input")},

@@ -33,6 +33,20 @@ is "set answers with the queue" 5 "$(m --json queue set a --max-length 5 | jq .m
 refuses 4 'holds tasks; --force' queue rm a
 is "still there" 3 "$(count a pending)"
 
+# ---- groups
+
+enqueue -q grouped --id g1 --group mails one
+enqueue -q grouped --id g2 --group mails two
+is "waits in its group" 'aggregating mails' "$(state g1) $(field g1 group)"
+is "counted" 2 "$(count grouped aggregating)"
+is "listed" 'g1 g2' "$(m task list --state aggregating --json | jq -r 'map(.id)|join(" ")')"
+expect 0 work -q grouped --burst -- true
+is "no worker is given it" 2 "$(count grouped aggregating)"
+is "why" group "$(m task why g1 --json | jq -r '.reasons[0].reason')"
+expect 0 task run g1
+is "alone" 'pending aggregating' "$(state g1) $(state g2)"
+expect 0 queue rm grouped --force
+
 # ---- lists
 
 expect 0 task list -q a
