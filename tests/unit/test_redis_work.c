@@ -1,0 +1,498 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Working on a Redis that other programs use as well, and that goes away: what our half leaves behind is what
+ * Asynq's programs expect, what they leave is worked on, and nothing is lost with a connection. What every
+ * engine does is the conformance suite's.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "broker/redis/redis.h"
+#include "support/redis_rig.h"
+
+#define Q "asynq:{default}:"
+
+enum { WAIT_MS = 20000, LEASE_MS = 60000 };
+
+static struct redis_rig *rig;
+
+static struct redis_rig_server *server(void)
+{
+    return redis_rig_server(rig, 0);
+}
+
+struct scene {
+    struct mr_broker *broker;
+    uint64_t node;
+    uint32_t first_slot;
+    _Atomic uint64_t cancelled;
+};
+
+static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    struct scene *scene = arg;
+    if (reason == MR_STOP_CANCEL)
+        atomic_store(&scene->cancelled, epoch);
+}
+
+static void open_node(struct scene *scene)
+{
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default"), .weight = 3};
+    struct mr_req_node_open req = {.req.op = MR_OP_NODE_OPEN,
+                                   .name = MR_SLICE_LIT("node"),
+                                   .queues = &queue,
+                                   .queues_n = 1,
+                                   .slots = 4,
+                                   .lease_ms = LEASE_MS,
+                                   .events = {.stop = stop, .arg = scene}};
+    assert_int_equal(mr_broker_call(scene->broker, &req.req), MR_OK);
+    scene->node = req.node;
+    scene->first_slot = req.first_slot;
+    mr_req_done(&req.req);
+}
+
+static int setup(void **state)
+{
+    struct scene *scene = calloc(1, sizeof *scene);
+    struct mr_redis_broker_options options = {.url = redis_rig_url(rig), .archive_max = 2};
+    assert_non_null(scene);
+    RIG_ALL(rig, "FLUSHALL");
+    assert_int_equal(mr_redis_broker_open(&options, &scene->broker, NULL), MR_OK);
+    *state = scene;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct scene *scene = *state;
+    mr_broker_close(scene->broker);
+    free(scene);
+    return 0;
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static enum mr_err put(struct scene *scene, struct mr_task_options task)
+{
+    struct mr_enqueue_result result;
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    enum mr_err err = mr_broker_call(scene->broker, &req.req);
+    mr_req_done(&req.req);
+    return err != MR_OK ? err : result.err;
+}
+#define PUT_OK(scene, ...)                                                                         \
+    assert_int_equal(put(scene, (struct mr_task_options){__VA_ARGS__}), MR_OK)
+
+/* NULL: nothing came in time. */
+static struct mr_lease *take(struct scene *scene, int64_t wait_ms)
+{
+    struct mr_req_take req = {
+        .req.op = MR_OP_TAKE, .node = scene->node, .max = 1, .wait_ms = wait_ms};
+    enum mr_err err = mr_broker_call(scene->broker, &req.req);
+    mr_req_done(&req.req);
+    if (err == MR_EMPTY)
+        return NULL;
+    assert_int_equal(err, MR_OK);
+    assert_int_equal(mr_broker_lease_open(scene->broker, req.leases), MR_OK);
+    return req.leases;
+}
+
+static struct mr_lease *take_id(struct scene *scene, const char *id)
+{
+    struct mr_lease *lease = take(scene, WAIT_MS);
+    assert_non_null(lease);
+    assert_true(mr_slice_equal(lease->task.id, mr_slice_str(id)));
+    return lease;
+}
+
+static enum mr_err finish(struct scene *scene, struct mr_lease *lease, struct mr_finish item)
+{
+    enum mr_err err;
+    item.id = lease->task.id;
+    item.epoch = lease->epoch;
+    item.ref = lease->ref;
+    struct mr_req_finish req = {.req.op = MR_OP_FINISH, .items = &item, .n = 1, .errs = &err};
+    assert_int_equal(mr_broker_call(scene->broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    mr_lease_free(lease);
+    return err;
+}
+#define FINISH(scene, lease, ...) finish(scene, lease, (struct mr_finish){__VA_ARGS__})
+
+static int64_t elapsed_ms(mr_mono since)
+{
+    return (mr_mono_now(mr_clock_system()).ns - since.ns) / MR_NS_PER_MS;
+}
+
+/* As a client of Asynq's writes it. */
+static void put_as_others(const char *id, const char *state)
+{
+    char key[128], message[256];
+    (void)snprintf(key, sizeof key, Q "t:%s", id);
+    (void)snprintf(message, sizeof message,
+                   "\n\x01t\x1a%c%s\"\x07"
+                   "default",
+                   (int)strlen(id), id);
+    RIG(server(), "SADD", "asynq:queues", "default");
+    RIG(server(), "HSET", key, "msg", message, "state", state);
+}
+
+static void push_as_others(const char *id)
+{
+    put_as_others(id, "pending");
+    RIG(server(), "EVAL", "return redis.call('LPUSH', KEYS[1], ARGV[1])", "1", Q "pending", id);
+}
+
+/* ---- what we leave -------------------------------------------------------------------------- */
+
+static void a_plain_task_has_the_fields_of_asynq_and_no_other(void **state)
+{
+    struct scene *scene = *state;
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"), .payload = MR_SLICE_LIT("x"));
+    assert_string_equal(RIG(server(), "HKEYS", Q "t:a"), "msg\nstate\npending_since");
+    assert_string_equal(RIG(server(), "HGET", Q "t:a", "state"), "pending");
+    assert_int_equal(strlen(RIG(server(), "HGET", Q "t:a", "pending_since")), 19);
+    assert_string_equal(RIG(server(), "LRANGE", Q "pending", "0", "-1"), "a");
+    assert_string_equal(RIG(server(), "SMEMBERS", "asynq:queues"), "default");
+    assert_string_equal(RIG(server(), "KEYS", "*mr:*"), "");
+}
+
+static void a_run_goes_through_asynqs_places_and_leaves_its_counters(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    struct mr_lease *lease = take_id(scene, "a");
+    assert_string_equal(RIG(server(), "HGET", Q "t:a", "state"), "active");
+    assert_int_equal(RIG_INT(server(), "HEXISTS", Q "t:a", "pending_since"), 0);
+    assert_string_equal(RIG(server(), "LRANGE", Q "active", "0", "-1"), "a");
+    const char *ends = RIG(server(), "ZSCORE", Q "lease", "a");
+    assert_null(strchr(ends, '.'));
+    assert_int_equal(FINISH(scene, lease, .outcome = MR_DONE), MR_OK);
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "t:a", Q "active", Q "lease", Q "mr:lease"), 0);
+    assert_string_equal(RIG(server(), "GET", Q "processed"), "1");
+    const char *day = RIG(server(), "KEYS", Q "processed:*");
+    assert_int_equal(strlen(day), strlen(Q "processed:2026-11-15"));
+    assert_in_range(RIG_INT(server(), "TTL", day), 89 * 86400, 90 * 86400);
+}
+
+static void times_in_ms_stand_beside_whole_seconds(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"), .delay_ms = 3600500);
+    int64_t due_ms = strtoll(RIG(server(), "ZSCORE", Q "mr:due", "a"), NULL, 10);
+    int64_t due_s = strtoll(RIG(server(), "ZSCORE", Q "scheduled", "a"), NULL, 10);
+    assert_int_equal(due_s, (due_ms + 999) / 1000);
+    PUT_OK(scene, .id = MR_SLICE_LIT("b"));
+    assert_int_equal(FINISH(scene, take_id(scene, "b"), .outcome = MR_FAIL, .delay_ms = 3600500),
+                     MR_OK);
+    due_ms = strtoll(RIG(server(), "ZSCORE", Q "mr:due", "b"), NULL, 10);
+    due_s = strtoll(RIG(server(), "ZSCORE", Q "retry", "b"), NULL, 10);
+    assert_int_equal(due_s, (due_ms + 999) / 1000);
+}
+
+static void a_text_that_is_not_utf_8_is_made_so(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    assert_int_equal(FINISH(scene, take_id(scene, "a"), .outcome = MR_FAIL_FOR_GOOD,
+                            .error = MR_SLICE_LIT("bad \xff\xc3 byte")),
+                     MR_OK);
+    const char *message = RIG(server(), "HGET", Q "t:a", "msg");
+    assert_non_null(strstr(message, "bad ?? byte"));
+}
+
+static void the_archive_keeps_as_many_as_it_is_told_and_counts_the_rest(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    static const char *const ids[] = {"a", "b", "c"};
+    for (size_t i = 0; i < 3; i++) {
+        PUT_OK(scene, .id = mr_slice_str(ids[i]));
+        assert_int_equal(FINISH(scene, take_id(scene, ids[i]), .outcome = MR_FAIL_FOR_GOOD), MR_OK);
+    }
+    assert_int_equal(RIG_INT(server(), "ZCARD", Q "archived"), 2);
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "t:a", Q "t:b", Q "t:c"), 2);
+    assert_string_equal(RIG(server(), "HGET", Q "mr:counts", "trimmed"), "1");
+}
+
+static void a_node_is_seen_as_a_server_of_asynqs_until_it_closes(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    const char *key = RIG(server(), "ZRANGE", "asynq:servers", "0", "-1");
+    assert_in_range(RIG_INT(server(), "TTL", key), 5, 10);
+    assert_int_equal(RIG_INT(server(), "ZCARD", "asynq:workers"), 1);
+    struct mr_req_node_close req = {.req.op = MR_OP_NODE_CLOSE, .node = scene->node};
+    assert_int_equal(mr_broker_call(scene->broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    assert_string_equal(RIG(server(), "KEYS", "asynq:servers*"), "");
+    assert_string_equal(RIG(server(), "KEYS", "asynq:*node*"), "");
+}
+
+/* ---- what others leave ---------------------------------------------------------------------- */
+
+/* The machine may stall any one try; whoever polls cannot be quick in any of them. */
+static void a_push_of_another_program_wakes_who_waits(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    int64_t best_ms = WAIT_MS;
+    for (int i = 0; i < 5; i++) {
+        struct mr_req_take req = {
+            .req.op = MR_OP_TAKE, .node = scene->node, .max = 1, .wait_ms = 30};
+        assert_int_equal(mr_broker_call(scene->broker, &req.req), MR_EMPTY);
+        mr_req_done(&req.req);
+        push_as_others("a");
+        mr_mono since = mr_mono_now(mr_clock_system());
+        struct mr_lease *lease = take_id(scene, "a");
+        int64_t ms = elapsed_ms(since);
+        best_ms = ms < best_ms ? ms : best_ms;
+        assert_int_equal(FINISH(scene, lease, .outcome = MR_DONE), MR_OK);
+    }
+    assert_true(best_ms < 50);
+}
+
+static void what_another_program_scheduled_is_due_by_its_seconds(void **state)
+{
+    struct scene *scene = *state;
+    char at[32];
+    open_node(scene);
+    put_as_others("a", "scheduled");
+    int64_t now_s = strtoll(RIG(server(), "TIME"), NULL, 10);
+    (void)snprintf(at, sizeof at, "%lld", (long long)now_s + 1);
+    RIG(server(), "ZADD", Q "scheduled", at, "a");
+    struct mr_lease *lease = take_id(scene, "a");
+    assert_true(strtoll(RIG(server(), "TIME"), NULL, 10) > now_s);
+    assert_int_equal(FINISH(scene, lease, .outcome = MR_DONE), MR_OK);
+}
+
+static void what_another_program_moved_follows_it_and_not_our_index(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"), .delay_ms = 50);
+    RIG(server(), "ZADD", Q "scheduled", "XX", "4102444800", "a");
+    assert_null(take(scene, 200));
+    assert_string_equal(RIG(server(), "ZSCORE", Q "scheduled", "a"), "4102444800");
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "mr:due"), 0);
+}
+
+static void who_took_a_task_over_keeps_it(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"), .retention_ms = 60000);
+    struct mr_lease *lease = take_id(scene, "a");
+    RIG(server(), "ZADD", Q "lease", "XX", "4102444800", "a");
+    assert_int_equal(FINISH(scene, lease, .outcome = MR_DONE), MR_STALE);
+    assert_string_equal(RIG(server(), "HGET", Q "t:a", "state"), "active");
+    assert_string_equal(RIG(server(), "LRANGE", Q "active", "0", "-1"), "a");
+}
+
+static void an_id_without_a_hash_is_passed_over(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    RIG(server(), "LPUSH", Q "pending", "nothing", "nothing2");
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    assert_int_equal(FINISH(scene, take_id(scene, "a"), .outcome = MR_DONE), MR_OK);
+    assert_string_equal(RIG(server(), "KEYS", Q "t:*"), "");
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "active", Q "pending"), 0);
+}
+
+static void a_message_that_cannot_be_read_goes_to_the_archive(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    RIG(server(), "HSET", Q "t:bad", "msg", "\xff\xff\xff", "state", "pending");
+    RIG(server(), "LPUSH", Q "pending", "bad");
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    assert_int_equal(FINISH(scene, take_id(scene, "a"), .outcome = MR_DONE), MR_OK);
+    mr_mono since = mr_mono_now(mr_clock_system());
+    while (RIG_INT(server(), "ZCARD", Q "archived") == 0)
+        assert_true(elapsed_ms(since) < WAIT_MS);
+    assert_string_equal(RIG(server(), "HGET", Q "t:bad", "state"), "archived");
+}
+
+static void a_task_in_active_without_a_lease_comes_back(void **state)
+{
+    struct scene *scene = *state;
+    put_as_others("orphan", "active");
+    RIG(server(), "LPUSH", Q "active", "orphan");
+    open_node(scene);
+    assert_int_equal(FINISH(scene, take_id(scene, "orphan"), .outcome = MR_DONE), MR_OK);
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "active"), 0);
+}
+
+static void what_a_worker_of_another_program_lost_is_retried_as_asynq_does(void **state)
+{
+    struct scene *scene = *state;
+    char ended[32];
+    put_as_others("a", "active");
+    RIG(server(), "LPUSH", Q "active", "a");
+    (void)snprintf(ended, sizeof ended, "%lld", strtoll(RIG(server(), "TIME"), NULL, 10) - 31);
+    RIG(server(), "ZADD", Q "lease", ended, "a");
+    open_node(scene);
+    mr_mono since = mr_mono_now(mr_clock_system());
+    while (RIG_INT(server(), "EXISTS", Q "active") != 0)
+        assert_true(elapsed_ms(since) < WAIT_MS);
+    const char *task_state = RIG(server(), "HGET", Q "t:a", "state");
+    assert_string_equal(task_state, "archived"); /* its message allows no retry */
+    assert_non_null(strstr(RIG(server(), "HGET", Q "t:a", "msg"), "asynq: task lease expired"));
+    assert_string_equal(RIG(server(), "GET", Q "failed"), "1");
+}
+
+static void a_wish_to_cancel_reaches_the_run(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    struct mr_lease *lease = take_id(scene, "a");
+    mr_mono since = mr_mono_now(mr_clock_system());
+    while (atomic_load(&scene->cancelled) != lease->epoch) {
+        RIG(server(), "PUBLISH", "asynq:cancel", "a");
+        assert_true(elapsed_ms(since) < WAIT_MS);
+    }
+    assert_int_equal(FINISH(scene, lease, .outcome = MR_FAIL), MR_OK);
+}
+
+/* ---- costs ---------------------------------------------------------------------------------- */
+
+/* What came in, the question itself too; commands of scripts are no such. */
+static int64_t messages(void)
+{
+    static const char name[] = "total_reads_processed:";
+    return strtoll(strstr(RIG(server(), "INFO", "stats"), name) + strlen(name), NULL, 10);
+}
+
+static void who_waits_asks_less_than_five_times_a_second(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    assert_null(take(scene, 20));
+    int64_t before = messages();
+    assert_null(take(scene, 2000));
+    assert_true(messages() - before < 2 * 5);
+}
+
+/* ---- Redis goes away ------------------------------------------------------------------------ */
+
+static void producers_are_refused_at_once_while_redis_is_away(void **state)
+{
+    struct scene *scene = *state;
+    PUT_OK(scene, .id = MR_SLICE_LIT("before"));
+    redis_rig_kill(server());
+    mr_mono since = mr_mono_now(mr_clock_system());
+    while (put(scene, (struct mr_task_options){.payload = MR_SLICE_LIT("x")}) == MR_OK)
+        assert_true(elapsed_ms(since) < WAIT_MS);
+    int64_t best_ms = WAIT_MS;
+    for (int i = 0; i < 5; i++) {
+        since = mr_mono_now(mr_clock_system());
+        assert_int_equal(put(scene, (struct mr_task_options){.id = MR_SLICE_LIT("given")}),
+                         MR_UNAVAILABLE);
+        best_ms = elapsed_ms(since) < best_ms ? elapsed_ms(since) : best_ms;
+    }
+    assert_true(best_ms < 100);
+    redis_rig_start(server());
+    since = mr_mono_now(mr_clock_system());
+    while (put(scene, (struct mr_task_options){.payload = MR_SLICE_LIT("x")}) != MR_OK)
+        assert_true(elapsed_ms(since) < WAIT_MS);
+}
+
+static void finished(struct mr_req *req)
+{
+    mr_event_set(req->arg);
+}
+
+static void an_end_of_a_run_is_kept_until_redis_is_back(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"), .retention_ms = 60000);
+    struct mr_lease *lease = take_id(scene, "a");
+    redis_rig_kill(server());
+    struct mr_event done;
+    enum mr_err err;
+    struct mr_finish item = {.id = lease->task.id,
+                             .epoch = lease->epoch,
+                             .ref = lease->ref,
+                             .outcome = MR_DONE,
+                             .result = MR_SLICE_LIT("result")};
+    struct mr_req_finish req = {.req = {.op = MR_OP_FINISH, .done = finished, .arg = &done},
+                                .items = &item,
+                                .n = 1,
+                                .errs = &err};
+    mr_event_init(&done);
+    mr_broker_submit(scene->broker, &req.req);
+    assert_false(mr_event_wait(&done, 300 * MR_NS_PER_MS));
+    redis_rig_start(server());
+    assert_true(mr_event_wait(&done, WAIT_MS * MR_NS_PER_MS));
+    assert_int_equal(req.req.err, MR_OK);
+    assert_int_equal(err, MR_OK);
+    mr_req_done(&req.req);
+    mr_lease_free(lease);
+    assert_string_equal(RIG(server(), "HGET", Q "t:a", "result"), "result");
+}
+
+static void who_waits_for_a_task_goes_on_when_redis_is_back(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    struct mr_event done;
+    struct mr_req_take req = {.req = {.op = MR_OP_TAKE, .done = finished, .arg = &done},
+                              .node = scene->node,
+                              .max = 1,
+                              .wait_ms = WAIT_MS};
+    mr_event_init(&done);
+    mr_broker_submit(scene->broker, &req.req);
+    assert_false(mr_event_wait(&done, 50 * MR_NS_PER_MS));
+    redis_rig_kill(server());
+    assert_false(mr_event_wait(&done, 300 * MR_NS_PER_MS));
+    redis_rig_start(server());
+    push_as_others("a");
+    assert_true(mr_event_wait(&done, WAIT_MS * MR_NS_PER_MS));
+    assert_int_equal(req.req.err, MR_OK);
+    mr_lease_free(req.leases);
+    mr_req_done(&req.req);
+}
+
+int main(void)
+{
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_plain_task_has_the_fields_of_asynq_and_no_other),
+        TEST(a_run_goes_through_asynqs_places_and_leaves_its_counters),
+        TEST(times_in_ms_stand_beside_whole_seconds),
+        TEST(a_text_that_is_not_utf_8_is_made_so),
+        TEST(the_archive_keeps_as_many_as_it_is_told_and_counts_the_rest),
+        TEST(a_node_is_seen_as_a_server_of_asynqs_until_it_closes),
+        TEST(a_push_of_another_program_wakes_who_waits),
+        TEST(what_another_program_scheduled_is_due_by_its_seconds),
+        TEST(what_another_program_moved_follows_it_and_not_our_index),
+        TEST(who_took_a_task_over_keeps_it),
+        TEST(an_id_without_a_hash_is_passed_over),
+        TEST(a_message_that_cannot_be_read_goes_to_the_archive),
+        TEST(a_task_in_active_without_a_lease_comes_back),
+        TEST(what_a_worker_of_another_program_lost_is_retried_as_asynq_does),
+        TEST(a_wish_to_cancel_reaches_the_run),
+        TEST(who_waits_asks_less_than_five_times_a_second),
+        TEST(producers_are_refused_at_once_while_redis_is_away),
+        TEST(an_end_of_a_run_is_kept_until_redis_is_back),
+        TEST(who_waits_for_a_task_goes_on_when_redis_is_back),
+    };
+    /* What is acknowledged survives the end of the server. */
+    struct redis_rig_options options = {.config = "appendonly yes\nappendfsync always\n"};
+    rig = redis_rig_standalone(&options);
+    int failed = cmocka_run_group_tests_name("redis: work", tests, NULL, NULL);
+    redis_rig_stop(rig);
+    return failed;
+}
