@@ -100,7 +100,8 @@ void control_begin(struct ticket *ticket)
                             .args_n = HEAD_ARGS + ITEM_ARGS * act->n,
                             .said = said,
                             .done = done,
-                            .arg = act};
+                            .arg = act,
+                            .acts = true};
     if (act->n == 0 || act->args[0].len == 0)
         ticket_done(ticket, act->n == 0 ? MR_OK : MR_NOMEM);
     else

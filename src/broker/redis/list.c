@@ -91,13 +91,18 @@ static bool decode64(const char *text, char *out, size_t *ret_len)
     return held < 6;
 }
 
+static struct mr_slice head_of(struct mr_slice name)
+{
+    return mr_slice_make(name.data, name.len < HEAD_BYTES ? name.len : HEAD_BYTES);
+}
+
 /* Where a queue stands among all; the order of the texts is that of the queues. */
 static void spot_of(struct mr_slice name, char spot[SPOT_MAX + 1])
 {
     static const struct mr_hash_key key = {0, 0};
     struct mr_uuid hash = mr_hash128(key, name);
-    size_t head = name.len < HEAD_BYTES ? name.len : HEAD_BYTES;
-    for (size_t i = 0; i < head; i++)
+    struct mr_slice head = head_of(name);
+    for (size_t i = 0; i < head.len; i++)
         spot += snprintf(spot, 3, "%02x", ((const uint8_t *)name.data)[i]);
     *spot++ = '-';
     for (size_t i = 0; i < HASH_BYTES; i++)
@@ -162,12 +167,17 @@ enum mr_err list_prepare(struct ticket *ticket)
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
+/* The order of their spots, which are needed for few of them. */
 static int by_spot(const void *a, const void *b)
 {
-    char x[SPOT_MAX + 1], y[SPOT_MAX + 1];
-    spot_of((*(struct rqueue *const *)a)->name, x);
-    spot_of((*(struct rqueue *const *)b)->name, y);
-    return strcmp(x, y);
+    struct mr_slice x = (*(struct rqueue *const *)a)->name, y = (*(struct rqueue *const *)b)->name;
+    char x_spot[SPOT_MAX + 1], y_spot[SPOT_MAX + 1];
+    int heads = mr_slice_compare(head_of(x), head_of(y));
+    if (heads != 0)
+        return heads;
+    spot_of(x, x_spot);
+    spot_of(y, y_spot);
+    return strcmp(x_spot, y_spot);
 }
 
 /* Those that the page may still come to; the first one may be that of the cursor. */

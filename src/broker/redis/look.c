@@ -181,7 +181,11 @@ static void fan_names(struct queues_ask *ask, enum mr_err err)
     fan->own.left = known.n;
     for (size_t i = 0; i < known.n; i++) {
         struct fan_call *one = &fan->own.calls[i];
-        *one = (struct fan_call){.call = {.answered = fan_answered, .arg = one, .urgent = true},
+        *one = (struct fan_call){.call = {.answered = fan_answered,
+                                          .arg = one,
+                                          .repeatable = !fan->acts,
+                                          .urgent = true,
+                                          .durable = fan->acts},
                                  .fan = fan,
                                  .queue = known.queues[i]};
         rqueue_eval(one->queue, &one->call, fan->script, fan->args, fan->args_n);

@@ -58,7 +58,8 @@ struct fan {
     /* All have: answers the ticket. err: what went wrong first. */
     void (*done)(struct fan *fan, enum mr_err err);
     void *arg;
-    struct { /* look.c */
+    bool acts; /* it changes something: not to be repeated, and to be durable */
+    struct {   /* look.c */
         struct queues_ask ask;
         struct fan_call *calls;
         size_t left;

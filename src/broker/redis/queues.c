@@ -212,8 +212,10 @@ static void set_paused(struct ticket *ticket)
     struct rqueue *queue = known_queue(ticket->engine, req->queue);
     struct mr_slice arg = req->value != 0 ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
     struct single *single = single_new(ticket, queue, single_done); /* NULL: it is answered */
-    if (single != NULL)
-        rqueue_eval(queue, &single->call, SCRIPT_PAUSE, &arg, 1);
+    if (single == NULL)
+        return;
+    single->call.durable = true;
+    rqueue_eval(queue, &single->call, SCRIPT_PAUSE, &arg, 1);
 }
 
 static void set_max(struct ticket *ticket)
@@ -234,6 +236,7 @@ static void set_max(struct ticket *ticket)
         const struct mr_slice set[] = {MR_SLICE_LIT("SET"), name, number_arg(most, number)};
         const struct mr_slice unset[] = {MR_SLICE_LIT("DEL"), name};
         rqueue_used(queue);
+        single->call.durable = true;
         mr_redis_send(ticket->engine->redis, &single->call, name, most > 0 ? set : unset,
                       most > 0 ? 3 : 2);
     }
@@ -318,8 +321,8 @@ static void remove_step(struct removal *removal)
         mr_container(removal->ticket->req, struct mr_req_queue_remove, req);
     bool force = req->mode == MR_QUEUE_REMOVE_FORCE;
     struct mr_slice arg = force ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
-    removal->call =
-        (struct mr_redis_call){.answered = step_answered, .arg = removal, .urgent = true};
+    removal->call = (struct mr_redis_call){
+        .answered = step_answered, .arg = removal, .urgent = true, .durable = true};
     rqueue_eval(removal->queue, &removal->call, SCRIPT_REMOVE, &arg, 1);
 }
 
