@@ -319,7 +319,20 @@ static void nobody_there_refuses_the_urgent_at_once_and_others_later(void **stat
     user_close(&user);
 }
 
-/* ---- silence -------------------------------------------------------------------------------- */
+static void new_lane(struct mr_redis *redis, void *arg)
+{
+    assert_int_equal(mr_redis_lane_new(redis, MR_SLICE_LIT("key"), arg), MR_OK);
+}
+
+static void break_and_free_lane(struct mr_redis *redis, void *arg)
+{
+    for (struct mr_link *link = redis->lines.next; link != &redis->lines; link = link->next) {
+        struct redis_line *line = mr_container(link, struct redis_line, link);
+        if (line->ops->blocks)
+            redis_line_doom(line, MR_UNAVAILABLE, "broken by the test");
+    }
+    mr_redis_lane_free(arg);
+}
 
 static const char *say_nothing(struct fake_conn *conn, const struct mr_reply *command)
 {
@@ -328,10 +341,57 @@ static const char *say_nothing(struct fake_conn *conn, const struct mr_reply *co
     return "";
 }
 
-static void new_lane(struct mr_redis *redis, void *arg)
+static void a_lane_may_be_freed_in_the_turn_in_which_it_breaks(void **state)
 {
-    assert_int_equal(mr_redis_lane_new(redis, MR_SLICE_LIT("key"), arg), MR_OK);
+    (void)state;
+    struct scene scene;
+    struct mr_redis_lane *lane;
+    open_scene(&scene, say_nothing);
+    user_do(&scene.user, new_lane, &lane);
+    scene.ask.lane = lane;
+    scene.ask.call.repeatable = true;
+    ask_start(&scene.ask);
+    while (atomic_load(&scene.fake->seen) == 0)
+        ;
+    user_do(&scene.user, break_and_free_lane, lane);
+    assert_int_equal(ask_wait(&scene.ask), MR_CANCELLED);
+    close_scene(&scene);
 }
+
+/* A second node beside the first one, which is the one that is used. */
+static void add_node(struct mr_redis *redis, void *arg)
+{
+    struct redis_node **node = arg;
+    struct redis_line *line = &mr_container(redis->nodes.next, struct redis_node, link)->line;
+    assert_int_equal(redis_node_new(redis, &line->host, line->ops, node), MR_OK);
+}
+
+static void retire_first_node(struct mr_redis *redis, void *arg)
+{
+    struct ask *ask = arg;
+    ask_begin(&ask->msg, redis);
+    redis_node_retire(mr_container(redis->nodes.next, struct redis_node, link));
+}
+
+static void what_a_node_leaves_behind_goes_to_another_one_at_once(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct redis_node *node;
+    scene.fake = fake_start(say_ok, NULL);
+    struct mr_redis_options options = options_of(scene.fake);
+    options.away_ms = 2 * user_patience_ns / MR_NS_PER_MS;
+    user_open(&scene.user, options);
+    user_wait_up(&scene.user, 1);
+    user_do(&scene.user, add_node, &node);
+    user_wait_up(&scene.user, 2);
+    ask_init(&scene.ask, &scene.user, "GET", "key", NULL);
+    user_do(&scene.user, retire_first_node, &scene.ask);
+    assert_int_equal(ask_wait(&scene.ask), MR_OK);
+    close_scene(&scene);
+}
+
+/* ---- silence -------------------------------------------------------------------------------- */
 
 static void silence_breaks_the_connection_and_its_lanes(void **state)
 {
@@ -539,6 +599,8 @@ int main(void)
         cmocka_unit_test(what_may_be_repeated_is),
         cmocka_unit_test(what_is_urgent_is_not_repeated_but_in_doubt),
         cmocka_unit_test(nobody_there_refuses_the_urgent_at_once_and_others_later),
+        cmocka_unit_test(a_lane_may_be_freed_in_the_turn_in_which_it_breaks),
+        cmocka_unit_test(what_a_node_leaves_behind_goes_to_another_one_at_once),
         cmocka_unit_test(silence_breaks_the_connection_and_its_lanes),
         cmocka_unit_test(an_idle_connection_is_asked_whether_it_lives),
         cmocka_unit_test(durable_calls_wait_for_replicas),
