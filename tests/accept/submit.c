@@ -319,14 +319,14 @@ static void compare_rates(struct accept *t, struct accept *other)
 {
     double quiet = 0, flooded = 0;
     for (int i = 0; i < FLOOD_TRIES; i++) {
-        char prefix[16];
+        char prefix[32];
         (void)snprintf(prefix, sizeof prefix, "quiet%d-", i);
         double now = rate(other, prefix);
         quiet = now > quiet ? now : quiet;
     }
     accept_put_many(t, "backlog", 50000, &(struct accept_task){.queue = "flood"});
     for (int i = 0; i < FLOOD_TRIES && flooded < 0.8 * quiet; i++) {
-        char prefix[16];
+        char prefix[32];
         (void)snprintf(prefix, sizeof prefix, "flooded%d-", i);
         double now = rate(other, prefix);
         flooded = now > flooded ? now : flooded;
