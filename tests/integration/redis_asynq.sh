@@ -127,7 +127,7 @@ unknown ours-1 || fail "ours-1 is still there"
 ours ours-2
 go_take ours-2
 go_leave ours-2
-put 'asynq:{q}:t:ours-2' msg "$(message ours-2 "58$(printf '80e2cfaa06')" "3001$(text 7 'go says no')")"
+put 'asynq:{q}:t:ours-2' msg "$(message ours-2 5880e2cfaa06 "3001$(text 7 'go says no')")"
 r hset 'asynq:{q}:t:ours-2' state retry >/dev/null
 r zadd 'asynq:{q}:retry' $(($(now) + 3600)) ours-2 >/dev/null
 is "retried by Go" 'retry 1 go says no' "$(m task show ours-2 --json | jq -r '"\(.state) \(.retried) \(.last_error)"')"
@@ -135,9 +135,10 @@ is "retried by Go" 'retry 1 go says no' "$(m task show ours-2 --json | jq -r '"\
 ours ours-3
 go_take ours-3
 go_leave ours-3
+put 'asynq:{q}:t:ours-3' msg "$(message ours-3 5880e2cfaa06 "$(text 7 'go says no')")"
 r hset 'asynq:{q}:t:ours-3' state archived >/dev/null
 r zadd 'asynq:{q}:archived' "$(now)" ours-3 >/dev/null
-is "archived by Go" ours-3 "$(m dead list --json | jq -r '.[].id')"
+is "archived by Go" 'ours-3 1700000000000' "$(m dead list --json | jq -r '.[]|"\(.id) \(.finished_ms)"')"
 m dead requeue ours-3 --quiet
 is "back" pending "$(r hget 'asynq:{q}:t:ours-3' state)"
 m task delete ours-3 --quiet
@@ -166,6 +167,7 @@ r hset 'asynq:{q}:t:ours-6' state pending pending_since "$(date +%s%N)" >/dev/nu
 is "moved by Go" pending "$(state ours-6)"
 go_take ours-6
 is "taken by Go" active "$(state ours-6)"
+is "nobody waits" '0 0' "$(m queue show q --json | jq -r '"\(.pending) \(.oldest_pending_ms)"')"
 go_leave ours-6
 r del 'asynq:{q}:t:ours-6' >/dev/null
 

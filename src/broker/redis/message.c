@@ -228,6 +228,8 @@ static void from_message(const struct mr_asynq_task *message, const struct own_f
     task->last_failed_ms = same_s ? own->failed_ms : message->last_failed_s * MR_MS_PER_S;
     if (task->finished_ms == 0)
         task->finished_ms = message->completed_s * MR_MS_PER_S;
+    if (task->finished_ms == 0 && task->state == MR_ARCHIVED) /* by Go */
+        task->finished_ms = task->last_failed_ms;
 }
 
 static int64_t order_ms(const struct own_fields *own, const struct standing *standing,

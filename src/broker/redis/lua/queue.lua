@@ -16,8 +16,9 @@ local function oldest()
   end
   local ordered = call('ZRANGE', P .. 'mr:order', 0, OLDEST_LOOK - 1, 'WITHSCORES')
   for i = 1, #ordered, 2 do
-    local priority = call('HGET', TASK .. ordered[i], 'mr:p')
-    first = math.min(first, tonumber(ordered[i + 1]) + tonumber(priority or 0))
+    local ready = tonumber(call('ZSCORE', P .. 'scheduled', ordered[i]) or 0) == READY_SCORE
+    local priority = ready and call('HGET', TASK .. ordered[i], 'mr:p')
+    if ready then first = math.min(first, tonumber(ordered[i + 1]) + tonumber(priority or 0)) end
   end
   return floor(now_ms - first)
 end
