@@ -88,7 +88,7 @@ int conform_main(const struct conform_engine *engine, int argc, char **argv)
         conform_enqueue,    conform_limits, conform_unique,  conform_order,     conform_take,
         conform_leases,     conform_finish, conform_control, conform_queues,    conform_list,
         conform_await,      conform_nodes,  conform_stats,   conform_scheduled, conform_threads,
-        conform_durability, conform_backup, conform_groups,
+        conform_durability, conform_backup, conform_groups,  conform_carry,
     };
     int failed = 0;
     if (argc > 1)

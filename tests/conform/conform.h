@@ -100,6 +100,7 @@ int conform_threads(const struct conform_engine *engine);
 int conform_durability(const struct conform_engine *engine);
 int conform_groups(const struct conform_engine *engine);
 int conform_backup(const struct conform_engine *engine);
+int conform_carry(const struct conform_engine *engine);
 
 /* Runs all of them, or the tests whose names fit the pattern of the first argument ("*waiter*"); answers
  * what main returns. */

@@ -4,8 +4,6 @@
  * before, and nothing can move between looking and acting. Where an id is in two queues, which only other
  * programs bring about, both act.
  */
-#include <math.h>
-
 #include "broker/redis/look.h"
 #include "wire/task.h"
 
@@ -25,16 +23,13 @@ struct act {
 
 static enum mr_err item_check(const struct mr_control *item)
 {
-    if ((unsigned)item->verb > MR_VERB_PRIORITISE || item->id.len == 0 || item->id.len > MR_ID_MAX)
-        return MR_INVALID;
-    if (item->verb == MR_VERB_PRIORITISE && !(fabs(item->value) <= MR_PRIORITY_MAX_S))
-        return MR_INVALID;
+    MR_TRY(mr_control_check(item));
     return MR_NOT_FOUND; /* until some queue has it */
 }
 
 static enum mr_err add_item(struct act *act, const struct mr_control *item, struct mr_arena *arena)
 {
-    static const char verbs[] = "01234";
+    static const char verbs[] = "0123456";
     struct mr_slice *args = &act->args[HEAD_ARGS + ITEM_ARGS * act->n];
     char *number = mr_arena_alloc(arena, NUMBER_MAX);
     if (number == NULL)
@@ -43,6 +38,8 @@ static enum mr_err add_item(struct act *act, const struct mr_control *item, stru
     args[1] = item->id;
     args[2] =
         number_arg(item->verb == MR_VERB_PRIORITISE ? mr_priority_ms(item->value) : 0, number);
+    if (item->verb == MR_VERB_MOVED)
+        args[2] = item->text;
     act->n++;
     return MR_OK;
 }

@@ -103,6 +103,18 @@ enum mr_err enqueue_prepare_one(const struct ticket *ticket, const struct mr_tas
                         ret_task);
 }
 
+/* One that stood elsewhere; its id is the caller's. */
+static enum mr_err prepare_carried(const struct ticket *ticket, size_t i, struct new_task *ret_task)
+{
+    const struct mr_req_enqueue *req = enqueue_of(ticket);
+    req->results[i] = (struct mr_enqueue_result){.err = MR_OK};
+    MR_TRY(mr_carried_check(&req->carried[i]));
+    MR_TRY(mr_task_options_check(&req->tasks[i], ticket->engine->payload_max, NULL));
+    memcpy(req->results[i].id, req->carried[i].id.data, req->carried[i].id.len);
+    return message_make_carried(ticket->engine, &req->tasks[i], &req->carried[i],
+                                &ticket->req->arena, ret_task);
+}
+
 enum mr_err enqueue_prepare(struct ticket *ticket)
 {
     struct mr_req_enqueue *req = enqueue_of(ticket);
@@ -119,7 +131,9 @@ enum mr_err enqueue_prepare(struct ticket *ticket)
     for (size_t i = 0; i < req->n; i++) {
         const struct mr_task_options *task = &req->tasks[i];
         req->results[i].err =
-            enqueue_prepare_one(ticket, task, now, &items[i].task, &req->results[i]);
+            req->carried != NULL
+                ? prepare_carried(ticket, i, &items[i].task)
+                : enqueue_prepare_one(ticket, task, now, &items[i].task, &req->results[i]);
         if (req->results[i].err != MR_OK)
             continue;
         enqueue->given += task->id.len > 0;
@@ -241,20 +255,25 @@ static enum mr_err batch_send(struct batch *batch)
     const struct enqueue *enqueue = batch->ticket->own;
     const struct mr_req_enqueue *req = enqueue_of(batch->ticket);
     struct mr_arena *arena = &batch->ticket->req->arena;
-    bool plain = batch_is_plain(batch);
+    bool carried = req->carried != NULL, plain = !carried && batch_is_plain(batch);
     size_t n = 0, most = 0;
     for (size_t i = 0; i < batch->n; i++)
-        most += plain ? 2 : ENQUEUE_ARGS + enqueue->items[batch->items[i]].task.fields_n;
+        most += plain     ? 2
+                : carried ? CARRY_ARGS_MAX
+                          : ENQUEUE_ARGS + enqueue->items[batch->items[i]].task.fields_n;
     struct mr_slice *args = mr_arena_calloc(arena, most, sizeof *args);
     if (args == NULL)
         return MR_NOMEM;
     for (size_t i = 0; i < batch->n; i++) {
-        const struct new_task *task = &enqueue->items[batch->items[i]].task;
-        if (plain) {
+        uint32_t item = batch->items[i];
+        const struct new_task *task = &enqueue->items[item].task;
+        if (carried) {
+            MR_TRY(carry_args(arena, &req->carried[item], task, args, &n));
+        } else if (plain) {
             args[n++] = task->id;
             args[n++] = task->message;
         } else {
-            MR_TRY(enqueue_args(arena, &req->tasks[batch->items[i]], task, args, &n));
+            MR_TRY(enqueue_args(arena, &req->tasks[item], task, args, &n));
         }
     }
     batch->call = (struct mr_redis_call){.answered = batch_answered,
@@ -264,7 +283,11 @@ static enum mr_err batch_send(struct batch *batch)
                                          .durable = true};
     batch->ticket->calls++;
     rqueue_used(batch->queue);
-    rqueue_eval(batch->queue, &batch->call, plain ? SCRIPT_PUSH : SCRIPT_ENQUEUE, args, n);
+    rqueue_eval(batch->queue, &batch->call,
+                carried ? SCRIPT_CARRY
+                : plain ? SCRIPT_PUSH
+                        : SCRIPT_ENQUEUE,
+                args, n);
     return MR_OK;
 }
 
@@ -288,7 +311,7 @@ static enum mr_err send_next(struct ticket *ticket, size_t first)
         batch->items[batch->n++] = (uint32_t)i;
         bytes += item->task.message.len;
         item->queue = NULL;
-        req->results[i].state = MR_PENDING;
+        req->results[i].state = req->carried != NULL ? req->carried[i].state : MR_PENDING;
     }
     return batch_send(batch);
 }

@@ -513,7 +513,7 @@ static enum mr_err check_queue(struct check *check, struct mr_slice queue)
 {
     static const char *const places[] = {"active", "lease",    "pending",   "scheduled",
                                          "retry",  "archived", "completed", "mr:order",
-                                         "mr:due", "mr:keep",  "mr:lease"};
+                                         "mr:due", "mr:keep",  "mr:lease",  "mr:held"};
     struct mr_slice prefix = queue_prefix(check, queue, &check->arena);
     if (prefix.len == 0)
         return MR_NOMEM;

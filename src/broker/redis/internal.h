@@ -31,6 +31,7 @@
  *   mr:due     zset id -> due time in ms, of our tasks in `scheduled` and `retry`; it counts if the
  *              score there is that time in seconds, rounded up
  *   mr:keep    zset id -> end of the retention in ms, of our tasks in `completed`; it counts likewise
+ *   mr:held    zset id -> order time in ms, of tasks that were carried here and not released
  *   mr:lease   zset id -> end of the lease in ms, beside `lease`; it counts likewise
  *   mr:epoch   the last epoch that was handed out
  *   mr:max     the greatest length of the queue
@@ -57,6 +58,8 @@
  *   mr:m  timeout in ms where it is not whole seconds, 0: none
  *   mr:d  deadline, mr:r retention, in ms where they are not whole seconds
  *   mr:q  when its unique key is free by itself, ms
+ *   mr:h  of a held task (its state field says so): the state it came in, mr:w the time that goes with
+ *         that in ms, when it is due or its retention ends
  *
  * The order time of a task: in the list pending_since; in mr:order its score; while it waits for its time
  * that time less the priority; else mr:o, else mr:t.
@@ -234,6 +237,12 @@ MR_MUST_USE enum mr_err message_make(const struct engine *engine,
                                      const struct mr_task_options *options, struct mr_slice id,
                                      struct mr_arena *arena, struct new_task *ret_task);
 
+/* The same for one that stood elsewhere: the message says how it went so far. */
+MR_MUST_USE enum mr_err message_make_carried(const struct engine *engine,
+                                             const struct mr_task_options *options,
+                                             const struct mr_task *carried, struct mr_arena *arena,
+                                             struct new_task *ret_task);
+
 /* How a task stands, besides what its hash says; as the scripts tell it. */
 struct standing {
     enum mr_state state; /* MR_STATE_NONE: as the hash says */
@@ -280,6 +289,10 @@ MR_MUST_USE enum mr_err enqueue_prepare_one(const struct ticket *ticket,
 /* The arguments of one task, as enqueue.lua reads them, behind the n there are. */
 MR_MUST_USE enum mr_err enqueue_args(struct mr_arena *arena, const struct mr_task_options *options,
                                      const struct new_task *task, struct mr_slice *args, size_t *n);
+/* The same of one that stood elsewhere, as carry.lua reads them. */
+enum { CARRY_ARGS = 8, CARRY_ARGS_MAX = CARRY_ARGS + 2 * 6 + 2 * 10 };
+MR_MUST_USE enum mr_err carry_args(struct mr_arena *arena, const struct mr_task *task,
+                                   const struct new_task *made, struct mr_slice *args, size_t *n);
 /* What the script says of one. MR_FAILED: that makes no sense. */
 MR_MUST_USE enum mr_err enqueue_result(int64_t code, struct mr_slice state, struct mr_slice id,
                                        struct mr_enqueue_result *result);

@@ -122,7 +122,7 @@ static enum mr_err cursor_parse(const char *text, struct place *ret_place)
         return MR_INVALID;
     int n = sscanf(text, "%c:%c:%32[0-9a-f.e+_-]:%45[0-9a-f-]:%255s%n", &place.state, &place.kind,
                    place.key, place.spot, id, &end);
-    bool known = place.state >= '1' && place.state < '0' + MR_STATE_COUNT && n == 5 &&
+    bool known = place.state >= '0' && place.state < '0' + MR_STATE_COUNT && n == 5 &&
                  strchr("zlas", place.kind) != NULL && text[end] == '\0' &&
                  strchr(place.spot, '-') != NULL;
     if (!known || !decode64(id, place.id, &place.id_len) || place.id_len == 0)
@@ -156,7 +156,9 @@ enum mr_err list_prepare(struct ticket *ticket)
         return MR_INVALID;
     MR_TRY(cursor_parse(req->options.cursor, &page->at));
     req->tasks = mr_arena_calloc(&req->req.arena, page->limit, sizeof *req->tasks);
-    for (unsigned state = 1, n = 0; state < MR_STATE_COUNT; state++)
+    if (req->options.held)
+        page->states[0] = '0';
+    for (unsigned state = 1, n = 0; state < MR_STATE_COUNT && !req->options.held; state++)
         if (req->options.state == MR_STATE_NONE || req->options.state == state)
             page->states[n++] = (char)('0' + state);
     req->n = 0;

@@ -117,6 +117,8 @@ enum figure {
     FIGURE_DELETED,
     FIGURE_EXPIRED,
     FIGURE_GATHERED,
+    FIGURE_CARRIED,
+    FIGURE_MOVED,
 };
 
 /* Those who await the end of a task. */

@@ -89,8 +89,20 @@ static enum mr_err encode(const struct mr_asynq_task *message, struct mr_arena *
     return err;
 }
 
-enum mr_err message_make(const struct engine *engine, const struct mr_task_options *options,
-                         struct mr_slice id, struct mr_arena *arena, struct new_task *ret_task)
+/* How it went so far. */
+static void add_past(struct mr_asynq_task *message, const struct mr_task *carried)
+{
+    message->retried = (int32_t)carried->retried;
+    message->error = carried->last_error;
+    message->last_failed_s = carried->last_failed_ms / MR_MS_PER_S;
+    if (carried->state == MR_COMPLETED)
+        message->completed_s = carried->finished_ms / MR_MS_PER_S;
+}
+
+/* carried: NULL for a new one. */
+static enum mr_err make(const struct engine *engine, const struct mr_task_options *options,
+                        const struct mr_task *carried, struct mr_slice id, struct mr_arena *arena,
+                        struct new_task *ret_task)
 {
     struct new_task task = {.id = id, .priority_ms = mr_priority_ms(options->priority_s)};
     int32_t retry = options->max_retry == 0 ? MR_DEFAULT_MAX_RETRY : options->max_retry;
@@ -115,11 +127,26 @@ enum mr_err message_make(const struct engine *engine, const struct mr_task_optio
         MR_TRY(make_lock(engine, options, message.queue, message.type, arena, &task.lock));
         message.unique_key = task.lock;
     }
+    if (carried != NULL)
+        add_past(&message, carried);
     MR_TRY(encode(&message, arena, &task.message));
     task.plain = task.fields_n == 0 && task.lock.len == 0 && options->group.len == 0 &&
                  options->delay_ms == 0 && options->at_ms == 0;
     *ret_task = task;
     return MR_OK;
+}
+
+enum mr_err message_make(const struct engine *engine, const struct mr_task_options *options,
+                         struct mr_slice id, struct mr_arena *arena, struct new_task *ret_task)
+{
+    return make(engine, options, NULL, id, arena, ret_task);
+}
+
+enum mr_err message_make_carried(const struct engine *engine, const struct mr_task_options *options,
+                                 const struct mr_task *carried, struct mr_arena *arena,
+                                 struct new_task *ret_task)
+{
+    return make(engine, options, carried, options->id, arena, ret_task);
 }
 
 /* ---- what Redis has ------------------------------------------------------------------------- */
@@ -141,8 +168,8 @@ const struct mr_reply *message_field(const struct mr_reply *fields, const char *
 /* Fields of ours that are one number or one text. */
 struct own_fields {
     int64_t created_ns, order_ns, since_ns, priority_ms, epoch, crashes, cancel, finished_ms,
-        failed_ms, timeout_ms, deadline_ms, retention_ms;
-    struct mr_slice node, progress, topic, result, group, state, message;
+        failed_ms, timeout_ms, deadline_ms, retention_ms, unique_until_ms;
+    struct mr_slice held, node, progress, topic, result, group, state, message;
 };
 
 static const struct {
@@ -157,13 +184,27 @@ static const struct {
     {                                                                                              \
         name, SIZE_MAX, offsetof(struct own_fields, member)                                        \
     }
-    TEXT("msg", message),         TEXT("state", state),        NUMBER("pending_since", since_ns),
-    TEXT("result", result),       TEXT("group", group),        NUMBER("mr:t", created_ns),
-    NUMBER("mr:o", order_ns),     NUMBER("mr:p", priority_ms), NUMBER("mr:e", epoch),
-    TEXT("mr:n", node),           NUMBER("mr:c", crashes),     NUMBER("mr:x", cancel),
-    TEXT("mr:g", progress),       NUMBER("mr:f", finished_ms), NUMBER("mr:l", failed_ms),
-    TEXT("mr:k", topic),          NUMBER("mr:m", timeout_ms),  NUMBER("mr:d", deadline_ms),
+    TEXT("msg", message),
+    TEXT("state", state),
+    NUMBER("pending_since", since_ns),
+    TEXT("result", result),
+    TEXT("group", group),
+    NUMBER("mr:t", created_ns),
+    NUMBER("mr:o", order_ns),
+    NUMBER("mr:p", priority_ms),
+    NUMBER("mr:e", epoch),
+    TEXT("mr:n", node),
+    NUMBER("mr:c", crashes),
+    NUMBER("mr:x", cancel),
+    TEXT("mr:g", progress),
+    NUMBER("mr:f", finished_ms),
+    NUMBER("mr:l", failed_ms),
+    TEXT("mr:k", topic),
+    NUMBER("mr:m", timeout_ms),
+    NUMBER("mr:d", deadline_ms),
     NUMBER("mr:r", retention_ms),
+    NUMBER("mr:q", unique_until_ms),
+    TEXT("mr:h", held),
 #undef NUMBER
 #undef TEXT
 };
@@ -264,6 +305,9 @@ static void from_fields(const struct own_fields *own, const struct standing *sta
     task->started_ms = own->epoch / MR_US_PER_MS;
     task->finished_ms = ended ? own->finished_ms : 0;
     task->cancel_requested = own->cancel != 0;
+    task->held = own->held.len > 0;
+    if (own->unique_until_ms > mr_wall_ms(mr_wall_now(mr_clock_system())))
+        task->unique_until_ms = own->unique_until_ms;
     if (state == MR_ACTIVE) {
         task->node = own->node;
         task->progress = own->progress;

@@ -18,6 +18,7 @@
 /* With lua/common.lua behind that. */
 #define WORK_SCRIPTS(X)                                                                            \
     X(ENQUEUE, enqueue)                                                                            \
+    X(CARRY, carry)                                                                                \
     X(FIND, find)                                                                                  \
     X(DUE, due)                                                                                    \
     X(FINISH, finish)                                                                              \

@@ -41,6 +41,8 @@ static enum mr_err queue_said(struct fan *fan, struct rqueue *queue, const struc
     stats->deleted += figure(reply, FIGURE_DELETED);
     stats->expired += figure(reply, FIGURE_EXPIRED);
     stats->gathered += figure(reply, FIGURE_GATHERED);
+    stats->carried += figure(reply, FIGURE_CARRIED);
+    stats->moved += figure(reply, FIGURE_MOVED);
     return MR_OK;
 }
 
@@ -49,7 +51,7 @@ static void queues_done(struct fan *fan, enum mr_err err)
     part_done(fan->arg, err);
 }
 
-/* What queues had counted that are gone: deleted, expired, gathered. */
+/* What queues had counted that are gone: deleted, expired, gathered, carried, moved. */
 static void counts_said(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct figures *figures = call->arg;
@@ -59,6 +61,8 @@ static void counts_said(struct mr_redis_call *call, enum mr_err err, const struc
         stats->deleted += (uint64_t)mr_reply_int(mr_reply_at(reply, 0), 0);
         stats->expired += (uint64_t)mr_reply_int(mr_reply_at(reply, 1), 0);
         stats->gathered += (uint64_t)mr_reply_int(mr_reply_at(reply, 2), 0);
+        stats->carried += (uint64_t)mr_reply_int(mr_reply_at(reply, 3), 0);
+        stats->moved += (uint64_t)mr_reply_int(mr_reply_at(reply, 4), 0);
     }
     part_done(figures, err);
 }
@@ -110,8 +114,10 @@ void stats_begin(struct ticket *ticket)
     fan_out(&figures->fan);
     figures->counts = (struct mr_redis_call){
         .answered = counts_said, .arg = figures, .repeatable = true, .urgent = true};
-    const struct mr_slice ask[] = {MR_SLICE_LIT("HMGET"), counts, MR_SLICE_LIT("deleted"),
-                                   MR_SLICE_LIT("expired"), MR_SLICE_LIT("gathered")};
+    const struct mr_slice ask[] = {MR_SLICE_LIT("HMGET"),    counts,
+                                   MR_SLICE_LIT("deleted"),  MR_SLICE_LIT("expired"),
+                                   MR_SLICE_LIT("gathered"), MR_SLICE_LIT("carried"),
+                                   MR_SLICE_LIT("moved")};
     mr_redis_send(ticket->engine->redis, &figures->counts, counts, ask, sizeof ask / sizeof *ask);
     for (size_t i = 0; i < SERVERS_MAX; i++)
         figures->servers[i] = (struct mr_redis_call){

@@ -112,6 +112,7 @@ end
 
 -- The state that is shown.
 local function shown_state(id, state)
+  if state == 'held' then return call('HGET', TASK .. id, 'mr:h') end
   if state == 'scheduled' and call('ZSCORE', P .. 'mr:order', id) then return 'pending' end
   return state
 end

@@ -2,7 +2,8 @@
 -- What people do to tasks, one after the other.
 -- KEYS: 1 the queue
 -- ARGV: 1 the channel of cancellations, 2 tasks in the archive at most, 3 ms they are kept there,
---       then per item: verb (0 cancel, 1 delete, 2 run, 3 archive, 4 prioritise), id, priority in ms
+--       then per item: verb (0 cancel, 1 delete, 2 run, 3 archive, 4 prioritise, 5 moved, 6 release), id,
+--       priority in ms or where to
 -- Returns: per item 0 not here, 1 done, 2 running, 3 not in this state, 4 its unique key is taken.
 local NONE, DONE, RUNNING, REFUSED, DUPLICATE = 0, 1, 2, 3, 4
 local NAMES = { 'scheduled', nil, nil, 'retry', 'archived', 'completed' }
@@ -138,6 +139,61 @@ local function prioritise(item, number)
   return DONE
 end
 
+-- It goes on elsewhere. A trace of it stays for a day: who asks is told, and its id stays taken.
+local MOVED_KEPT_MS = 24 * 3600 * 1000
+
+local function moved(item, number, score, ours)
+  local id, until_ms = item.id, math.ceil(now_ms + MOVED_KEPT_MS)
+  if not leave(id, number, score) then return RUNNING end
+  local lock, msg = unpack(call('HMGET', TASK .. id, 'unique_key', 'msg'))
+  local message = message_read(msg)
+  message.error, message.completed_s = 'moved to ' .. item.text, now_s
+  if number ~= 5 and number ~= 6 then keep_times(id, number, score, ours) end
+  call('HSET', TASK .. id, 'msg', message_write(message), 'state', 'completed', 'mr:f', format('%.0f', floor(now_ms)))
+  call('HDEL', TASK .. id, 'result', 'mr:x', 'mr:q')
+  call('ZADD', P .. 'completed', ceil_s(until_ms), id)
+  call('ZADD', P .. 'mr:keep', format('%.0f', until_ms), id)
+  unlock(id, lock or message.unique_key)
+  tell_end(id)
+  count('moved', 1)
+  return DONE
+end
+
+-- A held task takes its place.
+local function release(id)
+  local state, at, order, created, priority, ended, group =
+    unpack(call('HMGET', TASK .. id, 'mr:h', 'mr:w', 'mr:o', 'mr:t', 'mr:p', 'mr:f', 'group'))
+  call('ZREM', P .. 'mr:held', id)
+  call('HDEL', TASK .. id, 'mr:h', 'mr:w')
+  if state == 'scheduled' or state == 'retry' then
+    put_due(id, state, tonumber(at or now_ms))
+  elseif state == 'aggregating' and group then
+    put_in_group(id, group)
+  elseif state == 'archived' or state == 'completed' then
+    call('HSET', TASK .. id, 'state', state)
+    call('ZADD', P .. state, ceil_s(at or floor((ended or now_ms) / 1000) * 1000), id)
+    if state == 'completed' then call('ZADD', P .. 'mr:keep', at or up_ms(now_ms), id) end
+  else
+    call('HDEL', TASK .. id, 'mr:o')
+    put_ready(id, order or created or now_ns, priority)
+  end
+  woken = true
+  return DONE
+end
+
+-- Somebody may still take it back to where it came from.
+local function act_on_held(item)
+  if item.verb == '6' then return release(item.id) end
+  if item.verb ~= '1' then return REFUSED end
+  local lock = call('HGET', TASK .. item.id, 'unique_key')
+  unlock(item.id, lock)
+  call('ZREM', P .. 'mr:held', item.id)
+  call('DEL', TASK .. item.id)
+  tell_end(item.id)
+  deleted = deleted + 1
+  return DONE
+end
+
 local function running() return RUNNING end
 
 -- By verb, then by the number of the state; where there is none: not in this state.
@@ -147,13 +203,18 @@ local ACTS = {
   ['2'] = { run, nil, running, run, run, nil, run },
   ['3'] = { archive, archive, running, archive, nil, nil, archive },
   ['4'] = { prioritise, prioritise, running, prioritise },
+  ['5'] = { moved, moved, running, moved, moved, moved, moved },
+  ['6'] = {},
 }
 
 local out = {}
 for i = 4, #ARGV, 3 do
-  local item = { verb = ARGV[i], id = ARGV[i + 1], value = tonumber(ARGV[i + 2]), number = (i - 4) / 3 }
+  local item = { verb = ARGV[i], id = ARGV[i + 1], value = tonumber(ARGV[i + 2]), text = ARGV[i + 2],
+    number = (i - 4) / 3 }
   local state = call('HGET', TASK .. item.id, 'state')
-  if state then
+  if state == 'held' then
+    out[#out + 1] = act_on_held(item)
+  elseif state then
     local number, score, ours = standing(item.id, state)
     local act = ACTS[item.verb][number]
     out[#out + 1] = act and act(item, number, score, ours) or REFUSED

@@ -37,7 +37,7 @@ end
 
 -- The holder of a lock goes where the new task would have stood.
 local function replace(holder, state, ns, due_ms, priority)
-  if state == 'active' then return 5, state end
+  if state == 'active' or state == 'held' then return 5, shown_state(holder, state) end
   if state == 'archived' or state == 'completed' then return 2, state end
   take_out(holder, state)
   if not call('HGET', TASK .. holder, 'mr:t') then

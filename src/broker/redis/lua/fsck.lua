@@ -16,6 +16,8 @@ local function is_placed(id, state)
       if call('ZSCORE', set, id) then return true end
     end
     return false
+  elseif state == 'held' then
+    return call('ZSCORE', P .. 'mr:held', id)
   end
   return STATES[state] and call('ZSCORE', P .. state, id)
 end

@@ -13,6 +13,8 @@ local function put_somewhere(id, state, message)
     call('ZADD', P .. 'archived', now_s, id)
   elseif state == 'completed' then
     call('ZADD', P .. 'completed', now_s + message.retention, id)
+  elseif state == 'held' then
+    call('ZADD', P .. 'mr:held', format('%.0f', floor(now_ms)), id)
   else
     put_back(id)
   end

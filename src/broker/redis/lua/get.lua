@@ -9,7 +9,7 @@ for _, id in ipairs(ARGV) do
   local at = field_at(fields, 'state')
   if at then
     local number, score, ours = standing(id, fields[at])
-    out[#out + 1] = { id, number, score, ours, fields }
+    out[#out + 1] = { id, number, score, ours, with_lock(id, fields) }
   end
 end
 return out

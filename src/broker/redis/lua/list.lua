@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- A page of the tasks of a queue.
 -- KEYS: 1 the queue
--- ARGV: 1 digits of the states to list; the first one from a place on
+-- ARGV: 1 digits of the states to list, 0: held ones; the first one from a place on
 --       2-4 that place: its kind, key and id; kind '': the start
 --       5 tasks at most, 6 bytes at most, 7 how many are on the page already
 --       8 '1': with payloads, 9 only of this type, 10 how many to look at
@@ -37,7 +37,7 @@ local function ends_before(id, number, score, ours)
   if earlier + #views > 0 and cost > room then return true end
   looked = looked + 1
   room = room - cost
-  views[#views + 1] = { id, number, score, ours, fields }
+  views[#views + 1] = { id, number, score, ours, with_lock(id, fields) }
   return false
 end
 
@@ -82,6 +82,21 @@ local function list_set(set, number, mark, first)
       local score = members[2 * i]
       if ends_before(id, number, score, due[i] or false) then return true end
       seen(number, 'z', mark .. score, id)
+    end
+    rank = rank + CHUNK
+  end
+end
+
+-- Held ones, each with the state it came in.
+local function list_held()
+  local set = P .. 'mr:held'
+  local rank = kind ~= '' and rank_after(set, key, anchor) or 0
+  while true do
+    local members = call('ZRANGE', set, rank, rank + CHUNK - 1, 'WITHSCORES')
+    if #members == 0 then return false end
+    for i = 1, #members, 2 do
+      if ends_before(members[i], standing(members[i], 'held')) then return true end
+      seen(0, 'z', members[i + 1], members[i])
     end
     rank = rank + CHUNK
   end
@@ -170,6 +185,7 @@ local function list_groups()
 end
 
 local lists = {
+  ['0'] = list_held,
   ['1'] = list_scheduled,
   ['2'] = list_pending,
   ['3'] = list_active,

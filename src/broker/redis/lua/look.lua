@@ -61,9 +61,30 @@ end
 local STATES = { scheduled = 1, pending = 2, active = 3, retry = 4, archived = 5, completed = 6,
   aggregating = 7 }
 
+-- The same as standing says, of a held task: as it was where it came from.
+local function held_standing(id)
+  local state, at, order, created = unpack(call('HMGET', TASK .. id, 'mr:h', 'mr:w', 'mr:o', 'mr:t'))
+  local number = STATES[state] or 0
+  if number == 1 or number == 4 then return number, at and ceil_s(at), at end
+  if number ~= 2 then return number, false, false end
+  local score = format('%.17g', ms_of(order or created or 0))
+  return number, score, score
+end
+
+-- A lock of another program says by itself how long it holds.
+local function with_lock(id, fields)
+  local at = field_at(fields, 'unique_key')
+  if at and not field_at(fields, 'mr:q') and call('GET', fields[at]) == id then
+    local left_ms = call('PTTL', fields[at])
+    if left_ms > 0 then fields[#fields + 1], fields[#fields + 2] = 'mr:q', up_ms(now_ms + left_ms) end
+  end
+  return fields
+end
+
 -- The number of a task's state as we say it, its score there, and ours for it: the order time or the due
 -- time in ms. What has a priority and is ready is scheduled for Asynq and pending for us.
 local function standing(id, state)
+  if state == 'held' then return held_standing(id) end
   local number = STATES[state] or 0
   if number == 1 then
     local order = call('ZSCORE', P .. 'mr:order', id)

@@ -14,7 +14,8 @@ for i = 1, #ARGV, 2 do
   local id = ARGV[i]
   local key = TASK .. id
   if call('EXISTS', key) == 1 then
-    local state = call('ZSCORE', P .. 'mr:order', id) and 'pending' or call('HGET', key, 'state')
+    local state = call('ZSCORE', P .. 'mr:order', id) and 'pending' or call('HGET', key, 'mr:h')
+      or call('HGET', key, 'state')
     for _, value in ipairs({ (i - 1) / 2, 1, state or '', id }) do answer[#answer + 1] = value end
   elseif n >= room then
     for _, value in ipairs({ (i - 1) / 2, 3, '', id }) do answer[#answer + 1] = value end

@@ -10,7 +10,7 @@ local left, deleted, expired = STEP, 0, 0
 
 local function filled()
   for _, name in ipairs({ 'pending', 'active', 'scheduled', 'retry', 'archived', 'completed', 'groups',
-    'aggregation_sets' }) do
+    'aggregation_sets', 'mr:held' }) do
     if call('EXISTS', P .. name) == 1 then return true end
   end
   return false
@@ -77,7 +77,7 @@ if call('EXISTS', P .. 'active') == 1 then return { 4 } end
 call('SET', P .. 'paused', now_s) -- nobody takes meanwhile
 drop_expired()
 drop_list()
-for _, name in ipairs({ 'scheduled', 'retry', 'archived', 'completed' }) do drop_set(P .. name) end
+for _, name in ipairs({ 'scheduled', 'retry', 'archived', 'completed', 'mr:held' }) do drop_set(P .. name) end
 drop_groups()
 if deleted > 0 then count('deleted', deleted) end
 if expired > 0 then count('expired', expired) end
