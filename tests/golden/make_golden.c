@@ -113,6 +113,32 @@ static void run(uint64_t node, const char *id, struct mr_finish finish)
     mr_lease_free(lease);
 }
 
+static void join(const char *id, const char *group)
+{
+    enqueue((struct mr_task_options){.queue = mr_slice_str("z-groups"),
+                                     .id = mr_slice_str(id),
+                                     .payload = mr_slice_str(id),
+                                     .group = mr_slice_str(group)});
+}
+
+/* Two members become one task. */
+static void gather(const char *id)
+{
+    struct mr_req_gather gather = {.req.op = MR_OP_GATHER,
+                                   .queue = mr_slice_str("z-groups"),
+                                   .max_size = 2,
+                                   .grace_ms = day_ms};
+    call(&gather.req, "gather");
+    check(gather.n == 2, "another set");
+    struct mr_task_options task = {.id = mr_slice_str(id), .payload = mr_slice_str("of two")};
+    struct mr_req_gathered gathered = {.req.op = MR_OP_GATHERED,
+                                       .queue = gather.queue,
+                                       .set = mr_slice_str(gather.set),
+                                       .task = &task};
+    call(&gathered.req, "gathered");
+    check(gathered.result.err == MR_OK, mr_err_text(gathered.result.err));
+}
+
 /* ---- the steps ------------------------------------------------------------------------------ */
 
 static void what_a_snapshot_will_cover(uint64_t node)
@@ -130,6 +156,11 @@ static void what_a_snapshot_will_cover(uint64_t node)
     struct mr_req_queue_remove remove = {
         .req.op = MR_OP_QUEUE_REMOVE, .queue = mr_slice_str("gone"), .mode = MR_QUEUE_REMOVE_FORCE};
     call(&remove.req, "remove");
+    at_once = true;
+    join("g1", "pages");
+    join("g2", "pages");
+    join("g3", "others");
+    at_once = false;
 }
 
 /* Until the log was compacted and a snapshot written. */
@@ -209,6 +240,10 @@ static void waiting(void)
     enqueue((struct mr_task_options){.payload = mr_slice_str("generated id")});
     enqueue((struct mr_task_options){
         .id = mr_slice_str("scheduled"), .at_ms = 1893456000000, .priority_s = -60});
+    at_once = true;
+    gather("whole");
+    join("g4", "pages");
+    at_once = false;
 }
 
 /* A run that began and was lost; and one that is still in hand when the process dies. */
@@ -322,7 +357,7 @@ int main(int argc, char **argv)
     size_t file[MR_RECORD_TYPE_COUNT];
     uint64_t at[MR_RECORD_TYPE_COUNT];
     scan(counts, file, at);
-    for (unsigned type = 1; type < MR_RECORD_TYPE_COUNT; type++) {
+    for (unsigned type = 1; type <= MR_RECORD_GATHERED; type++) { /* the newest of version 3 */
         printf("%-8s %u\n", mr_record_type_name(type), counts[type]);
         check(counts[type] > 0, "a record type is missing");
     }

@@ -285,6 +285,77 @@ static void looking_without_memory_changes_nothing(void **state)
     assert_true(!FAILING_ALLOC || failures > 3);
 }
 
+static enum mr_err join_group(struct fixture *f, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct mr_task_options task = {.queue = MR_SLICE_LIT("q"), .group = MR_SLICE_LIT("g")};
+        struct mr_enqueue_result result;
+        struct mr_req_enqueue req = {
+            .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+        enum mr_err err = call(f, &req.req);
+        mr_req_done(&req.req);
+        if (err != MR_OK || result.err != MR_OK)
+            return err != MR_OK ? err : result.err;
+    }
+    return MR_OK;
+}
+
+/* Gathers a set, gives it back, gathers it again and makes a task of it; the first error. */
+static enum mr_err gather_twice(struct fixture *f)
+{
+    enum mr_err err = MR_OK;
+    for (int i = 0; i < 2 && err == MR_OK; i++) {
+        struct mr_task_options task = {.payload = MR_SLICE_LIT("whole")};
+        struct mr_req_gather gather = {
+            .req.op = MR_OP_GATHER, .queue = MR_SLICE_LIT("q"), .max_size = 3, .grace_ms = 60000};
+        err = call(f, &gather.req);
+        assert_true(err != MR_OK || gather.n == 3);
+        struct mr_req_gathered gathered = {.req.op = MR_OP_GATHERED,
+                                           .queue = gather.queue,
+                                           .set = mr_slice_str(gather.set),
+                                           .task = i == 0 ? NULL : &task};
+        if (err == MR_OK)
+            err = call(f, &gathered.req);
+        if (err == MR_OK)
+            err = gathered.result.err;
+        mr_req_done(&gather.req);
+        mr_req_done(&gathered.req);
+    }
+    return err;
+}
+
+/* All of them, or the tasks that were made of all. */
+static void gathering_without_memory_loses_no_member(void **state)
+{
+    struct fixture *f = *state;
+    long failures = 0, made = 0;
+    assert_int_equal(open_engine(f), MR_OK);
+    assert_int_equal(join_group(f, 3), MR_OK);
+    for (long n = 0;; n++) {
+        fail_alloc_after(n);
+        enum mr_err err = gather_twice(f);
+        long failed = fail_alloc_stop();
+        assert_true(err == MR_OK || (failed && (err == MR_NOMEM || err == MR_FAILED)));
+        failures += failed;
+        close_engine(f); /* the next step begins with a state that equals the log */
+        assert_int_equal(open_engine(f), MR_OK);
+        mr_engine_validate(f->engine);
+        struct mr_req_stats req = {.req.op = MR_OP_STATS};
+        assert_int_equal(call(f, &req.req), MR_OK);
+        mr_req_done(&req.req);
+        bool is_made = req.stats.gathered == 3 * (uint64_t)(made + 1);
+        made += is_made;
+        assert_int_equal(req.stats.gathered, 3 * made);
+        assert_int_equal(req.stats.tasks, made + (is_made ? 0 : 3));
+        assert_true(is_made || err != MR_OK);
+        if (failed == 0)
+            break;
+        if (is_made)
+            assert_int_equal(join_group(f, 3), MR_OK);
+    }
+    assert_true(!FAILING_ALLOC || failures > 3);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -294,6 +365,7 @@ int main(void)
         TEST(a_new_store_without_memory_can_be_made_at_the_next_try),
         TEST(work_without_memory_is_refused_and_nothing_acknowledged_is_lost),
         TEST(looking_without_memory_changes_nothing),
+        TEST(gathering_without_memory_loses_no_member),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

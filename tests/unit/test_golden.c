@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stores written by earlier versions open and say what they said then. tests/golden/v1 and
- * v2 are copied to a disk in memory, opened at a fixed time and compared field by field. Stores of a version
+ * Stores written by earlier versions open and say what they said then. tests/golden/v1, v2 and
+ * v3 are copied to a disk in memory, opened at a fixed time and compared field by field. Stores of a version
  * still to come are made from it by raising one number, and are refused.
  */
 #include <setjmp.h>
@@ -50,7 +50,10 @@ static const struct golden {
     uint32_t snapshot_version;
     uint64_t processed, deleted;
     int64_t archived_order_ms; /* version 1 kept the time of its end in its place */
-} goldens[] = {{"v1", 1, 5, 15, 1790000052000}, {"v2", 2, 6, 15, 1790000050000}};
+    bool groups;               /* before, a task with a group was pending like any other */
+} goldens[] = {{"v1", 1, 5, 15, 1790000052000, false},
+               {"v2", 2, 6, 15, 1790000050000, false},
+               {"v3", 3, 6, 15, 1790000050000, true}};
 static const struct golden *golden = goldens;
 
 static int begin(void **state)
@@ -172,11 +175,40 @@ static const char *const tasks[] = {
     "completed: completed queue=default type=task topic=answers "
     "attempt=1 max_retry=25 timeout=1800000 retention=315360000000 created=1790000053000 "
     "started=1790000054000 finished=1790000055000 result=42",
+};
+enum { TASKS = sizeof tasks / sizeof *tasks };
+
+static const char *const full =
     "full: pending queue=mail type=mail:send payload={\"to\":\"you\"} unique=key "
     "group=group topic=topic header=trace value=00-ab header=empty priority_ms=12500 "
     "order=1790000410500 attempt=1 max_retry=7 timeout=1234 deadline=1893456000000 "
+    "retention=86400000 created=1790000423000";
+
+/* In its place, behind what is of a queue that was made before. */
+static const char *const grouped[] = {
+    "whole: pending queue=z-groups type=task payload=of two order=1790000428000 attempt=1 "
+    "max_retry=25 timeout=1800000 created=1790000428000",
+    "g3: aggregating queue=z-groups type=task payload=g3 group=others order=1790000007000 "
+    "attempt=1 max_retry=25 timeout=1800000 created=1790000007000",
+    "g4: aggregating queue=z-groups type=task payload=g4 group=pages order=1790000428000 "
+    "attempt=1 max_retry=25 timeout=1800000 created=1790000428000",
+    "full: aggregating queue=mail type=mail:send payload={\"to\":\"you\"} unique=key "
+    "group=group topic=topic header=trace value=00-ab header=empty priority_ms=12500 "
+    "order=1790000423000 attempt=1 max_retry=7 timeout=1234 deadline=1893456000000 "
     "retention=86400000 created=1790000423000",
 };
+enum { GROUPED = sizeof grouped / sizeof *grouped };
+
+static size_t tasks_n(void)
+{
+    return TASKS + (golden->groups ? GROUPED : 1);
+}
+
+static const char *task_at(size_t i)
+{
+    assert_true(i < tasks_n());
+    return i < TASKS ? tasks[i] : golden->groups ? grouped[i - TASKS] : full;
+}
 
 static void assert_line(const struct mr_buf *buf, const char *expected)
 {
@@ -196,12 +228,11 @@ static void assert_tasks(struct store_rig *f)
         struct mr_buf buf = {0};
         assert_int_equal(rig_call(&f->rig, &get.req), MR_OK);
         put_task(&buf, &get.task);
-        assert_true(i < sizeof tasks / sizeof *tasks);
-        assert_line(&buf, tasks[i]);
+        assert_line(&buf, task_at(i));
         mr_buf_done(&buf);
         mr_req_done(&get.req);
     }
-    assert_int_equal(list.n, sizeof tasks / sizeof *tasks);
+    assert_int_equal(list.n, tasks_n());
     mr_req_done(&list.req);
 }
 
@@ -228,7 +259,7 @@ static void queues_are_as_they_were_written(void **state)
     struct mr_req_queue_list req = {.req.op = MR_OP_QUEUE_LIST, .infos = infos, .max = 4};
     store_rig_open(f);
     assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
-    assert_int_equal(req.n, 2);
+    assert_int_equal(req.n, golden->groups ? 3 : 2);
     assert_string_equal(infos[0].name, "default");
     static const uint64_t counts[MR_STATE_COUNT] = {0, 2, 5, 0, 1, 2, 2, 0};
     assert_memory_equal(infos[0].counts, counts, sizeof counts);
@@ -238,8 +269,8 @@ static void queues_are_as_they_were_written(void **state)
     assert_int_equal(infos[0].failed_total, 2);
     assert_int_equal(infos[0].processed_today, golden->processed);
     assert_string_equal(infos[1].name, "mail");
-    static const uint64_t mail[MR_STATE_COUNT] = {[MR_PENDING] = 1};
-    assert_memory_equal(infos[1].counts, mail, sizeof mail);
+    enum mr_state waits = golden->groups ? MR_AGGREGATING : MR_PENDING;
+    assert_int_equal(infos[1].counts[waits], 1);
     assert_true(infos[1].paused);
     assert_int_equal(infos[1].max_length, 100);
     assert_int_equal(infos[1].processed_total, 0);
@@ -252,10 +283,27 @@ static void counters_are_as_they_were_written(void **state)
     struct mr_req_stats req = {.req.op = MR_OP_STATS};
     store_rig_open(f);
     assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
-    assert_int_equal(req.stats.tasks, sizeof tasks / sizeof *tasks);
+    assert_int_equal(req.stats.tasks, tasks_n());
     assert_int_equal(req.stats.records_damaged, 0);
     assert_int_equal(req.stats.deleted, golden->deleted);
     assert_int_equal(req.stats.expired, 0);
+    assert_int_equal(req.stats.gathered, golden->groups ? 2 : 0);
+    mr_req_done(&req.req);
+}
+
+static void groups_go_on_where_they_were(void **state)
+{
+    struct store_rig *f = *state;
+    struct mr_req_gather req = {.req.op = MR_OP_GATHER,
+                                .queue = MR_SLICE_LIT("z-groups"),
+                                .max_size = 2,
+                                .max_delay_ms = 1,
+                                .grace_ms = 1};
+    store_rig_open(f);
+    assert_int_equal(rig_call(&f->rig, &req.req), golden->groups ? MR_OK : MR_EMPTY);
+    assert_int_equal(req.n, golden->groups ? 1 : 0);
+    if (golden->groups)
+        assert_string_equal(req.group, "others");
     mr_req_done(&req.req);
 }
 
@@ -446,6 +494,7 @@ int main(void)
         TEST(an_ended_task_still_has_its_order_time),
         TEST(queues_are_as_they_were_written),
         TEST(counters_are_as_they_were_written),
+        TEST(groups_go_on_where_they_were),
         TEST(the_unique_key_is_still_held),
         TEST(a_new_epoch_is_above_every_old_one_even_if_the_clock_was_set_back),
         TEST(it_can_be_written_on_and_opened_again),
