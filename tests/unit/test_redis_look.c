@@ -121,6 +121,37 @@ static void pending_tasks_without_a_time_are_listed_among_the_others(void **stat
     assert_listed(*state, MR_PENDING, 2, "a b d e");
 }
 
+/* As many as one window of the search for a place has, and more. */
+static void pages_of_tasks_without_a_time_come_to_an_end(void **state)
+{
+    enum { N = 120, LIMIT = 50 };
+    char all[N * 5] = "", id[8];
+    put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("a")});
+    (void)snprintf(all, sizeof all, "a");
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(id, sizeof id, "t%d", i);
+        put_without_a_time(id);
+        (void)snprintf(all + strlen(all), sizeof all - strlen(all), " %s", id);
+    }
+    assert_listed(*state, MR_PENDING, LIMIT, all);
+    /* The one that a page ends with goes. */
+    size_t total = 0;
+    char cursor[MR_CURSOR_MAX] = "";
+    for (int page = 0; page == 0 || cursor[0] != '\0'; page++) {
+        assert_true(page < 2 * N / LIMIT);
+        struct mr_req_list req = {.req.op = MR_OP_LIST,
+                                  .options = {.limit = LIMIT, .cursor = cursor}};
+        assert_int_equal(mr_broker_call(*state, &req.req), MR_OK);
+        total += req.n;
+        (void)snprintf(cursor, sizeof cursor, "%s", req.next);
+        (void)snprintf(id, sizeof id, "%.*s", (int)req.tasks[req.n - 1].id.len,
+                       (const char *)req.tasks[req.n - 1].id.data);
+        mr_req_done(&req.req);
+        assert_int_equal(act(*state, MR_VERB_DELETE, id), MR_OK);
+    }
+    assert_in_range(total, N, N + 1);
+}
+
 /* As Asynq's forwarder does with all that is scheduled and due: it does not know of our order. */
 static void a_prioritised_task_that_was_forwarded_is_there_once(void **state)
 {
@@ -344,6 +375,7 @@ int main(void)
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     static const struct CMUnitTest tests[] = {
         CASE(pending_tasks_without_a_time_are_listed_among_the_others),
+        CASE(pages_of_tasks_without_a_time_come_to_an_end),
         CASE(a_prioritised_task_that_was_forwarded_is_there_once),
         CASE(the_longest_names_fit_a_cursor),
         CASE(a_task_with_a_damaged_message_is_shown_with_what_is_known),

@@ -116,15 +116,20 @@ local function pending_places()
     return place_beyond(function(ns) return ms_of(ns) >= score end),
       rank_after(P .. 'mr:order', key, anchor)
   end
-  local place = place_beyond(function(ns) return ns > key end)
+  local top, was = string.match(key, '^(%d*)_(%d*)$')
+  local place, sure = place_beyond(function(ns) return ns > top end)
   local at = place_near(anchor, place)
+  if not at and not sure then
+    at = call('LPOS', P .. 'pending', anchor)
+    at = at and call('LLEN', P .. 'pending') - 1 - at or was - 1 -- gone: what was behind it is there
+  end
   return at and at + 1 or place,
-    call('ZCOUNT', P .. 'mr:order', '-inf', format('%.17g', ms_of(key)))
+    call('ZCOUNT', P .. 'mr:order', '-inf', format('%.17g', ms_of(top)))
 end
 
 local function list_pending()
   local place, rank = pending_places()
-  local top, plain, ordered, p, o, ns = kind == 'l' and key or '0', {}, {}, 0, 1, nil
+  local top, plain, ordered, p, o, ns = kind == 'l' and string.match(key, '^%d*') or '0', {}, {}, 0, 1, nil
   while true do
     if p == 0 then
       plain = call('LRANGE', P .. 'pending', -(place + CHUNK), -(place + 1))
@@ -147,7 +152,7 @@ local function list_pending()
       o = o + 2
     else
       if ends_before(id, 2, false, false) then return true end
-      seen(2, 'l', ns, id)
+      seen(2, 'l', ns .. '_' .. place - p, id)
       top, ns, p = ns, nil, p - 1
     end
   end

@@ -114,15 +114,16 @@ local function since_at(place)
   return nil
 end
 
--- The first place whose time is beyond.
+-- The first place whose time is beyond, and whether there were times wherever it was looked for.
 local function place_beyond(beyond)
-  local low, high = 0, call('LLEN', P .. 'pending')
+  local low, high, sure = 0, call('LLEN', P .. 'pending'), true
   while low < high do
     local middle = floor((low + high) / 2)
     local ns = since_at(middle)
+    if not ns then sure = false end
     if not ns or beyond(ns) then high = middle else low = middle + 1 end
   end
-  return low
+  return low, sure
 end
 
 -- The place of this id if it is around there.
