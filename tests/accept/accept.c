@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 2, QUEUES_MAX = 128 };
+enum { LOOK_MS = 2, QUEUES_MAX = 128, SEGMENT_BYTES = 4 * 1024 * 1024 };
 
 /* ---- running -------------------------------------------------------------------------------- */
 
@@ -81,7 +81,8 @@ struct accept_place *accept_place_more(struct accept *t)
 
 struct mr_client *accept_open_at(struct accept_place *place, const char *namespace_)
 {
-    struct mr_client_options options = {.namespace_ = mr_slice_str(namespace_)};
+    struct mr_client_options options = {.namespace_ = mr_slice_str(namespace_),
+                                        .segment_bytes = SEGMENT_BYTES};
     struct mr_detail detail = {.text = ""};
     struct mr_client *client = NULL;
     enum mr_err err = mr_client_open(place->url, &options, &client, &detail);

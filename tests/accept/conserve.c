@@ -96,7 +96,7 @@ static void check_missing(struct accept *t, const struct book *book)
 {
     size_t missing = 0;
     for (size_t i = 0; i < t->ids_n; i++) {
-        if (bsearch(t->ids[i], book->ids, book->n, sizeof *book->ids, compare_ids))
+        if (book->n > 0 && bsearch(t->ids[i], book->ids, book->n, sizeof *book->ids, compare_ids))
             continue;
         missing++;
         enum mr_state state = accept_state(t, t->ids[i]);

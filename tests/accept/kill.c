@@ -158,36 +158,36 @@ static bool strike_at(struct accept *t, struct fault *fault, size_t queue)
     return fired;
 }
 
-/* All steps until the end of the task, or every so many-th of them. */
-static size_t strike_at_steps(struct accept *t, enum fault_point point, enum fault_kind kind,
-                              size_t first, size_t every)
+/* All steps until the end of the task, or every so many-th of them; *queue is the next free one. */
+static size_t strike_at_steps(struct accept *t, struct fault like, size_t every, size_t *queue)
 {
     size_t strikes = 0;
-    for (size_t nth = first;; nth += every, strikes++) {
-        struct fault fault = {.point = point, .kind = kind, .nth = nth};
-        size_t queue = strikes % SETTLE_AFTER;
-        if (!strike_at(t, &fault, queue))
-            break;
-        if (kind == FAULT_KILL && queue + 1 == SETTLE_AFTER)
-            settle(t, SETTLE_AFTER);
+    for (size_t nth = 1 + (size_t)like.point % every;; nth += every, strikes++) {
+        struct fault fault = {.point = like.point, .kind = like.kind, .nth = nth};
+        bool fired = strike_at(t, &fault, (*queue)++);
+        if (*queue == SETTLE_AFTER) {
+            settle(t, *queue);
+            *queue = 0;
+        }
+        if (!fired)
+            return strikes;
     }
-    settle(t, strikes < SETTLE_AFTER ? strikes + 1 : SETTLE_AFTER);
-    return strikes;
 }
 
 static void at_all_points(struct accept *t, enum fault_kind kind)
 {
     static const char *const words[FAULT_POINTS] = {"before a request", "before an answer",
                                                     "after an answer"};
+    size_t queue = 0, every = accept_size(1, 5);
     if (!t->engine->shared)
         return; /* its worker has no server: test 22 at random, and the crash points of the simulator */
     for (int point = 0; point < FAULT_POINTS; point++) {
-        size_t every = accept_size(1, 3);
-        size_t n =
-            strike_at_steps(t, (enum fault_point)point, kind, 1 + (size_t)point % every, every);
+        struct fault like = {.point = (enum fault_point)point, .kind = kind};
+        size_t n = strike_at_steps(t, like, every, &queue);
         print_message("%zu strikes %s\n", n, words[point]);
         assert_true(n > 0);
     }
+    settle(t, queue);
 }
 
 static void test_22_workers_killed_at_each_step_lose_nothing(void **state)

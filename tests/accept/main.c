@@ -27,6 +27,7 @@ int main(int argc, char **argv)
     const struct accept_engine *engine = NULL;
     int failed = 0;
     (void)signal(SIGPIPE, SIG_IGN);
+    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* what was said last is known even if we die */
     mr_diag_set_sink(hush, NULL);
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return accept_worker_main(argc, argv);

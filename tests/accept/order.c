@@ -55,9 +55,9 @@ static void test_80_who_waits_long_enough_goes_first(void **state)
     struct accept *t = *state;
     PUT(t, .id = "a", .queue = "aged");
     PUT(t, .id = "c", .queue = "young");
-    PUT(t, .id = "d", .queue = "young", .priority_s = 0.5);
-    accept_pass_ms(600);
-    PUT(t, .id = "b", .queue = "aged", .priority_s = 0.5);
+    PUT(t, .id = "d", .queue = "young", .priority_s = 0.3);
+    accept_pass_ms(400);
+    PUT(t, .id = "b", .queue = "aged", .priority_s = 0.3);
     BURST(t, .queues = "aged", .slots = 1);
     ASSERT_RAN(t, 0, "a", "b");
     BURST(t, .queues = "young", .slots = 1);
@@ -76,7 +76,7 @@ static int64_t order_of(struct accept *t, const char *id)
 static void test_81_a_recovered_task_keeps_its_place(void **state)
 {
     struct accept *t = *state;
-    PUT(t, .id = "a", .type = "sleep", .payload = "500", .priority_s = 5);
+    PUT(t, .id = "a", .type = "sleep", .payload = "200", .priority_s = 5);
     int64_t order_ms = order_of(t, "a");
     if (!t->engine->shared)
         accept_close(t);

@@ -8,7 +8,12 @@
 
 #include "accept/accept.h"
 
-enum { GATE_MS = 300, LATE_MS = 150, GATE_TRIES = 5, TIMEOUT_MS = 1000, LATE_END_MS = 200 };
+enum { GATE_MS = 200, LATE_MS = 150, GATE_TRIES = 3, LATE_END_MS = 1200, SLOW_START_MS = 10000 };
+
+static int64_t timeout_ms(void)
+{
+    return (int64_t)accept_size(1000, 400);
+}
 
 /* ms between the begins of the runs of a task. */
 static size_t gaps_of(struct accept *t, const char *id, int64_t *gaps, size_t max)
@@ -31,7 +36,7 @@ static void test_84_a_retry_is_neither_early_nor_late(void **state)
 {
     struct accept *t = *state;
     int64_t gaps[GATE_TRIES], best = INT64_MAX;
-    PUT(t, .id = "x", .type = "pace", .payload = "300", .max_retry = GATE_TRIES);
+    PUT(t, .id = "x", .type = "pace", .payload = "200", .max_retry = GATE_TRIES);
     WORKER(t);
     UNTIL(accept_state(t, "x") == MR_ARCHIVED);
     assert_int_equal(gaps_of(t, "x", gaps, GATE_TRIES), GATE_TRIES);
@@ -46,7 +51,7 @@ static void test_84_a_retry_is_neither_early_nor_late(void **state)
 static void test_86_retries_grow_and_end(void **state)
 {
     struct accept *t = *state;
-    static const int64_t levels[] = {50, 150, 250};
+    static const int64_t levels[] = {20, 60, 120};
     int64_t gaps[8];
     struct mr_worker *worker = WORKER(t, .retry_levels_ms = levels, .retry_levels_n = 3);
     PUT(t, .id = "levels", .type = "fail", .max_retry = 4);
@@ -133,13 +138,13 @@ static bool process_is_gone(const char *pid_file)
 static void test_88_a_handler_ends_at_its_timeout(void **state)
 {
     struct accept *t = *state;
-    PUT(t, .id = "x", .type = "sleep", .payload = "10000", .timeout_ms = TIMEOUT_MS);
+    PUT(t, .id = "x", .type = "sleep", .payload = "10000", .timeout_ms = timeout_ms());
     PUT(t, .id = "next", .payload = "p");
     struct mr_worker *worker = WORKER(t, .slots = 1, .retry_max_ms = 3600 * 1000);
     UNTIL(accept_ran(t, "x") == 1);
     mr_mono begin = accept_now();
     accept_await_echo(t, "next"); /* the slot is free */
-    assert_in_range(accept_since_ms(begin), 0, TIMEOUT_MS + LATE_END_MS + 1000);
+    assert_in_range(accept_since_ms(begin), 0, timeout_ms() + LATE_END_MS);
     assert_failed(t, "x", MR_RETRY, "stop");
     accept_dismiss(t, worker);
 }
@@ -152,14 +157,14 @@ static void test_88_a_process_ends_at_its_timeout(void **state)
     (void)snprintf(file, sizeof file, "%.*s.pid", MR_PATH_MAX - 8, t->audit);
     (void)snprintf(polite, sizeof polite, "echo $$ >%s; exec sleep 20", file);
     (void)snprintf(deaf, sizeof deaf, "trap '' TERM; echo $$ >%s; sleep 20; sleep 20", file);
-    PUT(t, .id = "polite", .payload = polite, .timeout_ms = TIMEOUT_MS);
+    PUT(t, .id = "polite", .payload = polite, .timeout_ms = timeout_ms());
     mr_mono begin = accept_now();
     work_scripts(t);
-    assert_in_range(accept_since_ms(begin), TIMEOUT_MS - 1, 10 * TIMEOUT_MS);
+    assert_in_range(accept_since_ms(begin), timeout_ms() - 1, timeout_ms() + SLOW_START_MS);
     assert_true(process_is_gone(file));
     assert_failed(t, "polite", MR_RETRY, "time");
     if (accept_size(1, 0)) {
-        PUT(t, .id = "deaf", .payload = deaf, .timeout_ms = TIMEOUT_MS);
+        PUT(t, .id = "deaf", .payload = deaf, .timeout_ms = timeout_ms());
         work_scripts(t);
         assert_true(process_is_gone(file));
         assert_failed(t, "deaf", MR_RETRY, "time");
@@ -171,7 +176,7 @@ static void test_89_a_long_task_with_a_live_worker_runs_once(void **state)
 {
     struct accept *t = *state;
     char ms[16];
-    (void)snprintf(ms, sizeof ms, "%zu", accept_size(10, 3) * ACCEPT_DEATH_MS);
+    (void)snprintf(ms, sizeof ms, "%zu", accept_size(10, 2) * ACCEPT_DEATH_MS);
     PUT(t, .id = "long", .type = "sleep", .payload = ms, .timeout_ms = 60000);
     PUT(t, .id = "equal", .type = "sleep", .payload = "200", .timeout_ms = ACCEPT_DEATH_MS);
     PUT(t, .id = "below", .type = "sleep", .payload = "20000", .timeout_ms = ACCEPT_DEATH_MS / 2,
