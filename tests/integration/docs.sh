@@ -49,6 +49,8 @@ run_shell() {
     script=$folder.bash
     mkdir -p "$folder/build"
     ln -s "$(realpath "$MILLRACE")" "$folder/build/millrace"
+    # Where only the tools of Redis are installed, one of them is the server under another name.
+    ln -s "$(command -v redis-server || command -v redis-check-rdb)" "$folder/build/redis-server"
     ln -s "$source/proto" "$folder/proto"
     paste_blocks "$file" sh >"$script" || return 1
     grep -q '[^[:space:]]' "$script" || return 0

@@ -150,6 +150,18 @@ expect 0 --json fsck "$redis"
 is "fsck as JSON" 'true 0' "$(jq -r '[.ok,.damaged]|join(" ")' "$room/out")"
 refuses 2 'give file:DIR or redis://HOST:PORT' fsck millrace://localhost
 
+# ---- the bench, which leaves nothing behind --------------------------------------------------
+
+export MILLRACE_BROKER=
+expect 0 bench --broker "$redis" --seconds 0.2 --json --only redis-enqueue-batch --only redis-process \
+    --only redis-latency-p99 --only redis-idle-commands
+is "rows" 'redis-enqueue-batch redis-process redis-latency-p99 redis-idle-commands redis-idle-cpu' \
+    "$(jq -r 'map(.name)|join(" ")' out)"
+jq -e 'all(.[]; .yardstick_value > 0 and (.met|type == "boolean"))' out >/dev/null || fail "$(cat out)"
+is "left behind" "" "$(r --scan | grep bench || true)"
+refuses 2 'redis-memory is measured on a Redis' bench --only redis-memory
+refuses 2 'disk is not measured at' bench --broker "$redis" --only disk
+
 # ---- away -----------------------------------------------------------------------------------
 
 export MILLRACE_BROKER=$redis
