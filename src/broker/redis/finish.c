@@ -4,8 +4,8 @@
  * queue. A lease knows its queue; for one that is not ours any more, all queues are asked.
  *
  * While Redis is away they are kept and sent again. One whose answer was lost may have been carried out:
- * the second time the script is told so, and takes a task that is gone, or has left this very epoch
- * behind, as the proof.
+ * the second time the script is told so, and takes a task that has left this very epoch behind as the
+ * proof, or one that is gone where its end leaves nothing.
  */
 #include <stdlib.h>
 
@@ -258,7 +258,7 @@ static void put_end(struct end *end, struct mr_slice *args)
     args[1] = number_arg((int64_t)item->epoch, end->texts[0]);
     args[2] = mr_slice_str(outcomes[item->outcome]);
     args[3] = number_arg(item->delay_ms, end->texts[1]);
-    args[4] = mr_slice_str(hold != NULL && hold->plain ? "1" : "0");
+    args[4] = mr_slice_str(hold == NULL ? "0" : hold->plain ? "1" : hold->kept ? "2" : "0");
     args[5] = finish->items[end->item].text;
 }
 

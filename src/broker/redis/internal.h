@@ -135,6 +135,13 @@ enum mr_err engine_refused(struct engine *engine, enum mr_err err, const struct 
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
+/* What a queue is looked at for when its timer fires. */
+enum watch_look {
+    LOOK_DUE,     /* something is due, by what we know */
+    LOOK_FOREIGN, /* whether others have put something that will be */
+    LOOK_PAUSED,  /* whether it still is */
+};
+
 /* What tells that a look at a queue is worth while. */
 struct watch {
     struct mr_redis_lane *lane; /* NULL: none */
@@ -142,10 +149,14 @@ struct watch {
     bool pushing;               /* ... is under way */
     struct mr_redis_channel channel;
     char *channel_name;
-    bool listening;        /* the subscription has begun */
-    struct mr_timer timer; /* something is due, or a paused queue is looked at again */
-    mr_mono looked_at;     /* what is due was looked for */
-    bool due;              /* ... and is to be looked for again */
+    bool listening; /* the subscription has begun */
+    struct mr_timer timer;
+    enum watch_look look; /* what for */
+    struct mr_redis_call peek;
+    bool peeking; /* ... is under way */
+    uint32_t peeks;
+    mr_mono looked_at; /* what is due was looked for */
+    bool due;          /* ... and is to be looked for again */
 };
 
 /* Leases and retentions that end. */
@@ -305,6 +316,7 @@ struct hold {
     uint64_t epoch; /* 0: free */
     uint32_t next_free;
     bool plain;    /* it leaves nothing when it is done: no retention, no unique key */
+    bool kept;     /* it is kept when it is done */
     mr_mono until; /* its lease holds so long at least, by our clock */
     bool ending;   /* its finish is under way */
     void *beaten;  /* by which beat last */
@@ -467,6 +479,7 @@ struct engine {
     struct mr_redis_channel cancels;
     char *cancels_name;
     bool cancels_on;
+    int64_t ahead_ms; /* so far is the clock of Redis ahead of ours */
     uint64_t stale_refused;
     uint64_t beats;          /* so far */
     struct mr_arena scratch; /* of one callback */

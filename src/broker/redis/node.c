@@ -48,6 +48,7 @@ uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *t
         .queue = queue,
         .epoch = task->epoch,
         .plain = taken->plain,
+        .kept = task->retention_ms > 0,
         .until = mr_mono_add_ms(sent, node->lease_ms),
         .id_len = (uint8_t)task->id.len,
         .type_len = (uint8_t)(task->type.len <= MR_NAME_MAX ? task->type.len : 0),

@@ -2,8 +2,8 @@
 -- Ends runs. One counts only under the epoch of the lease that is in force.
 -- KEYS[1]  prefix of the queue
 -- ARGV     how many tasks the archive keeps, for how many ms; 1: these may have been carried out before; then for
---          each: id, epoch, outcome (as enum mr_outcome), delay in ms, 1 if it leaves nothing when it is done (no
---          retention, no lock), error or result
+--          each: id, epoch, outcome (as enum mr_outcome), delay in ms, what it leaves when it is done (1: nothing, no
+--          retention and no lock; 2: itself, it has a retention; 0: that is not known), error or result
 -- Returns  in how many ms the first retention ends (-1: none began here), then for each: 0 carried out, 1 it is
 --          another's or does not run, 2 there is no such task
 local most, keep_ms, again = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
@@ -17,9 +17,9 @@ if #ids == 0 then return answer end
 local leases = call('ZMSCORE', P .. 'lease', unpack(ids))
 local own = call('ZMSCORE', P .. 'mr:lease', unpack(ids))
 
-local function verdict(k, id, epoch)
+local function verdict(k, id, epoch, leaves_nothing)
   local hash = call('HMGET', TASK .. id, 'state', 'mr:e')
-  if not hash[1] then return again and 0 or 2, false end
+  if not hash[1] then return again and leaves_nothing and 0 or 2, false end
   if hash[1] ~= 'active' then return (again and hash[2] == epoch) and 0 or 1, false end
   if hash[2] ~= epoch or not own[k] or leases[k] ~= ceil_s(own[k]) then return 1, false end
   return 0, true
@@ -104,7 +104,8 @@ local outcomes = {
 for k = 1, #ids do
   local at = 4 + 6 * (k - 1)
   local id, epoch, outcome = ids[k], ARGV[at + 1], ARGV[at + 2]
-  local code, holds = verdict(k, id, epoch)
+  local leaves_nothing = outcome == DROP or outcome == DONE and ARGV[at + 4] ~= '2'
+  local code, holds = verdict(k, id, epoch, leaves_nothing)
   answer[k + 1] = code
   if holds then
     call('LREM', P .. 'active', -1, id)

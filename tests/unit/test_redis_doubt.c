@@ -1,0 +1,120 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* An end whose answer is lost together with the data: what may be taken for done, and what not. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "broker/redis/redis.h"
+#include "support/redis_rig.h"
+
+static const int64_t patience_ns = 30 * MR_NS_PER_S;
+
+static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason, (void)arg;
+}
+
+static struct mr_lease *take_one(struct mr_broker *broker, int64_t retention_ms)
+{
+    struct mr_task_options task = {.payload = MR_SLICE_LIT("x"), .retention_ms = retention_ms};
+    struct mr_enqueue_result result;
+    struct mr_req_enqueue put = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    assert_int_equal(mr_broker_call(broker, &put.req), MR_OK);
+    assert_int_equal(result.err, MR_OK);
+    mr_req_done(&put.req);
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
+    struct mr_req_node_open node = {.req.op = MR_OP_NODE_OPEN,
+                                    .name = MR_SLICE_LIT("n"),
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .slots = 1,
+                                    .lease_ms = 60000,
+                                    .events = {.stop = stop}};
+    assert_int_equal(mr_broker_call(broker, &node.req), MR_OK);
+    mr_req_done(&node.req);
+    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node.node, .max = 1, .wait_ms = 10000};
+    assert_int_equal(mr_broker_call(broker, &take.req), MR_OK);
+    mr_req_done(&take.req);
+    assert_int_equal(mr_broker_lease_open(broker, take.leases), MR_OK);
+    return take.leases;
+}
+
+/* Whether bytes wait at a server that does not read them. */
+static bool has_unread_bytes(const struct redis_rig_server *server)
+{
+    FILE *file = fopen("/proc/net/tcp", "re");
+    char line[512];
+    bool found = false;
+    assert_non_null(file);
+    while (!found && fgets(line, sizeof line, file) != NULL) {
+        unsigned port, state, unread;
+        if (sscanf(line, " %*d: %*8x:%4x %*8x:%*4x %2x %*8x:%8x", &port, &state, &unread) == 3)
+            found = port == server->port && state == 1 && unread > 0;
+    }
+    (void)fclose(file);
+    return found;
+}
+
+static void finished(struct mr_req *req)
+{
+    mr_event_set(req->arg);
+}
+
+/* The server gets the end of a run, and is killed before it has looked at it. */
+static enum mr_err end_in_doubt(int64_t retention_ms)
+{
+    struct redis_rig *rig = redis_rig_standalone(NULL);
+    struct redis_rig_server *server = redis_rig_server(rig, 0);
+    struct mr_redis_broker_options options = {.url = redis_rig_url(rig)};
+    struct mr_broker *broker = NULL;
+    assert_int_equal(mr_redis_broker_open(&options, &broker, NULL), MR_OK);
+    struct mr_lease *lease = take_one(broker, retention_ms);
+    struct mr_event done;
+    enum mr_err err = MR_OK;
+    mr_event_init(&done);
+    struct mr_finish item = {
+        .id = lease->task.id, .epoch = lease->epoch, .ref = lease->ref, .outcome = MR_DONE};
+    struct mr_req_finish finish = {.req = {.op = MR_OP_FINISH, .done = finished, .arg = &done},
+                                   .items = &item,
+                                   .n = 1,
+                                   .errs = &err};
+    redis_rig_freeze(server);
+    mr_broker_submit(broker, &finish.req);
+    while (!has_unread_bytes(server))
+        (void)mr_event_wait(&done, MR_NS_PER_MS);
+    redis_rig_kill(server);
+    redis_rig_start(server);
+    assert_true(mr_event_wait(&done, patience_ns));
+    mr_req_done(&finish.req);
+    mr_lease_free(lease);
+    mr_broker_close(broker);
+    redis_rig_stop(rig);
+    return err;
+}
+
+static void a_task_that_is_kept_cannot_have_ended_without_a_trace(void **state)
+{
+    (void)state;
+    assert_int_equal(end_in_doubt(3600000), MR_NOT_FOUND);
+}
+
+static void a_task_that_is_gone_may_have_ended(void **state)
+{
+    (void)state;
+    assert_int_equal(end_in_doubt(0), MR_OK);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(a_task_that_is_kept_cannot_have_ended_without_a_trace),
+        cmocka_unit_test(a_task_that_is_gone_may_have_ended),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
