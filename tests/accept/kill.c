@@ -137,21 +137,24 @@ static void proxy_url(const struct accept *t, const struct fault *fault, char ur
                    t->place[0].redis ? "redis" : "millrace", fault->port);
 }
 
-/* One task in a queue of its own, one worker, one strike. False: it was done before the step came. */
+/* Some tasks in a queue of their own, one worker, one strike. False: all was done before the step came. */
 static bool strike_at(struct accept *t, struct fault *fault, size_t queue)
 {
-    char url[ACCEPT_URL_MAX], name[8], id[MR_ID_MAX + 1];
+    char url[ACCEPT_URL_MAX], name[24];
     (void)snprintf(name, sizeof name, "q%zu", queue);
+    uint64_t all = accept_count(t, name, MR_COMPLETED) + 3;
     fault->to = t->place[0].port;
     fault->redis = t->place[0].redis != NULL;
-    (void)snprintf(id, sizeof id, "%s", PUT(t, .queue = name, .payload = "p"));
+    PUT(t, .queue = name, .payload = "plain");
+    PUT(t, .queue = name, .payload = "ahead", .priority_s = 5);
+    PUT(t, .queue = name, .payload = "later", .delay_ms = 10);
     fault_start(fault);
     proxy_url(t, fault, url);
-    fault->victim = accept_spawn_worker(t, url, name, 1);
+    fault->victim = accept_spawn_worker(t, url, name, 2);
     bool ended = false;
-    UNTIL(fault->fired || (ended = accept_state(t, id) == MR_COMPLETED));
+    UNTIL(fault->fired || (ended = accept_count(t, name, MR_COMPLETED) == all));
     if (fault->kind == FAULT_CUT && !ended)
-        UNTIL(accept_state(t, id) == MR_COMPLETED);
+        UNTIL(accept_count(t, name, MR_COMPLETED) == all);
     bool fired = fault->fired;
     accept_kill_process(t, fault->victim);
     fault_stop(fault);
