@@ -30,6 +30,9 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
     if (queue->listeners == 0 || err == MR_CLOSED)
         return;
     int64_t next_ms = err == MR_OK ? mr_reply_int(mr_reply_at(reply, 1), -1) : -1;
+    int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
+    if (err == MR_OK)
+        queue->engine->ahead_ms = mr_reply_int(mr_reply_at(reply, 2), now_ms) - now_ms;
     int64_t most_ms = look_ms(queue->engine);
     recover_in(queue, next_ms >= 0 && next_ms < most_ms ? next_ms + 1 : most_ms);
 }

@@ -189,6 +189,21 @@ static struct mr_redis_call *next_call(struct say *say)
     return call;
 }
 
+/* Names what lives for some seconds in a set of such; 0: it is gone. */
+static void say_member(struct say *say, struct mr_slice set, struct mr_slice member, int64_t ttl_s)
+{
+    const struct engine *engine = say->node->engine;
+    int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + engine->ahead_ms;
+    char score[NUMBER_MAX];
+    struct mr_slice add[] = {MR_SLICE_LIT("ZADD"), set,
+                             number_arg(now_ms / MR_MS_PER_S + ttl_s, score), member};
+    struct mr_slice remove[] = {MR_SLICE_LIT("ZREM"), set, member};
+    if (ttl_s > 0)
+        mr_redis_send(engine->redis, next_call(say), set, add, 4);
+    else
+        mr_redis_send(engine->redis, next_call(say), set, remove, 3);
+}
+
 /* The three things about it live in one slot; the sets that name them have their own. */
 static enum mr_err say_all(struct say *say, struct mr_arena *arena)
 {
@@ -217,10 +232,8 @@ static enum mr_err say_all(struct say *say, struct mr_arena *arena)
     MR_TRY(details_bytes(node, arena, &args[3]));
     MR_TRY(add_workers(node, arena, args, &n));
     mr_redis_eval(redis, next_call(say), SCRIPT_SAY, keys, SETS, args, n);
-    for (size_t i = 0; i < SETS; i++) {
-        struct mr_slice member[] = {keys[i], i == 2 ? args[1] : args[0]};
-        mr_redis_eval(redis, next_call(say), SCRIPT_MEMBER, &set_keys[i], 1, member, 2);
-    }
+    for (size_t i = 0; i < SETS; i++)
+        say_member(say, set_keys[i], keys[i], node->leaving ? 0 : i == 2 ? lease_s : ttl_s);
     return MR_OK;
 }
 

@@ -12,8 +12,7 @@
     X(DONE, done)                                                                                  \
     X(BEAT, beat)                                                                                  \
     X(BEGUN, begun)                                                                                \
-    X(SAY, say)                                                                                    \
-    X(MEMBER, member)
+    X(SAY, say)
 
 /* With lua/common.lua behind that. */
 #define WORK_SCRIPTS(X)                                                                            \

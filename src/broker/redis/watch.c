@@ -3,8 +3,8 @@
  * No polling: a queue that had nothing is looked at again when something came. A push, by whomever, ends a
  * BLMOVE of the list onto itself; what is not in the list (priorities, due times, resuming) is told on
  * the channel mr:wake; and what is due at a known time has a timer. While this guard stands, `maybe` is
- * false and nobody asks; but what a Go program puts into `scheduled` nobody tells of, so an idle queue
- * is looked at now and then.
+ * false and nobody asks. But nobody tells of what a Go program puts into `scheduled` and `retry`, or that
+ * it resumed a queue: so an idle queue is asked for that now and then, with one small command.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,11 +12,9 @@
 #include "broker/redis/internal.h"
 
 enum {
-    PUSH_WAIT_S = 30, /* of one BLMOVE: also finds out that a connection is dead */
-    LOOK_MS = 500,    /* a busy queue is looked at for due tasks so often */
-    PAUSED_MS =
-        1000, /* a paused one, whether it still is: others say nothing when they resume it */
-    FOREIGN_MS = 1000,  /* an idle one: for what Go scheduled, and Redis's clock may run faster */
+    PUSH_WAIT_S = 30,   /* of one BLMOVE: also finds out that a connection is dead */
+    LOOK_MS = 500,      /* a busy queue is looked at for due tasks so often */
+    FOREIGN_MS = 1000,  /* an idle queue is asked so often what others did */
     FOREIGN_QUEUES = 4, /* ... while there are no more of them: an idle worker says little */
 };
 
@@ -26,12 +24,78 @@ void watch_woken(struct rqueue *queue)
     takes_serve(queue->engine);
 }
 
+static int64_t foreign_ms(const struct engine *engine)
+{
+    return FOREIGN_MS * (1 + (int64_t)engine->queues_n / FOREIGN_QUEUES);
+}
+
+static void look_in(struct rqueue *queue, int64_t ms, enum watch_look look)
+{
+    struct mr_redis *redis = queue->engine->redis;
+    queue->watch.look = look;
+    mr_redis_timer_start(redis, &queue->watch.timer, mr_mono_add_ms(mr_redis_now(redis), ms));
+}
+
+static void look_now(struct rqueue *queue)
+{
+    queue->watch.due = true;
+    watch_woken(queue);
+}
+
+/* The first time in a set, or whether the queue is paused. Close to its time the scripts look, by the clock
+ * of Redis itself. */
+static void peeked(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct rqueue *queue = call->arg;
+    struct watch *watch = &queue->watch;
+    watch->peeking = false;
+    if (queue->listeners == 0 || err == MR_CLOSED || queue->maybe)
+        return;
+    bool now = err == MR_OK && watch->look == LOOK_PAUSED && mr_reply_int(reply, 0) == 0;
+    if (err == MR_OK && watch->look != LOOK_PAUSED && reply->n == 2) {
+        int64_t at_ms = mr_reply_int(&reply->items[1], 0) * MR_MS_PER_S;
+        int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + queue->engine->ahead_ms;
+        now = at_ms - now_ms <= 2 * foreign_ms(queue->engine);
+    }
+    if (now)
+        look_now(queue);
+    else
+        look_in(queue, foreign_ms(queue->engine), watch->look);
+}
+
+static void peek(struct rqueue *queue)
+{
+    struct watch *watch = &queue->watch;
+    bool paused = watch->look == LOOK_PAUSED, retry = !paused && watch->peeks++ % 2 != 0;
+    char key[ID_KEY_MAX];
+    int len = snprintf(key, sizeof key, "%s%s", (const char *)queue->prefix.data,
+                       paused  ? "paused"
+                       : retry ? "retry"
+                               : "scheduled");
+    struct mr_slice name = mr_slice_make(key, (size_t)len);
+    struct mr_slice exists[] = {MR_SLICE_LIT("EXISTS"), name};
+    struct mr_slice range[] = {MR_SLICE_LIT("ZRANGEBYSCORE"),
+                               name,
+                               MR_SLICE_LIT("2"), /* behind those that are ready */
+                               MR_SLICE_LIT("+inf"),
+                               MR_SLICE_LIT("WITHSCORES"),
+                               MR_SLICE_LIT("LIMIT"),
+                               MR_SLICE_LIT("0"),
+                               MR_SLICE_LIT("1")};
+    watch->peeking = true;
+    watch->peek = (struct mr_redis_call){.answered = peeked, .arg = queue, .repeatable = true};
+    mr_redis_send(queue->engine->redis, &watch->peek, name, paused ? exists : range,
+                  paused ? 2 : sizeof range / sizeof range[0]);
+}
+
 static void due(struct mr_timer *timer, void *arg)
 {
     struct rqueue *queue = mr_container(timer, struct rqueue, watch.timer);
     (void)arg;
-    queue->watch.due = true;
-    watch_woken(queue);
+    if (queue->watch.look == LOOK_DUE || queue->maybe)
+        look_now(queue);
+    else if (!queue->watch.peeking)
+        peek(queue);
 }
 
 /* Messages before a subscription began may be missing, so its beginning is one, too. */
@@ -50,12 +114,6 @@ void watch_init(struct rqueue *queue)
     queue->watch.due = true;
 }
 
-static void look_in(struct rqueue *queue, int64_t ms)
-{
-    struct mr_redis *redis = queue->engine->redis;
-    mr_redis_timer_start(redis, &queue->watch.timer, mr_mono_add_ms(mr_redis_now(redis), ms));
-}
-
 static void pushed(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
 
 static void wait_for_push(struct rqueue *queue)
@@ -68,7 +126,7 @@ static void wait_for_push(struct rqueue *queue)
     struct mr_slice list = mr_slice_make(key, (size_t)len);
     if (watch->lane == NULL &&
         mr_redis_lane_new(queue->engine->redis, list, &watch->lane) != MR_OK) {
-        look_in(queue, AGAIN_MS);
+        look_in(queue, AGAIN_MS, LOOK_DUE);
         return;
     }
     struct mr_slice args[] = {
@@ -83,11 +141,11 @@ static void pushed(struct mr_redis_call *call, enum mr_err err, const struct mr_
 {
     struct rqueue *queue = call->arg;
     queue->watch.pushing = false;
-    if (queue->listeners == 0 || err == MR_CLOSED || err == MR_CANCELLED)
+    if (queue->listeners == 0 || err == MR_CLOSED)
         return;
-    if (err != MR_OK)
-        look_in(queue, AGAIN_MS);
-    else if (reply->kind == MR_REPLY_TEXT)
+    if (err != MR_OK && err != MR_CANCELLED)
+        look_in(queue, AGAIN_MS, LOOK_DUE);
+    else if (err == MR_OK && reply->kind == MR_REPLY_TEXT)
         watch_woken(queue);
     else if (!queue->maybe)
         wait_for_push(queue);
@@ -147,11 +205,12 @@ void watch_looks(struct rqueue *queue)
 
 void watch_looked(struct rqueue *queue, int64_t next_ms)
 {
-    struct watch *watch = &queue->watch;
-    int64_t far_ms = FOREIGN_MS * (1 + (int64_t)queue->engine->queues_n / FOREIGN_QUEUES);
-    watch->due |= next_ms == 0;
-    if (next_ms != 0)
-        look_in(queue, next_ms > 0 && next_ms < far_ms ? next_ms : far_ms);
+    int64_t far_ms = foreign_ms(queue->engine);
+    queue->watch.due |= next_ms == 0;
+    if (next_ms > 0 && next_ms <= far_ms)
+        look_in(queue, next_ms, LOOK_DUE);
+    else if (next_ms != 0)
+        look_in(queue, far_ms, LOOK_FOREIGN);
 }
 
 void watch_empty(struct rqueue *queue)
@@ -167,5 +226,5 @@ void watch_paused(struct rqueue *queue)
     if (queue->listeners == 0)
         return;
     queue->maybe = false;
-    look_in(queue, PAUSED_MS);
+    look_in(queue, FOREIGN_MS, LOOK_PAUSED);
 }

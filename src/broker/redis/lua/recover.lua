@@ -3,8 +3,11 @@
 -- KEYS[1]  prefix of the queue
 -- ARGV     how many tasks the archive keeps, for how many ms; 1: look for leases that ended, 0: only at these; then
 --          for each that its worker gives up, the newest first: id, epoch, 1 if its run had begun
--- Returns  how many came back, in how many ms the next lease or retention ends (-1: there is none)
+-- Returns  how many came back, in how many ms the next lease or retention ends (-1: there is none), the time in ms
 local most, keep_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
+if #ARGV == 3 and call('EXISTS', P .. 'mr:lease', P .. 'lease', P .. 'active', P .. 'mr:keep', P .. 'completed') == 0 then
+  return { 0, -1, floor(now_ms) } -- nearly always, where nothing runs
+end
 local MANY, CRASHES_MAX, OTHERS_GRACE_S = 500, 3, 30
 local lost = {}
 
@@ -160,4 +163,4 @@ if ARGV[3] == '1' then
   expire()
 end
 bring_back()
-return { #lost, next_end() }
+return { #lost, next_end(), floor(now_ms) }
