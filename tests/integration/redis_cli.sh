@@ -120,6 +120,36 @@ is "its database" 1 "$(r -a secret --no-auth-warning -n 3 llen 'asynq:{default}:
 
 redis_start replica "replicaof 127.0.0.1 ${MILLRACE_BROKER##*:}"
 aside 6 'replica' --broker "$redis" enqueue x
+in_step() { r info replication | grep -q 'master_link_status:up'; }
+until_true in_step
+expect 0 enqueue --wait-replicas 1 x
+expect 0 queue list --wait-replicas 1
+grep -q 'replicas 1, wait-replicas 1) can lose the last second' err || fail "$(cat err)"
+
+# ---- TLS ------------------------------------------------------------------------------------
+
+certificate() {
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=$1" \
+        -addext 'subjectAltName=DNS:localhost,IP:127.0.0.1' -keyout "$room/$1.key" -out "$room/$1.pem" 2>/dev/null
+}
+certificate server
+certificate client
+redis_start tls 'port 0' 'tls-port PORT' "tls-cert-file $room/server.pem" "tls-key-file $room/server.key" \
+    "tls-ca-cert-file $room/client.pem" 'tls-auth-clients yes'
+tls=rediss://127.0.0.1:$redis_port
+ours=(--tls-cert "$room/client.pem" --tls-key "$room/client.key")
+m --broker "$tls" --tls-ca "$room/server.pem" "${ours[@]}" enqueue -q mail safe >/dev/null
+m --broker "rediss://localhost:$redis_port" --tls-ca "$room/server.pem" "${ours[@]}" work -q mail --burst --quiet -- cat
+aside 6 'certificate' --broker "$tls" "${ours[@]}" queue list
+aside 6 "127.0.0.1:$redis_port" --broker "$tls" --tls-ca "$room/server.pem" queue list
+refuses 2 '--tls-cert needs --tls-key' --broker "$tls" --tls-cert "$room/client.pem" queue list
+refuses 3 '--tls-ca: cannot read' --broker "$tls" --tls-ca "$room/nowhere" queue list
+aside 6 "127.0.0.1:$redis_port" --broker "redis://127.0.0.1:$redis_port" queue list
+data=$room/secure
+start --broker "$tls" --broker-tls-ca "$room/server.pem" --broker-tls-cert "$room/client.pem" \
+    --broker-tls-key "$room/client.key"
+is "through the server" 1 "$(m queue show mail --json | jq .completed)"
+stop 0
 
 # ---- a server in front of it ----------------------------------------------------------------
 

@@ -11,7 +11,7 @@ trap 'for p in "${redises[@]}" "${servers[@]}"; do kill -9 "$p" && wait "$p" || 
 chmod -R u+rwX "$room" 2>/dev/null; rm -rf "$room"' EXIT
 
 # redis_start NAME [CONFIG LINE]...: a server, empty at its first start. $redis becomes its URL,
-# $redis_port its port and $redis_pid its number; a second start under the same name keeps the port.
+# $redis_port its port (PORT in a line stands for it) and $redis_pid its number; a second start under the same name keeps the port.
 redis_start() {
     local dir=$room/redis-$1 line tries
     mkdir -p "$dir"
@@ -20,7 +20,7 @@ redis_start() {
         redis_port=$(cat "$dir/port" 2>/dev/null || echo $((10240 + (RANDOM << 1 | RANDOM & 1) % 22528)))
         printf '%s\n' "bind 127.0.0.1" "port $redis_port" "unixsocket $dir/sock" "dir $dir" 'save ""' \
             "protected-mode no" "enable-debug-command yes" >"$dir/redis.conf"
-        for line in "${@:2}"; do echo "$line" >>"$dir/redis.conf"; done
+        for line in "${@:2}"; do echo "${line//PORT/$redis_port}" >>"$dir/redis.conf"; done
         setpriv --pdeathsig KILL "$redis_program" "$dir/redis.conf" >>"$dir/log" 2>&1 </dev/null &
         redis_pid=$!
         redises+=("$redis_pid")
