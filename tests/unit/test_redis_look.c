@@ -185,6 +185,31 @@ static void the_longest_names_fit_a_cursor(void **state)
     assert_listed(*state, MR_SCHEDULED, 2, all);
 }
 
+/* Asynq has no limits for names. */
+static void names_of_other_programs_that_are_too_long_stop_nothing(void **state)
+{
+    char id[3 * MR_ID_MAX], queue[2 * MR_NAME_MAX];
+    memset(id, 'i', sizeof id);
+    id[sizeof id - 1] = '\0';
+    memset(queue, 'q', sizeof queue);
+    queue[sizeof queue - 1] = '\0';
+    put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("a"), .delay_ms = 3600000});
+    put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("z"), .delay_ms = 3600000});
+    char key[sizeof id + 64], all[sizeof id + 16];
+    (void)snprintf(key, sizeof key, Q "t:%s", id);
+    RIG(server(), "HSET", key, "state", "scheduled", "msg", "none");
+    RIG(server(), "ZADD", Q "scheduled", RIG(server(), "ZSCORE", Q "scheduled", "a"), id);
+    RIG(server(), "SADD", "asynq:queues", queue);
+    (void)snprintf(all, sizeof all, "a %s z", id);
+    for (size_t limit = 1; limit <= 4; limit++)
+        assert_listed(*state, MR_SCHEDULED, limit, all);
+    struct mr_queue_info infos[4];
+    struct mr_req_queue_list req = {.req.op = MR_OP_QUEUE_LIST, .infos = infos, .max = 4};
+    assert_int_equal(mr_broker_call(*state, &req.req), MR_OK);
+    assert_int_equal(req.n, 1);
+    mr_req_done(&req.req);
+}
+
 static void a_task_with_a_damaged_message_is_shown_with_what_is_known(void **state)
 {
     put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("a")});
@@ -378,6 +403,7 @@ int main(void)
         CASE(pages_of_tasks_without_a_time_come_to_an_end),
         CASE(a_prioritised_task_that_was_forwarded_is_there_once),
         CASE(the_longest_names_fit_a_cursor),
+        CASE(names_of_other_programs_that_are_too_long_stop_nothing),
         CASE(a_task_with_a_damaged_message_is_shown_with_what_is_known),
         CASE(a_batch_taken_out_of_a_long_list_leaves_the_others_in_order),
         CASE(a_removed_queue_leaves_no_key),

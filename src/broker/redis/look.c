@@ -124,7 +124,7 @@ enum mr_err known_queues(struct engine *engine, struct mr_arena *arena, struct k
     if (known.queues == NULL)
         return MR_NOMEM;
     for (uint32_t i = 0; i < engine->queues_n; i++)
-        if (engine->queues[i]->known)
+        if (engine->queues[i]->known && mr_name_check(engine->queues[i]->name) == MR_OK)
             known.queues[known.n++] = engine->queues[i];
     qsort(known.queues, known.n, sizeof *known.queues, by_name);
     *ret_known = known;

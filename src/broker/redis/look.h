@@ -37,7 +37,8 @@ enum { VIEW_ID, VIEW_STATE, VIEW_SCORE, VIEW_OURS, VIEW_FIELDS };
 MR_MUST_USE enum mr_err view_read(const struct rqueue *queue, const struct mr_reply *view,
                                   struct mr_arena *arena, struct mr_task *ret_task);
 
-/* The queues that there are, by name; valid until the next question for them. */
+/* The queues that there are, by name; valid until the next question for them. One of another program whose
+ * name is none of ours is left to that. */
 struct known {
     struct rqueue **queues;
     size_t n;

@@ -7,7 +7,7 @@
 -- Returns: {0, in how many ms something can be ripe (-1: never)}, or
 --       {1, group, {id, state, score, ours, {fields}}, ...}
 local most, delay_ms, grace_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local SAME_SECOND = 100
+local SAME_SECOND, NAME_MAX = 100, 128 -- a group of another program with a longer name is left to that
 local next_ms
 
 local function consider(ms)
@@ -80,7 +80,7 @@ for _, name in ipairs(call('SMEMBERS', P .. 'groups')) do
   local size = call('ZCARD', group)
   if size == 0 then
     call('SREM', P .. 'groups', name)
-  elseif is_ripe(group, size) then
+  elseif #name <= NAME_MAX and is_ripe(group, size) then
     local out = make_set(name, group)
     if out then return out end
   end

@@ -8,7 +8,7 @@
 -- Returns: 0 there is no more, 1 the page is full, 2 there is more to look at; the place behind which to
 --       go on: state, kind, key, id (kind '': the one given); how many tasks were looked at; then per
 --       task {id, state, score, ours, {fields}}.
-local CHUNK, READ_MAX = 128, 16 * 1024 * 1024
+local CHUNK, READ_MAX, ID_MAX = 128, 16 * 1024 * 1024, 128
 
 local states, kind, key, anchor = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local limit, room, earlier = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -41,8 +41,10 @@ local function ends_before(id, number, score, ours)
   return false
 end
 
--- The one at this place was looked at.
+-- The one at this place was looked at. Ids of other programs may be longer than a place can say: then it
+-- is behind all that begin like it.
 local function seen(number, place_kind, place_key, id)
+  if #id > ID_MAX then id = sub(id, 1, ID_MAX - 1) .. '\255' end
   kind, key, anchor = place_kind, place_key, id
   last = { number, kind, key, anchor }
 end
