@@ -254,6 +254,33 @@ static void a_batch_taken_out_of_a_long_list_leaves_the_others_in_order(void **s
     assert_listed(*state, MR_PENDING, 7, left);
 }
 
+/* One queue does not answer, here since the user may not touch it. */
+static void what_one_queue_did_is_answered_though_another_fails(void **state)
+{
+    put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("a"), .queue = MR_SLICE_LIT("a")});
+    put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("b"), .queue = MR_SLICE_LIT("b")});
+    RIG(server(), "ACL", "SETUSER", "some", "on", ">pw", "+@all", "&*", "~asynq:{a}*",
+        "~asynq:queues");
+    char url[256];
+    (void)snprintf(url, sizeof url, "redis://some:pw@127.0.0.1:%u", (unsigned)server()->port);
+    struct mr_broker *some;
+    struct mr_redis_broker_options options = {.url = url};
+    assert_int_equal(mr_redis_broker_open(&options, &some, NULL), MR_OK);
+    struct mr_control items[] = {{.verb = MR_VERB_DELETE, .id = MR_SLICE_LIT("a")},
+                                 {.verb = MR_VERB_DELETE, .id = MR_SLICE_LIT("b")}};
+    enum mr_err errs[2];
+    struct mr_req_control req = {.req.op = MR_OP_CONTROL, .items = items, .n = 2, .errs = errs};
+    assert_int_equal(mr_broker_call(some, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    assert_int_equal(errs[0], MR_OK);
+    assert_int_equal(errs[1], MR_DENIED);
+    req =
+        (struct mr_req_control){.req.op = MR_OP_CONTROL, .items = items + 1, .n = 1, .errs = errs};
+    assert_int_equal(mr_broker_call(some, &req.req), MR_DENIED);
+    mr_req_done(&req.req);
+    mr_broker_close(some);
+}
+
 static void a_removed_queue_leaves_no_key(void **state)
 {
     struct mr_task_options task = {.unique_ms = 3600000, .unique_key = MR_SLICE_LIT("k")};
@@ -406,6 +433,7 @@ int main(void)
         CASE(names_of_other_programs_that_are_too_long_stop_nothing),
         CASE(a_task_with_a_damaged_message_is_shown_with_what_is_known),
         CASE(a_batch_taken_out_of_a_long_list_leaves_the_others_in_order),
+        CASE(what_one_queue_did_is_answered_though_another_fails),
         CASE(a_removed_queue_leaves_no_key),
         CASE(the_end_of_a_task_in_another_program_is_found),
         CASE(a_wait_that_ended_leaves_no_mark),

@@ -79,9 +79,19 @@ static enum mr_err said(struct fan *fan, struct rqueue *queue, const struct mr_r
     return MR_OK;
 }
 
+/* What some queue acted on is answered, whatever the others have; what no queue had may be in one that did
+ * not answer. */
 static void done(struct fan *fan, enum mr_err err)
 {
-    ticket_done(fan->ticket, err);
+    const struct act *act = fan->arg;
+    struct mr_req_control *req = mr_container(fan->ticket->req, struct mr_req_control, req);
+    size_t open = 0;
+    for (size_t i = 0; err != MR_OK && i < act->n; i++) {
+        enum mr_err *item = &req->errs[act->places[i]];
+        open += *item == MR_NOT_FOUND;
+        *item = *item == MR_NOT_FOUND ? err : *item;
+    }
+    ticket_done(fan->ticket, open == req->n ? err : MR_OK);
 }
 
 void control_begin(struct ticket *ticket)

@@ -20,6 +20,7 @@
 enum {
     UP_MS = 3000,
     STEP = 200,       /* entries in one script */
+    TASKS_STEP = 50,  /* and tasks, which are looked for in a list */
     SCAN_COUNT = 500, /* keys in one SCAN */
     SCAN_WIDE = 1000000,
     SERVERS_MAX = 256,
@@ -275,7 +276,7 @@ static enum mr_err check_some(struct check *check, size_t first, size_t *ret_nex
     ask.key = queue_prefix(check, queue, &check->page_arena);
     ask.queue = queue;
     ask.args[ask.n++] = mends(check) ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
-    for (; i < check->page.n && ask.n < STEP; i++) {
+    for (; i < check->page.n && ask.n <= TASKS_STEP; i++) {
         struct mr_slice key = check->page.items[i];
         if (!key_parts(check, key, &other, &rest) || !mr_slice_equal(queue, other) ||
             kind_of(rest) != kind)
