@@ -26,8 +26,8 @@ local function ns_of(ms)
   return format('%.0f', ms * 1000) .. '000'
 end
 
-local function ms_of(ns)
-  return tonumber(ns) / 1000000
+local function ms_of(ns) -- in two parts: as one number they would not be exact
+  return (tonumber(string.sub(ns, 1, -7)) or 0) + tonumber(string.sub(ns, -6)) / 1000000
 end
 
 local function since(id)
