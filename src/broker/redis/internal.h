@@ -14,6 +14,8 @@
  * watch.c    what wakes a queue: pushes, messages, due times
  * recover.c  leases and retentions that ended
  * finish.c   ends of runs
+ * look.h     the other half: what people look at, and what they do to tasks and queues
+ * fsck.c     a program of its own, on a connection of its own
  *
  * Threads: a request is checked and encoded by its caller (prepare); everything else happens on the
  * loop of src/redis, which is the broker's thread. The only thing both touch is the board of begun
