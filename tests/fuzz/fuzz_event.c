@@ -21,6 +21,20 @@ static void check_task(struct mr_slice body)
     mr_assert(memcmp(again, body.data, sizeof again) == 0);
 }
 
+static void check_gathered(struct mr_slice body)
+{
+    struct mr_event_task event;
+    struct mr_slice ids, message;
+    if (mr_event_gathered_decode(body, &event, &ids, &message) != MR_OK)
+        return;
+    uint8_t again[MR_EVENT_TASK_SIZE + MR_EVENT_GATHERED_HEAD];
+    mr_assert(ids.len > 0 && ids.len % sizeof(struct mr_uuid) == 0);
+    mr_assert(fuzz_within(ids, body) && fuzz_within(message, body));
+    mr_assert(sizeof again + ids.len + message.len == body.len);
+    mr_event_gathered_encode(&event, ids.len / sizeof(struct mr_uuid), again);
+    mr_assert(memcmp(again, body.data, sizeof again - 4) == 0); /* but for what must be zero */
+}
+
 static void check_runs(struct mr_slice body)
 {
     int64_t ms;
@@ -105,6 +119,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         return 0;
     struct mr_slice body = mr_slice_make(data, size);
     check_task(body);
+    check_gathered(body);
     check_runs(body);
     check_change(body);
     check_queue(body);

@@ -72,7 +72,7 @@ void gathered_crashed(struct oracle *oracle)
         for (size_t i = 0; gathered->number != 0 && !gathered->crashed && i < gathered->n; i++) {
             const struct fact *fact = fact_at(oracle, gathered->members[i]);
             if (fact->sure == LIVE && fact->adds[0] == 1 && fact->controls == 0 &&
-                !fact->cancelled && !fact->doomed)
+                fact->enqueues == 0 && !fact->cancelled && !fact->doomed)
                 gathered->members[n++] = gathered->members[i];
         }
         if (gathered->number != 0 && !gathered->crashed)
