@@ -254,6 +254,34 @@ static void a_batch_taken_out_of_a_long_list_leaves_the_others_in_order(void **s
     assert_listed(*state, MR_PENDING, 7, left);
 }
 
+static void tasks_of_many_queues_are_found_and_acted_on(void **state)
+{
+    enum { N = 300 };
+    static char names[N][16];
+    static struct mr_control items[N];
+    static enum mr_err errs[N];
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(names[i], sizeof names[i], "t%d", i);
+        struct mr_slice name = mr_slice_str(names[i]);
+        put(*state, (struct mr_task_options){.id = name, .queue = name});
+        items[i] = (struct mr_control){.verb = MR_VERB_DELETE, .id = name};
+        struct mr_req_get req = {.req.op = MR_OP_GET, .id = name};
+        assert_int_equal(mr_broker_call(*state, &req.req), MR_OK);
+        assert_true(mr_slice_equal(req.task.queue, name));
+        mr_req_done(&req.req);
+    }
+    struct mr_req_control req = {.req.op = MR_OP_CONTROL, .items = items, .n = N, .errs = errs};
+    assert_int_equal(mr_broker_call(*state, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    for (int i = 0; i < N; i++)
+        assert_int_equal(errs[i], MR_OK);
+    struct mr_req_stats stats = {.req.op = MR_OP_STATS};
+    assert_int_equal(mr_broker_call(*state, &stats.req), MR_OK);
+    assert_int_equal(stats.stats.tasks, 0);
+    assert_int_equal(stats.stats.deleted, N);
+    mr_req_done(&stats.req);
+}
+
 /* One queue does not answer, here since the user may not touch it. */
 static void what_one_queue_did_is_answered_though_another_fails(void **state)
 {
@@ -433,6 +461,7 @@ int main(void)
         CASE(names_of_other_programs_that_are_too_long_stop_nothing),
         CASE(a_task_with_a_damaged_message_is_shown_with_what_is_known),
         CASE(a_batch_taken_out_of_a_long_list_leaves_the_others_in_order),
+        CASE(tasks_of_many_queues_are_found_and_acted_on),
         CASE(what_one_queue_did_is_answered_though_another_fails),
         CASE(a_removed_queue_leaves_no_key),
         CASE(the_end_of_a_task_in_another_program_is_found),

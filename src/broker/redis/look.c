@@ -4,6 +4,8 @@
 #include <math.h>
 #include <stdlib.h>
 
+enum { FAN_MAX = 128 }; /* queues that are asked at once: an act of 1000 items is long */
+
 const struct op look_ops[MR_OP_COUNT] = {
     [MR_OP_GET] = {.begin = get_begin},
     [MR_OP_LIST] = {.prepare = list_prepare, .begin = list_begin},
@@ -151,6 +153,23 @@ static void fan_failed(struct fan *fan, enum mr_err err)
         fan->own.err = err;
 }
 
+static void fan_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
+
+/* Asks the next queue, if there is one. */
+static void fan_next(struct fan *fan, struct fan_call *one)
+{
+    if (fan->own.next == fan->own.known.n)
+        return;
+    *one = (struct fan_call){.call = {.answered = fan_answered,
+                                      .arg = one,
+                                      .repeatable = !fan->acts,
+                                      .urgent = true,
+                                      .durable = fan->acts},
+                             .fan = fan,
+                             .queue = fan->own.known.queues[fan->own.next++]};
+    rqueue_eval(one->queue, &one->call, fan->script, fan->args, fan->args_n);
+}
+
 static void fan_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct fan_call *one = call->arg;
@@ -161,40 +180,36 @@ static void fan_answered(struct mr_redis_call *call, enum mr_err err, const stru
     fan_failed(fan, err);
     if (--fan->own.left == 0)
         fan->done(fan, fan->own.err);
+    else
+        fan_next(fan, one);
 }
 
 static void fan_names(struct queues_ask *ask, enum mr_err err)
 {
     struct fan *fan = ask->arg;
     struct mr_arena *arena = &fan->ticket->req->arena;
-    struct known known = {0};
+    struct known *known = &fan->own.known;
     if (err == MR_OK)
-        err = known_queues(ask->engine, arena, &known);
-    if (err == MR_OK && known.n > 0) {
-        fan->own.calls = mr_arena_calloc(arena, known.n, sizeof *fan->own.calls);
+        err = known_queues(ask->engine, arena, known);
+    size_t n = known->n < FAN_MAX ? known->n : FAN_MAX;
+    if (err == MR_OK && n > 0) {
+        fan->own.calls = mr_arena_calloc(arena, n, sizeof *fan->own.calls);
         err = fan->own.calls != NULL ? MR_OK : MR_NOMEM;
     }
-    if (err != MR_OK || known.n == 0) {
+    if (err != MR_OK || n == 0) {
         fan->done(fan, err);
         return;
     }
-    fan->own.left = known.n;
-    for (size_t i = 0; i < known.n; i++) {
-        struct fan_call *one = &fan->own.calls[i];
-        *one = (struct fan_call){.call = {.answered = fan_answered,
-                                          .arg = one,
-                                          .repeatable = !fan->acts,
-                                          .urgent = true,
-                                          .durable = fan->acts},
-                                 .fan = fan,
-                                 .queue = known.queues[i]};
-        rqueue_eval(one->queue, &one->call, fan->script, fan->args, fan->args_n);
-    }
+    fan->own.left = known->n;
+    for (size_t i = 0; i < n; i++)
+        fan_next(fan, &fan->own.calls[i]);
 }
 
 void fan_out(struct fan *fan)
 {
     fan->own.err = MR_OK;
+    fan->own.next = 0;
+    fan->own.known = (struct known){0};
     fan->own.ask = (struct queues_ask){.then = fan_names, .arg = fan, .fresh = true};
     queues_ask(fan->ticket->engine, &fan->own.ask);
 }

@@ -62,8 +62,9 @@ struct fan {
     bool acts; /* it changes something: not to be repeated, and to be durable */
     struct {   /* look.c */
         struct queues_ask ask;
-        struct fan_call *calls;
-        size_t left;
+        struct known known;
+        struct fan_call *calls; /* FAN_MAX at most, used again and again */
+        size_t next, left;
         enum mr_err err;
     } own;
 };
