@@ -273,6 +273,8 @@ static void the_calls_of_a_freed_lane_are_cancelled(void **state)
 
 struct listener {
     struct mr_redis_channel channel;
+    struct mr_redis *redis;
+    struct listener *silences; /* one that is unsubscribed by the first message; NULL: none */
     _Atomic uint32_t begun, heard;
     char last[64];
     struct mr_event event;
@@ -287,6 +289,11 @@ static void hear(struct mr_redis_channel *channel, struct mr_slice bytes)
         snprintf(listener->last, sizeof listener->last, "%.*s", (int)bytes.len,
                  (const char *)bytes.data);
         atomic_fetch_add(&listener->heard, 1);
+        if (listener->silences != NULL) {
+            mr_redis_unsubscribe(listener->redis, &listener->silences->channel);
+            memset(&listener->silences->channel, 0, sizeof listener->silences->channel);
+            listener->silences = NULL;
+        }
     }
     mr_event_set(&listener->event);
 }
@@ -294,6 +301,7 @@ static void hear(struct mr_redis_channel *channel, struct mr_slice bytes)
 static void subscribe(struct mr_redis *redis, void *arg)
 {
     struct listener *listener = arg;
+    listener->redis = redis;
     mr_redis_subscribe(redis, &listener->channel);
 }
 
@@ -344,6 +352,27 @@ static void subscribers_hear_what_is_published(void **state)
     assert_int_equal(RIG_INT(server, "PUBLISH", "other", "third"), 1);
     listener_wait(&two, &two.heard, 2);
     user_do(&user, unsubscribe, &two);
+    user_close(&user);
+}
+
+static void a_message_may_end_any_subscription(void **state)
+{
+    struct redis_rig_server *server = redis_rig_server(*state, 0);
+    struct user user;
+    struct listener one, two, three;
+    listener_init(&one, "news");
+    listener_init(&two, "news");
+    listener_init(&three, "news");
+    one.silences = &two;
+    user_open(&user, options_of(redis_rig_url(*state)));
+    user_do(&user, subscribe, &one);
+    user_do(&user, subscribe, &two);
+    user_do(&user, subscribe, &three);
+    listener_wait(&three, &three.begun, 1);
+    assert_int_equal(RIG_INT(server, "PUBLISH", "news", "once"), 1);
+    listener_wait(&three, &three.heard, 1);
+    assert_int_equal(atomic_load(&one.heard), 1);
+    assert_int_equal(atomic_load(&two.heard), 0);
     user_close(&user);
 }
 
@@ -608,6 +637,7 @@ int main(void)
         cmocka_unit_test(what_blocks_in_a_lane_holds_up_nobody),
         cmocka_unit_test(the_calls_of_a_freed_lane_are_cancelled),
         cmocka_unit_test(subscribers_hear_what_is_published),
+        cmocka_unit_test(a_message_may_end_any_subscription),
         cmocka_unit_test(subscriptions_begin_again_after_a_break),
         cmocka_unit_test(timers_and_the_end_of_a_turn_are_served),
         cmocka_unit_test(time_never_lags_behind_who_posts),

@@ -82,7 +82,7 @@ static const char *replica_role(struct fake_conn *conn, const struct mr_reply *c
 static const char *bad_script(struct fake_conn *conn, const struct mr_reply *command)
 {
     (void)conn;
-    return fake_is(command, "SCRIPT") ? "-ERR Error compiling script\r\n" : NULL;
+    return fake_is(command, "SCRIPT") ? "-ERR Error compiling script:\n\x01 line 1\r\n" : NULL;
 }
 
 static const char *protected_mode(struct fake_conn *conn, const struct mr_reply *command)
@@ -113,10 +113,25 @@ static void servers_that_cannot_be_used_get_one_clear_line(void **state)
     assert_kept_out(cluster_info, MR_UNSUPPORTED, "use redis+cluster://");
     assert_kept_out(sentinel_info, MR_UNSUPPORTED, "use redis+sentinel://");
     assert_kept_out(replica_role, MR_UNAVAILABLE, "is a read-only replica");
-    assert_kept_out(bad_script, MR_UNSUPPORTED, "Error compiling script");
+    assert_kept_out(bad_script, MR_UNSUPPORTED, "Error compiling script:   line 1");
     assert_kept_out(protected_mode, MR_DENIED, "is in protected mode");
     assert_kept_out(no_room, MR_UNAVAILABLE, "has no room for another client");
     assert_kept_out(no_redis, MR_UNAVAILABLE, "Redis at 127.0.0.1:");
+}
+
+static void whoever_waits_for_what_will_not_be_is_told_at_once(void **state)
+{
+    (void)state;
+    struct fake *fake = fake_start(NULL, old_info);
+    struct mr_redis_options options = options_of(fake);
+    struct user user;
+    struct ask ask;
+    options.away_ms = 2 * user_patience_ns / MR_NS_PER_MS;
+    user_open(&user, options);
+    ask_init(&ask, &user, "GET", "key", NULL);
+    assert_int_equal(ask_run(&ask), MR_UNSUPPORTED);
+    user_close(&user);
+    fake_stop(fake);
 }
 
 static const char *loads_twice(struct fake_conn *conn, const struct mr_reply *command)
@@ -358,6 +373,38 @@ static void a_lane_may_be_freed_in_the_turn_in_which_it_breaks(void **state)
     close_scene(&scene);
 }
 
+/* Which command of its connection it is. */
+static const char *say_number(struct fake_conn *conn, const struct mr_reply *command)
+{
+    (void)command;
+    return conn->commands == 1 ? ":1\r\n" : ":2\r\n";
+}
+
+static void break_between(struct mr_redis *redis, void *arg)
+{
+    struct ask *asks = arg;
+    ask_begin(&asks[0].msg, redis);
+    redis_line_doom(&mr_container(redis->nodes.next, struct redis_node, link)->line, MR_UNAVAILABLE,
+                    "broken by the test");
+    ask_begin(&asks[1].msg, redis);
+}
+
+static void what_was_sent_before_a_break_comes_before_what_was_sent_after_it(void **state)
+{
+    (void)state;
+    struct scene scene;
+    struct ask asks[2];
+    open_scene(&scene, say_number);
+    for (size_t i = 0; i < 2; i++)
+        ask_init(&asks[i], &scene.user, "INCR", "key", NULL);
+    user_do(&scene.user, break_between, asks);
+    for (size_t i = 0; i < 2; i++)
+        assert_int_equal(ask_wait(&asks[i]), MR_OK);
+    assert_string_equal(asks[0].text, "1");
+    assert_string_equal(asks[1].text, "2");
+    close_scene(&scene);
+}
+
 /* A second node beside the first one, which is the one that is used. */
 static void add_node(struct mr_redis *redis, void *arg)
 {
@@ -484,6 +531,42 @@ static void durable_calls_wait_for_replicas(void **state)
     run_durable(2, MR_TIMEOUT, "not enough replicas have it in time");
 }
 
+/* The first WAIT takes until the second command is there, as it may with Redis. */
+static const char *wait_long(struct fake_conn *conn, const struct mr_reply *command)
+{
+    bool waits = fake_is(command, "WAIT");
+    if (waits)
+        return atomic_load(&conn->fake->waits) == 1 ? "" : ":1\r\n";
+    return atomic_load(&conn->fake->waits) == 1 ? ":1\r\n+second\r\n" : "+first\r\n";
+}
+
+static void one_wait_is_under_way_at_a_time(void **state)
+{
+    (void)state;
+    struct fake *fake = fake_start(wait_long, NULL);
+    struct mr_redis_options options = options_of(fake);
+    struct user user;
+    struct ask first, second;
+    options.answer_ms = 2 * user_patience_ns / MR_NS_PER_MS; /* no ping helps out */
+    options.wait_replicas = 1;
+    user_open(&user, options);
+    user_wait_up(&user, 1);
+    ask_init(&first, &user, "SET", "key", "1", NULL);
+    ask_init(&second, &user, "SET", "key", "2", NULL);
+    first.call.durable = second.call.durable = true;
+    ask_start(&first);
+    while (atomic_load(&fake->waits) == 0)
+        ;
+    ask_start(&second);
+    assert_int_equal(ask_wait(&first), MR_OK);
+    assert_string_equal(first.text, "first");
+    assert_int_equal(ask_wait(&second), MR_OK);
+    assert_string_equal(second.text, "second");
+    assert_int_equal(atomic_load(&fake->waits), 2);
+    user_close(&user);
+    fake_stop(fake);
+}
+
 static const char *end_at_wait(struct fake_conn *conn, const struct mr_reply *command)
 {
     (void)conn;
@@ -590,6 +673,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(servers_that_cannot_be_used_get_one_clear_line),
+        cmocka_unit_test(whoever_waits_for_what_will_not_be_is_told_at_once),
         cmocka_unit_test(a_server_that_loads_is_waited_for),
         cmocka_unit_test(a_user_who_may_not_ask_is_let_in),
         cmocka_unit_test(what_passes_is_tried_again),
@@ -601,9 +685,11 @@ int main(void)
         cmocka_unit_test(nobody_there_refuses_the_urgent_at_once_and_others_later),
         cmocka_unit_test(a_lane_may_be_freed_in_the_turn_in_which_it_breaks),
         cmocka_unit_test(what_a_node_leaves_behind_goes_to_another_one_at_once),
+        cmocka_unit_test(what_was_sent_before_a_break_comes_before_what_was_sent_after_it),
         cmocka_unit_test(silence_breaks_the_connection_and_its_lanes),
         cmocka_unit_test(an_idle_connection_is_asked_whether_it_lives),
         cmocka_unit_test(durable_calls_wait_for_replicas),
+        cmocka_unit_test(one_wait_is_under_way_at_a_time),
         cmocka_unit_test(a_break_while_replicas_are_waited_for_leaves_doubt),
         cmocka_unit_test(bytes_that_are_no_answers_break_the_connection_only),
         cmocka_unit_test(a_line_without_an_end_is_cut_off),
