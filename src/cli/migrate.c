@@ -460,7 +460,7 @@ static int for_each(struct move *move, each_queue *each)
         if (err != MR_OK)
             return cli_fail_err(err, "cannot list the queues of %s", move->from.shown);
         for (size_t i = 0; i < n && code == CLI_OK; i++) {
-            snprintf(after, sizeof after, "%s", infos[i].name);
+            memcpy(after, infos[i].name, sizeof after);
             code = each(move, &infos[i]);
             if (code == CLI_CONFLICT)
                 code = CLI_OK; /* the others go on */
