@@ -234,3 +234,4 @@ endforeach()
 # Malformed messages to the services, and kills of a server under load.
 add_long(test_api_hostile "MR_MESSAGES=100000" test_api_hostile)
 add_long(selftest "MR_KILLS=200" "${tests_dir}/integration/selftest.sh")
+add_long(migrate "MR_KILLS=60;MR_TASKS=2000" "${tests_dir}/integration/migrate.sh")

@@ -187,7 +187,7 @@ struct mr_task {
     int64_t created_ms, due_ms, started_ms, finished_ms, last_failed_ms;
     int64_t unique_until_ms; /* its unique key is its own until then; 0: it has none (any more) */
     bool cancel_requested;
-    bool held; /* carried here and not released yet (mr_carry) */
+    bool held; /* carried here at started_ms, and not released yet (mr_carry) */
 };
 
 /* ---- client --------------------------------------------------------------------------------- */

@@ -8,10 +8,12 @@
  *
  *   at FROM            at TO        the next run
  *   waits              -            carries it
- *   waits              held         marks it as moved, and releases it
+ *   waits              held         carries it again, as it is now
  *   marked as moved    held         releases it
  *   marked as moved    otherwise    has nothing to do
  *   runs, or is gone   held         takes it back: somebody resumed the queue, or deleted it
+ *
+ * That holds for one run at a time.
  *
  * The queue is paused at FROM meanwhile, and stays so; what runs there ends there.
  */
@@ -134,8 +136,8 @@ static struct mr_task complete(const struct mr_task *task)
 /* The task of this id at TO. */
 enum there {
     THERE_OTHER, /* another one */
-    THERE_SAME,  /* this one: an earlier run has brought it */
-    THERE_TRACE, /* the trace of this one, which was moved from there before */
+    THERE_SAME,  /* this one */
+    THERE_OLD, /* this one, held as it was when an earlier run brought it, or as a trace of before */
 };
 
 static enum there look_there(struct move *move, const struct mr_task *task)
@@ -145,15 +147,16 @@ static enum there look_there(struct move *move, const struct mr_task *task)
         return THERE_OTHER;
     const struct mr_task *found = mr_task_list_at(list, 0);
     bool same = found->created_ms == task->created_ms;
-    enum there there = !same ? THERE_OTHER : is_trace(found) ? THERE_TRACE : THERE_SAME;
+    bool old = found->held || is_trace(found);
+    enum there there = !same ? THERE_OTHER : old ? THERE_OLD : THERE_SAME;
     mr_task_list_free(list);
     return there;
 }
 
 /* ---- the three steps ------------------------------------------------------------------------ */
 
-/* A task comes back to where it was: its trace there makes way. */
-static enum mr_err carry_back(struct move *move, const struct mr_task *task)
+/* It may have changed since: what is there makes way. */
+static enum mr_err carry_again(struct move *move, const struct mr_task *task)
 {
     struct mr_control item = {.verb = MR_VERB_DELETE, .id = task->id};
     struct mr_enqueue_result result;
@@ -167,9 +170,9 @@ static enum mr_err carry_back(struct move *move, const struct mr_task *task)
 static bool has_arrived(struct move *move, const struct mr_task *task, enum mr_err err)
 {
     enum there there = err == MR_CONFLICT ? look_there(move, task) : THERE_OTHER;
-    if (there == THERE_TRACE)
-        err = carry_back(move, task);
-    move->figures.there += there == THERE_SAME;
+    move->figures.there += there != THERE_OTHER;
+    if (there == THERE_OLD)
+        err = carry_again(move, task);
     if (err == MR_OK || there == THERE_SAME)
         return true;
     refuse(move, task->id,
@@ -309,11 +312,18 @@ static int send_state(struct move *move, const char *queue, enum mr_state state)
     return code;
 }
 
-/* What an earlier run left held at TO and marked at FROM. */
+/* FROM does not know a task that is held at TO. Its trace there would still be seen, so it has ended
+ * there or was deleted; when that is too long ago to say, somebody must decide. */
+static bool has_ended(const struct mr_task *held)
+{
+    return out_now_ms() - held->started_ms < MR_MOVED_KEPT_MS / 2;
+}
+
+/* What an earlier run left held at TO. What FROM has in another way than as a trace is carried again. */
 static int settle_page(struct move *move, const struct mr_task_list *list)
 {
-    static struct batch moved;
-    moved.n = 0;
+    static struct batch moved, ended;
+    moved.n = ended.n = 0;
     for (size_t i = 0; i < mr_task_list_count(list); i++) {
         const struct mr_task *task = mr_task_list_at(list, i);
         struct mr_task_list *at_from = NULL;
@@ -321,12 +331,16 @@ static int settle_page(struct move *move, const struct mr_task_list *list)
         if (err != MR_OK && err != MR_NOT_FOUND)
             return failed(move, err, &move->from, "cannot look at a task");
         bool left = err == MR_OK ? is_trace(mr_task_list_at(at_from, 0)) : move->args->adopt.given;
-        move->figures.strange += err == MR_NOT_FOUND && !left;
         if (left)
             moved.tasks[moved.n++] = *task;
+        else if (err == MR_NOT_FOUND && has_ended(task))
+            ended.tasks[ended.n++] = *task;
+        else if (err == MR_NOT_FOUND)
+            move->figures.strange++;
         mr_task_list_free(at_from);
     }
-    return release(move, &moved);
+    int code = release(move, &moved);
+    return code == CLI_OK ? take_back(move, &ended) : code;
 }
 
 static int settle(struct move *move, const char *queue)
@@ -412,9 +426,16 @@ static int look(struct move *move, const char *queue, bool *ret_done)
     return note_code(move, CLI_SIGNAL_BASE + interrupt_number());
 }
 
+/* What ended at FROM meanwhile. */
+static int settle_again(struct move *move, const char *queue, uint64_t strange)
+{
+    move->figures.strange = strange; /* the same ones are found again */
+    return settle(move, queue);
+}
+
 static int move_queue(struct move *move, const struct mr_queue_info *info)
 {
-    uint64_t refused = move->figures.refused;
+    uint64_t refused = move->figures.refused, strange = move->figures.strange;
     bool done = false;
     enum mr_err err = mr_queue_pause(move->from.client, mr_slice_str(info->name));
     int code = err == MR_OK ? copy_settings(move, info)
@@ -432,6 +453,8 @@ static int move_queue(struct move *move, const struct mr_queue_info *info)
     move->passes = 0;
     if (code == CLI_OK)
         code = send_state(move, info->name, MR_COMPLETED);
+    if (code == CLI_OK)
+        code = settle_again(move, info->name, strange);
     progress_end(&move->progress);
     move->figures.queues++;
     return code;

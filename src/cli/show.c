@@ -122,6 +122,8 @@ void show_task_text(const struct mr_task *task)
              (unsigned long long)task->epoch);
     print_bytes("id", OUT_BOLD, task->id);
     print_field("state", out_state_colour(task->state), mr_state_name(task->state));
+    if (task->held)
+        print_field("held", OUT_YELLOW, "carried here by millrace migrate, and not released yet");
     print_bytes("queue", OUT_PLAIN, task->queue);
     print_bytes("type", OUT_PLAIN, task->type);
     if (task->priority_s != 0)

@@ -20,7 +20,7 @@ void node_row(struct out_table *table, const struct mr_node_info *node);
 
 /* Which tasks a command is about. Options of the verb are parsed into it. */
 struct show_filter {
-    struct cli_value queue, state, type, limit, watch;
+    struct cli_value queue, state, type, limit, watch, held;
 };
 
 /* Rows of the options above, for a struct that begins with a struct show_filter. */

@@ -22,6 +22,7 @@ struct mr_list_options show_list_options(const struct show_filter *filter)
         .queue = mr_slice_str(filter->queue.given ? filter->queue.text : ""),
         .type = mr_slice_str(filter->type.given ? filter->type.text : ""),
         .state = filter->state.given ? (enum mr_state)(filter->state.number + 1) : MR_STATE_NONE,
+        .held = filter->held.given,
     };
 }
 

@@ -91,6 +91,10 @@ static const struct cli_option list_options[] = {
     SHOW_STATE_OPTION,
     SHOW_LIMIT_OPTION,
     WATCH_OPTION(struct show_filter, watch),
+    {.name = "held",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct show_filter, held),
+     .help = "those that `millrace migrate` has brought and not released"},
 };
 
 static const struct cli_option show_options[] = {

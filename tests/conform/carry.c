@@ -111,11 +111,13 @@ static void a_task_comes_as_it_stood(void **state)
         const struct mr_task *held = conform_get(t, "t");
         assert_non_null(held);
         assert_true(held->held);
+        assert_in_range(conform_wall_ms() - held->started_ms, 0, CONFORM_WAIT_MS);
         assert_same(held, was);
         assert_err(release(t, "t"), MR_OK);
         const struct mr_task *is = conform_get(t, "t");
         assert_non_null(is);
         assert_false(is->held);
+        assert_int_equal(is->started_ms, 0);
         assert_same(is, was);
         struct conform_page page = PAGE(t, .state = not_running[i], .limit = 10);
         assert_int_equal(page.n, 1);

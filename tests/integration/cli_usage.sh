@@ -8,7 +8,7 @@ source "$(dirname "${BASH_SOURCE[0]}")/cli_lib.bash"
 
 # Help begins with an example and goes to stdout, wherever it is asked for.
 for command in enqueue work "queue list" "queue set" "task list" "task cancel" "task why" \
-    "dead requeue" bench selftest backup fsck; do
+    "dead requeue" bench selftest backup fsck migrate; do
     # shellcheck disable=SC2086
     expect 0 $command --help
     grep -q "^  millrace ${command%% *}" <(head -1 "$room/out") || fail "$command: no example first"

@@ -365,6 +365,8 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
     if (task->state == MR_ACTIVE)
         state->lease_ended(handle, state->lease_arg);
     set_leave(state, handle);
+    if (task->flags & MR_TASK_HELD)
+        more_of(state, task)->started_ms = 0;
     task->flags = (uint8_t)((task->flags & ~MR_TASK_HELD) | (event->flags & MR_TASK_HELD));
     if (leaves_group)
         group_let_go(state, handle);

@@ -53,6 +53,7 @@ static struct mr_entry entry_for(const struct mr_engine *engine, const struct mr
         .state = (uint8_t)carried->state,
         .crashes = (uint8_t)(carried->crashes < MR_CRASHES_MAX ? carried->crashes : MR_CRASHES_MAX),
         .has_more = 1,
+        .started_ms = engine->now_ms, /* while it is held: since when */
         .finished_ms = ended ? carried->finished_ms : 0,
         .failed_ms = carried->last_failed_ms,
         .order_ms = carried->order_time_ms != key ? carried->order_time_ms : 0,

@@ -68,7 +68,8 @@ static enum mr_err copy_more(struct mr_engine *engine, const struct task *task,
     if (more == NULL)
         return MR_OK;
     out->epoch = more->epoch;
-    out->started_ms = task->state == MR_ACTIVE || more->finished_ms ? more->started_ms : 0;
+    bool held = task->flags & MR_TASK_HELD;
+    out->started_ms = held || task->state == MR_ACTIVE || more->finished_ms ? more->started_ms : 0;
     out->finished_ms = more->finished_ms;
     out->last_failed_ms = more->failed_ms;
     out->unique_until_ms = more->unique_until_ms > engine->now_ms ? more->unique_until_ms : 0;

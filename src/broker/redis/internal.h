@@ -61,7 +61,7 @@
  *   mr:d  deadline, mr:r retention, in ms where they are not whole seconds
  *   mr:q  when its unique key is free by itself, ms
  *   mr:h  of a held task (its state field says so): the state it came in, mr:w the time that goes with
- *         that in ms, when it is due or its retention ends
+ *         that in ms, when it is due or its retention ends; mr:e then says since when it is held
  *
  * The order time of a task: in the list pending_since; in mr:order its score; while it waits for its time
  * that time less the priority; else mr:o, else mr:t.

@@ -13,7 +13,7 @@ while i <= #ARGV do
     local state = shown_state(id, call('HGET', key, 'state'))
     for _, value in ipairs({ number, 1, state or '', id }) do answer[#answer + 1] = value end
   else
-    local hash = { 'msg', ARGV[i + 1], 'state', 'held', 'mr:h', ARGV[i + 2] }
+    local hash = { 'msg', ARGV[i + 1], 'state', 'held', 'mr:h', ARGV[i + 2], 'mr:e', now_us_text }
     for f = i + 8, i + 7 + fields do hash[#hash + 1] = ARGV[f] end
     local left_ms = tonumber(ARGV[i + 4]) - now_ms
     if lock ~= '' and left_ms > 0 then

@@ -164,7 +164,7 @@ local function release(id)
   local state, at, order, created, priority, ended, group =
     unpack(call('HMGET', TASK .. id, 'mr:h', 'mr:w', 'mr:o', 'mr:t', 'mr:p', 'mr:f', 'group'))
   call('ZREM', P .. 'mr:held', id)
-  call('HDEL', TASK .. id, 'mr:h', 'mr:w')
+  call('HDEL', TASK .. id, 'mr:h', 'mr:w', 'mr:e')
   if state == 'scheduled' or state == 'retry' then
     put_due(id, state, tonumber(at or now_ms))
   elseif state == 'aggregating' and group then

@@ -1,0 +1,129 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Moving between brokers: what a task was is what it is, there and back; and a live system, with workers
+# at both ends, a tool that is killed, and people who resume queues, loses no task and runs none twice.
+# MR_KILLS says how often the tool is killed on each way, MR_TASKS how many tasks each way begins with.
+
+set -euo pipefail
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+source "$here/cli_lib.bash"
+source "$here/serve_lib.bash"
+source "$here/redis_lib.bash"
+
+kills=${MR_KILLS:-4}
+many=${MR_TASKS:-150}
+redis_start main
+file=file:$room/a
+
+# ---- every state, there and back -------------------------------------------------------------
+
+on() { local url=$1; shift; m --broker "$url" "$@"; }
+shown() { on "$1" task list --json | jq -S 'map(del(.epoch, .started, .started_ms)) | sort_by(.id)'; }
+
+on "$file" enqueue -q mail --id waits --header k=v 'hello' >/dev/null
+on "$file" enqueue -q mail --id ahead --priority 100 'first' >/dev/null
+on "$file" enqueue -q mail --id later --delay 1h --retry 3 --timeout 5s 'later' >/dev/null
+on "$file" enqueue -q mail --id unique --unique 1h --unique-key u --topic t 'one' >/dev/null
+on "$file" enqueue -q mail --id member --group g 'part' >/dev/null
+on "$file" enqueue -q done --id kept --retention 1h 'result' >/dev/null
+on "$file" enqueue -q done --id bad --retry 0 'x' >/dev/null
+on "$file" work -q done --burst --quiet -- sh -c 'read -r x || true; [ "$x" = result ] && echo fine'
+on "$file" queue set mail --max-length 5 --quiet
+shown "$file" >"$room/before"
+
+refuses 2 'would be moved' migrate "$file" "$redis"
+expect 0 migrate --dry-run "$file" "$redis"
+grep -q '^mail: 5 tasks' "$room/out" || fail "dry run: $(cat "$room/out")"
+is "nothing was moved" "$(cat "$room/before")" "$(shown "$file")"
+expect 0 migrate --yes --json "$file" "$redis"
+is "moved" 7 "$(jq .moved "$room/out")"
+is "what came" "$(cat "$room/before")" "$(shown "$redis")"
+is "settings" 5 "$(on "$redis" queue show mail --json | jq .max_length)"
+is "a trace" "moved to $redis" "$(on "$file" task show waits --json | jq -r .last_error)"
+is "paused" true "$(on "$file" queue show mail --json | jq .paused)"
+refuses 4 'waits' --broker "$file" enqueue -q mail --id waits again
+refuses 4 'unique' --broker "$redis" enqueue -q mail --unique 1h --unique-key u two
+
+expect 0 migrate --yes --json "$file" "$redis"
+is "nothing more to move" 0 "$(jq .moved "$room/out")"
+refuses 2 'same broker' migrate --yes "$redis" "redis+unix:$room/redis-main/sock"
+
+expect 0 migrate --yes --json "$redis" "file:$room/b"
+is "to another folder" "$(cat "$room/before")" "$(shown "file:$room/b")"
+expect 0 migrate --yes --json "file:$room/b" "$redis"
+expect 0 migrate --yes --json "$redis" "$file"
+is "and back" "$(cat "$room/before")" "$(shown "$file")"
+grep -q 'paused' "$room/err" || fail "it does not say that the queue is paused there"
+
+# ---- what is refused, and what goes wrong ----------------------------------------------------
+
+on "$file" queue resume mail --quiet
+on "$redis" task delete --all --yes --quiet
+on "$redis" enqueue -q mail --id waits 'another' >/dev/null
+expect 1 migrate --yes --json --queue mail "$file" "$redis"
+is "refused" 1 "$(jq .refused "$room/out")"
+grep -q 'waits stays .*another task of this id' "$room/err" || fail "said: $(cat "$room/err")"
+is "it stays" pending "$(on "$file" task show waits --json | jq -r .state)"
+refuses 3 'queue none' migrate --yes --queue none "$file" "$redis"
+refuses 6 'nobody' migrate --yes "$file" redis://127.0.0.1:1
+refuses 3 'no store' migrate --yes "file:$room/none" "$redis"
+refuses 2 'argument is missing' migrate "$file"
+r flushall >/dev/null
+
+# ---- a live system ----------------------------------------------------------------------------
+
+start
+far=$MILLRACE_BROKER
+unset MILLRACE_BROKER
+
+worker() {
+    "$MILLRACE" work --broker "$1" -q load --concurrency 4 --quiet -- \
+        sh -c 'read -r x || true; echo "$x" >>"$0"' "$room/ran" >/dev/null 2>>"$room/worker.err" &
+    servers+=("$!")
+}
+
+# killed FROM TO: again and again, until it is left alone; now and then somebody resumes the queue.
+killed() {
+    local i tool
+    for ((i = 0; i < kills; i++)); do
+        "$MILLRACE" migrate --yes --quiet --queue load "$1" "$2" >/dev/null 2>&1 &
+        tool=$!
+        sleep "0.0$((RANDOM % 9))$((RANDOM % 9))"
+        kill -9 "$tool" 2>/dev/null || true
+        wait "$tool" 2>/dev/null || true
+        if ((i % 2 == 0)); then on "$1" queue resume load --quiet 2>/dev/null || true; fi
+    done
+    expect 0 migrate --yes --json --queue load "$1" "$2"
+}
+
+empty() { [ "$(on "$1" queue show load --json | jq '.pending + .active + .scheduled + .retry')" = 0 ]; }
+
+# Each task ran once, by what its worker wrote.
+judge() {
+    sort "$room/ran" >"$room/ran.sorted"
+    [ -z "$(uniq -d "$room/ran.sorted")" ] || fail "$1: ran twice: $(uniq -d "$room/ran.sorted" | head -n 3)"
+    is "$1: ran in all" "$2" "$(wc -l <"$room/ran")"
+}
+
+: >"$room/ran"
+all=0
+for way in "$far $redis" "$redis $far"; do
+    read -r from to <<<"$way"
+    on "$from" queue set load --max-length 0 --quiet
+    on "$from" queue resume load --quiet
+    # What was there before came from here: it would run now.
+    for ((i = 0; i < many; i++)); do echo "$from $i"; done | on "$from" enqueue -q load --lines --quiet
+    worker "$from"
+    worker "$to"
+    # Producers have switched.
+    on "$to" queue set load --max-length 0 --quiet
+    on "$to" queue resume load --quiet
+    (for ((i = 0; i < many; i++)); do echo "$to new $i"; done | on "$to" enqueue -q load --lines --quiet)
+    killed "$from" "$to"
+    all=$((all + 2 * many))
+    until_true empty "$to"
+    judge "$way" "$all"
+    is "nothing is held" '[]' "$(on "$to" task list --held --json)"
+done
+[ ! -s "$room/worker.err" ] || fail "workers: $(cat "$room/worker.err")"
