@@ -44,8 +44,9 @@ static void look(struct rqueue *queue)
     struct mr_slice args[] = {number_arg(engine->archive_max, most),
                               number_arg(engine->archive_ms, keep), MR_SLICE_LIT("1")};
     queue->recover.running = true;
+    /* It must not wait for a Redis that is away: when that is back, whoever lives says so first. */
     queue->recover.call =
-        (struct mr_redis_call){.answered = answered, .arg = queue, .repeatable = true};
+        (struct mr_redis_call){.answered = answered, .arg = queue, .urgent = true};
     rqueue_eval(queue, &queue->recover.call, SCRIPT_RECOVER, args, 3);
 }
 
