@@ -68,12 +68,7 @@ SURE = {
     "redis-lateness-p99": lambda row: row["note"].endswith(" 0 early"),
     "redis-memory": LIMITS["redis-memory"],
 }
-SAMPLE = {
-    **SURE,
-    "restart": LIMITS["restart"],
-    "server-start": LIMITS["server-start"],
-    "redis-idle-commands": LIMITS["redis-idle-commands"],
-}
+SAMPLE = {**SURE, "restart": LIMITS["restart"], "server-start": LIMITS["server-start"]}
 
 
 @contextlib.contextmanager
