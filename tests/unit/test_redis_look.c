@@ -125,7 +125,7 @@ static void pending_tasks_without_a_time_are_listed_among_the_others(void **stat
 static void pages_of_tasks_without_a_time_come_to_an_end(void **state)
 {
     enum { N = 120, LIMIT = 50 };
-    char all[N * 5] = "", id[8];
+    char all[N * 5] = "", id[16];
     put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("a")});
     (void)snprintf(all, sizeof all, "a");
     for (int i = 0; i < N; i++) {
