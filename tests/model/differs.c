@@ -69,6 +69,7 @@ static const char *numbers_differ(const struct model_task *want, const struct mr
         {"deadline_ms", want->deadline_ms, got->deadline_ms, 0},
         {"retention_ms", want->retention_ms, got->retention_ms, 0},
         {"created_ms", want->created_ms, got->created_ms, 0},
+        {"held", want->held, got->held, 0},
         {"cancel_requested", want->cancel, got->cancel_requested, 0},
         {"priority_ms", want->priority_ms, llround(got->priority_s * 1000), 0},
     };
@@ -94,6 +95,8 @@ static const char *times_differ(const struct model_task *want, const struct mr_t
 
 static const char *texts_differ(const struct model_task *want, const struct mr_task *got)
 {
+    if (want->moved && !text_is(got->last_error, want->last_error))
+        return "last_error";
     if (want->state == MR_COMPLETED)
         return text_is(got->result, want->result) ? NULL : "result";
     return want->state == MR_ACTIVE || text_is(got->last_error, want->last_error) ? NULL

@@ -200,8 +200,9 @@ void driver_control(struct driver *d)
     enum mr_err errs[BATCH];
     size_t n = 1 + mr_rand_below(&d->rand, BATCH);
     for (size_t i = 0; i < n; i++)
-        items[i] = (struct mr_control){.verb = (enum mr_verb)mr_rand_below(&d->rand, 5),
+        items[i] = (struct mr_control){.verb = (enum mr_verb)mr_rand_below(&d->rand, 7),
                                        .id = driver_some_id(d, texts[i]),
+                                       .text = MR_SLICE_LIT("there"),
                                        .value = (double)mr_rand_below(&d->rand, 9) - 4};
     struct mr_req_control req = {.req.op = MR_OP_CONTROL, .items = items, .n = n, .errs = errs};
     enum mr_err err = driver_call(d, &req.req);

@@ -50,6 +50,7 @@ void driver_trace(const struct driver *d, const char *fmt, ...) MR_PRINTF(2, 3);
 void driver_enqueue(struct driver *d);
 void driver_gather(struct driver *d);
 void driver_gathered(struct driver *d);
+void driver_carry(struct driver *d);
 void driver_take(struct driver *d);
 void driver_begin(struct driver *d);
 void driver_finish(struct driver *d);

@@ -15,19 +15,13 @@ static const struct {
     void (*step)(struct driver *d);
     unsigned weight;
 } steps[] = {
-    {"enqueue", driver_enqueue, 140},
-    {"gather", driver_gather, 50},
-    {"gathered", driver_gathered, 40},
-    {"take", driver_take, 200},
-    {"begin", driver_begin, 100},
-    {"finish", driver_finish, 220},
-    {"finish old", driver_finish_old, 30},
-    {"control", driver_control, 70},
-    {"get", driver_get, 60},
-    {"queue", driver_queue, 20},
-    {"node", driver_node, 40},
-    {"beat", driver_beat, 60},
-    {"time", driver_pass_time, 100},
+    {"enqueue", driver_enqueue, 140},  {"gather", driver_gather, 50},
+    {"gathered", driver_gathered, 40}, {"carry", driver_carry, 40},
+    {"take", driver_take, 200},        {"begin", driver_begin, 100},
+    {"finish", driver_finish, 220},    {"finish old", driver_finish_old, 30},
+    {"control", driver_control, 70},   {"get", driver_get, 60},
+    {"queue", driver_queue, 20},       {"node", driver_node, 40},
+    {"beat", driver_beat, 60},         {"time", driver_pass_time, 100},
     {"restart", driver_restart, 2},
 };
 enum { STEPS_N = sizeof steps / sizeof steps[0] };
@@ -82,6 +76,7 @@ static size_t compare_page(struct driver *d, unsigned queue, enum mr_state state
     struct mr_req_list req = {.req.op = MR_OP_LIST,
                               .options = {.queue = mr_slice_str(model_queue_names[queue]),
                                           .state = state,
+                                          .held = state == MR_STATE_NONE,
                                           .cursor = cursor[0] != '\0' ? cursor : NULL,
                                           .limit = 1 + mr_rand_below(&d->rand, 60),
                                           .with_payload = true}};
@@ -97,7 +92,9 @@ static size_t compare_page(struct driver *d, unsigned queue, enum mr_state state
         const char *what = model_differs(want, &req.tasks[i], true);
         if (what != NULL)
             driver_fail(d, "'%s' differs in %s", want->id, what);
-        if (last != NULL && !in_order(last, want))
+        if (want->held != (state == MR_STATE_NONE))
+            driver_fail(d, "'%s' is in the wrong list", want->id);
+        if (last != NULL && !want->held && !in_order(last, want))
             driver_fail(d, "'%s' is listed before '%s'", last->id, want->id);
         last = want;
     }
@@ -134,13 +131,16 @@ void driver_compare(struct driver *d)
 {
     for (unsigned queue = 0; queue < MODEL_QUEUES; queue++) {
         compare_queue(d, queue);
-        for (int s = 1; s < MR_STATE_COUNT && d->model.queues[queue].exists; s++) {
+        for (int s = 0; s < MR_STATE_COUNT && d->model.queues[queue].exists; s++) {
             char cursor[MR_CURSOR_MAX] = "";
             uint64_t n = 0;
             do
                 n += compare_page(d, queue, (enum mr_state)s, cursor);
             while (cursor[0] != '\0');
-            if (n != model_count(&d->model, queue, (enum mr_state)s))
+            uint64_t held = model_held(&d->model, queue, (enum mr_state)s);
+            uint64_t listed =
+                s == MR_STATE_NONE ? held : model_count(&d->model, queue, (enum mr_state)s) - held;
+            if (n != listed)
                 driver_fail(d, "%s lists %llu %s tasks", model_queue_names[queue],
                             (unsigned long long)n, mr_state_name((enum mr_state)s));
         }

@@ -40,6 +40,27 @@ uint64_t model_count(const struct model *model, unsigned queue, enum mr_state st
     return n;
 }
 
+uint64_t model_held(const struct model *model, unsigned queue, enum mr_state state)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < model->tasks_n; i++)
+        n += model->tasks[i].queue == queue && model->tasks[i].held &&
+             (state == MR_STATE_NONE || model->tasks[i].state == state);
+    return n;
+}
+
+void model_carried(struct model *model, struct model_task *task)
+{
+    struct model_task carried = *task;
+    bool over = carried.unique_until_ms <= model->now_ms;
+    model_remove(model, task);
+    carried.seq = ++model->last_seq;
+    carried.held = true;
+    if (over) /* nobody can say which key it had */
+        carried.unique = carried.unique_said = 0;
+    model->tasks[model->tasks_n++] = carried;
+}
+
 static bool is_waiting(const struct model_task *task)
 {
     return task->state == MR_SCHEDULED || task->state == MR_PENDING || task->state == MR_RETRY;
@@ -140,7 +161,8 @@ static int64_t next_due(const struct model *model)
     int64_t next = INT64_MAX;
     for (size_t i = 0; i < model->tasks_n; i++) {
         const struct model_task *task = &model->tasks[i];
-        int64_t due = task->set != 0                                           ? task->set_until_ms
+        int64_t due = task->held                                               ? INT64_MAX
+                      : task->set != 0                                         ? task->set_until_ms
                       : task->state == MR_SCHEDULED || task->state == MR_RETRY ? task->due_ms
                       : task->state == MR_COMPLETED                            ? task->expires_ms
                                                                                : INT64_MAX;
@@ -160,6 +182,8 @@ static void happen(struct model *model)
     for (size_t i = model->tasks_n; i-- > 0;) {
         struct model_task *task = &model->tasks[i];
         bool waits = task->state == MR_SCHEDULED || task->state == MR_RETRY;
+        if (task->held)
+            continue;
         if (task->set != 0 && task->set_until_ms <= model->now_ms)
             task->set = 0;
         if (waits && task->due_ms <= model->now_ms)
@@ -222,6 +246,8 @@ static struct mr_enqueue_result duplicate(struct model *model, struct model_task
         return answer(MR_OK, holder);
     if (on_duplicate == MR_DUPLICATE_REJECT)
         return answer(MR_DUPLICATE, holder);
+    if (holder->held)
+        return answer(MR_RUNNING, holder);
     if (holder->state == MR_AGGREGATING)
         return answer(MR_OK, holder);
     if (!is_waiting(holder))
@@ -279,7 +305,7 @@ static struct model_task *first_of(struct model *model, unsigned queue)
     struct model_task *first = NULL;
     for (size_t i = 0; i < model->tasks_n; i++) {
         struct model_task *task = &model->tasks[i];
-        if (task->queue == queue && task->state == MR_PENDING &&
+        if (task->queue == queue && task->state == MR_PENDING && !task->held &&
             (first == NULL || task->order_ms < first->order_ms))
             first = task; /* equal order times: the older stands first in tasks */
     }
@@ -433,18 +459,46 @@ static void prioritise(struct model_task *task, double seconds)
     task->order_ms = base_ms - task->priority_ms;
 }
 
+static enum mr_err release(struct model *model, struct model_task *task, enum mr_verb verb)
+{
+    if (!task->held || verb != MR_VERB_RELEASE)
+        return MR_WRONG_STATE;
+    task->held = false;
+    happen(model); /* its time may have come meanwhile */
+    return MR_OK;
+}
+
+/* Only a trace of it stays. */
+static void go_elsewhere(struct model *model, struct model_task *task)
+{
+    task->state = MR_COMPLETED;
+    task->moved = true;
+    task->unique = 0;
+    task->cancel = false;
+    task->finished_ms = model->now_ms;
+    task->expires_ms = model->now_ms + MR_MOVED_KEPT_MS;
+    task->result[0] = '\0';
+    (void)snprintf(task->last_error, sizeof task->last_error, "moved to there");
+}
+
 enum mr_err model_act(struct model *model, const struct mr_control *item)
 {
     struct model_task *task = model_find(model, item->id);
     if (task == NULL)
         return MR_NOT_FOUND;
     if (task->state == MR_ACTIVE)
-        return act_on_active(task, item->verb);
+        return item->verb == MR_VERB_RELEASE ? MR_WRONG_STATE : act_on_active(task, item->verb);
     if (task->set != 0)
         return MR_RUNNING;
+    if (item->verb == MR_VERB_RELEASE || (task->held && item->verb != MR_VERB_DELETE))
+        return release(model, task, item->verb);
     if (item->verb == MR_VERB_DELETE) {
         model->deleted++;
         model_remove(model, task);
+        return MR_OK;
+    }
+    if (item->verb == MR_VERB_MOVED) {
+        go_elsewhere(model, task);
         return MR_OK;
     }
     if (item->verb == MR_VERB_RUN)

@@ -53,6 +53,8 @@ struct model_task {
     bool cancel;
     uint64_t set; /* number of the set it is in; 0: none */
     int64_t set_until_ms;
+    bool held;  /* carried here, and not released */
+    bool moved; /* only its trace is here */
 };
 
 struct model_queue {
@@ -126,6 +128,10 @@ enum mr_err model_queue_set(struct model *model, unsigned queue, enum mr_queue_s
                             uint64_t value);
 enum mr_err model_queue_remove(struct model *model, unsigned queue, enum mr_queue_remove_mode mode);
 uint64_t model_count(const struct model *model, unsigned queue, enum mr_state state);
+/* Of these, how many are held; MR_STATE_NONE: in any state. */
+uint64_t model_held(const struct model *model, unsigned queue, enum mr_state state);
+/* The task goes and comes back as it was, as a new one that is held. */
+void model_carried(struct model *model, struct model_task *task);
 /* A power cut also forgets which runs had begun. */
 enum model_death { MODEL_KILLED, MODEL_POWER_CUT };
 /* The process died: every node is gone, figures of the opening start again. */

@@ -7,7 +7,7 @@
 static bool is_member(const struct model_task *task, unsigned queue, unsigned group)
 {
     return task->state == MR_AGGREGATING && task->queue == queue && task->group == group &&
-           task->set == 0;
+           task->set == 0 && !task->held;
 }
 
 static bool is_ripe(const struct model *model, unsigned queue, unsigned group,

@@ -107,7 +107,8 @@ void queue_drop(struct state *state, struct queue *queue, int64_t now_ms)
         const struct task *task = task_at(state, i);
         if (task->state == MR_STATE_NONE || task->queue != queue->number)
             continue;
-        if (task->state == MR_COMPLETED && task->key <= now_ms)
+        bool held = task->flags & MR_TASK_HELD; /* no time passes for it */
+        if (task->state == MR_COMPLETED && !held && task->key <= now_ms)
             state->expired++;
         else
             state->deleted++;
