@@ -137,6 +137,24 @@ static enum mr_state state_of(struct mr_broker *broker, const char *id)
     return state;
 }
 
+/* A task of another broker, which is held. */
+static void carry(struct mr_broker *broker, const char *id)
+{
+    struct mr_task task = {.id = mr_slice_str(id),
+                           .queue = MR_SLICE_LIT("default"),
+                           .type = MR_SLICE_LIT("task"),
+                           .state = MR_PENDING,
+                           .created_ms = 1,
+                           .order_time_ms = 1};
+    struct mr_task_options options = mr_carried_options(&task);
+    struct mr_enqueue_result result;
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &options, .carried = &task, .n = 1, .results = &result};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    assert_int_equal(result.err, MR_OK);
+    mr_req_done(&req.req);
+}
+
 /* One of each kind, and one that runs. */
 static void fill(struct mr_broker *broker)
 {
@@ -149,6 +167,7 @@ static void fill(struct mr_broker *broker)
     put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("only"),
                                          .unique_ms = 3600000,
                                          .unique_key = MR_SLICE_LIT("key")});
+    carry(broker, "held");
 }
 
 static int setup(void **state)
@@ -202,6 +221,17 @@ static void an_ended_task_in_no_place_does_not_run_again(void **state)
     RIG(server(), "DEL", Q "archived");
     assert_found_and_mended("plain: a task in no place", "put into one");
     assert_int_equal(state_of(*state, "plain"), MR_ARCHIVED);
+}
+
+static void a_held_task_in_no_place_is_held_again(void **state)
+{
+    (void)state;
+    RIG(server(), "ZREM", Q "mr:held", "held");
+    assert_found_and_mended("held: a task in no place", "put into one");
+    assert_int_equal(RIG_INT(server(), "ZCARD", Q "mr:held"), 1);
+    RIG(server(), "DEL", Q "t:held");
+    assert_found_and_mended("in mr:held", "taken out");
+    assert_int_equal(RIG_INT(server(), "ZCARD", Q "mr:held"), 0);
 }
 
 static void a_run_without_a_lease_is_pending_again(void **state)
@@ -330,6 +360,7 @@ int main(void)
         CASE(an_id_without_its_task_leaves_every_place),
         CASE(a_task_in_no_place_is_pending_again),
         CASE(an_ended_task_in_no_place_does_not_run_again),
+        CASE(a_held_task_in_no_place_is_held_again),
         CASE(a_run_without_a_lease_is_pending_again),
         CASE(a_lease_without_a_run_is_taken_away),
         CASE(a_task_in_two_places_stays_where_its_state_says),

@@ -669,9 +669,9 @@ static void an_id_that_is_there_is_damage_unless_it_had_completed(void **state)
 static void bodies_of_wrong_length_are_damage_and_newer_ones_are_named(void **state)
 {
     static const enum mr_record_type types[] = {
-        MR_RECORD_OPEN, MR_RECORD_QUEUE,  MR_RECORD_UNQUEUE, MR_RECORD_TASK,   MR_RECORD_COPY,
-        MR_RECORD_NOTE, MR_RECORD_TAKE,   MR_RECORD_DONE,    MR_RECORD_FINISH, MR_RECORD_LOST,
-        MR_RECORD_MOVE, MR_RECORD_DELETE, MR_RECORD_CEILING};
+        MR_RECORD_OPEN, MR_RECORD_QUEUE,  MR_RECORD_UNQUEUE, MR_RECORD_TASK,     MR_RECORD_COPY,
+        MR_RECORD_NOTE, MR_RECORD_TAKE,   MR_RECORD_DONE,    MR_RECORD_FINISH,   MR_RECORD_LOST,
+        MR_RECORD_MOVE, MR_RECORD_DELETE, MR_RECORD_CEILING, MR_RECORD_GATHERED, MR_RECORD_CARRIED};
     struct fixture *f = *state;
     struct mr_log_pos nowhere = {0, 0};
     done(mr_buf_append(&f->body, "abc", 3));
