@@ -37,6 +37,7 @@ struct hand *hand_open(struct accept *t, const char *name, const char *queues, i
         .name = mr_slice_str(name),
         .queues = list,
         .queues_n = n,
+        .order = MR_QUEUES_STRICT,
         .slots = HAND_SLOTS,
         .lease_ms = lease_ms ? lease_ms : LEASE_LONG_MS,
         .events = {.stop = on_stop},
@@ -110,4 +111,14 @@ void hand_done(struct hand *hand, struct mr_lease *lease)
     struct mr_finish item = {.outcome = MR_DONE, .result = lease->task.payload};
     assert_err(hand_finish(hand, lease, item), MR_OK);
     mr_lease_free(lease);
+}
+
+void hand_expect(struct hand *hand, const char *id)
+{
+    struct mr_lease *lease = hand_take(hand, ACCEPT_WAIT_MS / 2, NULL);
+    assert_non_null(lease);
+    if (lease->task.id.len != strlen(id) || memcmp(lease->task.id.data, id, strlen(id)) != 0)
+        fail_msg("%.*s comes before %s", (int)lease->task.id.len, (const char *)lease->task.id.data,
+                 id);
+    hand_done(hand, lease);
 }

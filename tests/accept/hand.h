@@ -11,7 +11,8 @@
 struct accept;
 struct hand;
 
-/* lease_ms 0: too long to end within a test. queues: "a=6 b c"; NULL: default. */
+/* lease_ms 0: too long to end within a test. queues: "a b c", an earlier one is emptied first; NULL:
+ * default. */
 struct hand *hand_open(struct accept *t, const char *name, const char *queues, int64_t lease_ms);
 /* Gives back what it holds, forgets the node. NULL is fine. */
 void hand_close(struct hand *hand);
@@ -25,5 +26,7 @@ struct mr_lease *hand_take(struct hand *hand, int64_t wait_ms, enum mr_err *ret_
 enum mr_err hand_finish(struct hand *hand, const struct mr_lease *lease, struct mr_finish item);
 /* Done with its payload as result; must be accepted, frees the lease. */
 void hand_done(struct hand *hand, struct mr_lease *lease);
+/* The next task is this one; takes it and is done with it. */
+void hand_expect(struct hand *hand, const char *id);
 
 #endif

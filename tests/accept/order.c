@@ -7,31 +7,35 @@
 
 enum { EQUAL_KEYS = 1000, SHARE_PERCENT = 5 };
 
-/* The order of runs so far, from the i-th on, is the one of these ids up to a NULL. */
-static void assert_ran(struct accept *t, size_t i, const char *const *ids)
+/* A worker holds tasks ahead of its slots, and hands them back when it stalls; the order in which they are
+ * handed out is the broker's. */
+static void assert_handed_out(struct accept *t, const char *queue, const char *const *ids)
 {
-    size_t n;
-    struct accept_run *runs = accept_runs(t, &n);
-    for (; *ids; ids++, i++) {
-        assert_true(i < n);
-        assert_string_equal(runs[i].id, *ids);
-    }
-    assert_int_equal(i, n);
-    free(runs);
+    struct hand *hand = hand_open(t, "hand", queue, 0);
+    for (; *ids; ids++)
+        hand_expect(hand, *ids);
+    assert_null(hand_take(hand, 0, NULL));
+    hand_close(hand);
 }
-#define ASSERT_RAN(t, from, ...) assert_ran(t, from, (const char *const[]){__VA_ARGS__, NULL})
+#define ASSERT_HANDED_OUT(t, queue, ...)                                                           \
+    assert_handed_out(t, queue, (const char *const[]){__VA_ARGS__, NULL})
 
-static void assert_fifo(struct accept *t, const char *prefix, size_t from)
+/* The order of many, all in hand at once; then they go back, and are run. */
+static void assert_fifo(struct accept *t, const char *prefix)
 {
-    size_t n;
-    struct accept_run *runs = accept_runs(t, &n);
-    assert_int_equal(n, from + EQUAL_KEYS);
+    struct hand *hand = hand_open(t, "hand", NULL, 0);
     for (size_t i = 0; i < EQUAL_KEYS; i++) {
-        char id[32];
-        (void)snprintf(id, sizeof id, "%s%zu", prefix, i);
-        assert_string_equal(runs[from + i].id, id);
+        char id[32], want[32];
+        struct mr_lease *lease = hand_take(hand, 0, NULL);
+        assert_non_null(lease);
+        (void)snprintf(id, sizeof id, "%.*s", (int)lease->task.id.len,
+                       (const char *)lease->task.id.data);
+        (void)snprintf(want, sizeof want, "%s%zu", prefix, i);
+        assert_string_equal(id, want);
+        mr_lease_free(lease);
     }
-    free(runs);
+    hand_close(hand);
+    BURST(t);
 }
 
 static void test_79_priority_then_first_in_first_out(void **state)
@@ -40,14 +44,11 @@ static void test_79_priority_then_first_in_first_out(void **state)
     PUT(t, .id = "p0");
     PUT(t, .id = "p60", .priority_s = 60);
     PUT(t, .id = "p10", .priority_s = 10);
-    BURST(t, .slots = 1);
-    ASSERT_RAN(t, 0, "p60", "p10", "p0");
+    ASSERT_HANDED_OUT(t, NULL, "p60", "p10", "p0");
     accept_put_many(t, "plain", EQUAL_KEYS, &(struct accept_task){0});
-    BURST(t, .slots = 1);
-    assert_fifo(t, "plain", 3);
+    assert_fifo(t, "plain");
     accept_put_many(t, "ahead", EQUAL_KEYS, &(struct accept_task){.priority_s = 60});
-    BURST(t, .slots = 1);
-    assert_fifo(t, "ahead", 3 + EQUAL_KEYS);
+    assert_fifo(t, "ahead");
 }
 
 static void test_80_who_waits_long_enough_goes_first(void **state)
@@ -55,13 +56,11 @@ static void test_80_who_waits_long_enough_goes_first(void **state)
     struct accept *t = *state;
     PUT(t, .id = "a", .queue = "aged");
     PUT(t, .id = "c", .queue = "young");
-    PUT(t, .id = "d", .queue = "young", .priority_s = 0.3);
+    PUT(t, .id = "d", .queue = "young", .priority_s = 5);
     accept_pass_ms(400);
     PUT(t, .id = "b", .queue = "aged", .priority_s = 0.3);
-    BURST(t, .queues = "aged", .slots = 1);
-    ASSERT_RAN(t, 0, "a", "b");
-    BURST(t, .queues = "young", .slots = 1);
-    ASSERT_RAN(t, 2, "d", "c");
+    ASSERT_HANDED_OUT(t, "aged", "a", "b");
+    ASSERT_HANDED_OUT(t, "young", "d", "c");
 }
 
 static int64_t order_of(struct accept *t, const char *id)
@@ -93,8 +92,7 @@ static void test_81_a_recovered_task_keeps_its_place(void **state)
     UNTIL(accept_state(t, "a") == MR_PENDING);
     hand_close(watch);
     assert_int_equal(order_of(t, "a"), order_ms);
-    BURST(t, .slots = 1);
-    ASSERT_RAN(t, 1, "a", "b", "c", "d");
+    ASSERT_HANDED_OUT(t, NULL, "a", "b", "c", "d");
 }
 
 /* ---- 82 ------------------------------------------------------------------------------------- */
@@ -109,15 +107,15 @@ static void fill_classes(struct accept *t, size_t n)
 static void test_82_strict_classes_are_served_one_by_one(void **state)
 {
     struct accept *t = *state;
-    size_t per_class = 100, n;
-    static const char *const classes[] = {"high", "medium", "low"};
-    fill_classes(t, per_class);
-    BURST(t, .queues = "high medium low", .order = MR_QUEUES_STRICT, .slots = 1);
-    struct accept_run *runs = accept_runs(t, &n);
-    assert_int_equal(n, 3 * per_class);
-    for (size_t i = 0; i < n; i++)
-        assert_string_equal(runs[i].queue, classes[i / per_class]);
-    free(runs);
+    enum { PER_CLASS = 20 };
+    fill_classes(t, PER_CLASS);
+    struct hand *hand = hand_open(t, "hand", "high medium low", 0);
+    for (size_t i = 0; i < 3 * PER_CLASS; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "%c%zu", "hml"[i / PER_CLASS], i % PER_CLASS);
+        hand_expect(hand, id);
+    }
+    hand_close(hand);
 }
 
 static void test_82_weighted_classes_get_their_shares(void **state)
