@@ -228,6 +228,25 @@ static void a_server_that_is_no_cluster_is_told(void **state)
     redis_rig_stop(one);
 }
 
+static void a_cluster_that_was_away_is_found_again(void **state)
+{
+    (void)state;
+    struct user user;
+    struct ask ask;
+    user_open(&user, (struct mr_redis_options){.url = redis_rig_url(rig)});
+    assert_string_equal(ASK(&user, &ask, "SET", "{6}", "x"), "OK");
+    for (size_t i = 0; i < redis_rig_count(rig); i++)
+        redis_rig_kill(redis_rig_server(rig, i));
+    user_wait_down(&user, 1);
+    ask_init(&ask, &user, "PING", NULL);
+    ask.call.urgent = true;
+    assert_int_equal(ask_run(&ask), MR_UNAVAILABLE);
+    for (size_t i = 0; i < redis_rig_count(rig); i++)
+        redis_rig_start(redis_rig_server(rig, i));
+    assert_string_equal(ASK(&user, &ask, "SET", "{6}", "y"), "OK");
+    user_close(&user);
+}
+
 static int start_rig(void **state)
 {
     (void)state;
@@ -251,6 +270,7 @@ int main(void)
         cmocka_unit_test(a_message_is_heard_wherever_it_was_said),
         cmocka_unit_test(a_server_that_is_no_cluster_is_told),
         cmocka_unit_test(a_flow_goes_on_after_a_primary_is_killed),
+        cmocka_unit_test(a_cluster_that_was_away_is_found_again), /* the last: it leaves it empty */
     };
     return cmocka_run_group_tests(tests, start_rig, stop_rig);
 }
