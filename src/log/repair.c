@@ -223,7 +223,8 @@ enum mr_err leave_room(struct scan *scan, struct place from, struct later *next,
 {
     *ret_seq = next->record.seq;
     bool first = next->place.at == MR_SEGMENT_HEADER; /* then the header says what is missing */
-    if (first || next->place.i != from.i || next->place.at - from.at >= MR_RECORD_HEADER)
+    uint64_t room_at = next->place.i == from.i ? from.at : MR_SEGMENT_HEADER;
+    if (first || next->place.at - room_at >= MR_RECORD_HEADER)
         return MR_OK;
     MR_TRY(scan_record(scan, next->place, &next->record)); /* the window may have moved on */
     next->place.at = mr_record_next(&next->record, next->place.at);
