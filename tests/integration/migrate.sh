@@ -113,17 +113,39 @@ for way in "$far $redis" "$redis $far"; do
     on "$from" queue set load --max-length 0 --quiet
     on "$from" queue resume load --quiet
     # What was there before came from here: it would run now.
-    for ((i = 0; i < many; i++)); do echo "$from $i"; done | on "$from" enqueue -q load --lines --quiet
+    for ((i = 0; i < many; i++)); do echo "$from $i"; done | on "$from" enqueue -q load --lines --quiet >/dev/null
     worker "$from"
     worker "$to"
     # Producers have switched.
     on "$to" queue set load --max-length 0 --quiet
     on "$to" queue resume load --quiet
-    (for ((i = 0; i < many; i++)); do echo "$to new $i"; done | on "$to" enqueue -q load --lines --quiet)
+    (for ((i = 0; i < many; i++)); do echo "$to new $i"; done | on "$to" enqueue -q load --lines --quiet >/dev/null)
     killed "$from" "$to"
     all=$((all + 2 * many))
     until_true empty "$to"
     judge "$way" "$all"
     is "nothing is held" '[]' "$(on "$to" task list --held --json)"
 done
+
+# ---- a folder: the tool has the store open itself when it is killed ---------------------------
+
+ran() { on "$1" work -q load --burst --quiet -- sh -c 'read -r x || true; echo "$x" >>"$0"' "$room/ran" >/dev/null; }
+
+for ((i = 0; i < many; i++)); do echo "folder $i"; done | on "file:$room/c" enqueue -q load --lines --quiet >/dev/null
+on "$redis" queue resume load --quiet
+killed "file:$room/c" "$redis"
+all=$((all + many))
+until_true empty "$redis"
+judge "from a folder" "$all"
+
+on "$far" queue pause load --quiet
+for ((i = 0; i < many; i++)); do echo "to folder $i"; done | on "$far" enqueue -q load --lines --quiet >/dev/null
+killed "$far" "file:$room/d"
+all=$((all + many))
+ran "file:$room/d"
+until_true empty "$far"
+judge "to a folder" "$all"
+expect 0 fsck "file:$room/c"
+expect 0 fsck "file:$room/d"
+expect 0 fsck "$redis"
 [ ! -s "$room/worker.err" ] || fail "workers: $(cat "$room/worker.err")"
