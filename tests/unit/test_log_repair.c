@@ -129,6 +129,34 @@ static void swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired(void *
     assert_true(log_found_seq(rig, 7));
 }
 
+/* The first segment is full to its last byte. The first record of the second fills its first sector
+ * and 24 bytes: swapped with the next one, it is missing, and what follows it stands too close behind
+ * the header. */
+static void the_start_of_a_segment_without_room_for_a_skip_can_be_repaired(void **state)
+{
+    enum { SECTOR = 512 };
+    struct log_rig *rig = *state;
+    uint64_t n = 0;
+    for (size_t left = LOG_SEGMENT - MR_SEGMENT_HEADER; left > 0; n++) {
+        size_t size = left >= 2 * SECTOR ? SECTOR : left;
+        log_put_durable(rig, 1, size - MR_RECORD_HEADER);
+        left -= size;
+    }
+    log_put_durable(rig, 1, SECTOR + 24 - MR_RECORD_HEADER);
+    log_put_durable(rig, 8, 64 - MR_RECORD_HEADER);
+    log_drop(rig);
+    size_t file = log_file(rig, "log-00000002");
+    uint8_t first[SECTOR], second[SECTOR];
+    memcpy(first, simfs_file_data(rig->sim, file) + MR_SEGMENT_HEADER, SECTOR);
+    memcpy(second, simfs_file_data(rig->sim, file) + MR_SEGMENT_HEADER + SECTOR, SECTOR);
+    simfs_overwrite(rig->sim, file, MR_SEGMENT_HEADER, second, SECTOR);
+    simfs_overwrite(rig->sim, file, MR_SEGMENT_HEADER + SECTOR, first, SECTOR);
+    log_repair_holds(rig);
+    assert_true(log_found_seq(rig, n));
+    assert_false(log_found_seq(rig, n + 1));
+    assert_true(log_found_seq(rig, n + 4));
+}
+
 static void a_repair_cut_off_at_any_point_can_be_repeated(void **state)
 {
     struct log_rig *rig = *state;
@@ -623,6 +651,7 @@ int main(void)
         TEST(a_repair_of_many_places_and_of_neighbours_is_remembered),
         TEST(the_smallest_record_can_be_repaired_too),
         TEST(swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired),
+        TEST(the_start_of_a_segment_without_room_for_a_skip_can_be_repaired),
         TEST(a_repair_cut_off_at_any_point_can_be_repeated),
         TEST(the_last_record_is_guarded_once_a_mark_stands_behind_it),
         TEST(a_segment_cut_short_is_refused_and_repaired),
