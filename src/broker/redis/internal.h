@@ -353,7 +353,9 @@ struct node {
     uint64_t incarnation;
     int64_t started_ms, last_beat_ms; /* of our clock */
     struct mr_node_events events;
-    struct mr_timer lease; /* dead when it fires */
+    struct mr_timer lease; /* dead when it fires, at: */
+    mr_mono dead_at;
+    bool doubted;          /* it fired once */
     struct mr_timer again; /* says again that it is there */
     struct ticket *opener, *closer;
     struct hold *holds;

@@ -11,7 +11,7 @@
 #include "broker/redis/internal.h"
 
 enum {
-    SLACK_MS = 20, /* a beat that was due is about to come */
+    AWAY_MS = 50, /* a timer so late means that the loop itself did not run */
     INDEX_MASK = NODES_MAX - 1,
 };
 
@@ -254,11 +254,33 @@ static void node_leave(struct node *node)
     node_call_done(node);
 }
 
-/* It was silent too long: whatever it thinks, it is dead. */
+static void lease_runs(struct node *node, int64_t ms)
+{
+    struct mr_redis *redis = node->engine->redis;
+    node->dead_at = mr_mono_add_ms(mr_redis_now(redis), ms);
+    mr_redis_timer_start(redis, &node->lease, node->dead_at);
+}
+
+static void heard(struct node *node)
+{
+    node->last_beat_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
+    node->doubted = false;
+    lease_runs(node, node->lease_ms);
+}
+
+/* It was silent too long: whatever it thinks, it is dead. Unless it was us who did not run: then nobody
+ * could have been heard, and it gets its time again. Where that was too short to be noticed, a beat that was due
+ * is about to come: so it is waited for once more. */
 static void died(struct mr_timer *timer, void *arg)
 {
     struct node *node = mr_container(timer, struct node, lease);
+    int64_t late_ns = mr_redis_now(node->engine->redis).ns - node->dead_at.ns;
     (void)arg;
+    if (late_ns > AWAY_MS * MR_NS_PER_MS || !node->doubted) {
+        node->doubted = late_ns <= AWAY_MS * MR_NS_PER_MS;
+        lease_runs(node, node->doubted ? AWAY_MS : node->lease_ms);
+        return;
+    }
     for (uint32_t i = 0; i < node->holds_n; i++)
         if (node->holds[i].epoch != 0)
             node->events.stop(node->holds[i].epoch, MR_STOP_LOST, node->events.arg);
@@ -307,14 +329,6 @@ void nodes_done(struct engine *engine)
 enum mr_err node_open_prepare(struct ticket *ticket)
 {
     return mr_node_open_check(mr_container(ticket->req, struct mr_req_node_open, req));
-}
-
-static void heard(struct node *node)
-{
-    struct mr_redis *redis = node->engine->redis;
-    node->last_beat_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
-    mr_redis_timer_start(redis, &node->lease,
-                         mr_mono_add_ms(mr_redis_now(redis), node->lease_ms + SLACK_MS));
 }
 
 static void say_again(struct mr_timer *timer, void *arg)
