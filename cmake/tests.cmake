@@ -162,11 +162,13 @@ foreach(source IN LISTS engines)
     get_filename_component(name "${source}" NAME_WE)
     string(REPLACE "main_" "conform_" name "${name}")
     add_test_program(${name} "${source}" ${sources})
-    set(labels sample)
+    add_labelled_test(${name} "sample" ${name})
     if(NOT name STREQUAL "conform_embedded") # the remote one has it behind its server
-        list(APPEND labels threads)
+        add_labelled_test(${name}_threads "" ${name})
+        set_tests_properties(${name}_threads PROPERTIES LABELS threads)
+        set_property(TEST ${name}_threads APPEND PROPERTY ENVIRONMENT MR_QUICK=1)
+        add_dependencies(threads_tests ${name})
     endif()
-    add_labelled_test(${name} "${labels}" ${name})
 endforeach()
 
 # conform_redis is on one server; the other deployments have a few themes here, all of them in
