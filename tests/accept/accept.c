@@ -187,7 +187,7 @@ static struct mr_task_options options_of(const struct accept_task *task)
                                     .delay_ms = task->delay_ms,
                                     .timeout_ms = task->timeout_ms,
                                     .max_retry = task->max_retry,
-                                    .retention_ms = ACCEPT_RETENTION_MS};
+                                    .retention_ms = task->unkept ? 0 : ACCEPT_RETENTION_MS};
 }
 
 const char *accept_put(struct accept *t, const struct accept_task *task)
@@ -213,7 +213,10 @@ void accept_put_many(struct accept *t, const char *prefix, size_t n, const struc
         assert_err(mr_enqueue(t->client, options, now, results), MR_OK);
         for (size_t i = 0; i < now; i++) {
             assert_err(results[i].err, MR_OK);
-            (void)accept_remember(t, results[i].id);
+            if (task->unkept)
+                t->unkept++;
+            else
+                (void)accept_remember(t, results[i].id);
         }
     }
     free(options);

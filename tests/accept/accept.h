@@ -76,7 +76,7 @@ struct accept {
     char (*ids)[MR_ID_MAX + 1]; /* what was accepted */
     size_t ids_n, ids_max;
     _Atomic size_t deleted;
-    _Atomic size_t ended_and_deleted; /* of them, after they were done */
+    _Atomic size_t unkept; /* were accepted as well; all of them are done when a test ends */
 };
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -130,6 +130,7 @@ struct accept_task {
     double priority_s;
     int64_t delay_ms, timeout_ms;
     int32_t max_retry;
+    bool unkept; /* nothing is left of it when it is done: counted, not remembered */
 };
 
 /* Remembers an accepted id for the conservation check; the answer lives as long as the test. */

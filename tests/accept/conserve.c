@@ -122,6 +122,6 @@ void accept_conserve(struct accept *t)
     check_missing(t, &book);
     assert_err(mr_stats_get(t->client, &stats), MR_OK);
     assert_int_equal(stats.tasks, book.n);
-    assert_int_equal(good, book.states[MR_COMPLETED] + t->ended_and_deleted);
+    assert_int_equal(good, book.states[MR_COMPLETED] + t->unkept);
     free(book.ids);
 }
