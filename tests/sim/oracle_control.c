@@ -9,7 +9,7 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
 {
     static const uint8_t fates[] = {
         [MR_VERB_CANCEL] = ARCHIVED,  [MR_VERB_DELETE] = GONE,  [MR_VERB_RUN] = LIVE,
-        [MR_VERB_ARCHIVE] = ARCHIVED, [MR_VERB_PRIORITISE] = 0,
+        [MR_VERB_ARCHIVE] = ARCHIVED, [MR_VERB_PRIORITISE] = 0, [MR_VERB_MOVED] = COMPLETED,
     };
     struct fact *fact = fact_at(oracle, token);
     fact->version++;
@@ -31,6 +31,7 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
         fact->begun = false;
         fact->retried.min = fact->crashes.min = fact->unseen = 0;
     }
+    fact->completed = fact->completed || ret_op->adds & COMPLETED;
     if (verb == MR_VERB_CANCEL || verb == MR_VERB_DELETE)
         fact->cancelled = true;
     if (verb == MR_VERB_DELETE)
@@ -67,6 +68,11 @@ static void controlled(struct oracle *oracle, const struct oracle_op *op)
         return;
     case MR_VERB_ARCHIVE:
         fact->sure = ARCHIVED;
+        return;
+    case MR_VERB_MOVED: /* a trace stays */
+        if (fact->sure == GONE)
+            oracle_fail(oracle, "task %u moved when it was gone", op->token);
+        fact->sure = COMPLETED;
         return;
     default:
         return;

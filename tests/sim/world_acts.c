@@ -448,10 +448,13 @@ static void act_control(struct world *world)
         if (!oracle_id(world->oracle, token)[0])
             continue;
         enum mr_verb verb = (enum mr_verb)below(world, MR_VERB_PRIORITISE + 1);
+        if (verb == MR_VERB_ARCHIVE && token % 4 == 1)
+            verb = MR_VERB_MOVED;
         size_t at = wreq->n++;
         snprintf(wreq->ids[at], sizeof wreq->ids[at], "%s", oracle_id(world->oracle, token));
         wreq->controls[at] = (struct mr_control){.verb = verb,
                                                  .id = mr_slice_str(wreq->ids[at]),
+                                                 .text = MR_SLICE_LIT("there"),
                                                  .value = (double)below(world, 100) - 50};
         oracle_control_sent(world->oracle, token, verb, &wreq->ops[at]);
         world_trace(world, "control_sent", token, verb);
