@@ -183,6 +183,16 @@ static void test_18_a_commit_of_nothing_or_of_others_is_refused(void **state)
     assert_int_equal(accept_total(t, MR_ACTIVE), 2);
     hand_done(one, a);
     hand_done(two, b);
+    /* The same where nothing would be kept. */
+    accept_put_many(t, "u", 2, &(struct accept_task){.unkept = true});
+    a = hand_take(one, 0, NULL);
+    b = hand_take(two, 0, NULL);
+    assert_true(a && b);
+    theirs.epoch = b->epoch;
+    assert_err(hand_finish(two, a, theirs), MR_STALE);
+    assert_int_equal(accept_total(t, MR_ACTIVE), 2);
+    hand_done(one, a);
+    hand_done(two, b);
     hand_close(one);
     hand_close(two);
 }
