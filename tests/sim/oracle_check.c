@@ -21,6 +21,8 @@ static void narrow(struct fact *fact, const struct mr_task *task)
 {
     if (fact_busy(fact) || fact->open)
         return;
+    if (fact->sure != fate_of(task->state))
+        fact->version++; /* its deadline has passed, say: a copy begun before shows it otherwise */
     fact->sure = fate_of(task->state);
     fact->in_doubt = false;
     fact->completed = fact->completed || task->state == MR_COMPLETED;
