@@ -131,7 +131,7 @@ static int plan_broker(const struct cli *cli, const struct settings *settings,
 
 /* Whether both ports could serve with these files: `config check` must not find right what `serve`
  * refuses. */
-static int look_at_tls(const struct settings *settings)
+static int look_at_tls(const struct cli *cli, const struct settings *settings)
 {
     const struct cli_value *files[] = {&settings->tls_cert, &settings->tls_key, &settings->tls_ca};
     struct mr_rpc_tls tls = {.cert_file = settings->tls_cert.text,
@@ -155,6 +155,8 @@ static int look_at_tls(const struct settings *settings)
         return cli_fail(mr_err_exit_code(err), "%s: %s",
                         settings_name(settings, files[about], name),
                         detail.text[0] ? detail.text : mr_err_text(err));
+    if (detail.text[0])
+        cli_note(cli, "%s", detail.text);
     return CLI_OK;
 }
 
@@ -234,5 +236,5 @@ int serve_plan(const struct cli *cli, const struct settings *settings, struct se
         code = plan_tls(cli, settings, ret_plan);
     if (code == CLI_OK)
         code = plan_access(cli, settings, ret_plan);
-    return code == CLI_OK && ret_plan->tls ? look_at_tls(settings) : code;
+    return code == CLI_OK && ret_plan->tls ? look_at_tls(cli, settings) : code;
 }

@@ -142,7 +142,8 @@ struct mr_rpc_tls {
     const char *server_name; /* client: the name in the certificate, NULL: the host */
 };
 
-/* Whether a server could use these files; detail says which one not, and why. Thread: any. */
+/* Whether a server could use these files; detail says which one not, and why; with MR_OK it may hold a
+ * warning. Thread: any. */
 MR_MUST_USE enum mr_err mr_rpc_tls_check(const struct mr_rpc_tls *tls, struct mr_detail *detail);
 
 /* ---- servers -------------------------------------------------------------------------------- */

@@ -122,6 +122,21 @@ static enum mr_err set_rules(SSL_CTX *ctx)
     return SSL_CTX_set_min_proto_version(ctx, TLS1_2_VERSION) == 1 ? MR_OK : MR_FAILED;
 }
 
+/* A certificate that is not valid now can still be served: a clock may be wrong. */
+static void warn_of_time(const SSL_CTX *ctx, const struct mr_tls_options *options,
+                         struct mr_detail *detail)
+{
+    const X509 *cert = SSL_CTX_get0_certificate(ctx);
+    const char *what = NULL;
+    if (cert != NULL && X509_cmp_current_time(X509_get0_notAfter(cert)) < 0)
+        what = "has expired";
+    else if (cert != NULL && X509_cmp_current_time(X509_get0_notBefore(cert)) > 0)
+        what = "is not valid yet";
+    if (what != NULL)
+        mr_detail_set(detail, "TLS: the certificate %s %s: peers will not trust it",
+                      options->cert_file, what);
+}
+
 enum mr_err mr_tls_new(const struct mr_tls_options *options, struct mr_tls **ret_tls,
                        struct mr_detail *detail)
 {
@@ -144,6 +159,7 @@ enum mr_err mr_tls_new(const struct mr_tls_options *options, struct mr_tls **ret
         mr_tls_free(tls);
         return err;
     }
+    warn_of_time(tls->ctx, options, detail);
     *ret_tls = tls;
     return MR_OK;
 }

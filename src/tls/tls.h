@@ -32,7 +32,8 @@ struct mr_tls_options {
     const char *protocol; /* the one of ALPN that both must want, lives as long; NULL: none */
 };
 
-/* MR_INVALID with the file and what is wrong with it in detail, MR_NOMEM. */
+/* MR_INVALID with the file and what is wrong with it in detail, MR_NOMEM. With MR_OK detail may hold a
+ * warning. */
 MR_MUST_USE enum mr_err mr_tls_new(const struct mr_tls_options *options, struct mr_tls **ret_tls,
                                    struct mr_detail *detail);
 /* NULL is fine. Not before its sessions have stopped. */

@@ -126,6 +126,15 @@ make_key() {
 make_key server
 make_key client
 make_key stranger
+# Long expired: only `openssl ca` makes such a one.
+mkdir "$room/ca"
+: >"$room/ca/index.txt"
+echo 01 >"$room/ca/serial"
+printf '[ca]\ndefault_ca=it\n[it]\ndatabase=%s\nserial=%s\nnew_certs_dir=%s\ndefault_md=sha256\npolicy=any\n[any]\ncommonName=supplied\n' \
+    "$room/ca/index.txt" "$room/ca/serial" "$room/ca" >"$room/ca/conf"
+openssl req -new -key "$room/server.key" -subj /CN=old -out "$room/ca/request" 2>/dev/null
+openssl ca -batch -selfsign -config "$room/ca/conf" -keyfile "$room/server.key" -in "$room/ca/request" \
+    -startdate 20200101000000Z -enddate 20200102000000Z -out "$room/old.pem" -notext 2>/dev/null
 
 # secure ARG...: the status of /readyz over TLS, 000 when there is no answer.
 secure() {
@@ -178,5 +187,7 @@ done
 refuses 3 "--tls-cert: cannot read $room/none.pem: not found" config check --tls-cert "$room/none.pem" \
     --tls-key "$room/none.key"
 expect 0 config check --tls-cert "$room/server.pem" --tls-key "$room/server.key" --tls-ca "$room/client.pem"
+expect 0 config check --tls-cert "$room/old.pem" --tls-key "$room/server.key"
+grep -qF "TLS: the certificate $room/old.pem has expired: peers will not trust it" "$room/err" || fail "$(cat "$room/err")"
 printf 'tls-cert: %s\ntls-key: %s\n' "$room/server.pem" "$room/client.key" >"$room/tls.yaml"
 refuses 2 "$room/tls.yaml:2: tls-key: TLS: cannot use the key" config check "$room/tls.yaml"
