@@ -420,7 +420,7 @@ struct mr_stats {
         expired;       /* tasks removed since the store was made: by a caller, by retention */
     uint64_t gathered; /* and members of groups that became part of one task */
     uint64_t carried,
-        moved;              /* tasks since the start: taken over from, and gone to another broker */
+        moved; /* tasks taken over from, and gone to another broker; since the start, a Redis: ever */
     uint64_t snapshots;     /* written since the start */
     uint64_t texts_dropped; /* results and errors left out since the start: the disk was full */
     bool disk_full;         /* new work is refused now */

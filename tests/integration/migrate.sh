@@ -127,6 +127,27 @@ for way in "$far $redis" "$redis $far"; do
     is "nothing is held" '[]' "$(on "$to" task list --held --json)"
 done
 
+# ---- what runs ends where it is ----------------------------------------------------------------
+
+"$MILLRACE" work --broker "$far" -q slow --quiet -- sh -c 'while [ ! -e "$0" ]; do sleep 0.05; done; echo fine' \
+    "$room/go" >/dev/null 2>>"$room/worker.err" &
+servers+=("$!")
+on "$far" enqueue -q slow --id runs x >/dev/null
+runs() { [ "$(on "$far" task show runs --json | jq -r .state)" = active ]; }
+until_true runs
+code=0
+timeout --signal INT 1 "$MILLRACE" migrate --yes --quiet --queue slow "$far" "$redis" >/dev/null 2>&1 || code=$?
+is "interrupted while it waits" 124 "$code"
+is "still there" active "$(on "$far" task show runs --json | jq -r .state)"
+"$MILLRACE" migrate --yes --quiet --queue slow "$far" "$redis" &
+tool=$!
+sleep 0.2
+touch "$room/go"
+await "$tool"
+is "it waited" 0 "$code"
+is "its result" fine "$(on "$redis" task show runs --json | jq -r .result)"
+is "its trace" "moved to $redis" "$(on "$far" task show runs --json | jq -r .last_error)"
+
 # ---- a folder: the tool has the store open itself when it is killed ---------------------------
 
 ran() { on "$1" work -q load --burst --quiet -- sh -c 'read -r x || true; echo "$x" >>"$0"' "$room/ran" >/dev/null; }
