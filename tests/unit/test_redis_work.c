@@ -333,6 +333,38 @@ static void a_task_in_active_without_a_lease_comes_back(void **state)
     assert_int_equal(RIG_INT(server(), "EXISTS", Q "active"), 0);
 }
 
+static void an_old_task_without_a_lease_comes_back_from_behind_a_thousand_runs(void **state)
+{
+    struct scene *scene = *state;
+    char soon[32]; /* the second look */
+    put_as_others("orphan", "active");
+    (void)snprintf(soon, sizeof soon, "%lld", strtoll(RIG(server(), "TIME"), NULL, 10) - 29);
+    RIG(server(), "ZADD", Q "lease", "4102444800", "of no run", soon, "of none either");
+    RIG(server(), "EVAL",
+        "for i = 1, 2400 do if i == 1200 then redis.call('LPUSH', KEYS[1], 'orphan') end "
+        "redis.call('LPUSH', KEYS[1], 'run' .. i) "
+        "redis.call('ZADD', KEYS[2], 4102444800, 'run' .. i) end",
+        "2", Q "active", Q "lease");
+    open_node(scene);
+    assert_int_equal(FINISH(scene, take_id(scene, "orphan"), .outcome = MR_DONE), MR_OK);
+    assert_int_equal(RIG_INT(server(), "LLEN", Q "active"), 2400);
+}
+
+static void a_lease_of_what_does_not_run_moves_nothing(void **state)
+{
+    struct scene *scene = *state;
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    PUT_OK(scene, .id = MR_SLICE_LIT("later"), .delay_ms = 3600000);
+    RIG(server(), "ZADD", Q "lease", "1000", "a", "1000", "later");
+    open_node(scene);
+    mr_mono since = mr_mono_now(mr_clock_system());
+    while (RIG_INT(server(), "EXISTS", Q "lease") != 0)
+        assert_true(elapsed_ms(since) < WAIT_MS);
+    assert_int_equal(FINISH(scene, take_id(scene, "a"), .outcome = MR_DONE), MR_OK);
+    assert_string_equal(RIG(server(), "HGET", Q "t:later", "state"), "scheduled");
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "retry", Q "archived", Q "failed"), 0);
+}
+
 static void what_a_worker_of_another_program_lost_is_retried_as_asynq_does(void **state)
 {
     struct scene *scene = *state;
@@ -517,6 +549,8 @@ int main(void)
         TEST(an_id_without_a_hash_is_passed_over),
         TEST(a_message_that_cannot_be_read_goes_to_the_archive),
         TEST(a_task_in_active_without_a_lease_comes_back),
+        TEST(an_old_task_without_a_lease_comes_back_from_behind_a_thousand_runs),
+        TEST(a_lease_of_what_does_not_run_moves_nothing),
         TEST(what_a_worker_of_another_program_lost_is_retried_as_asynq_does),
         TEST(a_wish_to_cancel_reaches_the_run),
         TEST(who_waits_asks_less_than_five_times_a_second),

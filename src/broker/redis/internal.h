@@ -167,6 +167,7 @@ struct recover {
     mr_mono at; /* it fires; MR_MONO_NEVER: not running */
     struct mr_redis_call call;
     bool running; /* the call is under way */
+    int64_t from; /* runs without a lease are looked for from this one on, the oldest is 1 */
 };
 
 /*

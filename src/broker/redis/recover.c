@@ -31,8 +31,10 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
         return;
     int64_t next_ms = err == MR_OK ? mr_reply_int(mr_reply_at(reply, 1), -1) : -1;
     int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
-    if (err == MR_OK)
+    if (err == MR_OK) {
         queue->engine->ahead_ms = mr_reply_int(mr_reply_at(reply, 2), now_ms) - now_ms;
+        queue->recover.from = mr_reply_int(mr_reply_at(reply, 3), 1);
+    }
     int64_t most_ms = look_ms(queue->engine);
     recover_in(queue, next_ms >= 0 && next_ms < most_ms ? next_ms + 1 : most_ms);
 }
@@ -40,9 +42,10 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
 static void look(struct rqueue *queue)
 {
     struct engine *engine = queue->engine;
-    char most[NUMBER_MAX], keep[NUMBER_MAX];
+    char most[NUMBER_MAX], keep[NUMBER_MAX], from[NUMBER_MAX];
     struct mr_slice args[] = {number_arg(engine->archive_max, most),
-                              number_arg(engine->archive_ms, keep), MR_SLICE_LIT("1")};
+                              number_arg(engine->archive_ms, keep),
+                              number_arg(queue->recover.from, from)};
     queue->recover.running = true;
     /* It must not wait for a Redis that is away: when that is back, whoever lives says so first. */
     queue->recover.call =
@@ -69,6 +72,7 @@ void recover_init(struct rqueue *queue)
 {
     mr_timer_init(&queue->recover.timer, fire);
     queue->recover.at = MR_MONO_NEVER;
+    queue->recover.from = 1;
 }
 
 void recover_stop(struct rqueue *queue)

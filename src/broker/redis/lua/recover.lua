@@ -1,14 +1,16 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Brings back what lost its worker, and removes what was kept long enough.
 -- KEYS[1]  prefix of the queue
--- ARGV     how many tasks the archive keeps, for how many ms; 1: look for leases that ended, 0: only at these; then
---          for each that its worker gives up, the newest first: id, epoch, 1 if its run had begun
--- Returns  how many came back, in how many ms the next lease or retention ends (-1: there is none), the time in ms
-local most, keep_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
+-- ARGV     how many tasks the archive keeps, for how many ms; n: look for leases that ended, and for runs without
+--          one from the n-th oldest run on, 0: only at these; then for each that its worker gives up, the newest
+--          first: id, epoch, 1 if its run had begun
+-- Returns  how many came back, in how many ms the next lease or retention ends (-1: there is none), the time in ms,
+--          n for the next look
+local most, keep_ms, from = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if #ARGV == 3 and call('EXISTS', P .. 'mr:lease', P .. 'lease', P .. 'active', P .. 'mr:keep', P .. 'completed') == 0 then
-  return { 0, -1, floor(now_ms) } -- nearly always, where nothing runs
+  return { 0, -1, floor(now_ms), 1 } -- nearly always, where nothing runs
 end
-local MANY, CRASHES_MAX, OTHERS_GRACE_S = 500, 3, 30
+local MANY, RUNS, CRASHES_MAX, OTHERS_GRACE_S = 500, 1000, 3, 30
 local lost = {}
 
 local function archive(id, task, error)
@@ -18,9 +20,9 @@ local function archive(id, task, error)
   unlock(id, task.lock)
 end
 
--- from: the end of the list it is nearer to, -1 where the oldest are, 1 where the newest are.
-local function leave_hand(id, from)
-  call('LREM', P .. 'active', from or -1, id)
+-- near: the end of the list it is nearer to, -1 where the oldest are, 1 where the newest are.
+local function leave_hand(id, near)
+  call('LREM', P .. 'active', near or -1, id)
   call('ZREM', P .. 'lease', id)
   call('ZREM', P .. 'mr:lease', id)
 end
@@ -36,8 +38,8 @@ local function read(id)
 end
 
 -- Takes it from its worker; where it goes is decided when all are there, for the sake of their order.
-local function lose(task, begun, from)
-  leave_hand(task.id, from)
+local function lose(task, begun, near)
+  leave_hand(task.id, near)
   if not task.state then return end
   if begun or task.begun then
     task.crashes = task.crashes + 1
@@ -79,16 +81,16 @@ local function find_ended()
   end
 end
 
--- The workers of other programs: as Asynq's recoverer does.
+-- The workers of other programs: as Asynq's recoverer does. A lease of what does not run says nothing.
 local function find_ended_of_others()
   for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'lease', '-inf', now_s - OTHERS_GRACE_S, 'LIMIT', 0, 100)) do
     local task = read(id)
     if not call('ZSCORE', P .. 'mr:lease', id) then
       leave_hand(id)
-      if task.state and task.retried >= task.retry then
+      if task.state == 'active' and task.retried >= task.retry then
         archive(id, task, 'asynq: task lease expired')
         count_runs(1, 1)
-      elseif task.state then
+      elseif task.state == 'active' then
         local n = task.retried
         task.retried, task.error, task.failed_s = n + 1, 'asynq: task lease expired', now_s
         call('HSET', TASK .. id, 'msg', message_write(task))
@@ -99,14 +101,15 @@ local function find_ended_of_others()
   end
 end
 
--- Ids in active without a lease: nobody would ever look at them.
+-- Ids in active without a lease: nobody would ever look at them. A part of the list at a time, beginning with the
+-- oldest; answers where the next part begins.
 local function find_orphans()
-  if call('LLEN', P .. 'active') <= call('ZCARD', P .. 'lease') then return end
-  local ids = call('LRANGE', P .. 'active', 0, 999)
-  local leases = call('ZMSCORE', P .. 'lease', unpack(ids))
+  local ids, gone = call('LRANGE', P .. 'active', -(from + RUNS - 1), -from), 0
+  local leases = #ids > 0 and call('ZMSCORE', P .. 'lease', unpack(ids))
   for i, id in ipairs(ids) do
     if not leases[i] then
       local task = read(id)
+      gone = gone + 1
       if task.state == 'active' or not task.state then
         lose(task, false)
       else
@@ -114,6 +117,7 @@ local function find_orphans()
       end
     end
   end
+  return #ids == RUNS and from + RUNS - gone or 1
 end
 
 local function expire()
@@ -156,11 +160,11 @@ for i = 4, #ARGV, 3 do
   local task = read(ARGV[i])
   if task.state == 'active' and task.epoch == ARGV[i + 1] then lose(task, ARGV[i + 2] == '1', 1) end
 end
-if ARGV[3] == '1' then
+if from > 0 then
   find_ended()
   find_ended_of_others()
-  find_orphans()
+  from = find_orphans()
   expire()
 end
 bring_back()
-return { #lost, next_end(), floor(now_ms) }
+return { #lost, next_end(), floor(now_ms), from }
