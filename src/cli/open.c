@@ -58,13 +58,13 @@ static const char *advice(const char *why)
 
 static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_detail *detail)
 {
+    if (cli_is_redis(cli->broker) && detail->text[0]) /* it says what to do */
+        return cli_fail_detail(err, "cannot use", cli->shown, detail);
     if (err == MR_UNSUPPORTED)
         return cli_usage(cli,
                          "--broker: \"%.200s\" is no URL of a broker; give millrace://HOST:PORT, "
                          "redis://HOST:PORT or file:DIR",
                          cli->shown);
-    if (cli_is_redis(cli->broker) && detail->text[0]) /* it says what to do */
-        return cli_fail_detail(err, "cannot use", cli->shown, detail);
     if (err == MR_UNAVAILABLE && detail->text[0]) /* it names the address */
         return cli_fail(mr_err_exit_code(err), "%s; %s", detail->text, advice(detail->text));
     return cli_fail_detail(err, "cannot open", cli->shown, detail);

@@ -112,6 +112,7 @@ aside 6 '127.0.0.1:1' serve --data "$room/none" --broker redis://127.0.0.1:1 --l
 redis_start locked 'requirepass secret'
 for url in "$redis" "redis://:wrong@127.0.0.1:$redis_port" "redis://nobody:secret@127.0.0.1:$redis_port"; do
     refuses 5 "127.0.0.1:$redis_port" --broker "$url" queue list
+    refuses 5 "127.0.0.1:$redis_port" --broker "$url" fsck
     ! grep -qE 'wrong|secret' err || fail "a password was shown: $(cat err)"
 done
 expect 0 --broker "redis://:secret@127.0.0.1:$redis_port" queue list
@@ -125,6 +126,40 @@ until_true in_step
 expect 0 enqueue --wait-replicas 1 x
 expect 0 queue list --wait-replicas 1
 grep -q 'replicas 1, wait-replicas 1) can lose the last second' err || fail "$(cat err)"
+
+# A Redis that cannot be used says why, and that is no mistake in the URL.
+python3 - "$room/old-port" <<'PYTHON' &
+import os, socket, sys, threading
+
+INFO = b"# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"
+
+def serve(client):
+    stream = client.makefile("rwb")
+    while line := stream.readline():
+        words = []
+        for _ in range(int(line[1:])):
+            words.append(stream.read(int(stream.readline()[1:]) + 2)[:-2])
+        info = words[0].upper() == b"INFO"
+        stream.write(b"$%d\r\n%s\r\n" % (len(INFO), INFO) if info else b"+OK\r\n")
+        stream.flush()
+
+listener = socket.create_server(("127.0.0.1", 0))
+with open(sys.argv[1] + ".new", "w") as file:
+    file.write(str(listener.getsockname()[1]))
+os.rename(sys.argv[1] + ".new", sys.argv[1])
+while True:
+    threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
+PYTHON
+servers+=($!)
+until_true test -s "$room/old-port"
+old=redis://127.0.0.1:$(cat "$room/old-port")
+cluster=redis+cluster://${MILLRACE_BROKER##*/}
+for command in 'enqueue x' 'queue list' 'work -q none --burst -- cat' fsck "serve --data $room/none --listen 127.0.0.1:0"; do
+    # shellcheck disable=SC2086
+    refuses 2 'is version 6.0.16; 6.2.0 or newer is needed' --broker "$old" $command
+    # shellcheck disable=SC2086
+    refuses 2 'is not part of a Cluster: use redis://' --broker "$cluster" $command
+done
 
 # ---- TLS ------------------------------------------------------------------------------------
 

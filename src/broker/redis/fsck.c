@@ -54,6 +54,7 @@ struct check {
     char *prefix; /* "asynq:{", with the namespace before it */
     struct mr_lock lock;
     bool up;
+    enum mr_err why_err;
     char why[256];
     struct names {
         struct mr_slice *items;
@@ -558,27 +559,30 @@ static enum mr_err check_all(struct check *check)
 static void changed(struct mr_redis *redis, bool up, const char *why, void *arg)
 {
     struct check *check = arg;
-    (void)redis;
     mr_lock_enter(&check->lock);
     check->up |= up;
+    check->why_err = mr_redis_err(redis);
     if (!up)
         (void)snprintf(check->why, sizeof check->why, "%s", why != NULL ? why : "");
     mr_lock_notify_all(&check->lock);
     mr_lock_leave(&check->lock);
 }
 
+/* What does not pass by itself, a wrong password or a Redis that is too old, is not waited for. */
 static enum mr_err wait_up(struct check *check)
 {
     struct mr_clock *clock = mr_clock_system();
     mr_mono now = mr_mono_now(clock), end = mr_mono_add_ms(now, UP_MS);
     mr_lock_enter(&check->lock);
-    while (!check->up && now.ns < end.ns) {
+    while (!check->up && now.ns < end.ns &&
+           (check->why_err == MR_OK || mr_err_retriable(check->why_err))) {
         (void)mr_lock_wait(&check->lock, end.ns - now.ns);
         now = mr_mono_now(clock);
     }
+    enum mr_err err = check->why_err != MR_OK ? check->why_err : MR_UNAVAILABLE;
     bool up = check->up;
     mr_lock_leave(&check->lock);
-    return up ? MR_OK : MR_UNAVAILABLE;
+    return up ? MR_OK : err;
 }
 
 static enum mr_err run(struct check *check, struct mr_detail *detail)
