@@ -620,7 +620,7 @@ static void fsck_finds_nothing_in_a_sound_store(void **state)
                      MR_OK);
     assert_int_equal(report.tasks, 20);
     assert_int_equal(report.damaged + report.mismatches, 0);
-    assert_int_equal(mr_fsck("redis://x", MR_FSCK_CHECK, note_line, &lines, &report, NULL),
+    assert_int_equal(mr_fsck("http://x", MR_FSCK_CHECK, note_line, &lines, &report, NULL),
                      MR_UNSUPPORTED);
 }
 
