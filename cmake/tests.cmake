@@ -12,7 +12,8 @@
 #   tests/interop/*.sh       the same; standard gRPC clients of other languages
 #
 # Labels: sample (part of `make test`), threads (also run under TSan), campaign (takes its size from
-# the environment), integration (on the release binary), long (part of `make test-long`).
+# the environment), integration (on the release binary), alloc (on the release build, too), long (part of
+# `make test-long`).
 
 pkg_check_modules(CMOCKA REQUIRED IMPORTED_TARGET cmocka)
 set(tests_dir "${PROJECT_SOURCE_DIR}/tests")
@@ -133,6 +134,11 @@ foreach(source IN LISTS units)
     if(name MATCHES "^test_redis_(rig|slot)$")
         list(REMOVE_ITEM labels threads)
     endif()
+    # What replaces the allocator works only where no sanitizer does.
+    file(READ "${source}" text)
+    if(text MATCHES "failing_alloc" OR name MATCHES "_alloc$")
+        list(APPEND labels alloc)
+    endif()
     add_labelled_test(${name} "${labels}" ${name})
 endforeach()
 
@@ -230,6 +236,10 @@ foreach(folder integration interop)
     foreach(script IN LISTS scripts)
         get_filename_component(name "${script}" NAME_WE)
         add_labelled_test(${folder}_${name} "integration" "${script}")
+        # These measure, use both processors, or the ports that everybody knows.
+        if(name MATCHES "^(cli_bench|cli_stall|demo|docs|figures|plants|tmux)$")
+            set_tests_properties(${folder}_${name} PROPERTIES RUN_SERIAL TRUE)
+        endif()
     endforeach()
 endforeach()
 

@@ -4,7 +4,7 @@
 # Builds what the tests need and runs them:
 #
 #   test.sh sample   tidy; everything at a small size under ASan + UBSan; what has threads under TSan;
-#                    unit and integration tests on the release build
+#                    integration tests, and those of lack of memory, on the release build
 #   test.sh long     the campaigns at full size, two at a time, under ASan + UBSan; every fuzzer for half a minute;
 #                    every planted bug; every promised figure, with nothing beside it
 #   test.sh soak     mixed load with kills on the release build for SOAK_SECONDS (default 3600; at least
@@ -58,8 +58,8 @@ sample() {
     stage "sample (ASan + UBSan)" run build/asan -j "$jobs" -L sample
     stage "threads (TSan)" run build/tsan -j "$jobs" -L threads
     # Here the failing allocator works; a sanitizer's own cannot be replaced.
-    stage "unit (release)" run build -j "$jobs" -L unit
-    stage "integration (release)" run build -L integration
+    stage "alloc (release)" run build -j "$jobs" -L alloc
+    stage "integration (release)" run build -j "$jobs" -L integration
     stage "soak (release)" soak_for 10
 }
 
