@@ -87,6 +87,9 @@ enum mr_err engine_refused(struct engine *engine, enum mr_err err, const struct 
     char text[WHY_MAX] = "an answer that makes no sense";
     if (err == MR_OK)
         err = MR_FAILED;
+    else if (reply != NULL && reply->kind == MR_REPLY_ERROR && err == MR_DISK_FULL)
+        (void)snprintf(text, sizeof text, "%s (%.*s)", mr_err_text(err), (int)reply->text.len,
+                       (const char *)reply->text.data);
     else if (reply != NULL && reply->kind == MR_REPLY_ERROR)
         (void)snprintf(text, sizeof text, "%.*s", (int)reply->text.len,
                        (const char *)reply->text.data);

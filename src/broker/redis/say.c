@@ -195,13 +195,9 @@ static void say_member(struct say *say, struct mr_slice set, struct mr_slice mem
     const struct engine *engine = say->node->engine;
     int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + engine->ahead_ms;
     char score[NUMBER_MAX];
-    struct mr_slice add[] = {MR_SLICE_LIT("ZADD"), set,
-                             number_arg(now_ms / MR_MS_PER_S + ttl_s, score), member};
-    struct mr_slice remove[] = {MR_SLICE_LIT("ZREM"), set, member};
-    if (ttl_s > 0)
-        mr_redis_send(engine->redis, next_call(say), set, add, 4);
-    else
-        mr_redis_send(engine->redis, next_call(say), set, remove, 3);
+    struct mr_slice args[] = {member,
+                              number_arg(ttl_s > 0 ? now_ms / MR_MS_PER_S + ttl_s : 0, score)};
+    mr_redis_eval(engine->redis, next_call(say), SCRIPT_MEMBER, &set, 1, args, 2);
 }
 
 /* The three things about it live in one slot; the sets that name them have their own. */

@@ -12,7 +12,8 @@
     X(DONE, done)                                                                                  \
     X(BEAT, beat)                                                                                  \
     X(BEGUN, begun)                                                                                \
-    X(SAY, say)
+    X(SAY, say)                                                                                    \
+    X(MEMBER, member)
 
 /* With lua/common.lua behind that. */
 #define WORK_SCRIPTS(X)                                                                            \

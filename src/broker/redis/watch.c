@@ -144,7 +144,7 @@ static void pushed(struct mr_redis_call *call, enum mr_err err, const struct mr_
     if (queue->listeners == 0 || err == MR_CLOSED)
         return;
     if (err != MR_OK && err != MR_CANCELLED)
-        look_in(queue, AGAIN_MS, LOOK_DUE);
+        look_in(queue, err == MR_DISK_FULL ? FOREIGN_MS : AGAIN_MS, LOOK_DUE);
     else if (err == MR_OK && reply->kind == MR_REPLY_TEXT)
         watch_woken(queue);
     else if (!queue->maybe)

@@ -3,6 +3,7 @@
 -- KEYS[1]  prefix of the queue
 -- ARGV     lease in ms, then for each: id, epoch, progress ('': as it was)
 -- Returns  the numbers, from 0, of those that are lost
+begin_when_full()
 local lost, leases, own, n = {}, {}, {}, 0
 local end_ms = up_ms(now_ms + tonumber(ARGV[1]))
 local end_s = ceil_s(end_ms)

@@ -2,6 +2,7 @@
 -- Which runs have begun, so that losing their worker is a crash.
 -- KEYS[1]  prefix of the queue
 -- ARGV     for each: id, epoch, 1 (it runs) or 0 (it has ended, and is not finished yet)
+begin_when_full()
 for i = 1, #ARGV, 3 do
   local key = TASK .. ARGV[i]
   if call('HGET', key, 'mr:e') == ARGV[i + 1] then

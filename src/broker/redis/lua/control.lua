@@ -207,6 +207,7 @@ local ACTS = {
   ['6'] = {},
 }
 
+begin_when_full()
 local out = {}
 for i = 4, #ARGV, 3 do
   local item = { verb = ARGV[i], id = ARGV[i + 1], value = tonumber(ARGV[i + 2]), text = ARGV[i + 2],

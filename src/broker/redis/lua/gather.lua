@@ -74,6 +74,7 @@ local function make_set(name, group)
   return #out > 2 and out
 end
 
+begin_when_full()
 return_late()
 for _, name in ipairs(call('SMEMBERS', P .. 'groups')) do
   local group = P .. 'g:' .. name

@@ -16,6 +16,7 @@ end
 
 local set = find_set()
 if not set then return { 1 } end
+begin_when_full()
 if #ARGV == 1 then
   return_set(set)
   return { 0 }

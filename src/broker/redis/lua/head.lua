@@ -12,6 +12,13 @@ local now_ms = now_s * 1000 + tonumber(time[2]) / 1000 -- with its fraction
 local now_us_text = format('%d%06d', now_s, time[2])
 local now_ns = now_us_text .. '000'
 
+-- A Redis whose memory is full refuses the first write of a script if that could need some, and lets a script go
+-- on that has written already. So what gets work done, or frees memory, begins with a write that needs none: else
+-- a full Redis would never become less full.
+local function begin_when_full()
+  call('DEL', P .. 'mr:none')
+end
+
 local function ceil_s(ms)
   return format('%.0f', math.ceil(ms / 1000))
 end

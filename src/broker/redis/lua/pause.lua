@@ -3,6 +3,7 @@
 -- KEYS: 1 the queue
 -- ARGV: 1 '1': paused
 -- Returns: 1
+begin_when_full()
 if ARGV[1] == '1' then
   call('SET', P .. 'paused', now_s, 'NX')
 else

@@ -74,6 +74,7 @@ end
 
 if filled() and not force then return { 3 } end
 if call('EXISTS', P .. 'active') == 1 then return { 4 } end
+begin_when_full()
 call('SET', P .. 'paused', now_s) -- nobody takes meanwhile
 drop_expired()
 drop_list()
