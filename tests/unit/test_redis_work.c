@@ -31,7 +31,15 @@ struct scene {
     uint64_t node;
     uint32_t first_slot;
     _Atomic uint64_t cancelled;
+    char refusal[256]; /* what Redis said last, as it is told */
 };
+
+static void note_refusal(enum mr_err err, const char *text, void *arg)
+{
+    struct scene *scene = arg;
+    (void)err;
+    (void)snprintf(scene->refusal, sizeof scene->refusal, "%s", text);
+}
 
 static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
 {
@@ -40,13 +48,12 @@ static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
         atomic_store(&scene->cancelled, epoch);
 }
 
-static void open_node(struct scene *scene)
+static void open_node_of(struct scene *scene, const struct mr_worker_queue *queues, size_t n)
 {
-    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default"), .weight = 3};
     struct mr_req_node_open req = {.req.op = MR_OP_NODE_OPEN,
                                    .name = MR_SLICE_LIT("node"),
-                                   .queues = &queue,
-                                   .queues_n = 1,
+                                   .queues = queues,
+                                   .queues_n = n,
                                    .slots = 4,
                                    .lease_ms = LEASE_MS,
                                    .events = {.stop = stop, .arg = scene}};
@@ -56,11 +63,19 @@ static void open_node(struct scene *scene)
     mr_req_done(&req.req);
 }
 
+static void open_node(struct scene *scene)
+{
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default"), .weight = 3};
+    open_node_of(scene, &queue, 1);
+}
+
 static int setup(void **state)
 {
     struct scene *scene = calloc(1, sizeof *scene);
-    struct mr_redis_broker_options options = {.url = redis_rig_url(rig), .archive_max = 2};
+    struct mr_redis_broker_options options = {
+        .url = redis_rig_url(rig), .archive_max = 2, .refused = note_refusal, .refused_arg = scene};
     assert_non_null(scene);
+    RIG_ALL(rig, "CONFIG", "SET", "maxmemory", "0");
     RIG_ALL(rig, "FLUSHALL");
     assert_int_equal(mr_redis_broker_open(&options, &scene->broker, NULL), MR_OK);
     *state = scene;
@@ -383,18 +398,128 @@ static void what_a_worker_of_another_program_lost_is_retried_as_asynq_does(void 
     assert_string_equal(RIG(server(), "GET", Q "failed"), "1");
 }
 
+/* The id of a task as a string, until the next one. */
+static const char *id_of(const struct mr_lease *lease)
+{
+    static char id[MR_ID_MAX + 1];
+    (void)snprintf(id, sizeof id, "%.*s", (int)lease->task.id.len,
+                   (const char *)lease->task.id.data);
+    return id;
+}
+
+static void cancel_until_told(struct scene *scene, const struct mr_lease *lease)
+{
+    mr_mono since = mr_mono_now(mr_clock_system());
+    while (atomic_load(&scene->cancelled) == 0) {
+        RIG(server(), "PUBLISH", "asynq:cancel", id_of(lease));
+        assert_true(elapsed_ms(since) < WAIT_MS);
+    }
+    assert_int_equal(atomic_load(&scene->cancelled), lease->epoch);
+}
+
 static void a_wish_to_cancel_reaches_the_run(void **state)
 {
     struct scene *scene = *state;
     open_node(scene);
     PUT_OK(scene, .id = MR_SLICE_LIT("a"));
     struct mr_lease *lease = take_id(scene, "a");
+    cancel_until_told(scene, lease);
+    assert_int_equal(FINISH(scene, lease, .outcome = MR_FAIL), MR_OK);
+}
+
+/* As two nodes of a Cluster may hand them out. */
+static void runs_of_two_queues_differ_where_these_hand_out_the_same_epoch(void **state)
+{
+    static const struct mr_worker_queue queues[] = {{.name = MR_SLICE_LIT("a"), .weight = 1},
+                                                    {.name = MR_SLICE_LIT("b"), .weight = 1}};
+    struct scene *scene = *state;
+    RIG(server(), "SET", "asynq:{a}:mr:epoch", "4000000000000000");
+    RIG(server(), "SET", "asynq:{b}:mr:epoch", "4000000000000000");
+    PUT_OK(scene, .queue = MR_SLICE_LIT("a"), .id = MR_SLICE_LIT("first"));
+    PUT_OK(scene, .queue = MR_SLICE_LIT("b"), .id = MR_SLICE_LIT("second"));
+    open_node_of(scene, queues, 2);
+    struct mr_lease *one = take(scene, WAIT_MS), *other = take(scene, WAIT_MS);
+    assert_non_null(one);
+    assert_non_null(other);
+    assert_int_not_equal(one->epoch, other->epoch);
+    cancel_until_told(scene, other);
+    assert_int_equal(other->task.crashes, 0);
+    assert_int_equal(FINISH(scene, one, .outcome = MR_DONE), MR_OK);
+    assert_int_equal(FINISH(scene, other, .outcome = MR_DONE), MR_OK);
+    assert_string_equal(RIG(server(), "GET", "asynq:{a}:processed"), "1");
+    assert_string_equal(RIG(server(), "GET", "asynq:{b}:processed"), "1");
+}
+
+/* ---- a full Redis --------------------------------------------------------------------------- */
+
+enum { MANY = 1000 };
+
+static void put_many(struct scene *scene)
+{
+    static struct mr_task_options tasks[MANY];
+    static struct mr_enqueue_result results[MANY];
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = tasks, .n = MANY, .results = results};
+    assert_int_equal(mr_broker_call(scene->broker, &req.req), MR_OK);
+    for (size_t i = 0; i < MANY; i++)
+        assert_int_equal(results[i].err, MR_OK);
+    mr_req_done(&req.req);
+}
+
+static void beat(struct scene *scene, uint64_t epoch)
+{
+    struct mr_progress progress = {.epoch = epoch, .percent = 50, .text = MR_SLICE_LIT("half")};
+    struct mr_req_beat req = {
+        .req.op = MR_OP_BEAT, .node = scene->node, .progress = &progress, .progress_n = 1};
+    assert_int_equal(mr_broker_call(scene->broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+}
+
+/* Its lease is renewed and its begin is known, also when Redis has no memory for that. */
+static void work_on(struct scene *scene, struct mr_lease *lease)
+{
+    const char *id = id_of(lease);
+    char key[sizeof Q + MR_ID_MAX + 2];
+    (void)snprintf(key, sizeof key, Q "t:%s", id);
     mr_mono since = mr_mono_now(mr_clock_system());
-    while (atomic_load(&scene->cancelled) != lease->epoch) {
-        RIG(server(), "PUBLISH", "asynq:cancel", "a");
+    int64_t end = strtoll(RIG(server(), "ZSCORE", Q "mr:lease", id), NULL, 10);
+    mr_broker_begun(scene->broker, scene->first_slot, lease->epoch);
+    while (RIG_INT(server(), "HEXISTS", key, "mr:b") == 0)
+        assert_true(elapsed_ms(since) < WAIT_MS);
+    while (strtoll(RIG(server(), "ZSCORE", Q "mr:lease", id), NULL, 10) == end) {
+        beat(scene, lease->epoch);
         assert_true(elapsed_ms(since) < WAIT_MS);
     }
-    assert_int_equal(FINISH(scene, lease, .outcome = MR_FAIL), MR_OK);
+    assert_string_equal(RIG(server(), "HGET", key, "mr:g"), "50 half");
+}
+
+static void a_full_redis_refuses_new_work_and_is_worked_off(void **state)
+{
+    struct scene *scene = *state;
+    put_many(scene);
+    PUT_OK(scene, .id = MR_SLICE_LIT("fails"), .retention_ms = 60000);
+    RIG_ALL(rig, "CONFIG", "SET", "maxmemory", "1");
+    assert_int_equal(put(scene, (struct mr_task_options){0}), MR_DISK_FULL);
+    assert_non_null(strstr(scene->refusal, mr_err_text(MR_DISK_FULL)));
+    open_node(scene);
+    assert_int_equal(RIG_INT(server(), "ZCARD", "asynq:servers"), 1);
+    assert_int_equal(RIG_INT(server(), "ZCARD", "asynq:mr:nodes"), 1);
+    struct mr_lease *lease = take(scene, WAIT_MS);
+    assert_non_null(lease);
+    work_on(scene, lease);
+    mr_broker_begun(scene->broker, scene->first_slot, 0);
+    for (size_t i = 0; i < MANY; i++) {
+        assert_int_equal(FINISH(scene, lease, .outcome = MR_DONE), MR_OK);
+        lease = take(scene, WAIT_MS);
+        assert_non_null(lease);
+    }
+    assert_int_equal(FINISH(scene, lease, .outcome = MR_FAIL, .delay_ms = 50), MR_OK);
+    assert_int_equal(FINISH(scene, take_id(scene, "fails"), .outcome = MR_DONE), MR_OK);
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "pending", Q "active", Q "retry"), 0);
+    assert_string_equal(RIG(server(), "GET", Q "processed"), "1002");
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "mr:counts", Q "archived"), 0);
+    assert_int_equal(RIG_INT(server(), "HEXISTS", Q "t:fails", "mr:c"), 0);
+    assert_int_equal(put(scene, (struct mr_task_options){0}), MR_DISK_FULL);
 }
 
 /* ---- costs ---------------------------------------------------------------------------------- */
@@ -553,6 +678,8 @@ int main(void)
         TEST(a_lease_of_what_does_not_run_moves_nothing),
         TEST(what_a_worker_of_another_program_lost_is_retried_as_asynq_does),
         TEST(a_wish_to_cancel_reaches_the_run),
+        TEST(runs_of_two_queues_differ_where_these_hand_out_the_same_epoch),
+        TEST(a_full_redis_refuses_new_work_and_is_worked_off),
         TEST(who_waits_asks_less_than_five_times_a_second),
         TEST(producers_are_refused_at_once_while_redis_is_away),
         TEST(an_end_of_a_run_is_kept_until_redis_is_back),

@@ -42,6 +42,7 @@
  *   mr:await   zset id -> until when, ms: somebody waits for its end, which is said on asynq:mr:ended
  *   mr:end:ID  hash of a task that was done and left nothing, for a minute: somebody waited for it
  *   mr:u:KEY   the lock of a unique key that the caller chose; others are Asynq's own
+ *   mr:none    never there: see begin_when_full of head.lua
  *
  * Fields of a task's hash, none of which a plain pending one has. Times in ns are text of 19 digits like
  * pending_since, so they compare as text.
@@ -361,6 +362,7 @@ struct node {
     struct ticket *opener, *closer;
     struct hold *holds;
     uint32_t holds_n, holds_cap, holds_free; /* free: index + 1, 0 none */
+    struct mr_map *by_epoch;                 /* their indices */
     uint32_t in_hand;
     size_t calls; /* under way for it; it ends when there are none */
 };
@@ -381,7 +383,8 @@ void node_info(const struct node *node, struct mr_node_info *ret_info);
 MR_MUST_USE enum mr_err node_name(struct node *node);
 /* It could not be opened. */
 void node_forget(struct node *node);
-/* Takes it into hand; answers the ref of the lease, 0 without memory. */
+/* Takes it into hand; answers the ref of the lease, 0 without memory. Nothing in hand has its epoch: those
+ * of one queue differ, but two nodes of a Cluster may hand out the same at the same moment. */
 uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *taken, mr_mono sent);
 /* NULL: the ref leads to no such lease. */
 struct hold *hold_find(struct engine *engine, uint64_t ref, uint64_t epoch, struct node **ret_node);

@@ -22,6 +22,26 @@ static uint64_t ref_of(const struct node *node, uint32_t index)
     return (node->handle & INDEX_MASK) << 32 | (index + 1);
 }
 
+static uint64_t epoch_hash(uint64_t epoch)
+{
+    uint64_t hash = epoch * 0x9e3779b97f4a7c15ULL;
+    return hash ^ hash >> 32;
+}
+
+static uint64_t hold_hash(uint32_t index, void *arg)
+{
+    const struct node *node = arg;
+    return epoch_hash(node->holds[index].epoch);
+}
+
+static bool hold_equal(uint32_t index, const void *key, void *arg)
+{
+    const struct node *node = arg;
+    return node->holds[index].epoch == *(const uint64_t *)key;
+}
+
+static const struct mr_map_ops hold_map_ops = {.hash = hold_hash, .equal = hold_equal};
+
 static bool hold_room(struct node *node)
 {
     if (node->holds_free != 0 || node->holds_n < node->holds_cap)
@@ -40,10 +60,10 @@ uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *t
     const struct mr_task *task = &taken->task;
     if (!hold_room(node))
         return 0;
-    uint32_t index = node->holds_free != 0 ? node->holds_free - 1 : node->holds_n++;
+    bool reused = node->holds_free != 0;
+    uint32_t index = reused ? node->holds_free - 1 : node->holds_n;
     struct hold *hold = &node->holds[index];
-    if (node->holds_free != 0)
-        node->holds_free = hold->next_free;
+    uint32_t next_free = reused ? hold->next_free : 0;
     *hold = (struct hold){
         .queue = queue,
         .epoch = task->epoch,
@@ -57,6 +77,12 @@ uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *t
     };
     memcpy(hold->id, task->id.data, hold->id_len);
     memcpy(hold->type, task->type.data, hold->type_len);
+    if (mr_map_insert(node->by_epoch, epoch_hash(hold->epoch), index) != MR_OK) {
+        *hold = (struct hold){.next_free = next_free};
+        return 0;
+    }
+    node->holds_free = next_free;
+    node->holds_n += !reused;
     node->in_hand++;
     return ref_of(node, index);
 }
@@ -74,16 +100,16 @@ struct hold *hold_find(struct engine *engine, uint64_t ref, uint64_t epoch, stru
 
 struct hold *hold_of_epoch(struct node *node, uint64_t epoch)
 {
-    for (uint32_t i = 0; epoch != 0 && i < node->holds_n; i++)
-        if (node->holds[i].epoch == epoch)
-            return &node->holds[i];
-    return NULL;
+    uint32_t index = mr_map_find(node->by_epoch, epoch_hash(epoch), &epoch);
+    return index != MR_MAP_NONE ? &node->holds[index] : NULL;
 }
 
 void hold_remove(struct node *node, struct hold *hold)
 {
+    uint32_t index = (uint32_t)(hold - node->holds);
+    mr_map_remove(node->by_epoch, epoch_hash(hold->epoch), index);
     *hold = (struct hold){.next_free = node->holds_free};
-    node->holds_free = (uint32_t)(hold - node->holds) + 1;
+    node->holds_free = index + 1;
     node->in_hand--;
 }
 
@@ -132,6 +158,7 @@ static void node_free(struct node *node)
     struct engine *engine = node->engine;
     engine->by_index[node->handle & INDEX_MASK] = NULL;
     mr_list_remove(&node->link);
+    mr_map_free(node->by_epoch);
     free(node->holds);
     mr_arena_done(&node->memory);
     free(node);
@@ -383,10 +410,13 @@ static enum mr_err node_new(struct engine *engine, const struct mr_req_node_open
         .events = req->events,
     };
     mr_list_init(&node->link);
-    enum mr_err err = node_fill(node, req);
+    enum mr_err err = mr_map_new(&hold_map_ops, node, &node->by_epoch);
+    if (err == MR_OK)
+        err = node_fill(node, req);
     if (err == MR_OK)
         err = slots_take(engine, node->slots, &node->first_word);
     if (err != MR_OK) {
+        mr_map_free(node->by_epoch);
         mr_arena_done(&node->memory);
         free(node);
         return err;

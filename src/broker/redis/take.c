@@ -247,39 +247,43 @@ void takes_serve(struct engine *engine)
 
 /* ---- what came ------------------------------------------------------------------------------ */
 
-/* A message that cannot be read goes to the archive, for a person to see. */
-struct discard {
+/* The end of what never was in hand: it came and cannot be given to the taker. */
+struct refuse {
     struct mr_redis_call call;
 };
 
-static void discarded(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+static void refused(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
-    (void)err, (void)reply;
-    free(mr_container(call, struct discard, call));
+    (void)reply;
+    if (err == MR_OK)
+        watch_woken(call->arg); /* it may have gone back */
+    free(mr_container(call, struct refuse, call));
 }
 
-static void discard(struct rqueue *queue, struct mr_slice id, struct mr_slice epoch)
+static void refuse(struct rqueue *queue, const struct mr_reply *items, enum mr_outcome outcome,
+                   struct mr_slice why)
 {
     struct engine *engine = queue->engine;
-    char most[NUMBER_MAX], keep[NUMBER_MAX];
-    struct discard *discard = calloc(1, sizeof *discard);
-    if (discard == NULL)
+    char most[NUMBER_MAX], keep[NUMBER_MAX], number[NUMBER_MAX];
+    struct refuse *refuse = calloc(1, sizeof *refuse);
+    if (refuse == NULL)
         return;
     struct mr_slice args[] = {
         number_arg(engine->archive_max, most),
         number_arg(engine->archive_ms, keep),
         MR_SLICE_LIT("0"),
-        id,
-        epoch,
-        MR_SLICE_LIT("2"), /* MR_FAIL_FOR_GOOD */
+        items[0].text,
+        items[1].text,
+        number_arg(outcome, number),
         MR_SLICE_LIT("0"),
         MR_SLICE_LIT("0"),
-        MR_SLICE_LIT("its message cannot be read"),
+        why,
     };
-    discard->call = (struct mr_redis_call){.answered = discarded, .repeatable = true};
-    rqueue_eval(queue, &discard->call, SCRIPT_FINISH, args, sizeof args / sizeof args[0]);
+    refuse->call = (struct mr_redis_call){.answered = refused, .arg = queue, .repeatable = true};
+    rqueue_eval(queue, &refuse->call, SCRIPT_FINISH, args, sizeof args / sizeof args[0]);
 }
 
+/* MR_DAMAGED: its message makes no sense; MR_STALE: its epoch is that of something in hand. */
 static enum mr_err read_task(struct ask *ask, const struct mr_reply *items,
                              struct mr_lease **ret_lease)
 {
@@ -289,6 +293,8 @@ static enum mr_err read_task(struct ask *ask, const struct mr_reply *items,
     mr_arena_reset(&engine->scratch);
     MR_TRY(message_taken(&items[3], &engine->scratch, &taken));
     int64_t epoch = mr_reply_int(&items[1], 0);
+    if (hold_of_epoch(ask->take->node, (uint64_t)epoch) != NULL)
+        return MR_STALE;
     taken.task.epoch = (uint64_t)epoch;
     taken.task.started_ms = epoch / MR_US_PER_MS;
     if (items[2].text.len > 0)
@@ -309,7 +315,10 @@ static void read_tasks(struct ask *ask, const struct mr_reply *reply)
         struct mr_lease *lease;
         enum mr_err err = read_task(ask, items, &lease);
         if (err == MR_DAMAGED)
-            discard(ask->listen->queue, items[0].text, items[1].text);
+            refuse(ask->listen->queue, items, MR_FAIL_FOR_GOOD,
+                   MR_SLICE_LIT("its message cannot be read"));
+        if (err == MR_STALE) /* with another epoch it can come again */
+            refuse(ask->listen->queue, items, MR_HAND_BACK, MR_SLICE_LIT(""));
         if (err != MR_OK)
             continue;
         lease->next = NULL;
