@@ -344,6 +344,44 @@ static void long_places_are_mended_to_the_end(void **state)
     assert_int_equal(RIG_INT(server(), "LLEN", Q "pending"), 2);
 }
 
+/* Nobody knows what such a key is good for: a person has to look. */
+static void assert_found_but_not_mended(const char *what)
+{
+    for (enum mr_fsck_mode mode = MR_FSCK_CHECK; mode <= MR_FSCK_REPAIR; mode++) {
+        struct mr_buf lines = {0};
+        struct mr_fsck_report report = fsck(mode, &lines);
+        if (report.damaged != 1 || strcmp((const char *)lines.data, what) != 0)
+            fail_msg("\"%s\" expected, not: %s", what, (const char *)lines.data);
+        mr_buf_done(&lines);
+    }
+}
+
+static void keys_of_another_type_are_found_and_the_rest_is_checked(void **state)
+{
+    struct mr_broker *broker = open_broker();
+    (void)state;
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("a")});
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("b"), .delay_ms = 3600000});
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("c"), .queue = MR_SLICE_LIT("other")});
+    mr_broker_close(broker);
+    RIG(server(), "SET", Q "retry", "oops");
+    assert_found_but_not_mended("queue default: retry: a key of a type that is not ours\n");
+    RIG(server(), "DEL", Q "retry", Q "t:a");
+    RIG(server(), "SET", Q "t:a", "oops");
+    assert_found_but_not_mended("queue default: t:a: a key of a type that is not ours\n");
+    RIG(server(), "DEL", Q "t:a");
+    RIG(server(), "LREM", Q "pending", "1", "a");
+    RIG(server(), "HSET", Q "unique:x", "a", "b");
+    assert_found_but_not_mended("queue default: " Q "unique:x: a key of a type that is not ours\n");
+    RIG(server(), "DEL", Q "unique:x");
+    RIG(server(), "SADD", Q "groups", "odd");
+    RIG(server(), "SET", Q "g:odd", "oops");
+    assert_found_but_not_mended("queue default: g:odd: a key of a type that is not ours\n");
+    RIG(server(), "DEL", Q "g:odd");
+    RIG(server(), "SREM", Q "groups", "odd");
+    assert_whole();
+}
+
 static void keys_of_others_are_no_business_of_ours(void **state)
 {
     (void)state;
@@ -373,6 +411,7 @@ int main(void)
         CASE(a_group_that_was_forgotten_is_known_again),
         CASE(a_queue_that_was_forgotten_is_known_again),
         CASE(long_places_are_mended_to_the_end),
+        CASE(keys_of_another_type_are_found_and_the_rest_is_checked),
         CASE(keys_of_others_are_no_business_of_ours),
     };
     rig = is_cluster() ? redis_rig_cluster(NULL) : redis_rig_standalone(NULL);

@@ -44,6 +44,7 @@ static const struct {
     [10] = {"a message that makes no sense", NULL},
     [11] = {"a lock whose task is gone or has ended", "free again"},
     [12] = {"a group that is not among the groups", "added"},
+    [13] = {"a key of a type that is not ours", NULL},
 };
 enum { FINDINGS = sizeof findings / sizeof *findings };
 
@@ -59,7 +60,7 @@ struct check {
     struct names {
         struct mr_slice *items;
         size_t n, cap;
-    } queues, found, page, sets;
+    } queues, found, unusable, page, sets;
     struct mr_arena arena, page_arena;
     enum mr_err err; /* of what the loop reads */
 };
@@ -203,6 +204,16 @@ static void read_findings(struct ask *ask, const struct mr_reply *reply, size_t 
     }
 }
 
+/* A script that Redis ended, at a key that nobody thought of: a finding, and not the end of the check. */
+static enum mr_err ask_or_tell(struct ask *ask)
+{
+    enum mr_err err = ask_wait(ask);
+    if (ask->err != MR_FAILED)
+        return err;
+    tell(ask->check, ask->queue, ask->place, ask->check->why, NULL);
+    return ask->check->err;
+}
+
 static void found_some(struct ask *ask, const struct mr_reply *reply)
 {
     read_findings(ask, reply, 0);
@@ -260,6 +271,64 @@ static struct mr_slice queue_prefix(const struct check *check, struct mr_slice q
     return mr_slice_make(text, len);
 }
 
+static struct mr_slice key_of(struct check *check, struct mr_slice prefix, const char *rest)
+{
+    size_t len = prefix.len + strlen(rest);
+    char *text = mr_arena_alloc(&check->arena, len + 1);
+    if (text == NULL)
+        return (struct mr_slice){0};
+    (void)snprintf(text, len + 1, "%.*s%s", (int)prefix.len, (const char *)prefix.data, rest);
+    return mr_slice_make(text, len);
+}
+
+/* ---- types ---------------------------------------------------------------------------------- */
+
+/* The keys of a queue that are there once. */
+static const struct {
+    const char *name, *type;
+    bool of_ids; /* its entries are looked at */
+} places[] = {
+    {"active", "list", true},      {"lease", "zset", true},
+    {"pending", "list", true},     {"scheduled", "zset", true},
+    {"retry", "zset", true},       {"archived", "zset", true},
+    {"completed", "zset", true},   {"mr:order", "zset", true},
+    {"mr:due", "zset", true},      {"mr:keep", "zset", true},
+    {"mr:lease", "zset", true},    {"mr:held", "zset", true},
+    {"groups", "set", false},      {"aggregation_sets", "zset", false},
+    {"mr:await", "zset", false},   {"mr:counts", "hash", false},
+    {"mr:epoch", "string", false},
+};
+enum { PLACES = sizeof places / sizeof *places };
+
+static void type_said(struct ask *ask, const struct mr_reply *reply)
+{
+    const char *wanted = ask->arg;
+    if (!mr_slice_equal(reply->text, mr_slice_str(wanted)) &&
+        !mr_slice_equal(reply->text, MR_SLICE_LIT("none")))
+        tell(ask->check, ask->queue, ask->place, findings[13].text, findings[13].mended);
+}
+
+/* A script that meets such a key ends there, and what it meant to do is half done: nothing else is looked at in
+ * this queue. */
+static enum mr_err check_types(struct check *check, struct mr_slice queue)
+{
+    uint64_t before = check->report->damaged;
+    for (size_t i = 0; i < PLACES; i++) {
+        struct ask ask = {.check = check, .script = -1, .queue = queue, .read = type_said};
+        ask.place = mr_slice_str(places[i].name);
+        ask.arg = (void *)(uintptr_t)places[i].type;
+        ask.key = key_of(check, queue_prefix(check, queue, &check->arena), places[i].name);
+        ask.args[ask.n++] = MR_SLICE_LIT("TYPE");
+        ask.args[ask.n++] = ask.key;
+        if (ask.key.len == 0)
+            return MR_NOMEM;
+        MR_TRY(ask_wait(&ask));
+    }
+    if (check->report->damaged > before)
+        return names_add(&check->unusable, queue, &check->arena);
+    return MR_OK;
+}
+
 /* Keys from `first` on that are of the same queue and kind: one script. Answers where the next begin. */
 static enum mr_err check_some(struct check *check, size_t first, size_t *ret_next)
 {
@@ -268,14 +337,17 @@ static enum mr_err check_some(struct check *check, size_t first, size_t *ret_nex
     *ret_next = first + 1;
     if (!key_parts(check, check->page.items[first], &queue, &rest))
         return MR_OK;
-    if (!names_have(&check->found, queue))
+    if (!names_have(&check->found, queue)) {
         MR_TRY(names_add(&check->found, queue, &check->arena));
+        MR_TRY(check_types(check, queue));
+    }
     kind = kind_of(rest);
-    if (kind == KINDS)
+    if (kind == KINDS || names_have(&check->unusable, queue))
         return MR_OK;
     struct ask ask = {.check = check, .script = (int)kinds[kind].script, .read = found_some};
     ask.key = queue_prefix(check, queue, &check->page_arena);
     ask.queue = queue;
+    ask.place = mr_slice_str(kinds[kind].head);
     ask.args[ask.n++] = mends(check) ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
     for (; i < check->page.n && ask.n <= TASKS_STEP; i++) {
         struct mr_slice key = check->page.items[i];
@@ -290,7 +362,7 @@ static enum mr_err check_some(struct check *check, size_t first, size_t *ret_nex
     *ret_next = i;
     if (kinds[kind].script == FSCK_TASKS)
         check->report->tasks += ask.n - 1;
-    return ask.key.len > 0 ? ask_wait(&ask) : MR_NOMEM;
+    return ask.key.len > 0 ? ask_or_tell(&ask) : MR_NOMEM;
 }
 
 static enum mr_err check_page(struct check *check)
@@ -449,13 +521,14 @@ static enum mr_err check_place(struct check *check, struct mr_slice queue, struc
         struct ask ask = {.check = check, .script = FSCK_PLACES, .key = prefix, .read = place_said};
         ask.queue = queue;
         ask.place = place;
+        ask.next = -1;
         (void)snprintf(from, sizeof from, "%lld", (long long)next);
         (void)snprintf(most, sizeof most, "%d", STEP);
         ask.args[ask.n++] = mends(check) ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
         ask.args[ask.n++] = place;
         ask.args[ask.n++] = mr_slice_str(from);
         ask.args[ask.n++] = mr_slice_str(most);
-        MR_TRY(ask_wait(&ask));
+        MR_TRY(ask_or_tell(&ask));
         next = ask.next;
     }
     return MR_OK;
@@ -482,16 +555,6 @@ static enum mr_err ask_names(struct check *check, struct mr_slice key, const cha
     return ask_wait(&ask);
 }
 
-static struct mr_slice key_of(struct check *check, struct mr_slice prefix, const char *rest)
-{
-    size_t len = prefix.len + strlen(rest);
-    char *text = mr_arena_alloc(&check->arena, len + 1);
-    if (text == NULL)
-        return (struct mr_slice){0};
-    (void)snprintf(text, len + 1, "%.*s%s", (int)prefix.len, (const char *)prefix.data, rest);
-    return mr_slice_make(text, len);
-}
-
 static enum mr_err check_groups(struct check *check, struct mr_slice queue, struct mr_slice prefix)
 {
     struct mr_slice groups = key_of(check, prefix, "groups");
@@ -513,14 +576,12 @@ static enum mr_err check_groups(struct check *check, struct mr_slice queue, stru
 
 static enum mr_err check_queue(struct check *check, struct mr_slice queue)
 {
-    static const char *const places[] = {"active", "lease",    "pending",   "scheduled",
-                                         "retry",  "archived", "completed", "mr:order",
-                                         "mr:due", "mr:keep",  "mr:lease",  "mr:held"};
     struct mr_slice prefix = queue_prefix(check, queue, &check->arena);
     if (prefix.len == 0)
         return MR_NOMEM;
-    for (size_t i = 0; i < sizeof places / sizeof *places; i++)
-        MR_TRY(check_place(check, queue, prefix, mr_slice_str(places[i])));
+    for (size_t i = 0; i < PLACES; i++)
+        if (places[i].of_ids)
+            MR_TRY(check_place(check, queue, prefix, mr_slice_str(places[i].name)));
     return check_groups(check, queue, prefix);
 }
 
@@ -549,7 +610,8 @@ static enum mr_err check_all(struct check *check)
     MR_TRY(check_keys(check));
     for (size_t i = 0; i < check->found.n; i++) {
         MR_TRY(check_name(check, queues, check->found.items[i]));
-        MR_TRY(check_queue(check, check->found.items[i]));
+        if (!names_have(&check->unusable, check->found.items[i]))
+            MR_TRY(check_queue(check, check->found.items[i]));
     }
     return MR_OK;
 }
@@ -629,6 +691,7 @@ enum mr_err mr_redis_fsck(const struct mr_redis_check *options, struct mr_fsck_r
     mr_arena_done(&check.page_arena);
     free(check.queues.items);
     free(check.found.items);
+    free(check.unusable.items);
     free(check.page.items);
     free(check.sets.items);
     mr_buf_done(&prefix);

@@ -1,6 +1,13 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What the scripts of fsck share; it stands behind look.lua.
 
+local WRONG_TYPE = 13
+
+local function is_type(key, type)
+  local found = call('TYPE', key).ok
+  return found == type or found == 'none'
+end
+
 -- Whether a task is in the place that its state names.
 local function is_placed(id, state)
   if state == 'pending' then

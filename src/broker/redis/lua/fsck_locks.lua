@@ -6,9 +6,12 @@
 local STALE_LOCK = 11
 local out = {}
 for i = 2, #ARGV do
-  local id = call('GET', ARGV[i])
-  local state = id and call('HGET', TASK .. id, 'state')
-  if id and (not state or state == 'archived' or state == 'completed') then
+  local usable = is_type(ARGV[i], 'string')
+  local id = usable and call('GET', ARGV[i])
+  local state = id and is_type(TASK .. id, 'hash') and call('HGET', TASK .. id, 'state')
+  if not usable then
+    out[#out + 1], out[#out + 2] = WRONG_TYPE, ARGV[i]
+  elseif id and (not state or state == 'archived' or state == 'completed') then
     out[#out + 1], out[#out + 2] = STALE_LOCK, ARGV[i]
     if ARGV[1] == '1' then call('DEL', ARGV[i]) end
   end

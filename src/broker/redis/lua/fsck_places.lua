@@ -35,6 +35,7 @@ local function drop(id, index)
 end
 
 local function check_task(id, index)
+  if not is_type(TASK .. id, 'hash') then return end -- it is told where the tasks are looked at
   local state = call('HGET', TASK .. id, 'state')
   if not state then
     say(NO_TASK, id)
@@ -94,6 +95,10 @@ local function check_entry(id, score)
   end
 end
 
+if not is_type(key, LISTS[place] and 'list' or 'zset') then
+  say(WRONG_TYPE, place)
+  return out
+end
 local n
 if LISTS[place] then
   local ids = call('LRANGE', key, from, from + most - 1)

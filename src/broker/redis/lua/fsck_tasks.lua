@@ -20,8 +20,7 @@ local function put_somewhere(id, state, message)
   end
 end
 
-for i = 2, #ARGV do
-  local id = ARGV[i]
+local function check(id)
   local state, msg = unpack(call('HMGET', TASK .. id, 'state', 'msg'))
   local message = msg and message_read(msg)
   if not msg then
@@ -32,6 +31,14 @@ for i = 2, #ARGV do
     if mend then put_somewhere(id, state, message) end
   elseif message.damaged then
     out[#out + 1], out[#out + 2] = NO_SENSE, id
+  end
+end
+
+for i = 2, #ARGV do
+  if is_type(TASK .. ARGV[i], 'hash') then
+    check(ARGV[i])
+  else
+    out[#out + 1], out[#out + 2] = WRONG_TYPE, 't:' .. ARGV[i]
   end
 end
 return out
