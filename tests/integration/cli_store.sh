@@ -73,7 +73,7 @@ wait "$worker" || true
 
 # What is not a store, or not for us, is told apart and left as it is.
 refuses 3 'nowhere' fsck "file:$room/nowhere"
-refuses 2 'fsck checks a folder' fsck redis://x
+refuses 2 'fsck checks a folder' fsck http://x
 refuses 5 '/sys/store' --broker file:/sys/store enqueue x
 echo text >"$room/plain"
 refuses 1 plain --broker "file:$room/plain" enqueue x
