@@ -199,6 +199,8 @@ int cli_fail_detail(enum mr_err err, const char *what, const char *subject,
 void cli_err_text(enum mr_err err, struct mr_detail *ret_text);
 /* For mr_client_options: keeps that. Before the first client is open. */
 mr_refusal *cli_refusals(void);
+/* For who goes on in spite of them: they are told when they come. Before that, too. */
+void cli_refusals_tell(void);
 /* A line for people on stderr, unless --quiet. */
 void cli_note(const struct cli *cli, const char *fmt, ...) MR_PRINTF(2, 3);
 

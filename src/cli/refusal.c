@@ -1,10 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* What a server said with its last refusal, kept for the line that tells of it. */
 #include "base/chan.h"
+#include "base/diag.h"
 #include "cli/cli.h"
 
 static struct {
     bool kept; /* somebody asked for it; before there is a second thread */
+    bool told; /* at once, too */
     struct mr_lock lock;
     enum mr_err err; /* MR_OK: nothing was said */
     char text[sizeof(struct mr_detail)];
@@ -17,6 +19,13 @@ static void refused(enum mr_err err, const char *text, void *arg)
     last.err = err;
     snprintf(last.text, sizeof last.text, "%s", text);
     mr_lock_leave(&last.lock);
+    if (last.told && err == MR_FAILED) /* the words of all others say enough */
+        mr_diag(MR_DIAG_WARN, "redis.refused", "error=%s text=\"%s\"", mr_err_name(err), text);
+}
+
+void cli_refusals_tell(void)
+{
+    last.told = true;
 }
 
 mr_refusal *cli_refusals(void)

@@ -360,6 +360,7 @@ static int run(struct cli *cli, void *args_)
     work->cli = cli;
     work->command.argv = cli->tail;
     int code = check(work, args);
+    cli_refusals_tell();
     if (code == CLI_OK)
         code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
     if (code == CLI_OK) {

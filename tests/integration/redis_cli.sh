@@ -128,7 +128,7 @@ expect 0 queue list --wait-replicas 1
 grep -q 'replicas 1, wait-replicas 1) can lose the last second' err || fail "$(cat err)"
 
 # A Redis that cannot be used says why, and that is no mistake in the URL.
-python3 - "$room/old-port" <<'PYTHON' &
+python3 - "$room/old-port" 2>/dev/null <<'PYTHON' &
 import os, socket, sys, threading
 
 INFO = b"# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"
@@ -214,6 +214,24 @@ expect 0 fsck --repair "$redis"
 expect 0 --json fsck "$redis"
 is "fsck as JSON" 'true 0' "$(jq -r '[.ok,.damaged]|join(" ")' "$room/out")"
 refuses 2 'give file:DIR or redis://HOST:PORT' fsck millrace://localhost
+
+# ---- one queue that cannot be used ------------------------------------------------------------
+
+r set 'asynq:{odd}:pending' oops >/dev/null
+id=$(m --broker "$redis" enqueue -q even --retention 1h x)
+"$MILLRACE" --broker "$redis" work -q odd -q even -- cat 2>"$room/odd.err" &
+worker=$!
+is_done() { [ "$(m --broker "$redis" task show "$id" --json | jq -r .state)" = completed ]; }
+until_true is_done
+until_true grep -q 'redis.refused error=FAILED text="queue odd: WRONGTYPE ' "$room/odd.err"
+kill "$worker"
+await "$worker"
+is "the worker of the other" 0 "$code"
+expect 1 --broker "$redis" work -q odd --burst --quiet -- cat
+grep -q 'queue odd: WRONGTYPE' "$room/err" || fail "$(cat "$room/err")"
+expect 1 fsck "$redis"
+is "odd key" 'queue odd: pending: a key of a type that is not ours' "$(grep 'queue odd: pending' "$room/out")"
+is "gone" 1 "$(r del 'asynq:{odd}:pending')"
 
 # ---- the bench, which leaves nothing behind --------------------------------------------------
 

@@ -32,6 +32,7 @@ struct scene {
     uint32_t first_slot;
     _Atomic uint64_t cancelled;
     char refusal[256]; /* what Redis said last, as it is told */
+    _Atomic int refusals;
 };
 
 static void note_refusal(enum mr_err err, const char *text, void *arg)
@@ -39,6 +40,7 @@ static void note_refusal(enum mr_err err, const char *text, void *arg)
     struct scene *scene = arg;
     (void)err;
     (void)snprintf(scene->refusal, sizeof scene->refusal, "%s", text);
+    atomic_fetch_add(&scene->refusals, 1);
 }
 
 static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
@@ -336,6 +338,56 @@ static void a_message_that_cannot_be_read_goes_to_the_archive(void **state)
     while (RIG_INT(server(), "ZCARD", Q "archived") == 0)
         assert_true(elapsed_ms(since) < WAIT_MS);
     assert_string_equal(RIG(server(), "HGET", Q "t:bad", "state"), "archived");
+}
+
+static void a_message_of_another_task_goes_to_the_archive(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    put_as_others("a", "pending");
+    RIG(server(), "RENAME", Q "t:a", Q "t:b");
+    RIG(server(), "LPUSH", Q "pending", "b");
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    assert_int_equal(FINISH(scene, take_id(scene, "a"), .outcome = MR_DONE), MR_OK);
+    mr_mono since = mr_mono_now(mr_clock_system());
+    while (RIG_INT(server(), "ZCARD", Q "archived") == 0)
+        assert_true(elapsed_ms(since) < WAIT_MS);
+    assert_string_equal(RIG(server(), "HGET", Q "t:b", "state"), "archived");
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "active", Q "lease", Q "t:a"), 0);
+}
+
+static enum mr_err take_err(struct scene *scene, int64_t wait_ms)
+{
+    struct mr_req_take req = {
+        .req.op = MR_OP_TAKE, .node = scene->node, .max = 1, .wait_ms = wait_ms};
+    enum mr_err err = mr_broker_call(scene->broker, &req.req);
+    mr_req_done(&req.req);
+    return err;
+}
+
+/* An error of one queue is told, with the words of Redis, and the queue is left alone for a while. */
+static void a_key_of_a_wrong_type_stops_its_queue_only(void **state)
+{
+    struct scene *scene = *state;
+    struct mr_worker_queue queues[] = {{.name = MR_SLICE_LIT("default"), .weight = 1},
+                                       {.name = MR_SLICE_LIT("other"), .weight = 1}};
+    RIG(server(), "SET", Q "pending", "oops");
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"), .queue = MR_SLICE_LIT("other"));
+    PUT_OK(scene, .id = MR_SLICE_LIT("b"), .queue = MR_SLICE_LIT("other"));
+    open_node_of(scene, queues, 2);
+    assert_int_equal(FINISH(scene, take_id(scene, "a"), .outcome = MR_DONE), MR_OK);
+    struct mr_lease *lease = take(scene, 0);
+    assert_true(mr_slice_equal(lease->task.id, MR_SLICE_LIT("b")));
+    assert_int_equal(FINISH(scene, lease, .outcome = MR_DONE), MR_OK);
+    assert_int_equal(take_err(scene, 0), MR_FAILED);
+    assert_non_null(strstr(scene->refusal, "queue default: "));
+    assert_non_null(strstr(scene->refusal, "WRONGTYPE"));
+    atomic_store(&scene->refusals, 0);
+    assert_int_equal(take_err(scene, 1000), MR_EMPTY);
+    assert_true(atomic_load(&scene->refusals) <= 1);
+    RIG(server(), "DEL", Q "pending");
+    PUT_OK(scene, .id = MR_SLICE_LIT("c"));
+    assert_int_equal(FINISH(scene, take_id(scene, "c"), .outcome = MR_DONE), MR_OK);
 }
 
 static void a_task_in_active_without_a_lease_comes_back(void **state)
@@ -673,6 +725,8 @@ int main(void)
         TEST(who_took_a_task_over_keeps_it),
         TEST(an_id_without_a_hash_is_passed_over),
         TEST(a_message_that_cannot_be_read_goes_to_the_archive),
+        TEST(a_message_of_another_task_goes_to_the_archive),
+        TEST(a_key_of_a_wrong_type_stops_its_queue_only),
         TEST(a_task_in_active_without_a_lease_comes_back),
         TEST(an_old_task_without_a_lease_comes_back_from_behind_a_thousand_runs),
         TEST(a_lease_of_what_does_not_run_moves_nothing),

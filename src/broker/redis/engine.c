@@ -82,23 +82,41 @@ static void engine_submit(struct mr_broker *broker, struct mr_req *req)
     mr_redis_post(engine->redis, &req->msg);
 }
 
-enum mr_err engine_refused(struct engine *engine, enum mr_err err, const struct mr_reply *reply)
+static void refusal_text(const struct engine *engine, enum mr_err err, const struct mr_reply *reply,
+                         char text[WHY_MAX])
 {
-    char text[WHY_MAX] = "an answer that makes no sense";
     if (err == MR_OK)
-        err = MR_FAILED;
+        (void)snprintf(text, WHY_MAX, "an answer that makes no sense");
     else if (reply != NULL && reply->kind == MR_REPLY_ERROR && err == MR_DISK_FULL)
-        (void)snprintf(text, sizeof text, "%s (%.*s)", mr_err_text(err), (int)reply->text.len,
+        (void)snprintf(text, WHY_MAX, "%s (%.*s)", mr_err_text(err), (int)reply->text.len,
                        (const char *)reply->text.data);
     else if (reply != NULL && reply->kind == MR_REPLY_ERROR)
-        (void)snprintf(text, sizeof text, "%.*s", (int)reply->text.len,
-                       (const char *)reply->text.data);
+        (void)snprintf(text, WHY_MAX, "%.*s", (int)reply->text.len, (const char *)reply->text.data);
     else if (err == MR_UNAVAILABLE)
-        (void)snprintf(text, sizeof text, "%s", mr_redis_why(engine->redis));
+        (void)snprintf(text, WHY_MAX, "%s", mr_redis_why(engine->redis));
     else
-        (void)snprintf(text, sizeof text, "%s", mr_err_text(err));
+        (void)snprintf(text, WHY_MAX, "%s", mr_err_text(err));
+}
+
+enum mr_err engine_refused(struct engine *engine, enum mr_err err, const struct mr_reply *reply)
+{
+    char text[WHY_MAX];
+    refusal_text(engine, err, reply, text);
+    err = err == MR_OK ? MR_FAILED : err;
     if (engine->refused != NULL)
         engine->refused(err, text, engine->refused_arg);
+    return err;
+}
+
+enum mr_err rqueue_refused(struct rqueue *queue, enum mr_err err, const struct mr_reply *reply)
+{
+    struct engine *engine = queue->engine;
+    char text[WHY_MAX], line[MR_NAME_MAX + WHY_MAX + 16];
+    refusal_text(engine, err, reply, text);
+    err = err == MR_OK ? MR_FAILED : err;
+    (void)snprintf(line, sizeof line, "queue %s: %s", (const char *)queue->name.data, text);
+    if (engine->refused != NULL)
+        engine->refused(err, line, engine->refused_arg);
     return err;
 }
 

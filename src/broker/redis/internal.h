@@ -159,6 +159,7 @@ struct watch {
     bool peeking; /* ... is under way */
     uint32_t peeks;
     mr_mono looked_at; /* what is due was looked for */
+    mr_mono quiet;     /* it is not looked at before this */
     bool due;          /* ... and is to be looked for again */
 };
 
@@ -194,6 +195,8 @@ struct rqueue {
 
 /* Finds or makes it. NULL: no memory. Loop thread. */
 struct rqueue *rqueue_get(struct engine *engine, struct mr_slice name);
+/* As engine_refused, about this queue alone. */
+enum mr_err rqueue_refused(struct rqueue *queue, enum mr_err err, const struct mr_reply *reply);
 /* The one of a queue of the contract; with partitions: the first of them. */
 struct rqueue *rqueue_of(struct engine *engine, struct mr_slice queue);
 void rqueue_free(struct rqueue *queue);
@@ -430,6 +433,10 @@ void watch_looked(struct rqueue *queue, int64_t next_ms);
 /* A take left nothing, or may take nothing: be told of what comes. */
 void watch_empty(struct rqueue *queue);
 void watch_paused(struct rqueue *queue);
+/* It could not be asked, or not for what is due, and that does not pass by itself: a while passes until the
+ * next try. */
+void watch_failed(struct rqueue *queue);
+void watch_look_failed(struct rqueue *queue);
 /* Something may be there. */
 void watch_woken(struct rqueue *queue);
 

@@ -29,6 +29,8 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
     queue->recover.running = false;
     if (queue->listeners == 0 || err == MR_CLOSED)
         return;
+    if (err == MR_FAILED)
+        (void)rqueue_refused(queue, err, reply);
     int64_t next_ms = err == MR_OK ? mr_reply_int(mr_reply_at(reply, 1), -1) : -1;
     int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
     if (err == MR_OK) {

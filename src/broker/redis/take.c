@@ -28,8 +28,9 @@ struct take {
     struct mr_timer timer; /* the wait is over */
     mr_mono until;
     bool waiting;
-    size_t asks;  /* under way */
-    size_t bytes; /* of what it has */
+    enum mr_err failed; /* what the last queue said that could not be asked */
+    size_t asks;        /* under way */
+    size_t bytes;       /* of what it has */
     struct mr_lease **tail;
     struct ask own[]; /* by queue of the node */
 };
@@ -227,7 +228,7 @@ static void take_on(struct take *take)
     if (req->wait_ms > 0)
         start_waiting(take);
     else
-        take_answer(take, MR_EMPTY);
+        take_answer(take, take->failed != MR_OK ? take->failed : MR_EMPTY);
 }
 
 void takes_serve(struct engine *engine)
@@ -283,7 +284,8 @@ static void refuse(struct rqueue *queue, const struct mr_reply *items, enum mr_o
     rqueue_eval(queue, &refuse->call, SCRIPT_FINISH, args, sizeof args / sizeof args[0]);
 }
 
-/* MR_DAMAGED: its message makes no sense; MR_STALE: its epoch is that of something in hand. */
+/* MR_DAMAGED: its message makes no sense; MR_CONFLICT: it is that of another task; MR_STALE: its epoch is
+ * that of something in hand. */
 static enum mr_err read_task(struct ask *ask, const struct mr_reply *items,
                              struct mr_lease **ret_lease)
 {
@@ -292,6 +294,8 @@ static enum mr_err read_task(struct ask *ask, const struct mr_reply *items,
     struct taken taken;
     mr_arena_reset(&engine->scratch);
     MR_TRY(message_taken(&items[3], &engine->scratch, &taken));
+    if (!mr_slice_equal(taken.task.id, items[0].text)) /* nobody could end it under that id */
+        return MR_CONFLICT;
     int64_t epoch = mr_reply_int(&items[1], 0);
     if (hold_of_epoch(ask->take->node, (uint64_t)epoch) != NULL)
         return MR_STALE;
@@ -317,6 +321,9 @@ static void read_tasks(struct ask *ask, const struct mr_reply *reply)
         if (err == MR_DAMAGED)
             refuse(ask->listen->queue, items, MR_FAIL_FOR_GOOD,
                    MR_SLICE_LIT("its message cannot be read"));
+        if (err == MR_CONFLICT)
+            refuse(ask->listen->queue, items, MR_FAIL_FOR_GOOD,
+                   MR_SLICE_LIT("its message is that of another task"));
         if (err == MR_STALE) /* with another epoch it can come again */
             refuse(ask->listen->queue, items, MR_HAND_BACK, MR_SLICE_LIT(""));
         if (err != MR_OK)
@@ -396,12 +403,20 @@ static void ask_over(struct take *take, const struct mr_reply *reply)
         take_answer(take, engine_refused(engine, err, reply));
 }
 
+/* Something is wrong with this queue, not with Redis: the others go on. */
+static void ask_failed(struct ask *ask, enum mr_err err, const struct mr_reply *reply)
+{
+    ask->take->failed = rqueue_refused(ask->listen->queue, err, reply);
+    watch_failed(ask->listen->queue);
+}
+
 static void ask_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct ask *ask = call->arg;
-    if (err == MR_OK && (reply->kind != MR_REPLY_ARRAY || reply->n < HEAD_ITEMS))
-        err = MR_FAILED;
-    if (err == MR_OK)
+    bool odd = err == MR_OK && (reply->kind != MR_REPLY_ARRAY || reply->n < HEAD_ITEMS);
+    if (err == MR_FAILED || odd)
+        ask_failed(ask, err, reply);
+    else if (err == MR_OK)
         read_answer(ask, reply);
     else
         ask->take->ticket->err = err;
@@ -411,6 +426,12 @@ static void ask_answered(struct mr_redis_call *call, enum mr_err err, const stru
 static void due_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct ask *ask = call->arg;
+    if (err == MR_FAILED) {
+        (void)rqueue_refused(ask->listen->queue, err, reply);
+        watch_look_failed(ask->listen->queue);
+        ask_over(ask->take, reply);
+        return;
+    }
     watch_looked(ask->listen->queue, err == MR_OK ? mr_reply_int(reply, -1) : AGAIN_MS);
     ask_over(ask->take, reply);
 }

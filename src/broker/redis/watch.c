@@ -15,11 +15,19 @@ enum {
     PUSH_WAIT_S = 30,   /* of one BLMOVE: also finds out that a connection is dead */
     LOOK_MS = 500,      /* a busy queue is looked at for due tasks so often */
     FOREIGN_MS = 1000,  /* an idle queue is asked so often what others did */
+    FAILED_MS = 5000,   /* after an error of this queue */
     FOREIGN_QUEUES = 4, /* ... while there are no more of them: an idle worker says little */
 };
 
+static bool is_quiet(const struct rqueue *queue)
+{
+    return mr_redis_now(queue->engine->redis).ns < queue->watch.quiet.ns;
+}
+
 void watch_woken(struct rqueue *queue)
 {
+    if (is_quiet(queue))
+        return;
     queue->maybe = true;
     takes_serve(queue->engine);
 }
@@ -32,8 +40,10 @@ static int64_t foreign_ms(const struct engine *engine)
 static void look_in(struct rqueue *queue, int64_t ms, enum watch_look look)
 {
     struct mr_redis *redis = queue->engine->redis;
-    queue->watch.look = look;
-    mr_redis_timer_start(redis, &queue->watch.timer, mr_mono_add_ms(mr_redis_now(redis), ms));
+    mr_mono at = mr_mono_add_ms(mr_redis_now(redis), ms);
+    bool later = at.ns < queue->watch.quiet.ns;
+    queue->watch.look = later ? LOOK_DUE : look;
+    mr_redis_timer_start(redis, &queue->watch.timer, later ? queue->watch.quiet : at);
 }
 
 static void look_now(struct rqueue *queue)
@@ -227,4 +237,19 @@ void watch_paused(struct rqueue *queue)
         return;
     queue->maybe = false;
     look_in(queue, FOREIGN_MS, LOOK_PAUSED);
+}
+
+void watch_failed(struct rqueue *queue)
+{
+    if (queue->listeners == 0)
+        return;
+    queue->watch.quiet = mr_mono_add_ms(mr_redis_now(queue->engine->redis), FAILED_MS);
+    queue->maybe = false;
+    look_in(queue, FAILED_MS, LOOK_DUE);
+}
+
+void watch_look_failed(struct rqueue *queue)
+{
+    queue->watch.looked_at = mr_mono_add_ms(mr_redis_now(queue->engine->redis), FAILED_MS);
+    look_in(queue, FAILED_MS, LOOK_DUE);
 }
