@@ -44,23 +44,36 @@ static void a_waiter_is_woken_by_an_enqueue(void **state)
     assert_true(best_ns < WAKE_MS * MR_NS_PER_MS);
 }
 
+static void pass_us(int64_t us)
+{
+    struct mr_event never;
+    mr_event_init(&never);
+    (void)mr_event_wait(&never, us * MR_NS_PER_US);
+}
+
+/* The task comes at any time while they are about to wait, and afterwards. */
 static void waiters_are_served_in_the_order_they_came(void **state)
 {
     struct conform *t = *state;
-    struct conform_node *one = NODE(t, .name = "one");
-    struct conform_node *two = NODE(t, .name = "two");
-    struct conform_take first, second;
-    conform_take_start(t, &first, one, 1, CONFORM_WAIT_MS);
-    conform_take_start(t, &second, two, 1, CONFORM_WAIT_MS);
-    const char *a = PUT_OK(t, .payload = MR_SLICE_LIT("a"));
-    assert_err(conform_take_end(t, &first), MR_OK);
-    assert_slice(first.req.leases->task.id, a);
-    assert_false(mr_event_wait(&second.done, 0));
-    const char *b = PUT_OK(t, .payload = MR_SLICE_LIT("b"));
-    assert_err(conform_take_end(t, &second), MR_OK);
-    assert_slice(second.req.leases->task.id, b);
-    FINISH_OK(t, first.req.leases, .outcome = MR_DONE);
-    FINISH_OK(t, second.req.leases, .outcome = MR_DONE);
+    for (int64_t pause_us = 0; pause_us < 2000; pause_us += 100) {
+        struct conform_node *one = NODE(t, .name = "one");
+        struct conform_node *two = NODE(t, .name = "two");
+        struct conform_take first, second;
+        conform_take_start(t, &first, one, 1, CONFORM_WAIT_MS);
+        conform_take_start(t, &second, two, 1, CONFORM_WAIT_MS);
+        pass_us(pause_us);
+        const char *a = PUT_OK(t, .payload = MR_SLICE_LIT("a"));
+        assert_err(conform_take_end(t, &first), MR_OK);
+        assert_slice(first.req.leases->task.id, a);
+        assert_false(mr_event_wait(&second.done, 0));
+        const char *b = PUT_OK(t, .payload = MR_SLICE_LIT("b"));
+        assert_err(conform_take_end(t, &second), MR_OK);
+        assert_slice(second.req.leases->task.id, b);
+        FINISH_OK(t, first.req.leases, .outcome = MR_DONE);
+        FINISH_OK(t, second.req.leases, .outcome = MR_DONE);
+        assert_err(conform_node_close(t, one), MR_OK);
+        assert_err(conform_node_close(t, two), MR_OK);
+    }
 }
 
 static void a_waiter_is_woken_by_every_way_a_task_can_come(void **state)

@@ -186,6 +186,8 @@ struct rqueue {
     mr_mono added_at;       /* last SADD */
     uint32_t listeners;     /* nodes that take from it */
     bool maybe, paused;
+    bool plenty;      /* the last look left something */
+    bool asked_alone; /* by a take that the others let go first */
     struct watch watch;
     struct recover recover;
     struct mr_link finishes;  /* ends of runs that leave with this turn */
@@ -484,6 +486,7 @@ struct engine {
     struct node *by_index[NODES_MAX];
     uint32_t last_number;
     struct mr_link waits;       /* takes that wait, in the order they came */
+    uint64_t takes_n;           /* so far */
     struct mr_link enqueues;    /* that are not sent yet, and what came behind them */
     struct mr_link tickets;     /* all that are under way elsewhere */
     struct mr_link finishings;  /* queues with ends of runs that leave with this turn */

@@ -2,7 +2,8 @@
 /*
  * Handing out. A take asks the queues that may have something: with weights by a smooth round robin, all
  * at once, each for its share; strictly one after the other. One that finds nothing waits; when a watch
- * says that a queue may have something, those that wait are served in the order in which they came.
+ * says that a queue may have something, those that wait are served in the order in which they came. So
+ * where it is not known that a queue has more than enough, the first of them asks alone.
  */
 #include <stdlib.h>
 
@@ -19,6 +20,7 @@ struct ask {
     struct listen *listen;
     size_t asked;
     bool used, tried;
+    bool alone; /* nobody else asks before it is answered */
     char args[3][NUMBER_MAX];
 };
 
@@ -27,6 +29,7 @@ struct take {
     struct node *node;
     struct mr_timer timer; /* the wait is over */
     mr_mono until;
+    uint64_t order; /* in which they came */
     bool waiting;
     enum mr_err failed; /* what the last queue said that could not be asked */
     size_t asks;        /* under way */
@@ -105,6 +108,8 @@ static void ask_send(struct ask *ask)
         rqueue_eval(queue, &ask->due, SCRIPT_DUE, NULL, 0);
     }
     ask->tried = true;
+    ask->alone = req->wait_ms > 0 && !queue->plenty;
+    queue->asked_alone |= ask->alone;
     ask->sent = mr_redis_now(node->engine->redis);
     ask->call = (struct mr_redis_call){.answered = ask_answered, .arg = ask};
     ask->take->asks++;
@@ -116,7 +121,15 @@ static void ask_send(struct ask *ask)
 static bool is_candidate(const struct take *take, size_t i)
 {
     bool waits = req_of(take)->wait_ms > 0;
-    return !take->own[i].tried && (!waits || take->node->listens[i].queue->maybe);
+    const struct rqueue *queue = take->node->listens[i].queue;
+    return !take->own[i].tried && (!waits || (queue->maybe && !queue->asked_alone));
+}
+
+/* Somebody else asks it just now: what it has for this take will be known soon. */
+static bool is_held_back(const struct take *take, size_t i)
+{
+    const struct rqueue *queue = take->node->listens[i].queue;
+    return !take->own[i].tried && req_of(take)->wait_ms > 0 && queue->maybe && queue->asked_alone;
 }
 
 /* Smooth weighted round robin: over any stretch each queue with tasks gets its share. */
@@ -141,7 +154,7 @@ static struct ask *choose_weighted(struct take *take)
 
 static struct ask *choose_strict(struct take *take)
 {
-    for (size_t i = 0; i < take->node->queues_n; i++)
+    for (size_t i = 0; i < take->node->queues_n && !is_held_back(take, i); i++)
         if (is_candidate(take, i))
             return &take->own[i];
     return NULL;
@@ -209,7 +222,11 @@ static void start_waiting(struct take *take)
     }
     take->waiting = true;
     mr_list_remove(&take->ticket->link);
-    mr_list_push_back(&engine->waits, &take->ticket->link);
+    struct mr_link *before = engine->waits.prev; /* of those that came earlier, the last */
+    while (before != &engine->waits &&
+           take_of(mr_container(before, struct ticket, link))->order > take->order)
+        before = before->prev;
+    mr_list_insert_before(before->next, &take->ticket->link);
     if (!mr_timer_running(&take->timer)) {
         mr_redis_timer_start(engine->redis, &take->timer, take->until);
         ask_holders(take->node);
@@ -345,6 +362,7 @@ static void read_answer(struct ask *ask, const struct mr_reply *reply)
     read_tasks(ask, reply);
     if (req_of(ask->take)->n > before)
         recover_in(queue, ask->take->node->lease_ms + 1);
+    queue->plenty = left > 0;
     if (paused)
         watch_paused(queue);
     else if (left == 0)
@@ -413,14 +431,20 @@ static void ask_failed(struct ask *ask, enum mr_err err, const struct mr_reply *
 static void ask_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct ask *ask = call->arg;
+    struct rqueue *queue = ask->listen->queue;
     bool odd = err == MR_OK && (reply->kind != MR_REPLY_ARRAY || reply->n < HEAD_ITEMS);
+    bool alone = ask->alone;
+    if (alone)
+        queue->asked_alone = false;
     if (err == MR_FAILED || odd)
         ask_failed(ask, err, reply);
     else if (err == MR_OK)
         read_answer(ask, reply);
     else
         ask->take->ticket->err = err;
-    ask_over(ask->take, reply);
+    ask_over(ask->take, reply); /* the ask may be gone */
+    if (alone && queue->maybe)
+        takes_serve(queue->engine);
 }
 
 static void due_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
@@ -460,6 +484,7 @@ void take_begin(struct ticket *ticket)
     take->node = node;
     take->tail = &req->leases;
     take->until = mr_mono_add_ms(mr_redis_now(engine->redis), wait_ms + 1);
+    take->order = ++engine->takes_n;
     mr_timer_init(&take->timer, wait_over);
     for (size_t i = 0; i < node->queues_n; i++) {
         take->own[i].take = take;
