@@ -91,8 +91,9 @@ if [ -n "$found" ]; then
 fi
 echo "no plant: all pass"
 
-missed=0
-for plant in "${plants[@]}"; do
+# try PLANT: one line with the verdict.
+try() {
+    local plant=$1 found files
     mkdir "$work/$plant"
     mapfile -t files < <(grep -lrwE "MR_PLANT_$plant" src --include='*.c')
     compile "$work/$plant" "-DMR_PLANT_$plant=1" "${files[@]}"
@@ -102,9 +103,16 @@ for plant in "${plants[@]}"; do
         echo "$plant: caught by $found"
     else
         echo "$plant: NOT CAUGHT${found:+ ($found)}"
-        missed=$((missed + 1))
     fi
     rm -rf "${work:?}/$plant"
+}
+
+for plant in "${plants[@]}"; do
+    while [ "$(jobs -rp | wc -l)" -ge "${JOBS:-2}" ]; do wait -n; done
+    try "$plant" >"$work/$plant.verdict" &
 done
-echo "plants: ${#plants[@]} planted, $missed missed"
-[ "$missed" -eq 0 ]
+wait
+cat "$work"/*.verdict
+caught=$(cat "$work"/*.verdict | grep -c ': caught by ' || true)
+echo "plants: ${#plants[@]} planted, $((${#plants[@]} - caught)) missed"
+[ "$caught" -eq "${#plants[@]}" ]
