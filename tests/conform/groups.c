@@ -332,6 +332,31 @@ static void members_in_a_set_are_in_hand_and_still_there(void **state)
     gather_done(&again);
 }
 
+/* In its group, and in a set that is being made one task. */
+static void a_member_that_is_replaced_stays_where_it_is(void **state)
+{
+    struct conform *t = *state;
+    struct gathering g;
+    struct mr_task_options other = {.unique_ms = 3600000,
+                                    .unique_key = MR_SLICE_LIT("key"),
+                                    .on_duplicate = MR_DUPLICATE_REPLACE,
+                                    .delay_ms = 60000};
+    const char *id = PUT_OK(t, .group = MR_SLICE_LIT("g"), .unique_ms = 3600000,
+                            .unique_key = MR_SLICE_LIT("key"));
+    for (int in_set = 0; in_set < 2; in_set++) {
+        struct mr_enqueue_result result = conform_put_one(t, &other);
+        assert_err(result.err, MR_OK);
+        assert_string_equal(result.id, id);
+        assert_int_equal(result.state, MR_AGGREGATING);
+        assert_int_equal(aggregating(t), 1);
+        if (in_set == 0)
+            assert_err(GATHER(t, &g, .max_size = 1), MR_OK);
+    }
+    make_one(t, &g, "one");
+    assert_int_equal(conform_stats_now(t).tasks, 1);
+    gather_done(&g);
+}
+
 static void a_set_becomes_one_task_in_one_step(void **state)
 {
     struct conform *t = *state;
@@ -636,6 +661,7 @@ int conform_groups(const struct conform_engine *engine)
         CONFORM_TEST(a_ripe_group_answers_only_one_of_those_who_wait),
         CONFORM_TEST(a_broker_that_closes_answers_who_waits),
         CONFORM_TEST(members_in_a_set_are_in_hand_and_still_there),
+        CONFORM_TEST(a_member_that_is_replaced_stays_where_it_is),
         CONFORM_TEST(a_set_becomes_one_task_in_one_step),
         CONFORM_TEST(a_task_that_is_refused_leaves_the_set_as_it_is),
         CONFORM_TEST(a_set_can_become_a_task_for_later),

@@ -121,10 +121,6 @@ end
 local function take_out(id, state)
   if state == 'pending' then
     call('LREM', P .. 'pending', 0, id)
-  elseif state == 'aggregating' then
-    local group = call('HGET', TASK .. id, 'group') or ''
-    call('ZREM', P .. 'g:' .. group, id)
-    if call('ZCARD', P .. 'g:' .. group) == 0 then call('SREM', P .. 'groups', group) end
   else
     call('ZREM', P .. state, id)
     call('ZREM', P .. 'mr:due', id)

@@ -39,11 +39,12 @@ end
 local function replace(holder, state, ns, due_ms, priority)
   if state == 'active' or state == 'held' then return 5, shown_state(holder, state) end
   if state == 'archived' or state == 'completed' then return 2, state end
+  if state == 'aggregating' then return 4, state end -- it has no place in the order
   take_out(holder, state)
   if not call('HGET', TASK .. holder, 'mr:t') then
     call('HSET', TASK .. holder, 'mr:t', call('HGET', TASK .. holder, 'pending_since') or ns)
   end
-  call('HDEL', TASK .. holder, 'pending_since', 'group')
+  call('HDEL', TASK .. holder, 'pending_since')
   if priority ~= 0 then
     call('HSET', TASK .. holder, 'mr:p', priority)
   else
