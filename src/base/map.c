@@ -33,11 +33,17 @@ enum {
     DISTANCE_MAX = DISTANCE_MASK - 1, /* this or more */
     TAG_SHIFT = 61,                   /* the tag is the top of the hash, the home slot its bottom */
     CAP_MIN = 64,
-    GROWTH = 4, /* each doubling moves every entry, a cache miss each: by four there are a third as
-                   many */
-    SHRINK_SHARE = 64,
+    /* Each doubling moves every entry, a cache miss each: by four there are a third as many. A large
+     * table only doubles: one of half the size is found in the cache more often. */
+    GROWTH = 4,
+    GROWTH_LARGE = 2,
+    LARGE = 1 << 22,
+    /* A table of C slots that has C / 256 entries left becomes one of C / 64: what is worked off moves
+     * hardly any of its entries, and once, not again at each quarter. */
+    SHRINK_SHARE = 256,
+    SHRINK = 64,
     /* Per insert or remove. Growing from C slots must end before C / 2 further entries, shrinking
-     * to C / 4 before C / 8; both hold with room to spare. */
+     * before C / 128; both hold with room to spare. */
     MOVE_ENTRIES = 4,
     MOVE_SLOTS = 256,
     MOVE_AHEAD = 24, /* slots whose keys are fetched before they are moved: a few inserts ahead */
@@ -340,14 +346,13 @@ static enum mr_err resize(struct mr_map *map, size_t cap)
     return MR_OK;
 }
 
-/* A table that is hardly used any more becomes a quarter of its size: a queue that is worked off
- * moves few of its entries. Without memory for that it stays as it is. */
+/* Without memory for a smaller one the table stays as it is. */
 static void shrink_if_sparse(struct mr_map *map)
 {
     size_t cap = map->now.cap;
     if (map->old.cap != 0 || cap <= CAP_MIN || map->now.n > cap / SHRINK_SHARE)
         return;
-    if (resize(map, cap / GROWTH) != MR_OK)
+    if (resize(map, cap / SHRINK > CAP_MIN ? cap / SHRINK : CAP_MIN) != MR_OK)
         return;
     step(map);
 }
@@ -404,7 +409,7 @@ enum mr_err mr_map_insert(struct mr_map *map, uint64_t hash, uint32_t handle)
     step(map);
     size_t n = mr_map_count(map);
     if (n + 1 > fill_max(map->now.cap))
-        MR_TRY(resize(map, map->now.cap * GROWTH));
+        MR_TRY(resize(map, map->now.cap * (map->now.cap < LARGE ? GROWTH : GROWTH_LARGE)));
     table_insert(map, &map->now, hash, handle);
     return MR_OK;
 }

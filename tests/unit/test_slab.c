@@ -66,6 +66,24 @@ static void the_item_freed_last_is_used_first_and_zeroed_again(void **state)
     slab_done(&slab);
 }
 
+static void each_chunk_knows_how_many_it_has(void **state)
+{
+    (void)state;
+    struct slab slab;
+    slab_init(&slab, ITEM, NULL);
+    for (uint32_t i = 0; i < SLAB_CHUNK + 5; i++)
+        take(&slab);
+    assert_int_equal(slab.chunks[0].count, SLAB_CHUNK);
+    assert_int_equal(slab.chunks[1].count, 5);
+    for (uint32_t i = 0; i < SLAB_CHUNK; i++)
+        slab_free(&slab, i);
+    assert_int_equal(slab.chunks[0].count, 0);
+    assert_int_equal(slab.chunks[1].count, 5);
+    take(&slab);
+    assert_int_equal(slab.chunks[0].count, 1);
+    slab_done(&slab);
+}
+
 static void a_freed_item_is_zero_behind_its_link(void **state)
 {
     (void)state;
@@ -148,6 +166,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(items_come_zeroed_and_stay_where_they_are),
         cmocka_unit_test(the_item_freed_last_is_used_first_and_zeroed_again),
+        cmocka_unit_test(each_chunk_knows_how_many_it_has),
         cmocka_unit_test(a_freed_item_is_zero_behind_its_link),
         cmocka_unit_test(handles_in_use_are_never_given_twice),
         cmocka_unit_test(memory_is_counted),

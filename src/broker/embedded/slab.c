@@ -28,7 +28,7 @@ static size_t block_chunks(const struct slab *slab)
 void slab_done(struct slab *slab)
 {
     for (size_t i = 0; i < slab->chunks_n && i < SINGLE_CHUNKS; i++)
-        free(slab->chunks[i]);
+        free(slab->chunks[i].items);
     for (size_t i = 0; i < slab->blocks_n; i++)
         mr_mem_unmap(slab->blocks[i], MR_MEM_HUGE);
     free(slab->chunks);
@@ -36,15 +36,18 @@ void slab_done(struct slab *slab)
     slab_init(slab, slab->item_size, NULL);
 }
 
-static enum mr_err pointers_reserve(uint8_t ***pointers, size_t n, size_t *cap)
+/* Room for one more item of the size in the array, which may move. */
+static enum mr_err array_reserve(void *array, size_t size, size_t n, size_t *cap)
 {
     if (n < *cap)
         return MR_OK;
     size_t grown_cap = *cap ? 2 * *cap : 16;
-    uint8_t **grown = realloc(*pointers, grown_cap * sizeof *grown);
+    void *old, *grown;
+    memcpy(&old, array, sizeof old);
+    grown = realloc(old, grown_cap * size);
     if (grown == NULL)
         return MR_NOMEM;
-    *pointers = grown;
+    memcpy(array, &grown, sizeof grown);
     *cap = grown_cap;
     return MR_OK;
 }
@@ -63,7 +66,8 @@ static enum mr_err blocks_reserve(struct slab *slab)
 {
     size_t ahead = blocks_ahead(slab);
     while (slab->blocks_n <= slab->blocks_begun + ahead) {
-        enum mr_err err = pointers_reserve(&slab->blocks, slab->blocks_n, &slab->blocks_cap);
+        enum mr_err err =
+            array_reserve(&slab->blocks, sizeof *slab->blocks, slab->blocks_n, &slab->blocks_cap);
         void *block = err == MR_OK ? mr_mem_map(MR_MEM_HUGE) : NULL;
         if (block == NULL)
             return slab->blocks_n > slab->blocks_begun ? MR_OK : MR_NOMEM;
@@ -87,7 +91,7 @@ static enum mr_err chunk_from_block(struct slab *slab, uint8_t **ret_chunk)
 static enum mr_err add_chunk(struct slab *slab)
 {
     uint8_t *chunk;
-    MR_TRY(pointers_reserve(&slab->chunks, slab->chunks_n, &slab->chunks_cap));
+    MR_TRY(array_reserve(&slab->chunks, sizeof *slab->chunks, slab->chunks_n, &slab->chunks_cap));
     if (slab->chunks_n < SINGLE_CHUNKS) {
         chunk = malloc(chunk_bytes(slab));
         if (chunk == NULL)
@@ -95,7 +99,7 @@ static enum mr_err add_chunk(struct slab *slab)
     } else {
         MR_TRY(chunk_from_block(slab, &chunk));
     }
-    slab->chunks[slab->chunks_n++] = chunk;
+    slab->chunks[slab->chunks_n++] = (struct slab_chunk){.items = chunk};
     return MR_OK;
 }
 
@@ -117,6 +121,7 @@ enum mr_err slab_alloc(struct slab *slab, uint32_t *ret_handle)
         slab->used++;
     }
     memset(slab_at(slab, handle), 0, slab->item_size);
+    slab->chunks[handle >> SLAB_SHIFT].count++;
     slab->count++;
     *ret_handle = handle;
     return MR_OK;
@@ -128,6 +133,7 @@ void slab_free(struct slab *slab, uint32_t handle)
     memset(item, 0, slab->item_size);
     memcpy(item, &slab->free_head, sizeof slab->free_head);
     slab->free_head = handle;
+    slab->chunks[handle >> SLAB_SHIFT].count--;
     slab->count--;
 }
 

@@ -19,9 +19,14 @@ enum {
 
 #define NO_HANDLE UINT32_MAX
 
+struct slab_chunk {
+    uint8_t *items;
+    size_t count; /* of items in use: one that has none need not be looked through */
+};
+
 struct slab {
     size_t item_size;
-    uint8_t **chunks;
+    struct slab_chunk *chunks;
     size_t chunks_n, chunks_cap;
     uint8_t *block;    /* where the next chunks come from */
     size_t block_left; /* chunks still in it */
@@ -43,7 +48,7 @@ size_t slab_bytes(const struct slab *slab);
 
 static inline void *slab_at(const struct slab *slab, uint32_t handle)
 {
-    return slab->chunks[handle >> SLAB_SHIFT] + (handle & (SLAB_CHUNK - 1)) * slab->item_size;
+    return slab->chunks[handle >> SLAB_SHIFT].items + (handle & (SLAB_CHUNK - 1)) * slab->item_size;
 }
 
 #endif

@@ -17,7 +17,10 @@
 
 /* Copied and written at once: this share of a segment. It becomes about half of that, so
  * small that the log's own syncs hardly wait. */
-enum { PIECES_A_SEGMENT = 64 };
+enum {
+    PIECES_A_SEGMENT = 64,
+    COPY_AHEAD = 16, /* tasks that are fetched before they are copied */
+};
 
 struct snapshot {
     struct mr_engine *engine;
@@ -167,12 +170,15 @@ static enum mr_err copy_chunk(struct snapshot *snapshot, size_t chunk)
 {
     const struct state *state = &snapshot->engine->state;
     struct mr_buf *copied = &snapshot->copied;
-    MR_TRY(mr_buf_reserve(copied, SLAB_CHUNK * (sizeof(struct task) + sizeof(struct more))));
+    size_t left = state->tasks.chunks[chunk].count;
+    MR_TRY(mr_buf_reserve(copied, left * (sizeof(struct task) + sizeof(struct more))));
     uint32_t first = (uint32_t)(chunk << SLAB_SHIFT);
-    for (uint32_t i = first; i < first + SLAB_CHUNK && i < state->tasks.used; i++) {
+    for (uint32_t i = first; i < first + SLAB_CHUNK && left > 0; i++) {
         const struct task *task = task_at(state, i);
+        __builtin_prefetch(task + COPY_AHEAD); /* into the next page too, which is far away */
         if (task->state == MR_STATE_NONE)
             continue;
+        left--;
         memcpy(copied->data + copied->len, task, sizeof *task);
         copied->len += sizeof *task;
         if (task->more == NO_HANDLE)

@@ -8,7 +8,7 @@
 
 #include "cli/bench/bench.h"
 
-enum { SLOTS = 8, SMALL_BACKLOG = 10 * 1000, OUTSTANDING = 8, TURNS = 10, STEP = 10 * 1000 };
+enum { SLOTS = 8, SMALL_BACKLOG = 10 * 1000, OUTSTANDING = 8, TURNS = 25, STEP = 10 * 1000 };
 
 static const double GOAL_RATE = 250 * 1000, GOAL_FALL = 0.9, GOAL_BYTES = 128, GOAL_RESTART_S = 5;
 
