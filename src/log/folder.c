@@ -96,13 +96,13 @@ enum mr_err mr_log_unused(struct mr_fs *fs, const char *dir, bool *ret_unused)
 {
     struct numbers list;
     MR_TRY(segment_numbers(fs, dir, &list));
-    bool lone = list.n == 1 && list.numbers[0] == 1;
+    bool lone = list.n == 1 && list.numbers[0] == FIRST_SEGMENT;
     free(list.numbers);
     *ret_unused = false;
     if (!lone)
         return MR_OK;
     struct mr_file *file;
-    MR_TRY(open_read(fs, dir, 1, &file));
+    MR_TRY(open_read(fs, dir, FIRST_SEGMENT, &file));
     enum mr_err err = is_zero(file, MR_SEGMENT_HEADER, ret_unused);
     mr_file_close(file);
     return err;

@@ -14,6 +14,7 @@ enum {
     FILL_STEP = 512 * 1024,      /* zeroes written between two syncs of a segment in the making */
     EXTEND_MAX = 4096,  /* body of a record that was extended: damage takes no more at once */
     FILES_PER_SYNC = 4, /* segments one sync can cover */
+    FIRST_SEGMENT = 1,  /* number of a new log's */
 };
 
 enum {

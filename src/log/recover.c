@@ -244,15 +244,28 @@ static enum mr_err find_start(struct scan *scan, size_t *ret_i)
     return MR_OK;
 }
 
+/* Whether no segment has a record, though one before the first of them had: the last segment with
+ * anything durable in it is never removed (see segment.c, removable). */
+static bool lost_all(const struct scan *scan)
+{
+    return scan->end.i == 0 && scan->end.at == MR_SEGMENT_HEADER &&
+           scan->log->segments[0].number != FIRST_SEGMENT && scan->log->segments[0].gap.to == 0;
+}
+
 /* The segment made ready ahead has the next number. If it has not, the one between was lost. */
-static enum mr_err check_numbers(struct scan *scan)
+static bool lost_next(const struct scan *scan)
 {
     const struct mr_log *log = scan->log;
     size_t next = scan->end.i + 1;
-    if (next >= log->segments_n ||
-        log->segments[next].number == log->segments[scan->end.i].number + 1)
-        return MR_OK;
-    return damage_record(scan, scan->end);
+    return next < log->segments_n &&
+           log->segments[next].number != log->segments[scan->end.i].number + 1;
+}
+
+static enum mr_err check_numbers(struct scan *scan)
+{
+    if (lost_all(scan))
+        return pass_lost_log(scan);
+    return lost_next(scan) ? damage_record(scan, scan->end) : MR_OK;
 }
 
 /* From the highest number down, each removal durable before the next, so that no gap is ever left.

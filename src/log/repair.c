@@ -201,6 +201,16 @@ static enum mr_err resume_here(struct scan *scan, size_t i, uint64_t next_seq)
     return mr_file_sync(segment->file);
 }
 
+enum mr_err pass_lost_log(struct scan *scan)
+{
+    MR_TRY(damage_record(scan, scan->end));
+    if (!repairs(scan))
+        return MR_OK;
+    MR_TRY(resume_here(scan, scan->end.i, scan->expected + 1));
+    scan->expected++;
+    return MR_OK;
+}
+
 /* Where the log goes on behind damage: at the record with the lowest number above the expected one.
  * The first that is found need not be it: sectors may have changed places. */
 static enum mr_err find_next(struct scan *scan, struct place from, struct later *ret_next)

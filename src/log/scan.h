@@ -93,5 +93,7 @@ MR_MUST_USE enum mr_err pass_damage(struct scan *scan, struct place *place);
 /* The log ends before the snapshot does: its tail was lost. What it said up to there is in the
  * snapshot, so the log goes on behind that. */
 MR_MUST_USE enum mr_err bridge_to_snapshot(struct scan *scan);
+/* No segment is left that had a record behind the snapshot: the log goes on in the empty one. */
+MR_MUST_USE enum mr_err pass_lost_log(struct scan *scan);
 
 #endif

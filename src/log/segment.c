@@ -404,12 +404,13 @@ bool segment_unsaid(const struct mr_log *log, const struct segment *segment)
 }
 
 /* What it says is in the snapshot, as is what no record says; what made it dead (a finish, a copy
- * elsewhere) is durable as well. */
+ * elsewhere) is durable as well, and something behind it: a start that finds no record at all knows
+ * that files were lost. */
 static bool removable(const struct mr_log *log, const struct segment *segment)
 {
     return segment->sealed && !segment->removing && segment->live == 0 &&
            segment->last_seq <= log->trim_seq && !segment_unsaid(log, segment) &&
-           segment->dead_seq <= log->durable_seq && segment->last_seq <= log->durable_seq &&
+           segment->dead_seq <= log->durable_seq && segment->last_seq < log->durable_seq &&
            !being_synced(log, segment->file);
 }
 
@@ -461,7 +462,7 @@ enum mr_err mr_log_create(const struct mr_log_options *options)
     struct mr_log *log;
     struct segment segment;
     MR_TRY(mr_log_new(options, &log));
-    enum mr_err err = make_now(log, 1, &segment);
+    enum mr_err err = make_now(log, FIRST_SEGMENT, &segment);
     if (err == MR_OK)
         mr_file_close(segment.file);
     mr_log_free(log);

@@ -262,6 +262,18 @@ static void a_lost_first_segment_is_refused_and_repaired(void **state)
         assert_int_equal(log_found_seq(rig, seq), seq > first.last_seq);
 }
 
+static void the_only_segment_with_records_lost_is_noticed_by_its_successor(void **state)
+{
+    struct log_rig *rig = *state;
+    log_open(rig);
+    while (!log_has_file(rig, "log-00000002"))
+        log_put_durable(rig, 1, LOG_LEN);
+    log_drop(rig);
+    simfs_lose(rig->sim, log_file(rig, "log-00000001"));
+    log_assert_refused(rig, MR_DAMAGED, "log-00000002 at offset 512");
+    log_repair_holds(rig);
+}
+
 /* What one repair found missing is no excuse for anything else that is. */
 static void a_repair_hides_no_damage_that_comes_after_it(void **state)
 {
@@ -658,6 +670,7 @@ int main(void)
         TEST(the_segment_in_use_cut_short_is_refused_too),
         TEST(a_lost_segment_is_refused_and_repaired),
         TEST(a_lost_first_segment_is_refused_and_repaired),
+        TEST(the_only_segment_with_records_lost_is_noticed_by_its_successor),
         TEST(a_repair_hides_no_damage_that_comes_after_it),
         TEST(the_segment_in_use_lost_as_a_file_is_noticed_by_its_successor),
         TEST(a_segment_of_a_newer_version_is_refused_even_by_repair),
