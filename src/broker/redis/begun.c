@@ -1,28 +1,18 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Begun runs. Redis should know of a run before the run can take its process down, or a task that does so
- * would not be quarantined; but a call for each would cost more than many a run. So whoever begins a
- * run writes it on the board. When runs are few, it is said at once, and the run is held back until
- * that has left. When they come by the thousands, those are said that last some ms: a crash in the first
- * ms of one may go unsaid then.
+ * Begun runs. A call of Redis for each would cost more than many a run: when runs are few, one is said at
+ * once. When they come by the thousands, those are said that last some ms.
  */
 #include <stdlib.h>
 
 #include "broker/redis/internal.h"
 
-enum { BEGUN_ARGS = 3 };
+enum {
+    BEGUN_ARGS = 3,
+    BEGUN_MS = 2, /* while runs are many, those that last so long are said */
+};
 
 /* ---- on the thread of a slot ---------------------------------------------------------------- */
-
-/* Waits until the loop has sent something, but not for ever: Redis may be away. */
-static void await_said(struct engine *engine, uint32_t said)
-{
-    mr_lock_enter(&engine->lock);
-    bool in_time = true;
-    while (in_time && atomic_load(&engine->said) == said)
-        in_time = mr_lock_wait(&engine->lock, SAID_MS * MR_NS_PER_MS);
-    mr_lock_leave(&engine->lock);
-}
 
 static void say_soon(struct engine *engine)
 {
@@ -30,28 +20,17 @@ static void say_soon(struct engine *engine)
         mr_redis_post(engine->redis, &engine->say);
 }
 
-/* The order matters: first the epoch, then that it is new, then that there is something new. The loop
- * goes the other way. */
 void begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch)
 {
     struct engine *engine = mr_container(broker, struct engine, broker);
-    mr_assert(slot < SLOTS_MAX);
-    atomic_store_explicit(&engine->board[slot], epoch, memory_order_relaxed);
-    atomic_fetch_or(&engine->unsaid[slot / WORD_SLOTS], 1ULL << slot % WORD_SLOTS);
-    if (epoch == 0) { /* that a slot is free is waited for by nobody */
+    uint32_t said;
+    if (!mr_board_write(&engine->board, slot, epoch, &said)) {
         say_soon(engine);
         return;
     }
-    int64_t now_ns = mr_mono_now(mr_clock_system()).ns;
-    int64_t last_ns = atomic_exchange_explicit(&engine->begun_ns, now_ns, memory_order_relaxed);
-    bool quiet = now_ns - last_ns > QUIET_US * MR_NS_PER_US;
-    uint32_t said = atomic_load(&engine->said);
-    if (quiet && !atomic_exchange(&engine->now_posted, true))
+    if (!atomic_exchange(&engine->now_posted, true))
         mr_redis_post(engine->redis, &engine->say_now);
-    else if (!quiet)
-        say_soon(engine);
-    if (quiet)
-        await_said(engine, said);
+    mr_board_await(&engine->board, said);
 }
 
 /* ---- on the loop ---------------------------------------------------------------------------- */
@@ -82,7 +61,7 @@ static void send(struct rqueue *queue, const struct hold *hold, bool runs)
 /* One slot that changed. Answers whether it is to be looked at again. */
 static bool say_slot(struct engine *engine, struct node *node, uint32_t slot, bool at_once)
 {
-    uint64_t epoch = atomic_load(&engine->board[slot]), told = engine->told[slot];
+    uint64_t epoch = mr_board_epoch(&engine->board, slot), told = engine->told[slot];
     if (epoch == told)
         return false;
     const struct hold *old = hold_of_epoch(node, told);
@@ -107,16 +86,13 @@ static bool say_changes(struct engine *engine, bool at_once)
     bool again = false;
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
         struct node *node = mr_container(link, struct node, link);
-        for (uint32_t slot = 0; slot < node->slots; slot += WORD_SLOTS) {
-            uint32_t word = node->first_word + slot / WORD_SLOTS;
-            uint64_t bits = atomic_load_explicit(&engine->unsaid[word], memory_order_relaxed);
-            if (bits != 0)
-                bits = atomic_exchange(&engine->unsaid[word], 0);
+        for (uint32_t i = 0; i < node->slots; i += MR_BOARD_WORD) {
+            uint64_t bits = mr_board_changes(&engine->board, node->first_slot + i);
             for (; bits != 0; bits &= bits - 1) {
-                uint32_t bit = (uint32_t)__builtin_ctzll(bits);
-                if (!say_slot(engine, node, word * WORD_SLOTS + bit, at_once))
+                uint32_t slot = node->first_slot + i + (uint32_t)__builtin_ctzll(bits);
+                if (!say_slot(engine, node, slot, at_once))
                     continue;
-                atomic_fetch_or(&engine->unsaid[word], 1ULL << bit);
+                mr_board_unsay(&engine->board, slot);
                 again = true;
             }
         }
@@ -144,10 +120,9 @@ static void posted_now(struct mr_msg *msg, void *receiver)
     (void)receiver;
     atomic_store(&engine->now_posted, false);
     (void)say_changes(engine, true);
-    if (!engine->say_left_posted) {
-        engine->say_left_posted = true;
-        mr_redis_post(engine->redis, &engine->say_left);
-    }
+    struct mr_msg *left = mr_board_said(&engine->board);
+    if (left != NULL)
+        mr_redis_post(engine->redis, left);
 }
 
 static void looked_again(struct mr_timer *timer, void *arg)
@@ -161,64 +136,28 @@ static void looked_again(struct mr_timer *timer, void *arg)
     }
 }
 
-/* Comes in the turn after: what was said has left. */
-static void left(struct mr_msg *msg, void *receiver)
-{
-    struct engine *engine = mr_container(msg, struct engine, say_left);
-    (void)receiver;
-    engine->say_left_posted = false;
-    mr_lock_enter(&engine->lock);
-    atomic_fetch_add(&engine->said, 1);
-    mr_lock_notify_all(&engine->lock);
-    mr_lock_leave(&engine->lock);
-}
-
-void begun_init(struct engine *engine)
+enum mr_err begun_init(struct engine *engine)
 {
     engine->say.deliver = posted;
     engine->say_now.deliver = posted_now;
-    engine->say_left.deliver = left;
     mr_timer_init(&engine->say_timer, looked_again);
+    MR_TRY(mr_board_init(&engine->board));
+    engine->told = calloc(MR_BOARD_SLOTS, sizeof *engine->told);
+    engine->seen = calloc(MR_BOARD_SLOTS, sizeof *engine->seen);
+    return engine->told != NULL && engine->seen != NULL ? MR_OK : MR_NOMEM;
 }
 
-bool begun_has(const struct node *node, uint64_t epoch)
+void begun_done(struct engine *engine)
 {
-    const struct engine *engine = node->engine;
-    for (uint32_t i = 0; i < node->slots; i++)
-        if (atomic_load(&engine->board[node->first_word * WORD_SLOTS + i]) == epoch)
-            return true;
-    return false;
+    mr_board_done(&engine->board);
+    free(engine->told);
+    free(engine->seen);
 }
 
-/* ---- words of the board --------------------------------------------------------------------- */
-
-static uint32_t words_of(uint32_t slots)
+void begun_give(struct node *node)
 {
-    return (slots + WORD_SLOTS - 1) / WORD_SLOTS;
-}
-
-enum mr_err slots_take(struct engine *engine, uint32_t slots, uint32_t *ret_first_word)
-{
-    uint32_t run = 0, words = words_of(slots);
-    for (uint32_t i = 0; i < WORDS_MAX; i++) {
-        run = engine->word_used[i] ? 0 : run + 1;
-        if (run < words)
-            continue;
-        *ret_first_word = i + 1 - words;
-        memset(engine->word_used + *ret_first_word, 1, words);
-        return MR_OK;
-    }
-    return MR_BUSY;
-}
-
-void slots_give(struct engine *engine, uint32_t first_word, uint32_t slots)
-{
-    for (uint32_t i = 0; i < slots; i++) {
-        uint32_t slot = first_word * WORD_SLOTS + i;
-        atomic_store(&engine->board[slot], 0);
-        engine->told[slot] = engine->seen[slot] = 0;
-    }
-    for (uint32_t word = first_word; word < first_word + words_of(slots); word++)
-        atomic_store(&engine->unsaid[word], 0);
-    memset(engine->word_used + first_word, 0, words_of(slots));
+    struct engine *engine = node->engine;
+    mr_board_give(&engine->board, node->first_slot, node->slots);
+    memset(engine->told + node->first_slot, 0, node->slots * sizeof *engine->told);
+    memset(engine->seen + node->first_slot, 0, node->slots * sizeof *engine->seen);
 }

@@ -197,9 +197,7 @@ static void engine_free(struct engine *engine)
     mr_lock_done(&engine->lock);
     mr_arena_done(&engine->scratch);
     free(engine->cancels_name);
-    free(engine->board);
-    free(engine->told);
-    free(engine->seen);
+    begun_done(engine);
     free((void *)(uintptr_t)engine->prefix.data);
     free(engine);
 }
@@ -245,11 +243,7 @@ static enum mr_err set_prefix(struct engine *engine, struct mr_slice namespace_)
 static enum mr_err start(struct engine *engine, const struct mr_redis_broker_options *options,
                          struct mr_detail *detail)
 {
-    engine->board = calloc(SLOTS_MAX, sizeof *engine->board);
-    engine->told = calloc(SLOTS_MAX, sizeof *engine->told);
-    engine->seen = calloc(SLOTS_MAX, sizeof *engine->seen);
-    if (engine->board == NULL || engine->told == NULL || engine->seen == NULL)
-        return MR_NOMEM;
+    MR_TRY(begun_init(engine));
     MR_TRY(set_prefix(engine, options->namespace_));
     MR_TRY(mr_map_new(&rqueue_map_ops, engine, &engine->by_name));
     MR_TRY(look_init(engine));
@@ -320,7 +314,6 @@ static struct engine *engine_new(const struct mr_redis_broker_options *options)
     mr_lock_init(&engine->lock);
     mr_event_init(&engine->quiet);
     mr_timer_init(&engine->close_timer, close_late);
-    begun_init(engine);
     finish_init(engine);
     return engine;
 }

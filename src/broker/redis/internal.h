@@ -72,6 +72,7 @@
 
 #include "base/buf.h"
 #include "base/map.h"
+#include "broker/board.h"
 #include "broker/embedded/latency.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/scripts.h"
@@ -86,13 +87,7 @@ enum {
     QUEUES_FRESH_MS = 5000,      /* the names of all queues are asked for again after this */
     SERVER_TTL_S = 10,           /* Asynq's: of what is said about a server */
     ARCHIVE_MAX = 9999,          /* Asynq's own limits */
-    NODES_MAX = 4096,
-    WORD_SLOTS = 64,                    /* slots in a word of the board's map */
-    WORDS_MAX = NODES_MAX,              /* a word belongs to one node */
-    SLOTS_MAX = WORDS_MAX * WORD_SLOTS, /* of all nodes */
-    QUIET_US = 100, /* a run that begins so long after the one before it waits until it is said */
-    SAID_MS = 5,    /* ... but no longer than this */
-    BEGUN_MS = 2,   /* while runs are many, those that last so long are said */
+    NODES_MAX = MR_BOARD_NODES,
     WHY_MAX = 256,
     ID_KEY_MAX = 512, /* prefix, "t:" and id */
 };
@@ -355,7 +350,7 @@ struct node {
     struct mr_slice *types;
     size_t types_n;
     enum mr_queue_order order;
-    uint32_t slots, first_word;
+    uint32_t slots, first_slot;
     int64_t lease_ms;
     uint64_t incarnation;
     int64_t started_ms, last_beat_ms; /* of our clock */
@@ -406,11 +401,10 @@ void nodes_cancelled(struct engine *engine, struct mr_slice id);
 
 /* Thread: any. */
 void begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
-/* Words of the board for a node; MR_BUSY: there are not enough. */
-MR_MUST_USE enum mr_err slots_take(struct engine *engine, uint32_t slots, uint32_t *ret_first_word);
-void slots_give(struct engine *engine, uint32_t first_word, uint32_t slots);
-bool begun_has(const struct node *node, uint64_t epoch);
-void begun_init(struct engine *engine);
+MR_MUST_USE enum mr_err begun_init(struct engine *engine);
+void begun_done(struct engine *engine);
+/* The node's slots go back. */
+void begun_give(struct node *node);
 
 /* ---- taking --------------------------------------------------------------------------------- */
 
@@ -503,17 +497,11 @@ struct engine {
     struct mr_arena scratch; /* of one callback */
     void *look;              /* the looking half's own */
 
-    /* The board: the epoch that runs in each slot, and which of them Redis does not know. */
-    _Atomic uint64_t *board;
-    _Atomic uint64_t unsaid[WORDS_MAX];
+    struct mr_board board;
     uint64_t *told, *seen; /* by slot: what Redis knows to run there; what ran at the last look */
-    _Atomic int64_t begun_ns;
-    _Atomic uint32_t said; /* how often what was to be said at once has left */
     _Atomic bool say_posted, now_posted;
-    struct mr_msg say, say_now, say_left;
-    bool say_left_posted;
+    struct mr_msg say, say_now;
     struct mr_timer say_timer;
-    bool word_used[WORDS_MAX];
 
     /* Opening and closing, by other threads. */
     struct mr_lock lock;

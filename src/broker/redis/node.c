@@ -169,7 +169,7 @@ static void node_end(struct node *node)
 {
     struct engine *engine = node->engine;
     struct ticket *closer = node->closer;
-    slots_give(engine, node->first_word, node->slots);
+    begun_give(node);
     mr_redis_timer_stop(engine->redis, &node->again);
     node_free(node);
     if (closer != NULL)
@@ -229,7 +229,9 @@ static void release_queue(struct node *node, struct rqueue *queue)
         if (mr_arena_copy(&engine->scratch, id, &args[n]) != MR_OK)
             break;
         args[n + 1] = epoch_text(engine, hold->epoch);
-        args[n + 2] = begun_has(node, hold->epoch) ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
+        args[n + 2] = mr_board_has(&node->engine->board, node->first_slot, node->slots, hold->epoch)
+                          ? MR_SLICE_LIT("1")
+                          : MR_SLICE_LIT("0");
         n += RELEASE_ARGS;
         hold->queue = NULL; /* it is dealt with */
     }
@@ -414,7 +416,7 @@ static enum mr_err node_new(struct engine *engine, const struct mr_req_node_open
     if (err == MR_OK)
         err = node_fill(node, req);
     if (err == MR_OK)
-        err = slots_take(engine, node->slots, &node->first_word);
+        err = mr_board_take(&engine->board, node->slots, &node->first_slot);
     if (err != MR_OK) {
         mr_map_free(node->by_epoch);
         mr_arena_done(&node->memory);
@@ -468,7 +470,7 @@ void node_open_begin(struct ticket *ticket)
         watch_start(node->listens[i].queue);
     heard(node);
     req->node = node->handle;
-    req->first_slot = node->first_word * WORD_SLOTS;
+    req->first_slot = node->first_slot;
     node->opener = ticket;
     node_announce(node);
 }

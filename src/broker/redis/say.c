@@ -40,7 +40,7 @@ uint32_t node_busy(const struct node *node)
 {
     uint32_t busy = 0;
     for (uint32_t i = 0; i < node->slots; i++)
-        busy += atomic_load(&node->engine->board[node->first_word * WORD_SLOTS + i]) != 0;
+        busy += mr_board_epoch(&node->engine->board, node->first_slot + i) != 0;
     return busy;
 }
 
@@ -172,7 +172,7 @@ static enum mr_err add_workers(struct node *node, struct mr_arena *arena, struct
                                size_t *n)
 {
     for (uint32_t slot = 0; slot < node->slots; slot++) {
-        uint64_t epoch = atomic_load(&node->engine->board[node->first_word * WORD_SLOTS + slot]);
+        uint64_t epoch = mr_board_epoch(&node->engine->board, node->first_slot + slot);
         const struct hold *hold = hold_of_epoch(node, epoch);
         if (hold == NULL || hold->queue == NULL)
             continue;

@@ -24,6 +24,7 @@
 #define MR_BROKER_REMOTE_INTERNAL_H
 
 #include "base/buf.h"
+#include "broker/board.h"
 #include "broker/remote/remote.h"
 #include "wire/flat.h"
 
@@ -38,12 +39,7 @@ enum {
     MESSAGE_BYTES = 1024 * 1024, /* of a message of many items */
     LANE_MESSAGES = 1024,        /* of a lane, without an answer */
     AWAITS_MAX = 512, /* a server takes 1000 calls of a connection, and others must pass */
-    NODES_MAX = 4096,
-    WORD_SLOTS = 64,                    /* slots in a word of the board's map */
-    WORDS_MAX = NODES_MAX,              /* a word belongs to one node */
-    SLOTS_MAX = WORDS_MAX * WORD_SLOTS, /* of all nodes */
-    QUIET_US = 100, /* a run that begins so long after the one before it waits until it is said */
-    SAID_MS = 5,    /* ... but no longer than this */
+    NODES_MAX = MR_BOARD_NODES,
     WHY_MAX = 256,
     FIELDS_MAX = 4, /* numbers of fields in the small messages of a server */
 };
@@ -197,7 +193,7 @@ struct node {
     const struct mr_slice *types;
     size_t types_n;
     enum mr_queue_order order;
-    uint32_t slots, first_word;
+    uint32_t slots, first_slot;
     int64_t lease_ms;
     uint64_t incarnation;
     struct mr_node_events events;
@@ -257,14 +253,10 @@ enum mr_err remote_lease_open(struct mr_broker *broker, struct mr_lease *lease);
 
 /* ---- begun runs ----------------------------------------------------------------------------- */
 
-/* The loop has sent what was there; and it has left. */
+/* The loop has sent what was there. */
 void begun_flushed(struct remote *remote);
-void begun_said(struct mr_msg *msg, void *receiver);
 /* Thread: any. */
 void remote_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
-/* Words of the board for a node; MR_BUSY: there are not enough. */
-MR_MUST_USE enum mr_err begun_take(struct remote *remote, uint32_t slots, uint32_t *ret_first_word);
-void begun_give(struct remote *remote, uint32_t first_word, uint32_t slots);
 /* Says what the server does not know. */
 void begun_send(struct node *node);
 /* It knows nothing of what runs here. */
@@ -358,15 +350,7 @@ struct remote {
     /* The flush at the end of a turn: posted once, by the loop or by whoever begins a run. */
     struct mr_msg flush;
     _Atomic bool flush_posted;
-    /* The board: the epoch that runs in each slot, and which of them the server does not know. */
-    _Atomic uint64_t *board;
-    _Atomic uint64_t unsaid[WORDS_MAX];
-    _Atomic int64_t begun_ns;   /* when the last run began */
-    _Atomic uint32_t listeners; /* threads that wait until it has */
-    _Atomic uint32_t said;      /* how often it has; changed under the lock */
-    struct mr_msg say;
-    bool say_posted;
-    bool word_used[WORDS_MAX];
+    struct mr_board board;
 
     /* Opening and closing, by other threads. */
     struct mr_lock lock;

@@ -79,7 +79,7 @@ void node_free(struct node *node, enum mr_err err)
     node_fail(node);
     stop_timers(node);
     drop_call(node);
-    begun_give(remote, node->first_word, node->slots);
+    mr_board_give(&remote->board, node->first_slot, node->slots);
     remote->by_index[node->number & (NODES_MAX - 1)] = NULL;
     mr_list_remove(&node->link);
     mr_arena_done(&node->memory);
@@ -215,7 +215,7 @@ static enum mr_err welcome(struct node *node, struct mr_slice bytes)
         struct mr_req_node_open *req = mr_container(ticket->req, struct mr_req_node_open, req);
         node->ticket = NULL;
         req->node = node->number;
-        req->first_slot = node->first_word * WORD_SLOTS;
+        req->first_slot = node->first_slot;
         ticket_answer(ticket, MR_OK);
         return MR_OK;
     }
@@ -360,14 +360,14 @@ static enum mr_err node_new(struct ticket *ticket, struct node **ret_node)
     node->remote = remote;
     enum mr_err err = copy_terms(node, req);
     if (err == MR_OK)
-        err = begun_take(remote, req->slots, &node->first_word);
+        err = mr_board_take(&remote->board, req->slots, &node->first_slot);
     if (err == MR_OK) {
         node->slots = req->slots;
         err = choose_number(remote, node);
     }
     if (err != MR_OK) {
         if (node->slots > 0)
-            begun_give(remote, node->first_word, node->slots);
+            mr_board_give(&remote->board, node->first_slot, node->slots);
         mr_arena_done(&node->memory);
         free(node);
         return err;

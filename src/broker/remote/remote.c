@@ -155,7 +155,7 @@ static void remote_free(struct remote *remote)
     mr_channel_free(remote->channel); /* what is under way is answered with MR_CLOSED */
     mr_rpc_free(remote->rpc);
     mr_lock_done(&remote->lock);
-    free(remote->board);
+    mr_board_done(&remote->board);
     free(remote->authorization);
     mr_buf_done(&remote->namespace_);
     free(remote);
@@ -195,9 +195,7 @@ static enum mr_err set_token(struct remote *remote, const char *token)
 static enum mr_err start(struct remote *remote, const struct mr_remote_options *options,
                          struct mr_detail *detail)
 {
-    remote->board = calloc(SLOTS_MAX, sizeof *remote->board);
-    if (remote->board == NULL)
-        return MR_NOMEM;
+    MR_TRY(mr_board_init(&remote->board));
     MR_TRY(set_token(remote, options->token));
     bool named = options->namespace_.len > 0;
     if (named) {
@@ -250,7 +248,6 @@ enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_br
     remote->away_ms = options->away_ms > 0 ? options->away_ms : AWAY_MS;
     remote->answer_ms = options->answer_ms > 0 ? options->answer_ms : ANSWER_MS;
     remote->flush.deliver = flush;
-    remote->say.deliver = begun_said;
     mr_list_init(&remote->calls);
     mr_list_init(&remote->awaits);
     mr_list_init(&remote->nodes);
