@@ -16,9 +16,9 @@
 #include "base/list.h"
 #include "base/map.h"
 #include "broker/broker.h"
-#include "broker/embedded/latency.h"
 #include "broker/embedded/order.h"
 #include "broker/embedded/task.h"
+#include "broker/latency.h"
 #include "log/log.h"
 #include "wire/event.h"
 

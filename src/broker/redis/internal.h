@@ -73,7 +73,7 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "broker/board.h"
-#include "broker/embedded/latency.h"
+#include "broker/latency.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/scripts.h"
 #include "redis/redis.h"

@@ -3,8 +3,8 @@
  * How long tasks of a queue waited and ran of late: the last half minute, and what there is of the
  * next. Only in memory, and only for queues that hand out.
  */
-#ifndef MR_EMBEDDED_LATENCY_H
-#define MR_EMBEDDED_LATENCY_H
+#ifndef MR_BROKER_LATENCY_H
+#define MR_BROKER_LATENCY_H
 
 #include "base/clock.h"
 #include "base/hist.h"

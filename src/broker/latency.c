@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-#include "broker/embedded/latency.h"
+#include "broker/latency.h"
 
 #include <stdlib.h>
 
