@@ -188,6 +188,12 @@ enum mr_err mr_net_accept(int listen_fd, int *ret_fd, struct mr_addr *ret_peer)
     return MR_OK;
 }
 
+/* A machine that says that nobody listens is another thing than no way to it. */
+static enum mr_err connect_error(int error)
+{
+    return error == EHOSTUNREACH || error == ENETUNREACH ? MR_TIMEOUT : mr_err_from_errno(error);
+}
+
 enum mr_err mr_net_connect(const struct mr_addr *addr, int *ret_fd)
 {
     int fd = -1;
@@ -195,7 +201,7 @@ enum mr_err mr_net_connect(const struct mr_addr *addr, int *ret_fd)
     set_option(fd, IPPROTO_TCP, TCP_NODELAY, 1);
     if (connect(fd, (const struct sockaddr *)&addr->storage, addr->len) != 0 &&
         errno != EINPROGRESS) {
-        enum mr_err err = mr_err_from_errno(errno);
+        enum mr_err err = connect_error(errno);
         close(fd);
         return err;
     }
@@ -220,7 +226,7 @@ enum mr_err mr_net_connected(int fd)
     socklen_t len = sizeof error;
     if (getsockopt(fd, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
         error = errno;
-    return error == 0 ? MR_OK : mr_err_from_errno(error);
+    return error == 0 ? MR_OK : connect_error(error);
 }
 
 /* What a failed read or write means. Errors of a connection are all the same to its owner. */

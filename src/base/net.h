@@ -43,7 +43,8 @@ MR_MUST_USE enum mr_err mr_net_listen(const struct mr_addr *addr, int *ret_fd,
                                       struct mr_addr *ret_bound);
 /* MR_EMPTY: nobody waits. MR_BUSY: too many open files, they keep waiting. */
 MR_MUST_USE enum mr_err mr_net_accept(int listen_fd, int *ret_fd, struct mr_addr *ret_peer);
-/* Begins to connect. When the socket is writable, mr_net_connected tells how it went. */
+/* Begins to connect. When the socket is writable, mr_net_connected tells how it went. MR_UNAVAILABLE: the
+ * machine there says that nobody listens; MR_NOT_FOUND: no such path; MR_TIMEOUT: it is out of reach. */
 MR_MUST_USE enum mr_err mr_net_connect(const struct mr_addr *addr, int *ret_fd);
 MR_MUST_USE enum mr_err mr_net_connected(int fd);
 /* A connection whose peer's machine is gone breaks after about this time, also while nothing is sent. */

@@ -66,6 +66,14 @@ void redis_call_free(struct mr_redis_call *call)
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
+static struct redis_line *line_for(struct mr_redis *redis, const struct mr_redis_call *call)
+{
+    if (call->own.line != NULL)
+        return call->own.line;
+    struct redis_node *node = redis->kind->route(redis, call->own.slot);
+    return node != NULL ? &node->line : NULL;
+}
+
 void redis_call_answer(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     redis_call_free(call);
@@ -74,7 +82,9 @@ void redis_call_answer(struct mr_redis_call *call, enum mr_err err, const struct
 
 void redis_call_over(struct mr_redis *redis, struct mr_redis_call *call, enum mr_err err)
 {
+    const struct redis_line *line = err == MR_UNAVAILABLE ? line_for(redis, call) : NULL;
     call->own.err = err;
+    call->gone = line != NULL && line->gone;
     mr_list_push_back(&redis->over, &call->own.link);
 }
 
@@ -85,14 +95,6 @@ uint16_t redis_slot_of(const struct mr_redis *redis, struct mr_slice key)
     if (key.len == 0)
         return REDIS_SLOT_ANY;
     return redis->kind->slot != NULL ? redis->kind->slot(key) : 0;
-}
-
-static struct redis_line *line_for(struct mr_redis *redis, const struct mr_redis_call *call)
-{
-    if (call->own.line != NULL)
-        return call->own.line;
-    struct redis_node *node = redis->kind->route(redis, call->own.slot);
-    return node != NULL ? &node->line : NULL;
 }
 
 static void arm_waiting(struct mr_redis *redis, mr_mono at)
@@ -200,6 +202,7 @@ enum cure {
     CURE_NONE,
     CURE_SOON,   /* it passes at once */
     CURE_LATER,  /* it passes */
+    CURE_GONE,   /* it passes, and until then nobody can change anything there */
     CURE_SCRIPT, /* the script is loaded and the call sent again behind it */
     CURE_LEAVE,  /* this is not the primary any more: the line looks for it */
 };
@@ -210,13 +213,13 @@ static const struct {
     enum cure cure;
     enum mr_err err; /* where there is no cure */
 } refusals[] = {
-    {"NOSCRIPT", CURE_SCRIPT, MR_FAILED},       {"LOADING", CURE_LATER, MR_UNAVAILABLE},
+    {"NOSCRIPT", CURE_SCRIPT, MR_FAILED},       {"LOADING", CURE_GONE, MR_UNAVAILABLE},
     {"MASTERDOWN", CURE_LATER, MR_UNAVAILABLE}, {"BUSY", CURE_SOON, MR_UNAVAILABLE},
     {"TRYAGAIN", CURE_SOON, MR_UNAVAILABLE},    {"CLUSTERDOWN", CURE_LATER, MR_UNAVAILABLE},
-    {"NOREPLICAS", CURE_LATER, MR_UNAVAILABLE}, {"READONLY", CURE_LEAVE, MR_UNAVAILABLE},
+    {"NOREPLICAS", CURE_GONE, MR_UNAVAILABLE},  {"READONLY", CURE_LEAVE, MR_UNAVAILABLE},
     {"NOAUTH", CURE_NONE, MR_DENIED},           {"WRONGPASS", CURE_NONE, MR_DENIED},
     {"NOPERM", CURE_NONE, MR_DENIED},           {"OOM", CURE_NONE, MR_DISK_FULL},
-    {"MISCONF", CURE_NONE, MR_DISK_FULL},
+    {"MISCONF", CURE_GONE, MR_UNAVAILABLE}, /* it cannot write its disk, and takes no writes */
 };
 
 /* Redis 6.2 wraps what a command in a script said: "ERR Error running script ...: -OOM ...". */
@@ -281,6 +284,7 @@ static void cure(struct redis_line *line, struct mr_redis_call *call, const stru
         redis_line_doom(line, MR_UNAVAILABLE, "Redis at %s has become a read-only replica",
                         redis_host_text(line->redis, &line->host, host));
     }
+    call->gone = how == CURE_GONE;
     if (how == CURE_SCRIPT && call->own.script >= 0) {
         redis_line_load(line);
         again(line, call, reply);
@@ -329,7 +333,7 @@ void redis_call_replied(struct redis_line *line, struct mr_redis_call *call,
 static void begin(struct mr_redis *redis, struct mr_redis_call *call, enum mr_err err)
 {
     mr_assert(call->answered != NULL);
-    call->doubt = false;
+    call->doubt = call->gone = false;
     if (err != MR_OK)
         redis_call_over(redis, call, err);
     else

@@ -153,6 +153,15 @@ static bool check_mode(struct redis_line *line, struct mr_slice mode)
     return end(line, MR_UNSUPPORTED, "is not part of a Cluster: use redis://", NULL);
 }
 
+static void note_age(struct redis_line *line, struct mr_slice seconds)
+{
+    struct mr_redis *redis = line->redis;
+    const struct mr_reply text = {.kind = MR_REPLY_TEXT, .text = seconds};
+    int64_t age_s = mr_reply_int(&text, -1);
+    if (age_s >= 0)
+        redis->began_at = mr_mono_add_ms(redis->now, -age_s * MR_MS_PER_S);
+}
+
 static bool check_info(struct redis_line *line, const struct mr_reply *reply)
 {
     if (reply->kind != MR_REPLY_TEXT)
@@ -165,6 +174,7 @@ static bool check_info(struct redis_line *line, const struct mr_reply *reply)
                  (int)(version.len < 16 ? version.len : 16), (const char *)version.data);
         return end(line, MR_UNSUPPORTED, what, NULL);
     }
+    note_age(line, info_value(reply->text, MR_SLICE_LIT("uptime_in_seconds:")));
     return check_mode(line, info_value(reply->text, MR_SLICE_LIT("redis_mode:")));
 }
 
@@ -252,7 +262,8 @@ static bool check_any(struct redis_line *line, const struct mr_reply *reply)
                    NULL);
     if (is_error(reply, MR_SLICE_LIT("ERR max number of clients")))
         return end(line, MR_UNAVAILABLE, "has no room for another client", NULL);
-    if (is_error(reply, MR_SLICE_LIT("LOADING")))
+    line->gone = is_error(reply, MR_SLICE_LIT("LOADING"));
+    if (line->gone)
         return end(line, MR_UNAVAILABLE, "is loading its data", NULL);
     if (is_error(reply, MR_SLICE_LIT("MASTERDOWN")))
         return end(line, MR_UNAVAILABLE, "is a replica without a primary", NULL);

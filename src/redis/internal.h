@@ -157,6 +157,8 @@ struct redis_line {
     enum redis_phase phase;
     bool broken;  /* the socket takes nothing any more */
     bool retired; /* freed as soon as nothing refers to it */
+    bool nobody;  /* so far: of its addresses, each says that nobody listens there */
+    bool gone;    /* nobody gets an answer there: no server runs, or it is loading */
     struct mr_tls_session *tls;
 
     struct mr_buf raw; /* said before any call */
@@ -353,6 +355,7 @@ struct mr_redis {
     bool stopping;
 
     bool up, changed_due;
+    mr_mono began_at; /* of the server that was connected to last */
     enum mr_err err;
     char why[REDIS_WHY_MAX];
 };

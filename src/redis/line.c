@@ -75,6 +75,13 @@ static void fail(struct redis_line *line, enum mr_err err, const char *why)
                     why);
 }
 
+/* Whether it runs is not known. */
+static void fail_silent(struct redis_line *line, const char *why)
+{
+    line->gone = false;
+    fail(line, MR_UNAVAILABLE, why);
+}
+
 static void dirty(struct redis_line *line)
 {
     if (mr_list_empty(&line->dirty_link))
@@ -131,7 +138,7 @@ static void be_patient(struct redis_line *line)
     bool busy = !mr_list_empty(&line->sent) || !mr_list_empty(&line->unsent) || line->ping_out;
     if (redis->now.ns >= mr_mono_add_ms(line->progress, limit_ms).ns) {
         if (busy) {
-            fail(line, MR_UNAVAILABLE, "no answer in time");
+            fail_silent(line, "no answer in time");
             doom_neighbours(line);
             return;
         }
@@ -154,7 +161,7 @@ static void tick(struct mr_timer *timer, void *arg)
     else if (line->phase == REDIS_OPEN)
         be_patient(line);
     else
-        fail(line, MR_UNAVAILABLE, "no connection in time");
+        fail_silent(line, "no connection in time");
 }
 
 /* ---- answers -------------------------------------------------------------------------------- */
@@ -165,6 +172,7 @@ static void opened(struct redis_line *line)
     line->phase = REDIS_OPEN;
     line->progress = line->opened_at = redis->now;
     line->err = MR_OK;
+    line->gone = false;
     line->why[0] = '\0';
     mr_wheel_stop(redis->wheel, &line->timer);
     if (!line->ops->blocks)
@@ -486,7 +494,7 @@ static void close_socket(struct redis_line *line)
     line->watch.fd = -1;
 }
 
-static void try_addresses(struct redis_line *line, const char *why);
+static void try_addresses(struct redis_line *line, enum mr_err last);
 
 static void connected(struct redis_line *line)
 {
@@ -495,8 +503,7 @@ static void connected(struct redis_line *line)
         line->broken = true;
         close_socket(line);
         line->addr_at++;
-        try_addresses(line, err == MR_UNAVAILABLE ? "nobody listens there, or it is out of reach"
-                                                  : mr_err_text(err));
+        try_addresses(line, err);
     } else if (line->redis->tls != NULL && line->host.name[0] != '\0') {
         start_tls(line);
     } else {
@@ -540,17 +547,22 @@ static enum mr_err begin_connect(struct redis_line *line)
     return MR_OK;
 }
 
-/* From the address whose turn it is; why: what the one before it said. */
-static void try_addresses(struct redis_line *line, const char *why)
+/* From the address whose turn it is; last: how it went with the one before it. */
+static void try_addresses(struct redis_line *line, enum mr_err last)
 {
+    line->nobody &= last == MR_OK || last == MR_UNAVAILABLE;
     for (; line->addr_at < line->addrs_n; line->addr_at++) {
-        enum mr_err err = begin_connect(line);
-        if (err == MR_OK)
+        last = begin_connect(line);
+        if (last == MR_OK)
             return;
-        why = err == MR_UNAVAILABLE || err == MR_NOT_FOUND ? "nobody listens there"
-                                                           : mr_err_text(err);
+        line->nobody &= last == MR_UNAVAILABLE || last == MR_NOT_FOUND;
     }
-    fail(line, MR_UNAVAILABLE, why);
+    line->gone = line->nobody && line->addrs_n > 0;
+    fail(line, MR_UNAVAILABLE,
+         line->gone           ? "nobody listens there"
+         : line->addrs_n == 0 ? "the path is too long"
+         : last == MR_TIMEOUT ? "it is out of reach"
+                              : mr_err_text(last));
 }
 
 static void resolve(struct mr_job *job)
@@ -570,7 +582,7 @@ static void resolved(struct mr_job *job)
     if (!redis_host_equal(&line->host, &line->resolve_host))
         attempt(line);
     else if (line->resolve_err == MR_OK)
-        try_addresses(line, "");
+        try_addresses(line, MR_OK);
     else
         redis_line_doom(line, MR_UNAVAILABLE, "%s", line->resolve_detail.text);
 }
@@ -601,12 +613,13 @@ static void attempt(struct redis_line *line)
     line->phase = REDIS_PAUSE;
     line->aimed = false;
     line->addr_at = 0;
+    line->nobody = true;
     if (line->host.name[0] == '\0') {
         line->addrs_n = mr_addr_unix(redis->url.path, &line->addrs[0]) == MR_OK;
-        try_addresses(line, "the path is too long");
+        try_addresses(line, MR_OK);
     } else if (mr_host_resolve(line->host.name, line->host.port, MR_RESOLVE_NUMBERS, line->addrs,
                                REDIS_ADDRS_MAX, &line->addrs_n, NULL) == MR_OK) {
-        try_addresses(line, "");
+        try_addresses(line, MR_OK);
     } else {
         start_resolve(line);
     }
@@ -619,6 +632,7 @@ void redis_line_aim(struct redis_line *line, const struct redis_host *host)
     if (line->phase != REDIS_NOWHERE && redis_host_equal(&line->host, host))
         return;
     line->host = *host;
+    line->gone = false;
     line->backoff_ms = 0;
     line->aimed = true;
     if (line->phase > REDIS_RESOLVING)

@@ -81,6 +81,11 @@ bool mr_redis_is_up(const struct mr_redis *redis)
     return redis->up;
 }
 
+mr_mono mr_redis_began(const struct mr_redis *redis)
+{
+    return redis->began_at;
+}
+
 const char *mr_redis_why(const struct mr_redis *redis)
 {
     return redis->why;

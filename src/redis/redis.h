@@ -90,6 +90,8 @@ void mr_redis_free(struct mr_redis *redis);
 
 enum mr_redis_kind mr_redis_kind(const struct mr_redis *redis);
 bool mr_redis_is_up(const struct mr_redis *redis);
+/* When the server that was connected to last had begun, as it says; in whole seconds. Zero: it does not. */
+mr_mono mr_redis_began(const struct mr_redis *redis);
 /* Why it is not: one line; and MR_UNAVAILABLE, or, if that does not pass by itself, MR_DENIED,
  * MR_UNSUPPORTED (too old), MR_INVALID (no such database). MR_OK while it is up. */
 const char *mr_redis_why(const struct mr_redis *redis);
@@ -110,8 +112,8 @@ void mr_redis_at_end_of_turn(struct mr_redis *redis, struct mr_msg *msg);
 struct mr_redis_call {
     /*
      * MR_OK: reply is what Redis said. MR_FAILED: reply is its error. MR_DENIED: NOAUTH, WRONGPASS,
-     * NOPERM. MR_DISK_FULL: OOM or a failed write of its own (MISCONF). MR_UNAVAILABLE, MR_TIMEOUT:
-     * see doubt. MR_CLOSED, MR_CANCELLED, MR_NOMEM, MR_TOO_BIG. reply is never NULL: where Redis said
+     * NOPERM. MR_DISK_FULL: OOM. MR_UNAVAILABLE (also while it takes no writes: MISCONF, NOREPLICAS),
+     * MR_TIMEOUT: see doubt. MR_CLOSED, MR_CANCELLED, MR_NOMEM, MR_TOO_BIG. reply is never NULL: where Redis said
      * nothing it is an error with our reason. The call may be used again in the callback.
      */
     void (*answered)(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
@@ -121,6 +123,7 @@ struct mr_redis_call {
     bool
         durable; /* wait_replicas holds for it; what is sent behind it to the same node waits too */
     bool doubt;  /* answer: it may have been carried out */
+    bool gone;   /* ... of MR_UNAVAILABLE: nobody else could change anything there either */
     struct {     /* the module's */
         struct mr_link link;
         struct redis_line *line;      /* the only one that may carry it; NULL: that of its slot */

@@ -432,7 +432,8 @@ static void connected(struct rpc_conn *conn)
     }
     conn->broken = true;
     rpc_conn_doom(conn, NGHTTP2_NO_ERROR, "%s",
-                  err == MR_UNAVAILABLE ? "nobody listens there, or it is out of reach"
+                  err == MR_UNAVAILABLE ? "nobody listens there"
+                  : err == MR_TIMEOUT   ? "it is out of reach"
                                         : mr_err_text(err));
 }
 

@@ -181,6 +181,7 @@ static void a_user_who_may_not_ask_is_let_in(void **state)
 /* ---- refusals ------------------------------------------------------------------------------- */
 
 static const char *refusal;
+static bool was_gone; /* what the last answer said */
 
 /* The first three times. */
 static const char *refuse_thrice(struct fake_conn *conn, const struct mr_reply *command)
@@ -206,6 +207,7 @@ static void assert_refused(fake_answer *answer, const char *bytes, bool urgent, 
     scene.ask.call.urgent = urgent;
     assert_int_equal(ask_run(&scene.ask), wanted);
     assert_false(scene.ask.call.doubt);
+    was_gone = scene.ask.call.gone;
     close_scene(&scene);
 }
 
@@ -236,6 +238,27 @@ static void what_is_urgent_waits_for_nothing_long(void **state)
     assert_refused(refuse_always, "-LOADING Redis is loading\r\n", true, MR_UNAVAILABLE);
     assert_refused(refuse_always, "-CLUSTERDOWN The cluster is down\r\n", true, MR_UNAVAILABLE);
     assert_refused(refuse_always, "-READONLY You can't write\r\n", true, MR_UNAVAILABLE);
+    assert_refused(refuse_always, "-MISCONF Redis is configured to save RDB snapshots\r\n", true,
+                   MR_UNAVAILABLE);
+}
+
+static void it_is_told_whether_others_could_change_anything(void **state)
+{
+    (void)state;
+    static const struct {
+        const char *bytes;
+        bool gone;
+    } rows[] = {
+        {"-LOADING Redis is loading the dataset in memory\r\n", true},
+        {"-MISCONF Redis is configured to save RDB snapshots\r\n", true},
+        {"-NOREPLICAS Not enough good replicas to write.\r\n", true},
+        {"-CLUSTERDOWN The cluster is down\r\n", false},
+        {"-READONLY You can't write\r\n", false},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_refused(refuse_always, rows[i].bytes, true, MR_UNAVAILABLE);
+        assert_int_equal(was_gone, rows[i].gone);
+    }
 }
 
 static void what_does_not_pass_is_told(void **state)
@@ -249,7 +272,6 @@ static void what_does_not_pass_is_told(void **state)
         {"-NOPERM this user has no permissions\r\n", MR_DENIED},
         {"-NOAUTH Authentication required.\r\n", MR_DENIED},
         {"-OOM command not allowed when used memory > 'maxmemory'.\r\n", MR_DISK_FULL},
-        {"-MISCONF Redis is configured to save RDB snapshots\r\n", MR_DISK_FULL},
         {"-ERR Error running script (call to f_1): @user_script:1: -OOM command not "
          "allowed\r\n",
          MR_DISK_FULL},
@@ -678,6 +700,7 @@ int main(void)
         cmocka_unit_test(a_user_who_may_not_ask_is_let_in),
         cmocka_unit_test(what_passes_is_tried_again),
         cmocka_unit_test(what_is_urgent_waits_for_nothing_long),
+        cmocka_unit_test(it_is_told_whether_others_could_change_anything),
         cmocka_unit_test(what_does_not_pass_is_told),
         cmocka_unit_test(a_break_leaves_doubt),
         cmocka_unit_test(what_may_be_repeated_is),
