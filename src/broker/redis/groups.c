@@ -2,9 +2,10 @@
 /*
  * Groups: a ripe one becomes a set, a set one task; Asynq's data (asynq-wire, 9), each step one script.
  *
- * A gather that finds none waits for the channel mr:wake, on which every change of a group by us is told,
- * and for the time at which something can be ripe. Other programs tell nothing, so it looks every second
- * besides. Like an await it is answered while no call is under way for it.
+ * A gather that finds none waits for the channel mr:ripe, on which we tell of a group that is full and of the
+ * first group of all, and for the time at which something can be ripe. Other programs tell nothing, so it
+ * looks every second besides, and walks through some of the groups then: what is seen of each is noted in
+ * Redis (common.lua). Like an await it is answered while no call is under way for it.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -13,10 +14,14 @@
 
 enum {
     LOOK_MS = 1000,
-    GATHER_ARGS = 6,
+    PAUSE_MS = 10, /* between looks that somebody asks for */
+    GATHER_ARGS = 8,
     NUMBERS = 5,
     GATHERED_ARGS = 1 + ENQUEUE_ARGS_MAX,
-    FIRST_VIEW = 2, /* in the answer of gather.lua */
+    SAID_CURSOR = 1, /* in the answer of gather.lua */
+    SAID_NEXT = 2,
+    SAID_GROUP = 2,
+    FIRST_VIEW = 3,
 };
 
 struct gather {
@@ -28,6 +33,7 @@ struct gather {
     struct mr_timer timer, look;
     char *channel_name;
     bool busy, again, over; /* over: its time has come */
+    mr_mono looked_at, ends_at;
     bool subscribed;
     enum mr_err end; /* that it is over with */
     char numbers[NUMBERS][NUMBER_MAX];
@@ -61,7 +67,7 @@ static void end_with(struct gather *gather, enum mr_err err)
 static enum mr_err read_set(struct gather *gather, const struct mr_reply *reply)
 {
     struct mr_req_gather *req = req_of(gather);
-    struct mr_slice group = mr_reply_at(reply, 1)->text;
+    struct mr_slice group = mr_reply_at(reply, SAID_GROUP)->text;
     size_t n = reply->n - FIRST_VIEW;
     struct mr_task *tasks = mr_arena_calloc(&req->req.arena, n, sizeof *tasks);
     if (tasks == NULL)
@@ -78,20 +84,26 @@ static enum mr_err read_set(struct gather *gather, const struct mr_reply *reply)
     return MR_OK;
 }
 
-static void look(struct gather *gather);
+/* Where the walk through the groups goes on. */
+static void keep_cursor(struct rqueue *queue, struct mr_slice cursor)
+{
+    if (cursor.len > 0 && cursor.len < sizeof queue->walk)
+        (void)snprintf(queue->walk, sizeof queue->walk, "%.*s", (int)cursor.len,
+                       (const char *)cursor.data);
+}
 
 /* Nothing is ripe; next_ms: when something can be. */
 static void wait_on(struct gather *gather, int64_t next_ms)
 {
     struct mr_redis *redis = gather->queue->engine->redis;
     int64_t ms = next_ms >= 0 && next_ms < LOOK_MS ? next_ms + 1 : LOOK_MS;
+    if (gather->again && ms > PAUSE_MS)
+        ms = PAUSE_MS;
     if (req_of(gather)->wait_ms == 0)
         end_with(gather, MR_EMPTY);
     else if (gather->over)
         answer(gather, gather->end);
-    else if (gather->again)
-        look(gather);
-    else
+    else if (mr_mono_add_ms(mr_redis_now(redis), ms).ns < gather->ends_at.ns)
         mr_redis_timer_start(redis, &gather->look, mr_mono_add_ms(mr_redis_now(redis), ms));
 }
 
@@ -106,24 +118,35 @@ static void looked(struct mr_redis_call *call, enum mr_err err, const struct mr_
     err = look_array(gather->queue->engine, err, reply);
     bool ripe =
         err == MR_OK && mr_reply_int(mr_reply_at(reply, 0), 0) != 0 && reply->n > FIRST_VIEW;
+    if (err == MR_OK)
+        keep_cursor(gather->queue, mr_reply_at(reply, SAID_CURSOR)->text);
     if (ripe)
         err = read_set(gather, reply);
     if (err != MR_OK || ripe)
         answer(gather, err);
     else
-        wait_on(gather, mr_reply_int(mr_reply_at(reply, 1), -1));
+        wait_on(gather, mr_reply_int(mr_reply_at(reply, SAID_NEXT), -1));
+}
+
+/* Who does not wait is shown all that this look can find. */
+static struct mr_slice walk_from(const struct gather *gather)
+{
+    struct rqueue *queue = gather->queue;
+    mr_mono now = mr_redis_now(queue->engine->redis);
+    if (req_of(gather)->wait_ms > 0 && now.ns < mr_mono_add_ms(queue->walked_at, LOOK_MS).ns)
+        return MR_SLICE_LIT("");
+    queue->walked_at = now;
+    return queue->walk[0] != '\0' ? mr_slice_str(queue->walk) : MR_SLICE_LIT("0");
 }
 
 static void look(struct gather *gather)
 {
-    if (gather->busy) {
-        gather->again = true;
-        return;
-    }
     struct mr_uuid uuid;
     mr_uuid_make(&uuid, mr_wall_now(mr_clock_system()), &gather->queue->engine->rand);
     mr_uuid_format(&uuid, req_of(gather)->set);
     gather->args[3] = mr_slice_str(req_of(gather)->set);
+    gather->args[6] = walk_from(gather);
+    gather->looked_at = mr_redis_now(gather->queue->engine->redis);
     gather->busy = true;
     gather->again = false;
     gather->call = (struct mr_redis_call){.answered = looked, .arg = gather, .urgent = true};
@@ -144,8 +167,15 @@ static void timed_out(struct mr_timer *timer, void *arg)
 
 static void told(struct mr_redis_channel *channel, struct mr_slice bytes)
 {
+    struct gather *gather = channel->arg;
+    struct mr_redis *redis = gather->queue->engine->redis;
     (void)bytes;
-    look(channel->arg);
+    gather->again = true;
+    if (gather->busy)
+        return;
+    mr_mono now = mr_redis_now(redis), at = mr_mono_add_ms(gather->looked_at, PAUSE_MS);
+    mr_redis_timer_stop(redis, &gather->look);
+    mr_redis_timer_start(redis, &gather->look, at.ns > now.ns ? at : now);
 }
 
 static void listen(struct gather *gather)
@@ -157,7 +187,8 @@ static void listen(struct gather *gather)
         .name = mr_slice_str(gather->channel_name), .message = told, .arg = gather};
     gather->subscribed = true;
     mr_redis_subscribe(redis, &gather->channel);
-    mr_redis_timer_start(redis, &gather->timer, mr_mono_add_ms(mr_redis_now(redis), wait_ms + 1));
+    gather->ends_at = mr_mono_add_ms(mr_redis_now(redis), wait_ms + 1);
+    mr_redis_timer_start(redis, &gather->timer, gather->ends_at);
 }
 
 enum mr_err gather_prepare(struct ticket *ticket)
@@ -174,7 +205,7 @@ void gather_begin(struct ticket *ticket)
     struct gather *gather = mr_arena_calloc(&req->req.arena, 1, sizeof *gather);
     struct mr_buf name = {0};
     enum mr_err err = gather != NULL && queue != NULL
-                          ? mr_buf_printf(&name, "%smr:wake", (const char *)queue->prefix.data)
+                          ? mr_buf_printf(&name, "%smr:ripe", (const char *)queue->prefix.data)
                           : MR_NOMEM;
     struct mr_slice kept = {0};
     if (err == MR_OK)
@@ -193,6 +224,7 @@ void gather_begin(struct ticket *ticket)
     gather->args[2] = number_arg(req->grace_ms, gather->numbers[2]);
     gather->args[4] = number_arg(mr_gather_set_ms(req), gather->numbers[3]);
     gather->args[5] = number_arg(MR_SET_BYTES_MAX, gather->numbers[4]);
+    gather->args[7] = req->wait_ms > 0 ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
     mr_list_push_back(&look_of(ticket->engine)->gathers, &gather->link);
     if (req->wait_ms > 0)
         listen(gather);

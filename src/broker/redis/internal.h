@@ -39,6 +39,13 @@
  *   mr:max     the greatest length of the queue
  *   mr:counts  hash: how many were `deleted`, `expired`, `trimmed` (off the archive), `quarantined`
  *   mr:wake    channel: something changed that may be of interest to whoever waits for a task
+ *   mr:size    zset group -> how many members it has; mr:oldest, mr:newest: when the first and the last of
+ *              them joined, ms. Only those that are ripe are looked at; what other programs do to groups is
+ *              noted there bit by bit
+ *   mr:ripe    channel: a group has mr:full members, or is the first there is; mr:full is what one of those
+ *              who wait for a group asks for
+ *   mr:members how many tasks are in groups and in sets of them, for the greatest length; it is counted anew
+ *              every second, or less often where there are many groups
  *   mr:await   zset id -> until when, ms: somebody waits for its end, which is said on asynq:mr:ended
  *   mr:end:ID  hash of a task that was done and left nothing, for a minute: somebody waited for it
  *   mr:u:KEY   the lock of a unique key that the caller chose; others are Asynq's own
@@ -90,6 +97,7 @@ enum {
     NODES_MAX = MR_BOARD_NODES,
     WHY_MAX = 256,
     ID_KEY_MAX = 512, /* prefix, "t:" and id */
+    CURSOR_MAX = 24,  /* text of one of SSCAN */
 };
 
 #define ARCHIVE_MS (90 * MR_MS_PER_DAY)
@@ -188,6 +196,8 @@ struct rqueue {
     struct mr_link finishes;  /* ends of runs that leave with this turn */
     struct mr_link finishing; /* the queue itself, among those that have such */
     struct latency *latency;  /* of what was taken and ended here */
+    mr_mono walked_at;        /* groups of other programs were looked for */
+    char walk[CURSOR_MAX];    /* ... and are from here on the next time */
 };
 
 /* Finds or makes it. NULL: no memory. Loop thread. */

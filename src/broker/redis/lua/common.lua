@@ -103,11 +103,44 @@ local function put_due(id, state, due_ms)
   if call('ZRANGE', P .. 'mr:due', 0, 0)[1] == id then wake() end
 end
 
+-- ---- groups
+
+-- Of each group how many members it has, and when the first and the last of them joined, ms: so what is ripe is
+-- found without looking at every group, by whatever rule. Other programs do not keep them, so what they say is
+-- looked at again before a group is taken for ripe, and gather.lua walks through all groups bit by bit.
+local SIZE, OLDEST, NEWEST = P .. 'mr:size', P .. 'mr:oldest', P .. 'mr:newest'
+local NAME_MAX = 128 -- a group of another program with a longer name is left to that
+local full -- so many members wake those who gather; false: nobody waits
+local told
+
+-- Those who gather look again.
+local function tell_ripe()
+  if not told then call('PUBLISH', P .. 'mr:ripe', '1') end
+  told = true
+end
+
+-- Members that came, or are gone.
+local function count_members(n)
+  if call('EXISTS', P .. 'mr:members') == 1 then call('INCRBY', P .. 'mr:members', n) end
+end
+
+-- A member that joins makes its group ripe later, if not by its size; only the first of all groups gives a time to
+-- those who have none.
 local function put_in_group(id, group)
+  local key, now = P .. 'g:' .. group, format('%.3f', now_ms)
   call('HSET', TASK .. id, 'state', 'aggregating', 'group', group)
-  call('ZADD', P .. 'g:' .. group, now_s, id)
+  call('ZADD', key, now_s, id)
   call('SADD', P .. 'groups', group)
-  wake()
+  count_members(1)
+  if #group > NAME_MAX then return end
+  local size, first = call('ZCARD', key), call('ZADD', OLDEST, 'NX', now, group) == 1
+  if first and size > 1 then -- of another program
+    call('ZADD', OLDEST, call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] * 1000, group)
+  end
+  call('ZADD', NEWEST, now, group)
+  call('ZADD', SIZE, size, group)
+  if full == nil then full = tonumber(call('GET', P .. 'mr:full')) or false end
+  if full and size >= full or first and call('ZCARD', OLDEST) == 1 then tell_ripe() end
 end
 
 -- The state that is shown.

@@ -28,7 +28,8 @@ end
 local function ungroup(id)
   local group = call('HGET', TASK .. id, 'group')
   if call('ZREM', P .. 'g:' .. (group or ''), id) == 0 then return false end
-  if call('EXISTS', P .. 'g:' .. group) == 0 then call('SREM', P .. 'groups', group) end
+  note_group(group)
+  count_members(-1)
   call('HDEL', TASK .. id, 'group')
   return true
 end

@@ -15,11 +15,62 @@ local function say(number, code, state, id)
   answer[n + 1], answer[n + 2], answer[n + 3], answer[n + 4] = number, code, state or '', id
 end
 
+local room -- until the queue is full, once it was asked
+
 local function is_full()
-  return max > 0 and waiting() >= max
+  if max == 0 then return false end
+  room = room or max - waiting()
+  return room <= 0
 end
 
--- Where a task begins to wait. ns is its creation, or now.
+-- ---- new tasks: what all of them need is done once for the call
+
+local ids, scheduled, order, due, first_ms = {}, {}, {}, {}, math.huge
+
+local function add(list, value, id)
+  local n = #list
+  list[n + 1], list[n + 2] = value, id
+end
+
+-- Puts the state of a new task among the fields of its hash, and remembers where it goes; answers what it is.
+local function place_new(id, hash, ns, due_ms, priority)
+  if due_ms then
+    add(hash, 'state', 'scheduled')
+    add(scheduled, ceil_s(due_ms), id)
+    add(due, format('%.0f', due_ms), id)
+    first_ms = math.min(first_ms, due_ms)
+    return 'scheduled'
+  end
+  if priority ~= 0 then
+    add(hash, 'state', 'scheduled')
+    add(scheduled, READY_SCORE, id)
+    add(order, format('%.17g', ms_of(ns) - priority), id)
+  else
+    add(hash, 'state', 'pending')
+    add(hash, 'pending_since', ns)
+    ids[#ids + 1] = id
+  end
+  return 'pending'
+end
+
+-- They go there. Who waits is told of the first one that is due, and of those with a priority.
+local function put_new()
+  if #ids > 0 then call('LPUSH', P .. 'pending', unpack(ids)) end
+  if #scheduled > 0 then call('ZADD', P .. 'scheduled', unpack(scheduled)) end
+  if #order > 0 then call('ZADD', P .. 'mr:order', unpack(order)) end
+  local is_first = false
+  if #due > 0 then
+    local before = call('ZRANGE', P .. 'mr:due', 0, 0, 'WITHSCORES')[2]
+    is_first = not before or first_ms < tonumber(before)
+    call('ZADD', P .. 'mr:due', unpack(due))
+  end
+  if is_first or #order > 0 then wake() end
+  ids, scheduled, order, due, first_ms = {}, {}, {}, {}, math.huge
+end
+
+-- ---- a task that is there already
+
+-- Where it waits from now on. ns is the creation of the one that it stands for.
 local function place(id, ns, due_ms, priority)
   if due_ms then
     put_due(id, 'scheduled', due_ms)
@@ -40,6 +91,7 @@ local function replace(holder, state, ns, due_ms, priority)
   if state == 'active' or state == 'held' then return 5, shown_state(holder, state) end
   if state == 'archived' or state == 'completed' then return 2, state end
   if state == 'aggregating' then return 4, state end -- it has no place in the order
+  put_new() -- it may be one of them
   take_out(holder, state)
   if not call('HGET', TASK .. holder, 'mr:t') then
     call('HSET', TASK .. holder, 'mr:t', call('HGET', TASK .. holder, 'pending_since') or ns)
@@ -62,11 +114,11 @@ while i <= #ARGV do
   local ns = format('%.0f000', tonumber(now_us_text) + number)
   local due_ms = when == 'a' and ms or when == 'd' and math.ceil(now_ms + ms)
   if due_ms and due_ms <= now_ms then due_ms = false end
-  local there = call('HGET', key, 'state')
+  local there = call('EXISTS', key) == 1
   local holder = lock ~= '' and call('GET', lock)
   local held = holder and call('HGET', TASK .. holder, 'state')
-  if there or call('EXISTS', key) == 1 then
-    say(number, 1, shown_state(id, there), id)
+  if there then
+    say(number, 1, shown_state(id, call('HGET', key, 'state')), id)
   elseif held then
     local code, state, action = 2, shown_state(holder, held), ARGV[i + 7]
     if action == '1' then code = 4 end
@@ -75,6 +127,7 @@ while i <= #ARGV do
   elseif is_full() then
     say(number, 3, '', id)
   else
+    if room then room = room - 1 end
     local hash = { 'msg', ARGV[i + 1] }
     for f = i + 10, i + 9 + fields do hash[#hash + 1] = ARGV[f] end
     if due_ms or priority ~= 0 or group ~= '' then
@@ -86,15 +139,14 @@ while i <= #ARGV do
       hash[#hash + 1], hash[#hash + 2] = 'unique_key', lock
       hash[#hash + 1], hash[#hash + 2] = 'mr:q', up_ms(now_ms + hold_ms)
     end
+    local grouped = group ~= '' and not due_ms
+    local state = grouped and 'aggregating' or place_new(id, hash, ns, due_ms, priority)
     call('HSET', key, unpack(hash))
-    if group ~= '' and not due_ms then
-      put_in_group(id, group)
-      say(number, 0, 'aggregating', id)
-    elseif place(id, ns, due_ms, priority) == 'scheduled' then
-      say(number, 0, 'scheduled', id)
-    end
+    if grouped then put_in_group(id, group) end
+    if state ~= 'pending' then say(number, 0, state, id) end
   end
   i = i + 10 + fields
   number = number + 1
 end
+put_new()
 return answer

@@ -55,6 +55,7 @@ end
 call('DEL', set)
 call('ZREM', P .. 'aggregation_sets', set)
 count('gathered', #members)
+count_members(-#members)
 
 local hash = { 'msg', message }
 for i = 12, 11 + fields_n do hash[#hash + 1] = ARGV[i] end

@@ -68,7 +68,7 @@ local function count_runs(processed, failed)
   if failed > 0 then count_day('failed', failed) end
 end
 
--- Tasks in groups and in sets of them.
+-- Tasks in groups and in sets of them, by looking at each of those.
 local function aggregating()
   local n = 0
   for _, group in ipairs(call('SMEMBERS', P .. 'groups')) do n = n + call('ZCARD', P .. 'g:' .. group) end
@@ -76,7 +76,19 @@ local function aggregating()
   return n
 end
 
+-- The same without looking at them each time. What we change is kept count of (see count_members); what other
+-- programs do is known when it is counted anew, the less often the more groups there are.
+local function members()
+  if call('EXISTS', P .. 'groups', P .. 'aggregation_sets') == 0 then return 0 end
+  local n = call('GET', P .. 'mr:members')
+  if not n then
+    n = aggregating()
+    call('SET', P .. 'mr:members', n, 'PX', 1000 + floor(call('SCARD', P .. 'groups') / 5))
+  end
+  return tonumber(n)
+end
+
 -- Tasks that count for the greatest length of a queue.
 local function waiting()
-  return call('LLEN', P .. 'pending') + call('ZCARD', P .. 'scheduled') + call('ZCARD', P .. 'retry') + aggregating()
+  return call('LLEN', P .. 'pending') + call('ZCARD', P .. 'scheduled') + call('ZCARD', P .. 'retry') + members()
 end

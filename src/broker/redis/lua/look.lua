@@ -138,13 +138,45 @@ end
 
 -- ---- groups
 
+-- When a member joined: scores are whole seconds, but ours have their time in the hash.
+local function joined_ms(id, score)
+  local ns = call('HGET', TASK .. id, 'mr:t')
+  if ns and floor(ms_of(ns) / 1000) == tonumber(score) then return ms_of(ns) end
+  return tonumber(score) * 1000
+end
+
+-- A time that we noted of a group holds while the member at that end joined in the same second.
+local function noted_ms(key, name, rank)
+  local member, score = unpack(call('ZRANGE', P .. 'g:' .. name, rank, rank, 'WITHSCORES'))
+  local noted = tonumber(call('ZSCORE', key, name) or 0)
+  if floor(noted / 1000) == tonumber(score) then return noted end
+  local ms = joined_ms(member, score)
+  call('ZADD', key, format('%.3f', ms), name)
+  return ms
+end
+
+-- Notes of a group what is so, and answers it: its size, when its first and its last member joined. One without
+-- members is none.
+local function note_group(name)
+  local size = call('ZCARD', P .. 'g:' .. name)
+  if size == 0 then
+    call('SREM', P .. 'groups', name)
+    for _, key in ipairs({ SIZE, OLDEST, NEWEST }) do call('ZREM', key, name) end
+    return 0, 0, 0
+  end
+  if #name > NAME_MAX then return size, 0, 0 end
+  call('ZADD', SIZE, size, name)
+  return size, noted_ms(OLDEST, name, 0), noted_ms(NEWEST, name, -1)
+end
+
 -- The members of a set are back in their group, with their scores; its name is known again.
 local function return_set(set)
   local group = string.match(set, '^(.*):[^:]*$')
-  local members = call('ZRANGE', set, 0, -1, 'WITHSCORES')
+  local name, members = sub(group, #P + 3), call('ZRANGE', set, 0, -1, 'WITHSCORES')
   for i = 1, #members, 2 do call('ZADD', group, members[i + 1], members[i]) end
   call('DEL', set)
   call('ZREM', P .. 'aggregation_sets', set)
-  if #members > 0 then call('SADD', P .. 'groups', sub(group, #P + 3)) end
-  wake()
+  if #members > 0 then call('SADD', P .. 'groups', name) end
+  note_group(name)
+  tell_ripe()
 end

@@ -63,7 +63,8 @@ end
 
 local function drop_rest()
   for _, name in ipairs({ 'lease', 'paused', 'processed', 'failed', 'mr:order', 'mr:due', 'mr:keep',
-    'mr:lease', 'mr:epoch', 'mr:max', 'mr:counts', 'mr:await' }) do
+    'mr:lease', 'mr:epoch', 'mr:max', 'mr:counts', 'mr:await', 'mr:size', 'mr:oldest', 'mr:newest', 'mr:full',
+    'mr:members' }) do
     call('DEL', P .. name)
   end
   for day = 0, DAYS do
