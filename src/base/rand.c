@@ -48,6 +48,16 @@ void mr_rand_seed_system(struct mr_rand *rand)
         mr_rand_seed(rand, seed_of_last_resort(rand));
 }
 
+struct mr_rand *mr_rand_of_thread(void)
+{
+    static _Thread_local struct mr_rand rand;
+    static _Thread_local bool seeded;
+    if (!seeded)
+        mr_rand_seed_system(&rand);
+    seeded = true;
+    return &rand;
+}
+
 uint64_t mr_rand_next(struct mr_rand *rand)
 {
     uint64_t *s = rand->s;

@@ -13,6 +13,8 @@ struct mr_rand {
 void mr_rand_seed(struct mr_rand *rand, uint64_t seed);
 /* From the operating system. */
 void mr_rand_seed_system(struct mr_rand *rand);
+/* One that every thread has for itself, seeded so. */
+struct mr_rand *mr_rand_of_thread(void);
 uint64_t mr_rand_next(struct mr_rand *rand);
 /* Even in 0 .. n-1; n > 0. */
 uint64_t mr_rand_below(struct mr_rand *rand, uint64_t n);

@@ -20,14 +20,7 @@ struct prepared {
 /* Every producer thread has its own chance; the simulator's comes from its seed. */
 static struct mr_rand *id_rand(struct mr_engine *engine)
 {
-    static _Thread_local struct mr_rand rand;
-    static _Thread_local bool seeded;
-    if (!engine->threaded)
-        return &engine->rand;
-    if (!seeded)
-        mr_rand_seed_system(&rand);
-    seeded = true;
-    return &rand;
+    return engine->threaded ? mr_rand_of_thread() : &engine->rand;
 }
 
 static void choose_id(struct mr_engine *engine, const struct mr_task_options *options, mr_wall now,

@@ -7,10 +7,8 @@
  * asked before. That is not one step: two producers that use the same id for two queues in the same
  * moment can both succeed.
  *
- * While Redis is away tasks are refused at once. One whose answer was lost may have been accepted, run and
- * forgotten already, so it is answered with MR_UNAVAILABLE and the caller decides; only tasks with an id
- * of ours that are kept long enough after their end are sent again, since then a conflict is the proof
- * that they were accepted.
+ * While Redis is away tasks are refused at once. One whose answer was lost is in doubt: see
+ * broker/doubt.h.
  */
 #include <stdlib.h>
 
@@ -68,37 +66,11 @@ static struct mr_req_enqueue *enqueue_of(const struct ticket *ticket)
 
 /* ---- on the caller's thread ----------------------------------------------------------------- */
 
-static struct mr_rand *id_rand(void)
-{
-    static _Thread_local struct mr_rand rand;
-    static _Thread_local bool seeded;
-    if (!seeded)
-        mr_rand_seed_system(&rand);
-    seeded = true;
-    return &rand;
-}
-
-static void choose_id(const struct mr_task_options *task, mr_wall now,
-                      struct mr_enqueue_result *result)
-{
-    if (task->id.len > 0) {
-        memcpy(result->id, task->id.data, task->id.len);
-        result->id[task->id.len] = '\0';
-    } else {
-        struct mr_uuid uuid;
-        mr_uuid_make(&uuid, now, id_rand());
-        mr_uuid_format(&uuid, result->id);
-    }
-}
-
 enum mr_err enqueue_prepare_one(const struct ticket *ticket, const struct mr_task_options *task,
                                 mr_wall now, struct new_task *ret_task,
                                 struct mr_enqueue_result *result)
 {
-    result->id[0] = '\0';
-    result->state = MR_STATE_NONE;
-    MR_TRY(mr_task_options_check(task, ticket->engine->payload_max, NULL));
-    choose_id(task, now, result);
+    MR_TRY(mr_doubt_id(task, ticket->engine->payload_max, now, result));
     return message_make(ticket->engine, task, mr_slice_str(result->id), &ticket->req->arena,
                         ret_task);
 }
@@ -137,7 +109,7 @@ enum mr_err enqueue_prepare(struct ticket *ticket)
         if (req->results[i].err != MR_OK)
             continue;
         enqueue->given += task->id.len > 0;
-        enqueue->repeatable &= task->id.len == 0 && task->retention_ms >= REPEAT_RETENTION_MS;
+        enqueue->repeatable &= mr_doubt_none(task);
     }
     return MR_OK;
 }
@@ -186,8 +158,8 @@ static enum mr_err read_answers(const struct batch *batch, const struct mr_reply
         struct mr_enqueue_result *result = &req->results[item];
         MR_TRY(enqueue_result(mr_reply_int(&reply->items[i + 1], -1), reply->items[i + 2].text,
                               reply->items[i + 3].text, result));
-        if (result->err == MR_CONFLICT && enqueue->repeatable && req->tasks[item].id.len == 0)
-            result->err = MR_OK; /* ours, of the first try */
+        if (enqueue->repeatable)
+            mr_doubt_ends(&req->tasks[item], result);
     }
     return MR_OK;
 }

@@ -80,6 +80,7 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "broker/board.h"
+#include "broker/doubt.h"
 #include "broker/latency.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/scripts.h"
@@ -87,13 +88,12 @@
 #include "wire/asynq.h"
 
 enum {
-    OPEN_MS = 3000,  /* open waits so long for the first connection */
-    CLOSE_MS = 5000, /* close waits so long for answers */
-    AGAIN_MS = 200,  /* a finish that could not be delivered is tried again after this */
-    REPEAT_RETENTION_MS = 60000, /* a task kept so long can be enqueued again without doubt */
-    QUEUES_FRESH_MS = 5000,      /* the names of all queues are asked for again after this */
-    SERVER_TTL_S = 10,           /* Asynq's: of what is said about a server */
-    ARCHIVE_MAX = 9999,          /* Asynq's own limits */
+    OPEN_MS = 3000,         /* open waits so long for the first connection */
+    CLOSE_MS = 5000,        /* close waits so long for answers */
+    AGAIN_MS = 200,         /* a finish that could not be delivered is tried again after this */
+    QUEUES_FRESH_MS = 5000, /* the names of all queues are asked for again after this */
+    SERVER_TTL_S = 10,      /* Asynq's: of what is said about a server */
+    ARCHIVE_MAX = 9999,     /* Asynq's own limits */
     NODES_MAX = MR_BOARD_NODES,
     WHY_MAX = 256,
     ID_KEY_MAX = 512, /* prefix, "t:" and id */

@@ -2,11 +2,8 @@
 /*
  * Producing: one stream, Tasks/EnqueueStream, for all threads. It is opened with the first task.
  *
- * Ids are made here, so that a caller who gets no answer knows them. When the stream breaks, what
- * was not sent waits for the next one, up to AWAY_MS. What was sent is in doubt: it may have been
- * accepted, run and forgotten already, and a second try would run it again. So it is answered with
- * MR_UNAVAILABLE and the caller decides; only tasks with an id of ours that are kept long enough
- * after their end are tried again, since then a conflict is the proof that they were accepted.
+ * When the stream breaks, what was not sent waits for the next one, up to AWAY_MS. What was sent is in
+ * doubt: see broker/doubt.h.
  */
 #include <stdlib.h>
 
@@ -23,16 +20,6 @@ static struct mr_req_enqueue *enqueue_of(const struct ticket *ticket)
     return mr_container(ticket->req, struct mr_req_enqueue, req);
 }
 
-static struct mr_rand *id_rand(void)
-{
-    static _Thread_local struct mr_rand rand;
-    static _Thread_local bool seeded;
-    if (!seeded)
-        mr_rand_seed_system(&rand);
-    seeded = true;
-    return &rand;
-}
-
 /* The task with the id it is sent under, which is also the answer's. */
 static struct mr_task_options with_id(const struct mr_task_options *task,
                                       struct mr_enqueue_result *result)
@@ -40,23 +27,6 @@ static struct mr_task_options with_id(const struct mr_task_options *task,
     struct mr_task_options chosen = *task;
     chosen.id = mr_slice_str(result->id);
     return chosen;
-}
-
-static enum mr_err choose_id(const struct ticket *ticket, const struct mr_task_options *task,
-                             mr_wall now, struct mr_enqueue_result *result)
-{
-    result->id[0] = '\0';
-    result->state = MR_STATE_NONE;
-    MR_TRY(mr_task_options_check(task, ticket->remote->payload_max, NULL));
-    if (task->id.len > 0) {
-        memcpy(result->id, task->id.data, task->id.len);
-        result->id[task->id.len] = '\0';
-    } else {
-        struct mr_uuid uuid;
-        mr_uuid_make(&uuid, now, id_rand());
-        mr_uuid_format(&uuid, result->id);
-    }
-    return MR_OK;
 }
 
 enum mr_err remote_prepare_enqueue(struct ticket *ticket)
@@ -73,14 +43,14 @@ enum mr_err remote_prepare_enqueue(struct ticket *ticket)
     ticket->repeatable = true;
     for (size_t i = 0; i < req->n; i++) {
         const struct mr_task_options *task = &req->tasks[i];
-        req->results[i].err = choose_id(ticket, task, now, &req->results[i]);
+        req->results[i].err = mr_doubt_id(task, ticket->remote->payload_max, now, &req->results[i]);
         if (req->results[i].err != MR_OK)
             continue;
         struct mr_task_options sent = with_id(task, &req->results[i]);
         sizes[i] = mr_flat_size(&mr_flat_new_task, &sent);
         ticket->bytes += mr_flat_head_size(sizes[i]) + sizes[i];
         ticket->n++;
-        ticket->repeatable &= task->id.len == 0 && task->retention_ms >= REPEAT_RETENTION_MS;
+        ticket->repeatable &= mr_doubt_none(task);
     }
     uint8_t *at = ticket->entries = mr_arena_alloc(&req->req.arena, ticket->bytes);
     if (at == NULL)
@@ -115,8 +85,6 @@ static enum mr_err *item_err(struct ticket *ticket, size_t item)
     return &enqueue_of(ticket)->results[item].err;
 }
 
-/* One result. That our own id is there already when we come a second time means that it was accepted
- * the first time. */
 static enum mr_err read_result(struct remote *remote, struct mr_slice bytes)
 {
     size_t item;
@@ -126,9 +94,8 @@ static enum mr_err read_result(struct remote *remote, struct mr_slice bytes)
     struct mr_enqueue_result result;
     struct fields fields;
     MR_TRY(mr_flat_read(&mr_flat_enqueue_result, bytes, NULL, &result));
-    bool again = ticket->replied < ticket->doubtful && req->tasks[item].id.len == 0;
-    if (result.err == MR_CONFLICT && again)
-        result.err = MR_OK;
+    if (ticket->replied < ticket->doubtful)
+        mr_doubt_ends(&req->tasks[item], &result);
     if (result.err != MR_OK) {
         MR_TRY(fields_read(bytes, &fields));
         remote_refused(remote, result.err, fields.bytes[FIELD_RESULT_MESSAGE]);

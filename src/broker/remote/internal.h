@@ -25,6 +25,7 @@
 
 #include "base/buf.h"
 #include "broker/board.h"
+#include "broker/doubt.h"
 #include "broker/remote/remote.h"
 #include "wire/flat.h"
 
@@ -35,7 +36,6 @@ enum {
     AGAIN_MS = 100,        /* a stream that ended by itself is opened again after this */
     ANSWER_MS = 10 * 1000, /* a server that has not said Welcome, or taken leave, by then hangs */
     GRACE_MS = 5000,       /* of servers that do not say theirs */
-    REPEAT_RETENTION_MS = 60000, /* a task kept so long can be enqueued again without doubt */
     MESSAGE_BYTES = 1024 * 1024, /* of a message of many items */
     LANE_MESSAGES = 1024,        /* of a lane, without an answer */
     AWAITS_MAX = 512, /* a server takes 1000 calls of a connection, and others must pass */
