@@ -102,6 +102,7 @@ enum {
     MR_RETRY_MAX = 65535,
     MR_CRASHES_MAX = 3, /* a task that lost its worker so often is quarantined in the archive */
     MR_SLOTS_MAX = 4096,
+    MR_PARTITIONS_MAX = 64, /* of a queue */
 };
 
 /* ---- tasks ---------------------------------------------------------------------------------- */
@@ -156,6 +157,12 @@ struct mr_task_options {
     struct mr_slice topic; /* leave the outcome in this result topic */
     const struct mr_header *headers;
     size_t headers_n;
+    /* Where in a queue of several partitions it goes: into this one, counted from 1; or to where all
+     * with this key go; else where its unique key, its id or its group lead to. One without any of
+     * them goes where the next one's turn is. A unique key is known within a partition: with
+     * partition or key, another one may have it too. */
+    struct mr_slice key;
+    uint32_t partition; /* MR_INVALID: the queue has no such partition */
 };
 
 /* Priorities are within so many seconds, both ways. */
@@ -187,7 +194,8 @@ struct mr_task {
     int64_t created_ms, due_ms, started_ms, finished_ms, last_failed_ms;
     int64_t unique_until_ms; /* its unique key is its own until then; 0: it has none (any more) */
     bool cancel_requested;
-    bool held; /* carried here at started_ms, and not released yet (mr_carry) */
+    bool held;          /* carried here at started_ms, and not released yet (mr_carry) */
+    uint32_t partition; /* of its queue, from 1 */
 };
 
 /* ---- client --------------------------------------------------------------------------------- */
@@ -341,6 +349,14 @@ MR_MUST_USE enum mr_err mr_control(struct mr_client *client, const struct mr_con
 MR_MUST_USE enum mr_err mr_carry(struct mr_client *client, const struct mr_task *tasks, size_t n,
                                  struct mr_enqueue_result *ret_results);
 
+/* Which workers prefer which partitions of a queue. */
+enum mr_assign {
+    MR_ASSIGN_ROUND_ROBIN, /* as even as can be; when a worker comes or goes, as few as can be move */
+    MR_ASSIGN_CONSISTENT_HASH, /* by their names alone; nobody has more than 1.25 of its share */
+    MR_ASSIGN_COUNT
+};
+const char *mr_assign_name(enum mr_assign assign); /* NULL: none */
+
 struct mr_queue_info {
     char name[MR_NAME_MAX + 1];
     uint64_t counts[MR_STATE_COUNT];
@@ -350,6 +366,8 @@ struct mr_queue_info {
     uint64_t max_length; /* 0: none */
     /* Of the runs that began, and that ended, in the last minute or so; 0: none did. */
     uint64_t wait_p50_us, wait_p99_us, run_p50_us, run_p99_us;
+    uint32_t partitions; /* at least 1 */
+    enum mr_assign assign;
 };
 
 /* Fills up to max entries, ordered by name, starting after the name `after` (NULL: from the start).
@@ -373,6 +391,16 @@ MR_MUST_USE enum mr_err mr_queue_resume(struct mr_client *client, struct mr_slic
  * need be. */
 MR_MUST_USE enum mr_err mr_queue_set_max_length(struct mr_client *client, struct mr_slice queue,
                                                 uint64_t max);
+/*
+ * Spreads the queue over n partitions, 1 to MR_PARTITIONS_MAX: of a Redis Cluster, each can be at
+ * another node. The order of tasks, and the greatest length of the queue, is that of each partition.
+ * With fewer of them than before, what waits in the others is still worked off. MR_UNSUPPORTED: this
+ * broker has one partition per queue. Creates the queue if need be.
+ */
+MR_MUST_USE enum mr_err mr_queue_set_partitions(struct mr_client *client, struct mr_slice queue,
+                                                uint32_t n);
+MR_MUST_USE enum mr_err mr_queue_set_assign(struct mr_client *client, struct mr_slice queue,
+                                            enum mr_assign assign);
 enum mr_queue_remove_mode {
     MR_QUEUE_REMOVE_EMPTY, /* MR_WRONG_STATE when it holds tasks */
     MR_QUEUE_REMOVE_FORCE, /* deletes its tasks too, counted; MR_RUNNING when some are running */

@@ -24,6 +24,16 @@ static struct mr_slice of_max_length(const ProtobufCMessage *message)
     return mr_pb_text(((const Millrace__V1__QueueMaxLengthRequest *)(const void *)message)->queue);
 }
 
+static struct mr_slice of_partitions(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__QueuePartitionsRequest *)(const void *)message)->queue);
+}
+
+static struct mr_slice of_assign(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__QueueAssignRequest *)(const void *)message)->queue);
+}
+
 static struct mr_slice of_gather(const ProtobufCMessage *message)
 {
     return mr_pb_text(((const Millrace__V1__GatherRequest *)(const void *)message)->queue);
@@ -81,6 +91,10 @@ static struct mr_slice about_token(struct unary *u)
     X(resume, OURS "Queues/Resume", A, about_queue, KIND(queue_request), queues_resume, of_queue)  \
     X(max_length, OURS "Queues/SetMaxLength", A, about_queue, KIND(queue_max_length_request),      \
       queues_set_max_length, of_max_length)                                                        \
+    X(partitions, OURS "Queues/SetPartitions", A, about_queue, KIND(queue_partitions_request),     \
+      queues_set_partitions, of_partitions)                                                        \
+    X(assign, OURS "Queues/SetAssign", A, about_queue, KIND(queue_assign_request),                 \
+      queues_set_assign, of_assign)                                                                \
     X(remove, OURS "Queues/Remove", A, about_queue, KIND(queue_remove_request), queues_remove,     \
       of_remove)                                                                                   \
     X(nodes, OURS "Nodes/List", A | P | V, NULL, KIND(node_list_request), nodes_list, NULL)        \

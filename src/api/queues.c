@@ -169,6 +169,18 @@ void queues_set_max_length(struct unary *u)
     set(u, in->queue, MR_QUEUE_MAX_LENGTH, in->max_length);
 }
 
+void queues_set_partitions(struct unary *u)
+{
+    const Millrace__V1__QueuePartitionsRequest *in = (const void *)u->message;
+    set(u, in->queue, MR_QUEUE_PARTITIONS, in->partitions);
+}
+
+void queues_set_assign(struct unary *u)
+{
+    const Millrace__V1__QueueAssignRequest *in = (const void *)u->message;
+    set(u, in->queue, MR_QUEUE_ASSIGN, (uint64_t)in->assign);
+}
+
 void queues_remove(struct unary *u)
 {
     const Millrace__V1__QueueRemoveRequest *in = (const void *)u->message;

@@ -102,6 +102,7 @@ static bool queue_changed(const struct mr_queue_info *before, const struct mr_qu
 {
     return memcmp(before->counts, now->counts, sizeof now->counts) != 0 ||
            before->paused != now->paused || before->max_length != now->max_length ||
+           before->partitions != now->partitions ||
            before->processed_total != now->processed_total ||
            before->failed_total != now->failed_total ||
            before->processed_today != now->processed_today ||

@@ -41,6 +41,14 @@ const char *mr_node_state_name(enum mr_node_state state)
     return (unsigned)state < MR_NODE_STATE_COUNT ? node_state_names[state] : NULL;
 }
 
+static const char *const assign_names[] = {
+    [MR_ASSIGN_ROUND_ROBIN] = "round-robin", [MR_ASSIGN_CONSISTENT_HASH] = "consistent-hash"};
+
+const char *mr_assign_name(enum mr_assign assign)
+{
+    return (unsigned)assign < MR_ASSIGN_COUNT ? assign_names[assign] : NULL;
+}
+
 const char *mr_version(void)
 {
     return MR_VERSION_TEXT;

@@ -107,6 +107,7 @@ static const struct {
     {"unique key", offsetof(struct mr_task_options, unique_key)},
     {"group", offsetof(struct mr_task_options, group)},
     {"topic", offsetof(struct mr_task_options, topic)},
+    {"key", offsetof(struct mr_task_options, key)},
 };
 
 /* Times and lengths of time in ms. least is the sentinel for "none" where there is one. */
@@ -198,6 +199,10 @@ static enum mr_err check_numbers(const struct mr_task_options *task, struct mr_d
     }
     if (task->unique_key.len > 0 && task->unique_ms == 0) {
         mr_detail_set(detail, "unique key: say how long it holds, too");
+        return MR_INVALID;
+    }
+    if (task->partition > MR_PARTITIONS_MAX) {
+        mr_detail_set(detail, "partition: must be within 1 and %d", MR_PARTITIONS_MAX);
         return MR_INVALID;
     }
     return MR_OK;
@@ -306,6 +311,16 @@ enum mr_err mr_control_check(const struct mr_control *item)
     if (item->verb == MR_VERB_MOVED && (!says || !mr_utf8_valid(item->text)))
         return MR_INVALID;
     return item->verb == MR_VERB_MOVED && item->text.len > MR_MOVED_TEXT_MAX ? MR_TOO_BIG : MR_OK;
+}
+
+enum mr_err mr_queue_set_check(const struct mr_req_queue_set *req)
+{
+    bool count = req->value >= 1 && req->value <= MR_PARTITIONS_MAX;
+    if (req->setting == MR_QUEUE_PARTITIONS && !count)
+        return MR_INVALID;
+    if (req->setting == MR_QUEUE_ASSIGN && req->value >= MR_ASSIGN_COUNT)
+        return MR_INVALID;
+    return mr_name_check(req->queue);
 }
 
 enum mr_err mr_node_open_check(const struct mr_req_node_open *req)

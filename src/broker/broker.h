@@ -254,14 +254,19 @@ struct mr_req_queue_history {
     size_t max, n;
 };
 
-enum mr_queue_setting { MR_QUEUE_PAUSED, MR_QUEUE_MAX_LENGTH };
+enum mr_queue_setting {
+    MR_QUEUE_PAUSED,
+    MR_QUEUE_MAX_LENGTH,
+    MR_QUEUE_PARTITIONS,
+    MR_QUEUE_ASSIGN
+};
 
 /* Creates the queue when it is missing, except for pause and resume: MR_NOT_FOUND. */
 struct mr_req_queue_set {
     struct mr_req req;
     struct mr_slice queue;
     enum mr_queue_setting setting;
-    uint64_t value; /* paused: 0 or 1 */
+    uint64_t value; /* paused: 0 or 1; assign: enum mr_assign */
 };
 
 struct mr_req_queue_remove {
@@ -377,6 +382,8 @@ struct mr_task_options mr_carried_options(const struct mr_task *task);
 MR_MUST_USE enum mr_err mr_carried_check(const struct mr_task *task);
 /* What every engine refuses of a control, before it looks for the task. */
 MR_MUST_USE enum mr_err mr_control_check(const struct mr_control *item);
+/* The name of the queue, and what no engine has. */
+MR_MUST_USE enum mr_err mr_queue_set_check(const struct mr_req_queue_set *req);
 MR_MUST_USE enum mr_err mr_node_open_check(const struct mr_req_node_open *req);
 MR_MUST_USE enum mr_err mr_gather_check(const struct mr_req_gather *req);
 /* What is wrong with the request, and with what its task says of queue and group. */

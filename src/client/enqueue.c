@@ -68,7 +68,7 @@ static const size_t slice_fields[] = {
     offsetof(struct mr_task_options, queue),      offsetof(struct mr_task_options, type),
     offsetof(struct mr_task_options, payload),    offsetof(struct mr_task_options, id),
     offsetof(struct mr_task_options, unique_key), offsetof(struct mr_task_options, group),
-    offsetof(struct mr_task_options, topic),
+    offsetof(struct mr_task_options, topic),      offsetof(struct mr_task_options, key),
 };
 enum { SLICE_FIELDS = sizeof slice_fields / sizeof *slice_fields };
 

@@ -217,6 +217,17 @@ enum mr_err mr_queue_set_max_length(struct mr_client *client, struct mr_slice qu
     return queue_set(client, queue, MR_QUEUE_MAX_LENGTH, max);
 }
 
+enum mr_err mr_queue_set_partitions(struct mr_client *client, struct mr_slice queue, uint32_t n)
+{
+    return queue_set(client, queue, MR_QUEUE_PARTITIONS, n);
+}
+
+enum mr_err mr_queue_set_assign(struct mr_client *client, struct mr_slice queue,
+                                enum mr_assign assign)
+{
+    return queue_set(client, queue, MR_QUEUE_ASSIGN, assign);
+}
+
 enum mr_err mr_queue_remove(struct mr_client *client, struct mr_slice queue,
                             enum mr_queue_remove_mode mode)
 {

@@ -402,6 +402,8 @@ static const struct mr_flat_field new_task_fields[] = {
     NEW(SLICE, group),
     NEW(SLICE, topic),
     FIELD_HEADERS(struct mr_task_options),
+    NEW(SLICE, key),
+    NEW(U32, partition),
 };
 MR_FLAT(struct mr_task_options, mr_flat_new_task, new_task_fields);
 
@@ -438,6 +440,7 @@ static const struct mr_flat_field task_fields[] = {
     TASK(BOOL, cancel_requested),
     TASK(64, unique_until_ms),
     TASK(BOOL, held),
+    TASK(U32, partition),
 };
 MR_FLAT(struct mr_task, mr_flat_task, task_fields);
 
@@ -469,6 +472,8 @@ static const struct mr_flat_field queue_fields[] = {
     QUEUE(64, run_p50_us),
     QUEUE(64, run_p99_us),
     QUEUE(64, counts[MR_AGGREGATING]),
+    QUEUE(U32, partitions),
+    FIELD_ENUM(struct mr_queue_info, assign, MR_ASSIGN_COUNT - 1),
 };
 MR_FLAT(struct mr_queue_info, mr_flat_queue, queue_fields);
 

@@ -72,6 +72,8 @@ static inline enum mr_err pb_of_new_task(const struct mr_task_options *options,
     ret_message->on_duplicate = (Millrace__V1__OnDuplicate)options->on_duplicate;
     ret_message->group = text_of(&texts, options->group);
     ret_message->topic = text_of(&texts, options->topic);
+    ret_message->key = text_of(&texts, options->key);
+    ret_message->partition = options->partition;
     ret_message->n_headers = options->headers_n;
     MR_TRY(headers_to(options->headers, options->headers_n, &texts, &ret_message->headers));
     return texts.failed ? MR_NOMEM : MR_OK;
@@ -96,6 +98,7 @@ static inline void task_numbers(const struct mr_task *task, Millrace__V1__Task *
     message->finished_ms = task->finished_ms;
     message->last_failed_ms = task->last_failed_ms;
     message->cancel_requested = task->cancel_requested;
+    message->partition = task->partition;
 }
 
 static inline enum mr_err pb_of_task(const struct mr_task *task, struct mr_arena *arena,
@@ -156,6 +159,8 @@ static inline enum mr_err pb_of_queue(const struct mr_queue_info *info, struct m
     ret_message->run_p50_us = info->run_p50_us;
     ret_message->run_p99_us = info->run_p99_us;
     ret_message->aggregating = info->counts[MR_AGGREGATING];
+    ret_message->partitions = info->partitions;
+    ret_message->assign = (Millrace__V1__Assign)info->assign;
     return ret_message->queue == NULL ? MR_NOMEM : MR_OK;
 }
 

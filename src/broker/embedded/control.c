@@ -267,7 +267,9 @@ enum handled handle_control(struct mr_engine *engine, struct mr_req *base)
 
 static enum mr_err set_queue(struct mr_engine *engine, const struct mr_req_queue_set *req)
 {
-    MR_TRY(mr_name_check(req->queue));
+    MR_TRY(mr_queue_set_check(req));
+    if (req->setting == MR_QUEUE_PARTITIONS && req->value != 1)
+        return MR_UNSUPPORTED;
     struct queue *queue = find_queue(&engine->state, req->queue);
     if (queue == NULL && req->setting == MR_QUEUE_PAUSED)
         return MR_NOT_FOUND;
@@ -281,7 +283,7 @@ static enum mr_err set_queue(struct mr_engine *engine, const struct mr_req_queue
     };
     if (req->setting == MR_QUEUE_PAUSED)
         event.paused = req->value != 0;
-    else
+    else if (req->setting == MR_QUEUE_MAX_LENGTH)
         event.max_length = req->value;
     MR_TRY(log_queue(engine, &event, &queue));
     if (!queue->paused && mr_list_empty(&queue->ready))

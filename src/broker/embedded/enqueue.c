@@ -44,6 +44,8 @@ static enum mr_err prepare_one(struct mr_engine *engine, const struct mr_task_op
                                char text[MR_ID_MAX + 1])
 {
     MR_TRY(mr_task_options_check(options, engine->payload_max, NULL));
+    if (options->partition > 1) /* each queue is one */
+        return MR_INVALID;
     choose_id(engine, options, now, item, text);
     item->queue = options->queue.len ? options->queue : MR_SLICE_LIT("default");
     item->priority_ms = mr_priority_ms(options->priority_s);

@@ -209,6 +209,7 @@ static void queue_info(struct mr_engine *engine, const struct queue *queue,
         .processed_total = queue->processed,
         .failed_total = queue->failed,
         .max_length = queue->max_length,
+        .partitions = 1,
     };
     for (size_t i = 0; i < sizeof latencies / sizeof *latencies; i++)
         *(uint64_t *)((char *)ret_info + latencies[i].offset) = latency_percentile_us(

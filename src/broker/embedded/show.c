@@ -121,6 +121,7 @@ enum mr_err show_task(struct mr_engine *engine, uint32_t handle, bool with_paylo
     out.due_ms = by_due ? task->key : 0;
     out.retried = task->retried;
     out.crashes = task->crashes;
+    out.partition = 1;
     out.attempt = 1u + task->retried + task->crashes;
     out.cancel_requested = task->flags & MR_TASK_CANCEL;
     out.held = task->flags & MR_TASK_HELD;

@@ -436,6 +436,7 @@ enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease
     task->epoch = lease->epoch;
     task->retried = head.retried;
     task->crashes = head.crashes;
+    task->partition = 1;
     task->attempt = 1 + head.retried + head.crashes;
     task->created_ms = head.created_ms;
     task->order_time_ms = head.order_ms;

@@ -35,6 +35,7 @@ static void fill_info(const struct rqueue *queue, const struct mr_reply *reply,
         .processed_today = figure(reply, FIGURE_PROCESSED_TODAY),
         .failed_today = figure(reply, FIGURE_FAILED_TODAY),
         .max_length = figure(reply, FIGURE_MAX),
+        .partitions = 1,
     };
     static_assert(FIGURE_AGGREGATING + 1 == MR_AGGREGATING, "figures begin with the states");
     for (size_t state = MR_SCHEDULED; state < MR_STATE_COUNT; state++)
@@ -203,7 +204,9 @@ void queue_history_begin(struct ticket *ticket)
 
 enum mr_err queue_set_prepare(struct ticket *ticket)
 {
-    return mr_name_check(mr_container(ticket->req, struct mr_req_queue_set, req)->queue);
+    const struct mr_req_queue_set *req = mr_container(ticket->req, struct mr_req_queue_set, req);
+    MR_TRY(mr_queue_set_check(req));
+    return req->setting > MR_QUEUE_MAX_LENGTH ? MR_UNSUPPORTED : MR_OK;
 }
 
 static void set_paused(struct ticket *ticket)

@@ -362,12 +362,17 @@ FLAT(queue_change);
 static enum mr_err prepare_queue_set(struct ticket *ticket)
 {
     const struct mr_req_queue_set *req = REQ(ticket, mr_req_queue_set);
-    MR_TRY(mr_name_check(req->queue));
+    static const char *const paths[] = {
+        [MR_QUEUE_MAX_LENGTH] = "/millrace.v1.Queues/SetMaxLength",
+        [MR_QUEUE_PARTITIONS] = "/millrace.v1.Queues/SetPartitions",
+        [MR_QUEUE_ASSIGN] = "/millrace.v1.Queues/SetAssign",
+    };
+    MR_TRY(mr_queue_set_check(req));
     if (req->setting == MR_QUEUE_PAUSED)
         return unary_encode(
             ticket, req->value != 0 ? "/millrace.v1.Queues/Pause" : "/millrace.v1.Queues/Resume",
             &text_flat, &(struct text){req->queue});
-    return unary_encode(ticket, "/millrace.v1.Queues/SetMaxLength", &queue_change_flat,
+    return unary_encode(ticket, paths[req->setting], &queue_change_flat,
                         &(struct queue_change){req->queue, req->value});
 }
 
