@@ -16,6 +16,8 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 jobs=${JOBS:-2}
+# Most tests wait for something most of the time: more of them than cores run beside each other.
+beside=$((2 * jobs))
 failed=()
 
 # stage NAME COMMAND...: runs the command, says how long it took, remembers a failure.
@@ -55,11 +57,11 @@ sample() {
     stage "build (release)" compile build all -DCMAKE_BUILD_TYPE=Release
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
     stage "build (TSan)" compile build/tsan threads_tests -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=thread
-    stage "sample (ASan + UBSan)" run build/asan -j "$jobs" -L sample
-    stage "threads (TSan)" run build/tsan -j "$jobs" -L threads
+    stage "sample (ASan + UBSan)" run build/asan -j "$beside" -L sample
+    stage "threads (TSan)" run build/tsan -j "$beside" -L threads
     # Here the failing allocator works; a sanitizer's own cannot be replaced.
     stage "alloc (release)" run build -j "$jobs" -L alloc
-    stage "integration (release)" run build -j "$jobs" -L integration
+    stage "integration (release)" run build -j "$beside" -L integration
     stage "soak (release)" soak_for 10
 }
 
