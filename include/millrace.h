@@ -88,7 +88,8 @@ struct mr_slice mr_slice_str(const char *text);
 
 enum {
     MR_ID_MAX = 128,     /* bytes of a task id */
-    MR_NAME_MAX = 128,   /* bytes of a queue, type, group, topic, node, unique key name */
+    MR_NAME_MAX = 128,   /* bytes of a queue, type, group, node, unique key name */
+    MR_TOPIC_MAX = 127,  /* bytes of a result topic */
     MR_HEADERS_MAX = 64, /* headers of a task */
     MR_HEADER_BYTES_MAX = 16 * 1024,
     MR_PAYLOAD_MAX =
@@ -413,12 +414,20 @@ MR_MUST_USE enum mr_err mr_queue_remove(struct mr_client *client, struct mr_slic
 enum mr_node_state { MR_NODE_LIVE, MR_NODE_SUSPECT, MR_NODE_DEAD, MR_NODE_STATE_COUNT };
 const char *mr_node_state_name(enum mr_node_state state); /* NULL: no such state */
 
+enum mr_node_role {
+    MR_NODE_WORKER, /* runs tasks */
+    MR_NODE_MASTER, /* takes results; its queues are topics */
+    MR_NODE_ROLE_COUNT
+};
+const char *mr_node_role_name(enum mr_node_role role); /* NULL: no such role */
+
 struct mr_node_info {
     struct mr_slice name;
     uint64_t incarnation; /* another one each time it registers */
     enum mr_node_state state;
+    enum mr_node_role role;
     int64_t started_ms, last_beat_ms;
-    uint64_t in_hand;     /* tasks leased to it */
+    uint64_t in_hand;     /* tasks or results leased to it */
     uint32_t slots, busy; /* how many it has, and of them run a task */
     const struct mr_worker_queue *queues;
     size_t queues_n;
@@ -454,6 +463,7 @@ struct mr_stats {
     bool disk_full;         /* new work is refused now */
     bool failed;            /* a sync failed: the store must be opened again */
     bool upkeep;            /* a snapshot is being written, or a segment emptied */
+    uint64_t results;       /* that wait for a master, or are in the hands of one */
 };
 MR_MUST_USE enum mr_err mr_stats_get(struct mr_client *client, struct mr_stats *ret_stats);
 
@@ -607,6 +617,36 @@ struct mr_worker_figures {
     uint32_t slots[MR_SLOT_STATE_COUNT]; /* how many are in each state, just now */
 };
 void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_figures);
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+/* How the run ended that left a result. */
+enum mr_result_outcome {
+    MR_RESULT_OK,
+    MR_RESULT_ERROR,
+    MR_RESULT_TIMEOUT,   /* its timeout, or the task's deadline */
+    MR_RESULT_LOST,      /* its worker was lost */
+    MR_RESULT_CANCELLED, /* by a caller */
+    MR_RESULT_OUTCOME_COUNT
+};
+const char *mr_result_outcome_name(enum mr_result_outcome outcome); /* NULL: no such outcome */
+
+/*
+ * What a run of a task that names a topic has left there. A task may leave several: one for each run
+ * that failed or was lost, and one that is final.
+ */
+struct mr_result {
+    struct mr_slice receipt; /* to commit it with */
+    struct mr_slice task_id, queue, type, topic;
+    uint32_t partition; /* of its queue, from 1 */
+    enum mr_result_outcome outcome;
+    uint32_t attempt;
+    bool final;            /* no other run follows */
+    bool cancel_requested; /* somebody wanted the task deleted or cancelled while it ran */
+    int64_t finished_ms;
+    struct mr_slice error;  /* of all outcomes but MR_RESULT_OK */
+    struct mr_slice result; /* MR_RESULT_OK */
+};
 
 /* ---- offline -------------------------------------------------------------------------------- */
 

@@ -41,6 +41,29 @@ const char *mr_node_state_name(enum mr_node_state state)
     return (unsigned)state < MR_NODE_STATE_COUNT ? node_state_names[state] : NULL;
 }
 
+static const char *const role_names[] = {[MR_NODE_WORKER] = "worker", [MR_NODE_MASTER] = "master"};
+
+_Static_assert(sizeof role_names / sizeof *role_names == MR_NODE_ROLE_COUNT, "a name per role");
+
+const char *mr_node_role_name(enum mr_node_role role)
+{
+    return (unsigned)role < MR_NODE_ROLE_COUNT ? role_names[role] : NULL;
+}
+
+static const char *const result_outcome_names[] = {
+    [MR_RESULT_OK] = "ok",     [MR_RESULT_ERROR] = "error",         [MR_RESULT_TIMEOUT] = "timeout",
+    [MR_RESULT_LOST] = "lost", [MR_RESULT_CANCELLED] = "cancelled",
+};
+
+_Static_assert(sizeof result_outcome_names / sizeof *result_outcome_names ==
+                   MR_RESULT_OUTCOME_COUNT,
+               "a name per outcome");
+
+const char *mr_result_outcome_name(enum mr_result_outcome outcome)
+{
+    return (unsigned)outcome < MR_RESULT_OUTCOME_COUNT ? result_outcome_names[outcome] : NULL;
+}
+
 static const char *const assign_names[] = {
     [MR_ASSIGN_ROUND_ROBIN] = "round-robin", [MR_ASSIGN_CONSISTENT_HASH] = "consistent-hash"};
 

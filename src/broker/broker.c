@@ -8,6 +8,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "broker/result.h"
 #include "wire/flat.h"
 
 /* Ten years of 365.25 days: nobody needs to go further ahead, and sums of times stay far from
@@ -251,6 +252,10 @@ enum mr_err mr_task_options_check(const struct mr_task_options *task, size_t pay
         return MR_INVALID;
     }
     MR_TRY(check_names(task, detail));
+    if (task->topic.len > MR_TOPIC_MAX) {
+        mr_detail_set(detail, "topic: %zu bytes, the limit is %d", task->topic.len, MR_TOPIC_MAX);
+        return MR_TOO_BIG;
+    }
     MR_TRY(check_id(task->id, detail));
     MR_TRY(check_times(task, detail));
     MR_TRY(check_numbers(task, detail));
@@ -325,14 +330,15 @@ enum mr_err mr_queue_set_check(const struct mr_req_queue_set *req)
 
 enum mr_err mr_node_open_check(const struct mr_req_node_open *req)
 {
-    if (req->queues_n == 0 || req->queues_n > MR_TAKE_QUEUES_MAX || req->slots == 0 ||
+    bool master = req->role == MR_NODE_MASTER;
+    if (req->queues_n == 0 || req->queues_n > MR_TAKE_QUEUES_MAX || (req->slots == 0) != master ||
         req->slots > MR_SLOTS_MAX || req->types_n > MR_NODE_TYPES_MAX || req->lease_ms <= 0 ||
-        req->events.stop == NULL)
+        req->events.stop == NULL || (unsigned)req->role >= MR_NODE_ROLE_COUNT)
         return MR_INVALID;
     if (req->name.len > 0)
         MR_TRY(mr_name_check(req->name));
     for (size_t i = 0; i < req->queues_n; i++)
-        MR_TRY(mr_name_check(req->queues[i].name));
+        MR_TRY(mr_name_check(master ? mr_result_topic(req->queues[i].name) : req->queues[i].name));
     for (size_t i = 0; i < req->types_n; i++)
         MR_TRY(mr_name_check(req->types[i]));
     return MR_OK;
@@ -378,5 +384,6 @@ static const struct mr_flat_field finish_fields[] = {
     {MR_FLAT_64, offsetof(struct mr_finish, delay_ms), 0},
     {MR_FLAT_SLICE, offsetof(struct mr_finish, error), 0},
     {MR_FLAT_SLICE, offsetof(struct mr_finish, result), 0},
+    {MR_FLAT_ENUM, offsetof(struct mr_finish, reason), MR_REASON_CANCELLED},
 };
 MR_FLAT(struct mr_finish, mr_flat_finish, finish_fields);

@@ -97,9 +97,15 @@ struct mr_node_events {
 
 enum { MR_NODE_TYPES_MAX = 64 };
 
-/* Registers a node that takes tasks. Its leases live while it beats. */
+/*
+ * Registers a node that takes tasks. Its leases live while it beats.
+ *
+ * A master takes results instead: its queues are result queues (mr_result_queue) and nothing else,
+ * it has no slots and runs nothing. MR_UNSUPPORTED where there are no results.
+ */
 struct mr_req_node_open {
     struct mr_req req;
+    enum mr_node_role role;
     struct mr_slice name;
     const struct mr_worker_queue *queues;
     size_t queues_n;
@@ -108,6 +114,7 @@ struct mr_req_node_open {
     size_t types_n;               /* to MR_NODE_TYPES_MAX */
     uint32_t slots;
     int64_t lease_ms;             /* dead when this passes without a beat */
+    bool lasts;                   /* it lives so long, also when its connection ends before */
     struct mr_node_events events; /* copied */
     uint64_t node;                /* answer: handle for the following requests */
     uint32_t first_slot; /* answer: for mr_broker_begun; slots are first_slot .. + slots - 1 */
@@ -168,7 +175,20 @@ struct mr_req_beat {
 /* Beyond this a delay means "never", and sums with it still fit. */
 #define MR_DELAY_MAX_MS (100 * 366 * MR_MS_PER_DAY)
 
-/* Ends one run. outcome decides what delay_ms, error and result mean. */
+/* Why a run failed, where its worker ended it. */
+enum mr_finish_reason { MR_REASON_NONE, MR_REASON_TIMEOUT, MR_REASON_CANCELLED };
+
+/*
+ * Ends one run. outcome decides what delay_ms, error and result mean.
+ *
+ * If the task has a topic, its outcome becomes a result there, in one step with the end of the run:
+ * of a failure that is tried again, too, and of a run whose worker was lost; but not of one that was
+ * handed back or put off. A result is a task in a queue that people do not see, with the encoding of
+ * struct mr_result as its payload: in the order of finishing, handed out to masters by MR_OP_TAKE,
+ * committed by MR_DONE, given back to its old place by MR_HAND_BACK, or when its master goes. Nothing
+ * else can be done to it. A result whose lease is over can be committed until somebody else has got
+ * it. MR_NOT_FOUND: it is committed already.
+ */
 struct mr_finish {
     struct mr_slice id;
     uint64_t epoch;
@@ -177,6 +197,7 @@ struct mr_finish {
     int64_t delay_ms; /* MR_FAIL, MR_LATER, MR_HAND_BACK: not before this; to MR_DELAY_MAX_MS */
     struct mr_slice error;  /* MR_FAIL, MR_FAIL_FOR_GOOD */
     struct mr_slice result; /* MR_DONE */
+    enum mr_finish_reason reason;
 };
 
 struct mr_flat;
@@ -188,6 +209,7 @@ struct mr_req_finish {
     const struct mr_finish *items;
     size_t n;
     enum mr_err *errs; /* n entries, the caller's memory */
+    bool only_results; /* a task is answered with MR_NOT_FOUND */
 };
 
 /* ---- control and inspection ----------------------------------------------------------------- */
@@ -241,7 +263,8 @@ struct mr_req_list {
 struct mr_req_queue_list {
     struct mr_req req;
     struct mr_slice after;       /* names above this one; empty: all */
-    struct mr_slice only;        /* just this queue: MR_NOT_FOUND when it is not there */
+    struct mr_slice only;        /* just this queue: MR_NOT_FOUND when it is not there. May be a
+                                    result queue, which the list does not have */
     struct mr_queue_info *infos; /* the caller's memory */
     size_t max, n;
 };

@@ -485,6 +485,6 @@ static const struct mr_flat_field stats_fields[] = {
     STATS(64, stale_refused), STATS(64, deleted),      STATS(64, expired),
     STATS(64, snapshots),     STATS(BOOL, disk_full),  STATS(BOOL, failed),
     STATS(64, texts_dropped), STATS(BOOL, upkeep),     STATS(64, gathered),
-    STATS(64, carried),       STATS(64, moved),
+    STATS(64, carried),       STATS(64, moved),        STATS(64, results),
 };
 MR_FLAT(struct mr_stats, mr_flat_stats, stats_fields);

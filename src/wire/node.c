@@ -24,6 +24,9 @@ static const struct mr_flat_field node_fields[] = {
     FIELD(64, in_hand),
     FIELD(U32, slots),
     FIELD(U32, busy),
+    {MR_FLAT_NONE, 0, 0}, /* queues and types, by hand */
+    {MR_FLAT_NONE, 0, 0},
+    {MR_FLAT_ENUM, offsetof(struct mr_node_info, role), MR_NODE_ROLE_COUNT - 1},
 };
 static MR_FLAT(struct mr_node_info, node_flat, node_fields);
 
