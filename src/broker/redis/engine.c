@@ -8,7 +8,7 @@
 #include "broker/redis/risk.h"
 
 /* An attempt ends before opening gives up, so that it can say why. */
-enum { REDIS_AWAY_MS = 10 * 1000, CONNECT_MS = OPEN_MS - 500 };
+enum { REDIS_AWAY_MS = 10 * 1000, CONNECT_MS = MR_DOOR_OPEN_MS - 500 };
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
@@ -130,13 +130,7 @@ static void changed(struct mr_redis *redis, bool up, const char *why, void *arg)
         engine->up_at = mr_redis_now(redis);
         engine->ups++;
     }
-    mr_lock_enter(&engine->lock);
-    engine->was_up |= up;
-    engine->why_err = mr_redis_err(redis);
-    if (!up)
-        (void)snprintf(engine->why, sizeof engine->why, "%s", why != NULL ? why : "");
-    mr_lock_notify_all(&engine->lock);
-    mr_lock_leave(&engine->lock);
+    mr_door_changed(&engine->door, up, mr_redis_err(redis), why);
     if (!up || engine->closing)
         return;
     finishes_deliver(engine);
@@ -149,23 +143,20 @@ static void changed(struct mr_redis *redis, bool up, const char *why, void *arg)
 void engine_quiet(struct engine *engine)
 {
     if (engine->closing && mr_list_empty(&engine->tickets) && mr_list_empty(&engine->enqueues) &&
-        mr_list_empty(&engine->nodes) && mr_list_empty(&engine->undelivered) &&
-        !mr_event_is_set(&engine->quiet))
-        mr_event_set(&engine->quiet);
+        mr_list_empty(&engine->nodes) && mr_list_empty(&engine->undelivered))
+        mr_door_quiet(&engine->door);
 }
 
 static void close_late(struct mr_timer *timer, void *arg)
 {
     (void)arg;
-    struct engine *engine = mr_container(timer, struct engine, close_timer);
-    if (!mr_event_is_set(&engine->quiet))
-        mr_event_set(&engine->quiet);
+    mr_door_quiet(&mr_container(timer, struct engine, close_timer)->door);
 }
 
 void engine_close_goes_on(struct engine *engine)
 {
     mr_redis_timer_start(engine->redis, &engine->close_timer,
-                         mr_mono_add_ms(mr_redis_now(engine->redis), CLOSE_MS));
+                         mr_mono_add_ms(mr_redis_now(engine->redis), MR_DOOR_CLOSE_MS));
 }
 
 static void close_begin(struct mr_msg *msg, void *receiver)
@@ -194,7 +185,7 @@ static void engine_free(struct engine *engine)
         rqueue_free(engine->queues[i]);
     free(engine->queues);
     mr_map_free(engine->by_name);
-    mr_lock_done(&engine->lock);
+    mr_door_done(&engine->door);
     mr_arena_done(&engine->scratch);
     free(engine->cancels_name);
     begun_done(engine);
@@ -207,7 +198,7 @@ static void engine_close(struct mr_broker *broker)
     struct engine *engine = mr_container(broker, struct engine, broker);
     engine->close.deliver = close_begin;
     mr_redis_post(engine->redis, &engine->close);
-    mr_event_wait(&engine->quiet, INT64_MAX);
+    mr_door_await_quiet(&engine->door);
     engine_free(engine);
 }
 
@@ -264,33 +255,6 @@ static enum mr_err start(struct engine *engine, const struct mr_redis_broker_opt
     return mr_redis_new("mr-redis", &redis, &engine->redis, detail);
 }
 
-/* A password that is refused, say, is so the next time as well. */
-static bool passes(enum mr_err err)
-{
-    return err == MR_OK || err == MR_UNAVAILABLE || err == MR_NOMEM;
-}
-
-/* Waits for the first connection. */
-static enum mr_err await_up(struct engine *engine, const struct mr_redis_broker_options *options,
-                            struct mr_detail *detail)
-{
-    struct mr_clock *clock = mr_clock_system();
-    mr_mono now = mr_mono_now(clock);
-    mr_mono end = mr_mono_add_ms(now, options->open_ms > 0 ? options->open_ms : OPEN_MS);
-    mr_lock_enter(&engine->lock);
-    while (!engine->was_up && passes(engine->why_err) && now.ns < end.ns) {
-        (void)mr_lock_wait(&engine->lock, end.ns - now.ns);
-        now = mr_mono_now(clock);
-    }
-    enum mr_err err = engine->was_up ? MR_OK : engine->why_err;
-    if (!engine->was_up && err == MR_OK)
-        err = MR_UNAVAILABLE;
-    if (err != MR_OK)
-        mr_detail_set(detail, "%s", engine->why[0] != '\0' ? engine->why : "no answer");
-    mr_lock_leave(&engine->lock);
-    return err;
-}
-
 static struct engine *engine_new(const struct mr_redis_broker_options *options)
 {
     struct engine *engine = calloc(1, sizeof *engine);
@@ -311,8 +275,7 @@ static struct engine *engine_new(const struct mr_redis_broker_options *options)
     mr_list_init(&engine->enqueues);
     mr_list_init(&engine->tickets);
     mr_list_init(&engine->undelivered);
-    mr_lock_init(&engine->lock);
-    mr_event_init(&engine->quiet);
+    mr_door_init(&engine->door);
     mr_timer_init(&engine->close_timer, close_late);
     finish_init(engine);
     return engine;
@@ -326,7 +289,7 @@ enum mr_err mr_redis_broker_open(const struct mr_redis_broker_options *options,
         return MR_NOMEM;
     enum mr_err err = start(engine, options, detail);
     if (err == MR_OK)
-        err = await_up(engine, options, detail);
+        err = mr_door_await_up(&engine->door, options->open_ms, detail);
     if (err != MR_OK) {
         engine_free(engine);
         return err;

@@ -80,6 +80,7 @@
 #include "base/buf.h"
 #include "base/map.h"
 #include "broker/board.h"
+#include "broker/door.h"
 #include "broker/doubt.h"
 #include "broker/latency.h"
 #include "broker/redis/redis.h"
@@ -88,8 +89,6 @@
 #include "wire/asynq.h"
 
 enum {
-    OPEN_MS = 3000,         /* open waits so long for the first connection */
-    CLOSE_MS = 5000,        /* close waits so long for answers */
     AGAIN_MS = 200,         /* a finish that could not be delivered is tried again after this */
     QUEUES_FRESH_MS = 5000, /* the names of all queues are asked for again after this */
     SERVER_TTL_S = 10,      /* Asynq's: of what is said about a server */
@@ -514,18 +513,14 @@ struct engine {
     struct mr_timer say_timer;
 
     /* Opening and closing, by other threads. */
-    struct mr_lock lock;
-    bool was_up;
-    enum mr_err why_err; /* both under the lock */
-    char why[WHY_MAX];
+    struct mr_door door;
     struct mr_msg close;
     struct mr_timer close_timer;
-    struct mr_event quiet; /* closing, and nothing is under way */
 };
 
 /* While closing: tells the closer when nothing is left. */
 void engine_quiet(struct engine *engine);
-/* Close waits for CLOSE_MS more: an answer it waits for has come. */
+/* Close waits for MR_DOOR_CLOSE_MS more: an answer it waits for has come. */
 void engine_close_goes_on(struct engine *engine);
 /* The looking half begins and ends with the engine; both on the caller's thread. */
 MR_MUST_USE enum mr_err look_init(struct engine *engine);

@@ -25,13 +25,12 @@
 
 #include "base/buf.h"
 #include "broker/board.h"
+#include "broker/door.h"
 #include "broker/doubt.h"
 #include "broker/remote/remote.h"
 #include "wire/flat.h"
 
 enum {
-    OPEN_MS = 3000,        /* open waits so long for the first connection */
-    CLOSE_MS = 5000,       /* close waits so long for answers */
     AWAY_MS = 10 * 1000,   /* tasks not sent yet wait so long for a connection */
     AGAIN_MS = 100,        /* a stream that ended by itself is opened again after this */
     ANSWER_MS = 10 * 1000, /* a server that has not said Welcome, or taken leave, by then hangs */
@@ -40,7 +39,6 @@ enum {
     LANE_MESSAGES = 1024,        /* of a lane, without an answer */
     AWAITS_MAX = 512, /* a server takes 1000 calls of a connection, and others must pass */
     NODES_MAX = MR_BOARD_NODES,
-    WHY_MAX = 256,
     FIELDS_MAX = 4, /* numbers of fields in the small messages of a server */
 };
 
@@ -353,12 +351,9 @@ struct remote {
     struct mr_board board;
 
     /* Opening and closing, by other threads. */
-    struct mr_lock lock;
-    bool was_up;
-    char why[WHY_MAX]; /* the last attempt failed; under the lock */
+    struct mr_door door;
     struct mr_msg close;
     struct mr_timer close_timer;
-    struct mr_event quiet; /* closing, and nothing is under way */
 };
 
 /* What is to be sent leaves at the end of the turn. Thread: any. */

@@ -109,12 +109,7 @@ static void changed(struct mr_channel *channel, bool up, const char *why, void *
     struct remote *remote = arg;
     (void)channel;
     remote->up = up;
-    mr_lock_enter(&remote->lock);
-    remote->was_up |= up;
-    if (!up)
-        (void)snprintf(remote->why, sizeof remote->why, "%s", why != NULL ? why : "");
-    mr_lock_notify_all(&remote->lock);
-    mr_lock_leave(&remote->lock);
+    mr_door_changed(&remote->door, up, up ? MR_OK : MR_UNAVAILABLE, why);
     if (!up || remote->closing)
         return;
     nodes_attach(remote);
@@ -127,14 +122,14 @@ static void changed(struct mr_channel *channel, bool up, const char *why, void *
 void remote_quiet(struct remote *remote)
 {
     if (remote->closing && mr_list_empty(&remote->calls) && mr_list_empty(&remote->nodes) &&
-        mr_list_empty(&remote->producer.lane.tickets) && !mr_event_is_set(&remote->quiet))
-        mr_event_set(&remote->quiet);
+        mr_list_empty(&remote->producer.lane.tickets))
+        mr_door_quiet(&remote->door);
 }
 
 static void close_late(struct mr_timer *timer, void *arg)
 {
     (void)arg;
-    mr_event_set(&mr_container(timer, struct remote, close_timer)->quiet);
+    mr_door_quiet(&mr_container(timer, struct remote, close_timer)->door);
 }
 
 static void close_begin(struct mr_msg *msg, void *receiver)
@@ -143,7 +138,7 @@ static void close_begin(struct mr_msg *msg, void *receiver)
     (void)receiver;
     remote->closing = true;
     mr_rpc_timer_start(remote->rpc, &remote->close_timer,
-                       mr_mono_add_ms(mr_rpc_now(remote->rpc), CLOSE_MS));
+                       mr_mono_add_ms(mr_rpc_now(remote->rpc), MR_DOOR_CLOSE_MS));
     producer_leave(remote);
     awaits_leave(remote);
     nodes_leave(remote);
@@ -154,7 +149,7 @@ static void remote_free(struct remote *remote)
 {
     mr_channel_free(remote->channel); /* what is under way is answered with MR_CLOSED */
     mr_rpc_free(remote->rpc);
-    mr_lock_done(&remote->lock);
+    mr_door_done(&remote->door);
     mr_board_done(&remote->board);
     free(remote->authorization);
     mr_buf_done(&remote->namespace_);
@@ -166,7 +161,7 @@ static void remote_close(struct mr_broker *broker)
     struct remote *remote = mr_container(broker, struct remote, broker);
     remote->close.deliver = close_begin;
     mr_rpc_post(remote->rpc, &remote->close);
-    mr_event_wait(&remote->quiet, INT64_MAX);
+    mr_door_await_quiet(&remote->door);
     remote_free(remote);
 }
 
@@ -219,20 +214,11 @@ static enum mr_err start(struct remote *remote, const struct mr_remote_options *
 static enum mr_err await_up(struct remote *remote, const struct mr_remote_options *options,
                             struct mr_detail *detail)
 {
-    struct mr_clock *clock = mr_clock_system();
-    mr_mono now = mr_mono_now(clock);
-    mr_mono end = mr_mono_add_ms(now, options->open_ms > 0 ? options->open_ms : OPEN_MS);
-    mr_lock_enter(&remote->lock);
-    while (!remote->was_up && now.ns < end.ns) {
-        (void)mr_lock_wait(&remote->lock, end.ns - now.ns);
-        now = mr_mono_now(clock);
-    }
-    bool up = remote->was_up;
-    if (!up)
-        mr_detail_set(detail, "no server at %s: %s", options->address,
-                      remote->why[0] != '\0' ? remote->why : "no answer");
-    mr_lock_leave(&remote->lock);
-    return up ? MR_OK : MR_UNAVAILABLE;
+    struct mr_detail why;
+    enum mr_err err = mr_door_await_up(&remote->door, options->open_ms, &why);
+    if (err != MR_OK)
+        mr_detail_set(detail, "no server at %s: %s", options->address, why.text);
+    return err;
 }
 
 enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_broker **ret_broker,
@@ -251,8 +237,7 @@ enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_br
     mr_list_init(&remote->calls);
     mr_list_init(&remote->awaits);
     mr_list_init(&remote->nodes);
-    mr_lock_init(&remote->lock);
-    mr_event_init(&remote->quiet);
+    mr_door_init(&remote->door);
     mr_timer_init(&remote->close_timer, close_late);
     producer_init(remote);
     enum mr_err err = start(remote, options, detail);
