@@ -44,6 +44,8 @@ MR_MUST_USE enum mr_err answer_measure(struct mr_api *api, struct mr_req_enqueue
                                        const struct batch *batch, struct answer *answer);
 /* Writes answer->size bytes. */
 void answer_write(const struct answer *answer, uint8_t *at);
+/* Answers a single call, none of whose tasks was refused at the door. */
+void answer_unary(struct unary *u);
 
 /* The answer to a request that was refused as a whole. */
 size_t refusal_size(enum mr_err err, struct mr_slice text);

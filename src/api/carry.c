@@ -6,23 +6,6 @@
 
 enum { REQUEST_TASKS = 1 };
 
-static void reply(struct unary *u)
-{
-    static const struct batch nothing_refused;
-    struct mr_req_enqueue *req = &u->job.req.enqueue;
-    struct answer answer;
-    enum mr_err err = answer_measure(u->api, req, &nothing_refused, &answer);
-    if (err != MR_OK) {
-        unary_fail(u, err, NULL);
-        return;
-    }
-    uint8_t *room = unary_room(u, answer.size);
-    if (room == NULL)
-        return;
-    answer_write(&answer, room);
-    unary_sent(u);
-}
-
 static enum mr_err read_tasks(struct unary *u, struct mr_req_enqueue *req, size_t n)
 {
     struct mr_arena *arena = unary_arena(u);
@@ -74,5 +57,5 @@ void tasks_carry(struct unary *u)
     for (size_t i = 0; i < req->n; i++)
         if (!unary_may_touch(u, req->carried[i].queue))
             return;
-    unary_submit(u, MR_OP_ENQUEUE, reply);
+    unary_submit(u, MR_OP_ENQUEUE, answer_unary);
 }

@@ -6,15 +6,11 @@
 
 /* ---- one call ------------------------------------------------------------------------------- */
 
-static void enqueue_reply(struct unary *u)
+void answer_unary(struct unary *u)
 {
     static const struct batch nothing_refused;
-    struct mr_req_enqueue *req = &u->job.req.enqueue;
     struct answer answer;
-    batch_settle(u->api, &u->token, req, MR_OK);
-    if (u->call == NULL)
-        return;
-    enum mr_err err = answer_measure(u->api, req, &nothing_refused, &answer);
+    enum mr_err err = answer_measure(u->api, &u->job.req.enqueue, &nothing_refused, &answer);
     if (err != MR_OK) {
         unary_fail(u, err, NULL);
         return;
@@ -24,6 +20,13 @@ static void enqueue_reply(struct unary *u)
         return;
     answer_write(&answer, room);
     unary_sent(u);
+}
+
+static void enqueue_reply(struct unary *u)
+{
+    batch_settle(u->api, &u->token, &u->job.req.enqueue, MR_OK);
+    if (u->call != NULL)
+        answer_unary(u);
 }
 
 /* A single call is refused as a whole: nobody has to look for that in its results. */

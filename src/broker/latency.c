@@ -37,13 +37,26 @@ void latency_note(struct latency **latency, enum latency_kind kind, mr_mono now,
     mr_hist_add(&(*latency)->windows[(*latency)->current][kind], us);
 }
 
-uint64_t latency_percentile_us(struct latency *latency, enum latency_kind kind, mr_mono now,
-                               unsigned percent)
+static const struct {
+    size_t offset;
+    enum latency_kind kind;
+    unsigned percent;
+} shown[] = {
+    {offsetof(struct mr_queue_info, wait_p50_us), LATENCY_WAIT, 50},
+    {offsetof(struct mr_queue_info, wait_p99_us), LATENCY_WAIT, 99},
+    {offsetof(struct mr_queue_info, run_p50_us), LATENCY_RUN, 50},
+    {offsetof(struct mr_queue_info, run_p99_us), LATENCY_RUN, 99},
+};
+
+void latency_show(struct latency *latency, mr_mono now, struct mr_queue_info *info)
 {
     if (latency == NULL)
-        return 0;
+        return;
     turn(latency, now);
-    return mr_hist_percentile_us(&latency->windows[0][kind], &latency->windows[1][kind], percent);
+    for (size_t i = 0; i < sizeof shown / sizeof *shown; i++)
+        *(uint64_t *)(void *)((char *)info + shown[i].offset) =
+            mr_hist_percentile_us(&latency->windows[0][shown[i].kind],
+                                  &latency->windows[1][shown[i].kind], shown[i].percent);
 }
 
 void latency_free(struct latency *latency)

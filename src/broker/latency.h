@@ -8,6 +8,7 @@
 
 #include "base/clock.h"
 #include "base/hist.h"
+#include "broker/broker.h"
 
 enum latency_kind { LATENCY_WAIT, LATENCY_RUN, LATENCY_KINDS };
 
@@ -15,9 +16,8 @@ struct latency;
 
 /* Makes *latency when it is NULL; without memory nothing is noted. */
 void latency_note(struct latency **latency, enum latency_kind kind, mr_mono now, int64_t us);
-/* 0: nothing in that time. latency may be NULL. */
-uint64_t latency_percentile_us(struct latency *latency, enum latency_kind kind, mr_mono now,
-                               unsigned percent);
+/* The percentiles of a queue; 0: nothing in that time. latency may be NULL. */
+void latency_show(struct latency *latency, mr_mono now, struct mr_queue_info *info);
 void latency_free(struct latency *latency);
 
 #endif

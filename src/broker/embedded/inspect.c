@@ -189,17 +189,6 @@ static int64_t waiting_ms(struct mr_engine *engine, const struct task *task)
     return since < engine->now_ms ? engine->now_ms - since : 0;
 }
 
-static const struct {
-    size_t offset;
-    enum latency_kind kind;
-    unsigned percent;
-} latencies[] = {
-    {offsetof(struct mr_queue_info, wait_p50_us), LATENCY_WAIT, 50},
-    {offsetof(struct mr_queue_info, wait_p99_us), LATENCY_WAIT, 99},
-    {offsetof(struct mr_queue_info, run_p50_us), LATENCY_RUN, 50},
-    {offsetof(struct mr_queue_info, run_p99_us), LATENCY_RUN, 99},
-};
-
 static void queue_info(struct mr_engine *engine, const struct queue *queue,
                        struct mr_queue_info *ret_info)
 {
@@ -211,9 +200,7 @@ static void queue_info(struct mr_engine *engine, const struct queue *queue,
         .max_length = queue->max_length,
         .partitions = 1,
     };
-    for (size_t i = 0; i < sizeof latencies / sizeof *latencies; i++)
-        *(uint64_t *)((char *)ret_info + latencies[i].offset) = latency_percentile_us(
-            queue->latency, latencies[i].kind, engine->now, latencies[i].percent);
+    latency_show(queue->latency, engine->now, ret_info);
     memcpy(ret_info->name, queue->name, queue->name_len + 1);
     memcpy(ret_info->counts, queue->counts, sizeof queue->counts);
     if (mr_log_failure(engine->log) != MR_OK) /* the changes under way will never be durable */

@@ -12,18 +12,6 @@ static uint64_t figure(const struct mr_reply *reply, enum figure which)
     return number > 0 ? (uint64_t)number : 0;
 }
 
-/* Only runs of this process are known. */
-static const struct {
-    size_t offset;
-    enum latency_kind kind;
-    unsigned percent;
-} latencies[] = {
-    {offsetof(struct mr_queue_info, wait_p50_us), LATENCY_WAIT, 50},
-    {offsetof(struct mr_queue_info, wait_p99_us), LATENCY_WAIT, 99},
-    {offsetof(struct mr_queue_info, run_p50_us), LATENCY_RUN, 50},
-    {offsetof(struct mr_queue_info, run_p99_us), LATENCY_RUN, 99},
-};
-
 static void fill_info(const struct rqueue *queue, const struct mr_reply *reply,
                       struct mr_queue_info *info)
 {
@@ -40,10 +28,8 @@ static void fill_info(const struct rqueue *queue, const struct mr_reply *reply,
     static_assert(FIGURE_AGGREGATING + 1 == MR_AGGREGATING, "figures begin with the states");
     for (size_t state = MR_SCHEDULED; state < MR_STATE_COUNT; state++)
         info->counts[state] = figure(reply, (enum figure)(state - 1));
-    mr_mono now = mr_redis_now(queue->engine->redis);
-    for (size_t i = 0; i < sizeof latencies / sizeof *latencies; i++)
-        *(uint64_t *)(void *)((char *)info + latencies[i].offset) =
-            latency_percentile_us(queue->latency, latencies[i].kind, now, latencies[i].percent);
+    /* Only runs of this process are known. */
+    latency_show(queue->latency, mr_redis_now(queue->engine->redis), info);
     size_t len = queue->name.len < MR_NAME_MAX ? queue->name.len : MR_NAME_MAX;
     memcpy(info->name, queue->name.data, len);
 }
