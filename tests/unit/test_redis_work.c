@@ -255,6 +255,125 @@ static void a_node_is_seen_as_a_server_of_asynqs_until_it_closes(void **state)
     assert_string_equal(RIG(server(), "KEYS", "asynq:*node*"), "");
 }
 
+/* ---- what is due ---------------------------------------------------------------------------- */
+
+/* As many as there are, at once; their ids, one behind the other. */
+static struct mr_lease *take_all(struct scene *scene, const char *ids)
+{
+    char got[64] = "";
+    struct mr_req_take req = {
+        .req.op = MR_OP_TAKE, .node = scene->node, .max = 50, .wait_ms = WAIT_MS};
+    assert_int_equal(mr_broker_call(scene->broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    for (struct mr_lease *lease = req.leases; lease != NULL; lease = lease->next) {
+        assert_int_equal(mr_broker_lease_open(scene->broker, lease), MR_OK);
+        strncat(got, lease->task.id.data, lease->task.id.len);
+    }
+    assert_string_equal(got, ids);
+    return req.leases;
+}
+
+static void finish_all(struct scene *scene, struct mr_lease *leases)
+{
+    enum { MOST = 50 };
+    struct mr_finish items[MOST];
+    enum mr_err errs[MOST];
+    size_t n = 0;
+    for (struct mr_lease *lease = leases; lease != NULL; lease = lease->next)
+        items[n++] = (struct mr_finish){
+            .id = lease->task.id, .epoch = lease->epoch, .ref = lease->ref, .outcome = MR_DONE};
+    struct mr_req_finish req = {.req.op = MR_OP_FINISH, .items = items, .n = n, .errs = errs};
+    assert_int_equal(mr_broker_call(scene->broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    while (n-- > 0)
+        assert_int_equal(errs[n], MR_OK);
+    while (leases != NULL) {
+        struct mr_lease *next = leases->next;
+        mr_lease_free(leases);
+        leases = next;
+    }
+}
+
+static void await_past(int64_t due_ms)
+{
+    while (mr_wall_ms(mr_wall_now(mr_clock_system())) <= due_ms)
+        RIG(server(), "PING");
+}
+
+static void what_is_due_goes_to_its_worker_without_becoming_pending(void **state)
+{
+    struct scene *scene = *state;
+    int64_t at_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + 200;
+    PUT_OK(scene, .id = MR_SLICE_LIT("c"), .at_ms = at_ms + 1);
+    PUT_OK(scene, .id = MR_SLICE_LIT("b"), .at_ms = at_ms);
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    await_past(at_ms + 1);
+    RIG(server(), "CONFIG", "RESETSTAT");
+    open_node(scene);
+    struct mr_lease *leases = take_all(scene, "abc");
+    assert_non_null(strstr(RIG(server(), "INFO", "commandstats"), "cmdstat_lpush:calls=1,"));
+    assert_int_equal(leases->next->task.order_time_ms, at_ms);
+    assert_int_equal(RIG_INT(server(), "HEXISTS", Q "t:b", "pending_since"), 0);
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "mr:due", Q "scheduled", Q "pending"), 0);
+    finish_all(scene, leases);
+    assert_string_equal(RIG(server(), "KEYS", Q "t:*"), "");
+}
+
+static void what_is_due_comes_by_its_time_among_what_is_pending(void **state)
+{
+    struct scene *scene = *state;
+    int64_t at_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + 200;
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    PUT_OK(scene, .id = MR_SLICE_LIT("b"), .at_ms = at_ms);
+    PUT_OK(scene, .id = MR_SLICE_LIT("c"), .at_ms = at_ms + 10, .priority_s = 0.005);
+    PUT_OK(scene, .id = MR_SLICE_LIT("d"), .at_ms = at_ms + 8);
+    await_past(at_ms + 10);
+    PUT_OK(scene, .id = MR_SLICE_LIT("e"));
+    open_node(scene);
+    finish_all(scene, take_all(scene, "abcde"));
+}
+
+/* Most ends of a call are of the oldest runs; those that go on stay where they are. */
+static void many_ends_at_once_leave_the_other_runs_in_their_order(void **state)
+{
+    struct scene *scene = *state;
+    static const char ids[] = "abcdefghijklmnopqrstuvwxyz";
+    open_node(scene);
+    for (size_t i = 0; i < strlen(ids); i++)
+        PUT_OK(scene, .id = mr_slice_make(ids + i, 1));
+    struct mr_lease *leases = take_all(scene, ids);
+    struct mr_lease *ended = NULL, **stay = &leases;
+    for (struct mr_lease *lease = leases, *next; lease != NULL; lease = next) {
+        next = lease->next;
+        if (strchr("cmxyz", *(const char *)lease->task.id.data) == NULL) {
+            lease->next = ended;
+            ended = lease;
+        } else {
+            *stay = lease;
+            stay = &lease->next;
+        }
+    }
+    *stay = NULL;
+    finish_all(scene, ended);
+    assert_string_equal(RIG(server(), "LRANGE", Q "active", "0", "-1"), "z\ny\nx\nm\nc");
+    finish_all(scene, leases);
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "active", Q "lease", Q "mr:lease"), 0);
+}
+
+static void an_end_that_somebody_awaits_is_told_and_those_beside_it_end(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    PUT_OK(scene, .id = MR_SLICE_LIT("b"));
+    struct mr_lease *leases = take_all(scene, "ab");
+    RIG(server(), "ZADD", Q "mr:await", "4102444800000", "b");
+    finish_all(scene, leases);
+    assert_string_equal(RIG(server(), "KEYS", Q "mr:end:*"), Q "mr:end:b");
+    assert_string_equal(RIG(server(), "KEYS", Q "t:*"), "");
+    assert_string_equal(RIG(server(), "GET", Q "processed"), "2");
+}
+
 /* ---- what others leave ---------------------------------------------------------------------- */
 
 /* The machine may stall any one try; whoever polls cannot be quick in any of them. */
@@ -307,12 +426,15 @@ static void who_took_a_task_over_keeps_it(void **state)
 {
     struct scene *scene = *state;
     open_node(scene);
-    PUT_OK(scene, .id = MR_SLICE_LIT("a"), .retention_ms = 60000);
-    struct mr_lease *lease = take_id(scene, "a");
-    RIG(server(), "ZADD", Q "lease", "XX", "4102444800", "a");
-    assert_int_equal(FINISH(scene, lease, .outcome = MR_DONE), MR_STALE);
-    assert_string_equal(RIG(server(), "HGET", Q "t:a", "state"), "active");
-    assert_string_equal(RIG(server(), "LRANGE", Q "active", "0", "-1"), "a");
+    for (int64_t retention_ms = 0; retention_ms <= 60000; retention_ms += 60000) {
+        PUT_OK(scene, .id = MR_SLICE_LIT("a"), .retention_ms = retention_ms);
+        struct mr_lease *lease = take_id(scene, "a");
+        RIG(server(), "ZADD", Q "lease", "XX", "4102444800", "a");
+        assert_int_equal(FINISH(scene, lease, .outcome = MR_DONE), MR_STALE);
+        assert_string_equal(RIG(server(), "HGET", Q "t:a", "state"), "active");
+        assert_string_equal(RIG(server(), "LRANGE", Q "active", "0", "-1"), "a");
+        RIG(server(), "DEL", Q "t:a", Q "active", Q "lease", Q "mr:lease");
+    }
 }
 
 static void an_id_without_a_hash_is_passed_over(void **state)
@@ -719,6 +841,10 @@ int main(void)
         TEST(a_text_that_is_not_utf_8_is_made_so),
         TEST(the_archive_keeps_as_many_as_it_is_told_and_counts_the_rest),
         TEST(a_node_is_seen_as_a_server_of_asynqs_until_it_closes),
+        TEST(what_is_due_goes_to_its_worker_without_becoming_pending),
+        TEST(what_is_due_comes_by_its_time_among_what_is_pending),
+        TEST(many_ends_at_once_leave_the_other_runs_in_their_order),
+        TEST(an_end_that_somebody_awaits_is_told_and_those_beside_it_end),
         TEST(a_push_of_another_program_wakes_who_waits),
         TEST(what_another_program_scheduled_is_due_by_its_seconds),
         TEST(what_another_program_moved_follows_it_and_not_our_index),

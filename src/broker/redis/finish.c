@@ -17,9 +17,7 @@ enum {
     CALL_ITEMS = 256,             /* of one call */
     CALL_BYTES = 8 * 1024 * 1024, /* of texts in one call */
     DONE_ARGS = 2,                /* of one item of done.lua */
-    OTHERS_MS =
-        10 * 1000, /* a lease that ended cannot be taken over by another program before this */
-    KEEP_MS = 60 * 1000, /* so long they are kept while Redis is away */
+    KEEP_MS = 60 * 1000,          /* so long they are kept while Redis is away */
     TEXTS = 2,
 };
 
@@ -30,7 +28,7 @@ struct end {
     struct rqueue *queue;
     uint32_t item;
     bool doubtful;                 /* it may have been carried out */
-    bool awaited;                  /* somebody may wait for it: not with done.lua */
+    bool awaited;                  /* somebody waits for it: not with done.lua */
     char texts[TEXTS][NUMBER_MAX]; /* epoch, delay */
 };
 
@@ -182,16 +180,14 @@ static void try_again(struct engine *engine, struct end *end, bool doubtful)
 
 static void end_send(struct engine *engine, struct end *end);
 
-static const enum mr_err code_errs[] = {MR_OK, MR_STALE, MR_NOT_FOUND};
+enum { CODE_AWAITED = 3 }; /* of done.lua alone */
+static const enum mr_err code_errs[CODE_AWAITED] = {MR_OK, MR_STALE, MR_NOT_FOUND};
 
-/* done.lua did nothing: they go with finish.lua. */
-static void load_awaited(struct load *load)
+/* done.lua did nothing about it: it goes with finish.lua. */
+static void end_awaited(struct end *end)
 {
-    for (size_t i = 0; i < load->n; i++) {
-        load->ends[i]->awaited = true;
-        end_send(load->queue->engine, load->ends[i]);
-    }
-    free(load);
+    end->awaited = true;
+    end_send(end->queue->engine, end);
 }
 
 static void load_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
@@ -201,10 +197,6 @@ static void load_answered(struct mr_redis_call *call, enum mr_err err, const str
     struct engine *engine = queue->engine;
     bool away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
     size_t head = load->kind == LOAD_DONE ? 0 : 1;
-    if (err == MR_OK && load->kind == LOAD_DONE && reply->kind == MR_REPLY_ARRAY && reply->n == 0) {
-        load_awaited(load);
-        return;
-    }
     if (err == MR_OK && (reply->kind != MR_REPLY_ARRAY || reply->n != load->n + head))
         err = MR_FAILED;
     if (err != MR_OK && !away)
@@ -214,7 +206,9 @@ static void load_answered(struct mr_redis_call *call, enum mr_err err, const str
         int64_t code = err == MR_OK ? mr_reply_int(&reply->items[i + head], -1) : -1;
         if (away)
             try_again(engine, end, call->doubt);
-        else if (err != MR_OK || code < 0 || code > 2)
+        else if (code == CODE_AWAITED && load->kind == LOAD_DONE)
+            end_awaited(end);
+        else if (err != MR_OK || code < 0 || code >= CODE_AWAITED)
             end_over(end, err != MR_OK ? err : MR_FAILED);
         else
             end_over(end, code_errs[code]);
@@ -301,18 +295,14 @@ static void send_ends(struct load *load)
 
 static void send_done(struct load *load)
 {
-    struct mr_slice args[1 + DONE_ARGS * CALL_ITEMS];
-    int64_t now_ns = mr_redis_now(load->queue->engine->redis).ns;
-    bool held = true;
+    struct mr_slice args[DONE_ARGS * CALL_ITEMS];
     for (size_t i = 0; i < load->n; i++) {
         struct end *end = load->ends[i];
         const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
-        held &= mr_mono_add_ms(end_hold(end)->until, OTHERS_MS).ns > now_ns;
-        args[1 + DONE_ARGS * i] = item->id;
-        args[2 + DONE_ARGS * i] = number_arg((int64_t)item->epoch, end->texts[0]);
+        args[DONE_ARGS * i] = item->id;
+        args[DONE_ARGS * i + 1] = number_arg((int64_t)item->epoch, end->texts[0]);
     }
-    args[0] = mr_slice_str(held ? "1" : "0");
-    rqueue_eval(load->queue, &load->call, SCRIPT_DONE, args, 1 + DONE_ARGS * load->n);
+    rqueue_eval(load->queue, &load->call, SCRIPT_DONE, args, DONE_ARGS * load->n);
 }
 
 static void load_send(struct load *load)

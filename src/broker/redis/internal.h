@@ -160,9 +160,8 @@ struct watch {
     struct mr_redis_call peek;
     bool peeking; /* ... is under way */
     uint32_t peeks;
-    mr_mono looked_at; /* what is due was looked for */
-    mr_mono quiet;     /* it is not looked at before this */
-    bool due;          /* ... and is to be looked for again */
+    mr_mono quiet; /* it is not looked at before this */
+    bool due;      /* something came, or is due, since it was asked */
 };
 
 /* Leases and retentions that end. */
@@ -430,18 +429,14 @@ void watch_init(struct rqueue *queue);
 void watch_start(struct rqueue *queue);
 void watch_stop(struct rqueue *queue);
 void watch_free(struct rqueue *queue);
-/* Whether a take looks for what is due as well. */
-bool watch_is_due(const struct rqueue *queue);
-/* A take looks for it now; and has, and this is when the next task is due; < 0: none is. */
+/* A take asks it now; and has, and this is when the next task is due; < 0: none is. */
 void watch_looks(struct rqueue *queue);
 void watch_looked(struct rqueue *queue, int64_t next_ms);
 /* A take left nothing, or may take nothing: be told of what comes. */
 void watch_empty(struct rqueue *queue);
 void watch_paused(struct rqueue *queue);
-/* It could not be asked, or not for what is due, and that does not pass by itself: a while passes until the
- * next try. */
+/* It could not be asked, and that does not pass by itself: a while passes until the next try. */
 void watch_failed(struct rqueue *queue);
-void watch_look_failed(struct rqueue *queue);
 /* Something may be there. */
 void watch_woken(struct rqueue *queue);
 

@@ -8,7 +8,6 @@
 /* With lua/head.lua before them alone: those that are called for nearly every task. */
 #define HEAD_SCRIPTS(X)                                                                            \
     X(PUSH, push)                                                                                  \
-    X(TAKE, take)                                                                                  \
     X(DONE, done)                                                                                  \
     X(BEAT, beat)                                                                                  \
     X(BEGUN, begun)                                                                                \
@@ -20,7 +19,7 @@
     X(ENQUEUE, enqueue)                                                                            \
     X(CARRY, carry)                                                                                \
     X(FIND, find)                                                                                  \
-    X(DUE, due)                                                                                    \
+    X(TAKE, take)                                                                                  \
     X(FINISH, finish)                                                                              \
     X(RECOVER, recover)
 

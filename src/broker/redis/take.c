@@ -9,12 +9,11 @@
 
 #include "broker/redis/internal.h"
 
-enum { HEAD_ITEMS = 2, TASK_ITEMS = 4, TAKE_ARGS = 4 };
+enum { HEAD_ITEMS = 3, TASK_ITEMS = 4, TAKE_ARGS = 4 };
 
 /* One call to one queue. */
 struct ask {
     struct mr_redis_call call;
-    struct mr_redis_call due; /* makes ready what is due, before it */
     mr_mono sent;
     struct take *take;
     struct listen *listen;
@@ -87,7 +86,6 @@ void takes_answer(struct node *node, enum mr_err err)
 /* ---- asking --------------------------------------------------------------------------------- */
 
 static void ask_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
-static void due_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
 
 static void ask_send(struct ask *ask)
 {
@@ -101,12 +99,7 @@ static void ask_send(struct ask *ask)
         node->name,
         number_arg(req->bytes_max > 0 ? (int64_t)bytes_left : 0, ask->args[2]),
     };
-    if (watch_is_due(queue)) {
-        ask->due = (struct mr_redis_call){.answered = due_answered, .arg = ask, .repeatable = true};
-        ask->take->asks++;
-        watch_looks(queue);
-        rqueue_eval(queue, &ask->due, SCRIPT_DUE, NULL, 0);
-    }
+    watch_looks(queue);
     ask->tried = true;
     ask->alone = req->wait_ms > 0 && !queue->plenty;
     queue->asked_alone |= ask->alone;
@@ -363,6 +356,7 @@ static void read_answer(struct ask *ask, const struct mr_reply *reply)
     if (req_of(ask->take)->n > before)
         recover_in(queue, ask->take->node->lease_ms + 1);
     queue->plenty = left > 0;
+    watch_looked(queue, mr_reply_int(mr_reply_at(reply, 2), -1));
     if (paused)
         watch_paused(queue);
     else if (left == 0)
@@ -445,19 +439,6 @@ static void ask_answered(struct mr_redis_call *call, enum mr_err err, const stru
     ask_over(ask->take, reply); /* the ask may be gone */
     if (alone && queue->maybe)
         takes_serve(queue->engine);
-}
-
-static void due_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
-{
-    struct ask *ask = call->arg;
-    if (err == MR_FAILED) {
-        (void)rqueue_refused(ask->listen->queue, err, reply);
-        watch_look_failed(ask->listen->queue);
-        ask_over(ask->take, reply);
-        return;
-    }
-    watch_looked(ask->listen->queue, err == MR_OK ? mr_reply_int(reply, -1) : AGAIN_MS);
-    ask_over(ask->take, reply);
 }
 
 /* ---- requests ------------------------------------------------------------------------------- */

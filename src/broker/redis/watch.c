@@ -13,7 +13,6 @@
 
 enum {
     PUSH_WAIT_S = 30,   /* of one BLMOVE: also finds out that a connection is dead */
-    LOOK_MS = 500,      /* a busy queue is looked at for due tasks so often */
     FOREIGN_MS = 1000,  /* an idle queue is asked so often what others did */
     FAILED_MS = 5000,   /* after an error of this queue */
     FOREIGN_QUEUES = 4, /* ... while there are no more of them: an idle worker says little */
@@ -201,15 +200,8 @@ void watch_free(struct rqueue *queue)
     free(queue->watch.channel_name);
 }
 
-bool watch_is_due(const struct rqueue *queue)
-{
-    int64_t since_ns = mr_redis_now(queue->engine->redis).ns - queue->watch.looked_at.ns;
-    return queue->watch.due || since_ns > LOOK_MS * MR_NS_PER_MS;
-}
-
 void watch_looks(struct rqueue *queue)
 {
-    queue->watch.looked_at = mr_redis_now(queue->engine->redis);
     queue->watch.due = false;
 }
 
@@ -245,11 +237,5 @@ void watch_failed(struct rqueue *queue)
         return;
     queue->watch.quiet = mr_mono_add_ms(mr_redis_now(queue->engine->redis), FAILED_MS);
     queue->maybe = false;
-    look_in(queue, FAILED_MS, LOOK_DUE);
-}
-
-void watch_look_failed(struct rqueue *queue)
-{
-    queue->watch.looked_at = mr_mono_add_ms(mr_redis_now(queue->engine->redis), FAILED_MS);
     look_in(queue, FAILED_MS, LOOK_DUE);
 }

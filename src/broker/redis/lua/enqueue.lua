@@ -91,7 +91,6 @@ local function replace(holder, state, ns, due_ms, priority)
   if state == 'active' or state == 'held' then return 5, shown_state(holder, state) end
   if state == 'archived' or state == 'completed' then return 2, state end
   if state == 'aggregating' then return 4, state end -- it has no place in the order
-  put_new() -- it may be one of them
   take_out(holder, state)
   if not call('HGET', TASK .. holder, 'mr:t') then
     call('HSET', TASK .. holder, 'mr:t', call('HGET', TASK .. holder, 'pending_since') or ns)
@@ -117,6 +116,7 @@ while i <= #ARGV do
   local there = call('EXISTS', key) == 1
   local holder = lock ~= '' and call('GET', lock)
   local held = holder and call('HGET', TASK .. holder, 'state')
+  if there or held then put_new() end -- it may be one of them
   if there then
     say(number, 1, shown_state(id, call('HGET', key, 'state')), id)
   elseif held then
