@@ -33,6 +33,8 @@ struct gather_queue {
     bool busy;     /* a gather is at the broker */
     bool off;      /* it will never do */
     mr_mono after; /* not before: the last one failed */
+    enum mr_err
+        said; /* what it failed with, and that was said; MR_OK: nothing since it went well */
 };
 
 struct mr_groups {
@@ -76,7 +78,9 @@ static void gather_answered(struct mr_req *req)
         queue->off = is_for_ever(err);
         queue->after = mr_mono_add_ms(now, RETRY_MS);
     }
-    bool said = err != MR_OK && err != MR_EMPTY && !groups->stopping;
+    bool well = err == MR_OK || err == MR_EMPTY;
+    bool said = !well && !groups->stopping && queue->said != err; /* once, while nothing changes */
+    queue->said = well ? MR_OK : err;
     mr_lock_notify_all(&groups->lock);
     mr_lock_leave(&groups->lock);
     if (said)

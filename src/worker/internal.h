@@ -191,7 +191,9 @@ struct mr_worker {
     uint64_t taken_epoch; /* of the last lease that came: those on their way are above */
     bool take_idle;       /* the worker had nothing to do when it was sent */
     mr_mono take_after;   /* not before: the last one failed */
-    mr_mono ahead_after;  /* nothing ahead before: others wanted it */
+    enum mr_err take_said,
+        reopen_said;     /* failures that were said; MR_OK: none since it went well */
+    mr_mono ahead_after; /* nothing ahead before: others wanted it */
 
     /* The monitor. */
     pthread_t monitor;

@@ -140,8 +140,10 @@ static void reopen(struct mr_worker *w, mr_mono now)
     mr_lock_leave(&w->lock);
     mr_node_close(w);
     enum mr_err err = mr_node_open(w);
-    mr_diag(MR_DIAG_WARN, "node.lost", "reopened=%s", mr_err_name(err));
     mr_lock_enter(&w->lock);
+    if (err == MR_OK || w->reopen_said != err) /* once, while nothing changes */
+        mr_diag(MR_DIAG_WARN, "node.lost", "reopened=%s", mr_err_name(err));
+    w->reopen_said = err;
     mr_worker_fails(w, err);
     w->take_after = err == MR_OK ? now : mr_mono_add_ms(now, RETRY_MS);
 }

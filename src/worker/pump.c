@@ -70,6 +70,7 @@ static size_t wanted_now(struct mr_worker *w, mr_mono now)
 static void note_failure(struct mr_worker *w, enum mr_err err, mr_mono now)
 {
     if (err == MR_EMPTY) {
+        w->take_said = MR_OK;
         if (w->options.burst && w->take_idle && is_idle(w)) {
             w->burst_over = true;
             mr_lock_notify_all(&w->lock);
@@ -80,7 +81,9 @@ static void note_failure(struct mr_worker *w, enum mr_err err, mr_mono now)
             mr_monitor_by(w, now);
         }
     } else if (!mr_worker_fails(w, err)) {
-        mr_diag(MR_DIAG_WARN, "take.failed", "error=%s", mr_err_name(err));
+        if (w->take_said != err) /* once, while nothing changes */
+            mr_diag(MR_DIAG_WARN, "take.failed", "error=%s", mr_err_name(err));
+        w->take_said = err;
         w->take_after = mr_mono_add_ms(now, RETRY_MS);
         mr_monitor_by(w, w->take_after);
     }
@@ -108,6 +111,7 @@ static struct mr_lease *obey_early(struct mr_worker *w)
 static void accept(struct mr_worker *w, mr_mono now)
 {
     mr_hand_push(&w->hand, w->take.leases, w->take.n);
+    w->take_said = MR_OK;
     w->taken_epoch = w->hand.last->epoch;
     if (w->hand.n <= mr_worker_free_slots(w) || w->recall_at.ns != INT64_MAX)
         return;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 #include <unistd.h>
 
+#include "base/diag.h"
 #include "broker/redis/internal.h"
 #include "broker/redis/risk.h"
 
@@ -122,17 +123,35 @@ enum mr_err rqueue_refused(struct rqueue *queue, enum mr_err err, const struct m
 
 /* ---- the connection ------------------------------------------------------------------------- */
 
+/* One line when it goes, one when it is back; nothing of a Redis that only opens or closes here. */
+static void note_change(struct engine *engine, const struct mr_redis *redis, bool up,
+                        const char *why)
+{
+    mr_mono now = mr_redis_now(redis);
+    bool said = !engine->closing && engine->ups > 0;
+    if (said && up)
+        mr_diag(MR_DIAG_WARN, "redis.back", "after_ms=%lld",
+                (long long)((now.ns - engine->down_at.ns) / MR_NS_PER_MS));
+    else if (said)
+        mr_diag(MR_DIAG_WARN, "redis.away", "why=\"%s\"", why != NULL ? why : "");
+    engine->up = up;
+    engine->ups += up;
+    if (up)
+        engine->up_at = now;
+    else
+        engine->down_at = now;
+}
+
 static void changed(struct mr_redis *redis, bool up, const char *why, void *arg)
 {
     struct engine *engine = arg;
-    engine->up = up;
-    if (up) {
-        engine->up_at = mr_redis_now(redis);
-        engine->ups++;
-    }
+    if (up != engine->up)
+        note_change(engine, redis, up, why);
     mr_door_changed(&engine->door, up, mr_redis_err(redis), why);
     if (!up || engine->closing)
         return;
+    nodes_beat(engine);
+    releases_send(engine);
     finishes_deliver(engine);
     takes_serve(engine);
     look_up(engine);
@@ -167,6 +186,7 @@ static void close_begin(struct mr_msg *msg, void *receiver)
     engine_close_goes_on(engine);
     look_leave(engine);
     nodes_close(engine);
+    releases_drop(engine);
     if (!engine->up)
         finishes_fail(engine, MR_CLOSED);
     engine_quiet(engine);
@@ -271,6 +291,7 @@ static struct engine *engine_new(const struct mr_redis_broker_options *options)
     if (gethostname(engine->host, sizeof engine->host - 1) != 0)
         (void)snprintf(engine->host, sizeof engine->host, "localhost");
     mr_list_init(&engine->nodes);
+    mr_list_init(&engine->releases);
     mr_list_init(&engine->waits);
     mr_list_init(&engine->enqueues);
     mr_list_init(&engine->tickets);

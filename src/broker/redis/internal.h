@@ -7,7 +7,8 @@
  * message.c  the hash of a task <-> struct mr_task
  * scripts.c  the Lua files of lua/, one per operation
  * enqueue.c  producing
- * node.c     nodes: opening, closing, beats, what is in hand, what was lost
+ * node.c     nodes: opening, closing, what is in hand, what was lost
+ * beat.c     beats, and what an outage means for them
  * say.c      what is said about them, for Asynq's tools and ours
  * begun.c    which runs have begun
  * take.c     handing out, and waiting for it
@@ -170,6 +171,7 @@ struct recover {
     mr_mono at; /* it fires; MR_MONO_NEVER: not running */
     struct mr_redis_call call;
     bool running; /* the call is under way */
+    bool away;    /* it could not be asked the last time */
     int64_t from; /* runs without a lease are looked for from this one on, the oldest is 1 */
 };
 
@@ -187,8 +189,9 @@ struct rqueue {
     mr_mono added_at;       /* last SADD */
     uint32_t listeners;     /* nodes that take from it */
     bool maybe, paused;
-    bool plenty;      /* the last look left something */
-    bool asked_alone; /* by a take that the others let go first */
+    bool beat_refused; /* the last beat was answered with an error, and that was said */
+    bool plenty;       /* the last look left something */
+    bool asked_alone;  /* by a take that the others let go first */
     struct watch watch;
     struct recover recover;
     struct mr_link finishes;  /* ends of runs that leave with this turn */
@@ -327,11 +330,11 @@ struct hold {
     struct rqueue *queue;
     uint64_t epoch; /* 0: free */
     uint32_t next_free;
-    bool plain;    /* it leaves nothing when it is done: no retention, no unique key */
-    bool kept;     /* it is kept when it is done */
-    mr_mono until; /* its lease holds so long at least, by our clock */
-    bool ending;   /* its finish is under way */
-    void *beaten;  /* by which beat last */
+    bool plain;      /* it leaves nothing when it is done: no retention, no unique key */
+    bool kept;       /* it is kept when it is done */
+    mr_mono until;   /* its lease holds so long at least, by our clock */
+    bool ending;     /* its finish is under way */
+    uint64_t beaten; /* by which beat last */
     uint8_t id_len, type_len;
     int64_t timeout_ms, deadline_ms;
     char id[MR_ID_MAX], type[MR_NAME_MAX];
@@ -383,6 +386,8 @@ enum mr_err node_open_prepare(struct ticket *ticket);
 void node_open_begin(struct ticket *ticket);
 void node_close_begin(struct ticket *ticket);
 void node_beat_begin(struct ticket *ticket);
+/* Redis was away: whoever lives says so, before others take what ended meanwhile. */
+void nodes_beat(struct engine *engine);
 /* How many of its slots run something. */
 uint32_t node_busy(const struct node *node);
 /* As it is now; slices are the node's. */
@@ -398,6 +403,13 @@ uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *t
 struct hold *hold_find(struct engine *engine, uint64_t ref, uint64_t epoch, struct node **ret_node);
 struct hold *hold_of_epoch(struct node *node, uint64_t epoch);
 void hold_remove(struct node *node, struct hold *hold);
+/* Another has it now: whoever runs it is told. */
+void hold_lost(struct node *node, struct hold *hold);
+/* It lives. */
+void node_heard(struct node *node);
+/* What nodes that left could not give back: Redis answers (again), or will not. */
+void releases_send(struct engine *engine);
+void releases_drop(struct engine *engine);
 /* A call for the node was answered. */
 void node_call_done(struct node *node);
 /* Says to everybody what it is. When it leaves: that it is gone. */
@@ -470,8 +482,8 @@ struct engine {
     mr_refusal *refused;
     void *refused_arg;
     bool up, closing;
-    mr_mono up_at; /* since when */
-    uint32_t ups;  /* how often */
+    mr_mono up_at, down_at; /* since when */
+    uint32_t ups;           /* how often */
     struct mr_rand rand;
     char host[256];
 
@@ -481,6 +493,7 @@ struct engine {
     mr_mono queues_at; /* when all names were asked for last */
 
     struct mr_link nodes;
+    struct mr_link releases; /* of those that left while Redis was away */
     struct node *by_index[NODES_MAX];
     uint32_t last_number;
     struct mr_link waits;       /* takes that wait, in the order they came */

@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Nodes: who takes tasks, and what is in their hands. A node lives while it beats; its beats renew the
- * leases of all it holds, with one script call for each queue. When it goes, closed or dead, what it
+ * Nodes: who takes tasks, and what is in their hands. A node lives while it beats. When it goes, closed or dead, what it
  * holds is given back as soon as the calls that are under way for it are answered, since one of them may
  * bring it more.
  */
@@ -113,7 +112,7 @@ void hold_remove(struct node *node, struct hold *hold)
     node->in_hand--;
 }
 
-static void hold_lost(struct node *node, struct hold *hold)
+void hold_lost(struct node *node, struct hold *hold)
 {
     uint64_t epoch = hold->epoch;
     hold_remove(node, hold);
@@ -180,8 +179,38 @@ static void node_end(struct node *node)
 /* Some of what it holds of one queue, in one call. */
 struct release {
     struct mr_redis_call call;
+    struct mr_link link; /* in engine->releases: it could not be said yet */
     struct node *node;
+    struct rqueue *queue;
+    struct mr_arena memory; /* of the arguments */
+    struct mr_slice *args;
+    size_t n;
 };
+
+enum { RELEASE_ARGS = 3 }; /* of one task, and before the first */
+
+static void release_free(struct release *release)
+{
+    if (release != NULL)
+        mr_arena_done(&release->memory);
+    free(release);
+}
+
+static void release_send(struct release *release)
+{
+    rqueue_eval(release->queue, &release->call, SCRIPT_RECOVER, release->args, release->n);
+}
+
+/* What it held is said when Redis is back, before others may think that it died; nobody waits for that. */
+static void release_wait(struct release *release)
+{
+    struct node *node = release->node;
+    struct ticket *closer = node->closer;
+    mr_list_push_back(&node->engine->releases, &release->link);
+    node->closer = NULL;
+    if (closer != NULL)
+        ticket_done(closer, MR_UNAVAILABLE);
+}
 
 static void release_answered(struct mr_redis_call *call, enum mr_err err,
                              const struct mr_reply *reply)
@@ -189,56 +218,96 @@ static void release_answered(struct mr_redis_call *call, enum mr_err err,
     struct release *release = mr_container(call, struct release, call);
     struct node *node = release->node;
     (void)reply;
+    if (err == MR_UNAVAILABLE && !node->engine->closing) {
+        release_wait(release);
+        return;
+    }
     if (err == MR_OK && node->engine->closing)
         engine_close_goes_on(node->engine);
-    free(release); /* what was not given back: its lease ends by itself */
+    release_free(release); /* what was not given back: its lease ends by itself */
     node_call_done(node);
 }
 
-enum { RELEASE_ARGS = 3 }; /* of one task, and before the first */
+void releases_send(struct engine *engine)
+{
+    struct mr_link all, *link;
+    mr_list_init(&all);
+    mr_list_splice_back(&all, &engine->releases);
+    while ((link = mr_list_pop_front(&all)) != NULL)
+        release_send(mr_container(link, struct release, link));
+}
 
-static struct mr_slice epoch_text(struct engine *engine, uint64_t epoch)
+void releases_drop(struct engine *engine)
+{
+    struct mr_link *link;
+    while ((link = mr_list_pop_front(&engine->releases)) != NULL) {
+        struct release *release = mr_container(link, struct release, link);
+        struct node *node = release->node;
+        release_free(release);
+        node_call_done(node);
+    }
+}
+
+static struct mr_slice number_text(struct release *release, uint64_t number)
 {
     char text[NUMBER_MAX];
     struct mr_slice copy = {0};
-    if (mr_arena_copy(&engine->scratch, number_arg((int64_t)epoch, text), &copy) != MR_OK)
+    if (mr_arena_copy(&release->memory, number_arg((int64_t)number, text), &copy) != MR_OK)
         return MR_SLICE_LIT("0");
     return copy;
 }
 
+static struct release *release_new(struct node *node, struct rqueue *queue)
+{
+    struct release *release = calloc(1, sizeof *release);
+    if (release == NULL)
+        return NULL;
+    release->node = node;
+    release->queue = queue;
+    mr_list_init(&release->link);
+    release->args =
+        mr_arena_calloc(&release->memory, RELEASE_ARGS * (MR_BATCH_MAX + 1), sizeof *release->args);
+    if (release->args == NULL) {
+        release_free(release);
+        return NULL;
+    }
+    release->args[0] = number_text(release, node->engine->archive_max);
+    release->args[1] = number_text(release, (uint64_t)node->engine->archive_ms);
+    release->args[2] = MR_SLICE_LIT("0");
+    release->n = RELEASE_ARGS;
+    release->call =
+        (struct mr_redis_call){.answered = release_answered, .repeatable = true, .urgent = true};
+    return release;
+}
+
+static bool release_add(struct release *release, struct mr_slice id, uint64_t epoch, bool begun)
+{
+    struct mr_slice *args = release->args + release->n;
+    if (release->n == RELEASE_ARGS * (MR_BATCH_MAX + 1) ||
+        mr_arena_copy(&release->memory, id, &args[0]) != MR_OK)
+        return false;
+    args[1] = number_text(release, epoch);
+    args[2] = begun ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
+    release->n += RELEASE_ARGS;
+    return true;
+}
+
 static void release_queue(struct node *node, struct rqueue *queue)
 {
-    struct engine *engine = node->engine;
-    struct release *release = calloc(1, sizeof *release);
-    mr_arena_reset(&engine->scratch);
-    struct mr_slice *args =
-        mr_arena_calloc(&engine->scratch, RELEASE_ARGS * (MR_BATCH_MAX + 1), sizeof *args);
-    if (release == NULL || args == NULL) {
-        free(release);
+    struct release *release = release_new(node, queue);
+    if (release == NULL)
         return;
-    }
-    args[0] = epoch_text(engine, engine->archive_max);
-    args[1] = epoch_text(engine, (uint64_t)engine->archive_ms);
-    args[2] = MR_SLICE_LIT("0");
-    size_t n = RELEASE_ARGS;
-    for (uint32_t i = node->holds_n; i-- > 0 && n < RELEASE_ARGS * (MR_BATCH_MAX + 1);) {
+    for (uint32_t i = node->holds_n; i-- > 0;) {
         struct hold *hold = &node->holds[i];
         if (hold->epoch == 0 || hold->queue != queue)
             continue;
-        struct mr_slice id = mr_slice_make(hold->id, hold->id_len);
-        if (mr_arena_copy(&engine->scratch, id, &args[n]) != MR_OK)
+        bool begun = mr_board_has(&node->engine->board, node->first_slot, node->slots, hold->epoch);
+        if (!release_add(release, mr_slice_make(hold->id, hold->id_len), hold->epoch, begun))
             break;
-        args[n + 1] = epoch_text(engine, hold->epoch);
-        args[n + 2] = mr_board_has(&node->engine->board, node->first_slot, node->slots, hold->epoch)
-                          ? MR_SLICE_LIT("1")
-                          : MR_SLICE_LIT("0");
-        n += RELEASE_ARGS;
         hold->queue = NULL; /* it is dealt with */
     }
-    release->node = node;
-    release->call = (struct mr_redis_call){.answered = release_answered, .repeatable = true};
     node->calls++;
-    rqueue_eval(queue, &release->call, SCRIPT_RECOVER, args, n);
+    release_send(release);
 }
 
 /* Gives back what it holds, some of it at a time and the newest first, so that what follows fits behind
@@ -290,7 +359,7 @@ static void lease_runs(struct node *node, int64_t ms)
     mr_redis_timer_start(redis, &node->lease, node->dead_at);
 }
 
-static void heard(struct node *node)
+void node_heard(struct node *node)
 {
     node->last_beat_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
     node->doubted = false;
@@ -468,127 +537,9 @@ void node_open_begin(struct ticket *ticket)
     }
     for (size_t i = 0; i < node->queues_n; i++)
         watch_start(node->listens[i].queue);
-    heard(node);
+    node_heard(node);
     req->node = node->handle;
     req->first_slot = node->first_slot;
     node->opener = ticket;
     node_announce(node);
-}
-
-/* ---- beats ---------------------------------------------------------------------------------- */
-
-/* The leases of one queue that a beat renews. */
-struct beat {
-    struct mr_redis_call call;
-    struct ticket *ticket;
-    struct node *node;
-    uint64_t *epochs;
-    size_t n;
-    mr_mono sent;
-};
-
-enum { BEAT_ARGS = 3 }; /* of one lease */
-
-static void beat_over(struct ticket *ticket)
-{
-    if (--ticket->calls == 0)
-        ticket_done(ticket, ticket->err);
-}
-
-static void beat_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
-{
-    struct beat *beat = call->arg;
-    struct node *node = beat->node;
-    struct ticket *ticket = beat->ticket;
-    if (err == MR_OK && reply->kind != MR_REPLY_ARRAY)
-        err = MR_FAILED;
-    if (err != MR_OK)
-        ticket->err = err;
-    for (size_t i = 0; err == MR_OK && i < beat->n; i++) {
-        struct hold *hold = hold_of_epoch(node, beat->epochs[i]);
-        if (hold != NULL)
-            hold->until = mr_mono_add_ms(beat->sent, node->lease_ms);
-    }
-    for (size_t i = 0; err == MR_OK && i < reply->n; i++) {
-        int64_t lost = mr_reply_int(&reply->items[i], -1);
-        struct hold *hold =
-            lost >= 0 && lost < (int64_t)beat->n ? hold_of_epoch(node, beat->epochs[lost]) : NULL;
-        if (hold != NULL && !hold->ending)
-            hold_lost(node, hold);
-    }
-    beat_over(ticket);
-    node_call_done(node);
-}
-
-/* "PERCENT TEXT" of what is said about this lease; empty: nothing. */
-static enum mr_err progress_text(const struct mr_req_beat *req, uint64_t epoch,
-                                 struct mr_arena *arena, struct mr_slice *ret_text)
-{
-    char text[MR_PROGRESS_TEXT_MAX + 32];
-    *ret_text = (struct mr_slice){0};
-    for (size_t i = 0; i < req->progress_n; i++) {
-        const struct mr_progress *progress = &req->progress[i];
-        if (progress->epoch != epoch)
-            continue;
-        int len = (int)mr_utf8_cut(progress->text, MR_PROGRESS_TEXT_MAX);
-        int n = snprintf(text, sizeof text, len > 0 ? "%d %.*s" : "%d", progress->percent, len,
-                         (const char *)progress->text.data);
-        MR_TRY(mr_arena_copy(arena, mr_slice_make(text, (size_t)n), ret_text));
-    }
-    return MR_OK;
-}
-
-static enum mr_err beat_queue(struct ticket *ticket, struct node *node, struct rqueue *queue)
-{
-    const struct mr_req_beat *req = mr_container(ticket->req, struct mr_req_beat, req);
-    struct mr_arena *arena = &ticket->req->arena;
-    char lease[NUMBER_MAX], text[NUMBER_MAX];
-    struct beat *beat = mr_arena_calloc(arena, 1, sizeof *beat);
-    struct mr_slice *args =
-        mr_arena_calloc(arena, BEAT_ARGS * (size_t)node->in_hand + 1, sizeof *args);
-    uint64_t *epochs = mr_arena_calloc(arena, node->in_hand, sizeof *epochs);
-    if (beat == NULL || args == NULL || epochs == NULL)
-        return MR_NOMEM;
-    size_t n = 0, at = 0;
-    args[at++] = number_arg(node->lease_ms, lease);
-    for (uint32_t i = 0; i < node->holds_n && n < MR_BATCH_MAX; i++) {
-        struct hold *hold = &node->holds[i];
-        if (hold->epoch == 0 || hold->queue != queue || hold->beaten == ticket->own)
-            continue;
-        hold->beaten = ticket->own;
-        epochs[n++] = hold->epoch;
-        args[at++] = mr_slice_make(hold->id, hold->id_len);
-        MR_TRY(mr_arena_copy(arena, number_arg((int64_t)hold->epoch, text), &args[at++]));
-        MR_TRY(progress_text(req, hold->epoch, arena, &args[at++]));
-    }
-    *beat = (struct beat){.ticket = ticket,
-                          .node = node,
-                          .epochs = epochs,
-                          .n = n,
-                          .sent = mr_redis_now(node->engine->redis)};
-    beat->call = (struct mr_redis_call){.answered = beat_answered, .arg = beat, .repeatable = true};
-    ticket->calls++;
-    node->calls++;
-    rqueue_eval(queue, &beat->call, SCRIPT_BEAT, args, at);
-    recover_in(queue, node->lease_ms + 1);
-    return MR_OK;
-}
-
-void node_beat_begin(struct ticket *ticket)
-{
-    const struct mr_req_beat *req = mr_container(ticket->req, struct mr_req_beat, req);
-    struct node *node = node_get(ticket->engine, req->node);
-    if (node == NULL) {
-        ticket_done(ticket, MR_NOT_FOUND);
-        return;
-    }
-    heard(node);
-    ticket->calls = 1;
-    ticket->own = (void *)(uintptr_t)++ticket->engine->beats;
-    for (uint32_t i = 0; ticket->err == MR_OK && i < node->holds_n; i++) {
-        struct hold *hold = &node->holds[i];
-        if (hold->epoch != 0 && hold->beaten != ticket->own)
-            ticket->err = beat_queue(ticket, node, hold->queue);
-    }
-    beat_over(ticket);
 }

@@ -7,8 +7,11 @@
 #include "broker/redis/internal.h"
 
 enum {
-    LOOK_MS = 5000,    /* at the latest */
-    AFTER_UP_MS = 2000 /* Redis was away: whoever lives says so first */
+    LOOK_MS = 5000, /* at the latest */
+    /* Redis was away: whoever lives says so first. He may be in an attempt to connect that gets no answer, and
+     * in the pause behind it; where the server is new, he is in a pause. */
+    AFTER_UP_MS = 4000,
+    AFTER_BEGIN_MS = 2000,
 };
 
 /* So often that a lease as long as those of our own nodes is seen before it ends: then the look at its end is
@@ -23,12 +26,36 @@ static int64_t look_ms(const struct engine *engine)
     return ms;
 }
 
+/* How long it is still too early to take what ended from those who had it. */
+static int64_t early_ms(const struct engine *engine)
+{
+    mr_mono began = mr_redis_began(engine->redis);
+    mr_mono from = mr_mono_add_ms(engine->up_at, engine->ups > 1 ? AFTER_UP_MS : 0);
+    mr_mono from_begin = mr_mono_add_ms(began, began.ns != 0 ? AFTER_BEGIN_MS : 0);
+    int64_t until_ns = from.ns > from_begin.ns ? from.ns : from_begin.ns;
+    return (until_ns - mr_redis_now(engine->redis).ns) / MR_NS_PER_MS;
+}
+
+/* Its part of a Cluster was away and is back, as far as we can see. */
+static void back(struct rqueue *queue)
+{
+    queue->recover.away = false;
+    nodes_beat(queue->engine);
+    recover_in(queue, AFTER_UP_MS);
+}
+
 static void answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct rqueue *queue = call->arg;
+    bool was_away = queue->recover.away;
     queue->recover.running = false;
     if (queue->listeners == 0 || err == MR_CLOSED)
         return;
+    queue->recover.away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
+    if (was_away && err == MR_OK) {
+        back(queue);
+        return;
+    }
     if (err == MR_FAILED)
         (void)rqueue_refused(queue, err, reply);
     int64_t next_ms = err == MR_OK ? mr_reply_int(mr_reply_at(reply, 1), -1) : -1;
@@ -47,7 +74,7 @@ static void look(struct rqueue *queue)
     char most[NUMBER_MAX], keep[NUMBER_MAX], from[NUMBER_MAX];
     struct mr_slice args[] = {number_arg(engine->archive_max, most),
                               number_arg(engine->archive_ms, keep),
-                              number_arg(queue->recover.from, from)};
+                              number_arg(queue->recover.away ? 0 : queue->recover.from, from)};
     queue->recover.running = true;
     /* It must not wait for a Redis that is away: when that is back, whoever lives says so first. */
     queue->recover.call =
@@ -61,11 +88,13 @@ static void fire(struct mr_timer *timer, void *arg)
     struct engine *engine = queue->engine;
     (void)arg;
     queue->recover.at = MR_MONO_NEVER;
-    int64_t up_ms = (mr_redis_now(engine->redis).ns - engine->up_at.ns) / MR_NS_PER_MS;
+    int64_t wait_ms = engine->up ? early_ms(engine) : AFTER_UP_MS;
     if (queue->listeners == 0 || engine->closing)
         return;
-    if (!engine->up || (engine->ups > 1 && up_ms < AFTER_UP_MS))
-        recover_in(queue, AFTER_UP_MS);
+    if (!engine->up)
+        queue->recover.away = false; /* that holds for all queues */
+    if (wait_ms > 0)
+        recover_in(queue, wait_ms + 1);
     else if (!queue->recover.running)
         look(queue);
 }

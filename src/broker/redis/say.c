@@ -185,7 +185,8 @@ static enum mr_err add_workers(struct node *node, struct mr_arena *arena, struct
 static struct mr_redis_call *next_call(struct say *say)
 {
     struct mr_redis_call *call = &say->calls[say->left++];
-    *call = (struct mr_redis_call){.answered = answered, .arg = say, .repeatable = true};
+    *call = (struct mr_redis_call){
+        .answered = answered, .arg = say, .repeatable = true, .urgent = say->node->leaving};
     return call;
 }
 
@@ -239,6 +240,8 @@ void node_announce(struct node *node)
     struct say *say = calloc(1, sizeof *say);
     mr_arena_reset(&engine->scratch);
     node->calls++;
+    if (!node->leaving)
+        releases_send(engine);
     if (!node->leaving)
         mr_redis_timer_start(engine->redis, &node->again,
                              mr_mono_add_ms(mr_redis_now(engine->redis), AGAIN_S * MR_MS_PER_S));

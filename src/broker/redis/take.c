@@ -58,6 +58,13 @@ static void take_answer(struct take *take, enum mr_err err)
     node_call_done(node);
 }
 
+/* Its wait is over. Whether there is anything, a Redis that is away does not tell. */
+static void take_nothing(struct take *take)
+{
+    struct engine *engine = take->node->engine;
+    take_answer(take, engine->up ? MR_EMPTY : engine_refused(engine, MR_UNAVAILABLE, NULL));
+}
+
 /* Its node goes: what it has is in hand there, and is given back with the rest. */
 static void take_closed(struct take *take)
 {
@@ -104,7 +111,8 @@ static void ask_send(struct ask *ask)
     ask->alone = req->wait_ms > 0 && !queue->plenty;
     queue->asked_alone |= ask->alone;
     ask->sent = mr_redis_now(node->engine->redis);
-    ask->call = (struct mr_redis_call){.answered = ask_answered, .arg = ask};
+    /* It must not wait for a Redis that is away: how long it may, the take knows. */
+    ask->call = (struct mr_redis_call){.answered = ask_answered, .arg = ask, .urgent = true};
     ask->take->asks++;
     rqueue_eval(queue, &ask->call, SCRIPT_TAKE, args, TAKE_ARGS);
 }
@@ -192,7 +200,7 @@ static void wait_over(struct mr_timer *timer, void *arg)
     struct take *take = mr_container(timer, struct take, timer);
     (void)arg;
     if (take->waiting)
-        take_answer(take, MR_EMPTY);
+        take_nothing(take);
 }
 
 /* Somebody waits: those who hold more than they have slots for are asked to give some back. */
@@ -210,7 +218,7 @@ static void start_waiting(struct take *take)
 {
     struct engine *engine = take->node->engine;
     if (mr_redis_now(engine->redis).ns >= take->until.ns) {
-        take_answer(take, MR_EMPTY);
+        take_nothing(take);
         return;
     }
     take->waiting = true;
@@ -393,8 +401,9 @@ static void ask_later(struct take *take)
 {
     struct mr_redis *redis = take->node->engine->redis;
     mr_redis_timer_stop(redis, &take->timer);
+    mr_mono at = mr_mono_add_ms(mr_redis_now(redis), AGAIN_MS);
     mr_timer_init(&take->timer, again);
-    mr_redis_timer_start(redis, &take->timer, mr_mono_add_ms(mr_redis_now(redis), AGAIN_MS));
+    mr_redis_timer_start(redis, &take->timer, at.ns < take->until.ns ? at : take->until);
 }
 
 /* One of its calls was answered. */

@@ -37,11 +37,12 @@ local function read(id)
   return task
 end
 
--- Takes it from its worker; where it goes is decided when all are there, for the sake of their order.
+-- Takes it from its worker; where it goes is decided when all are there, for the sake of their order. begun: what
+-- the worker itself says counts, since it lives.
 local function lose(task, begun, near)
   leave_hand(task.id, near)
   if not task.state then return end
-  if begun or task.begun then
+  if begun then
     task.crashes = task.crashes + 1
     call('HSET', TASK .. task.id, 'mr:c', task.crashes)
     task.poison = task.crashes >= CRASHES_MAX
@@ -72,7 +73,7 @@ local function find_ended()
   for i = 1, #ended, 2 do
     local id, task = ended[i], read(ended[i])
     if task.state == 'active' and call('ZSCORE', P .. 'lease', id) == ceil_s(ended[i + 1]) then
-      lose(task, false)
+      lose(task, task.begun)
     elseif task.state == 'active' then
       call('ZREM', P .. 'mr:lease', id) -- another program has it now
     else
@@ -111,7 +112,7 @@ local function find_orphans()
       local task = read(id)
       gone = gone + 1
       if task.state == 'active' or not task.state then
-        lose(task, false)
+        lose(task, task.begun)
       else
         leave_hand(id)
       end

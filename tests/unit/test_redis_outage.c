@@ -1,0 +1,283 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * A Redis that is away for longer than a lease, under workers that live all the time: their runs go on, nothing
+ * is counted as a crash, and what is said of it is one line at its beginning and one at its end.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include <cmocka.h>
+
+#include "base/chan.h"
+#include "base/diag.h"
+#include "broker/redis/redis.h"
+#include "support/redis_rig.h"
+#include "worker/worker.h"
+
+#define Q "asynq:{default}:"
+
+enum { BEAT_MS = 200, LEASE_MS = 3 * BEAT_MS, LINES_MAX = 64, PATIENCE_S = 30 };
+
+static const int64_t patience_ns = PATIENCE_S * MR_NS_PER_S;
+
+/* ---- lines ---------------------------------------------------------------------------------- */
+
+static struct {
+    struct mr_lock lock;
+    size_t n;
+    char lines[LINES_MAX][256];
+} said;
+
+static void note_line(enum mr_diag_level level, const char *line, void *arg)
+{
+    (void)arg;
+    if (level < MR_DIAG_WARN)
+        return;
+    mr_lock_enter(&said.lock);
+    (void)snprintf(said.lines[said.n % LINES_MAX], sizeof said.lines[0], "%s", line);
+    said.n++;
+    mr_lock_leave(&said.lock);
+}
+
+/* How many lines have this in them; "": all. */
+static size_t lines_with(const char *text)
+{
+    size_t n = 0;
+    mr_lock_enter(&said.lock);
+    for (size_t i = 0; i < said.n && i < LINES_MAX; i++)
+        n += strstr(said.lines[i], text) != NULL;
+    mr_lock_leave(&said.lock);
+    return n;
+}
+
+/* ---- the scene ------------------------------------------------------------------------------ */
+
+struct scene {
+    struct redis_rig *rig;
+    struct redis_rig_server *server;
+    struct mr_broker *broker;
+    struct mr_worker *worker;
+    struct mr_event entered, go;
+    _Atomic int runs;
+    _Atomic bool cancelled;
+};
+
+static enum mr_outcome run_until_told(struct mr_run *run, void *arg)
+{
+    struct scene *scene = arg;
+    if (atomic_fetch_add(&scene->runs, 1) == 0) {
+        mr_event_set(&scene->entered);
+        while (!mr_event_wait(&scene->go, MR_NS_PER_MS))
+            if (mr_run_cancelled(run)) {
+                atomic_store(&scene->cancelled, true);
+                return MR_FAIL;
+            }
+    }
+    return MR_DONE;
+}
+
+static struct mr_broker *open_broker(const struct scene *scene)
+{
+    struct mr_redis_broker_options options = {.url = redis_rig_url(scene->rig)};
+    struct mr_broker *broker = NULL;
+    assert_int_equal(mr_redis_broker_open(&options, &broker, NULL), MR_OK);
+    return broker;
+}
+
+static void put(struct mr_broker *broker, const char *id)
+{
+    struct mr_task_options task = {.id = mr_slice_str(id)};
+    struct mr_enqueue_result result;
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    assert_int_equal(result.err, MR_OK);
+    mr_req_done(&req.req);
+}
+
+/* A Redis that keeps what it has. */
+static int setup(void **state)
+{
+    static const struct redis_rig_options options = {
+        .config = "appendonly yes\nappendfsync always\nauto-aof-rewrite-percentage 0\n"};
+    struct scene *scene = calloc(1, sizeof *scene);
+    assert_non_null(scene);
+    mr_event_init(&scene->entered);
+    mr_event_init(&scene->go);
+    said.n = 0;
+    scene->rig = redis_rig_standalone(&options);
+    scene->server = redis_rig_server(scene->rig, 0);
+    scene->broker = open_broker(scene);
+    *state = scene;
+    return 0;
+}
+
+static int teardown(void **state)
+{
+    struct scene *scene = *state;
+    mr_event_set(&scene->go);
+    mr_worker_free(scene->worker);
+    if (scene->broker != NULL)
+        mr_broker_close(scene->broker);
+    redis_rig_stop(scene->rig);
+    free(scene);
+    return 0;
+}
+
+static void start_worker(struct scene *scene, int64_t drain_ms)
+{
+    struct mr_worker_options options = {.slots = 1, .beat_ms = BEAT_MS, .drain_ms = drain_ms};
+    assert_int_equal(mr_worker_new_on(scene->broker, &options, &scene->worker), MR_OK);
+    assert_int_equal(mr_worker_handle(scene->worker, "*", run_until_told, scene), MR_OK);
+    assert_int_equal(mr_worker_start(scene->worker), MR_OK);
+}
+
+static void pass_ms(int64_t ms)
+{
+    struct mr_event never;
+    mr_event_init(&never);
+    (void)mr_event_wait(&never, ms * MR_NS_PER_MS);
+}
+
+/* Until a condition holds, within patience. */
+#define UNTIL(condition)                                                                           \
+    do {                                                                                           \
+        mr_mono begun_at = mr_mono_now(mr_clock_system());                                         \
+        while (!(condition)) {                                                                     \
+            assert_true(mr_mono_now(mr_clock_system()).ns - begun_at.ns < patience_ns);            \
+            pass_ms(10);                                                                           \
+        }                                                                                          \
+    } while (0)
+
+static int64_t elapsed_ms(mr_mono since)
+{
+    return (mr_mono_now(mr_clock_system()).ns - since.ns) / MR_NS_PER_MS;
+}
+
+/* Whether the lease of a task ends in the future, by the clock of Redis. */
+static bool is_leased(struct scene *scene, const char *id)
+{
+    return RIG_INT(scene->server, "EVAL",
+                   "local t = redis.call('TIME')\n"
+                   "local e = redis.call('ZSCORE', KEYS[1], ARGV[1])\n"
+                   "return e and tonumber(e) > t[1] * 1000 + t[2] / 1000 and 1 or 0",
+                   "1", Q "mr:lease", id) == 1;
+}
+
+/* ---- runs ----------------------------------------------------------------------------------- */
+
+static void a_run_goes_on_while_redis_does_not_run_for_longer_than_its_lease(void **state)
+{
+    struct scene *scene = *state;
+    struct mr_broker *other = open_broker(scene); /* looks for leases that ended as well */
+    struct mr_worker *idle = NULL;
+    struct mr_worker_options options = {.slots = 1, .beat_ms = BEAT_MS};
+    put(scene->broker, "a");
+    start_worker(scene, 0);
+    assert_true(mr_event_wait(&scene->entered, patience_ns));
+    assert_int_equal(mr_worker_new_on(other, &options, &idle), MR_OK);
+    assert_int_equal(mr_worker_handle(idle, "*", run_until_told, scene), MR_OK);
+    assert_int_equal(mr_worker_start(idle), MR_OK);
+    UNTIL(RIG_INT(scene->server, "HEXISTS", Q "t:a", "mr:b") == 1);
+    redis_rig_kill(scene->server);
+    pass_ms(3 * LEASE_MS);
+    redis_rig_start(scene->server);
+    UNTIL(lines_with("redis.back") == 2 && is_leased(scene, "a"));
+    pass_ms(5000); /* those who look for leases that ended have looked */
+    assert_int_equal(atomic_load(&scene->runs), 1);
+    assert_false(atomic_load(&scene->cancelled));
+    assert_int_equal(RIG_INT(scene->server, "HEXISTS", Q "t:a", "mr:c"), 0);
+    mr_event_set(&scene->go);
+    UNTIL(RIG_INT(scene->server, "EXISTS", Q "t:a") == 0);
+    assert_int_equal(lines_with("redis.away"), 2); /* one of each broker */
+    assert_int_equal(lines_with(""), 4);
+    mr_worker_free(idle);
+    mr_broker_close(other);
+}
+
+/* ---- without a worker ----------------------------------------------------------------------- */
+
+static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason, (void)arg;
+}
+
+static struct mr_req_node_open open_node(struct mr_broker *broker)
+{
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
+    struct mr_req_node_open req = {.req.op = MR_OP_NODE_OPEN,
+                                   .name = MR_SLICE_LIT("n"),
+                                   .queues = &queue,
+                                   .queues_n = 1,
+                                   .slots = 1,
+                                   .lease_ms = LEASE_MS,
+                                   .events = {.stop = stop}};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    return req;
+}
+
+static enum mr_err take(struct mr_broker *broker, uint64_t node, int64_t wait_ms)
+{
+    struct mr_req_take req = {.req.op = MR_OP_TAKE, .node = node, .max = 1, .wait_ms = wait_ms};
+    enum mr_err err = mr_broker_call(broker, &req.req);
+    mr_req_done(&req.req);
+    if (err == MR_OK)
+        mr_lease_free(req.leases);
+    return err;
+}
+
+static void a_take_without_a_redis_says_so_when_its_wait_is_over(void **state)
+{
+    struct scene *scene = *state;
+    struct mr_req_node_open node = open_node(scene->broker);
+    assert_int_equal(take(scene->broker, node.node, 0), MR_EMPTY);
+    redis_rig_kill(scene->server);
+    UNTIL(lines_with("redis.away") == 1);
+    for (int64_t wait_ms = 0; wait_ms <= 100; wait_ms += 100) {
+        mr_mono since = mr_mono_now(mr_clock_system());
+        assert_int_equal(take(scene->broker, node.node, wait_ms), MR_UNAVAILABLE);
+        assert_in_range(elapsed_ms(since), wait_ms, wait_ms + 900);
+    }
+}
+
+/* A worker that gave up its runs by itself says so when it can, and that comes first. */
+static void what_a_node_gave_up_while_redis_was_away_is_no_crash(void **state)
+{
+    struct scene *scene = *state;
+    put(scene->broker, "a");
+    struct mr_req_node_open node = open_node(scene->broker);
+    struct mr_req_take req = {.req.op = MR_OP_TAKE, .node = node.node, .max = 1, .wait_ms = 20000};
+    assert_int_equal(mr_broker_call(scene->broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    mr_broker_begun(scene->broker, node.first_slot, req.leases->epoch);
+    UNTIL(RIG_INT(scene->server, "HEXISTS", Q "t:a", "mr:b") == 1);
+    redis_rig_kill(scene->server);
+    UNTIL(lines_with("redis.away") == 1);
+    mr_broker_begun(scene->broker, node.first_slot, 0);
+    struct mr_req_node_close close = {.req.op = MR_OP_NODE_CLOSE, .node = node.node};
+    mr_mono since = mr_mono_now(mr_clock_system());
+    assert_int_equal(mr_broker_call(scene->broker, &close.req), MR_UNAVAILABLE);
+    mr_req_done(&close.req);
+    assert_in_range(elapsed_ms(since), 0, 2000);
+    redis_rig_start(scene->server);
+    UNTIL(strcmp(RIG(scene->server, "LRANGE", Q "pending", "0", "-1"), "a") == 0);
+    assert_int_equal(RIG_INT(scene->server, "HEXISTS", Q "t:a", "mr:c"), 0);
+    mr_lease_free(req.leases);
+}
+
+int main(void)
+{
+    mr_lock_init(&said.lock);
+    mr_diag_set_sink(note_line, NULL);
+#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+    const struct CMUnitTest tests[] = {
+        TEST(a_take_without_a_redis_says_so_when_its_wait_is_over),
+        TEST(what_a_node_gave_up_while_redis_was_away_is_no_crash),
+        TEST(a_run_goes_on_while_redis_does_not_run_for_longer_than_its_lease),
+    };
+    return cmocka_run_group_tests(tests, NULL, NULL);
+}
