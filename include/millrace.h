@@ -369,6 +369,9 @@ struct mr_queue_info {
     uint64_t wait_p50_us, wait_p99_us, run_p50_us, run_p99_us;
     uint32_t partitions; /* at least 1 */
     enum mr_assign assign;
+    /* Counted on a Redis, ever: tasks that the limits of the archive removed from it, and that came there
+     * because they had lost their worker too often. */
+    uint64_t trimmed, quarantined;
 };
 
 /* Fills up to max entries, ordered by name, starting after the name `after` (NULL: from the start).
@@ -464,6 +467,8 @@ struct mr_stats {
     bool failed;            /* a sync failed: the store must be opened again */
     bool upkeep;            /* a snapshot is being written, or a segment emptied */
     uint64_t results;       /* that wait for a master, or are in the hands of one */
+    uint64_t trimmed,
+        quarantined; /* of all queues, see mr_queue_info, also of those that are gone */
 };
 MR_MUST_USE enum mr_err mr_stats_get(struct mr_client *client, struct mr_stats *ret_stats);
 

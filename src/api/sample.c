@@ -108,7 +108,8 @@ static bool queue_changed(const struct mr_queue_info *before, const struct mr_qu
            before->processed_today != now->processed_today ||
            before->failed_today != now->failed_today || before->wait_p50_us != now->wait_p50_us ||
            before->wait_p99_us != now->wait_p99_us || before->run_p50_us != now->run_p50_us ||
-           before->run_p99_us != now->run_p99_us;
+           before->run_p99_us != now->run_p99_us || before->trimmed != now->trimmed ||
+           before->quarantined != now->quarantined;
 }
 
 static void pass_queue(struct events *events, const struct mr_queue_info *info)

@@ -132,6 +132,10 @@ static void print_queue(const struct mr_queue_info *info)
     out_table_free(table);
     out_printf("\nin all: processed %llu, failed %llu", (unsigned long long)info->processed_total,
                (unsigned long long)info->failed_total);
+    if (info->quarantined > 0)
+        out_printf(", quarantined %llu", (unsigned long long)info->quarantined);
+    if (info->trimmed > 0)
+        out_printf(", trimmed off the archive %llu", (unsigned long long)info->trimmed);
     if (info->max_length > 0)
         out_printf("; at most %llu waiting", (unsigned long long)info->max_length);
     out_printf("\n");

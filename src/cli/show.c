@@ -174,6 +174,8 @@ void show_queue_fields_json(struct jw *jw, const struct mr_queue_info *info)
     jw_uint(jw, "wait_p99_us", info->wait_p99_us);
     jw_uint(jw, "run_p50_us", info->run_p50_us);
     jw_uint(jw, "run_p99_us", info->run_p99_us);
+    jw_uint(jw, "trimmed", info->trimmed);
+    jw_uint(jw, "quarantined", info->quarantined);
 }
 
 void show_queue_json(struct jw *jw, const struct mr_queue_info *info)

@@ -474,6 +474,8 @@ static const struct mr_flat_field queue_fields[] = {
     QUEUE(64, counts[MR_AGGREGATING]),
     QUEUE(U32, partitions),
     FIELD_ENUM(struct mr_queue_info, assign, MR_ASSIGN_COUNT - 1),
+    QUEUE(64, trimmed),
+    QUEUE(64, quarantined),
 };
 MR_FLAT(struct mr_queue_info, mr_flat_queue, queue_fields);
 
@@ -486,5 +488,6 @@ static const struct mr_flat_field stats_fields[] = {
     STATS(64, snapshots),     STATS(BOOL, disk_full),  STATS(BOOL, failed),
     STATS(64, texts_dropped), STATS(BOOL, upkeep),     STATS(64, gathered),
     STATS(64, carried),       STATS(64, moved),        STATS(64, results),
+    STATS(64, trimmed),       STATS(64, quarantined),
 };
 MR_FLAT(struct mr_stats, mr_flat_stats, stats_fields);

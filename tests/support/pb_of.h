@@ -161,6 +161,8 @@ static inline enum mr_err pb_of_queue(const struct mr_queue_info *info, struct m
     ret_message->aggregating = info->counts[MR_AGGREGATING];
     ret_message->partitions = info->partitions;
     ret_message->assign = (Millrace__V1__Assign)info->assign;
+    ret_message->trimmed = info->trimmed;
+    ret_message->quarantined = info->quarantined;
     return ret_message->queue == NULL ? MR_NOMEM : MR_OK;
 }
 

@@ -211,7 +211,9 @@ static void answers_and_figures_are_the_same_on_both_ways(void **state)
                                  .wait_p50_us = 10,
                                  .wait_p99_us = 11,
                                  .run_p50_us = 12,
-                                 .run_p99_us = 13},
+                                 .run_p99_us = 13,
+                                 .trimmed = 14,
+                                 .quarantined = 15},
                          i;
     for (size_t k = 0; k < MR_STATE_COUNT; k++)
         info.counts[k] = k == MR_STATE_NONE ? 0 : 1000 * k;
@@ -229,7 +231,9 @@ static void answers_and_figures_are_the_same_on_both_ways(void **state)
                              .upkeep = true,
                              .gathered = 4,
                              .carried = 5,
-                             .moved = 6},
+                             .moved = 6,
+                             .trimmed = 7,
+                             .quarantined = 8},
                     s;
     Millrace__V1__StatsResponse stats_message = MILLRACE__V1__STATS_RESPONSE__INIT;
     stats_message.tasks = 1;
@@ -239,6 +243,8 @@ static void answers_and_figures_are_the_same_on_both_ways(void **state)
     stats_message.gathered = 4;
     stats_message.carried = 5;
     stats_message.moved = 6;
+    stats_message.trimmed = 7;
+    stats_message.quarantined = 8;
     stats_message.failed = true;
     bytes = written(&mr_flat_stats, &stats);
     assert_same(bytes, packed(&stats_message.base));

@@ -121,6 +121,8 @@ enum figure {
     FIGURE_GATHERED,
     FIGURE_CARRIED,
     FIGURE_MOVED,
+    FIGURE_TRIMMED,
+    FIGURE_QUARANTINED,
 };
 
 /* Those who await the end of a task. */

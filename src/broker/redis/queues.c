@@ -23,6 +23,8 @@ static void fill_info(const struct rqueue *queue, const struct mr_reply *reply,
         .processed_today = figure(reply, FIGURE_PROCESSED_TODAY),
         .failed_today = figure(reply, FIGURE_FAILED_TODAY),
         .max_length = figure(reply, FIGURE_MAX),
+        .trimmed = figure(reply, FIGURE_TRIMMED),
+        .quarantined = figure(reply, FIGURE_QUARANTINED),
         .partitions = 1,
     };
     static_assert(FIGURE_AGGREGATING + 1 == MR_AGGREGATING, "figures begin with the states");

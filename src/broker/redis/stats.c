@@ -43,6 +43,8 @@ static enum mr_err queue_said(struct fan *fan, struct rqueue *queue, const struc
     stats->gathered += figure(reply, FIGURE_GATHERED);
     stats->carried += figure(reply, FIGURE_CARRIED);
     stats->moved += figure(reply, FIGURE_MOVED);
+    stats->trimmed += figure(reply, FIGURE_TRIMMED);
+    stats->quarantined += figure(reply, FIGURE_QUARANTINED);
     return MR_OK;
 }
 
@@ -51,7 +53,7 @@ static void queues_done(struct fan *fan, enum mr_err err)
     part_done(fan->arg, err);
 }
 
-/* What queues had counted that are gone: deleted, expired, gathered, carried, moved. */
+/* What queues had counted that are gone. */
 static void counts_said(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct figures *figures = call->arg;
@@ -63,6 +65,8 @@ static void counts_said(struct mr_redis_call *call, enum mr_err err, const struc
         stats->gathered += (uint64_t)mr_reply_int(mr_reply_at(reply, 2), 0);
         stats->carried += (uint64_t)mr_reply_int(mr_reply_at(reply, 3), 0);
         stats->moved += (uint64_t)mr_reply_int(mr_reply_at(reply, 4), 0);
+        stats->trimmed += (uint64_t)mr_reply_int(mr_reply_at(reply, 5), 0);
+        stats->quarantined += (uint64_t)mr_reply_int(mr_reply_at(reply, 6), 0);
     }
     part_done(figures, err);
 }
@@ -114,10 +118,11 @@ void stats_begin(struct ticket *ticket)
     fan_out(&figures->fan);
     figures->counts = (struct mr_redis_call){
         .answered = counts_said, .arg = figures, .repeatable = true, .urgent = true};
-    const struct mr_slice ask[] = {MR_SLICE_LIT("HMGET"),    counts,
-                                   MR_SLICE_LIT("deleted"),  MR_SLICE_LIT("expired"),
-                                   MR_SLICE_LIT("gathered"), MR_SLICE_LIT("carried"),
-                                   MR_SLICE_LIT("moved")};
+    const struct mr_slice ask[] = {MR_SLICE_LIT("HMGET"),      counts,
+                                   MR_SLICE_LIT("deleted"),    MR_SLICE_LIT("expired"),
+                                   MR_SLICE_LIT("gathered"),   MR_SLICE_LIT("carried"),
+                                   MR_SLICE_LIT("moved"),      MR_SLICE_LIT("trimmed"),
+                                   MR_SLICE_LIT("quarantined")};
     mr_redis_send(ticket->engine->redis, &figures->counts, counts, ask, sizeof ask / sizeof *ask);
     for (size_t i = 0; i < SERVERS_MAX; i++)
         figures->servers[i] = (struct mr_redis_call){

@@ -3,7 +3,7 @@
 -- KEYS: 1 the queue
 -- Returns: tasks scheduled, pending, active, retry, archived, completed, aggregating; 1 if it is paused;
 --       the longest wait in ms among the first in order; processed, failed, both of today; the greatest
---       length; tasks deleted, expired, gathered, carried, moved.
+--       length; tasks deleted, expired, gathered, carried, moved, trimmed off the archive, quarantined.
 local OLDEST_LOOK = 64
 
 local function number(key) return tonumber(call('GET', P .. key) or 0) end
@@ -24,7 +24,8 @@ local function oldest()
 end
 
 local ready = call('ZCOUNT', P .. 'scheduled', '-inf', READY_SCORE)
-local counts = call('HMGET', P .. 'mr:counts', 'deleted', 'expired', 'gathered', 'carried', 'moved')
+local counts = call('HMGET', P .. 'mr:counts', 'deleted', 'expired', 'gathered', 'carried', 'moved',
+  'trimmed', 'quarantined')
 return {
   call('ZCARD', P .. 'scheduled') - ready,
   call('LLEN', P .. 'pending') + ready,
@@ -39,5 +40,5 @@ return {
   number('processed:' .. day_of(now_s)), number('failed:' .. day_of(now_s)),
   number('mr:max'),
   tonumber(counts[1] or 0), tonumber(counts[2] or 0), tonumber(counts[3] or 0), tonumber(counts[4] or 0),
-  tonumber(counts[5] or 0),
+  tonumber(counts[5] or 0), tonumber(counts[6] or 0), tonumber(counts[7] or 0),
 }
