@@ -8,9 +8,15 @@
 #ifndef MR_TESTS_REDIS_FLOW_H
 #define MR_TESTS_REDIS_FLOW_H
 
+#include <setjmp.h>
+#include <stdarg.h>
 #include <stdatomic.h>
+#include <stddef.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+
+#include <cmocka.h>
 
 #include "redis/redis.h"
 #include "redis/slot.h"
@@ -176,6 +182,35 @@ static inline void flow_free(struct flow *flow)
 {
     free(flow->ends);
     free(flow);
+}
+
+/* What a flow is sent over. */
+static inline struct mr_redis *flow_open(struct redis_rig *rig, uint32_t wait_replicas)
+{
+    struct mr_redis_options options = {.url = redis_rig_url(rig),
+                                       .scripts = flow_scripts,
+                                       .scripts_n = 1,
+                                       .wait_replicas = wait_replicas,
+                                       .wait_ms = 5000,
+                                       .away_ms = 30000};
+    struct mr_redis *redis = NULL;
+    struct mr_detail detail = {.text = ""};
+    if (mr_redis_new("test", &options, &redis, &detail) != MR_OK)
+        fail_msg("%s", detail.text);
+    return redis;
+}
+
+/* Nothing that was sent came back strange, or was carried out twice. */
+static inline struct flow_sum flow_end(struct flow *flow, struct redis_rig *rig, bool cluster)
+{
+    flow_stop(flow);
+    struct flow_sum sum = flow_sum(flow, rig, cluster);
+    print_message("%u calls: %u done, %u doubtful, %u refused; %u lost\n", sum.sent, sum.done,
+                  sum.doubtful, sum.refused, sum.lost);
+    assert_int_equal(sum.strange, 0);
+    assert_int_equal(sum.doubled, 0);
+    flow_free(flow);
+    return sum;
 }
 
 #endif

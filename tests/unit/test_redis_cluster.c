@@ -9,30 +9,8 @@ static struct redis_rig *rig; /* one for all tests: it takes seconds to start */
 
 static struct mr_redis *open_redis(uint32_t wait_replicas)
 {
-    struct mr_redis_options options = {.url = redis_rig_url(rig),
-                                       .scripts = flow_scripts,
-                                       .scripts_n = 1,
-                                       .wait_replicas = wait_replicas,
-                                       .wait_ms = 5000,
-                                       .away_ms = 30000};
-    struct mr_redis *redis = NULL;
-    struct mr_detail detail = {.text = ""};
     RIG_ALL(rig, "FLUSHALL");
-    if (mr_redis_new("test", &options, &redis, &detail) != MR_OK)
-        fail_msg("%s", detail.text);
-    return redis;
-}
-
-static struct flow_sum end_flow(struct flow *flow)
-{
-    flow_stop(flow);
-    struct flow_sum sum = flow_sum(flow, rig, true);
-    print_message("%u calls: %u done, %u doubtful, %u refused; %u lost\n", sum.sent, sum.done,
-                  sum.doubtful, sum.refused, sum.lost);
-    assert_int_equal(sum.strange, 0);
-    assert_int_equal(sum.doubled, 0);
-    flow_free(flow);
-    return sum;
+    return flow_open(rig, wait_replicas);
 }
 
 static unsigned slot_of_key(unsigned k)
@@ -69,7 +47,7 @@ static void slots_move_under_a_flow_and_nothing_is_lost_or_done_twice(void **sta
         redis_rig_close_slot(rig, slot, to);
         flow_go_on(flow, SOME);
     }
-    struct flow_sum sum = end_flow(flow);
+    struct flow_sum sum = flow_end(flow, rig, true);
     assert_int_equal(sum.done, sum.sent);
     assert_int_equal(sum.lost, 0);
     mr_redis_free(redis);
@@ -90,7 +68,7 @@ static void a_flow_goes_on_after_a_primary_is_killed(void **state)
     assert_ptr_not_equal(first, second);
     redis_rig_failover(second, REDIS_RIG_GENTLY);
     flow_go_on(flow, SOME);
-    struct flow_sum sum = end_flow(flow);
+    struct flow_sum sum = flow_end(flow, rig, true);
     assert_int_equal(sum.lost, 0);
     assert_int_equal(sum.refused_but_there, 0);
     mr_redis_free(redis);

@@ -1,49 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* An end whose answer is lost together with the data: what may be taken for done, and what not. */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdint.h>
 #include <stdio.h>
 #include <string.h>
 
-#include <cmocka.h>
-
 #include "broker/redis/redis.h"
 #include "support/redis_rig.h"
+#include "unit/broker_user.h"
 
 static const int64_t patience_ns = 30 * MR_NS_PER_S;
-
-static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
-{
-    (void)epoch, (void)reason, (void)arg;
-}
-
-static struct mr_lease *take_one(struct mr_broker *broker, int64_t retention_ms)
-{
-    struct mr_task_options task = {.payload = MR_SLICE_LIT("x"), .retention_ms = retention_ms};
-    struct mr_enqueue_result result;
-    struct mr_req_enqueue put = {
-        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
-    assert_int_equal(mr_broker_call(broker, &put.req), MR_OK);
-    assert_int_equal(result.err, MR_OK);
-    mr_req_done(&put.req);
-    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
-    struct mr_req_node_open node = {.req.op = MR_OP_NODE_OPEN,
-                                    .name = MR_SLICE_LIT("n"),
-                                    .queues = &queue,
-                                    .queues_n = 1,
-                                    .slots = 1,
-                                    .lease_ms = 60000,
-                                    .events = {.stop = stop}};
-    assert_int_equal(mr_broker_call(broker, &node.req), MR_OK);
-    mr_req_done(&node.req);
-    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node.node, .max = 1, .wait_ms = 10000};
-    assert_int_equal(mr_broker_call(broker, &take.req), MR_OK);
-    mr_req_done(&take.req);
-    assert_int_equal(mr_broker_lease_open(broker, take.leases), MR_OK);
-    return take.leases;
-}
 
 /* Whether bytes wait at a server that does not read them. */
 static bool has_unread_bytes(const struct redis_rig_server *server)
@@ -74,7 +38,9 @@ static enum mr_err end_in_doubt(int64_t retention_ms)
     struct mr_redis_broker_options options = {.url = redis_rig_url(rig)};
     struct mr_broker *broker = NULL;
     assert_int_equal(mr_redis_broker_open(&options, &broker, NULL), MR_OK);
-    struct mr_lease *lease = take_one(broker, retention_ms);
+    put(broker,
+        (struct mr_task_options){.payload = MR_SLICE_LIT("x"), .retention_ms = retention_ms});
+    struct mr_lease *lease = take_one(broker);
     struct mr_event done;
     enum mr_err err = MR_OK;
     mr_event_init(&done);

@@ -3,18 +3,14 @@
  * fsck on a Redis: each kind of damage is planted by hand, found, mended, and not found again; tasks of a
  * store in use are no damage.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/buf.h"
 #include "broker/redis/redis.h"
 #include "redis/slot.h"
 #include "support/redis_rig.h"
+#include "unit/broker_user.h"
 
 #define Q "asynq:{default}:"
 
@@ -94,49 +90,6 @@ static struct mr_broker *open_broker(void)
     return broker;
 }
 
-static void put(struct mr_broker *broker, struct mr_task_options task)
-{
-    struct mr_enqueue_result result;
-    struct mr_req_enqueue req = {
-        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
-    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
-    assert_int_equal(result.err, MR_OK);
-    mr_req_done(&req.req);
-}
-
-static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
-{
-    (void)epoch, (void)reason, (void)arg;
-}
-
-/* Takes the first task and leaves it with a node that lives. */
-static void take_one(struct mr_broker *broker)
-{
-    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
-    struct mr_req_node_open node = {.req.op = MR_OP_NODE_OPEN,
-                                    .name = MR_SLICE_LIT("n"),
-                                    .queues = &queue,
-                                    .queues_n = 1,
-                                    .slots = 1,
-                                    .lease_ms = 600000,
-                                    .events = {.stop = stop}};
-    assert_int_equal(mr_broker_call(broker, &node.req), MR_OK);
-    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node.node, .max = 1, .wait_ms = 5000};
-    assert_int_equal(mr_broker_call(broker, &take.req), MR_OK);
-    mr_lease_free(take.leases);
-    mr_req_done(&take.req);
-    mr_req_done(&node.req);
-}
-
-static enum mr_state state_of(struct mr_broker *broker, const char *id)
-{
-    struct mr_req_get req = {.req.op = MR_OP_GET, .id = mr_slice_str(id)};
-    enum mr_err err = mr_broker_call(broker, &req.req);
-    enum mr_state state = err == MR_OK ? req.task.state : MR_STATE_NONE;
-    mr_req_done(&req.req);
-    return state;
-}
-
 /* A task of another broker, which is held. */
 static void carry(struct mr_broker *broker, const char *id)
 {
@@ -159,7 +112,7 @@ static void carry(struct mr_broker *broker, const char *id)
 static void fill(struct mr_broker *broker)
 {
     put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("runs")});
-    take_one(broker);
+    mr_lease_free(take_one(broker));
     put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("plain")});
     put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("first"), .priority_s = 60});
     put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("later"), .delay_ms = 3600000});

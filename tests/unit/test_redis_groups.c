@@ -3,44 +3,17 @@
  * What groups cost on a Redis, and groups that other programs fill and empty as well. What every engine does
  * with groups is the conformance suite's.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
-
-#include <cmocka.h>
 
 #include "base/chan.h"
 #include "broker/redis/redis.h"
 #include "support/redis_rig.h"
+#include "unit/redis_one.h"
 
 #define Q "asynq:{default}:"
 
 enum { HOUR_MS = 3600000, WAIT_MS = 20000, BATCH = 1000, NAME_SIZE = 32 };
-
-static struct redis_rig *rig;
-
-static struct redis_rig_server *server(void)
-{
-    return redis_rig_server(rig, 0);
-}
-
-static int setup(void **state)
-{
-    struct mr_broker *broker;
-    struct mr_redis_broker_options options = {.url = redis_rig_url(rig)};
-    RIG_ALL(rig, "FLUSHALL");
-    assert_int_equal(mr_redis_broker_open(&options, &broker, NULL), MR_OK);
-    *state = broker;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    mr_broker_close(*state);
-    return 0;
-}
 
 /* ---- requests ------------------------------------------------------------------------------- */
 

@@ -3,53 +3,17 @@
  * Looking and acting on a Redis that other programs use as well: what they leave behind is listed, counted
  * and told like our own. What every engine does is the conformance suite's.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 
-#include <cmocka.h>
-
 #include "broker/redis/redis.h"
 #include "support/redis_rig.h"
+#include "unit/broker_user.h"
+#include "unit/redis_one.h"
 
 #define Q "asynq:{default}:"
 
-static struct redis_rig *rig;
-
-static struct redis_rig_server *server(void)
-{
-    return redis_rig_server(rig, 0);
-}
-
-static int setup(void **state)
-{
-    struct mr_broker *broker;
-    struct mr_redis_broker_options options = {.url = redis_rig_url(rig)};
-    RIG_ALL(rig, "FLUSHALL");
-    assert_int_equal(mr_redis_broker_open(&options, &broker, NULL), MR_OK);
-    *state = broker;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    mr_broker_close(*state);
-    return 0;
-}
-
 /* ---- requests ------------------------------------------------------------------------------- */
-
-static void put(struct mr_broker *broker, struct mr_task_options task)
-{
-    struct mr_enqueue_result result;
-    struct mr_req_enqueue req = {
-        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
-    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
-    assert_int_equal(result.err, MR_OK);
-    mr_req_done(&req.req);
-}
 
 static enum mr_err act(struct mr_broker *broker, enum mr_verb verb, const char *id)
 {

@@ -5,33 +5,6 @@
 
 enum { SOME = 500 };
 
-static struct mr_redis *open_redis(struct redis_rig *rig, uint32_t wait_replicas)
-{
-    struct mr_redis_options options = {.url = redis_rig_url(rig),
-                                       .scripts = flow_scripts,
-                                       .scripts_n = 1,
-                                       .wait_replicas = wait_replicas,
-                                       .wait_ms = 5000,
-                                       .away_ms = 30000};
-    struct mr_redis *redis = NULL;
-    struct mr_detail detail = {.text = ""};
-    if (mr_redis_new("test", &options, &redis, &detail) != MR_OK)
-        fail_msg("%s", detail.text);
-    return redis;
-}
-
-static struct flow_sum end_flow(struct flow *flow, struct redis_rig *rig)
-{
-    flow_stop(flow);
-    struct flow_sum sum = flow_sum(flow, rig, false);
-    print_message("%u calls: %u done, %u doubtful, %u refused; %u lost\n", sum.sent, sum.done,
-                  sum.doubtful, sum.refused, sum.lost);
-    assert_int_equal(sum.strange, 0);
-    assert_int_equal(sum.doubled, 0);
-    flow_free(flow);
-    return sum;
-}
-
 static void tell_of_an_unknown_name(struct redis_rig *rig)
 {
     struct user user;
@@ -50,7 +23,7 @@ static void a_flow_goes_on_after_the_primary_is_killed(void **state)
     (void)state;
     struct redis_rig *rig = redis_rig_sentinel(NULL);
     tell_of_an_unknown_name(rig);
-    struct mr_redis *redis = open_redis(rig, REDIS_RIG_REPLICAS);
+    struct mr_redis *redis = flow_open(rig, REDIS_RIG_REPLICAS);
     struct flow *flow = flow_start(redis, true);
     flow_go_on(flow, SOME);
     struct redis_rig_server *first = redis_rig_primary(rig);
@@ -59,7 +32,7 @@ static void a_flow_goes_on_after_the_primary_is_killed(void **state)
     redis_rig_start(first);
     redis_rig_wait_healthy(rig);
     flow_go_on(flow, SOME);
-    struct flow_sum sum = end_flow(flow, rig);
+    struct flow_sum sum = flow_end(flow, rig, false);
     assert_int_equal(sum.lost, 0);
     assert_int_equal(sum.refused_but_there, 0);
     mr_redis_free(redis);
@@ -72,7 +45,7 @@ static void a_flow_follows_to_a_primary_that_lost_its_scripts(void **state)
     struct redis_rig_options options = {
         .user = "mill", .password = "secret", .sentinel_password = "secret"};
     struct redis_rig *rig = redis_rig_sentinel(&options);
-    struct mr_redis *redis = open_redis(rig, 0);
+    struct mr_redis *redis = flow_open(rig, 0);
     struct flow *flow = flow_start(redis, false);
     flow_go_on(flow, SOME);
     /* One Sentinel less: another one tells as well. */
@@ -83,7 +56,7 @@ static void a_flow_follows_to_a_primary_that_lost_its_scripts(void **state)
     assert_string_equal(RIG(redis_rig_primary(rig), "SCRIPT", "FLUSH"), "OK");
     flow_go_on(flow, SOME);
     assert_ptr_not_equal(redis_rig_primary(rig), first);
-    (void)end_flow(flow, rig);
+    (void)flow_end(flow, rig, false);
     mr_redis_free(redis);
     redis_rig_stop(rig);
 }

@@ -56,6 +56,17 @@ static void cancel(struct world *w, const char *id)
     mr_req_done(&control.req);
 }
 
+/* It still waits, and is told of the end. */
+static void see_it_end(struct world *w, struct waiting *waiting)
+{
+    WAIT_UNTIL(get(w, "a") == MR_OK);
+    assert_false(mr_event_is_set(&waiting->done));
+    cancel(w, "a");
+    assert_int_equal(wait_end(waiting), MR_OK);
+    assert_int_equal(waiting->await.task.state, MR_ARCHIVED);
+    mr_req_done(&waiting->await.req);
+}
+
 static void lose_the_network(struct world *w)
 {
     w->network.refuse = true;
@@ -73,11 +84,7 @@ static void a_wait_goes_on_over_broken_connections(void **state)
         forwarder_cut(&w->network);
         WAIT_UNTIL(get(w, "a") == MR_OK);
     }
-    assert_false(mr_event_is_set(&waiting.done));
-    cancel(w, "a");
-    assert_int_equal(wait_end(&waiting), MR_OK);
-    assert_int_equal(waiting.await.task.state, MR_ARCHIVED);
-    mr_req_done(&waiting.await.req);
+    see_it_end(w, &waiting);
 }
 
 static void a_wait_goes_on_at_a_server_that_was_started_again(void **state)
@@ -87,12 +94,7 @@ static void a_wait_goes_on_at_a_server_that_was_started_again(void **state)
     wait_start(w, &waiting, MR_DELAY_MAX_MS);
     stop_server(w);
     start_server(w);
-    WAIT_UNTIL(get(w, "a") == MR_OK);
-    assert_false(mr_event_is_set(&waiting.done));
-    cancel(w, "a");
-    assert_int_equal(wait_end(&waiting), MR_OK);
-    assert_int_equal(waiting.await.task.state, MR_ARCHIVED);
-    mr_req_done(&waiting.await.req);
+    see_it_end(w, &waiting);
 }
 
 /* It ended while nobody could be told. */

@@ -1,0 +1,39 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* One Redis for a test program, and a new broker on it, empty, for each of its tests. */
+#ifndef MR_TESTS_REDIS_ONE_H
+#define MR_TESTS_REDIS_ONE_H
+
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include <cmocka.h>
+
+#include "broker/redis/redis.h"
+#include "support/redis_rig.h"
+
+static struct redis_rig *rig;
+
+static inline struct redis_rig_server *server(void)
+{
+    return redis_rig_server(rig, 0);
+}
+
+static inline int setup(void **state)
+{
+    struct mr_broker *broker;
+    struct mr_redis_broker_options options = {.url = redis_rig_url(rig)};
+    RIG_ALL(rig, "FLUSHALL");
+    assert_int_equal(mr_redis_broker_open(&options, &broker, NULL), MR_OK);
+    *state = broker;
+    return 0;
+}
+
+static inline int teardown(void **state)
+{
+    mr_broker_close(*state);
+    return 0;
+}
+
+#endif
