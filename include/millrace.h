@@ -616,8 +616,9 @@ struct mr_worker_figures {
     uint64_t handed_back; /* runs that ended so; what was held and never ran is not counted */
     uint64_t later;       /* MR_LATER */
     uint64_t dropped;
-    uint64_t unhandled;                  /* of a type nobody handles */
-    uint64_t stale;                      /* refused: the lease was lost */
+    uint64_t unhandled; /* of a type nobody handles */
+    uint64_t stale;     /* refused: the lease was lost */
+    uint64_t in_doubt;  /* not answered before the worker stopped: they count or not */
     uint64_t aggregated, not_aggregated; /* sets that became a task, and that did not */
     uint32_t slots[MR_SLOT_STATE_COUNT]; /* how many are in each state, just now */
 };

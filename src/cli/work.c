@@ -343,6 +343,7 @@ static void tell_end(const struct work *work)
         {"dropped", f.dropped, false},
         {"of other types", f.unhandled, false},
         {"too late to count", f.stale, false},
+        {"in doubt", f.in_doubt, false},
     };
     struct mr_buf line = {0};
     for (size_t i = 0; i < CLI_LEN(rows); i++)

@@ -140,6 +140,7 @@ enum figure {
     FIGURE_DROPPED,
     FIGURE_UNHANDLED,
     FIGURE_STALE,
+    FIGURE_IN_DOUBT,
     FIGURE_AGGREGATED,
     FIGURE_NOT_AGGREGATED,
     FIGURE_COUNT
@@ -306,6 +307,8 @@ void mr_report_set_id(struct mr_report *report, struct mr_slice id);
 /* Sends it. The caller counts it in w->reported. */
 void mr_report_send(struct mr_report *report);
 void mr_reports_free(struct mr_report *reports);
+/* The same, and says that nobody knows whether they count. */
+void mr_reports_give_up(struct mr_report *reports);
 /* Ends leases that did not run, all with the same outcome; counts in w->reported. Takes the leases.
  * Not under the lock. Where the broker cannot be told, they go back to the hand; a stopping worker
  * frees them, since the broker gets them back when the node is closed. */

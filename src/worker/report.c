@@ -32,12 +32,13 @@ static void count(struct mr_worker *w, const struct mr_finish *item, enum mr_err
         mr_lock_leave(&w->lock);
         if (fails)
             return; /* the task is as it was */
+        bool doubt = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
         char id[MR_ID_MAX * 4 + 1];
-        mr_diag(MR_DIAG_WARN, "finish.refused", "id=%s error=%s",
+        mr_diag(MR_DIAG_WARN, doubt ? "finish.in_doubt" : "finish.refused", "id=%s error=%s",
                 mr_diag_escape(item->id, id, sizeof id), mr_err_name(err));
-        if (err != MR_STALE && err != MR_NOT_FOUND)
+        if (!doubt && err != MR_STALE && err != MR_NOT_FOUND)
             return;
-        figure = FIGURE_STALE;
+        figure = doubt ? FIGURE_IN_DOUBT : FIGURE_STALE;
     }
     if (figure < FIGURE_COUNT)
         atomic_fetch_add_explicit(&w->figures[figure], 1, memory_order_relaxed);
@@ -186,6 +187,13 @@ void mr_reports_free(struct mr_report *reports)
         report_free(reports);
         reports = next;
     }
+}
+
+void mr_reports_give_up(struct mr_report *reports)
+{
+    for (struct mr_report *report = reports; report; report = report->next)
+        count(report->worker, &report->item, report->err, FIGURE_COUNT);
+    mr_reports_free(reports);
 }
 
 /* ---- leases that did not run ---------------------------------------------------------------- */

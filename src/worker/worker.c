@@ -2,8 +2,9 @@
 /*
  * The life of a worker: options, start, stop. Stopping is a drain with an end: nothing new is
  * taken, what did not begin is handed back at once, runs get drain_ms to end by themselves, then
- * they are told to stop, and the monitor gives up those that do not return. So when no run is left
- * and every report is answered, the node can be closed. A second stop ends both waits.
+ * they are told to stop, and the monitor gives up those that do not return. When no run is left and
+ * every report is answered, or drain_ms are over, the node is closed; reports that a broker out of reach
+ * has kept are given up then, and are in doubt. A second stop ends both waits.
  */
 #include "worker/worker.h"
 
@@ -18,7 +19,11 @@
 #define BEAT_MS      (5 * MR_MS_PER_S)
 #define BEATS_MISSED 3
 
-enum { LEVELS_MAX = 1000, HOST_MAX = 64 };
+enum {
+    LEVELS_MAX = 1000,
+    HOST_MAX = 64,
+    REPORTS_MS = 1000, /* reports get so long in any case */
+};
 
 /* ---- options -------------------------------------------------------------------------------- */
 
@@ -262,13 +267,22 @@ static bool all_reported(struct mr_worker *w)
     return w->reported == atomic_load(&w->acked);
 }
 
-/* Waits up to max_ms for the runs to end. With the lock. */
-static void await_runs(struct mr_worker *w, int64_t max_ms)
+/* Waits for the runs to end. With the lock. */
+static void await_runs(struct mr_worker *w, mr_mono end)
 {
     mr_mono now = mr_mono_now(w->clock);
-    mr_mono end = mr_mono_add_ms(now, max_ms);
     while (w->busy > 0 && now.ns < end.ns && !w->hurried) {
         mr_lock_wait(&w->lock, end.ns - now.ns);
+        now = mr_mono_now(w->clock);
+    }
+}
+
+/* Waits for the answers of the reports. With the lock. */
+static void await_reports(struct mr_worker *w, mr_mono end)
+{
+    mr_mono now = mr_mono_now(w->clock), soon = mr_mono_add_ms(now, REPORTS_MS);
+    while (!all_reported(w) && (now.ns < soon.ns || (now.ns < end.ns && !w->hurried))) {
+        mr_lock_wait(&w->lock, (now.ns < soon.ns ? soon.ns : end.ns) - now.ns);
         now = mr_mono_now(w->clock);
     }
 }
@@ -288,22 +302,22 @@ static void hold(struct mr_worker *w)
     mr_lock_leave(&w->lock);
     mr_slots_wake(woken);
     mr_leases_finish(w, rest, MR_HAND_BACK, (struct mr_slice){0});
-    mr_reports_free(again);
+    mr_reports_give_up(again);
 }
 
-/* Ends the runs, one way or the other; everything is reported afterwards. */
+/* Ends the runs, one way or the other; all of them are reported afterwards. */
 static void drain(struct mr_worker *w)
 {
+    mr_mono end = mr_mono_add_ms(mr_mono_now(w->clock), w->options.drain_ms);
     mr_lock_enter(&w->lock);
-    await_runs(w, w->options.drain_ms);
+    await_runs(w, end);
     mr_mono now = mr_mono_now(w->clock);
     for (uint32_t i = 0; i < w->slots_n; i++)
         mr_run_stop(&w->slots[i], RUN_WORKER_STOPS, now);
     while (w->busy > 0) /* the monitor gives up those that do not return */
         mr_lock_wait(&w->lock, INT64_MAX);
     atomic_store(&w->ack_awaited, true);
-    while (!all_reported(w))
-        mr_lock_wait(&w->lock, INT64_MAX);
+    await_reports(w, end);
     w->monitor_ends = true;
     mr_lock_notify_all(&w->lock);
     mr_lock_leave(&w->lock);
@@ -415,6 +429,7 @@ void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_f
         .dropped = f[FIGURE_DROPPED],
         .unhandled = f[FIGURE_UNHANDLED],
         .stale = f[FIGURE_STALE],
+        .in_doubt = f[FIGURE_IN_DOUBT],
         .aggregated = f[FIGURE_AGGREGATED],
         .not_aggregated = f[FIGURE_NOT_AGGREGATED],
     };

@@ -198,6 +198,26 @@ static void a_run_goes_on_while_redis_does_not_run_for_longer_than_its_lease(voi
     mr_broker_close(other);
 }
 
+static void
+a_worker_that_stops_while_redis_is_away_waits_no_longer_than_its_drain_time(void **state)
+{
+    struct scene *scene = *state;
+    put(scene->broker, "a");
+    start_worker(scene, 500);
+    assert_true(mr_event_wait(&scene->entered, patience_ns));
+    redis_rig_kill(scene->server);
+    UNTIL(lines_with("redis.away") == 1);
+    mr_event_set(&scene->go); /* the run ends, and nobody can be told */
+    mr_mono since = mr_mono_now(mr_clock_system());
+    mr_worker_stop(scene->worker);
+    assert_in_range(elapsed_ms(since), 400, 5000);
+    struct mr_worker_figures figures;
+    mr_worker_figures(scene->worker, &figures);
+    assert_int_equal(figures.in_doubt, 1);
+    assert_int_equal(figures.done, 0);
+    assert_int_equal(lines_with("finish.in_doubt id=a error=UNAVAILABLE"), 1);
+}
+
 /* ---- without a worker ----------------------------------------------------------------------- */
 
 static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
@@ -277,6 +297,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_take_without_a_redis_says_so_when_its_wait_is_over),
         TEST(what_a_node_gave_up_while_redis_was_away_is_no_crash),
+        TEST(a_worker_that_stops_while_redis_is_away_waits_no_longer_than_its_drain_time),
         TEST(a_run_goes_on_while_redis_does_not_run_for_longer_than_its_lease),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

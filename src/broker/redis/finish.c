@@ -164,18 +164,43 @@ static void end_over(struct end *end, enum mr_err err)
         item_over(ticket, end->item, item->err);
 }
 
-static void try_again(struct engine *engine, struct end *end, bool doubtful)
+/* Why it is kept no longer; MR_OK: it is. */
+static enum mr_err end_given_up(const struct engine *engine, const struct end *end)
 {
     const struct finish *finish = end->ticket->own;
+    const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
+    int64_t age_ns = mr_redis_now(engine->redis).ns - finish->since.ns;
+    struct node *node = NULL;
+    (void)hold_find(end->ticket->engine, item->ref, item->epoch, &node);
+    if (engine->closing)
+        return MR_CLOSED;
+    if ((node == NULL || !node->leaving) && age_ns <= KEEP_MS * MR_NS_PER_MS)
+        return MR_OK;
+    return end->doubtful ? MR_TIMEOUT : MR_UNAVAILABLE;
+}
+
+static void try_again(struct engine *engine, struct end *end, bool doubtful)
+{
     mr_mono now = mr_redis_now(engine->redis);
     end->doubtful |= doubtful;
-    if (engine->closing || now.ns - finish->since.ns > KEEP_MS * MR_NS_PER_MS) {
-        end_over(end, engine->closing ? MR_CLOSED : MR_UNAVAILABLE);
+    enum mr_err err = end_given_up(engine, end);
+    if (err != MR_OK) {
+        end_over(end, err);
         return;
     }
     mr_list_push_back(&engine->undelivered, &end->link);
     if (!mr_timer_running(&engine->deliver))
         mr_redis_timer_start(engine->redis, &engine->deliver, mr_mono_add_ms(now, AGAIN_MS));
+}
+
+/* A node leaves: what it has to say and could not is kept no longer. */
+void finishes_leave(struct engine *engine)
+{
+    struct mr_link all, *link;
+    mr_list_init(&all);
+    mr_list_splice_back(&all, &engine->undelivered);
+    while ((link = mr_list_pop_front(&all)) != NULL)
+        try_again(engine, mr_container(link, struct end, link), false);
 }
 
 static void end_send(struct engine *engine, struct end *end);
@@ -307,7 +332,9 @@ static void send_done(struct load *load)
 
 static void load_send(struct load *load)
 {
-    load->call = (struct mr_redis_call){.answered = load_answered, .arg = load, .durable = true};
+    /* It must not wait for a Redis that is away: how long its ends are kept is known here. */
+    load->call = (struct mr_redis_call){
+        .answered = load_answered, .arg = load, .durable = true, .urgent = true};
     if (load->kind == LOAD_DONE)
         send_done(load);
     else

@@ -466,6 +466,8 @@ void finish_begin(struct ticket *ticket);
 void finish_init(struct engine *engine);
 /* Redis answers: those that wait for it are sent. */
 void finishes_deliver(struct engine *engine);
+/* A node leaves: those of its runs are kept no longer. */
+void finishes_leave(struct engine *engine);
 /* It will not: they are answered. */
 void finishes_fail(struct engine *engine, enum mr_err err);
 

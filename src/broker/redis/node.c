@@ -347,6 +347,7 @@ static void node_leave(struct node *node)
     mr_redis_timer_stop(node->engine->redis, &node->again);
     node->calls++;
     takes_answer(node, MR_CLOSED);
+    finishes_leave(node->engine);
     for (size_t i = 0; i < node->queues_n; i++)
         watch_stop(node->listens[i].queue);
     node_call_done(node);
