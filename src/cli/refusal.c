@@ -19,7 +19,7 @@ static void refused(enum mr_err err, const char *text, void *arg)
     last.err = err;
     snprintf(last.text, sizeof last.text, "%s", text);
     mr_lock_leave(&last.lock);
-    if (last.told && err == MR_FAILED) /* the words of all others say enough */
+    if (last.told && (err == MR_FAILED || err == MR_DENIED)) /* other words say enough */
         mr_diag(MR_DIAG_WARN, "redis.refused", "error=%s text=\"%s\"", mr_err_name(err), text);
 }
 

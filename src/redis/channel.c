@@ -46,7 +46,12 @@ static void heard(struct redis_line *line, const struct mr_reply *reply)
     struct mr_slice what = mr_reply_at(reply, 0)->text;
     struct mr_slice name = mr_reply_at(reply, 1)->text;
     const struct mr_reply *bytes = mr_reply_at(reply, 2);
-    if (reply->kind == MR_REPLY_ERROR)
+    struct mr_redis *redis = line->redis;
+    bool denied =
+        reply->kind == MR_REPLY_ERROR && mr_slice_starts_with(reply->text, MR_SLICE_LIT("NOPERM"));
+    if (denied && redis->options.unheard != NULL)
+        redis->options.unheard(redis, reply, redis->options.arg);
+    else if (reply->kind == MR_REPLY_ERROR && !denied)
         redis_line_doom(line, MR_FAILED, "SUBSCRIBE: %.*s", (int)reply->text.len,
                         (const char *)reply->text.data);
     else if (mr_slice_equal(what, MR_SLICE_LIT("message")) && bytes->kind == MR_REPLY_TEXT)

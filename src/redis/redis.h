@@ -74,6 +74,8 @@ struct mr_redis_options {
     int64_t wait_ms;        /* 1 s: ... else MR_TIMEOUT with doubt */
     /* The deployment answers, or has stopped to (why: one line, no secrets). May be NULL. */
     void (*changed)(struct mr_redis *redis, bool up, const char *why, void *arg);
+    /* A subscription was refused, and is not asked for again before the next connection. May be NULL. */
+    void (*unheard)(struct mr_redis *redis, const struct mr_reply *reply, void *arg);
     void *arg;
 };
 

@@ -87,15 +87,20 @@ static struct mr_broker *open_broker(const struct scene *scene)
     return broker;
 }
 
-static void put(struct mr_broker *broker, const char *id)
+static void put_task(struct mr_broker *broker, const struct mr_task_options *task)
 {
-    struct mr_task_options task = {.id = mr_slice_str(id)};
     struct mr_enqueue_result result;
     struct mr_req_enqueue req = {
-        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+        .req.op = MR_OP_ENQUEUE, .tasks = task, .n = 1, .results = &result};
     assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
     assert_int_equal(result.err, MR_OK);
     mr_req_done(&req.req);
+}
+
+static void put(struct mr_broker *broker, const char *id)
+{
+    struct mr_task_options task = {.id = mr_slice_str(id)};
+    put_task(broker, &task);
 }
 
 /* A Redis that keeps what it has. */
@@ -225,7 +230,7 @@ static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
     (void)epoch, (void)reason, (void)arg;
 }
 
-static struct mr_req_node_open open_node(struct mr_broker *broker)
+static struct mr_req_node_open open_node_for(struct mr_broker *broker, int64_t lease_ms)
 {
     struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
     struct mr_req_node_open req = {.req.op = MR_OP_NODE_OPEN,
@@ -233,11 +238,16 @@ static struct mr_req_node_open open_node(struct mr_broker *broker)
                                    .queues = &queue,
                                    .queues_n = 1,
                                    .slots = 1,
-                                   .lease_ms = LEASE_MS,
+                                   .lease_ms = lease_ms,
                                    .events = {.stop = stop}};
     assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
     mr_req_done(&req.req);
     return req;
+}
+
+static struct mr_req_node_open open_node(struct mr_broker *broker)
+{
+    return open_node_for(broker, LEASE_MS);
 }
 
 static enum mr_err take(struct mr_broker *broker, uint64_t node, int64_t wait_ms)
@@ -289,6 +299,57 @@ static void what_a_node_gave_up_while_redis_was_away_is_no_crash(void **state)
     mr_lease_free(req.leases);
 }
 
+/* ---- what a user may not do ----------------------------------------------------------------- */
+
+struct refusals {
+    _Atomic int n;
+    char texts[4][256];
+};
+
+static void note_refusal(enum mr_err err, const char *text, void *arg)
+{
+    struct refusals *refusals = arg;
+    int n = atomic_load(&refusals->n);
+    assert_int_equal(err, MR_DENIED);
+    if (n < 4)
+        (void)snprintf(refusals->texts[n], sizeof refusals->texts[n], "%s", text);
+    atomic_store(&refusals->n, n + 1);
+}
+
+static int64_t commands(struct scene *scene)
+{
+    const char *at = strstr(RIG(scene->server, "INFO", "stats"), "total_commands_processed:");
+    assert_non_null(at);
+    return atoll(at + strlen("total_commands_processed:"));
+}
+
+static void a_user_who_may_neither_wait_nor_listen_looks_once_a_second_and_says_why(void **state)
+{
+    struct scene *scene = *state;
+    struct refusals refusals = {0};
+    char url[128];
+    RIG(scene->server, "ACL", "SETUSER", "poor", "on", ">x", "~*", "&*", "+@all", "-blmove",
+        "-subscribe");
+    (void)snprintf(url, sizeof url, "redis://poor:x@127.0.0.1:%u", (unsigned)scene->server->port);
+    struct mr_redis_broker_options options = {
+        .url = url, .refused = note_refusal, .refused_arg = &refusals};
+    struct mr_broker *poor = NULL;
+    assert_int_equal(mr_redis_broker_open(&options, &poor, NULL), MR_OK);
+    struct mr_req_node_open node = open_node_for(poor, 60000);
+    assert_int_equal(take(poor, node.node, 1500), MR_EMPTY);
+    assert_int_equal(atomic_load(&refusals.n), 2);
+    for (int i = 0; i < 2; i++)
+        assert_non_null(strstr(refusals.texts[i], "NOPERM"));
+    int64_t before = commands(scene);
+    assert_int_equal(take(poor, node.node, 2000), MR_EMPTY);
+    assert_in_range(commands(scene) - before, 1, 40);
+    assert_int_equal(atomic_load(&refusals.n), 2);
+    struct mr_task_options task = {.priority_s = 1}; /* not in the list: nothing is pushed */
+    put_task(scene->broker, &task);
+    assert_int_equal(take(poor, node.node, 5000), MR_OK);
+    mr_broker_close(poor);
+}
+
 int main(void)
 {
     mr_lock_init(&said.lock);
@@ -297,6 +358,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_take_without_a_redis_says_so_when_its_wait_is_over),
         TEST(what_a_node_gave_up_while_redis_was_away_is_no_crash),
+        TEST(a_user_who_may_neither_wait_nor_listen_looks_once_a_second_and_says_why),
         TEST(a_worker_that_stops_while_redis_is_away_waits_no_longer_than_its_drain_time),
         TEST(a_run_goes_on_while_redis_does_not_run_for_longer_than_its_lease),
     };

@@ -157,6 +157,16 @@ static void changed(struct mr_redis *redis, bool up, const char *why, void *arg)
     look_up(engine);
 }
 
+/* What would have been told there is looked for; that costs, so it is said once. */
+static void unheard(struct mr_redis *redis, const struct mr_reply *reply, void *arg)
+{
+    struct engine *engine = arg;
+    (void)redis;
+    if (!engine->unheard)
+        (void)engine_refused(engine, MR_DENIED, reply);
+    engine->unheard = true;
+}
+
 /* ---- closing -------------------------------------------------------------------------------- */
 
 void engine_quiet(struct engine *engine)
@@ -270,6 +280,7 @@ static enum mr_err start(struct engine *engine, const struct mr_redis_broker_opt
         .away_ms = REDIS_AWAY_MS,
         .wait_replicas = options->wait_replicas,
         .changed = changed,
+        .unheard = unheard,
         .arg = engine,
     };
     return mr_redis_new("mr-redis", &redis, &engine->redis, detail);

@@ -153,6 +153,7 @@ struct watch {
     struct mr_redis_lane *lane; /* NULL: none */
     struct mr_redis_call call;  /* BLMOVE on it: answered by a push */
     bool pushing;               /* ... is under way */
+    bool refused;               /* ... by Redis, once at least, and that was said */
     struct mr_redis_channel channel;
     char *channel_name;
     bool listening; /* the subscription has begun */
@@ -510,6 +511,7 @@ struct engine {
     struct mr_redis_channel cancels;
     char *cancels_name;
     bool cancels_on;
+    bool unheard;     /* a subscription was refused, and that was said */
     int64_t ahead_ms; /* so far is the clock of Redis ahead of ours */
     uint64_t stale_refused;
     uint64_t beats;          /* so far */

@@ -152,8 +152,12 @@ static void pushed(struct mr_redis_call *call, enum mr_err err, const struct mr_
     queue->watch.pushing = false;
     if (queue->listeners == 0 || err == MR_CLOSED)
         return;
+    bool away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
+    if ((err == MR_DENIED || err == MR_FAILED) && !queue->watch.refused)
+        (void)rqueue_refused(queue, err, reply); /* once: it is asked again and again */
+    queue->watch.refused |= err == MR_DENIED || err == MR_FAILED;
     if (err != MR_OK && err != MR_CANCELLED)
-        look_in(queue, err == MR_DISK_FULL ? FOREIGN_MS : AGAIN_MS, LOOK_DUE);
+        look_in(queue, away ? AGAIN_MS : FOREIGN_MS, LOOK_DUE);
     else if (err == MR_OK && reply->kind == MR_REPLY_TEXT)
         watch_woken(queue);
     else if (!queue->maybe)
@@ -211,8 +215,10 @@ void watch_looked(struct rqueue *queue, int64_t next_ms)
     queue->watch.due |= next_ms == 0;
     if (next_ms > 0 && next_ms <= far_ms)
         look_in(queue, next_ms, LOOK_DUE);
-    else if (next_ms != 0)
+    else if (next_ms != 0 && queue->watch.listening)
         look_in(queue, far_ms, LOOK_FOREIGN);
+    else if (next_ms != 0) /* nobody tells of anything, or not yet */
+        look_in(queue, FOREIGN_MS, LOOK_DUE);
 }
 
 void watch_empty(struct rqueue *queue)
