@@ -427,7 +427,8 @@ void nodes_done(struct engine *engine)
 
 enum mr_err node_open_prepare(struct ticket *ticket)
 {
-    return mr_node_open_check(mr_container(ticket->req, struct mr_req_node_open, req));
+    const struct mr_req_node_open *req = mr_container(ticket->req, struct mr_req_node_open, req);
+    return req->role == MR_NODE_MASTER ? MR_UNSUPPORTED : mr_node_open_check(req);
 }
 
 static void say_again(struct mr_timer *timer, void *arg)
