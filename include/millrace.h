@@ -220,7 +220,11 @@ struct mr_client_options {
     const char *tls_name;           /* ... the name in the server's certificate; NULL: HOST */
     int64_t open_ms;        /* millrace, redis: wait so long for the first connection; 0: 3 s */
     uint32_t wait_replicas; /* redis: acknowledge only what so many replicas have */
-    mr_refusal *refused;    /* millrace, redis: told why; NULL: nobody */
+    /* redis: of a queue the archive keeps the newest so many tasks (0: 9999), and so long (at least
+     * 1 s; 0: 90 days). A run of ours that leaves one there removes, and counts, what is beyond. */
+    uint32_t archive_max;
+    int64_t archive_ms;
+    mr_refusal *refused; /* millrace, redis: told why; NULL: nobody */
     void *refused_arg;
 };
 

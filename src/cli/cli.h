@@ -103,6 +103,14 @@ struct cli_command {
 
 enum { CLI_WORDS_ANY = 1 << 30, CLI_WAIT_REPLICAS_MAX = 100 };
 
+/* Options of `work` and settings of `serve`. */
+#define CLI_ARCHIVE_MAX_ROW                                                                        \
+    .name = "archive-max", .kind = CLI_COUNT, .value = "N", .min = 1, .max = UINT32_MAX,           \
+    .help = "on a Redis: of a queue the archive keeps so many tasks (default 9999)"
+#define CLI_ARCHIVE_FOR_ROW                                                                        \
+    .name = "archive-for", .kind = CLI_DURATION, .value = "D", .min = MR_MS_PER_S,                 \
+    .help = "on a Redis: the archive keeps tasks so long (default 90d)"
+
 /* Options every command has. */
 struct cli_globals {
     struct cli_value broker, namespace_, token_file, tls_ca, tls_cert, tls_key, wait_replicas, json,
@@ -219,6 +227,9 @@ int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_
 /* What --wait-replicas says, or MILLRACE_WAIT_REPLICAS; for a Redis only. 0, or the exit code after
  * saying what is wrong. */
 int cli_wait_replicas(const struct cli *cli, uint32_t *ret_n);
+/* The limits of the archive, likewise: what these flags say, or MILLRACE_ARCHIVE_MAX and _FOR. */
+int cli_archive_limits(const struct cli *cli, const struct cli_value *max,
+                       const struct cli_value *keep, struct mr_client_options *options);
 /* On a Redis: a note of what it can lose; nothing with --json. */
 void cli_note_risk(const struct cli *cli);
 /* MR_OK: a folder that can be read; MR_NOT_FOUND: none; MR_INVALID: something else of this name. */

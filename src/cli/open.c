@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "cli/cli.h"
 #include "cli/server.h"
+#include "cli/settings.h"
 #include "client/client.h"
 
 #define DEFAULT_BROKER "millrace://127.0.0.1:7401"
@@ -105,21 +106,46 @@ static int check_exists(const struct cli *cli)
     return cli_fail(CLI_NOT_FOUND, "no store at %s; millrace enqueue makes one", cli->shown);
 }
 
+/* A number for a Redis: of the flag, else of the variable of its name, else 0. */
+static int redis_number(const struct cli *cli, const struct cli_option *option,
+                        const struct cli_value *flag, int64_t *ret_number)
+{
+    char variable[64];
+    settings_variable(option, variable);
+    const char *text = setting(flag, variable, NULL);
+    struct cli_value value = {.text = text};
+    struct mr_detail why = {0};
+    *ret_number = 0;
+    if (flag->given && !cli_is_redis(cli->broker))
+        return cli_usage(cli, "--%s is for a Redis, redis://HOST:PORT, not %.200s", option->name,
+                         cli->shown);
+    if (text == NULL || !cli_is_redis(cli->broker))
+        return CLI_OK;
+    if (cli_value_parse(option, &value, &why) != MR_OK)
+        return cli_fail(CLI_USAGE, "%s: \"%.200s\" %s", variable, text, why.text);
+    *ret_number = value.number;
+    return CLI_OK;
+}
+
 int cli_wait_replicas(const struct cli *cli, uint32_t *ret_n)
 {
-    static const struct cli_option option = {.kind = CLI_COUNT, .max = CLI_WAIT_REPLICAS_MAX};
-    static const char variable[] = "MILLRACE_WAIT_REPLICAS";
-    bool redis = cli_is_redis(cli->broker);
-    const struct cli_value *flag = &cli->globals.wait_replicas;
-    struct cli_value value = {.text = setting(flag, variable, "0")};
-    struct mr_detail why = {0};
-    if (flag->given && !redis)
-        return cli_usage(cli, "--wait-replicas is for a Redis, redis://HOST:PORT, not %.200s",
-                         cli->shown);
-    if (redis && cli_value_parse(&option, &value, &why) != MR_OK)
-        return cli_fail(CLI_USAGE, "%s: \"%.200s\" %s", variable, value.text, why.text);
-    *ret_n = (uint32_t)value.number;
-    return CLI_OK;
+    static const struct cli_option option = {
+        .name = "wait-replicas", .kind = CLI_COUNT, .max = CLI_WAIT_REPLICAS_MAX};
+    int64_t n;
+    int code = redis_number(cli, &option, &cli->globals.wait_replicas, &n);
+    *ret_n = (uint32_t)n;
+    return code;
+}
+
+int cli_archive_limits(const struct cli *cli, const struct cli_value *max,
+                       const struct cli_value *keep, struct mr_client_options *options)
+{
+    static const struct cli_option max_option = {CLI_ARCHIVE_MAX_ROW},
+                                   keep_option = {CLI_ARCHIVE_FOR_ROW};
+    int64_t most = 0;
+    int code = redis_number(cli, &max_option, max, &most);
+    options->archive_max = (uint32_t)most;
+    return code == CLI_OK ? redis_number(cli, &keep_option, keep, &options->archive_ms) : code;
 }
 
 void cli_note_risk(const struct cli *cli)

@@ -156,6 +156,8 @@ static int open_redis(struct serve *serve)
         .namespace_ = mr_slice_str(settings->namespace_.given ? settings->namespace_.text : ""),
         .payload_max = (size_t)settings->payload_max.number,
         .wait_replicas = (uint32_t)settings->wait_replicas.number,
+        .archive_max = (uint32_t)settings->archive_max.number,
+        .archive_ms = settings->archive_for.number,
         .refused = tell_refusal,
     };
     struct mr_detail detail = {0};

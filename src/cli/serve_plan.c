@@ -123,9 +123,12 @@ static int plan_broker(const struct cli *cli, const struct settings *settings,
             settings_name(settings, cert ? &settings->broker_tls_cert : &settings->broker_tls_key,
                           name),
             cert ? "key" : "cert");
-    if (settings->wait_replicas.number > 0 && !plan->redis)
-        return cli_usage(cli, "%s is for a Redis: --broker redis://HOST:PORT",
-                         settings_name(settings, &settings->wait_replicas, name));
+    const struct cli_value *const numbers[] = {&settings->wait_replicas, &settings->archive_max,
+                                               &settings->archive_for};
+    for (size_t i = 0; i < CLI_LEN(numbers); i++)
+        if (numbers[i]->number > 0 && !plan->redis)
+            return cli_usage(cli, "%s is for a Redis: --broker redis://HOST:PORT",
+                             settings_name(settings, numbers[i], name));
     return CLI_OK;
 }
 

@@ -53,6 +53,8 @@ const struct cli_option settings_table[] = {
     {ROW("broker-tls-cert", broker_tls_cert, CLI_TEXT, "FILE",
          "for --broker rediss://: our own certificate, PEM")},
     {ROW("broker-tls-key", broker_tls_key, CLI_TEXT, "FILE", "its private key, PEM")},
+    {CLI_ARCHIVE_MAX_ROW, .offset = offsetof(struct settings, archive_max)},
+    {CLI_ARCHIVE_FOR_ROW, .offset = offsetof(struct settings, archive_for)},
     NOT_HERE("store"),
     NOT_HERE("nameserver"),
     NOT_HERE("app"),

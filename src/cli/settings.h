@@ -26,7 +26,7 @@ struct settings_origin {
 
 /* Settings, and those of them that are options of a verb: the last three are options of every command
  * already. */
-enum { SETTINGS_N = 26, SETTINGS_FLAGS_N = SETTINGS_N - 3 };
+enum { SETTINGS_N = 28, SETTINGS_FLAGS_N = SETTINGS_N - 3 };
 
 /* The rows; before the first one stands --effective, for `config show`. */
 extern const struct cli_option settings_table[1 + SETTINGS_N];
@@ -37,7 +37,7 @@ struct settings {
     struct cli_value effective; /* config show: also what nobody set */
     struct cli_value config, data, listen, grpc, tls_cert, tls_key, tls_ca, insecure, require_token,
         grace, drain_timeout, payload_max, calls_max, rate, audit_file, log_level, broker_tls_ca,
-        broker_tls_cert, broker_tls_key, not_here;
+        broker_tls_cert, broker_tls_key, archive_max, archive_for, not_here;
     struct cli_value broker, namespace_,
         wait_replicas;                          /* options of every command, settings here */
     struct settings_origin origins[SETTINGS_N]; /* in the order of the rows */

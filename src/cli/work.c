@@ -23,7 +23,8 @@
 #include "worker/exec.h"
 
 struct work_args {
-    struct cli_value queue, strict, concurrency, type, node, tag, drain_timeout, burst;
+    struct cli_value queue, strict, concurrency, type, node, tag, drain_timeout, burst, archive_max,
+        archive_for;
 };
 
 enum {
@@ -362,8 +363,11 @@ static int run(struct cli *cli, void *args_)
     work->command.argv = cli->tail;
     int code = check(work, args);
     cli_refusals_tell();
+    struct mr_client_options client = {0};
     if (code == CLI_OK)
-        code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
+        code = cli_archive_limits(cli, &args->archive_max, &args->archive_for, &client);
+    if (code == CLI_OK)
+        code = cli_open(cli, &client, CLI_STORE_MAY_CREATE);
     if (code == CLI_OK) {
         cli_note_risk(cli);
         mr_diag_set_sink(on_diag, work);
@@ -407,6 +411,8 @@ static const struct cli_option options[] = {
     {.name = "drain-timeout",
      OPT(drain_timeout, CLI_DURATION, "D", "wait so long for runs when stopped (default 30s)")},
     {.name = "burst", OPT(burst, CLI_FLAG, NULL, "end when the queues are empty")},
+    {CLI_ARCHIVE_MAX_ROW, .offset = offsetof(struct work_args, archive_max)},
+    {CLI_ARCHIVE_FOR_ROW, .offset = offsetof(struct work_args, archive_for)},
 };
 
 static const struct cli_verb verb = {

@@ -86,6 +86,27 @@ MILLRACE_WAIT_REPLICAS=lots refuses 2 'MILLRACE_WAIT_REPLICAS: "lots" is not a w
 refuses 2 '--wait-replicas' enqueue --wait-replicas -1 x
 refuses 2 '--wait-replicas is for a Redis' --broker "$store" enqueue --wait-replicas 1 x
 
+# ---- the archive ----------------------------------------------------------------------------
+
+figures() { m queue show gone --json | jq -r '[.archived,.trimmed,.quarantined]|join(" ")'; }
+printf '%s\n' a b c d e | m enqueue -q gone --lines --quiet
+m work -q gone --burst --quiet --archive-max 3 -- sh -c 'exit 100'
+is "trimmed by the flag" '3 2 0' "$(figures)"
+m enqueue -q gone --quiet x >/dev/null
+MILLRACE_ARCHIVE_MAX=1 m work -q gone --burst --quiet -- sh -c 'exit 100'
+is "trimmed by the variable" '1 5 0' "$(figures)"
+r zincrby 'asynq:{gone}:archived' -10 "$(r zrange 'asynq:{gone}:archived' 0 0)" >/dev/null
+m enqueue -q gone --quiet x >/dev/null
+MILLRACE_ARCHIVE_MAX=9 m work -q gone --burst --quiet --archive-for 5s -- sh -c 'exit 100'
+is "trimmed by time" '1 6 0' "$(figures)"
+expect 0 queue show gone
+grep -q 'failed 7, trimmed off the archive 6' out || fail "$(cat out)"
+refuses 2 '--archive-max' work --archive-max 0 -- cat
+refuses 2 '--archive-for: "1ms" is below 1s' work --archive-for 1ms -- cat
+MILLRACE_ARCHIVE_FOR=long refuses 2 'MILLRACE_ARCHIVE_FOR: "long" is not a duration' work -- cat
+refuses 2 '--archive-max is for a Redis' --broker "$store" work --archive-max 1 -- cat
+refuses 2 '--archive-for is for a Redis' config check --broker "$store" --archive-for 1d
+
 # ---- refused --------------------------------------------------------------------------------
 
 for url in redis:// redis://:6379 redis://host:port redis://host:99999 redis://h/x 'redis://a:1,b:2' redis+unix: \

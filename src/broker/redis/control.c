@@ -7,7 +7,7 @@
 #include "broker/redis/look.h"
 #include "wire/task.h"
 
-enum { ITEM_ARGS = 3, HEAD_ARGS = 3 };
+enum { ITEM_ARGS = 3, HEAD_ARGS = 1 };
 
 /* By what control.lua answers; 0: not in this queue. */
 static const enum mr_err codes[] = {MR_NOT_FOUND, MR_OK, MR_RUNNING, MR_WRONG_STATE, MR_DUPLICATE};
@@ -17,7 +17,6 @@ struct act {
     struct fan fan;
     size_t n;       /* items that are sent */
     size_t *places; /* of them, in the request */
-    char archive[2][NUMBER_MAX];
     struct mr_slice args[];
 };
 
@@ -99,8 +98,6 @@ void control_begin(struct ticket *ticket)
     struct act *act = ticket->own;
     struct engine *engine = ticket->engine;
     act->args[0] = global_key(engine, "cancel", &ticket->req->arena);
-    act->args[1] = number_arg(engine->archive_max, act->archive[0]);
-    act->args[2] = number_arg(engine->archive_ms, act->archive[1]);
     act->fan = (struct fan){.ticket = ticket,
                             .script = SCRIPT_CONTROL,
                             .args = act->args,

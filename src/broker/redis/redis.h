@@ -12,9 +12,9 @@ struct mr_redis_broker_options {
     size_t payload_max;         /* 0: MR_PAYLOAD_MAX */
     uint32_t wait_replicas;     /* what is acknowledged is on so many replicas */
     int64_t open_ms;            /* 0: 3 s; the first connection must be there by then */
-    uint32_t archive_max;       /* tasks kept in the archive of a queue; 0: 9999, as Asynq does */
-    int64_t archive_ms;         /* ... and for how long; 0: 90 days */
-    mr_refusal *refused;        /* what Redis says with a refusal; NULL: nobody is told */
+    uint32_t archive_max; /* tasks that runs leave in the archive of a queue; 0: 9999, as Asynq */
+    int64_t archive_ms;   /* ... and for how long; 0: 90 days */
+    mr_refusal *refused;  /* what Redis says with a refusal; NULL: nobody is told */
     void *refused_arg;
 };
 

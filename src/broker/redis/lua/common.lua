@@ -164,14 +164,10 @@ end
 
 -- ---- the archive
 
--- Into the archive, which keeps `most` tasks, and those for `keep_ms`.
-local function put_archived(id, most, keep_ms)
-  local key, old = P .. 'archived', {}
-  call('HSET', TASK .. id, 'state', 'archived', 'mr:f', format('%.0f', floor(now_ms)))
-  call('ZADD', key, now_s, id)
-  for _, one in ipairs(call('ZRANGEBYSCORE', key, '-inf', now_s - floor(keep_ms / 1000), 'LIMIT', 0, 1000)) do
-    old[#old + 1] = one
-  end
+-- The archive keeps `most` tasks, and those for `keep_ms`.
+local function trim_archive(most, keep_ms)
+  local key = P .. 'archived'
+  local old = call('ZRANGEBYSCORE', key, '-inf', now_s - floor(keep_ms / 1000), 'LIMIT', 0, 1000)
   local over = call('ZCARD', key) - #old - most
   if over > 0 then
     for _, one in ipairs(call('ZRANGE', key, #old, #old + math.min(over, 1000) - 1)) do
@@ -183,6 +179,13 @@ local function put_archived(id, most, keep_ms)
     call('DEL', TASK .. one)
   end
   if #old > 0 then count('trimmed', #old) end
+end
+
+-- Into the archive. Workers trim it, by their settings; what people put there by hand does not.
+local function put_archived(id, most, keep_ms)
+  call('HSET', TASK .. id, 'state', 'archived', 'mr:f', format('%.0f', floor(now_ms)))
+  call('ZADD', P .. 'archived', now_s, id)
+  if most then trim_archive(most, keep_ms) end
   tell_end(id)
 end
 

@@ -1,7 +1,7 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What people do to tasks, one after the other.
 -- KEYS: 1 the queue
--- ARGV: 1 the channel of cancellations, 2 tasks in the archive at most, 3 ms they are kept there,
+-- ARGV: 1 the channel of cancellations,
 --       then per item: verb (0 cancel, 1 delete, 2 run, 3 archive, 4 prioritise, 5 moved, 6 release), id,
 --       priority in ms or where to
 -- Returns: per item 0 not here, 1 done, 2 running, 3 not in this state, 4 its unique key is taken.
@@ -70,7 +70,7 @@ local function archive(item, number, score, ours)
   keep_times(id, number, score, ours)
   call('HSET', TASK .. id, 'msg', message_write(message))
   unlock(id, lock or message.unique_key)
-  put_archived(id, tonumber(ARGV[2]), tonumber(ARGV[3]))
+  put_archived(id)
   return DONE
 end
 
@@ -210,9 +210,9 @@ local ACTS = {
 
 begin_when_full()
 local out = {}
-for i = 4, #ARGV, 3 do
+for i = 2, #ARGV, 3 do
   local item = { verb = ARGV[i], id = ARGV[i + 1], value = tonumber(ARGV[i + 2]), text = ARGV[i + 2],
-    number = (i - 4) / 3 }
+    number = (i - 2) / 3 }
   local state = call('HGET', TASK .. item.id, 'state')
   if state == 'held' then
     out[#out + 1] = act_on_held(item)
