@@ -2,6 +2,8 @@
 /* See event.h. Encoders write what is known to be right; decoders check every length and range. */
 #include "wire/event.h"
 
+#include "wire/record.h"
+
 static void put_uuid(uint8_t *at, const struct mr_uuid *uuid)
 {
     memcpy(at, uuid->bytes, sizeof uuid->bytes);
@@ -132,6 +134,46 @@ enum mr_err mr_event_change_decode(struct mr_slice body, struct mr_event_change 
     ret_event->outcome = bytes[53];
     ret_event->dropped = bytes[54];
     ret_event->text = mr_slice_make(bytes + MR_EVENT_CHANGE_SIZE, body.len - MR_EVENT_CHANGE_SIZE);
+    return MR_OK;
+}
+
+enum {
+    RESULT_AT_TASK = MR_EVENT_CHANGE_SIZE,
+    RESULT_AT_TEXT = RESULT_AT_TASK + MR_EVENT_TASK_SIZE
+};
+
+void mr_event_result_encode(const struct mr_event_result *event,
+                            uint8_t bytes[MR_EVENT_RESULT_SIZE])
+{
+    struct mr_event_change change = event->change;
+    change.text.len = 0;
+    mr_event_change_encode(&change, bytes);
+    mr_event_task_encode(&event->task, bytes + RESULT_AT_TASK);
+    mr_store32(bytes + RESULT_AT_TEXT, (uint32_t)event->change.text.len);
+    mr_store32(bytes + RESULT_AT_TEXT + 4, event->type);
+}
+
+enum mr_err mr_event_result_decode(struct mr_slice body, struct mr_event_result *ret_event,
+                                   struct mr_slice *ret_message)
+{
+    const uint8_t *bytes = body.data;
+    if (body.len < MR_EVENT_RESULT_SIZE)
+        return MR_DAMAGED;
+    struct mr_slice message = mr_slice_make(bytes + MR_EVENT_RESULT_SIZE,
+                                            body.len - MR_EVENT_RESULT_SIZE),
+                    none;
+    MR_TRY(mr_event_change_decode(mr_slice_make(bytes, MR_EVENT_CHANGE_SIZE), &ret_event->change));
+    MR_TRY(mr_event_task_decode(mr_slice_make(bytes + RESULT_AT_TASK, MR_EVENT_TASK_SIZE),
+                                &ret_event->task, &none));
+    uint32_t text_len = mr_load32(bytes + RESULT_AT_TEXT),
+             type = mr_load32(bytes + RESULT_AT_TEXT + 4);
+    if ((type != MR_RECORD_FINISH && type != MR_RECORD_LOST) || text_len > message.len ||
+        ret_event->task.state != MR_PENDING || ret_event->change.state == MR_ACTIVE)
+        return MR_DAMAGED;
+    ret_event->type = (uint8_t)type;
+    ret_event->change.text =
+        mr_slice_make((const uint8_t *)message.data + message.len - text_len, text_len);
+    *ret_message = message;
     return MR_OK;
 }
 

@@ -18,7 +18,7 @@ enum mr_task_flag {
     MR_TASK_CANCEL = 1 << 4,    /* a caller wants it stopped */
     MR_TASK_REORDERED = 1 << 5, /* a caller gave it a new priority */
     MR_TASK_HELD = 1 << 6,      /* carried here, and not released yet */
-    MR_TASK_FLAGS_KEPT = 0x7f,
+    MR_TASK_TOPIC = 1 << 7,     /* its runs leave results */
 };
 
 /* MR_RECORD_TASK: followed by the task message (wire/task.h). */
@@ -78,6 +78,24 @@ void mr_event_change_encode(const struct mr_event_change *event,
                             uint8_t *bytes); /* with its text */
 MR_MUST_USE enum mr_err mr_event_change_decode(struct mr_slice body,
                                                struct mr_event_change *ret_event);
+
+/*
+ * MR_RECORD_RESULT: a change of a task without its text, the task event of the result, which kind of
+ * record the change would have been, and the message of the result. The text is the end of that: a
+ * result holds it anyway.
+ */
+struct mr_event_result {
+    struct mr_event_change change;
+    struct mr_event_task task;
+    uint8_t type; /* MR_RECORD_FINISH or _LOST */
+};
+enum { MR_EVENT_RESULT_SIZE = MR_EVENT_CHANGE_SIZE + MR_EVENT_TASK_SIZE + 8 };
+/* The fixed part; a message follows that ends with the text of the change. */
+void mr_event_result_encode(const struct mr_event_result *event,
+                            uint8_t bytes[MR_EVENT_RESULT_SIZE]);
+MR_MUST_USE enum mr_err mr_event_result_decode(struct mr_slice body,
+                                               struct mr_event_result *ret_event,
+                                               struct mr_slice *ret_message);
 
 /* MR_RECORD_QUEUE; and _UNQUEUE, where max_length is the time in ms. */
 struct mr_event_queue {

@@ -24,7 +24,7 @@ static const char *const type_names[MR_RECORD_TYPE_COUNT] = {
     [MR_RECORD_FINISH] = "finish",     [MR_RECORD_LOST] = "lost",
     [MR_RECORD_MOVE] = "move",         [MR_RECORD_DELETE] = "delete",
     [MR_RECORD_GATHERED] = "gathered", [MR_RECORD_TEXT] = "text",
-    [MR_RECORD_CARRIED] = "carried",
+    [MR_RECORD_CARRIED] = "carried",   [MR_RECORD_RESULT] = "result",
 };
 
 void mr_record_seal(uint8_t *at, const struct mr_record *record, uint32_t salt)

@@ -52,6 +52,7 @@ enum mr_record_type {
     MR_RECORD_GATHERED, /* the members of a set became one task */
     MR_RECORD_TEXT,     /* the last result or error of the task that the next record carries here */
     MR_RECORD_CARRIED,  /* a task came from another broker as it stood there; a body as of a copy */
+    MR_RECORD_RESULT,   /* a run ended, or its lease did, and left a result */
     MR_RECORD_TYPE_COUNT
 };
 

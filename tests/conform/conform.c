@@ -5,6 +5,7 @@
  */
 #include <stdio.h>
 
+#include "broker/result.h"
 #include "conform/conform.h"
 
 enum { LEASE_LONG_MS = 600000, NODE_SLOTS = 16, NODE_QUEUES_MAX = 8, LOOK_MS = 1 };
@@ -87,10 +88,10 @@ int conform_main(const struct conform_engine *engine, int argc, char **argv)
 {
     enum { QUICK = 3 };
     static int (*const themes[])(const struct conform_engine *) = {
-        conform_take,   conform_finish, conform_threads, conform_enqueue,    conform_limits,
-        conform_unique, conform_order,  conform_leases,  conform_control,    conform_queues,
-        conform_list,   conform_await,  conform_nodes,   conform_stats,      conform_scheduled,
-        conform_groups, conform_carry,  conform_backup,  conform_durability,
+        conform_take,   conform_finish, conform_threads, conform_enqueue, conform_limits,
+        conform_unique, conform_order,  conform_leases,  conform_control, conform_queues,
+        conform_list,   conform_await,  conform_nodes,   conform_stats,   conform_scheduled,
+        conform_groups, conform_carry,  conform_results, conform_backup,  conform_durability,
     };
     size_t n = getenv("MR_QUICK") != NULL ? QUICK : sizeof themes / sizeof themes[0];
     int failed = 0;
@@ -267,18 +268,26 @@ struct conform_node *conform_node_open(struct conform *t, const struct conform_n
     t->nodes = node;
     struct mr_worker_queue queues[NODE_QUEUES_MAX], patterns[NODE_QUEUES_MAX];
     struct mr_slice types[NODE_QUEUES_MAX];
+    char names[NODE_QUEUES_MAX][MR_NAME_MAX + 1];
+    const char *listed = o->topics != NULL ? o->topics : o->queues != NULL ? o->queues : "default";
+    size_t queues_n = parse_queues(listed, queues);
+    for (size_t i = 0; o->topics != NULL && i < queues_n; i++)
+        queues[i].name = mr_result_queue(queues[i].name, names[i]);
     size_t types_n = parse_queues(o->types != NULL ? o->types : "", patterns);
     for (size_t i = 0; i < types_n; i++)
         types[i] = patterns[i].name;
     struct mr_req_node_open req = {
         .req.op = MR_OP_NODE_OPEN,
+        .role = o->topics != NULL ? MR_NODE_MASTER : MR_NODE_WORKER,
         .name = mr_slice_str(o->name != NULL ? o->name : "node"),
         .queues = queues,
-        .queues_n = parse_queues(o->queues != NULL ? o->queues : "default", queues),
+        .queues_n = queues_n,
         .order = o->order,
         .types = types,
         .types_n = types_n,
-        .slots = o->slots != 0 ? o->slots : NODE_SLOTS,
+        .slots = o->topics != NULL ? 0
+                 : o->slots != 0   ? o->slots
+                                   : NODE_SLOTS,
         .lease_ms = o->lease_ms != 0 ? o->lease_ms : LEASE_LONG_MS,
         .events = {.stop = conform_node_stop, .arg = node},
     };

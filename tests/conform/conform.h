@@ -41,6 +41,7 @@ struct conform_engine {
     void (*clean)(void *arg);
     bool can_reopen; /* without it the durability tests are not part of the run */
     bool can_backup;
+    bool has_results; /* without it a master is refused */
     size_t payload_max;
 };
 
@@ -101,6 +102,7 @@ int conform_durability(const struct conform_engine *engine);
 int conform_groups(const struct conform_engine *engine);
 int conform_backup(const struct conform_engine *engine);
 int conform_carry(const struct conform_engine *engine);
+int conform_results(const struct conform_engine *engine);
 
 /* Runs all of them, or the tests whose names fit the pattern of the first argument ("*waiter*"); answers
  * what main returns. */
@@ -151,6 +153,7 @@ struct conform_node_options {
     const char *name;   /* "node" */
     const char *queues; /* "default" */
     const char *types;  /* everything */
+    const char *topics; /* it is a master of these, and has no queues */
     enum mr_queue_order order;
     uint32_t slots;   /* 16 */
     int64_t lease_ms; /* 0: too long to end within a test */

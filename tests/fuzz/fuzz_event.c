@@ -35,6 +35,21 @@ static void check_gathered(struct mr_slice body)
     mr_assert(memcmp(again, body.data, sizeof again - 4) == 0); /* but for what must be zero */
 }
 
+static void check_result(struct mr_slice body)
+{
+    struct mr_event_result event;
+    struct mr_slice message;
+    if (mr_event_result_decode(body, &event, &message) != MR_OK)
+        return;
+    uint8_t again[MR_EVENT_RESULT_SIZE];
+    mr_assert(fuzz_within(message, body) && fuzz_within(event.change.text, body));
+    mr_assert(sizeof again + message.len == body.len && event.change.text.len <= message.len);
+    mr_event_result_encode(&event, again);
+    again[MR_EVENT_CHANGE_SIZE - 1] =
+        ((const uint8_t *)body.data)[MR_EVENT_CHANGE_SIZE - 1]; /* where nothing is read */
+    mr_assert(memcmp(again, body.data, sizeof again) == 0);
+}
+
 static void check_runs(struct mr_slice body)
 {
     int64_t ms;
@@ -120,6 +135,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
     struct mr_slice body = mr_slice_make(data, size);
     check_task(body);
     check_gathered(body);
+    check_result(body);
     check_runs(body);
     check_change(body);
     check_queue(body);

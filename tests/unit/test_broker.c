@@ -51,7 +51,7 @@ static void defaults_and_full_options_pass(void **state)
         .type = longest,
         .id = longest,
         .group = longest,
-        .topic = longest,
+        .topic = {long_name, MR_TOPIC_MAX},
         .unique_key = longest,
         .unique_ms = 1,
         .payload = {long_value, PAYLOAD_LIMIT},
@@ -98,6 +98,8 @@ static void names_over_the_limit_or_not_text_are_refused(void **state)
         }
     }
     assert_int_equal(check((struct mr_task_options){.queue = s("a{b}")}), MR_INVALID);
+    assert_int_equal(check((struct mr_task_options){.topic = {long_name, MR_NAME_MAX}}),
+                     MR_TOO_BIG);
 }
 
 static void numbers_out_of_range_are_refused(void **state)

@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "wire/event.h"
+#include "wire/record.h"
 
 static struct mr_uuid uuid(uint8_t first)
 {
@@ -140,6 +141,42 @@ static void runs_read_back_and_only_whole_ones_count(void **state)
             assert_true(run.epoch == expected->epoch);
         }
         release(body);
+    }
+}
+
+static void a_result_event_has_the_text_at_the_end_of_its_message(void **state)
+{
+    (void)state;
+    enum { HEAD = MR_EVENT_RESULT_SIZE, TEXT_AT = HEAD - 8, TYPE_AT = HEAD - 4 };
+    uint8_t bytes[HEAD + 7];
+    struct mr_event_result event = {.task = a_task, .type = MR_RECORD_LOST}, found;
+    struct mr_slice message, body = mr_slice_make(bytes, sizeof bytes);
+    event.task.state = MR_PENDING;
+    event.change = (struct mr_event_change){
+        .id = uuid(40), .state = MR_RETRY, .retried = 2, .text = MR_SLICE_LIT("end")};
+    mr_event_result_encode(&event, bytes);
+    memcpy(bytes + HEAD, "the end", 7);
+    assert_int_equal(mr_event_result_decode(body, &found, &message), MR_OK);
+    assert_memory_equal(&found.change.id, &event.change.id, 16);
+    assert_memory_equal(&found.task.id, &a_task.id, 16);
+    assert_int_equal(found.change.retried, 2);
+    assert_int_equal(found.type, MR_RECORD_LOST);
+    assert_true(mr_slice_equal(message, MR_SLICE_LIT("the end")));
+    assert_true(mr_slice_equal(found.change.text, MR_SLICE_LIT("end")));
+    for (size_t n = 0; n < HEAD + 3; n++) {
+        struct mr_slice cut = exact(bytes, n);
+        assert_int_equal(mr_event_result_decode(cut, &found, &message), MR_DAMAGED);
+        release(cut);
+    }
+    const struct {
+        size_t at;
+        uint8_t value;
+    } wrong[] = {{TEXT_AT, 8}, {TYPE_AT, MR_RECORD_DONE}, {51, MR_ACTIVE}, {56 + 38, MR_SCHEDULED}};
+    for (size_t i = 0; i < sizeof wrong / sizeof *wrong; i++) {
+        uint8_t right = bytes[wrong[i].at];
+        bytes[wrong[i].at] = wrong[i].value;
+        assert_int_equal(mr_event_result_decode(body, &found, &message), MR_DAMAGED);
+        bytes[wrong[i].at] = right;
     }
 }
 
@@ -332,6 +369,7 @@ int main(void)
         cmocka_unit_test(a_gathered_event_reads_back_with_its_members),
         cmocka_unit_test(runs_read_back_and_only_whole_ones_count),
         cmocka_unit_test(a_change_event_reads_back_with_its_text),
+        cmocka_unit_test(a_result_event_has_the_text_at_the_end_of_its_message),
         cmocka_unit_test(a_change_event_that_is_short_or_in_an_unknown_state_is_damaged),
         cmocka_unit_test(a_queue_event_reads_back_with_its_name),
         cmocka_unit_test(a_queue_event_of_a_wrong_length_is_damaged),

@@ -33,10 +33,13 @@ static void more_free(struct state *state, struct task *task)
     task->more = NO_HANDLE;
 }
 
-/* A waiting task with nothing to remember goes back to its 64 bytes. */
+/* A waiting task with nothing to remember goes back to its 64 bytes. A result is remembered to have been
+ * somebody's. */
 static void more_trim(struct state *state, struct task *task)
 {
     const struct more *more = more_of(state, task);
+    if (queue_of(state, task)->results)
+        return;
     bool waiting = task->state == MR_PENDING || task->state == MR_SCHEDULED;
     if (more != NULL && waiting && more->note_size == 0 && more->order_ms == 0 &&
         more->failed_ms == 0 && !(task->flags & (MR_TASK_UNIQUE | MR_TASK_REORDERED)))
@@ -183,7 +186,7 @@ static enum mr_err put_task(struct state *state, const struct mr_record *record,
     task->queue = event.queue;
     task->max_retry = event.max_retry;
     task->state = event.state;
-    task->flags = event.flags & MR_TASK_FLAGS_KEPT & (uint8_t)~MR_TASK_UNIQUE;
+    task->flags = event.flags & (uint8_t)~MR_TASK_UNIQUE;
     if (event.state == MR_PENDING)
         task->fraction = state->fraction & 0x7f;
     state->queues[event.queue]->counts[event.state]++;
@@ -389,6 +392,22 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
     return limbo_enter(state, handle, record->seq);
 }
 
+/* Where damage took the task away, what it left is still there. */
+enum mr_err apply_result(struct state *state, const struct mr_record *record, struct mr_log_pos pos,
+                         uint32_t handle)
+{
+    struct mr_event_result event;
+    struct mr_slice message;
+    MR_TRY(mr_event_result_decode(record->body, &event, &message));
+    struct mr_record change = *record;
+    change.type = event.type;
+    enum mr_err changed = apply_change(state, &event.change, &change, pos, handle);
+    if (changed != MR_OK && changed != MR_NOT_FOUND)
+        return changed;
+    MR_TRY(put_task(state, record, pos, &event.task, message));
+    return changed;
+}
+
 void moved_task(struct state *state, uint32_t handle, struct mr_log_pos pos, uint32_t size)
 {
     struct task *task = task_at(state, handle);
@@ -424,7 +443,7 @@ void entry_of(const struct task *task, const struct more *more, struct mr_entry 
         .retried = task->retried,
         .max_retry = task->max_retry,
         .state = task->state,
-        .flags = task->flags & MR_TASK_FLAGS_KEPT,
+        .flags = task->flags,
         .crashes = task->crashes,
         .has_more = more != NULL,
     };
@@ -489,7 +508,7 @@ static enum mr_err put_entry(struct state *state, const struct mr_entry *entry,
     task->retried = entry->retried;
     task->max_retry = entry->max_retry;
     task->state = entry->state;
-    task->flags = entry->flags & MR_TASK_FLAGS_KEPT & (uint8_t)~MR_TASK_UNIQUE;
+    task->flags = entry->flags & (uint8_t)~MR_TASK_UNIQUE;
     task->crashes = entry->crashes & 0x7f;
     if (entry->has_more)
         MR_TRY(entry_more(state, handle, entry));
@@ -577,6 +596,12 @@ static enum mr_err replay_change(struct state *state, const struct mr_record *re
     struct mr_event_change event;
     MR_TRY(mr_event_change_decode(record->body, &event));
     return apply_change(state, &event, record, pos, NO_HANDLE);
+}
+
+static enum mr_err replay_result(struct state *state, const struct mr_record *record,
+                                 struct mr_log_pos pos)
+{
+    return apply_result(state, record, pos, NO_HANDLE);
 }
 
 static enum mr_err replay_copy(struct state *state, const struct mr_record *record,
@@ -671,6 +696,7 @@ enum mr_err apply_record(struct state *state, const struct mr_record *record, st
         [MR_RECORD_LOST] = replay_change,   [MR_RECORD_MOVE] = replay_change,
         [MR_RECORD_DELETE] = replay_change, [MR_RECORD_GATHERED] = apply_gathered,
         [MR_RECORD_TEXT] = replay_nothing,  [MR_RECORD_CARRIED] = apply_carried,
+        [MR_RECORD_RESULT] = replay_result,
     };
     if (record->version > MR_RECORD_VERSION)
         return MR_VERSION;

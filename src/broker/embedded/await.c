@@ -136,7 +136,7 @@ enum handled handle_await(struct mr_engine *engine, struct mr_req *base)
     bool is_uuid;
     req->wait = NULL;
     struct mr_uuid id = id_key(&engine->state, req->id, &is_uuid);
-    uint32_t handle = find_task(&engine->state, &id);
+    uint32_t handle = find_shown_task(&engine->state, &id);
     enum mr_state state =
         handle == NO_HANDLE ? MR_STATE_NONE : task_at(&engine->state, handle)->state;
     if (state == MR_STATE_NONE || state == MR_COMPLETED || state == MR_ARCHIVED) {

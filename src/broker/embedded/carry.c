@@ -126,6 +126,7 @@ enum mr_err carry_one(struct mr_engine *engine, const struct mr_task *carried,
         return MR_CONFLICT;
     }
     MR_TRY(ensure_queue(engine, item->queue, &queue));
+    MR_TRY(ensure_results(engine, carried->topic));
     /* Again: the record of a new queue may have taken the room. */
     MR_TRY(log_room(engine, len, MR_LOG_NEW_WORK));
     struct mr_entry entry = entry_for(engine, carried, item, queue);

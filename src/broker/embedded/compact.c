@@ -62,41 +62,65 @@ static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
 static enum mr_err copy_note(struct mr_engine *engine, uint32_t handle,
                              const struct mr_record *record)
 {
-    MR_TRY(copy_room(engine, record->body.len));
+    struct mr_event_change change;
     struct mr_log_pos pos;
-    uint32_t size = (uint32_t)(MR_RECORD_HEADER + record->body.len);
-    if (log_bytes(engine, MR_RECORD_NOTE, MR_LOG_LAZY, record->body.data, record->body.len, &pos) ==
-        0)
+    MR_TRY(message_note(record, &change));
+    size_t len = MR_EVENT_CHANGE_SIZE + change.text.len;
+    MR_TRY(copy_room(engine, len));
+    uint8_t *at = mr_log_begin(engine->log, len);
+    if (at == NULL)
         return MR_NOMEM;
-    moved_note(&engine->state, handle, pos, size);
+    mr_event_change_encode(&change, at);
+    engine->appended_bytes += mr_record_size(len);
+    engine->marked = false;
+    mr_log_append(engine->log, MR_RECORD_NOTE, MR_LOG_LAZY, &pos);
+    moved_note(&engine->state, handle, pos, (uint32_t)(MR_RECORD_HEADER + len));
     return MR_OK;
 }
 
-/* Every record that a task may need begins with the task's id, but for the head of a copy and of one
- * that came from elsewhere. */
+/* What a task may need of a record: its own, or its last result or error; and where the task's id
+ * stands then. */
+static const struct {
+    bool task, note;
+    uint8_t task_id_at, note_id_at;
+} needs[MR_RECORD_TYPE_COUNT] = {
+    [MR_RECORD_TASK] = {.task = true},
+    [MR_RECORD_GATHERED] = {.task = true},
+    [MR_RECORD_COPY] = {.task = true, .task_id_at = COPY_HEAD},
+    [MR_RECORD_CARRIED] = {.task = true, .task_id_at = COPY_HEAD},
+    [MR_RECORD_RESULT] = {.task = true, .note = true, .task_id_at = MR_EVENT_CHANGE_SIZE},
+    [MR_RECORD_FINISH] = {.note = true},
+    [MR_RECORD_LOST] = {.note = true},
+    [MR_RECORD_MOVE] = {.note = true},
+    [MR_RECORD_NOTE] = {.note = true},
+    [MR_RECORD_TEXT] = {.note = true},
+};
+
+static uint32_t find_by_id_at(const struct mr_engine *engine, const struct mr_record *record,
+                              size_t at)
+{
+    struct mr_uuid id;
+    if (record->body.len < at + sizeof id)
+        return NO_HANDLE;
+    memcpy(&id, (const uint8_t *)record->body.data + at, sizeof id);
+    return find_task(&engine->state, &id);
+}
+
 static enum mr_err carry_on(const struct mr_record *record, struct mr_log_pos pos, void *arg)
 {
-    static const uint8_t id_at[MR_RECORD_TYPE_COUNT] = {
-        [MR_RECORD_COPY] = COPY_HEAD, [MR_RECORD_CARRIED] = COPY_HEAD};
     struct mr_engine *engine = arg;
-    bool task_record = record->type == MR_RECORD_TASK || record->type == MR_RECORD_COPY ||
-                       record->type == MR_RECORD_GATHERED || record->type == MR_RECORD_CARRIED;
-    bool note_record = record->type == MR_RECORD_FINISH || record->type == MR_RECORD_LOST ||
-                       record->type == MR_RECORD_MOVE || record->type == MR_RECORD_NOTE ||
-                       record->type == MR_RECORD_TEXT;
-    if ((!task_record && !note_record) ||
-        record->body.len < id_at[record->type] + sizeof(struct mr_uuid))
-        return MR_OK;
-    struct mr_uuid id;
-    memcpy(&id, (const uint8_t *)record->body.data + id_at[record->type], sizeof id);
-    uint32_t handle = find_task(&engine->state, &id);
+    uint32_t handle = NO_HANDLE;
+    if (needs[record->type].task)
+        handle = find_by_id_at(engine, record, needs[record->type].task_id_at);
+    if (handle != NO_HANDLE && same_pos(task_at(&engine->state, handle)->pos, pos))
+        MR_TRY(copy_task(engine, handle, record));
+    handle = NO_HANDLE;
+    if (needs[record->type].note)
+        handle = find_by_id_at(engine, record, needs[record->type].note_id_at);
     if (handle == NO_HANDLE)
         return MR_OK;
-    const struct task *task = task_at(&engine->state, handle);
-    const struct more *more = more_of(&engine->state, task);
-    if (task_record && same_pos(task->pos, pos))
-        return copy_task(engine, handle, record);
-    if (note_record && more != NULL && more->note_size > 0 && same_pos(more->note, pos))
+    const struct more *more = more_of(&engine->state, task_at(&engine->state, handle));
+    if (more != NULL && more->note_size > 0 && same_pos(more->note, pos))
         return copy_note(engine, handle, record);
     return MR_OK;
 }

@@ -234,7 +234,7 @@ static enum mr_err control_one(struct mr_engine *engine, const struct mr_control
     bool is_uuid;
     MR_TRY(mr_control_check(item));
     struct mr_uuid id = id_key(&engine->state, item->id, &is_uuid);
-    uint32_t handle = find_task(&engine->state, &id);
+    uint32_t handle = find_shown_task(&engine->state, &id);
     if (handle == NO_HANDLE)
         return MR_NOT_FOUND;
     MR_TRY(log_room_beside(engine, CHANGE_ROOM, engine->in_hand));
@@ -303,7 +303,7 @@ enum handled handle_queue_set(struct mr_engine *engine, struct mr_req *base)
 
 static enum mr_err remove_queue(struct mr_engine *engine, const struct mr_req_queue_remove *req)
 {
-    struct queue *queue = find_queue(&engine->state, req->queue);
+    struct queue *queue = find_shown_queue(&engine->state, req->queue);
     if (queue == NULL)
         return MR_NOT_FOUND;
     uint64_t total = 0;

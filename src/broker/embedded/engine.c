@@ -119,7 +119,7 @@ struct mr_event_change change_of(const struct mr_engine *engine, uint32_t handle
         .retried = task->retried,
         .crashes = task->crashes,
         .state = task->state,
-        .flags = task->flags & MR_TASK_FLAGS_KEPT,
+        .flags = task->flags,
     };
 }
 
@@ -166,7 +166,7 @@ enum mr_err read_message(struct mr_engine *engine, const struct task *task, int6
 {
     struct mr_record record;
     struct mr_slice bytes;
-    if (task->flags & TASK_DAMAGED)
+    if (task_is_lost(task))
         return MR_DAMAGED;
     MR_TRY(mr_log_read(engine->log, task->pos, task->size, &record));
     MR_TRY(message_split(&record, &task->id, ret_created_ms, &bytes));
@@ -374,13 +374,18 @@ void mr_engine_validate(struct mr_engine *engine)
 {
     state_validate(&engine->state);
     mr_wheel_validate(engine->wheel);
-    size_t in_hand = 0, active = 0;
+    size_t in_hand = 0, active = 0, leaving = 0;
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next)
         in_hand += mr_container(link, struct node, link)->in_hand;
     for (uint32_t i = 0; i < engine->state.queues_n; i++)
         if (engine->state.queues[i] != NULL)
             active += engine->state.queues[i]->counts[MR_ACTIVE];
+    for (uint32_t i = 0; i < engine->state.tasks.used; i++) {
+        const struct task *task = task_at(&engine->state, i);
+        leaving += task->state == MR_ACTIVE && (task->flags & MR_TASK_TOPIC);
+    }
     mr_assert(in_hand == active && in_hand == engine->in_hand);
+    mr_assert(leaving == engine->in_hand_leaving);
     await_validate(engine);
     gather_validate(engine);
 }
@@ -436,6 +441,8 @@ void mr_engine_abandon(struct mr_engine *engine)
     snapshot_abandon(engine);
     backup_abandon(engine);
     state_done(&engine->state);
+    mr_buf_done(&engine->result);
+    mr_buf_done(&engine->result_message);
     mr_log_free(engine->log);
     mr_wheel_free(engine->wheel);
     store_close_files(engine);

@@ -5,6 +5,7 @@
  * sync, and gives the answers whose records have become durable.
  *
  *   enqueue.c control.c inspect.c node.c take.c finish.c await.c gather.c   the requests
+ *   result.c     what runs of tasks with a topic leave
  *   carry.c      a task comes from another broker
  *   show.c       a task as people see it
  *   store.c      the folder: opening and closing, with meta.c and board.c    fsck.c  checking it
@@ -15,10 +16,12 @@
 #ifndef MR_EMBEDDED_ENGINE_H
 #define MR_EMBEDDED_ENGINE_H
 
+#include "base/buf.h"
 #include "base/exec.h"
 #include "broker/embedded/embedded.h"
 #include "broker/embedded/message.h"
 #include "broker/embedded/state.h"
+#include "broker/result.h"
 #include "wheel/wheel.h"
 
 enum {
@@ -54,6 +57,7 @@ struct node {
     struct mr_engine *engine;
     uint64_t id;
     uint32_t number; /* > 0; what tasks refer to */
+    enum mr_node_role role;
     char name[MR_NAME_MAX + 1];
     uint32_t slots, first_slot;
     uint64_t first_epoch; /* those of its leases are above */
@@ -143,7 +147,9 @@ struct mr_engine {
     struct mr_link nodes;
     uint32_t node_numbers;
     struct node *nodes_by_number[NODES_MAX];
-    size_t in_hand; /* of all nodes */
+    size_t in_hand;                       /* of all nodes */
+    size_t in_hand_leaving;               /* of them, tasks with a topic */
+    struct mr_buf result, result_message; /* of result.c, in the making */
 
     uint64_t last_epoch;
     uint64_t ceiling, ceiling_asked; /* durable; in the log */
@@ -250,6 +256,22 @@ enum finish_distance { FINISH_FAR, FINISH_NEAR };
 void finish_prefetch(const struct mr_engine *engine, const struct mr_req *req,
                      enum finish_distance distance);
 
+/* ---- result.c ------------------------------------------------------------------------------- */
+/* What the record of a result has beside the change and its text, at most. */
+enum {
+    RESULT_ROOM = MR_EVENT_RESULT_SIZE - MR_EVENT_CHANGE_SIZE + MR_TASK_FIXED + 2 * MR_NAME_MAX +
+                  MR_RESULT_HEAD_MAX
+};
+/*
+ * Logs and applies the end of a run of a task that has a topic: as change_task, and its result comes
+ * in the same record. text is its result, or its error; the text of the change is that, or none.
+ */
+MR_MUST_USE enum mr_err change_with_result(struct mr_engine *engine, enum mr_record_type type,
+                                           uint32_t handle, const struct mr_event_change *change,
+                                           enum mr_result_outcome outcome, struct mr_slice text);
+/* The queue of a topic, made if need be. */
+MR_MUST_USE enum mr_err ensure_results(struct mr_engine *engine, struct mr_slice topic);
+
 /* ---- store.c -------------------------------------------------------------------------------- */
 MR_MUST_USE enum mr_err store_open(struct mr_engine *engine, struct mr_detail *detail);
 void store_close_files(struct mr_engine *engine);
@@ -302,8 +324,9 @@ MR_MUST_USE enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum
 /* The same for what can wait while the disk is full: in_hand tasks can still be finished behind
  * it. */
 MR_MUST_USE enum mr_err log_room_beside(struct mr_engine *engine, size_t body_len, size_t in_hand);
-/* The same for the end of a run, with a result or error of text_len bytes. */
-MR_MUST_USE enum mr_err log_room_finish(struct mr_engine *engine, size_t text_len);
+/* The same for the end of a run, with a result or error of text_len bytes, in a record of size bytes
+ * with it. */
+MR_MUST_USE enum mr_err log_room_finish(struct mr_engine *engine, size_t size, size_t text_len);
 /* Bytes of the log beside those that finishing what is in hand may take. */
 uint64_t log_left_beside(const struct mr_engine *engine);
 /* Keeps the space for the next snapshot. */

@@ -54,6 +54,7 @@ static enum mr_err prepare_one(struct mr_engine *engine, const struct mr_task_op
     item->flags |= options->retention_ms > 0 ? MR_TASK_RETAIN : 0;
     item->flags |= item->priority_ms != 0 ? MR_TASK_PRIORITY : 0;
     item->flags |= options->unique_ms > 0 ? MR_TASK_UNIQUE : 0;
+    item->flags |= options->topic.len > 0 ? MR_TASK_TOPIC : 0;
     item->at = prepared->bytes.len;
     struct mr_slice id = item->flags & MR_TASK_UUID ? mr_slice_make(NULL, 0) : options->id;
     MR_TRY(mr_task_msg_encode(options, id, &prepared->bytes));
@@ -322,6 +323,7 @@ static enum mr_err enqueue_one(struct mr_engine *engine, const struct mr_task_op
     MR_TRY(ensure_queue(engine, item->queue, &queue));
     if (queue_full(queue))
         return MR_QUEUE_FULL;
+    MR_TRY(ensure_results(engine, options->topic));
     /* Again: the record of a new queue may have taken the room. */
     MR_TRY(log_room(engine, MR_EVENT_TASK_SIZE + item->len, MR_LOG_NEW_WORK));
     event.queue = queue->number;
@@ -381,6 +383,8 @@ enum mr_err enqueue_gathered(struct mr_engine *engine, struct mr_req_gathered *r
         req->result.state = task_at(&engine->state, holder)->state;
         return MR_DUPLICATE;
     }
+    MR_TRY(ensure_results(engine, req->task->topic));
+    MR_TRY(log_room_beside(engine, len, engine->in_hand));
     struct mr_event_task event = {.id = item->id,
                                   .created_ms = engine->now_ms,
                                   .queue = queue->number,

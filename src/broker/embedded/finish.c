@@ -15,7 +15,7 @@ static uint32_t follow_ref(const struct state *state, uint64_t ref, const struct
 
 /* NO_HANDLE with *ret_err set when the finish does not hold. */
 static uint32_t find_leased(struct mr_engine *engine, const struct mr_finish *item,
-                            enum mr_err *ret_err)
+                            bool only_results, enum mr_err *ret_err)
 {
     struct state *state = &engine->state;
     bool is_uuid;
@@ -23,17 +23,22 @@ static uint32_t find_leased(struct mr_engine *engine, const struct mr_finish *it
     uint32_t handle = follow_ref(state, item->ref, &id);
     if (handle == NO_HANDLE)
         handle = find_task(state, &id);
-    if (handle == NO_HANDLE) {
+    bool is_result = handle != NO_HANDLE && queue_of(state, task_at(state, handle))->results;
+    if (handle == NO_HANDLE || (only_results && !is_result)) {
         *ret_err = MR_NOT_FOUND;
         return NO_HANDLE;
     }
     const struct task *task = task_at(state, handle);
+    const struct more *more = more_of(state, task);
 #ifdef MR_PLANT_NO_EPOCH_CHECK
     if (task->state == MR_ACTIVE)
         return handle;
 #endif
-    if (task->state == MR_ACTIVE && more_of(state, task)->epoch == item->epoch)
+    bool theirs = more != NULL && more->epoch == item->epoch;
+    if (theirs && task->state == MR_ACTIVE)
         return handle;
+    if (theirs && is_result && item->outcome == MR_DONE && task->state == MR_PENDING)
+        return handle; /* its lease is over, and nobody has got it since */
     *ret_err = MR_STALE;
     engine->stale_refused++;
     return NO_HANDLE;
@@ -139,11 +144,34 @@ static decide *const decisions[] = {
 static enum mr_err finish_check(const struct mr_finish *item)
 {
     if ((size_t)item->outcome >= sizeof decisions / sizeof *decisions || item->delay_ms < 0 ||
-        item->delay_ms > MR_DELAY_MAX_MS)
+        item->delay_ms > MR_DELAY_MAX_MS || (unsigned)item->reason > MR_REASON_CANCELLED)
         return MR_INVALID;
     if (item->result.len > MR_RESULT_MAX || item->error.len > MR_ERROR_TEXT_MAX)
         return MR_TOO_BIG;
     return MR_OK;
+}
+
+/* What a run of a task with a topic leaves, by how it ended. A run that is handed back or put off
+ * leaves nothing, unless that was its end. */
+static bool leaves_result(const struct mr_finish *item, const struct mr_event_change *change)
+{
+    bool goes_on = item->outcome == MR_HAND_BACK || item->outcome == MR_LATER;
+    return (change->flags & MR_TASK_TOPIC) && (!goes_on || change->state == MR_ARCHIVED);
+}
+
+static enum mr_result_outcome result_outcome(const struct mr_finish *item,
+                                             const struct mr_event_change *change)
+{
+    static const enum mr_result_outcome failures[] = {
+        [MR_REASON_NONE] = MR_RESULT_ERROR,
+        [MR_REASON_TIMEOUT] = MR_RESULT_TIMEOUT,
+        [MR_REASON_CANCELLED] = MR_RESULT_CANCELLED,
+    };
+    if (item->outcome == MR_DONE || item->outcome == MR_DROP)
+        return change->state == MR_ARCHIVED ? MR_RESULT_ERROR : MR_RESULT_OK;
+    if (item->outcome == MR_HAND_BACK || item->outcome == MR_LATER)
+        return MR_RESULT_CANCELLED;
+    return failures[item->reason];
 }
 
 /* A run that ended well and leaves nothing: nearly all of them. */
@@ -162,21 +190,23 @@ static enum mr_err finish_done(struct mr_engine *engine, uint32_t handle,
 }
 
 /* The end of a run counts more than its text: a result or error that cannot be kept is left out,
- * and a note says so in its place. */
-static enum mr_err finish_room(struct mr_engine *engine, struct mr_event_change *change)
+ * and a note says so in its place. text: of the record, which has fixed bytes beside it. */
+static enum mr_err finish_room(struct mr_engine *engine, size_t fixed,
+                               struct mr_event_change *change, struct mr_slice *text)
 {
     const struct mr_slice note = MR_SLICE_LIT("left out: the disk was full");
-    enum mr_err err = log_room_finish(engine, change->text.len);
+    enum mr_err err = log_room_finish(engine, fixed + text->len, text->len);
     if (err != MR_TOO_BIG && err != MR_DISK_FULL && err != MR_UNAVAILABLE)
         return err;
     if (err == MR_TOO_BIG) {
-        change->text = MR_SLICE_LIT("the result is too big for this store's segments");
+        *text = change->text = MR_SLICE_LIT("the result is too big for this store's segments");
         to_archive(engine, change);
-    } else if (change->text.len > note.len) {
-        change->text = note;
+    } else if (text->len > note.len) {
+        *text = note;
+        change->text = change->text.len > 0 ? note : change->text;
         change->dropped = 1;
     }
-    err = log_room(engine, MR_EVENT_CHANGE_SIZE + change->text.len, MR_LOG_ONGOING);
+    err = log_room(engine, fixed + text->len, MR_LOG_ONGOING);
     engine->texts_dropped += err == MR_OK && change->dropped;
     return err;
 }
@@ -191,24 +221,40 @@ static int64_t run_us(const struct mr_engine *engine, uint32_t handle)
     return engine->now_us - at_us;
 }
 
-static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *item)
+/* In another way than well and without a trace. */
+static enum mr_err finish_change(struct mr_engine *engine, uint32_t handle,
+                                 const struct mr_finish *item, struct mr_event_change *change)
+{
+    bool leaves = leaves_result(item, change);
+    size_t fixed = MR_EVENT_CHANGE_SIZE + (leaves ? RESULT_ROOM : 0);
+    struct mr_slice text = leaves && item->outcome == MR_DONE ? item->result : change->text;
+    MR_TRY(finish_room(engine, fixed, change, &text));
+    if (!leaves)
+        return change_task(engine, MR_RECORD_FINISH, handle, change);
+    return change_with_result(engine, MR_RECORD_FINISH, handle, change,
+                              result_outcome(item, change), text);
+}
+
+static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *item,
+                              bool only_results)
 {
     enum mr_err err = finish_check(item);
     MR_TRY(err);
-    uint32_t handle = find_leased(engine, item, &err);
+    uint32_t handle = find_leased(engine, item, only_results, &err);
     if (handle == NO_HANDLE)
         return err;
     struct mr_event_change change = change_of(engine, handle);
     struct queue *queue = queue_of(&engine->state, task_at(&engine->state, handle));
     int64_t took_us = run_us(engine, handle);
+    if (queue->results && item->outcome != MR_DONE && item->outcome != MR_HAND_BACK)
+        return MR_INVALID;
     change.outcome = (uint8_t)item->outcome;
     MR_TRY(decisions[item->outcome](engine, task_at(&engine->state, handle), item, &change));
-    if (item->outcome == MR_DONE && change.state == MR_STATE_NONE) {
+    bool quietly = item->outcome == MR_DONE && change.state == MR_STATE_NONE;
+    if (quietly && !(change.flags & MR_TASK_TOPIC))
         MR_TRY(finish_done(engine, handle, item));
-    } else {
-        MR_TRY(finish_room(engine, &change));
-        MR_TRY(change_task(engine, MR_RECORD_FINISH, handle, &change));
-    }
+    else
+        MR_TRY(finish_change(engine, handle, item, &change));
     if (item->outcome != MR_HAND_BACK) /* what never ran comes back so */
         latency_note(&queue->latency, LATENCY_RUN, engine->now, took_us);
     return MR_OK;
@@ -222,7 +268,7 @@ enum handled handle_finish(struct mr_engine *engine, struct mr_req *base)
         return HANDLED;
     }
     for (size_t i = (size_t)base->wait_for; i < req->n; i++) {
-        req->errs[i] = finish_one(engine, &req->items[i]);
+        req->errs[i] = finish_one(engine, &req->items[i], req->only_results);
         if (req->errs[i] == MR_BUSY) {
             base->wait_for = i;
             return STALLED;

@@ -18,7 +18,7 @@ enum handled handle_get(struct mr_engine *engine, struct mr_req *base)
     struct mr_req_get *req = mr_container(base, struct mr_req_get, req);
     bool is_uuid;
     struct mr_uuid id = id_key(&engine->state, req->id, &is_uuid);
-    uint32_t handle = find_task(&engine->state, &id);
+    uint32_t handle = find_shown_task(&engine->state, &id);
     answer(engine, base, show_known_task(engine, handle, &base->arena, &req->task));
     return HANDLED;
 }
@@ -120,7 +120,7 @@ static enum mr_err page_set(struct page *page, const struct order *set)
 static bool page_wants(const struct page *page, const struct queue *queue, unsigned state)
 {
     enum mr_state only = page->req->options.state;
-    if (page->only != NULL && page->only != queue)
+    if (queue->results || (page->only != NULL && page->only != queue))
         return false;
     if (page->req->options.held)
         return state == HELD_SET;
@@ -153,7 +153,9 @@ static enum mr_err list_tasks(struct mr_engine *engine, struct mr_req_list *req)
     if (page.limit > MR_BATCH_MAX || (unsigned)options->state >= MR_STATE_COUNT)
         return MR_INVALID;
     MR_TRY(cursor_parse(options->cursor, &page.at));
-    if (options->queue.len > 0 && (page.only = find_queue(&engine->state, options->queue)) == NULL)
+    if (options->queue.len > 0)
+        page.only = find_shown_queue(&engine->state, options->queue);
+    if (options->queue.len > 0 && page.only == NULL)
         return MR_NOT_FOUND;
     req->tasks = mr_arena_calloc(&req->req.arena, page.limit + 1, sizeof *req->tasks);
     if (req->tasks == NULL)
@@ -252,7 +254,7 @@ enum handled handle_queue_list(struct mr_engine *engine, struct mr_req *base)
 enum handled handle_queue_history(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_queue_history *req = mr_container(base, struct mr_req_queue_history, req);
-    const struct queue *queue = find_queue(&engine->state, req->queue);
+    const struct queue *queue = find_shown_queue(&engine->state, req->queue);
     req->n = 0;
     for (size_t i = queue != NULL ? queue->days_n : 0; i > 0 && req->n < req->max; i--) {
         const struct day *day = &queue->days[i - 1];
@@ -284,9 +286,11 @@ static enum mr_err copy_names(const struct node *node, struct mr_arena *arena,
         return MR_NOMEM;
     for (size_t i = 0; i < node->listens_n; i++) {
         const struct listen *listen = &node->listens[i];
+        struct mr_slice name = mr_slice_make(listen->name, listen->name_len);
         queues[i].weight = (uint32_t)listen->weight;
-        MR_TRY(
-            mr_arena_copy(arena, mr_slice_make(listen->name, listen->name_len), &queues[i].name));
+        if (node->role == MR_NODE_MASTER)
+            name = mr_result_topic(name);
+        MR_TRY(mr_arena_copy(arena, name, &queues[i].name));
     }
     for (size_t i = 0; i < node->types_n; i++)
         MR_TRY(mr_arena_copy(arena, node->types[i], &types[i]));
@@ -307,6 +311,7 @@ static enum mr_err copy_node(const struct mr_engine *engine, const struct node *
                                  : MR_NODE_LIVE,
         .started_ms = node->started_ms,
         .last_beat_ms = node->last_beat_ms,
+        .role = node->role,
         .in_hand = node->in_hand,
         .slots = node->slots,
         .busy = busy_slots(engine, node),
@@ -341,13 +346,25 @@ enum handled handle_node_list(struct mr_engine *engine, struct mr_req *base)
 
 /* ---- figures -------------------------------------------------------------------------------- */
 
+static uint64_t count_results(const struct state *state)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < state->queues_n; i++)
+        for (size_t s = 0;
+             state->queues[i] != NULL && state->queues[i]->results && s < MR_STATE_COUNT; s++)
+            n += state->queues[i]->counts[s];
+    return n;
+}
+
 enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_stats *req = mr_container(base, struct mr_req_stats, req);
+    uint64_t results = count_results(&engine->state);
     struct mr_log_figures log;
     mr_log_figures(engine->log, &log);
     req->stats = (struct mr_stats){
-        .tasks = engine->state.tasks.count,
+        .tasks = engine->state.tasks.count - results,
+        .results = results,
         .memory_bytes = state_bytes(&engine->state),
         .disk_bytes =
             mr_log_disk_bytes(engine->log) + engine->snap_bytes + engine->spare.size.bytes,

@@ -55,10 +55,27 @@ enum mr_err message_split(const struct mr_record *record, const struct mr_uuid *
         MR_TRY(mr_event_gathered_decode(record->body, &event, &ids, ret_message));
         *ret_created_ms = event.created_ms;
         found = &event.id;
+    } else if (record->type == MR_RECORD_RESULT) {
+        struct mr_event_result result;
+        MR_TRY(mr_event_result_decode(record->body, &result, ret_message));
+        event = result.task;
+        *ret_created_ms = event.created_ms;
+        found = &event.id;
     } else {
         return MR_DAMAGED;
     }
     return memcmp(found, id, sizeof *id) == 0 ? MR_OK : MR_DAMAGED;
+}
+
+enum mr_err message_note(const struct mr_record *record, struct mr_event_change *ret_change)
+{
+    struct mr_event_result result;
+    struct mr_slice message;
+    if (record->type != MR_RECORD_RESULT)
+        return mr_event_change_decode(record->body, ret_change);
+    MR_TRY(mr_event_result_decode(record->body, &result, &message));
+    *ret_change = result.change;
+    return MR_OK;
 }
 
 enum mr_err message_fill(const struct mr_task_msg *msg, const struct mr_uuid *id, bool is_uuid,

@@ -16,9 +16,14 @@ struct mr_uuid message_unique_key(struct mr_hash_key key, const struct mr_task_m
 enum { COPY_HEAD = 8 };
 MR_MUST_USE enum mr_err message_split_copy(struct mr_slice body, struct mr_entry *ret_entry,
                                            int64_t *ret_created_ms, struct mr_slice *ret_message);
-/* A TASK, GATHERED, COPY or CARRIED record of the task with this id. MR_DAMAGED when it is of another one. */
+/* A TASK, GATHERED, COPY, CARRIED or RESULT record of the task with this id. MR_DAMAGED when it is of
+ * another one. */
 MR_MUST_USE enum mr_err message_split(const struct mr_record *record, const struct mr_uuid *id,
                                       int64_t *ret_created_ms, struct mr_slice *ret_message);
+
+/* The change in a record that has the last result or error of a task. */
+MR_MUST_USE enum mr_err message_note(const struct mr_record *record,
+                                     struct mr_event_change *ret_change);
 
 /* Fills what the message says: names, payload, options, created. text: room for a UUID as text. */
 MR_MUST_USE enum mr_err message_fill(const struct mr_task_msg *msg, const struct mr_uuid *id,

@@ -32,6 +32,7 @@ void node_lease_ended(uint32_t handle, void *arg)
     more->node = 0;
     node->in_hand--;
     engine->in_hand--;
+    engine->in_hand_leaving -= (task_at(state, handle)->flags & MR_TASK_TOPIC) != 0;
 }
 
 bool board_has(const struct mr_engine *engine, uint32_t first, uint32_t n, uint64_t epoch)
@@ -41,6 +42,8 @@ bool board_has(const struct mr_engine *engine, uint32_t first, uint32_t n, uint6
             return true;
     return false;
 }
+
+enum { LOST_TEXT_MAX = 64 }; /* of what is said below */
 
 /* A crash is counted only for a run that had begun; the third one sends the task to the archive. */
 enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
@@ -61,8 +64,14 @@ enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
     }
     if (change.state == MR_ARCHIVED)
         change_to_end(engine, &change, MR_ARCHIVED, engine->now_ms);
-    MR_TRY(log_room(engine, MR_EVENT_CHANGE_SIZE + change.text.len, MR_LOG_ONGOING));
-    return change_task(engine, MR_RECORD_LOST, handle, &change);
+    bool leaves = (change.flags & MR_TASK_TOPIC) && (begun || change.state == MR_ARCHIVED);
+    size_t room = MR_EVENT_CHANGE_SIZE + LOST_TEXT_MAX + (leaves ? RESULT_ROOM : 0);
+    MR_TRY(log_room(engine, room, MR_LOG_ONGOING));
+    if (!leaves)
+        return change_task(engine, MR_RECORD_LOST, handle, &change);
+    struct mr_slice error = change.text.len > 0 ? change.text : MR_SLICE_LIT("its worker was lost");
+    return change_with_result(engine, MR_RECORD_LOST, handle, &change,
+                              begun ? MR_RESULT_LOST : MR_RESULT_CANCELLED, error);
 }
 
 /* ---- a node goes ---------------------------------------------------------------------------- */
@@ -183,6 +192,9 @@ enum handled handle_node_close(struct mr_engine *engine, struct mr_req *base)
 static bool take_slots(struct mr_engine *engine, uint32_t n, uint32_t *ret_first)
 {
     uint32_t run = 0;
+    *ret_first = 0;
+    if (n == 0)
+        return true;
     for (uint32_t i = 0; i < BOARD_SLOTS; i++) {
         run = engine->slot_use[i] == SLOT_FREE ? run + 1 : 0;
         if (run == n) {
@@ -270,6 +282,7 @@ static enum mr_err node_new(struct mr_engine *engine, const struct mr_req_node_o
     }
     *node = (struct node){.engine = engine,
                           .number = number,
+                          .role = req->role,
                           .id = mr_rand_next(&engine->rand) * NODES_MAX + number,
                           .slots = req->slots,
                           .first_slot = first_slot,

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "broker/embedded/state_internal.h"
+#include "broker/result.h"
 
 void queue_free(struct queue *queue)
 {
@@ -63,6 +64,7 @@ static enum mr_err queue_new(struct state *state, const struct mr_event_queue *e
     queue->number = event->number;
     queue->name_len = event->name.len;
     memcpy(queue->name, event->name.data, event->name.len);
+    queue->results = mr_result_topic(event->name).len > 0;
     mr_list_init(&queue->waiters);
     mr_list_init(&queue->ready);
     mr_list_init(&queue->gathers);
@@ -139,7 +141,7 @@ static enum mr_err sort(struct state *state)
         return MR_NOMEM;
     state->sorted_n = 0;
     for (uint32_t i = 0; i < state->queues_n; i++)
-        if (state->queues[i] != NULL)
+        if (state->queues[i] != NULL && !state->queues[i]->results)
             state->sorted[state->sorted_n++] = state->queues[i];
     qsort(state->sorted, state->sorted_n, sizeof *state->sorted, by_name);
     return MR_OK;

@@ -46,7 +46,7 @@ static enum mr_err copy_note(struct mr_engine *engine, const struct more *more,
     struct mr_event_change change;
     enum mr_err err = mr_log_read(engine->log, more->note, more->note_size, &record);
     if (err == MR_OK)
-        err = mr_event_change_decode(record.body, &change);
+        err = message_note(&record, &change);
     if (err == MR_DAMAGED) {
         out->last_error = MR_SLICE_LIT("(the record of the last outcome is damaged)");
         return MR_OK;

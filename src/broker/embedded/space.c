@@ -21,6 +21,11 @@ enum { TEXT_ROOM = 200, FINISH_ROOM = MR_RECORD_HEADER + MR_EVENT_CHANGE_SIZE + 
 
 /* ---- the log -------------------------------------------------------------------------------- */
 
+static uint64_t finish_room(size_t in_hand, size_t leaving)
+{
+    return (uint64_t)in_hand * FINISH_ROOM + (uint64_t)leaving * RESULT_ROOM;
+}
+
 enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum mr_log_use use)
 {
     if (engine->failure != MR_OK)
@@ -34,16 +39,16 @@ enum mr_err log_room_beside(struct mr_engine *engine, size_t body_len, size_t in
 {
     MR_TRY(log_room(engine, body_len, MR_LOG_ONGOING));
     enum mr_err full = mr_log_full(engine->log);
-    uint64_t need = mr_record_size(body_len) + (uint64_t)in_hand * FINISH_ROOM;
+    size_t leaving = engine->in_hand_leaving + (in_hand > engine->in_hand);
+    uint64_t need = mr_record_size(body_len) + finish_room(in_hand, leaving);
     if (mr_log_left(engine->log) >= need || (full == MR_OK && mr_log_ready(engine->log) > 0))
         return MR_OK;
     mr_log_prepare(engine->log); /* whether the disk is full will show */
     return full != MR_OK ? full : MR_BUSY;
 }
 
-enum mr_err log_room_finish(struct mr_engine *engine, size_t text_len)
+enum mr_err log_room_finish(struct mr_engine *engine, size_t size, size_t text_len)
 {
-    size_t size = MR_EVENT_CHANGE_SIZE + text_len;
     MR_TRY(log_room(engine, size, MR_LOG_ONGOING));
     enum mr_err full = mr_log_full(engine->log);
     uint64_t keep = mr_log_segment_bytes(engine->log); /* long texts would stop all hand-outs */
@@ -53,7 +58,8 @@ enum mr_err log_room_finish(struct mr_engine *engine, size_t text_len)
 
 uint64_t log_left_beside(const struct mr_engine *engine)
 {
-    uint64_t left = mr_log_left(engine->log), need = (uint64_t)engine->in_hand * FINISH_ROOM;
+    uint64_t left = mr_log_left(engine->log);
+    uint64_t need = finish_room(engine->in_hand, engine->in_hand_leaving);
     return left > need ? left - need : 0;
 }
 

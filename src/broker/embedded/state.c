@@ -128,6 +128,19 @@ struct queue *queue_of(const struct state *state, const struct task *task)
     return state->queues[task->queue];
 }
 
+struct queue *find_shown_queue(struct state *state, struct mr_slice name)
+{
+    struct queue *queue = find_queue(state, name);
+    return queue != NULL && !queue->results ? queue : NULL;
+}
+
+uint32_t find_shown_task(const struct state *state, const struct mr_uuid *id)
+{
+    uint32_t handle = find_task(state, id);
+    bool shown = handle != NO_HANDLE && !queue_of(state, task_at(state, handle))->results;
+    return shown ? handle : NO_HANDLE;
+}
+
 static enum mr_err queue_due_at(struct state *state, struct queue *queue, int64_t ms);
 
 /* ---- sets and limbo ------------------------------------------------------------------------- */
@@ -354,8 +367,6 @@ static bool hold_task(struct state *state, uint32_t handle, int64_t now_ms)
         task_release(state, handle);
         return false;
     }
-    if (gone)
-        task->flags |= TASK_DAMAGED;
     return gone;
 }
 

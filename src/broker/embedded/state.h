@@ -53,6 +53,7 @@ struct queue {
     char name[MR_NAME_MAX + 1];
     size_t name_len;
     bool paused;
+    bool results;                    /* of a topic */
     uint64_t max_length;             /* 0: none */
     uint64_t counts[MR_STATE_COUNT]; /* limbo included */
     struct order sets[MR_STATE_COUNT];
@@ -83,7 +84,7 @@ struct state {
     struct mr_map *by_group;  /* numbers of groups, by queue and name */
     struct queue **queues;    /* by number; NULL: removed */
     uint32_t queues_n, queues_cap;
-    struct queue **sorted; /* those that are there, by name; NULL: to be made again */
+    struct queue **sorted; /* those that people see, by name; NULL: to be made again */
     size_t sorted_n;
     uint32_t recent; /* number of the queue found last: batches name one queue over and over */
     struct mr_hash_key hash_key;
@@ -130,6 +131,9 @@ uint32_t find_task(const struct state *state, const struct mr_uuid *id);
 uint32_t find_unique(const struct state *state, const struct mr_uuid *key);
 struct queue *find_queue(struct state *state, struct mr_slice name);
 struct queue *queue_of(const struct state *state, const struct task *task);
+/* The same for people, who see no results. */
+struct queue *find_shown_queue(struct state *state, struct mr_slice name);
+uint32_t find_shown_task(const struct state *state, const struct mr_uuid *id);
 
 /* ---- applying; seq and pos are those of the record ------------------------------------------ */
 
@@ -151,6 +155,9 @@ MR_MUST_USE enum mr_err apply_carried(struct state *state, const struct mr_recor
 /* A set becomes a task. */
 MR_MUST_USE enum mr_err apply_gathered(struct state *state, const struct mr_record *record,
                                        struct mr_log_pos pos);
+/* A task changes and leaves a result. handle: of the task, or NO_HANDLE. */
+MR_MUST_USE enum mr_err apply_result(struct state *state, const struct mr_record *record,
+                                     struct mr_log_pos pos, uint32_t handle);
 /* A task found in a snapshot; the number of its group, if any, is one of this state. */
 MR_MUST_USE enum mr_err apply_entry(struct state *state, const struct mr_entry *entry);
 void entry_of(const struct task *task, const struct more *more, struct mr_entry *ret_entry);

@@ -117,7 +117,7 @@ static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle, int64_t
     struct mr_record record;
     struct mr_slice message;
     int64_t created_ms;
-    if (task->flags & TASK_DAMAGED)
+    if (task_is_lost(task))
         return MR_DAMAGED;
     MR_TRY(mr_log_read(engine->log, task->pos, task->size, &record));
     MR_TRY(message_split(&record, &task->id, &created_ms, &message));
@@ -167,6 +167,7 @@ static void into_hand(struct mr_engine *engine, struct node *node, uint32_t hand
     node->last = handle;
     node->in_hand++;
     engine->in_hand++;
+    engine->in_hand_leaving += (task_at(state, handle)->flags & MR_TASK_TOPIC) != 0;
 }
 
 /* Logs and applies the hand-out of one task. */
@@ -310,12 +311,16 @@ void take_cancel_waits(struct mr_engine *engine, struct node *node, enum mr_err 
     }
 }
 
-/* Somebody waits: those who hold more than they have slots for are asked to give some back. */
+/* Somebody waits: those who hold more than they have slots for are asked to give some back. Masters
+ * have what they took. */
 static void ask_holders(struct mr_engine *engine, const struct node *waiter)
 {
+    if (waiter->role == MR_NODE_MASTER)
+        return;
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
         struct node *node = mr_container(link, struct node, link);
-        if (node != waiter && node->in_hand > node->slots && node->events.wanted != NULL)
+        if (node != waiter && node->role == MR_NODE_WORKER && node->in_hand > node->slots &&
+            node->events.wanted != NULL)
             node->events.wanted(node->events.arg);
     }
 }
@@ -373,7 +378,7 @@ enum handled handle_take(struct mr_engine *engine, struct mr_req *base)
 static size_t fair_share(const struct node *node, const struct mr_req_take *req,
                          const struct queue *queue)
 {
-    bool alone = queue->waiters.next->next == &queue->waiters;
+    bool alone = queue->results || queue->waiters.next->next == &queue->waiters;
     size_t free_slots = node->slots > node->in_hand ? node->slots - node->in_hand : 1;
     return alone || req->max < free_slots ? req->max : free_slots;
 }

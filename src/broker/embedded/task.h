@@ -12,11 +12,6 @@
 #include "log/log.h"
 #include "wire/event.h"
 
-/* A flag beside those of wire/event.h, in memory only. */
-enum {
-    TASK_DAMAGED = 1 << 7, /* its record cannot be read */
-};
-
 enum { TASK_FRACTION_US = 8 };
 
 struct task {
@@ -24,7 +19,7 @@ struct task {
         id;       /* first: slab_free overwrites the start, state says whether the rest counts */
     int64_t key;  /* place in its set: order time, due time, time of the end or of expiry */
     uint64_t tie; /* number of its first record: orders equal keys, and names it for ever */
-    struct mr_log_pos pos; /* of its record (TASK or COPY) */
+    struct mr_log_pos pos; /* of its record (TASK or COPY); segment 0: it is lost */
     uint32_t size;         /* of that record */
     uint32_t queue;
     uint32_t more; /* struct more, or NO_HANDLE */
@@ -52,6 +47,11 @@ struct more {
     int64_t priority_ms;   /* when the flag says that a caller gave it a new one */
     struct mr_uuid unique; /* key of the unique lock, when the flag is set */
 };
+
+static inline bool task_is_lost(const struct task *task)
+{
+    return task->pos.segment == 0;
+}
 
 static_assert(sizeof(struct task) == 64, "every waiting task costs this much memory");
 

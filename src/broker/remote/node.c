@@ -312,7 +312,8 @@ void node_resync(struct node *node)
 
 enum mr_err remote_prepare_node_open(struct ticket *ticket)
 {
-    return mr_node_open_check(mr_container(ticket->req, struct mr_req_node_open, req));
+    const struct mr_req_node_open *req = mr_container(ticket->req, struct mr_req_node_open, req);
+    return req->role == MR_NODE_MASTER ? MR_UNSUPPORTED : mr_node_open_check(req);
 }
 
 static enum mr_err copy_terms(struct node *node, const struct mr_req_node_open *req)
