@@ -148,7 +148,7 @@ static void a_result_event_has_the_text_at_the_end_of_its_message(void **state)
 {
     (void)state;
     enum { HEAD = MR_EVENT_RESULT_SIZE, TEXT_AT = HEAD - 8, TYPE_AT = HEAD - 4 };
-    uint8_t bytes[HEAD + 7];
+    uint8_t bytes[HEAD + 7] = {0};
     struct mr_event_result event = {.task = a_task, .type = MR_RECORD_LOST}, found;
     struct mr_slice message, body = mr_slice_make(bytes, sizeof bytes);
     event.task.state = MR_PENDING;
