@@ -397,6 +397,20 @@ static void a_push_of_another_program_wakes_who_waits(void **state)
     assert_true(best_ms < 50);
 }
 
+/* Producers of other programs say its name once and never again. */
+static void a_queue_whose_name_is_gone_is_known_again_when_it_is_worked_on(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    assert_null(take(scene, 0));
+    assert_string_equal(RIG(server(), "SMEMBERS", "asynq:queues"), "");
+    push_as_others("a");
+    RIG(server(), "DEL", "asynq:queues");
+    struct mr_lease *lease = take_id(scene, "a");
+    assert_int_equal(FINISH(scene, lease, .outcome = MR_DONE), MR_OK);
+    assert_string_equal(RIG(server(), "SMEMBERS", "asynq:queues"), "default");
+}
+
 static void what_another_program_scheduled_is_due_by_its_seconds(void **state)
 {
     struct scene *scene = *state;
@@ -846,6 +860,7 @@ int main(void)
         TEST(many_ends_at_once_leave_the_other_runs_in_their_order),
         TEST(an_end_that_somebody_awaits_is_told_and_those_beside_it_end),
         TEST(a_push_of_another_program_wakes_who_waits),
+        TEST(a_queue_whose_name_is_gone_is_known_again_when_it_is_worked_on),
         TEST(what_another_program_scheduled_is_due_by_its_seconds),
         TEST(what_another_program_moved_follows_it_and_not_our_index),
         TEST(who_took_a_task_over_keeps_it),

@@ -128,7 +128,7 @@ static void added(struct mr_redis_call *call, enum mr_err err, const struct mr_r
 {
     struct rqueue *queue = call->arg;
     (void)reply;
-    queue->added = err == MR_OK;
+    queue->added = err == MR_OK || err == MR_DISK_FULL; /* that takes its time */
     free(mr_container(call, struct small_call, call));
 }
 

@@ -364,7 +364,10 @@ static void read_answer(struct ask *ask, const struct mr_reply *reply)
     if (req_of(ask->take)->n > before)
         recover_in(queue, ask->take->node->lease_ms + 1);
     queue->plenty = left > 0;
-    watch_looked(queue, mr_reply_int(mr_reply_at(reply, 2), -1));
+    int64_t next_ms = mr_reply_int(mr_reply_at(reply, 2), -1);
+    if (reply->n > HEAD_ITEMS || left > 0 || paused || next_ms >= 0)
+        rqueue_used(queue); /* its name may be gone, or never have been there */
+    watch_looked(queue, next_ms);
     if (paused)
         watch_paused(queue);
     else if (left == 0)
