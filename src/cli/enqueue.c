@@ -21,6 +21,8 @@ static int check_flags(struct cli *cli, const struct enqueue_args *args)
                          args->unique_key.given ? "--unique-key" : "--on-duplicate");
     if (args->unique.given && args->unique.number == 0)
         return cli_usage(cli, "--unique must be longer than 0");
+    if (args->partition.given && args->partition.number == 0)
+        return cli_usage(cli, "--partition: they are counted from 1");
     if (args->lines.given && args->id.given)
         return cli_usage(cli, "--id names one task; --lines makes many");
     if (args->lines.given && cli->words_n > 0)
@@ -73,6 +75,8 @@ static int fill_template(struct cli *cli, const struct enqueue_args *args,
         .on_duplicate = (enum mr_on_duplicate)args->on_duplicate.number,
         .group = text_of(&args->group),
         .topic = text_of(&args->topic),
+        .key = text_of(&args->key),
+        .partition = (uint32_t)args->partition.number,
     };
     template_->wait = args->wait.given;
     template_->wait_ms = args->wait_timeout.number;
@@ -224,7 +228,6 @@ static const char *const duplicate_words[] = {"reject", "ignore", "replace", NUL
 
 #define OPT(field, kind_, value_, help_)                                                           \
     .kind = kind_, .offset = offsetof(struct enqueue_args, field), .value = value_, .help = help_
-#define NOT_HERE(kind_, why) .note = CLI_NOT_HERE, OPT(not_here, kind_, "X", why)
 
 static const struct cli_option options[] = {
     {.name = "queue", .letter = 'q', OPT(queue, CLI_NAME, "QUEUE", "queue (default: default)")},
@@ -253,8 +256,11 @@ static const struct cli_option options[] = {
     {.name = "topic", OPT(topic, CLI_NAME, "TOPIC", "leave the outcome in this result topic")},
     {.name = "header", .note = CLI_REPEATS, OPT(header, CLI_TEXT, "K=V", "a header")},
     {.name = "lines", OPT(lines, CLI_FLAG, NULL, "one task per line of standard input")},
-    {.name = "key", NOT_HERE(CLI_TEXT, "not supported by this version")},
-    {.name = "partition", NOT_HERE(CLI_TEXT, "not supported by this version")},
+    {.name = "key",
+     OPT(key, CLI_NAME, "K", "into the partition of its queue where all with this key go")},
+    {.name = "partition",
+     OPT(partition, CLI_COUNT, "I", "into this partition of its queue, from 1"),
+     .max = MR_PARTITIONS_MAX},
     {.name = "wait",
      OPT(wait, CLI_FLAG, NULL, "wait for its end and print its result; needs a server")},
     {.name = "wait-timeout",

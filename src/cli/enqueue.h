@@ -10,8 +10,8 @@
 
 struct enqueue_args {
     struct cli_value queue, type, id, priority, delay, at, retry, timeout, deadline, unique,
-        unique_key, on_duplicate, retention, group, topic, header, lines, wait, wait_timeout,
-        not_here;
+        unique_key, on_duplicate, retention, group, topic, header, lines, wait, wait_timeout, key,
+        partition;
 };
 
 /* The task that the flags describe; JSON items start from it. */

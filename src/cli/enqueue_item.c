@@ -163,11 +163,14 @@ static void set_by_broker(struct enqueue_item *item, const struct field *field, 
                         field->name);
 }
 
-static void set_not_here(struct enqueue_item *item, const struct field *field, json_t *value)
+static void set_partition(struct enqueue_item *item, const struct field *field, json_t *value)
 {
-    if (!json_is_integer(value) || json_integer_value(value) != 0)
-        enqueue_item_refuse(item, MR_INVALID, "\"%s\" is not supported by this version",
-                            field->name);
+    json_int_t number = json_is_integer(value) ? json_integer_value(value) : 0;
+    if (number < 1 || number > MR_PARTITIONS_MAX)
+        enqueue_item_refuse(item, MR_INVALID, "\"%s\" must be a whole number from 1 to %d",
+                            field->name, MR_PARTITIONS_MAX);
+    else
+        item->task.partition = (uint32_t)number;
 }
 
 #define AT(member) offsetof(struct mr_task_options, member)
@@ -191,8 +194,8 @@ static const struct field fields[] = {
     {"on_duplicate", set_on_duplicate, 0},
     {"group", set_text, AT(group)},
     {"topic", set_text, AT(topic)},
-    {"key", set_not_here, 0},
-    {"partition", set_not_here, 0},
+    {"key", set_text, AT(key)},
+    {"partition", set_partition, 0},
     {"state", set_by_broker, 0},
     {"order_time_ms", set_by_broker, 0},
     {"attempt", set_by_broker, 0},
@@ -292,6 +295,7 @@ const char *enqueue_reason(const struct enqueue_item *item, const struct mr_enqu
 {
     enum { SIZE = 600 };
     struct mr_detail said;
+    struct mr_slice queue = item->task.queue.len > 0 ? item->task.queue : MR_SLICE_LIT("default");
     if (item->err != MR_OK)
         snprintf(text, SIZE, "%s", item->why);
     else if (result->err == MR_CONFLICT)
@@ -303,8 +307,10 @@ const char *enqueue_reason(const struct enqueue_item *item, const struct mr_enqu
     else if (result->err == MR_QUEUE_FULL)
         snprintf(text, SIZE,
                  "queue %.*s is at its maximum length; try later, or millrace queue set",
-                 item->task.queue.len ? (int)item->task.queue.len : 7,
-                 item->task.queue.len ? (const char *)item->task.queue.data : "default");
+                 (int)queue.len, (const char *)queue.data);
+    else if (result->err == MR_INVALID && item->task.partition > 0)
+        snprintf(text, SIZE, "queue %.*s has no partition %u; they are counted from 1",
+                 (int)queue.len, (const char *)queue.data, item->task.partition);
     else {
         cli_err_text(result->err, &said);
         snprintf(text, SIZE, "%s", said.text);

@@ -373,6 +373,13 @@ static int copy_settings(struct move *move, const struct mr_queue_info *info)
     enum mr_err err = mr_queue_get(move->to.client, name, &there);
     if (err == MR_NOT_FOUND || (err == MR_OK && there.max_length == 0 && info->max_length > 0))
         err = mr_queue_set_max_length(move->to.client, name, info->max_length);
+    if (err == MR_OK && info->partitions > 1 && there.partitions <= 1)
+        err = mr_queue_set_partitions(move->to.client, name, info->partitions);
+    if (err == MR_UNSUPPORTED) {
+        cli_note(move->cli, "queue %s has %u partitions; at %s it is one", info->name,
+                 info->partitions, move->to.shown);
+        err = MR_OK;
+    }
     if (there.paused)
         cli_note(move->cli, "queue %s is paused at %s; `millrace queue resume` there lets it run",
                  info->name, move->to.shown);

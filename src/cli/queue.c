@@ -137,7 +137,10 @@ static void print_queue(const struct mr_queue_info *info)
     if (info->trimmed > 0)
         out_printf(", trimmed off the archive %llu", (unsigned long long)info->trimmed);
     if (info->max_length > 0)
-        out_printf("; at most %llu waiting", (unsigned long long)info->max_length);
+        out_printf("; at most %llu waiting%s", (unsigned long long)info->max_length,
+                   info->partitions > 1 ? " in each partition" : "");
+    if (info->partitions > 1)
+        out_printf("; %u partitions, %s", info->partitions, mr_assign_name(info->assign));
     out_printf("\n");
     print_latency("waited", info->wait_p50_us, info->wait_p99_us);
     print_latency("ran", info->run_p50_us, info->run_p99_us);
@@ -196,19 +199,39 @@ static int run_resume(struct cli *cli, void *args)
 }
 
 struct set_args {
-    struct cli_value max_length, not_here;
+    struct cli_value max_length, partitions, assign, not_here;
 };
+
+static int set_failed(struct cli *cli, enum mr_err err, const char *option)
+{
+    if (err == MR_UNSUPPORTED)
+        return cli_fail(mr_err_exit_code(err), "--%s: a queue at %s is one partition", option,
+                        cli->shown);
+    return cli_fail_err(err, "queue %s: --%s", cli->words[0], option);
+}
 
 static int run_set(struct cli *cli, void *args_)
 {
     const struct set_args *args = args_;
-    if (!args->max_length.given)
-        return cli_usage(cli, "nothing to set; give --max-length N");
+    struct mr_slice queue = mr_slice_str(cli->words[0]);
+    if (!args->max_length.given && !args->partitions.given && !args->assign.given)
+        return cli_usage(cli, "nothing to set; give --max-length N or --partitions N");
+    if (args->partitions.given && args->partitions.number == 0)
+        return cli_usage(cli, "--partitions: a queue has at least 1");
     int code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
     if (code != CLI_OK)
         return code;
-    enum mr_err err = mr_queue_set_max_length(cli->client, mr_slice_str(cli->words[0]),
-                                              (uint64_t)args->max_length.number);
+    enum mr_err err = MR_OK;
+    if (args->partitions.given)
+        err = mr_queue_set_partitions(cli->client, queue, (uint32_t)args->partitions.number);
+    if (err != MR_OK)
+        return set_failed(cli, err, "partitions");
+    if (args->assign.given)
+        err = mr_queue_set_assign(cli->client, queue, (enum mr_assign)args->assign.number);
+    if (err != MR_OK)
+        return set_failed(cli, err, "assign");
+    if (args->max_length.given)
+        err = mr_queue_set_max_length(cli->client, queue, (uint64_t)args->max_length.number);
     return report_change(cli, err, "is set");
 }
 
@@ -253,14 +276,26 @@ static int run_rm(struct cli *cli, void *args_)
         .help = "not supported by this version"                                                    \
     }
 
+static const char *const assign_words[] = {"round-robin", "consistent-hash", NULL};
+
 static const struct cli_option set_options[] = {
     {.name = "max-length",
      .kind = CLI_COUNT,
      .offset = offsetof(struct set_args, max_length),
      .value = "N",
      .help = "refuse new tasks beyond N waiting ones; 0: no limit"},
-    NOT_HERE("partitions"),
-    NOT_HERE("assign"),
+    {.name = "partitions",
+     .kind = CLI_COUNT,
+     .offset = offsetof(struct set_args, partitions),
+     .value = "N",
+     .max = MR_PARTITIONS_MAX,
+     .help = "spread it over N partitions, so that a Redis Cluster can share it"},
+    {.name = "assign",
+     .kind = CLI_CHOICE,
+     .offset = offsetof(struct set_args, assign),
+     .value = "HOW",
+     .choices = assign_words,
+     .help = "which workers prefer which of them: round-robin or consistent-hash"},
     NOT_HERE("rate"),
     NOT_HERE("concurrency"),
     NOT_HERE("limit-type"),
@@ -323,7 +358,8 @@ static const struct cli_verb verbs[] = {
     {.name = "set",
      .synopsis = "QUEUE",
      .about = "Changes a setting of a queue, which is made if need be.",
-     .examples = CLI_EXAMPLES("millrace queue set mail --max-length 100000"),
+     .examples = CLI_EXAMPLES("millrace queue set mail --max-length 100000",
+                              "millrace queue set mail --partitions 8"),
      CLI_OPTIONS(set_options, struct set_args),
      CLI_ONE_WORD,
      .words = CLI_FIRST_IS_QUEUE,

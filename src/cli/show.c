@@ -27,7 +27,7 @@ void show_task_json(struct jw *jw, const struct mr_task *task)
     jw_object_begin(jw, NULL);
     jw_bytes(jw, "id", task->id);
     jw_bytes(jw, "queue", task->queue);
-    jw_int(jw, "partition", 0);
+    jw_uint(jw, "partition", task->partition);
     jw_bytes(jw, "type", task->type);
     jw_text(jw, "state", mr_state_name(task->state));
     jw_bytes(jw, "payload", task->payload);
@@ -125,6 +125,9 @@ void show_task_text(const struct mr_task *task)
     if (task->held)
         print_field("held", OUT_YELLOW, "carried here by millrace migrate, and not released yet");
     print_bytes("queue", OUT_PLAIN, task->queue);
+    if (task->partition > 1)
+        out_printf("%s%-12s%s %u\n", out_colour(OUT_DIM), "partition", out_colour(OUT_PLAIN),
+                   task->partition);
     print_bytes("type", OUT_PLAIN, task->type);
     if (task->priority_s != 0)
         out_printf("%s%-12s%s %g s ahead\n", out_colour(OUT_DIM), "priority", out_colour(OUT_PLAIN),
@@ -153,7 +156,7 @@ void show_queue_fields_json(struct jw *jw, const struct mr_queue_info *info)
 {
     jw_object_begin(jw, NULL);
     jw_text(jw, "queue", info->name);
-    jw_int(jw, "partitions", 1);
+    jw_uint(jw, "partitions", info->partitions);
     jw_uint(jw, "pending", info->counts[MR_PENDING]);
     jw_uint(jw, "active", info->counts[MR_ACTIVE]);
     jw_uint(jw, "scheduled", info->counts[MR_SCHEDULED]);

@@ -88,10 +88,11 @@ int conform_main(const struct conform_engine *engine, int argc, char **argv)
 {
     enum { QUICK = 3 };
     static int (*const themes[])(const struct conform_engine *) = {
-        conform_take,   conform_finish, conform_threads, conform_enqueue, conform_limits,
-        conform_unique, conform_order,  conform_leases,  conform_control, conform_queues,
-        conform_list,   conform_await,  conform_nodes,   conform_stats,   conform_scheduled,
-        conform_groups, conform_carry,  conform_results, conform_backup,  conform_durability,
+        conform_take,       conform_finish, conform_threads, conform_enqueue, conform_limits,
+        conform_unique,     conform_order,  conform_leases,  conform_control, conform_queues,
+        conform_list,       conform_await,  conform_nodes,   conform_stats,   conform_scheduled,
+        conform_groups,     conform_carry,  conform_results, conform_backup,  conform_durability,
+        conform_partitions,
     };
     size_t n = getenv("MR_QUICK") != NULL ? QUICK : sizeof themes / sizeof themes[0];
     int failed = 0;

@@ -41,7 +41,8 @@ struct conform_engine {
     void (*clean)(void *arg);
     bool can_reopen; /* without it the durability tests are not part of the run */
     bool can_backup;
-    bool has_results; /* without it a master is refused */
+    bool has_results;    /* without it a master is refused */
+    bool has_partitions; /* without it a queue is one */
     size_t payload_max;
 };
 
@@ -103,6 +104,7 @@ int conform_groups(const struct conform_engine *engine);
 int conform_backup(const struct conform_engine *engine);
 int conform_carry(const struct conform_engine *engine);
 int conform_results(const struct conform_engine *engine);
+int conform_partitions(const struct conform_engine *engine);
 
 /* Runs all of them, or the tests whose names fit the pattern of the first argument ("*waiter*"); answers
  * what main returns. */

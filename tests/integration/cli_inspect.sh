@@ -30,6 +30,9 @@ is "a paused queue hands out nothing" 3 "$(count a pending)"
 expect 0 queue resume a
 is "resumed" false "$(m queue show a --json | jq .paused)"
 is "set answers with the queue" 5 "$(m --json queue set a --max-length 5 | jq .max_length)"
+refuses 2 'queue a has no partition 2' enqueue -q a --partition 2 x
+refuses 2 '--partitions: a queue at' queue set a --partitions 2
+expect 0 queue set a --partitions 1 --assign consistent-hash
 refuses 4 'holds tasks; --force' queue rm a
 is "still there" 3 "$(count a pending)"
 

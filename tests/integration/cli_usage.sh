@@ -77,9 +77,11 @@ refuses 2 '--watch: "soon" is not a duration' --broker "$store" queue list --wat
 refuses 2 '--interval: "0s" is below 100ms' --broker "$store" top --interval 0s
 refuses 2 'top needs a terminal' --broker "$store" top
 refuses 2 '--rate: not supported by this version' --broker "$store" queue set q --rate 5/s
-refuses 2 '--key: not supported by this version' --broker millrace://127.0.0.1:1 enqueue --key k x
-expect 2 --broker "$store" enqueue --json '{"payload":"x","partition":1}'
-is "a field no broker has" '"partition" is not supported by this version' \
+refuses 2 '--partition: they are counted from 1' --broker "$store" enqueue --partition 0 x
+refuses 2 '--partitions: a queue has at least 1' --broker "$store" queue set q --partitions 0
+refuses 2 'is none of round-robin, consistent-hash' --broker "$store" queue set q --assign any
+expect 2 --broker "$store" enqueue --json '{"payload":"x","partition":0}'
+is "a partition that no queue has" '"partition" must be a whole number from 1 to 64' \
     "$(jq -r .error.message "$room/out")"
 refuses 2 'nothing to set' --broker "$store" queue set q
 refuses 2 'QUEUE=WEIGHT' --broker "$store" work -q a=0 -- true

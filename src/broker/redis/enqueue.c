@@ -53,6 +53,7 @@ struct enqueue {
     struct item *items;
     size_t given;    /* ids that the caller chose */
     bool repeatable; /* a second try does no harm */
+    bool routed;     /* they have their queues */
     bool found;      /* the other queues have answered */
     size_t refused;  /* items of batches that failed */
     enum mr_err err; /* of the last of those */
@@ -416,33 +417,89 @@ static void find_all(struct ticket *ticket, enum mr_err err)
         found(ticket);
 }
 
+/* ---- where they go -------------------------------------------------------------------------- */
+
+/* A message names its queue, which is that of the partition. */
+static enum mr_err make_again(const struct ticket *ticket, size_t i, const struct rqueue *part)
+{
+    const struct enqueue *enqueue = ticket->own;
+    const struct mr_req_enqueue *req = enqueue_of(ticket);
+    struct mr_arena *arena = &ticket->req->arena;
+    struct new_task *task = &enqueue->items[i].task;
+    struct mr_task_options options = req->tasks[i];
+    options.queue = part->name;
+    if (req->carried != NULL)
+        return message_make_carried(ticket->engine, &options, &req->carried[i], arena, task);
+    return message_make(ticket->engine, &options, mr_slice_str(req->results[i].id), arena, task);
+}
+
+static enum mr_err route(struct ticket *ticket, size_t i)
+{
+    struct enqueue *enqueue = ticket->own;
+    const struct mr_task_options *options = &enqueue_of(ticket)->tasks[i];
+    struct rqueue *queue = rqueue_of(ticket->engine, options->queue);
+    if (queue == NULL)
+        return MR_NOMEM;
+    struct rqueue *part = parts_choose(queue, options, &enqueue->items[i].task);
+    if (part == NULL)
+        return MR_INVALID;
+    if (part != queue)
+        MR_TRY(make_again(ticket, i, part));
+    enqueue->items[i].queue = part;
+    return MR_OK;
+}
+
+static void route_all(struct ticket *ticket)
+{
+    struct mr_req_enqueue *req = enqueue_of(ticket);
+    for (size_t i = 0; i < req->n; i++)
+        if (req->results[i].err == MR_OK)
+            req->results[i].err = route(ticket, i);
+}
+
 static void names_came(struct queues_ask *ask, enum mr_err err)
 {
-    find_all(ask->arg, err);
+    struct ticket *ticket = ask->arg;
+    struct enqueue *enqueue = ticket->own;
+    if (err != MR_OK && !parts_known(ask->engine)) {
+        struct mr_req_enqueue *req = enqueue_of(ticket);
+        for (size_t i = 0; i < req->n; i++)
+            if (req->results[i].err == MR_OK)
+                req->results[i].err = err;
+        enqueue->refused = req->n;
+        enqueue->err = err;
+        ticket->calls = 0;
+        found(ticket);
+        return;
+    }
+    if (!enqueue->routed)
+        route_all(ticket);
+    if (enqueue->given > 0) {
+        find_all(ticket, err);
+        return;
+    }
+    ticket->calls = 0;
+    found(ticket);
 }
 
 void enqueue_begin(struct ticket *ticket)
 {
     struct engine *engine = ticket->engine;
     struct enqueue *enqueue = ticket->own;
-    struct mr_req_enqueue *req = enqueue_of(ticket);
-    for (size_t i = 0; i < req->n; i++) {
-        if (req->results[i].err != MR_OK)
-            continue;
-        enqueue->items[i].queue = rqueue_of(engine, req->tasks[i].queue);
-        if (enqueue->items[i].queue == NULL)
-            req->results[i].err = MR_NOMEM;
-    }
+    enqueue->routed = parts_known(engine) || !engine->up;
+    if (enqueue->routed)
+        route_all(ticket);
     mr_list_remove(&ticket->link);
     mr_list_push_back(&engine->enqueues, &ticket->link);
-    enqueue->found = enqueue->given == 0 || !engine->up;
+    enqueue->found = enqueue->routed && (enqueue->given == 0 || !engine->up);
     if (enqueue->found) {
+        parts_refresh(engine);
         send_ready(engine);
         return;
     }
     ticket->calls = 1;
     enqueue->ask = (struct queues_ask){.then = names_came, .arg = ticket};
-    if (queues_known(engine))
+    if (enqueue->routed && queues_known(engine))
         find_all(ticket, MR_OK);
     else
         queues_ask(engine, &enqueue->ask);

@@ -6,6 +6,7 @@
  * keys.c     queues as Redis knows them: their names, what is believed of them, which there are
  * message.c  the hash of a task <-> struct mr_task
  * scripts.c  the Lua files of lua/, one per operation
+ * parts.c    partitions: several Redis queues as one
  * enqueue.c  producing
  * node.c     nodes: opening, closing, what is in hand, what was lost
  * beat.c     beats, and what an outage means for them
@@ -51,6 +52,8 @@
  *   mr:end:ID  hash of a task that was done and left nothing, for a minute: somebody waited for it
  *   mr:u:KEY   the lock of a unique key that the caller chose; others are Asynq's own
  *   mr:none    never there: see begin_when_full of head.lua
+ *
+ * and for all queues asynq:mr:parts, the hash of how many partitions they have: see parts.c.
  *
  * Fields of a task's hash, none of which a plain pending one has. Times in ns are text of 19 digits like
  * pending_since, so they compare as text.
@@ -200,6 +203,16 @@ struct rqueue {
     struct latency *latency;  /* of what was taken and ended here */
     mr_mono walked_at;        /* groups of other programs were looked for */
     char walk[CURSOR_MAX];    /* ... and are from here on the next time */
+    /* As a partition. */
+    struct rqueue *part_of; /* the first of its queue; NULL: it is that, with or without others */
+    uint32_t number;        /* which one, from 1 */
+    /* As the first of its queue. */
+    struct rqueue **parts; /* all `widest` of them; NULL: it is the only one */
+    uint32_t partitions;   /* tasks go into so many */
+    uint32_t widest;       /* ... and may be in so many */
+    uint32_t turn;         /* where the last one went that could go anywhere */
+    enum mr_assign assign;
+    bool in_table; /* parts.c */
 };
 
 /* Finds or makes it. NULL: no memory. Loop thread. */
@@ -215,11 +228,28 @@ void rqueue_used(struct rqueue *queue);
 /* Forgets that it is there: it was removed. */
 void rqueue_removed(struct rqueue *queue);
 
+/* The first partition of its queue. */
+struct rqueue *rqueue_whole(struct rqueue *queue);
+/* A partition of a queue, from 1; 0: the first. */
+struct rqueue *rqueue_part(struct rqueue *queue, uint32_t number);
+/* What HGETALL of the table of partitions answered is the case. */
+MR_MUST_USE enum mr_err parts_answered(struct engine *engine, enum mr_err err,
+                                       const struct mr_reply *reply);
+void parts_send(struct engine *engine, struct mr_redis_call *call); /* that HGETALL */
+bool parts_known(const struct engine *engine);                      /* it was read once */
+/* Reads it again, if that is some time ago; nobody waits for it. */
+void parts_refresh(struct engine *engine);
+/* Changes a row: the queue, how many, how they are assigned, as parts.lua wants them. */
+void parts_write(struct engine *engine, struct mr_redis_call *call, struct mr_slice table,
+                 const struct mr_slice row[3]);
+
 /* All names of asynq:queues, not older than QUEUES_FRESH_MS, as rqueues with known = true; then `then`,
  * never before this returns. Those that are not there any more have known = false. The struct is the
  * caller's. */
 struct queues_ask {
-    struct mr_redis_call call;
+    struct mr_redis_call call, parts;
+    size_t left; /* calls under way */
+    enum mr_err err;
     struct engine *engine;
     void (*then)(struct queues_ask *ask, enum mr_err err);
     void *arg;
@@ -302,6 +332,10 @@ MR_MUST_USE enum mr_err message_lease(const struct mr_task *task, struct mr_slic
 enum mr_err message_lease_open(struct mr_broker *broker, struct mr_lease *lease);
 /* The state that the hash's field names. */
 enum mr_state message_state(struct mr_slice name);
+
+/* The partition that the task goes to. NULL: there is no such partition. */
+struct rqueue *parts_choose(struct rqueue *queue, const struct mr_task_options *options,
+                            const struct new_task *task);
 
 /* ---- producing ------------------------------------------------------------------------------ */
 
@@ -494,6 +528,9 @@ struct engine {
     uint32_t queues_n, queues_cap;
     struct mr_map *by_name;
     mr_mono queues_at; /* when all names were asked for last */
+    mr_mono parts_at;  /* when the table of partitions was read last */
+    bool parts_asked;
+    struct mr_redis_call parts_call;
 
     struct mr_link nodes;
     struct mr_link releases; /* of those that left while Redis was away */

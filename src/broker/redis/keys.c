@@ -66,6 +66,7 @@ static struct rqueue *rqueue_new(struct engine *engine, struct mr_slice name)
     queue->prefix = mr_slice_make(prefix, prefix_len);
     queue->handle = engine->queues_n;
     queue->maybe = true;
+    queue->number = queue->partitions = queue->widest = 1;
     mr_list_init(&queue->finishes);
     mr_list_init(&queue->finishing);
     return queue;
@@ -104,6 +105,7 @@ void rqueue_free(struct rqueue *queue)
         return;
     watch_free(queue);
     latency_free(queue->latency);
+    free(queue->parts);
     free(queue);
 }
 
@@ -159,29 +161,44 @@ void rqueue_removed(struct rqueue *queue)
     queue->known = queue->added = false;
 }
 
+static enum mr_err names_read(struct engine *engine, const struct mr_reply *reply)
+{
+    enum mr_err err = MR_OK;
+    for (uint32_t i = 0; i < engine->queues_n; i++)
+        engine->queues[i]->known = false;
+    for (size_t i = 0; i < reply->n && err == MR_OK; i++) {
+        struct rqueue *queue = rqueue_get(engine, reply->items[i].text);
+        if (queue == NULL)
+            err = MR_NOMEM;
+        else
+            queue->known = true;
+    }
+    for (uint32_t i = 0; i < engine->queues_n; i++)
+        engine->queues[i]->added &= engine->queues[i]->known;
+    if (err == MR_OK)
+        engine->queues_at = mr_redis_now(engine->redis);
+    return err;
+}
+
+static void one_came(struct queues_ask *ask, enum mr_err err)
+{
+    if (ask->err == MR_OK)
+        ask->err = err;
+    if (--ask->left == 0)
+        ask->then(ask, ask->err);
+}
+
 static void names_came(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct queues_ask *ask = call->arg;
-    struct engine *engine = ask->engine;
-    if (err == MR_OK) {
-        mr_mono now = mr_redis_now(engine->redis);
-        for (uint32_t i = 0; i < engine->queues_n; i++)
-            engine->queues[i]->known = false;
-        for (size_t i = 0; i < reply->n && err == MR_OK; i++) {
-            struct rqueue *queue = rqueue_get(engine, reply->items[i].text);
-            if (queue == NULL)
-                err = MR_NOMEM;
-            else
-                queue->known = true;
-        }
-        for (uint32_t i = 0; i < engine->queues_n; i++)
-            engine->queues[i]->added &= engine->queues[i]->known;
-        if (err == MR_OK)
-            engine->queues_at = now;
-    } else {
-        err = engine_refused(engine, err, reply);
-    }
-    ask->then(ask, err);
+    one_came(ask, err == MR_OK ? names_read(ask->engine, reply)
+                               : engine_refused(ask->engine, err, reply));
+}
+
+static void parts_came(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct queues_ask *ask = call->arg;
+    one_came(ask, parts_answered(ask->engine, err, reply));
 }
 
 static void names_known(struct mr_msg *msg, void *receiver)
@@ -208,8 +225,12 @@ void queues_ask(struct engine *engine, struct queues_ask *ask)
     }
     struct mr_slice key = global_key(engine, "queues", &arena);
     struct mr_slice args[] = {MR_SLICE_LIT("SMEMBERS"), key};
+    ask->left = 2;
+    ask->err = MR_OK;
     ask->call = (struct mr_redis_call){.answered = names_came, .arg = ask, .repeatable = true};
+    ask->parts = (struct mr_redis_call){.answered = parts_came, .arg = ask, .repeatable = true};
     mr_redis_send(engine->redis, &ask->call, key, args, key.len > 0 ? 2 : 0);
+    parts_send(engine, &ask->parts);
     mr_arena_done(&arena);
 }
 

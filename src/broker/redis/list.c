@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Pages of tasks: one queue after the other, in each one state after the other. A cursor is the place of
+ * Pages of tasks: one queue after the other (of one with partitions, one partition after the other), in each
+ * one state after the other. A cursor is the place of
  * the last task that was looked at, so that a page costs the same wherever it begins and tasks that come
  * and go change nothing for the others:
  *
@@ -187,13 +188,10 @@ static enum mr_err page_queues(struct page *page)
 {
     struct mr_req_list *req = mr_container(page->ticket->req, struct mr_req_list, req);
     struct engine *engine = page->ticket->engine;
-    MR_TRY(known_queues(engine, &req->req.arena, &page->known));
-    if (req->options.queue.len > 0) {
-        page->known.queues[0] = known_queue(engine, req->options.queue);
-        page->known.n = 1;
-        if (page->known.queues[0] == NULL)
-            return MR_NOT_FOUND;
-    }
+    const struct rqueue *only = NULL;
+    if (req->options.queue.len > 0 && (only = known_queue(engine, req->options.queue)) == NULL)
+        return MR_NOT_FOUND;
+    MR_TRY(known_parts(engine, only, &req->req.arena, &page->known));
     qsort(page->known.queues, page->known.n, sizeof *page->known.queues, by_spot);
     char spot[SPOT_MAX + 1];
     for (; page->next < page->known.n; page->next++) {

@@ -107,6 +107,9 @@ enum mr_err view_read(const struct rqueue *queue, const struct mr_reply *view,
         err = MR_OK;
     }
     MR_TRY(err);
+    task.partition = queue->number;
+    if (queue->part_of != NULL)
+        task.queue = queue->part_of->name;
     MR_TRY(message_keep(&task, arena));
     *ret_task = task;
     return MR_OK;
@@ -120,15 +123,40 @@ static int by_name(const void *a, const void *b)
     return mr_slice_compare(x->name, y->name);
 }
 
+/* Some of its partitions are. */
+static bool is_known(const struct rqueue *queue)
+{
+    bool known = queue->known;
+    for (uint32_t i = 1; i < queue->widest; i++)
+        known |= queue->parts[i]->known;
+    return known && mr_name_check(queue->name) == MR_OK;
+}
+
 enum mr_err known_queues(struct engine *engine, struct mr_arena *arena, struct known *ret_known)
 {
     struct known known = {.queues = mr_arena_calloc(arena, engine->queues_n + 1, sizeof(void *))};
     if (known.queues == NULL)
         return MR_NOMEM;
     for (uint32_t i = 0; i < engine->queues_n; i++)
-        if (engine->queues[i]->known && mr_name_check(engine->queues[i]->name) == MR_OK)
+        if (engine->queues[i]->part_of == NULL && is_known(engine->queues[i]))
             known.queues[known.n++] = engine->queues[i];
     qsort(known.queues, known.n, sizeof *known.queues, by_name);
+    *ret_known = known;
+    return MR_OK;
+}
+
+enum mr_err known_parts(struct engine *engine, const struct rqueue *only, struct mr_arena *arena,
+                        struct known *ret_known)
+{
+    struct known known = {.queues = mr_arena_calloc(arena, engine->queues_n + 1, sizeof(void *))};
+    if (known.queues == NULL)
+        return MR_NOMEM;
+    for (uint32_t i = 0; i < engine->queues_n; i++) {
+        struct rqueue *queue = engine->queues[i];
+        bool wanted = only == NULL || only == queue || only == queue->part_of;
+        if (wanted && queue->known && mr_name_check(queue->name) == MR_OK)
+            known.queues[known.n++] = queue;
+    }
     *ret_known = known;
     return MR_OK;
 }
@@ -136,8 +164,8 @@ enum mr_err known_queues(struct engine *engine, struct mr_arena *arena, struct k
 struct rqueue *known_queue(struct engine *engine, struct mr_slice name)
 {
     for (uint32_t i = 0; i < engine->queues_n; i++)
-        if (engine->queues[i]->known && mr_slice_equal(engine->queues[i]->name, name))
-            return engine->queues[i];
+        if (mr_slice_equal(engine->queues[i]->name, name))
+            return is_known(engine->queues[i]) ? engine->queues[i] : NULL;
     return NULL;
 }
 
@@ -184,13 +212,11 @@ static void fan_answered(struct mr_redis_call *call, enum mr_err err, const stru
         fan_next(fan, one);
 }
 
-static void fan_names(struct queues_ask *ask, enum mr_err err)
+/* Asks them, as many at once as may be. */
+static void fan_start(struct fan *fan, enum mr_err err)
 {
-    struct fan *fan = ask->arg;
     struct mr_arena *arena = &fan->ticket->req->arena;
-    struct known *known = &fan->own.known;
-    if (err == MR_OK)
-        err = known_queues(ask->engine, arena, known);
+    const struct known *known = &fan->own.known;
     size_t n = known->n < FAN_MAX ? known->n : FAN_MAX;
     if (err == MR_OK && n > 0) {
         fan->own.calls = mr_arena_calloc(arena, n, sizeof *fan->own.calls);
@@ -205,13 +231,36 @@ static void fan_names(struct queues_ask *ask, enum mr_err err)
         fan_next(fan, &fan->own.calls[i]);
 }
 
-void fan_out(struct fan *fan)
+static void fan_names(struct queues_ask *ask, enum mr_err err)
+{
+    struct fan *fan = ask->arg;
+    if (err == MR_OK)
+        err = known_parts(ask->engine, NULL, &fan->ticket->req->arena, &fan->own.known);
+    fan_start(fan, err);
+}
+
+static void fan_begin(struct fan *fan)
 {
     fan->own.err = MR_OK;
     fan->own.next = 0;
     fan->own.known = (struct known){0};
+}
+
+void fan_out(struct fan *fan)
+{
+    fan_begin(fan);
     fan->own.ask = (struct queues_ask){.then = fan_names, .arg = fan, .fresh = true};
     queues_ask(fan->ticket->engine, &fan->own.ask);
+}
+
+void fan_parts(struct fan *fan, struct rqueue *queue)
+{
+    struct mr_arena *arena = &fan->ticket->req->arena;
+    fan_begin(fan);
+    fan->own.known.queues = mr_arena_calloc(arena, queue->widest, sizeof(struct rqueue *));
+    for (uint32_t i = 1; fan->own.known.queues != NULL && i <= queue->widest; i++)
+        fan->own.known.queues[fan->own.known.n++] = rqueue_part(queue, i);
+    fan_start(fan, fan->own.known.queues != NULL ? MR_OK : MR_NOMEM);
 }
 
 /* ---- one queue ------------------------------------------------------------------------------ */

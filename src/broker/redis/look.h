@@ -5,6 +5,7 @@
  * look.c     questions to all queues at once, tasks as the scripts show them
  * get.c      one task by its id
  * list.c     pages of tasks
+ * parts.c    their partitions
  * queues.c   queues: figures, history, settings, removal
  * control.c  verbs
  * await.c    waiting for the end of a task
@@ -45,6 +46,9 @@ struct known {
 };
 MR_MUST_USE enum mr_err known_queues(struct engine *engine, struct mr_arena *arena,
                                      struct known *ret_known);
+/* The same with each partition by itself; only those of this queue, unless it is NULL. */
+MR_MUST_USE enum mr_err known_parts(struct engine *engine, const struct rqueue *only,
+                                    struct mr_arena *arena, struct known *ret_known);
 /* NULL: it is not there. */
 struct rqueue *known_queue(struct engine *engine, struct mr_slice name);
 
@@ -70,6 +74,8 @@ struct fan {
 };
 /* The fan lives until it is done. */
 void fan_out(struct fan *fan);
+/* Just the partitions of this queue. */
+void fan_parts(struct fan *fan, struct rqueue *queue);
 
 /* A question for the names first, then `then`; for what is about one queue. */
 void look_names(struct ticket *ticket, void (*then)(struct ticket *ticket));
@@ -85,6 +91,7 @@ void queue_list_begin(struct ticket *ticket);
 void queue_history_begin(struct ticket *ticket);
 enum mr_err queue_set_prepare(struct ticket *ticket);
 void queue_set_begin(struct ticket *ticket);
+void parts_set_begin(struct ticket *ticket);
 void queue_remove_begin(struct ticket *ticket);
 enum mr_err control_prepare(struct ticket *ticket);
 void control_begin(struct ticket *ticket);

@@ -377,7 +377,7 @@ struct lease_head {
     int64_t created_ms, order_ms, due_ms, started_ms, timeout_ms, deadline_ms, retention_ms,
         failed_ms;
     double priority_s;
-    uint32_t crashes, topic_len;
+    uint32_t crashes, topic_len, partition;
     bool cancel;
 };
 
@@ -397,6 +397,7 @@ enum mr_err message_lease(const struct mr_task *task, struct mr_slice message,
         .crashes = task->crashes,
         .topic_len = (uint32_t)task->topic.len,
         .cancel = task->cancel_requested,
+        .partition = task->partition,
     };
     size_t len = sizeof head + task->topic.len + message.len;
     struct mr_lease *lease = malloc(sizeof *lease + len);
@@ -420,6 +421,13 @@ static enum mr_err keep_headers(struct mr_lease *lease, const struct mr_asynq_ta
         return MR_NOMEM;
     memcpy(lease->headers, message->headers, message->headers_n * sizeof *lease->headers);
     return MR_OK;
+}
+
+/* Bytes of its name that say which partition a queue is. */
+static size_t partition_len(struct mr_slice queue)
+{
+    const char *name = queue.data, *mark = queue.len > 0 ? memrchr(name, '~', queue.len) : NULL;
+    return mark != NULL ? queue.len - (size_t)(mark - name) : 0;
 }
 
 enum mr_err message_lease_open(struct mr_broker *broker, struct mr_lease *lease)
@@ -458,6 +466,9 @@ enum mr_err message_lease_open(struct mr_broker *broker, struct mr_lease *lease)
         task.attempt = 1 + task.retried + task.crashes;
         task.epoch = lease->epoch;
         task.cancel_requested = head.cancel;
+        task.partition = head.partition;
+        if (head.partition > 1) /* "Q~2" */
+            task.queue.len -= partition_len(task.queue);
         lease->task = task;
     }
     mr_arena_done(&arena);

@@ -12,31 +12,34 @@ static uint64_t figure(const struct mr_reply *reply, enum figure which)
     return number > 0 ? (uint64_t)number : 0;
 }
 
-static void fill_info(const struct rqueue *queue, const struct mr_reply *reply,
-                      struct mr_queue_info *info)
+static void add_figures(const struct mr_reply *reply, struct mr_queue_info *info)
 {
-    *info = (struct mr_queue_info){
-        .paused = figure(reply, FIGURE_PAUSED) != 0,
-        .oldest_pending_ms = (int64_t)figure(reply, FIGURE_OLDEST),
-        .processed_total = figure(reply, FIGURE_PROCESSED),
-        .failed_total = figure(reply, FIGURE_FAILED),
-        .processed_today = figure(reply, FIGURE_PROCESSED_TODAY),
-        .failed_today = figure(reply, FIGURE_FAILED_TODAY),
-        .max_length = figure(reply, FIGURE_MAX),
-        .trimmed = figure(reply, FIGURE_TRIMMED),
-        .quarantined = figure(reply, FIGURE_QUARANTINED),
-        .partitions = 1,
-    };
+    int64_t oldest_ms = (int64_t)figure(reply, FIGURE_OLDEST);
+    info->paused |= figure(reply, FIGURE_PAUSED) != 0;
+    if (oldest_ms > info->oldest_pending_ms)
+        info->oldest_pending_ms = oldest_ms;
+    info->processed_total += figure(reply, FIGURE_PROCESSED);
+    info->failed_total += figure(reply, FIGURE_FAILED);
+    info->processed_today += figure(reply, FIGURE_PROCESSED_TODAY);
+    info->failed_today += figure(reply, FIGURE_FAILED_TODAY);
+    info->trimmed += figure(reply, FIGURE_TRIMMED);
+    info->quarantined += figure(reply, FIGURE_QUARANTINED);
     static_assert(FIGURE_AGGREGATING + 1 == MR_AGGREGATING, "figures begin with the states");
     for (size_t state = MR_SCHEDULED; state < MR_STATE_COUNT; state++)
-        info->counts[state] = figure(reply, (enum figure)(state - 1));
+        info->counts[state] += figure(reply, (enum figure)(state - 1));
+}
+
+/* What is known of a queue here. */
+static void begin_info(const struct rqueue *queue, struct mr_queue_info *info)
+{
+    *info = (struct mr_queue_info){.partitions = queue->partitions, .assign = queue->assign};
     /* Only runs of this process are known. */
     latency_show(queue->latency, mr_redis_now(queue->engine->redis), info);
     size_t len = queue->name.len < MR_NAME_MAX ? queue->name.len : MR_NAME_MAX;
     memcpy(info->name, queue->name.data, len);
 }
 
-/* One of those that are listed. */
+/* A partition of one of those that are listed. */
 struct row {
     struct mr_redis_call call;
     struct rows *rows;
@@ -56,10 +59,13 @@ static void row_answered(struct mr_redis_call *call, enum mr_err err, const stru
     struct row *row = call->arg;
     struct rows *rows = row->rows;
     err = look_array(row->queue->engine, err, reply);
-    if (err == MR_OK)
-        fill_info(row->queue, reply, row->info);
-    else if (rows->err == MR_OK)
+    if (err == MR_OK) {
+        add_figures(reply, row->info);
+        if (row->queue->part_of == NULL) /* the limit is that of each of them */
+            row->info->max_length = figure(reply, FIGURE_MAX);
+    } else if (rows->err == MR_OK) {
         rows->err = err;
+    }
     if (--rows->left == 0)
         ticket_done(rows->ticket, rows->err);
 }
@@ -72,10 +78,12 @@ static enum mr_err choose(struct mr_req_queue_list *req, struct engine *engine,
     chosen = (struct known){.queues = all.queues};
     for (size_t i = 0; i < all.n && chosen.n < req->max; i++) {
         struct mr_slice name = all.queues[i]->name;
-        if (req->only.len > 0 ? mr_slice_equal(name, req->only)
-                              : mr_slice_compare(name, req->after) > 0)
+        if (req->only.len == 0 && mr_slice_compare(name, req->after) > 0)
             chosen.queues[chosen.n++] = all.queues[i];
     }
+    struct rqueue *only = req->only.len > 0 ? known_queue(engine, req->only) : NULL;
+    if (only != NULL && req->max > 0) /* also a partition by its own name */
+        chosen = (struct known){.queues = all.queues, .n = 1}, chosen.queues[0] = only;
     if (req->only.len > 0 && req->max == 0)
         return MR_INVALID;
     if (req->only.len > 0 && chosen.n == 0)
@@ -84,30 +92,42 @@ static enum mr_err choose(struct mr_req_queue_list *req, struct engine *engine,
     return MR_OK;
 }
 
+static size_t rows_of(const struct known *known)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < known->n; i++)
+        n += known->queues[i]->widest;
+    return n;
+}
+
 static void list_queues(struct ticket *ticket)
 {
     struct mr_req_queue_list *req = mr_container(ticket->req, struct mr_req_queue_list, req);
     struct known known = {0};
     struct rows *rows = NULL;
     enum mr_err err = choose(req, ticket->engine, &known);
-    if (err == MR_OK && known.n > 0) {
-        rows = mr_arena_calloc(&req->req.arena, 1, sizeof *rows + known.n * sizeof(struct row));
+    size_t n = rows_of(&known);
+    if (err == MR_OK && n > 0) {
+        rows = mr_arena_calloc(&req->req.arena, 1, sizeof *rows + n * sizeof(struct row));
         err = rows != NULL ? MR_OK : MR_NOMEM;
     }
-    if (err != MR_OK || known.n == 0) {
+    if (err != MR_OK || n == 0) {
         ticket_done(ticket, err);
         return;
     }
-    *rows = (struct rows){.ticket = ticket, .left = known.n};
+    *rows = (struct rows){.ticket = ticket, .left = n};
     req->n = known.n;
+    struct row *row = rows->row;
     for (size_t i = 0; i < known.n; i++) {
-        struct row *row = &rows->row[i];
-        *row = (struct row){
-            .call = {.answered = row_answered, .arg = row, .repeatable = true, .urgent = true},
-            .rows = rows,
-            .queue = known.queues[i],
-            .info = &req->infos[i]};
-        rqueue_eval(row->queue, &row->call, SCRIPT_QUEUE, NULL, 0);
+        begin_info(known.queues[i], &req->infos[i]);
+        for (uint32_t part = 1; part <= known.queues[i]->widest; part++, row++) {
+            *row = (struct row){
+                .call = {.answered = row_answered, .arg = row, .repeatable = true, .urgent = true},
+                .rows = rows,
+                .queue = rqueue_part(known.queues[i], part),
+                .info = &req->infos[i]};
+            rqueue_eval(row->queue, &row->call, SCRIPT_QUEUE, NULL, 0);
+        }
     }
 }
 
@@ -117,69 +137,69 @@ void queue_list_begin(struct ticket *ticket)
     look_names(ticket, list_queues);
 }
 
-/* ---- one queue ------------------------------------------------------------------------------ */
-
-/* One call about one queue. */
-struct single {
-    struct mr_redis_call call;
-    struct ticket *ticket;
-    struct rqueue *queue;
-};
-
-static struct single *single_new(struct ticket *ticket, struct rqueue *queue,
-                                 void (*answered)(struct mr_redis_call *, enum mr_err,
-                                                  const struct mr_reply *))
-{
-    struct single *single = mr_arena_calloc(&ticket->req->arena, 1, sizeof *single);
-    if (single == NULL || queue == NULL) {
-        ticket_done(ticket, single == NULL ? MR_NOMEM : MR_NOT_FOUND);
-        return NULL;
-    }
-    *single = (struct single){
-        .call = {.answered = answered, .arg = single, .repeatable = true, .urgent = true},
-        .ticket = ticket,
-        .queue = queue};
-    return single;
-}
-
-/* Whatever it was, it was done. */
-static void single_done(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
-{
-    struct single *single = call->arg;
-    if (err != MR_OK)
-        err = engine_refused(single->queue->engine, err, reply);
-    ticket_done(single->ticket, err);
-}
-
 /* ---- history -------------------------------------------------------------------------------- */
 
-static void history_answered(struct mr_redis_call *call, enum mr_err err,
-                             const struct mr_reply *reply)
+/* Adds a day where it belongs: newest first. */
+static void add_day(struct mr_req_queue_history *req, struct mr_queue_day day)
 {
-    struct single *single = call->arg;
+    size_t at = 0;
+    while (at < req->n && req->days[at].start_ms > day.start_ms)
+        at++;
+    if (at < req->n && req->days[at].start_ms == day.start_ms) {
+        req->days[at].processed += day.processed;
+        req->days[at].failed += day.failed;
+        return;
+    }
+    if (at == req->max)
+        return;
+    size_t behind = (req->n < req->max ? req->n : req->max - 1) - at;
+    memmove(&req->days[at + 1], &req->days[at], behind * sizeof day);
+    req->days[at] = day;
+    req->n += req->n < req->max;
+}
+
+static enum mr_err history_said(struct fan *fan, struct rqueue *queue, const struct mr_reply *reply)
+{
     struct mr_req_queue_history *req =
-        mr_container(single->ticket->req, struct mr_req_queue_history, req);
-    err = look_array(single->queue->engine, err, reply);
-    for (size_t i = 0; err == MR_OK && i + 2 < reply->n && req->n < req->max; i += 3)
-        req->days[req->n++] = (struct mr_queue_day){
-            .start_ms = mr_reply_int(mr_reply_at(reply, i), 0) * MR_MS_PER_DAY,
-            .processed = (uint64_t)mr_reply_int(mr_reply_at(reply, i + 1), 0),
-            .failed = (uint64_t)mr_reply_int(mr_reply_at(reply, i + 2), 0),
-        };
-    ticket_done(single->ticket, err);
+        mr_container(fan->ticket->req, struct mr_req_queue_history, req);
+    (void)queue;
+    for (size_t i = 0; i + 2 < reply->n; i += 3)
+        add_day(req, (struct mr_queue_day){
+                         .start_ms = mr_reply_int(mr_reply_at(reply, i), 0) * MR_MS_PER_DAY,
+                         .processed = (uint64_t)mr_reply_int(mr_reply_at(reply, i + 1), 0),
+                         .failed = (uint64_t)mr_reply_int(mr_reply_at(reply, i + 2), 0),
+                     });
+    return MR_OK;
+}
+
+static void fan_is_done(struct fan *fan, enum mr_err err)
+{
+    ticket_done(fan->ticket, err);
 }
 
 static void read_history(struct ticket *ticket)
 {
     struct mr_req_queue_history *req = mr_container(ticket->req, struct mr_req_queue_history, req);
+    struct mr_arena *arena = &req->req.arena;
     struct rqueue *queue = known_queue(ticket->engine, req->queue);
-    struct single *single = single_new(ticket, queue, history_answered);
+    struct fan *fan = mr_arena_calloc(arena, 1, sizeof *fan);
+    struct mr_slice *arg = mr_arena_calloc(arena, 1, sizeof *arg);
     char number[NUMBER_MAX];
-    if (single == NULL)
-        return;
     int64_t max = req->max < MR_QUEUE_DAYS_MAX ? (int64_t)req->max : MR_QUEUE_DAYS_MAX;
-    struct mr_slice arg = number_arg(max, number);
-    rqueue_eval(queue, &single->call, SCRIPT_HISTORY, &arg, 1);
+    enum mr_err err = queue == NULL ? MR_NOT_FOUND : MR_NOMEM;
+    if (queue != NULL && fan != NULL && arg != NULL)
+        err = mr_arena_copy(arena, number_arg(max, number), arg);
+    if (err != MR_OK) {
+        ticket_done(ticket, err);
+        return;
+    }
+    *fan = (struct fan){.ticket = ticket,
+                        .script = SCRIPT_HISTORY,
+                        .args = arg,
+                        .args_n = 1,
+                        .said = history_said,
+                        .done = fan_is_done};
+    fan_parts(fan, queue);
 }
 
 void queue_history_begin(struct ticket *ticket)
@@ -192,72 +212,90 @@ void queue_history_begin(struct ticket *ticket)
 
 enum mr_err queue_set_prepare(struct ticket *ticket)
 {
+    return mr_queue_set_check(mr_container(ticket->req, struct mr_req_queue_set, req));
+}
+
+static enum mr_err set_said(struct fan *fan, struct rqueue *queue, const struct mr_reply *reply)
+{
+    (void)fan, (void)queue, (void)reply;
+    return MR_OK;
+}
+
+/* What holds for a queue holds for each of its partitions. */
+static void set(struct ticket *ticket)
+{
     const struct mr_req_queue_set *req = mr_container(ticket->req, struct mr_req_queue_set, req);
-    MR_TRY(mr_queue_set_check(req));
-    return req->setting > MR_QUEUE_MAX_LENGTH ? MR_UNSUPPORTED : MR_OK;
-}
-
-static void set_paused(struct ticket *ticket)
-{
-    struct mr_req_queue_set *req = mr_container(ticket->req, struct mr_req_queue_set, req);
-    struct rqueue *queue = known_queue(ticket->engine, req->queue);
-    struct mr_slice arg = req->value != 0 ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
-    struct single *single = single_new(ticket, queue, single_done); /* NULL: it is answered */
-    if (single == NULL)
-        return;
-    single->call.durable = true;
-    rqueue_eval(queue, &single->call, SCRIPT_PAUSE, &arg, 1);
-}
-
-static void set_max(struct ticket *ticket)
-{
-    struct mr_req_queue_set *req = mr_container(ticket->req, struct mr_req_queue_set, req);
-    struct rqueue *queue = rqueue_of(ticket->engine, req->queue);
-    struct single *single = single_new(ticket, queue, single_done);
-    struct mr_buf key = {0};
+    struct mr_arena *arena = &ticket->req->arena;
+    bool pause = req->setting == MR_QUEUE_PAUSED;
+    struct rqueue *queue =
+        pause ? known_queue(ticket->engine, req->queue) : rqueue_of(ticket->engine, req->queue);
+    struct fan *fan = mr_arena_calloc(arena, 1, sizeof *fan);
+    struct mr_slice *args = mr_arena_calloc(arena, 2, sizeof *args);
     char number[NUMBER_MAX];
-    if (single == NULL)
+    int64_t value = req->value < INT64_MAX ? (int64_t)req->value : INT64_MAX;
+    enum mr_err err = queue == NULL && pause ? MR_NOT_FOUND : MR_NOMEM;
+    if (queue != NULL && fan != NULL && args != NULL)
+        err = mr_arena_copy(arena, number_arg(pause ? value != 0 : value, number),
+                            &args[pause ? 0 : 1]);
+    if (err != MR_OK) {
+        ticket_done(ticket, err);
         return;
-    if (mr_buf_append_slice(&key, queue->prefix) != MR_OK ||
-        mr_buf_append(&key, "mr:max", strlen("mr:max")) != MR_OK) {
-        ticket_done(ticket, MR_NOMEM);
-    } else {
-        int64_t most = req->value < INT64_MAX ? (int64_t)req->value : INT64_MAX;
-        const struct mr_slice name = mr_buf_slice(&key);
-        const struct mr_slice set[] = {MR_SLICE_LIT("SET"), name, number_arg(most, number)};
-        const struct mr_slice unset[] = {MR_SLICE_LIT("DEL"), name};
-        rqueue_used(queue);
-        single->call.durable = true;
-        mr_redis_send(ticket->engine->redis, &single->call, name, most > 0 ? set : unset,
-                      most > 0 ? 3 : 2);
     }
-    mr_buf_done(&key);
+    if (!pause)
+        rqueue_used(queue);
+    *fan = (struct fan){.ticket = ticket,
+                        .script = SCRIPT_SET,
+                        .args = args,
+                        .args_n = 2,
+                        .said = set_said,
+                        .done = fan_is_done,
+                        .acts = true};
+    fan_parts(fan, queue);
 }
 
 void queue_set_begin(struct ticket *ticket)
 {
-    struct mr_req_queue_set *req = mr_container(ticket->req, struct mr_req_queue_set, req);
-    if (req->setting == MR_QUEUE_PAUSED)
-        look_names(ticket, set_paused);
-    else
-        set_max(ticket);
+    const struct mr_req_queue_set *req = mr_container(ticket->req, struct mr_req_queue_set, req);
+    look_names(ticket, req->setting <= MR_QUEUE_MAX_LENGTH ? set : parts_set_begin);
 }
 
 /* ---- the end of one ------------------------------------------------------------------------- */
 
 enum { REMOVE_DONE = 1, REMOVE_MORE, REMOVE_FILLED, REMOVE_RUNNING };
 
+/* One partition after the other, the first of them at last; then its row in the table. */
 struct removal {
     struct mr_redis_call call;
     struct ticket *ticket;
-    struct rqueue *queue;
-    struct mr_slice queues, counts; /* keys */
-    struct mr_redis_call count[8];  /* what it counted */
+    struct fan fan; /* looks whether something runs */
+    struct rqueue *whole, *queue;
+    bool runs;
+    struct mr_slice queues, counts, table; /* keys */
+    struct mr_redis_call count[8];         /* what it counted */
     size_t left;
     enum mr_err err;
 };
 
 static void remove_step(struct removal *removal);
+
+static void row_removed(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct removal *removal = call->arg;
+    if (err != MR_OK)
+        err = engine_refused(removal->whole->engine, err, reply);
+    ticket_done(removal->ticket, err);
+}
+
+static void remove_row(struct removal *removal)
+{
+    const struct mr_slice row[3] = {removal->whole->name, MR_SLICE_LIT("0"), MR_SLICE_LIT("")};
+    if (removal->whole->widest == 1 && !removal->whole->in_table) {
+        ticket_done(removal->ticket, MR_OK);
+        return;
+    }
+    removal->call = (struct mr_redis_call){.answered = row_removed, .arg = removal};
+    parts_write(removal->whole->engine, &removal->call, removal->table, row);
+}
 
 static void removed(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
@@ -266,9 +304,17 @@ static void removed(struct mr_redis_call *call, enum mr_err err, const struct mr
         removal->err = engine_refused(removal->queue->engine, err, reply);
     if (--removal->left > 0)
         return;
-    if (removal->err == MR_OK)
-        rqueue_removed(removal->queue);
-    ticket_done(removal->ticket, removal->err);
+    if (removal->err != MR_OK) {
+        ticket_done(removal->ticket, removal->err);
+        return;
+    }
+    rqueue_removed(removal->queue);
+    if (removal->queue == removal->whole) {
+        remove_row(removal);
+        return;
+    }
+    removal->queue = rqueue_part(removal->whole, removal->queue->number - 1);
+    remove_step(removal);
 }
 
 /* What it counted is still true of the whole. Then its name goes, as the last of it. */
@@ -317,6 +363,26 @@ static void remove_step(struct removal *removal)
     rqueue_eval(removal->queue, &removal->call, SCRIPT_REMOVE, &arg, 1);
 }
 
+static enum mr_err part_said(struct fan *fan, struct rqueue *queue, const struct mr_reply *reply)
+{
+    struct removal *removal = fan->arg;
+    (void)queue;
+    removal->runs |= figure(reply, FIGURE_ACTIVE) > 0;
+    return MR_OK;
+}
+
+static void parts_said(struct fan *fan, enum mr_err err)
+{
+    struct removal *removal = fan->arg;
+    const struct mr_req_queue_remove *req =
+        mr_container(removal->ticket->req, struct mr_req_queue_remove, req);
+    enum mr_err refusal = req->mode == MR_QUEUE_REMOVE_FORCE ? MR_RUNNING : MR_WRONG_STATE;
+    if (err != MR_OK || removal->runs)
+        ticket_done(removal->ticket, err != MR_OK ? err : refusal);
+    else
+        remove_step(removal);
+}
+
 static void remove_queue(struct ticket *ticket)
 {
     struct mr_req_queue_remove *req = mr_container(ticket->req, struct mr_req_queue_remove, req);
@@ -325,13 +391,23 @@ static void remove_queue(struct ticket *ticket)
     struct rqueue *queue = known_queue(ticket->engine, req->queue);
     struct mr_slice queues = global_key(ticket->engine, "queues", arena);
     struct mr_slice counts = global_key(ticket->engine, "mr:counts", arena);
-    if (queue == NULL || removal == NULL || queues.len == 0 || counts.len == 0) {
+    struct mr_slice table = global_key(ticket->engine, "mr:parts", arena);
+    if (queue == NULL || removal == NULL || queues.len == 0 || counts.len == 0 || table.len == 0) {
         ticket_done(ticket, queue == NULL ? MR_NOT_FOUND : MR_NOMEM);
         return;
     }
-    *removal =
-        (struct removal){.ticket = ticket, .queue = queue, .queues = queues, .counts = counts};
-    remove_step(removal);
+    *removal = (struct removal){.ticket = ticket,
+                                .whole = queue,
+                                .queue = rqueue_part(queue, queue->widest),
+                                .queues = queues,
+                                .counts = counts,
+                                .table = table};
+    removal->fan = (struct fan){.ticket = ticket,
+                                .script = SCRIPT_QUEUE,
+                                .said = part_said,
+                                .done = parts_said,
+                                .arg = removal};
+    fan_parts(&removal->fan, queue);
 }
 
 void queue_remove_begin(struct ticket *ticket)

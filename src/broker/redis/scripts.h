@@ -12,7 +12,8 @@
     X(BEAT, beat)                                                                                  \
     X(BEGUN, begun)                                                                                \
     X(SAY, say)                                                                                    \
-    X(MEMBER, member)
+    X(MEMBER, member)                                                                              \
+    X(PARTS, parts)
 
 /* With lua/common.lua behind that. */
 #define WORK_SCRIPTS(X)                                                                            \
@@ -30,7 +31,7 @@
     X(CONTROL, control)                                                                            \
     X(QUEUE, queue)                                                                                \
     X(HISTORY, history)                                                                            \
-    X(PAUSE, pause)                                                                                \
+    X(SET, set)                                                                                    \
     X(REMOVE, remove)                                                                              \
     X(AWAIT, await)                                                                                \
     X(GATHER, gather)                                                                              \

@@ -317,6 +317,7 @@ static enum mr_err read_task(struct ask *ask, const struct mr_reply *items,
     int64_t epoch = mr_reply_int(&items[1], 0);
     if (hold_of_epoch(ask->take->node, (uint64_t)epoch) != NULL)
         return MR_STALE;
+    taken.task.partition = queue->number;
     taken.task.epoch = (uint64_t)epoch;
     taken.task.started_ms = epoch / MR_US_PER_MS;
     if (items[2].text.len > 0)

@@ -1,0 +1,304 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Partitions. Partition 1 of a queue Q is the Redis queue Q, partition i is Q~i: each has a hash tag of its
+ * own, so that a Cluster spreads them, and each is a whole queue for Asynq's tools.
+ *
+ * The hash asynq:mr:parts says of each queue with more than one: how many its tasks go into, the most it
+ * ever had (they may still hold tasks, so they are still worked off, and shown), and how they are
+ * assigned. It is one for all queues, since a producer must know it before its first task: so it costs one
+ * small question now and then. Somebody who does not know yet that the number has changed does no harm:
+ * every partition that ever was is worked off.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "broker/partition.h"
+#include "broker/redis/look.h"
+
+enum {
+    FRESH_MS = 5000, /* the table is asked for again after this */
+    NAME_ROOM = MR_NAME_MAX + sizeof "~64"
+};
+
+/* ---- the table ------------------------------------------------------------------------------ */
+
+struct rqueue *rqueue_whole(struct rqueue *queue)
+{
+    return queue->part_of != NULL ? queue->part_of : queue;
+}
+
+struct rqueue *rqueue_part(struct rqueue *queue, uint32_t number)
+{
+    return number <= 1 || queue->parts == NULL ? queue : queue->parts[number - 1];
+}
+
+static void parts_forget(struct rqueue *queue)
+{
+    for (uint32_t i = 1; i < queue->widest; i++) {
+        queue->parts[i]->part_of = NULL;
+        queue->parts[i]->number = 1;
+    }
+    queue->partitions = queue->widest = 1;
+}
+
+/* The rest of the names is made; nothing is changed without memory. */
+static enum mr_err parts_fill(struct rqueue *queue, uint32_t widest)
+{
+    if (queue->parts == NULL)
+        queue->parts = calloc(MR_PARTITIONS_MAX, sizeof(struct rqueue *));
+    if (queue->parts == NULL)
+        return MR_NOMEM;
+    queue->parts[0] = queue;
+    for (uint32_t i = 1; i < widest; i++) {
+        char name[NAME_ROOM];
+        int len = snprintf(name, sizeof name, "%s~%u", (const char *)queue->name.data, i + 1);
+        if (queue->parts[i] == NULL)
+            queue->parts[i] = rqueue_get(queue->engine, mr_slice_make(name, (size_t)len));
+        if (queue->parts[i] == NULL)
+            return MR_NOMEM;
+    }
+    return MR_OK;
+}
+
+static enum mr_err parts_set(struct rqueue *queue, uint32_t n, uint32_t widest,
+                             enum mr_assign assign)
+{
+    bool wider = widest != queue->widest;
+    if (wider && widest > 1)
+        MR_TRY(parts_fill(queue, widest));
+    if (wider)
+        parts_forget(queue);
+    for (uint32_t i = 1; i < widest; i++) {
+        queue->parts[i]->part_of = queue;
+        queue->parts[i]->number = i + 1;
+    }
+    if (queue->turn == 0) /* many programs that each enqueue one task spread them, too */
+        queue->turn = (uint32_t)(mr_rand_next(&queue->engine->rand) % MR_PARTITIONS_MAX) + 1;
+    queue->partitions = n;
+    queue->widest = widest;
+    queue->assign = assign;
+    return MR_OK;
+}
+
+/* One row: the queue, and "PARTITIONS WIDEST ASSIGN". What makes no sense is no row. */
+static enum mr_err row_read(struct engine *engine, struct mr_slice name, struct mr_slice text)
+{
+    unsigned n, widest, assign;
+    char row[3 * NUMBER_MAX];
+    if (mr_name_check(name) != MR_OK || text.len >= sizeof row)
+        return MR_OK;
+    memcpy(row, text.data, text.len);
+    row[text.len] = '\0';
+    bool fine = sscanf(row, "%3u %3u %3u", &n, &widest, &assign) == 3 && n >= 1 && widest >= n &&
+                widest <= MR_PARTITIONS_MAX && assign < MR_ASSIGN_COUNT;
+    if (!fine)
+        return MR_OK;
+    struct rqueue *queue = rqueue_get(engine, name);
+    if (queue == NULL)
+        return MR_NOMEM;
+    if (queue->part_of != NULL) /* partitions have none */
+        return MR_OK;
+    queue->in_table = true;
+    return parts_set(queue, n, widest, (enum mr_assign)assign);
+}
+
+static enum mr_err parts_read(struct engine *engine, const struct mr_reply *reply)
+{
+    enum mr_err err = MR_OK;
+    if (reply->kind != MR_REPLY_ARRAY)
+        return MR_FAILED;
+    for (uint32_t i = 0; i < engine->queues_n; i++)
+        engine->queues[i]->in_table = false;
+    for (size_t i = 0; i + 1 < reply->n && err == MR_OK; i += 2)
+        err = row_read(engine, reply->items[i].text, reply->items[i + 1].text);
+    for (uint32_t i = 0; i < engine->queues_n && err == MR_OK; i++)
+        if (!engine->queues[i]->in_table && engine->queues[i]->widest > 1)
+            parts_forget(engine->queues[i]);
+    if (err == MR_OK)
+        engine->parts_at = mr_redis_now(engine->redis);
+    return err;
+}
+
+/* A user that may not read the table knows of one partition per queue. */
+enum mr_err parts_answered(struct engine *engine, enum mr_err err, const struct mr_reply *reply)
+{
+    if (err == MR_DENIED)
+        engine->parts_at = mr_redis_now(engine->redis);
+    else if (err == MR_OK)
+        err = parts_read(engine, reply);
+    return err == MR_OK || err == MR_DENIED ? MR_OK : engine_refused(engine, err, reply);
+}
+
+void parts_send(struct engine *engine, struct mr_redis_call *call)
+{
+    struct mr_arena arena = {0};
+    struct mr_slice key = global_key(engine, "mr:parts", &arena);
+    struct mr_slice args[] = {MR_SLICE_LIT("HGETALL"), key};
+    mr_redis_send(engine->redis, call, key, args, key.len > 0 ? 2 : 0);
+    mr_arena_done(&arena);
+}
+
+bool parts_known(const struct engine *engine)
+{
+    return engine->parts_at.ns != 0;
+}
+
+static void came(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct engine *engine = call->arg;
+    engine->parts_asked = false;
+    (void)(parts_answered(engine, err, reply) == MR_OK); /* else what was known holds */
+}
+
+void parts_refresh(struct engine *engine)
+{
+    int64_t age_ns = mr_redis_now(engine->redis).ns - engine->parts_at.ns;
+    if (engine->parts_asked || age_ns < FRESH_MS * MR_NS_PER_MS || engine->closing)
+        return;
+    engine->parts_asked = true;
+    engine->parts_call =
+        (struct mr_redis_call){.answered = came, .arg = engine, .repeatable = true};
+    parts_send(engine, &engine->parts_call);
+}
+
+/* ---- choosing ------------------------------------------------------------------------------- */
+
+/* What leads to its partition; empty: nothing, any will do. Its lock must be where another one with the same
+ * would look for it; a group is gathered in one place. */
+static struct mr_slice leads(const struct mr_task_options *options, const struct new_task *task)
+{
+    return options->key.len > 0     ? options->key
+           : task->lock.len > 0     ? task->lock
+           : options->group.len > 0 ? options->group
+                                    : options->id;
+}
+
+struct rqueue *parts_choose(struct rqueue *queue, const struct mr_task_options *options,
+                            const struct new_task *task)
+{
+    uint32_t n = queue->partitions;
+    if (options->partition > n)
+        return NULL;
+    if (options->partition > 0 || n == 1)
+        return rqueue_part(queue, options->partition);
+    struct mr_slice lead = leads(options, task);
+    if (lead.len > 0)
+        return rqueue_part(queue, mr_partition_of(lead, n) + 1);
+    queue->turn = queue->turn % n + 1;
+    return rqueue_part(queue, queue->turn);
+}
+
+/* ---- setting -------------------------------------------------------------------------------- */
+
+/* How a queue comes to its partitions: what the first one has is looked at, then the table is written and
+ * read, then each gets what the first one has. */
+struct setting {
+    struct ticket *ticket;
+    struct rqueue *queue;
+    struct mr_redis_call call;
+    struct fan fan;
+    struct mr_slice table;
+    struct mr_slice args[2];
+    char numbers[2][NUMBER_MAX];
+};
+
+static void setting_done(struct fan *fan, enum mr_err err)
+{
+    struct setting *setting = fan->arg;
+    if (err == MR_OK)
+        rqueue_used(setting->queue);
+    ticket_done(setting->ticket, err);
+}
+
+static enum mr_err part_said(struct fan *fan, struct rqueue *queue, const struct mr_reply *reply)
+{
+    (void)fan, (void)queue, (void)reply;
+    return MR_OK;
+}
+
+static void table_read(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct setting *setting = call->arg;
+    struct engine *engine = setting->queue->engine;
+    err = parts_answered(engine, err, reply);
+    if (err != MR_OK) {
+        ticket_done(setting->ticket, err);
+        return;
+    }
+    setting->fan = (struct fan){.ticket = setting->ticket,
+                                .script = SCRIPT_SET,
+                                .args = setting->args,
+                                .args_n = 2,
+                                .said = part_said,
+                                .done = setting_done,
+                                .arg = setting,
+                                .acts = true};
+    fan_parts(&setting->fan, setting->queue);
+}
+
+static void table_written(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct setting *setting = call->arg;
+    if (err != MR_OK) {
+        ticket_done(setting->ticket, engine_refused(setting->queue->engine, err, reply));
+        return;
+    }
+    setting->call = (struct mr_redis_call){
+        .answered = table_read, .arg = setting, .repeatable = true, .urgent = true};
+    parts_send(setting->queue->engine, &setting->call);
+}
+
+void parts_write(struct engine *engine, struct mr_redis_call *call, struct mr_slice table,
+                 const struct mr_slice row[3])
+{
+    mr_redis_eval(engine->redis, call, SCRIPT_PARTS, &table, 1, row, 3);
+}
+
+static void first_said(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct setting *setting = call->arg;
+    const struct mr_req_queue_set *req =
+        mr_container(setting->ticket->req, struct mr_req_queue_set, req);
+    struct engine *engine = setting->queue->engine;
+    err = look_array(engine, err, reply);
+    if (err != MR_OK) {
+        ticket_done(setting->ticket, err);
+        return;
+    }
+    bool paused = mr_reply_int(mr_reply_at(reply, FIGURE_PAUSED), 0) != 0;
+    int64_t max = mr_reply_int(mr_reply_at(reply, FIGURE_MAX), 0);
+    char number[NUMBER_MAX];
+    struct mr_slice value = number_arg((int64_t)req->value, number), none = MR_SLICE_LIT("");
+    bool count = req->setting == MR_QUEUE_PARTITIONS;
+    const struct mr_slice row[3] = {setting->queue->name, count ? value : none,
+                                    count ? none : value};
+    setting->args[0] = paused ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
+    setting->args[1] = number_arg(max, setting->numbers[0]);
+    setting->call = (struct mr_redis_call){.answered = table_written,
+                                           .arg = setting,
+                                           .repeatable = true,
+                                           .urgent = true,
+                                           .durable = true};
+    parts_write(engine, &setting->call, setting->table, row);
+}
+
+void parts_set_begin(struct ticket *ticket)
+{
+    const struct mr_req_queue_set *req = mr_container(ticket->req, struct mr_req_queue_set, req);
+    struct mr_arena *arena = &ticket->req->arena;
+    struct setting *setting = mr_arena_calloc(arena, 1, sizeof *setting);
+    struct rqueue *queue = rqueue_of(ticket->engine, req->queue);
+    struct mr_slice table = global_key(ticket->engine, "mr:parts", arena);
+    if (setting == NULL || queue == NULL || table.len == 0) {
+        ticket_done(ticket, MR_NOMEM);
+        return;
+    }
+    if (queue->part_of != NULL || queue->name.len + strlen("~64") > MR_NAME_MAX) {
+        ticket_done(ticket, queue->part_of != NULL ? MR_INVALID : MR_TOO_BIG);
+        return;
+    }
+    *setting = (struct setting){.ticket = ticket, .queue = queue, .table = table};
+    setting->call = (struct mr_redis_call){
+        .answered = first_said, .arg = setting, .repeatable = true, .urgent = true};
+    rqueue_eval(queue, &setting->call, SCRIPT_QUEUE, NULL, 0);
+}
