@@ -324,8 +324,8 @@ static void send_done(struct load *load)
     for (size_t i = 0; i < load->n; i++) {
         struct end *end = load->ends[i];
         const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
-        args[DONE_ARGS * i] = item->id;
-        args[DONE_ARGS * i + 1] = number_arg((int64_t)item->epoch, end->texts[0]);
+        args[i] = item->id;
+        args[load->n + i] = number_arg((int64_t)item->epoch, end->texts[0]);
     }
     rqueue_eval(load->queue, &load->call, SCRIPT_DONE, args, DONE_ARGS * load->n);
 }

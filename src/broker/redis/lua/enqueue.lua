@@ -8,7 +8,7 @@
 --          with this id), 2 (its lock is held), 3 (the queue is full), 4 (the holder of the lock stands for it),
 --          5 (that one runs); the state of the task that is there, its id
 local max = tonumber(call('GET', P .. 'mr:max') or 0)
-local answer = {}
+local answer, now_us = {}, tonumber(now_us_text)
 
 local function say(number, code, state, id)
   local n = #answer
@@ -37,7 +37,7 @@ local function place_new(id, hash, ns, due_ms, priority)
   if due_ms then
     add(hash, 'state', 'scheduled')
     add(scheduled, ceil_s(due_ms), id)
-    add(due, format('%.0f', due_ms), id)
+    add(due, up_ms(due_ms), id)
     first_ms = math.min(first_ms, due_ms)
     return 'scheduled'
   end
@@ -110,7 +110,7 @@ while i <= #ARGV do
   local priority, lock, group = tonumber(ARGV[i + 4]), ARGV[i + 5], ARGV[i + 8]
   local fields, key = tonumber(ARGV[i + 9]), TASK .. id
   -- 1 us apart, less than it takes to put one there: scores in ms can still tell them apart.
-  local ns = format('%.0f000', tonumber(now_us_text) + number)
+  local ns = format('%d000', now_us + number)
   local due_ms = when == 'a' and ms or when == 'd' and math.ceil(now_ms + ms)
   if due_ms and due_ms <= now_ms then due_ms = false end
   local there = call('EXISTS', key) == 1

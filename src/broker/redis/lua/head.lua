@@ -19,18 +19,19 @@ local function begin_when_full()
   call('DEL', P .. 'mr:none')
 end
 
+-- Numbers are written with %d, which costs a third of %.0f, where they are whole.
 local function ceil_s(ms)
-  return format('%.0f', math.ceil(ms / 1000))
+  return format('%d', math.ceil(ms / 1000))
 end
 
 -- Whole ms, rounded up: what must not be early.
 local function up_ms(ms)
-  return format('%.0f', math.ceil(ms))
+  return format('%d', math.ceil(ms))
 end
 
 -- ms as text of ns, and back.
 local function ns_of(ms)
-  return format('%.0f', ms * 1000) .. '000'
+  return format('%d000', floor(ms * 1000 + 0.5))
 end
 
 local function ms_of(ns) -- in two parts: as one number they would not be exact

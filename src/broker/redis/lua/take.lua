@@ -15,22 +15,26 @@ if bytes_max == 0 then bytes_max = math.huge end
 -- The task of an id with what matters here; nil if it has no hash. What has no message is no task.
 local function read(id)
   local hash = call('HGETALL', TASK .. id)
-  local task = { id = id, hash = hash }
+  local message, since, created, priority, ran, group
   for f = 1, #hash, 2 do
     local name = hash[f]
-    if name == 'msg' then task.message = hash[f + 1]
-    elseif name == 'pending_since' then task.since = hash[f + 1]
-    elseif name == 'mr:t' then task.created = true
-    elseif name == 'mr:p' then task.priority = hash[f + 1]
-    elseif name == 'mr:b' or name == 'mr:g' then task.ran = true
-    elseif name == 'group' then task.group = hash[f + 1] end
+    if name == 'msg' then message = hash[f + 1]
+    elseif name == 'pending_since' then since = hash[f + 1]
+    elseif name == 'mr:t' then created = true
+    elseif name == 'mr:p' then priority = hash[f + 1]
+    elseif name == 'mr:b' or name == 'mr:g' then ran = true
+    elseif name == 'group' then group = hash[f + 1] end
   end
-  if task.message then return task end
+  if message then
+    return { id = id, hash = hash, message = message, order = since, since = since, created = created, ran = ran,
+      priority = priority, group = group }
+  end
   if #hash > 0 then call('DEL', TASK .. id) end
 end
 
 -- ---- what is due
 
+local length -- of the list; known where something was due
 local fresh, fresh_bytes, room = {}, 0, 0 -- due tasks that belong behind all in the list, the oldest first
 local left -- order time of the last one in the list, or of the last of those
 
@@ -71,27 +75,30 @@ end
 
 local function first_due(key, from, to)
   local found, ids, at = call('ZRANGEBYSCORE', key, from, to, 'WITHSCORES', 'LIMIT', 0, DUE_MAX), {}, {}
-  for i = 1, #found, 2 do
-    ids[#ids + 1], at[#at + 1] = found[i], tonumber(found[i + 1])
+  for i = 1, #found / 2 do
+    ids[i], at[i] = found[2 * i - 1], tonumber(found[2 * i])
   end
   if #ids > 0 then call('ZREM', key, unpack(ids)) end
   return ids, at
 end
 
--- An entry counts if the task stands at that second in scheduled or retry.
-local function promote_ours()
-  local ids, at = first_due(due_key, '-inf', format('%.0f', floor(now_ms)))
-  if #ids == 0 then return false end
-  local counts = {}
-  for _, state in ipairs({ 'scheduled', 'retry' }) do
-    local gone = {}
-    for i, score in ipairs(call('ZMSCORE', P .. state, unpack(ids))) do
-      if score and tonumber(score) == math.ceil(at[i] / 1000) then
-        counts[i], gone[#gone + 1] = true, ids[i]
-      end
+-- Whether the entries in mr:due count: a task stands at that second in scheduled or retry, which it leaves.
+local function leave(state, ids, at, counts)
+  local gone = {}
+  for i, score in ipairs(call('ZMSCORE', P .. state, unpack(ids))) do
+    if score and tonumber(score) == math.ceil(at[i] / 1000) then
+      counts[i], gone[#gone + 1] = true, ids[i]
     end
-    if #gone > 0 then call('ZREM', P .. state, unpack(gone)) end
   end
+  if #gone > 0 then call('ZREM', P .. state, unpack(gone)) end
+  return #gone == #ids
+end
+
+local function promote_ours()
+  local ids, at = first_due(due_key, '-inf', floor(now_ms))
+  local counts = {}
+  if #ids == 0 then return false end
+  if not leave('scheduled', ids, at, counts) then leave('retry', ids, at, counts) end
   for i, id in ipairs(ids) do
     if counts[i] then ready(id, at[i]) end
   end
@@ -105,24 +112,27 @@ local function promote_others(state, from)
   return #ids == DUE_MAX
 end
 
+-- In how many ms the next one is due, of all and of those alone that go by their seconds; -1: none is.
 local function next_due()
-  local best
-  local function consider(entry, unit)
+  local function wait_ms(entry, unit)
     local at = entry[2] and tonumber(entry[2]) * unit
-    if at and (not best or at < best) then best = at end
+    return at and math.max(0, math.ceil(at - now_ms)) or -1
   end
-  consider(call('ZRANGE', due_key, 0, 0, 'WITHSCORES'), 1)
-  consider(call('ZRANGEBYSCORE', P .. 'scheduled', READY_SCORE + 1, '+inf', 'WITHSCORES', 'LIMIT', 0, 1), 1000)
-  consider(call('ZRANGE', P .. 'retry', 0, 0, 'WITHSCORES'), 1000)
-  return best and math.max(0, math.ceil(best - now_ms)) or -1
+  local function sooner(a, b)
+    return (a < 0 or b >= 0 and b < a) and b or a
+  end
+  local seconds = sooner(wait_ms(call('ZRANGEBYSCORE', P .. 'scheduled', READY_SCORE + 1, '+inf', 'WITHSCORES', 'LIMIT', 0, 1), 1000),
+    wait_ms(call('ZRANGE', P .. 'retry', 0, 0, 'WITHSCORES'), 1000))
+  return sooner(wait_ms(call('ZRANGE', due_key, 0, 0, 'WITHSCORES'), 1), seconds), seconds
 end
 
-local function promote()
-  left = since(call('LINDEX', list, 0))
-  if promote_ours() then return 0 end
-  local more = promote_others('scheduled', READY_SCORE + 1)
-  more = promote_others('retry', '-inf') or more
-  return more and 0 or next_due()
+local function promote(seconds)
+  local more = promote_ours()
+  if not more and seconds == 0 then
+    more = promote_others('scheduled', READY_SCORE + 1)
+    more = promote_others('retry', '-inf') or more
+  end
+  return more and 0 or (next_due())
 end
 
 -- ---- handing out
@@ -145,8 +155,8 @@ local function give(task, order_ms)
   if not task then return end
   local id, key, hash = task.id, TASK .. task.id, task.hash
   epoch = epoch + 1
-  local text = format('%.0f', epoch)
-  local order = order_ms and ns_of(order_ms) or task.order or task.since or now_ns
+  local text = format('%d', epoch)
+  local order = order_ms and ns_of(order_ms) or task.order or now_ns
   call('HSET', key, 'state', 'active', 'mr:e', text, 'mr:n', node, task.created and 'mr:o' or 'mr:t', order)
   if task.ran then
     call('HDEL', key, 'pending_since', 'mr:b', 'mr:g')
@@ -180,7 +190,7 @@ local function give_fresh()
 end
 
 local function give_from_list()
-  local popped = call('RPOP', list, most) or {}
+  local popped = length ~= 0 and call('RPOP', list, most) or {}
   for i = 1, #popped do
     if is_enough() then -- the rest goes back where it was
       for k = #popped, i, -1 do call('RPUSH', list, popped[k]) end
@@ -207,11 +217,11 @@ local function give_by_order()
   end
 end
 
-local function give_all()
+local function give_all(ordered)
   epoch = math.max(tonumber(call('GET', P .. 'mr:epoch') or 0), tonumber(now_us_text) - 1)
   end_ms = up_ms(now_ms + lease_ms)
   end_s = ceil_s(end_ms)
-  if call('EXISTS', order_key) == 1 then
+  if ordered then
     push_fresh(1)
     give_by_order()
   else
@@ -219,18 +229,27 @@ local function give_all()
     give_fresh()
   end
   if n == 0 then return end
-  call('SET', P .. 'mr:epoch', format('%.0f', epoch))
+  call('SET', P .. 'mr:epoch', format('%d', epoch))
   call('LPUSH', P .. 'active', unpack(ids))
   call('ZADD', P .. 'lease', unpack(leases))
   call('ZADD', P .. 'mr:lease', unpack(own_leases))
 end
 
-local paused, next_ms = call('EXISTS', P .. 'paused'), next_due()
+local paused = call('EXISTS', P .. 'paused')
+local ordered = call('EXISTS', order_key) == 1
+local next_ms, seconds = next_due()
 if next_ms == 0 then
-  if paused == 0 and call('EXISTS', order_key) == 0 then room = most - call('LLEN', list) end
-  next_ms = promote()
+  length = call('LLEN', list)
+  if length > 0 then left = since(call('LINDEX', list, 0)) end
+  if paused == 0 and not ordered then room = most - length end
+  next_ms = promote(seconds)
+  ordered = call('EXISTS', order_key) == 1
 end
-if paused == 0 then give_all() else push_fresh(1) end
-answer[1] = paused == 0 and call('LLEN', list) + call('ZCARD', order_key) or 0
+if paused == 0 then
+  give_all(ordered)
+  answer[1] = call('LLEN', list) + (ordered and call('ZCARD', order_key) or 0)
+else
+  push_fresh(1)
+end
 answer[2], answer[3] = paused, next_ms
 return answer
