@@ -218,7 +218,6 @@ local function give_by_order()
 end
 
 local function give_all(ordered)
-  epoch = math.max(tonumber(call('GET', P .. 'mr:epoch') or 0), tonumber(now_us_text) - 1)
   end_ms = up_ms(now_ms + lease_ms)
   end_s = ceil_s(end_ms)
   if ordered then
@@ -235,8 +234,12 @@ local function give_all(ordered)
   call('ZADD', P .. 'mr:lease', unpack(own_leases))
 end
 
+-- A key of another type, set by hand, ends the script here, while nothing is half done.
+epoch = math.max(tonumber(call('GET', P .. 'mr:epoch') or 0), tonumber(now_us_text) - 1)
+for _, name in ipairs({ 'lease', 'mr:lease' }) do call('ZCARD', P .. name) end
+call('LLEN', P .. 'active')
 local paused = call('EXISTS', P .. 'paused')
-local ordered = call('EXISTS', order_key) == 1
+local ordered = call('ZCARD', order_key) > 0
 local next_ms, seconds = next_due()
 if next_ms == 0 then
   length = call('LLEN', list)
