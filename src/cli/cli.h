@@ -209,6 +209,8 @@ void cli_err_text(enum mr_err err, struct mr_detail *ret_text);
 mr_refusal *cli_refusals(void);
 /* For who goes on in spite of them: they are told when they come. Before that, too. */
 void cli_refusals_tell(void);
+/* A line for one, unless it was told within the last minute. Thread: the broker's. */
+void cli_refusal_tell(enum mr_err err, const char *text);
 /* A line for people on stderr, unless --quiet. */
 void cli_note(const struct cli *cli, const char *fmt, ...) MR_PRINTF(2, 3);
 

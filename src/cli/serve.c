@@ -134,7 +134,7 @@ static int open_store(struct serve *serve)
 static void tell_refusal(enum mr_err err, const char *text, void *arg)
 {
     (void)arg;
-    mr_diag(MR_DIAG_WARN, "redis.refused", "error=%s text=\"%s\"", mr_err_name(err), text);
+    cli_refusal_tell(err, text);
 }
 
 static void tell_risk(struct serve *serve)

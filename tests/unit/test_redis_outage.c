@@ -8,6 +8,7 @@
 #include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include <cmocka.h>
 
@@ -107,7 +108,7 @@ static void put(struct mr_broker *broker, const char *id)
 static int setup(void **state)
 {
     static const struct redis_rig_options options = {
-        .config = "appendonly yes\nappendfsync always\nauto-aof-rewrite-percentage 0\n"};
+        .config = "appendonly yes\nappendfsync always\nenable-protected-configs yes\n"};
     struct scene *scene = calloc(1, sizeof *scene);
     assert_non_null(scene);
     mr_event_init(&scene->entered);
@@ -191,7 +192,7 @@ static void a_run_goes_on_while_redis_does_not_run_for_longer_than_its_lease(voi
     pass_ms(3 * LEASE_MS);
     redis_rig_start(scene->server);
     UNTIL(lines_with("redis.back") == 2 && is_leased(scene, "a"));
-    pass_ms(5000); /* those who look for leases that ended have looked */
+    pass_ms(4500); /* those who look for leases that ended have looked */
     assert_int_equal(atomic_load(&scene->runs), 1);
     assert_false(atomic_load(&scene->cancelled));
     assert_int_equal(RIG_INT(scene->server, "HEXISTS", Q "t:a", "mr:c"), 0);
@@ -221,6 +222,76 @@ a_worker_that_stops_while_redis_is_away_waits_no_longer_than_its_drain_time(void
     assert_int_equal(figures.in_doubt, 1);
     assert_int_equal(figures.done, 0);
     assert_int_equal(lines_with("finish.in_doubt id=a error=UNAVAILABLE"), 1);
+}
+
+/* ---- a Redis that refuses ------------------------------------------------------------------- */
+
+/* Its folder is gone, so it can write no snapshot, and takes no writes then. */
+static void make_it_fail_to_save(struct scene *scene)
+{
+    char dir[] = "/tmp/mr-outage-XXXXXX";
+    assert_non_null(mkdtemp(dir));
+    assert_string_equal(RIG(scene->server, "CONFIG", "SET", "dir", dir), "OK");
+    assert_string_equal(RIG(scene->server, "CONFIG", "SET", "save", "3600 1"), "OK");
+    assert_int_equal(rmdir(dir), 0);
+    (void)RIG(scene->server, "BGSAVE");
+    UNTIL(strstr(RIG(scene->server, "INFO", "persistence"), "rdb_last_bgsave_status:err") != NULL);
+    assert_non_null(strstr(RIG(scene->server, "SET", "key", "1"), "MISCONF"));
+}
+
+static void a_worker_goes_on_when_redis_can_write_its_disk_again(void **state)
+{
+    struct scene *scene = *state;
+    put(scene->broker, "a");
+    put(scene->broker, "b");
+    start_worker(scene, 0);
+    assert_true(mr_event_wait(&scene->entered, patience_ns));
+    make_it_fail_to_save(scene);
+    pass_ms(3 * LEASE_MS);
+    assert_false(atomic_load(&scene->cancelled));
+    mr_event_set(&scene->go); /* its end is kept */
+    pass_ms(LEASE_MS);
+    RIG(scene->server, "CONFIG", "SET", "stop-writes-on-bgsave-error", "no");
+    UNTIL(RIG_INT(scene->server, "EXISTS", Q "t:a", Q "t:b") == 0);
+    assert_int_equal(atomic_load(&scene->runs), 2);
+    assert_string_equal(RIG(scene->server, "GET", Q "processed"), "2");
+    assert_int_equal(lines_with("node.lost"), 0);
+    assert_in_range(lines_with(""), 0, 3);
+}
+
+static void a_beat_that_is_answered_with_an_error_ends_nothing(void **state)
+{
+    struct scene *scene = *state;
+    put(scene->broker, "a");
+    start_worker(scene, 0);
+    assert_true(mr_event_wait(&scene->entered, patience_ns));
+    RIG(scene->server, "RENAME", Q "mr:lease", "kept");
+    RIG(scene->server, "SET", Q "mr:lease", "oops");
+    pass_ms(3 * LEASE_MS);
+    RIG(scene->server, "RENAME", "kept", Q "mr:lease");
+    UNTIL(is_leased(scene, "a"));
+    assert_false(atomic_load(&scene->cancelled));
+    mr_event_set(&scene->go);
+    UNTIL(RIG_INT(scene->server, "EXISTS", Q "t:a") == 0);
+    assert_int_equal(atomic_load(&scene->runs), 1);
+    assert_int_equal(lines_with(""), 0);
+}
+
+static void an_end_that_is_answered_with_an_error_is_said_again_when_that_is_mended(void **state)
+{
+    struct scene *scene = *state;
+    struct mr_task_options task = {.id = MR_SLICE_LIT("a"), .retention_ms = 60000};
+    put_task(scene->broker, &task);
+    RIG(scene->server, "SET", Q "completed", "oops");
+    mr_event_set(&scene->go);
+    start_worker(scene, 0);
+    assert_true(mr_event_wait(&scene->entered, patience_ns));
+    pass_ms(LEASE_MS);
+    RIG(scene->server, "DEL", Q "completed");
+    UNTIL(strcmp(RIG(scene->server, "HGET", Q "t:a", "state"), "completed") == 0);
+    put(scene->broker, "b");
+    UNTIL(RIG_INT(scene->server, "EXISTS", Q "t:b") == 0);
+    assert_int_equal(atomic_load(&scene->runs), 2);
 }
 
 /* ---- without a worker ----------------------------------------------------------------------- */
@@ -336,7 +407,7 @@ static void a_user_who_may_neither_wait_nor_listen_looks_once_a_second_and_says_
     struct mr_broker *poor = NULL;
     assert_int_equal(mr_redis_broker_open(&options, &poor, NULL), MR_OK);
     struct mr_req_node_open node = open_node_for(poor, 60000);
-    assert_int_equal(take(poor, node.node, 1500), MR_EMPTY);
+    assert_int_equal(take(poor, node.node, 300), MR_EMPTY);
     assert_int_equal(atomic_load(&refusals.n), 2);
     for (int i = 0; i < 2; i++)
         assert_non_null(strstr(refusals.texts[i], "NOPERM"));
@@ -359,6 +430,9 @@ int main(void)
         TEST(a_take_without_a_redis_says_so_when_its_wait_is_over),
         TEST(what_a_node_gave_up_while_redis_was_away_is_no_crash),
         TEST(a_user_who_may_neither_wait_nor_listen_looks_once_a_second_and_says_why),
+        TEST(a_worker_goes_on_when_redis_can_write_its_disk_again),
+        TEST(a_beat_that_is_answered_with_an_error_ends_nothing),
+        TEST(an_end_that_is_answered_with_an_error_is_said_again_when_that_is_mended),
         TEST(a_worker_that_stops_while_redis_is_away_waits_no_longer_than_its_drain_time),
         TEST(a_run_goes_on_while_redis_does_not_run_for_longer_than_its_lease),
     };

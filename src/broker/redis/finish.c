@@ -18,6 +18,7 @@ enum {
     CALL_BYTES = 8 * 1024 * 1024, /* of texts in one call */
     DONE_ARGS = 2,                /* of one item of done.lua */
     KEEP_MS = 60 * 1000,          /* so long they are kept while Redis is away */
+    FAILED_MS = 5000,             /* after an error of their queue */
     TEXTS = 2,
 };
 
@@ -221,16 +222,19 @@ static void load_answered(struct mr_redis_call *call, enum mr_err err, const str
     struct rqueue *queue = load->queue;
     struct engine *engine = queue->engine;
     bool away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
+    bool broken = err == MR_FAILED; /* something is wrong with this queue: somebody may mend it */
     size_t head = load->kind == LOAD_DONE ? 0 : 1;
+    if (broken)
+        queue->finish_after = mr_mono_add_ms(mr_redis_now(engine->redis), FAILED_MS);
     if (err == MR_OK && (reply->kind != MR_REPLY_ARRAY || reply->n != load->n + head))
         err = MR_FAILED;
     if (err != MR_OK && !away)
-        err = engine_refused(engine, err, reply);
+        err = rqueue_refused(queue, err, reply);
     for (size_t i = 0; i < load->n; i++) {
         struct end *end = load->ends[i];
         int64_t code = err == MR_OK ? mr_reply_int(&reply->items[i + head], -1) : -1;
-        if (away)
-            try_again(engine, end, call->doubt);
+        if (away || broken) /* a script that fails has done a part of it, or nothing */
+            try_again(engine, end, call->doubt || broken);
         else if (code == CODE_AWAITED && load->kind == LOAD_DONE)
             end_awaited(end);
         else if (err != MR_OK || code < 0 || code >= CODE_AWAITED)
@@ -378,8 +382,13 @@ void finishes_deliver(struct engine *engine)
     struct mr_link all, *link;
     mr_list_init(&all);
     mr_list_splice_back(&all, &engine->undelivered);
-    while ((link = mr_list_pop_front(&all)) != NULL)
-        end_send(engine, mr_container(link, struct end, link));
+    while ((link = mr_list_pop_front(&all)) != NULL) {
+        struct end *end = mr_container(link, struct end, link);
+        if (mr_redis_now(engine->redis).ns < end->queue->finish_after.ns && !engine->closing)
+            try_again(engine, end, false);
+        else
+            end_send(engine, end);
+    }
 }
 
 void finishes_fail(struct engine *engine, enum mr_err err)

@@ -200,6 +200,7 @@ struct rqueue {
     struct recover recover;
     struct mr_link finishes;  /* ends of runs that leave with this turn */
     struct mr_link finishing; /* the queue itself, among those that have such */
+    mr_mono finish_after;     /* not before: the last ones were answered with an error */
     struct latency *latency;  /* of what was taken and ended here */
     mr_mono walked_at;        /* groups of other programs were looked for */
     char walk[CURSOR_MAX];    /* ... and are from here on the next time */
@@ -549,6 +550,7 @@ struct engine {
     char *cancels_name;
     bool cancels_on;
     bool unheard;     /* a subscription was refused, and that was said */
+    bool unsaid;      /* ... and so was what is said about nodes */
     int64_t ahead_ms; /* so far is the clock of Redis ahead of ours */
     uint64_t stale_refused;
     uint64_t beats;          /* so far */

@@ -66,7 +66,11 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
 {
     struct say *say = call->arg;
     struct node *node = say->node;
-    if (err != MR_OK)
+    bool broken = err == MR_FAILED; /* people do not see the node, but it can work */
+    if (broken && !node->engine->unsaid)
+        (void)engine_refused(node->engine, err, reply);
+    node->engine->unsaid |= broken;
+    if (err != MR_OK && !broken)
         say->err = engine_refused(node->engine, err, reply);
     if (--say->left > 0)
         return;
