@@ -319,7 +319,10 @@ static void keys_of_another_type_are_found_and_the_rest_is_checked(void **state)
     mr_broker_close(broker);
     RIG(server(), "SET", Q "retry", "oops");
     assert_found_but_not_mended("queue default: retry: a key of a type that is not ours\n");
-    RIG(server(), "DEL", Q "retry", Q "t:a");
+    RIG(server(), "DEL", Q "retry");
+    RIG(server(), "SET", Q "mr:size", "oops");
+    assert_found_but_not_mended("queue default: mr:size: a key of a type that is not ours\n");
+    RIG(server(), "DEL", Q "mr:size", Q "t:a");
     RIG(server(), "SET", Q "t:a", "oops");
     assert_found_but_not_mended("queue default: t:a: a key of a type that is not ours\n");
     RIG(server(), "DEL", Q "t:a");

@@ -296,6 +296,26 @@ static void groups_that_another_program_gathered_are_forgotten(void **state)
     assert_string_equal(RIG(server(), "ZRANGE", Q "mr:size", "0", "-1"), "g299");
 }
 
+/* Go servers gather, none of ours does. */
+static void what_is_noted_of_groups_that_are_gone_stays_little(void **state)
+{
+    enum { GROUPS = 1000, LIVE = 20 };
+    for (size_t i = 0; i < GROUPS; i++) {
+        char name[NAME_SIZE], key[64];
+        (void)snprintf(name, sizeof name, "g%zu", i);
+        join(*state, name);
+        if (i >= LIVE) {
+            (void)snprintf(name, sizeof name, "g%zu", i - LIVE);
+            (void)snprintf(key, sizeof key, Q "g:%s", name);
+            RIG(server(), "DEL", key);
+            RIG(server(), "SREM", Q "groups", name);
+        }
+    }
+    assert_in_range(RIG_INT(server(), "ZCARD", Q "mr:size"), LIVE, 10 * LIVE);
+    assert_in_range(RIG_INT(server(), "ZCARD", Q "mr:oldest"), LIVE, 10 * LIVE);
+    assert_in_range(RIG_INT(server(), "ZCARD", Q "mr:newest"), LIVE, 10 * LIVE);
+}
+
 /* A Go client joins a group of ours: nobody has joined for a second, and not for an hour, by our own note. */
 static void a_member_of_another_program_makes_a_group_wait_on(void **state)
 {
@@ -325,6 +345,7 @@ int main(void)
         CASE(a_group_that_another_program_filled_is_found_among_many),
         CASE(a_group_of_ours_that_another_program_fills_is_found),
         CASE(groups_that_another_program_gathered_are_forgotten),
+        CASE(what_is_noted_of_groups_that_are_gone_stays_little),
         CASE(a_member_of_another_program_makes_a_group_wait_on),
     };
     rig = redis_rig_standalone(NULL);

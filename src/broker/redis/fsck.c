@@ -288,15 +288,18 @@ static const struct {
     const char *name, *type;
     bool of_ids; /* its entries are looked at */
 } places[] = {
-    {"active", "list", true},      {"lease", "zset", true},
-    {"pending", "list", true},     {"scheduled", "zset", true},
-    {"retry", "zset", true},       {"archived", "zset", true},
-    {"completed", "zset", true},   {"mr:order", "zset", true},
-    {"mr:due", "zset", true},      {"mr:keep", "zset", true},
-    {"mr:lease", "zset", true},    {"mr:held", "zset", true},
-    {"groups", "set", false},      {"aggregation_sets", "zset", false},
-    {"mr:await", "zset", false},   {"mr:counts", "hash", false},
-    {"mr:epoch", "string", false},
+    {"active", "list", true},        {"lease", "zset", true},
+    {"pending", "list", true},       {"scheduled", "zset", true},
+    {"retry", "zset", true},         {"archived", "zset", true},
+    {"completed", "zset", true},     {"mr:order", "zset", true},
+    {"mr:due", "zset", true},        {"mr:keep", "zset", true},
+    {"mr:lease", "zset", true},      {"mr:held", "zset", true},
+    {"groups", "set", false},        {"aggregation_sets", "zset", false},
+    {"mr:await", "zset", false},     {"mr:counts", "hash", false},
+    {"mr:epoch", "string", false},   {"mr:max", "string", false},
+    {"mr:size", "zset", false},      {"mr:oldest", "zset", false},
+    {"mr:newest", "zset", false},    {"mr:full", "string", false},
+    {"mr:members", "string", false},
 };
 enum { PLACES = sizeof places / sizeof *places };
 

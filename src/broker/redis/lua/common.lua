@@ -124,6 +124,18 @@ local function count_members(n)
   if call('EXISTS', P .. 'mr:members') == 1 then call('INCRBY', P .. 'mr:members', n) end
 end
 
+local function forget_group(name)
+  for _, key in ipairs({ SIZE, OLDEST, NEWEST }) do call('ZREM', key, name) end
+end
+
+-- Other programs empty groups and leave what we noted of them. Two are looked at for each that is new, so no more
+-- are left than there are groups.
+local function forget_some()
+  for _, name in ipairs(call('ZRANDMEMBER', SIZE, 2)) do
+    if call('EXISTS', P .. 'g:' .. name) == 0 then forget_group(name) end
+  end
+end
+
 -- A member that joins makes its group ripe later, if not by its size; only the first of all groups gives a time to
 -- those who have none.
 local function put_in_group(id, group)
@@ -134,6 +146,7 @@ local function put_in_group(id, group)
   count_members(1)
   if #group > NAME_MAX then return end
   local size, first = call('ZCARD', key), call('ZADD', OLDEST, 'NX', now, group) == 1
+  if first then forget_some() end
   if first and size > 1 then -- of another program
     call('ZADD', OLDEST, call('ZRANGE', key, 0, 0, 'WITHSCORES')[2] * 1000, group)
   end

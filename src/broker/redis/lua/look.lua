@@ -161,7 +161,7 @@ local function note_group(name)
   local size = call('ZCARD', P .. 'g:' .. name)
   if size == 0 then
     call('SREM', P .. 'groups', name)
-    for _, key in ipairs({ SIZE, OLDEST, NEWEST }) do call('ZREM', key, name) end
+    forget_group(name)
     return 0, 0, 0
   end
   if #name > NAME_MAX then return size, 0, 0 end
