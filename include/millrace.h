@@ -373,9 +373,8 @@ struct mr_queue_info {
     uint64_t wait_p50_us, wait_p99_us, run_p50_us, run_p99_us;
     uint32_t partitions; /* at least 1 */
     enum mr_assign assign;
-    /* Counted on a Redis, ever: tasks that the limits of the archive removed from it, and that came there
-     * because they had lost their worker too often. */
-    uint64_t trimmed, quarantined;
+    uint64_t trimmed;     /* redis: tasks that the limits of the archive removed from it, ever */
+    uint64_t quarantined; /* that lost their worker too often, since the start; a Redis: ever */
 };
 
 /* Fills up to max entries, ordered by name, starting after the name `after` (NULL: from the start).

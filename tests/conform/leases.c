@@ -207,6 +207,8 @@ static void three_crashes_quarantine_with_a_reason(void **state)
     assert_int_equal(task->retried, 0);
     assert_true(task->last_error.len > 0);
     assert_true(task->finished_ms > 0);
+    assert_int_equal(conform_queue(t, "default").quarantined, 1);
+    assert_int_equal(conform_stats_now(t).quarantined, 1);
     conform_take_none(t, NODE(t));
 
     assert_err(conform_act(t, MR_VERB_RUN, "poison", 0), MR_OK);

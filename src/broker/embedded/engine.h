@@ -175,7 +175,7 @@ struct mr_engine {
 
     int64_t runs_ms; /* time in the newest record of runs */
     uint64_t appended_bytes;
-    uint64_t records_damaged, stale_refused, snapshots, texts_dropped;
+    uint64_t records_damaged, stale_refused, snapshots, texts_dropped, quarantined;
     uint64_t carried, moved; /* tasks that came from, and went to another broker */
     uint64_t torn_bytes;     /* cut off the end of the log at the start */
 };

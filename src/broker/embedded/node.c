@@ -55,7 +55,8 @@ enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
 #ifdef MR_PLANT_CRASH_EATS_RETRY
     change.retried += begun;
 #endif
-    if (change.crashes >= MR_CRASHES_MAX && begun) {
+    bool poison = change.crashes >= MR_CRASHES_MAX && begun;
+    if (poison) {
         change.state = MR_ARCHIVED;
         change.text = MR_SLICE_LIT("quarantined: its worker was lost 3 times while running it");
     } else if (change.flags & MR_TASK_CANCEL) {
@@ -67,11 +68,13 @@ enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
     bool leaves = (change.flags & MR_TASK_TOPIC) && (begun || change.state == MR_ARCHIVED);
     size_t room = MR_EVENT_CHANGE_SIZE + LOST_TEXT_MAX + (leaves ? RESULT_ROOM : 0);
     MR_TRY(log_room(engine, room, MR_LOG_ONGOING));
-    if (!leaves)
-        return change_task(engine, MR_RECORD_LOST, handle, &change);
     struct mr_slice error = change.text.len > 0 ? change.text : MR_SLICE_LIT("its worker was lost");
-    return change_with_result(engine, MR_RECORD_LOST, handle, &change,
-                              begun ? MR_RESULT_LOST : MR_RESULT_CANCELLED, error);
+    MR_TRY(leaves ? change_with_result(engine, MR_RECORD_LOST, handle, &change,
+                                       begun ? MR_RESULT_LOST : MR_RESULT_CANCELLED, error)
+                  : change_task(engine, MR_RECORD_LOST, handle, &change));
+    queue_of(&engine->state, task_at(&engine->state, handle))->quarantined += poison;
+    engine->quarantined += poison;
+    return MR_OK;
 }
 
 /* ---- a node goes ---------------------------------------------------------------------------- */

@@ -58,7 +58,8 @@ struct queue {
     uint64_t counts[MR_STATE_COUNT]; /* limbo included */
     struct order sets[MR_STATE_COUNT];
     uint64_t processed, failed;
-    struct day *days; /* the last DAYS_KEPT that had any run, oldest first */
+    uint64_t quarantined; /* since the start */
+    struct day *days;     /* the last DAYS_KEPT that had any run, oldest first */
     size_t days_n, days_cap;
     struct latency *latency;      /* NULL: nothing was handed out yet */
     struct mr_heap_node due;      /* when something happens in it; index is SIZE_MAX in no heap */
