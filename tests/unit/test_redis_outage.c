@@ -370,6 +370,38 @@ static void what_a_node_gave_up_while_redis_was_away_is_no_crash(void **state)
     mr_lease_free(req.leases);
 }
 
+static void answered(struct mr_req *req)
+{
+    mr_event_set(req->arg);
+}
+
+/* The server gets the take and does not run; when it does, nobody listens to its answer any more. */
+static void
+a_task_whose_take_was_lost_with_its_answer_comes_back_before_its_lease_ends(void **state)
+{
+    struct scene *scene = *state;
+    struct mr_event done;
+    put(scene->broker, "a");
+    struct mr_req_node_open node = open_node_for(scene->broker, 60000);
+    mr_event_init(&done);
+    struct mr_req_take req = {.req = {.op = MR_OP_TAKE, .done = answered, .arg = &done},
+                              .node = node.node,
+                              .max = 1,
+                              .wait_ms = 20000};
+    redis_rig_freeze(scene->server);
+    mr_broker_submit(scene->broker, &req.req);
+    UNTIL(lines_with("redis.away") == 1); /* it got no answer, and left */
+    assert_false(mr_event_is_set(&done));
+    redis_rig_thaw(scene->server);
+    assert_true(mr_event_wait(&done, patience_ns));
+    mr_req_done(&req.req);
+    assert_int_equal(req.req.err, MR_OK);
+    assert_int_equal(req.n, 1);
+    assert_string_equal(RIG(scene->server, "LRANGE", Q "active", "0", "-1"), "a");
+    assert_int_equal(RIG_INT(scene->server, "HEXISTS", Q "t:a", "mr:c"), 0);
+    mr_lease_free(req.leases);
+}
+
 /* ---- what a user may not do ----------------------------------------------------------------- */
 
 struct refusals {
@@ -429,6 +461,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(a_take_without_a_redis_says_so_when_its_wait_is_over),
         TEST(what_a_node_gave_up_while_redis_was_away_is_no_crash),
+        TEST(a_task_whose_take_was_lost_with_its_answer_comes_back_before_its_lease_ends),
         TEST(a_user_who_may_neither_wait_nor_listen_looks_once_a_second_and_says_why),
         TEST(a_worker_goes_on_when_redis_can_write_its_disk_again),
         TEST(a_beat_that_is_answered_with_an_error_ends_nothing),

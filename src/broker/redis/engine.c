@@ -152,6 +152,7 @@ static void changed(struct mr_redis *redis, bool up, const char *why, void *arg)
         return;
     nodes_beat(engine);
     releases_send(engine);
+    losts_ask(engine);
     finishes_deliver(engine);
     takes_serve(engine);
     look_up(engine);

@@ -11,6 +11,7 @@
  * node.c     nodes: opening, closing, what is in hand, what was lost
  * beat.c     beats, and what an outage means for them
  * say.c      what is said about them, for Asynq's tools and ours
+ * release.c  what goes back: of a node that leaves, and what was taken while the answer was lost
  * begun.c    which runs have begun
  * take.c     handing out, and waiting for it
  * watch.c    what wakes a queue: pushes, messages, due times
@@ -380,6 +381,8 @@ struct listen {
     struct rqueue *queue;
     int64_t current; /* of the weighted round robin */
     uint32_t weight;
+    bool lost_asked;    /* what was lost is being asked for */
+    int64_t lost_since; /* answers of takes were lost since this epoch; 0: none */
 };
 
 struct node {
@@ -444,8 +447,13 @@ void hold_lost(struct node *node, struct hold *hold);
 /* It lives. */
 void node_heard(struct node *node);
 /* What nodes that left could not give back: Redis answers (again), or will not. */
+void node_give_back(struct node *node);
 void releases_send(struct engine *engine);
 void releases_drop(struct engine *engine);
+/* The answer of a take is lost, and it may have been carried out; Redis answers again: what came of it goes
+ * back. */
+void take_lost(struct node *node, struct listen *listen, mr_mono sent);
+void losts_ask(struct engine *engine);
 /* A call for the node was answered. */
 void node_call_done(struct node *node);
 /* Says to everybody what it is. When it leaves: that it is gone. */

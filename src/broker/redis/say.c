@@ -244,11 +244,12 @@ void node_announce(struct node *node)
     struct say *say = calloc(1, sizeof *say);
     mr_arena_reset(&engine->scratch);
     node->calls++;
-    if (!node->leaving)
+    if (!node->leaving) {
         releases_send(engine);
-    if (!node->leaving)
+        losts_ask(engine);
         mr_redis_timer_start(engine->redis, &node->again,
                              mr_mono_add_ms(mr_redis_now(engine->redis), AGAIN_S * MR_MS_PER_S));
+    }
     if (say != NULL) {
         say->node = node;
         (void)say_all(say, &engine->scratch);

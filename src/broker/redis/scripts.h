@@ -11,6 +11,7 @@
     X(DONE, done)                                                                                  \
     X(BEAT, beat)                                                                                  \
     X(BEGUN, begun)                                                                                \
+    X(MINE, mine)                                                                                  \
     X(SAY, say)                                                                                    \
     X(MEMBER, member)                                                                              \
     X(PARTS, parts)

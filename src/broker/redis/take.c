@@ -449,6 +449,8 @@ static void ask_answered(struct mr_redis_call *call, enum mr_err err, const stru
         read_answer(ask, reply);
     else
         ask->take->ticket->err = err;
+    if (err != MR_OK && call->doubt)
+        take_lost(ask->take->node, ask->listen, ask->sent);
     ask_over(ask->take, reply); /* the ask may be gone */
     if (alone && queue->maybe)
         takes_serve(queue->engine);
