@@ -239,6 +239,22 @@ static void groups_are_apart_by_name_and_queue(void **state)
     gather_done(&other);
 }
 
+static void of_ripe_groups_that_with_the_oldest_member_is_the_first(void **state)
+{
+    struct conform *t = *state;
+    struct gathering g;
+    join_many(t, "late", "l", 1);
+    conform_pass_ms(2);
+    join_many(t, "busy", "b", 4);
+    conform_pass_ms(20);
+    assert_err(GATHER(t, &g, .max_size = 2, .max_delay_ms = 10), MR_OK);
+    assert_members(&g, "l0");
+    gather_done(&g);
+    assert_err(GATHER(t, &g, .max_size = 2, .max_delay_ms = 10), MR_OK);
+    assert_members(&g, "b0 b1");
+    gather_done(&g);
+}
+
 static void a_set_is_no_bigger_than_its_bytes_allow(void **state)
 {
     enum { N = 6, SIZE = 900 * 1024 };
@@ -656,6 +672,7 @@ int conform_groups(const struct conform_engine *engine)
         CONFORM_TEST(a_set_has_its_size_at_most_and_the_oldest_first),
         CONFORM_TEST(time_makes_a_group_ripe_and_wakes_who_waits),
         CONFORM_TEST(groups_are_apart_by_name_and_queue),
+        CONFORM_TEST(of_ripe_groups_that_with_the_oldest_member_is_the_first),
         CONFORM_TEST(a_set_is_no_bigger_than_its_bytes_allow),
         CONFORM_TEST(the_member_that_makes_it_ripe_wakes_who_waits),
         CONFORM_TEST(a_ripe_group_answers_only_one_of_those_who_wait),

@@ -37,17 +37,22 @@ local function walk()
   end
 end
 
--- A group that is ripe as far as we noted, else nil.
+-- A group that is ripe as far as we noted, else nil. Of those at the heads that with the oldest member, so that no
+-- busy group keeps another from its turn.
 local function find_ripe()
+  local best, best_ms
+  local function take(name)
+    local ms = tonumber(call('ZSCORE', OLDEST, name) or 0)
+    if not best or ms < best_ms then best, best_ms = name, ms end
+  end
   local first = call('ZREVRANGE', SIZE, 0, 0, 'WITHSCORES')
-  if first[1] and tonumber(first[2]) >= most then return first[1] end
+  if first[1] and tonumber(first[2]) >= most then take(first[1]) end
   for _, rule in ipairs({ { NEWEST, grace_ms }, delay_ms > 0 and { OLDEST, delay_ms } or nil }) do
     first = call('ZRANGE', rule[1], 0, 0, 'WITHSCORES')
     local ripe_ms = first[1] and tonumber(first[2]) + rule[2]
-    if ripe_ms and ripe_ms <= now_ms then return first[1] end
-    if ripe_ms then consider(ripe_ms) end
+    if ripe_ms and ripe_ms <= now_ms then take(first[1]) elseif ripe_ms then consider(ripe_ms) end
   end
-  return nil
+  return best
 end
 
 -- Whether it is, as it stands now.
