@@ -657,6 +657,58 @@ struct mr_result {
     struct mr_slice result; /* MR_RESULT_OK */
 };
 
+/* Some results; free it when done with its slices. */
+struct mr_result_list;
+size_t mr_result_list_count(const struct mr_result_list *list);
+const struct mr_result *mr_result_list_at(const struct mr_result_list *list, size_t i);
+void mr_result_list_free(struct mr_result_list *list);
+
+/*
+ * A master: a node that takes results. What it took is in its hands until it commits it; while it
+ * beats nobody else gets it. When it goes, or dies, the rest is at the head of its topic again, in the
+ * old order.
+ */
+struct mr_master;
+
+struct mr_master_options {
+    struct mr_slice node;          /* name shown to people; default host:pid */
+    const struct mr_slice *topics; /* up to MR_TAKE_QUEUES_MAX; default: "default" */
+    size_t topics_n;
+    int64_t beat_ms;       /* heartbeat; default 5 s */
+    uint32_t beats_missed; /* dead after so many, 2 at least; default 3 */
+    /* Not 0: it does not beat, and what it takes is its own for so long, also when this process ends
+     * before (but a store in the same process ends with it). For one that takes and goes. */
+    int64_t lease_ms;
+};
+
+/* MR_UNSUPPORTED: this broker has no results. */
+MR_MUST_USE enum mr_err mr_master_open(struct mr_client *client,
+                                       const struct mr_master_options *options,
+                                       struct mr_master **ret_master);
+/* Takes up to max <= MR_BATCH_MAX results, in the order in which their runs ended; waits up to wait_ms
+ * for the first. MR_EMPTY; MR_UNAVAILABLE; MR_CLOSED once it was stopped. */
+MR_MUST_USE enum mr_err mr_master_take(struct mr_master *master, size_t max, int64_t wait_ms,
+                                       struct mr_result_list **ret_list);
+/*
+ * These n <= MR_BATCH_MAX results were dealt with: they are gone once it is answered. ret_errs has n
+ * entries: MR_OK; MR_NOT_FOUND: it was committed before, which does no harm; MR_STALE: the lease was
+ * lost, and another master has got it since; MR_INVALID: this is no receipt.
+ */
+MR_MUST_USE enum mr_err mr_master_commit(struct mr_master *master, const struct mr_slice *receipts,
+                                         size_t n, enum mr_err *ret_errs);
+/* The same by anybody who has the receipts, in any process. */
+MR_MUST_USE enum mr_err mr_result_commit(struct mr_client *client, const struct mr_slice *receipts,
+                                         size_t n, enum mr_err *ret_errs);
+/* Gives back what it holds; takes that wait are answered with MR_CLOSED. */
+void mr_master_stop(struct mr_master *master);
+/* Stops if need be. No other thread may be in a call of it. NULL is fine. */
+void mr_master_free(struct mr_master *master);
+
+/* How many results of a topic wait, and how many are in the hands of masters; 0 of one that nobody has
+ * named. */
+MR_MUST_USE enum mr_err mr_topic_get(struct mr_client *client, struct mr_slice topic,
+                                     uint64_t *ret_waiting, uint64_t *ret_in_hand);
+
 /* ---- offline -------------------------------------------------------------------------------- */
 
 enum mr_fsck_mode { MR_FSCK_CHECK, MR_FSCK_REPAIR };

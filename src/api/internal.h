@@ -234,7 +234,7 @@ unary_start tasks_enqueue, tasks_get, tasks_list, tasks_wait, tasks_why, tasks_c
     queues_get, queues_history, queues_pause, queues_resume, queues_set_max_length,
     queues_set_partitions, queues_set_assign, queues_remove, nodes_list, server_stats,
     server_backup, tokens_create, tokens_list, tokens_revoke, health_check, work_finish,
-    groups_gather, groups_gathered, tasks_carry;
+    results_commit, results_get, groups_gather, groups_gathered, tasks_carry;
 
 typedef struct mr_slice unary_about(struct unary *u);
 unary_about tasks_about, tasks_about_carried, tokens_about_new;

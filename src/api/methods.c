@@ -4,6 +4,7 @@
 #include "api/internal.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "millrace/v1/nodes.pb-c.h"
+#include "millrace/v1/results.pb-c.h"
 #include "millrace/v1/server.pb-c.h"
 #include "millrace/v1/tokens.pb-c.h"
 
@@ -37,6 +38,11 @@ static struct mr_slice of_assign(const ProtobufCMessage *message)
 static struct mr_slice of_gather(const ProtobufCMessage *message)
 {
     return mr_pb_text(((const Millrace__V1__GatherRequest *)(const void *)message)->queue);
+}
+
+static struct mr_slice of_topic(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__TopicRequest *)(const void *)message)->topic);
 }
 
 static struct mr_slice of_remove(const ProtobufCMessage *message)
@@ -99,6 +105,8 @@ static struct mr_slice about_token(struct unary *u)
       of_remove)                                                                                   \
     X(nodes, OURS "Nodes/List", A | P | V, NULL, KIND(node_list_request), nodes_list, NULL)        \
     X(finish, OURS "Work/Finish", A | W, NULL, NULL, work_finish, NULL)                            \
+    X(topic, OURS "Results/Get", A | P | V, NULL, KIND(topic_request), results_get, of_topic)      \
+    X(commit, OURS "Results/Commit", A | P, NULL, NULL, results_commit, NULL)                      \
     X(gather, OURS "Work/Gather", A | W, NULL, KIND(gather_request), groups_gather, of_gather)     \
     X(gathered, OURS "Work/Gathered", A | W, NULL, NULL, groups_gathered, NULL)                    \
     X(stats, OURS "Server/Stats", A | V, NULL, KIND(stats_request), server_stats, NULL)            \
@@ -114,7 +122,7 @@ static struct mr_slice about_token(struct unary *u)
 /* name, path, roles, open */
 #define STREAM_ROWS(X)                                                                             \
     X(enqueue_stream, OURS "Tasks/EnqueueStream", A | P, enqueue_stream_open)                      \
-    X(attach, OURS "Work/Attach", A | W, attach_open)                                              \
+    X(attach, OURS "Work/Attach", A | P | W, attach_open)                                          \
     X(events, OURS "Events/Watch", A | P | V, events_watch_open)                                   \
     X(watch, HEALTH "Watch", ANYBODY, health_watch_open)                                           \
     X(reflect, BETA, MR_ROLES_ALL, reflection_open)                                                \

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queues: looking at them, stopping and starting them. */
 #include "api/internal.h"
+#include "broker/result.h"
+#include "millrace/v1/results.pb-c.h"
 
 static void empty_reply(struct unary *u)
 {
@@ -79,23 +81,41 @@ static void get_reply(struct unary *u)
     unary_sent(u);
 }
 
-void queues_get(struct unary *u)
+static void get_one(struct unary *u, struct mr_slice queue)
 {
-    const Millrace__V1__QueueRequest *in = (const void *)u->message;
     struct mr_req_queue_list *req = &u->job.req.queue_list;
-    enum mr_err err = mr_name_check(mr_pb_text(in->queue));
-    if (err != MR_OK) {
-        unary_fail(u, err, "queue: not a name");
-        return;
-    }
-    req->only = mr_pb_text(in->queue);
+    req->only = queue;
     req->max = 1;
     req->infos = mr_arena_calloc(unary_arena(u), 1, sizeof *req->infos);
-    name_it(u, in->queue);
     if (req->infos == NULL)
         unary_fail(u, MR_NOMEM, NULL);
     else
         unary_submit(u, MR_OP_QUEUE_LIST, get_reply);
+}
+
+void queues_get(struct unary *u)
+{
+    const Millrace__V1__QueueRequest *in = (const void *)u->message;
+    enum mr_err err = mr_name_check(mr_pb_text(in->queue));
+    name_it(u, in->queue);
+    if (err != MR_OK)
+        unary_fail(u, err, "queue: not a name");
+    else
+        get_one(u, mr_pb_text(in->queue));
+}
+
+void results_get(struct unary *u)
+{
+    const Millrace__V1__TopicRequest *in = (const void *)u->message;
+    struct mr_slice topic = mr_pb_text(in->topic), queue = {0};
+    char name[MR_NAME_MAX + 1];
+    enum mr_err err = topic.len <= MR_TOPIC_MAX ? mr_name_check(topic) : MR_TOO_BIG;
+    if (err == MR_OK)
+        err = mr_arena_copy(unary_arena(u), mr_result_queue(topic, name), &queue);
+    if (err != MR_OK)
+        unary_fail(u, err, err == MR_NOMEM ? NULL : "topic: not a name");
+    else
+        get_one(u, queue);
 }
 
 static void history_reply(struct unary *u)

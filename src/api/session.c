@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "api/work.h"
+#include "broker/result.h"
 
 static struct mr_link *bucket_of(struct mr_api *api, uint64_t incarnation)
 {
@@ -174,18 +175,25 @@ static enum mr_err fill_open(struct work *work, const Millrace__V1__Hello *hello
 {
     struct mr_req_node_open *req = &work->job.req.node_open;
     struct mr_worker_queue *queues =
-        mr_arena_calloc(&req->req.arena, hello->n_queues, sizeof *queues);
+        mr_arena_calloc(&req->req.arena, hello->n_queues + hello->n_topics, sizeof *queues);
     struct mr_slice *types = mr_arena_calloc(&req->req.arena, hello->n_types + 1, sizeof *types);
     if (queues == NULL || types == NULL)
         return MR_NOMEM;
     for (size_t i = 0; i < hello->n_types; i++)
         types[i] = mr_pb_text(hello->types[i]);
+    for (size_t i = 0; i < hello->n_topics; i++) {
+        char name[MR_NAME_MAX + 1];
+        struct mr_slice queue = mr_result_queue(mr_pb_text(hello->topics[i]), name);
+        MR_TRY(mr_arena_copy(&req->req.arena, queue, &queues[i].name));
+    }
     for (size_t i = 0; i < hello->n_queues; i++)
         queues[i] = (struct mr_worker_queue){.name = mr_pb_text(hello->queues[i]->name),
                                              .weight = hello->queues[i]->weight};
     req->name = mr_slice_str(work->session->name);
+    req->role = hello->n_topics > 0 ? MR_NODE_MASTER : MR_NODE_WORKER;
+    req->lasts = hello->lasts;
     req->queues = queues;
-    req->queues_n = hello->n_queues;
+    req->queues_n = hello->n_queues + hello->n_topics;
     req->order = hello->strict ? MR_QUEUES_STRICT : MR_QUEUES_WEIGHTED;
     req->types = types;
     req->types_n = hello->n_types;
@@ -205,11 +213,12 @@ static struct session *session_new(struct attach *attach, const Millrace__V1__He
     session->api = api;
     session->state = SESSION_OPENING;
     session->incarnation = hello->incarnation;
-    session->all_queues = mr_access_all_queues(&attach->head.token);
+    session->all_queues =
+        mr_access_all_queues(&attach->head.token) && attach->head.token.role != MR_ROLE_PRODUCER;
     session->slots = hello->slots;
     session->lease_ms = hello->lease_ms;
-    session->grace_ms =
-        api->options.grace_ms < hello->lease_ms ? api->options.grace_ms : hello->lease_ms;
+    bool sooner = api->options.grace_ms < hello->lease_ms && !hello->lasts;
+    session->grace_ms = sooner ? api->options.grace_ms : hello->lease_ms;
     snprintf(session->name, sizeof session->name, "%s", hello->node);
     memcpy(session->token, attach->head.token.id, sizeof session->token);
     budget_init(&session->budget);
@@ -308,6 +317,36 @@ static struct session *find(const struct attach *attach, const Millrace__V1__Hel
     return NULL;
 }
 
+/* Of a master. Who may enqueue may take the results of it. */
+static enum mr_err check_topics(const struct attach *attach, const Millrace__V1__Hello *hello,
+                                struct mr_detail *detail)
+{
+    const struct mr_token *token = &attach->head.token;
+    if (token->role == MR_ROLE_WORKER) {
+        mr_detail_set(detail, "token %s is of a worker, who takes tasks, not results", token->id);
+        return MR_DENIED;
+    }
+    if (hello->n_topics > MR_TAKE_QUEUES_MAX || hello->n_queues > 0 || hello->n_types > 0 ||
+        hello->slots > 0) {
+        mr_detail_set(detail, "topics: 1 to %d, and neither queues, types nor slots with them",
+                      MR_TAKE_QUEUES_MAX);
+        return MR_INVALID;
+    }
+    for (size_t i = 0; i < hello->n_topics; i++) {
+        struct mr_slice topic = mr_pb_text(hello->topics[i]);
+        if (topic.len > MR_TOPIC_MAX) {
+            mr_detail_set(detail, "topic: %zu bytes, the limit is %d", topic.len, MR_TOPIC_MAX);
+            return MR_TOO_BIG;
+        }
+        if (topic.len > 0 && mr_access_queue(token, topic))
+            continue;
+        mr_detail_set(detail, "token %s is for queues and topics %s, not for %.*s", token->id,
+                      token->queue, MR_NAME_MAX, hello->topics[i]);
+        return topic.len > 0 ? MR_DENIED : MR_INVALID;
+    }
+    return MR_OK;
+}
+
 static enum mr_err check_hello(const struct attach *attach, const Millrace__V1__Hello *hello,
                                struct mr_detail *detail)
 {
@@ -315,12 +354,19 @@ static enum mr_err check_hello(const struct attach *attach, const Millrace__V1__
         mr_detail_set(detail, "node: %zu bytes, the limit is %d", strlen(hello->node), MR_NAME_MAX);
         return MR_TOO_BIG;
     }
-    if (hello->slots == 0 || hello->slots > MR_SLOTS_MAX) {
-        mr_detail_set(detail, "slots: must be 1 to %d", MR_SLOTS_MAX);
-        return MR_INVALID;
-    }
     if (hello->lease_ms <= 0 || hello->lease_ms > LEASE_MAX_MS) {
         mr_detail_set(detail, "lease_ms: must be 1 to %d", LEASE_MAX_MS);
+        return MR_INVALID;
+    }
+    if (hello->n_topics > 0)
+        return check_topics(attach, hello, detail);
+    if (attach->head.token.role == MR_ROLE_PRODUCER) {
+        mr_detail_set(detail, "token %s is of a producer, who takes results, not tasks",
+                      attach->head.token.id);
+        return MR_DENIED;
+    }
+    if (hello->slots == 0 || hello->slots > MR_SLOTS_MAX) {
+        mr_detail_set(detail, "slots: must be 1 to %d", MR_SLOTS_MAX);
         return MR_INVALID;
     }
     if (hello->n_queues == 0 || hello->n_queues > MR_TAKE_QUEUES_MAX) {

@@ -385,8 +385,9 @@ static void finish_reply(struct unary *u)
         unary_send(u, &out.base);
 }
 
-void work_finish(struct unary *u)
+static void finish_alone(struct unary *u, bool only_results)
 {
+    u->job.req.finish.only_results = only_results;
     if (!mr_access_all_queues(&u->token)) {
         unary_fail(u, MR_DENIED,
                    "token %s is for queues %s: finish on the stream that took the task",
@@ -400,6 +401,16 @@ void work_finish(struct unary *u)
         unary_fail(u, err, "the message cannot be read");
     else
         unary_submit(u, MR_OP_FINISH, finish_reply);
+}
+
+void work_finish(struct unary *u)
+{
+    finish_alone(u, false);
+}
+
+void results_commit(struct unary *u)
+{
+    finish_alone(u, true);
 }
 
 /* ---- beats ---------------------------------------------------------------------------------- */

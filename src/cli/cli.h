@@ -150,7 +150,7 @@ struct cli {
 
 extern const struct cli_command cli_enqueue, cli_work, cli_queue, cli_task, cli_dead, cli_bench,
     cli_fsck, cli_backup, cli_serve, cli_config, cli_token, cli_selftest;
-extern const struct cli_command cli_migrate, cli_node, cli_top;
+extern const struct cli_command cli_migrate, cli_node, cli_result, cli_top;
 extern const struct cli_command cli_complete; /* for shells, not for people: not in the list */
 extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in the order of help */
 

@@ -7,6 +7,7 @@
 
 static const struct out_column columns[] = {
     {"NODE", OUT_LEFT},
+    {"ROLE", OUT_LEFT | OUT_SPARE(7)},
     {"STATE", OUT_LEFT | OUT_SPARE(1)},
     {"BUSY", OUT_RIGHT | OUT_SPARE(2)},
     {"IN HAND", OUT_RIGHT | OUT_SPARE(3)},
@@ -45,6 +46,7 @@ void node_row(struct out_table *table, const struct mr_node_info *node)
     out_relative(node->last_beat_ms, now_ms, beat);
     out_relative(node->started_ms, now_ms, started);
     out_cell_bytes(table, OUT_BOLD, node->name);
+    out_cell(table, OUT_PLAIN, mr_node_role_name(node->role));
     out_cell(table, colour_of(node->state), mr_node_state_name(node->state));
     out_cellf(table, OUT_PLAIN, "%u/%u", node->busy, node->slots);
     out_cellf(table, OUT_PLAIN, "%llu", (unsigned long long)node->in_hand);
@@ -66,7 +68,7 @@ void node_json(struct jw *jw, const struct mr_node_info *node)
 {
     jw_object_begin(jw, NULL);
     jw_bytes(jw, "node", node->name);
-    jw_text(jw, "role", "worker");
+    jw_text(jw, "role", mr_node_role_name(node->role));
     jw_text(jw, "state", mr_node_state_name(node->state));
     jw_uint(jw, "incarnation", node->incarnation);
     jw_int(jw, "started_ms", node->started_ms);
@@ -131,12 +133,14 @@ static const struct cli_option list_options[] = {
 static const struct cli_verb verbs[] = {
     {.name = "list",
      .synopsis = "",
-     .about = "Lists the workers that are connected, with what they do.",
+     .about = "Lists the workers and masters that are connected, with what they do.",
      .examples = CLI_EXAMPLES("millrace node list", "millrace node list --watch"),
      CLI_OPTIONS(list_options, struct watch_args),
      .store = CLI_STORE_MUST_EXIST,
      .run = run_list},
 };
 
-const struct cli_command cli_node = {
-    .name = "node", .about = "the workers of a broker", .verbs = verbs, .verbs_n = CLI_LEN(verbs)};
+const struct cli_command cli_node = {.name = "node",
+                                     .about = "the workers and masters of a broker",
+                                     .verbs = verbs,
+                                     .verbs_n = CLI_LEN(verbs)};

@@ -94,6 +94,18 @@ enum mr_err mr_worker_new(struct mr_client *client, const struct mr_worker_optio
     return mr_worker_new_on(client->broker, options, ret_worker);
 }
 
+enum mr_err mr_master_open(struct mr_client *client, const struct mr_master_options *options,
+                           struct mr_master **ret_master)
+{
+    return mr_master_open_on(client->broker, options, ret_master);
+}
+
+enum mr_err mr_result_commit(struct mr_client *client, const struct mr_slice *receipts, size_t n,
+                             enum mr_err *ret_errs)
+{
+    return mr_result_commit_on(client->broker, receipts, n, ret_errs);
+}
+
 enum mr_err mr_fsck(const char *url, enum mr_fsck_mode mode, mr_fsck_line *line, void *arg,
                     struct mr_fsck_report *ret_report, struct mr_detail *detail)
 {

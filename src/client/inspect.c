@@ -2,6 +2,7 @@
 /* Looking and acting: each call is one request to the broker, waited for. */
 #include <stdlib.h>
 
+#include "broker/result.h"
 #include "client/client.h"
 
 enum { LIST_LIMIT = 50 };
@@ -167,6 +168,25 @@ enum mr_err mr_queue_get(struct mr_client *client, struct mr_slice queue,
     if (n == 0)
         return MR_NOT_FOUND;
     *ret_info = info;
+    return MR_OK;
+}
+
+enum mr_err mr_topic_get(struct mr_client *client, struct mr_slice topic, uint64_t *ret_waiting,
+                         uint64_t *ret_in_hand)
+{
+    char name[MR_NAME_MAX + 1];
+    struct mr_queue_info info = {.paused = false};
+    struct mr_req_queue_list list = {
+        .only = mr_result_queue(topic, name), .infos = &info, .max = 1};
+    size_t n = 0;
+    MR_TRY(mr_name_check(topic));
+    if (topic.len > MR_TOPIC_MAX)
+        return MR_TOO_BIG;
+    enum mr_err err = queue_list(client, &list, &n);
+    if (err != MR_OK && err != MR_NOT_FOUND)
+        return err;
+    *ret_waiting = info.counts[MR_PENDING];
+    *ret_in_hand = info.counts[MR_ACTIVE];
     return MR_OK;
 }
 

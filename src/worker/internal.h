@@ -12,6 +12,7 @@
  * monitor.c  a thread: beats, timeouts, runs given up, leases held for too long
  * groups.c   a few threads: sets of groups, and the caller's function for them
  * worker.c   the life cycle
+ * master.c   beside it all: a node that takes results
  *
  * One lock guards everything that is not atomic or said to belong to one thread. It is held for a
  * few dozen instructions, never across a call of the broker or of the caller's functions
@@ -27,6 +28,10 @@
 #include "worker/handlers.h"
 #include "worker/retry.h"
 #include "worker/worker.h"
+
+/* Of every node: it beats so often, and is dead after so many that were missed. */
+#define BEAT_MS      (5 * MR_MS_PER_S)
+#define BEATS_MISSED 3
 
 /* What is held ahead of the free slots is this much work of the slots together. */
 #define AHEAD_NS MR_NS_PER_MS
@@ -327,5 +332,8 @@ MR_MUST_USE enum mr_err mr_node_open(struct mr_worker *w);
 void mr_node_close(struct mr_worker *w);
 /* Tick of the wheel, rounded up. */
 uint64_t mr_worker_tick_up(const struct mr_worker *w, int64_t mono_ns);
+
+/* The name of a node, by default host:pid, written to name. */
+struct mr_slice mr_node_name(struct mr_slice given, char name[MR_NAME_MAX + 1]);
 
 #endif

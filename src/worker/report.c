@@ -196,7 +196,7 @@ void mr_reports_give_up(struct mr_report *reports)
     mr_reports_free(reports);
 }
 
-/* ---- leases that did not run ---------------------------------------------------------------- */
+/* ---- leases that did not run: handed back, or cancelled ------------------------------------- */
 
 struct bundle {
     struct mr_req_finish finish;
@@ -274,6 +274,7 @@ static struct mr_lease *bundle_send(struct mr_worker *w, struct mr_lease *leases
             .ref = lease->ref,
             .outcome = outcome,
             .error = error,
+            .reason = outcome == MR_HAND_BACK ? MR_REASON_NONE : MR_REASON_CANCELLED,
         };
     }
     struct mr_lease *rest = *at;

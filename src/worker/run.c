@@ -172,11 +172,12 @@ int64_t mr_run_grace_ms(struct mr_run *run)
 static const struct {
     enum mr_outcome outcome;
     const char *why;
+    enum mr_finish_reason reason;
 } stop_rows[RUN_STOP_COUNT] = {
-    [RUN_CANCELLED] = {MR_FAIL_FOR_GOOD, "cancelled"},
-    [RUN_TIMEOUT] = {MR_FAIL, "timeout after "},
-    [RUN_DEADLINE] = {MR_FAIL_FOR_GOOD, "deadline passed"},
-    [RUN_WORKER_STOPS] = {MR_HAND_BACK, NULL},
+    [RUN_CANCELLED] = {MR_FAIL_FOR_GOOD, "cancelled", MR_REASON_CANCELLED},
+    [RUN_TIMEOUT] = {MR_FAIL, "timeout after ", MR_REASON_TIMEOUT},
+    [RUN_DEADLINE] = {MR_FAIL_FOR_GOOD, "deadline passed", MR_REASON_TIMEOUT},
+    [RUN_WORKER_STOPS] = {MR_HAND_BACK, NULL, MR_REASON_NONE},
 };
 
 /* The reason first, then what the handler had to say. Out of memory the text stays shorter. */
@@ -266,6 +267,7 @@ void mr_run_judge(struct mr_run *run, struct run_answer answer, struct mr_rand *
         return;
     if (outcome == MR_FAIL || outcome == MR_FAIL_FOR_GOOD) {
         explain(run, stop, *answer.error || stop ? answer.error : "failed", &report->error);
+        report->item.reason = stop_rows[stop].reason;
         const char *error = report->error.len > 0 ? (const char *)report->error.data : "";
         mr_is_failure *is_failure = w->options.is_failure;
         if (outcome == MR_FAIL && is_failure && !is_failure(task, error, w->options.arg))

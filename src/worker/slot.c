@@ -176,8 +176,9 @@ static struct run_answer perform(struct mr_slot *slot, struct mr_report *report)
         return (struct run_answer){MR_HAND_BACK, "", UNHANDLED_MS + spread_ms};
     }
     int64_t left_ms = deadline_left_ms(w, &lease->task);
+    int goes_on = RUN_GOES_ON;
     if (left_ms <= 0)
-        return (struct run_answer){MR_FAIL_FOR_GOOD, "deadline passed", -1};
+        (void)atomic_compare_exchange_strong(&run->stop, &goes_on, RUN_DEADLINE);
     set_due(slot, &lease->task, left_ms);
     if (mr_run_cancelled(run))
         return (struct run_answer){MR_FAIL, "", -1};

@@ -14,10 +14,8 @@
 #include "base/diag.h"
 #include "worker/internal.h"
 
-#define DRAIN_MS     (30 * MR_MS_PER_S)
-#define GRACE_MS     (5 * MR_MS_PER_S)
-#define BEAT_MS      (5 * MR_MS_PER_S)
-#define BEATS_MISSED 3
+#define DRAIN_MS (30 * MR_MS_PER_S)
+#define GRACE_MS (5 * MR_MS_PER_S)
 
 enum {
     LEVELS_MAX = 1000,
@@ -67,18 +65,21 @@ static enum mr_err copy_queues(struct mr_worker *w)
     return MR_OK;
 }
 
+struct mr_slice mr_node_name(struct mr_slice given, char name[MR_NAME_MAX + 1])
+{
+    char host[HOST_MAX + 1] = "localhost";
+    if (given.len > 0)
+        return given;
+    if (gethostname(host, sizeof host - 1) != 0 || mr_name_check(mr_slice_str(host)) != MR_OK)
+        memcpy(host, "localhost", sizeof "localhost");
+    snprintf(name, MR_NAME_MAX + 1, "%s:%ld", host, (long)getpid());
+    return mr_slice_str(name);
+}
+
 static enum mr_err copy_node(struct mr_worker *w)
 {
-    char name[HOST_MAX + 32];
-    struct mr_slice node = w->options.node;
-    if (node.len == 0) {
-        char host[HOST_MAX + 1] = "localhost";
-        if (gethostname(host, sizeof host - 1) != 0 || mr_name_check(mr_slice_str(host)) != MR_OK)
-            memcpy(host, "localhost", sizeof "localhost");
-        snprintf(name, sizeof name, "%s:%ld", host, (long)getpid());
-        node = mr_slice_str(name);
-    }
-    return mr_arena_copy(&w->memory, node, &w->options.node);
+    char name[MR_NAME_MAX + 1];
+    return mr_arena_copy(&w->memory, mr_node_name(w->options.node, name), &w->options.node);
 }
 
 static enum mr_err copy_levels(struct mr_worker *w)

@@ -13,4 +13,13 @@ MR_MUST_USE enum mr_err mr_worker_new_on(struct mr_broker *broker,
                                          const struct mr_worker_options *options,
                                          struct mr_worker **ret_worker);
 
+/* The same of a master. Also what opening a node can answer. */
+MR_MUST_USE enum mr_err mr_master_open_on(struct mr_broker *broker,
+                                          const struct mr_master_options *options,
+                                          struct mr_master **ret_master);
+/* Commits by receipts alone. */
+MR_MUST_USE enum mr_err mr_result_commit_on(struct mr_broker *broker,
+                                            const struct mr_slice *receipts, size_t n,
+                                            enum mr_err *ret_errs);
+
 #endif

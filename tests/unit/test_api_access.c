@@ -37,9 +37,13 @@ static const struct {
     {PATH("Queues/Pause"), "a"},
     {PATH("Queues/Resume"), "a"},
     {PATH("Queues/SetMaxLength"), "a"},
+    {PATH("Queues/SetPartitions"), "a"},
+    {PATH("Queues/SetAssign"), "a"},
     {PATH("Queues/Remove"), "a"},
     {PATH("Nodes/List"), "apv"},
-    {PATH("Work/Attach"), "aw"},
+    {PATH("Work/Attach"), "apw"},
+    {PATH("Results/Get"), "apv"},
+    {PATH("Results/Commit"), "ap"},
     {PATH("Work/Finish"), "aw"},
     {PATH("Work/Gather"), "aw"},
     {PATH("Work/Gathered"), "aw"},
@@ -435,6 +439,64 @@ static void a_revoked_token_loses_its_streams_within_a_second(void **state)
     client_close(&client);
 }
 
+static int hello_status(struct rig *rig, enum mr_role role, const char *pattern, const char *queue,
+                        const char *topic)
+{
+    struct client client;
+    struct talk talk = {0};
+    struct mr_token token;
+    Millrace__V1__WorkerMessage message = MILLRACE__V1__WORKER_MESSAGE__INIT;
+    Millrace__V1__Hello hello = MILLRACE__V1__HELLO__INIT;
+    Millrace__V1__QueueWeight weight = MILLRACE__V1__QUEUE_WEIGHT__INIT, *queues[] = {&weight};
+    char *topics[] = {(char *)(uintptr_t)topic};
+    weight.name = (char *)(uintptr_t)queue;
+    hello.node = (char *)(uintptr_t) "node";
+    hello.incarnation = 7;
+    hello.lease_ms = 60000;
+    hello.slots = queue != NULL;
+    hello.queues = queues;
+    hello.n_queues = queue != NULL;
+    hello.topics = topics;
+    hello.n_topics = topic != NULL;
+    message.kind_case = MILLRACE__V1__WORKER_MESSAGE__KIND_HELLO;
+    message.hello = &hello;
+    client_open(rig, &client, make_token(rig, role, pattern, &token));
+    talk_begin(&talk, &client, PATH("Work/Attach"));
+    talk_send(&talk, &message.base);
+    talk_half_close(&talk);
+    int status = talk_end(&talk);
+    talk_done(&talk);
+    client_close(&client);
+    return status;
+}
+
+/* A stream that is welcome ends well when its client has nothing more to say. */
+static void producers_take_results_and_workers_take_tasks(void **state)
+{
+    struct rig *rig = *state;
+    static const struct {
+        enum mr_role role;
+        const char *pattern, *queue, *topic;
+        int status;
+    } rows[] = {
+        {MR_ROLE_ADMIN, "", "q", NULL, MR_RPC_OK},
+        {MR_ROLE_ADMIN, "", NULL, "t", MR_RPC_OK},
+        {MR_ROLE_WORKER, "", "q", NULL, MR_RPC_OK},
+        {MR_ROLE_WORKER, "", NULL, "t", MR_RPC_DENIED},
+        {MR_ROLE_PRODUCER, "", "q", NULL, MR_RPC_DENIED},
+        {MR_ROLE_PRODUCER, "", NULL, "t", MR_RPC_OK},
+        {MR_ROLE_PRODUCER, "mail-*", NULL, "t", MR_RPC_DENIED},
+        {MR_ROLE_PRODUCER, "mail-*", NULL, "mail-t", MR_RPC_OK},
+        {MR_ROLE_ADMIN, "", "q", "t", MR_RPC_INVALID},
+        {MR_ROLE_ADMIN, "", NULL, "", MR_RPC_INVALID},
+        {MR_ROLE_ADMIN, "", NULL, "a{b", MR_RPC_INVALID},
+    };
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        assert_int_equal(
+            hello_status(rig, rows[i].role, rows[i].pattern, rows[i].queue, rows[i].topic),
+            rows[i].status);
+}
+
 static void a_token_waits_for_the_disk_and_nobody_waits_for_it(void **state)
 {
     struct rig *rig = *state;
@@ -558,6 +620,7 @@ int main(void)
         TEST(what_is_of_every_queue_is_not_for_tokens_of_some),
         TEST(limits_of_a_token_hold),
         TEST(tokens_are_made_listed_and_revoked_with_their_streams),
+        TEST(producers_take_results_and_workers_take_tasks),
         TEST(a_revoked_token_loses_its_streams_within_a_second),
         TEST(a_token_waits_for_the_disk_and_nobody_waits_for_it),
         TEST(changes_by_people_leave_a_line),

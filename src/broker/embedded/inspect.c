@@ -204,7 +204,8 @@ static void queue_info(struct mr_engine *engine, const struct queue *queue,
         .partitions = 1,
     };
     latency_show(queue->latency, engine->now, ret_info);
-    memcpy(ret_info->name, queue->name, queue->name_len + 1);
+    const char *name = queue->name + queue->results; /* of results: their topic */
+    memcpy(ret_info->name, name, strlen(name) + 1);
     memcpy(ret_info->counts, queue->counts, sizeof queue->counts);
     if (mr_log_failure(engine->log) != MR_OK) /* the changes under way will never be durable */
         for (size_t s = 0; s < MR_STATE_COUNT; s++)

@@ -188,9 +188,11 @@ struct node {
     struct mr_slice name;
     const struct mr_worker_queue *queues;
     size_t queues_n;
-    const struct mr_slice *types;
+    const struct mr_slice *types; /* of a master: its topics */
     size_t types_n;
     enum mr_queue_order order;
+    enum mr_node_role role;
+    bool lasts;
     uint32_t slots, first_slot;
     int64_t lease_ms;
     uint64_t incarnation;

@@ -18,11 +18,12 @@
 
 #include "base/buf.h"
 #include "broker/remote/internal.h"
+#include "broker/result.h"
 #include "wire/node.h"
 
 static const char attach_path[] = "/millrace.v1.Work/Attach";
 
-enum { SAY_HELLO = 1, FIELD_QUEUES = 3, FIELD_HOLDS = 7, FIELD_TYPES = 8 };
+enum { SAY_HELLO = 1, FIELD_QUEUES = 3, FIELD_HOLDS = 7, FIELD_TYPES = 8, FIELD_TOPICS = 9 };
 enum { FIELD_RESUMED = 2, FIELD_GRACE_MS = 3 };
 enum { INDEX_BITS = 12 };
 _Static_assert(NODES_MAX == 1 << INDEX_BITS, "a node's number holds its index");
@@ -79,7 +80,8 @@ void node_free(struct node *node, enum mr_err err)
     node_fail(node);
     stop_timers(node);
     drop_call(node);
-    mr_board_give(&remote->board, node->first_slot, node->slots);
+    if (node->slots > 0)
+        mr_board_give(&remote->board, node->first_slot, node->slots);
     remote->by_index[node->number & (NODES_MAX - 1)] = NULL;
     mr_list_remove(&node->link);
     mr_arena_done(&node->memory);
@@ -118,6 +120,7 @@ struct hello {
     bool strict;
     uint32_t slots;
     int64_t lease_ms;
+    bool lasts;
 };
 static const struct mr_flat_field hello_fields[] = {
     {MR_FLAT_SLICE, offsetof(struct hello, node), 0},
@@ -126,6 +129,10 @@ static const struct mr_flat_field hello_fields[] = {
     {MR_FLAT_BOOL, offsetof(struct hello, strict), 0},
     {MR_FLAT_32, offsetof(struct hello, slots), 0},
     {MR_FLAT_64, offsetof(struct hello, lease_ms), 0},
+    {MR_FLAT_NONE, 0, 0}, /* holds, types and topics, by hand */
+    {MR_FLAT_NONE, 0, 0},
+    {MR_FLAT_NONE, 0, 0},
+    {MR_FLAT_BOOL, offsetof(struct hello, lasts), 0},
 };
 static MR_FLAT(struct hello, hello_flat, hello_fields);
 
@@ -145,10 +152,12 @@ static enum mr_err hello_encode(const struct node *node, struct mr_buf *buf)
         .strict = node->order == MR_QUEUES_STRICT,
         .slots = node->slots,
         .lease_ms = node->lease_ms,
+        .lasts = node->lasts,
     };
+    unsigned types_field = node->role == MR_NODE_MASTER ? FIELD_TOPICS : FIELD_TYPES;
     size_t holds_len = holds_count(node) * sizeof(uint64_t);
     struct mr_node_lists lists = {node->queues,  node->queues_n, node->types,
-                                  node->types_n, FIELD_QUEUES,   FIELD_TYPES};
+                                  node->types_n, FIELD_QUEUES,   types_field};
     size_t size = mr_flat_size(&hello_flat, &hello) + mr_node_lists_size(&lists) +
                   mr_flat_head_size(holds_len) + holds_len;
     MR_TRY(mr_buf_reserve(buf, size));
@@ -312,11 +321,22 @@ void node_resync(struct node *node)
 
 enum mr_err remote_prepare_node_open(struct ticket *ticket)
 {
-    const struct mr_req_node_open *req = mr_container(ticket->req, struct mr_req_node_open, req);
-    return req->role == MR_NODE_MASTER ? MR_UNSUPPORTED : mr_node_open_check(req);
+    return mr_node_open_check(mr_container(ticket->req, struct mr_req_node_open, req));
 }
 
-static enum mr_err copy_terms(struct node *node, const struct mr_req_node_open *req)
+static enum mr_err copy_topics(struct node *node, const struct mr_req_node_open *req)
+{
+    struct mr_slice *topics = mr_arena_calloc(&node->memory, req->queues_n, sizeof *topics);
+    if (topics == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < req->queues_n; i++)
+        MR_TRY(mr_arena_copy(&node->memory, mr_result_topic(req->queues[i].name), &topics[i]));
+    node->types = topics;
+    node->types_n = req->queues_n;
+    return MR_OK;
+}
+
+static enum mr_err copy_queues(struct node *node, const struct mr_req_node_open *req)
 {
     struct mr_worker_queue *queues = mr_arena_calloc(&node->memory, req->queues_n, sizeof *queues);
     struct mr_slice *types = mr_arena_calloc(&node->memory, req->types_n + 1, sizeof *types);
@@ -332,6 +352,14 @@ static enum mr_err copy_terms(struct node *node, const struct mr_req_node_open *
     node->queues_n = req->queues_n;
     node->types = types;
     node->types_n = req->types_n;
+    return MR_OK;
+}
+
+static enum mr_err copy_terms(struct node *node, const struct mr_req_node_open *req)
+{
+    MR_TRY(req->role == MR_NODE_MASTER ? copy_topics(node, req) : copy_queues(node, req));
+    node->role = req->role;
+    node->lasts = req->lasts;
     node->order = req->order;
     node->lease_ms = req->lease_ms;
     node->events = req->events;
@@ -360,7 +388,7 @@ static enum mr_err node_new(struct ticket *ticket, struct node **ret_node)
         return MR_NOMEM;
     node->remote = remote;
     enum mr_err err = copy_terms(node, req);
-    if (err == MR_OK)
+    if (err == MR_OK && req->slots > 0)
         err = mr_board_take(&remote->board, req->slots, &node->first_slot);
     if (err == MR_OK) {
         node->slots = req->slots;
@@ -429,7 +457,7 @@ void nodes_leave(struct remote *remote)
     for (struct mr_link *link = remote->nodes.next; link != &remote->nodes;) {
         struct node *node = mr_container(link, struct node, link);
         link = link->next;
-        if (node->state == NODE_ATTACHED)
+        if (node->state == NODE_ATTACHED && !node->lasts)
             leave(node, NULL);
         else if (node->state != NODE_LEAVING)
             node_free(node, MR_CLOSED);

@@ -4,6 +4,7 @@
  * it broke is answered with MR_UNAVAILABLE.
  */
 #include "broker/remote/internal.h"
+#include "broker/result.h"
 #include "wire/node.h"
 
 #define REQ(ticket, type) mr_container((ticket)->req, struct type, req)
@@ -271,12 +272,15 @@ static enum mr_err prepare_queue_list(struct ticket *ticket)
     struct mr_req_queue_list *req = REQ(ticket, mr_req_queue_list);
     req->n = 0;
     if (req->only.len > 0) {
-        if (mr_name_check(req->only) != MR_OK)
+        struct mr_slice topic = mr_result_topic(req->only);
+        struct mr_slice name = topic.len > 0 ? topic : req->only;
+        if (mr_name_check(name) != MR_OK)
             return MR_NOT_FOUND;
         if (req->max == 0)
             return MR_INVALID;
-        return unary_encode(ticket, "/millrace.v1.Queues/Get", &text_flat,
-                            &(struct text){req->only});
+        return unary_encode(ticket,
+                            topic.len > 0 ? "/millrace.v1.Results/Get" : "/millrace.v1.Queues/Get",
+                            &text_flat, &(struct text){name});
     }
     if (req->after.len > 0)
         MR_TRY(mr_name_check(req->after));

@@ -291,7 +291,8 @@ static void finish_alone(struct ticket *ticket)
         enum mr_err err = mr_flat_next(&rest, &entry);
         mr_assert(err == MR_OK);
     }
-    ticket->path = "/millrace.v1.Work/Finish";
+    ticket->path = finish_of(ticket)->only_results ? "/millrace.v1.Results/Commit"
+                                                   : "/millrace.v1.Work/Finish";
     ticket->body = mr_slice_make(ticket->entries, ticket->bytes);
     unary_begin(ticket);
 }
