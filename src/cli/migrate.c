@@ -137,7 +137,8 @@ static struct mr_task complete(const struct mr_task *task)
 enum there {
     THERE_OTHER, /* another one */
     THERE_SAME,  /* this one */
-    THERE_OLD, /* this one, held as it was when an earlier run brought it, or as a trace of before */
+    THERE_HELD,  /* this one, held as it was when an earlier run brought it */
+    THERE_TRACE, /* what it left when it was moved away from there */
 };
 
 static enum there look_there(struct move *move, const struct mr_task *task)
@@ -147,8 +148,10 @@ static enum there look_there(struct move *move, const struct mr_task *task)
         return THERE_OTHER;
     const struct mr_task *found = mr_task_list_at(list, 0);
     bool same = found->created_ms == task->created_ms;
-    bool old = found->held || is_trace(found);
-    enum there there = !same ? THERE_OTHER : old ? THERE_OLD : THERE_SAME;
+    enum there there = !same             ? THERE_OTHER
+                       : found->held     ? THERE_HELD
+                       : is_trace(found) ? THERE_TRACE
+                                         : THERE_SAME;
     mr_task_list_free(list);
     return there;
 }
@@ -170,8 +173,8 @@ static enum mr_err carry_again(struct move *move, const struct mr_task *task)
 static bool has_arrived(struct move *move, const struct mr_task *task, enum mr_err err)
 {
     enum there there = err == MR_CONFLICT ? look_there(move, task) : THERE_OTHER;
-    move->figures.there += there != THERE_OTHER;
-    if (there == THERE_OLD)
+    move->figures.there += there == THERE_SAME || there == THERE_HELD;
+    if (there == THERE_HELD || there == THERE_TRACE)
         err = carry_again(move, task);
     if (err == MR_OK || there == THERE_SAME)
         return true;
@@ -591,14 +594,14 @@ static int tell(struct move *move)
     if (move->cli->json)
         tell_json(move);
     else
-        cli_note(
-            move->cli,
-            "moved %llu tasks of %llu queues to %s; %llu were there already, %llu still run at "
-            "%s, %llu were refused",
-            (unsigned long long)move->figures.moved, (unsigned long long)move->figures.queues,
-            move->to.shown, (unsigned long long)move->figures.there,
-            (unsigned long long)move->figures.running, move->from.shown,
-            (unsigned long long)move->figures.refused);
+        cli_note(move->cli,
+                 "moved %llu tasks of %llu queues to %s; %llu of them had been brought before, "
+                 "%llu still run "
+                 "at %s, %llu were refused",
+                 (unsigned long long)move->figures.moved, (unsigned long long)move->figures.queues,
+                 move->to.shown, (unsigned long long)move->figures.there,
+                 (unsigned long long)move->figures.running, move->from.shown,
+                 (unsigned long long)move->figures.refused);
     if (move->figures.strange > 0)
         note_code(move, cli_fail(CLI_FAILED,
                                  "%llu tasks are held at %s that %s does not know; when no other "

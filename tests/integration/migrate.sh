@@ -53,6 +53,7 @@ expect 0 migrate --yes --json "$redis" "file:$room/b"
 is "to another folder" "$(cat "$room/before")" "$(shown "file:$room/b")"
 expect 0 migrate --yes --json "file:$room/b" "$redis"
 expect 0 migrate --yes --json "$redis" "$file"
+is "the traces there are no tasks" 0 "$(jq .found_there "$room/out")"
 is "and back" "$(cat "$room/before")" "$(shown "$file")"
 grep -q 'paused' "$room/err" || fail "it does not say that the queue is paused there"
 

@@ -109,6 +109,11 @@ refuses 2 '--archive-for is for a Redis' config check --broker "$store" --archiv
 
 # ---- refused --------------------------------------------------------------------------------
 
+r config set maxmemory 1 >/dev/null
+refuses 1 'the memory of this Redis is full (maxmemory): new work is refused until there is space' enqueue x
+! grep -q script err || fail "$(cat err)"
+r config set maxmemory 0 >/dev/null
+
 for url in redis:// redis://:6379 redis://host:port redis://host:99999 redis://h/x 'redis://a:1,b:2' redis+unix: \
     redis+sentinel://h:1 redis+cluster:// rediss:// redis+other://h 'redis://half%2@h'; do
     refuses 2 "${url%%:*}" --broker "$url" queue list

@@ -88,9 +88,10 @@ static void refusal_text(const struct engine *engine, enum mr_err err, const str
 {
     if (err == MR_OK)
         (void)snprintf(text, WHY_MAX, "an answer that makes no sense");
-    else if (reply != NULL && reply->kind == MR_REPLY_ERROR && err == MR_DISK_FULL)
-        (void)snprintf(text, WHY_MAX, "%s (%.*s)", mr_err_text(err), (int)reply->text.len,
-                       (const char *)reply->text.data);
+    else if (err == MR_DISK_FULL)
+        (void)snprintf(text, WHY_MAX,
+                       "the memory of this Redis is full (maxmemory): new work is "
+                       "refused until there is space");
     else if (reply != NULL && reply->kind == MR_REPLY_ERROR)
         (void)snprintf(text, WHY_MAX, "%.*s", (int)reply->text.len, (const char *)reply->text.data);
     else if (err == MR_UNAVAILABLE)
