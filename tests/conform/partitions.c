@@ -187,6 +187,171 @@ static void names_with_the_mark_of_a_partition_are_names(void **state)
     FINISH_OK(t, conform_take_id(t, NODE(t, .queues = "x~2"), id), .outcome = MR_DONE);
 }
 
+/* ---- working -------------------------------------------------------------------------------- */
+
+static void one_node_takes_from_all_partitions_in_turn(void **state)
+{
+    struct conform *t = *state;
+    size_t seen[N + 1] = {0};
+    split(t, "q", N);
+    struct conform_node *node = NODE(t, .queues = "q");
+    for (uint32_t i = 1; i <= N; i++)
+        for (int k = 0; k < 3; k++)
+            (void)PUT_OK(t, .queue = MR_SLICE_LIT("q"), .partition = i);
+    for (int i = 0; i < 2 * N; i++) {
+        struct mr_lease *lease = conform_take_one(t, node);
+        assert_slice(lease->task.queue, "q");
+        seen[lease->task.partition]++;
+        FINISH_OK(t, lease, .outcome = MR_DONE);
+    }
+    for (uint32_t i = 1; i <= N; i++)
+        assert_int_not_equal(seen[i], 0); /* none waits for more than 2 N takes */
+    for (int i = 0; i < N; i++)
+        FINISH_OK(t, conform_take_one(t, node), .outcome = MR_DONE);
+    conform_take_none(t, node);
+    struct mr_queue_info info = conform_queue(t, "q");
+    assert_int_equal(info.processed_total, 3 * N);
+    assert_true(info.run_p99_us > 0);
+}
+
+static void a_waiting_node_is_woken_by_a_push_into_any_partition(void **state)
+{
+    struct conform *t = *state;
+    split(t, "q", N);
+    struct conform_node *node = NODE(t, .queues = "other q", .order = MR_QUEUES_STRICT);
+    for (uint32_t i = 1; i <= N; i++) {
+        struct conform_take take;
+        conform_take_start(t, &take, node, 1, CONFORM_WAIT_MS);
+        const char *id = PUT_OK(t, .queue = MR_SLICE_LIT("q"), .partition = i);
+        mr_mono put = conform_mono();
+        assert_err(conform_take_end(t, &take), MR_OK);
+        assert_slice(take.req.leases->task.id, id);
+        assert_true(conform_elapsed_ms(put) < 5000);
+        conform_finish_list(t, take.req.leases, MR_DONE);
+        mr_req_done(&take.req.req);
+    }
+}
+
+static void partitions_that_come_are_worked_off_by_nodes_that_wait(void **state)
+{
+    struct conform *t = *state;
+    struct conform_take take;
+    struct conform_node *node = NODE(t, .queues = "q");
+    conform_take_start(t, &take, node, 1, CONFORM_WAIT_MS);
+    split(t, "q", N);
+    const char *id = PUT_OK(t, .queue = MR_SLICE_LIT("q"), .partition = N);
+    assert_err(conform_take_end(t, &take), MR_OK);
+    assert_slice(take.req.leases->task.id, id);
+    conform_finish_list(t, take.req.leases, MR_DONE);
+    mr_req_done(&take.req.req);
+}
+
+static void what_is_in_partitions_that_went_is_worked_off(void **state)
+{
+    struct conform *t = *state;
+    split(t, "q", N);
+    for (uint32_t i = 1; i <= N; i++)
+        (void)PUT_OK(t, .queue = MR_SLICE_LIT("q"), .partition = i);
+    split(t, "q", 2);
+    assert_err(PUT(t, .queue = MR_SLICE_LIT("q"), .partition = 3).err, MR_INVALID);
+    assert_int_equal(conform_queue(t, "q").counts[MR_PENDING], N);
+    struct conform_node *node = NODE(t, .queues = "q");
+    for (int i = 0; i < N; i++)
+        FINISH_OK(t, conform_take_one(t, node), .outcome = MR_DONE);
+    conform_take_none(t, node);
+    assert_int_equal(conform_queue(t, "q").counts[MR_PENDING], 0);
+}
+
+/* Two nodes share them; when one has nothing, it takes what is the other's. */
+static void idle_nodes_steal(void **state)
+{
+    struct conform *t = *state;
+    size_t n;
+    split(t, "q", N);
+    struct conform_node *a = NODE(t, .name = "a", .queues = "q");
+    struct conform_node *b = NODE(t, .name = "b", .queues = "q");
+    (void)b;
+    for (uint32_t i = 1; i <= N; i++)
+        (void)PUT_OK(t, .queue = MR_SLICE_LIT("q"), .partition = i);
+    for (size_t got = 0; got < N; got += n)
+        conform_finish_list(t, conform_take_list(t, a, 10, CONFORM_WAIT_MS, &n), MR_DONE);
+    conform_take_none(t, a);
+}
+
+static void a_queue_counts_once_however_many_partitions_it_has(void **state)
+{
+    struct conform *t = *state;
+    size_t many = 0, n = 0;
+    split(t, "q", N);
+    struct mr_task_options tasks[80];
+    struct mr_enqueue_result results[80];
+    for (size_t i = 0; i < 80; i++)
+        tasks[i] =
+            (struct mr_task_options){.queue = i % 2 ? MR_SLICE_LIT("q") : MR_SLICE_LIT("default")};
+    conform_put_all(t, tasks, 80, results);
+    struct conform_node *node = NODE(t, .queues = "q default");
+    for (int i = 0; i < 40; i++) {
+        struct mr_lease *lease = conform_take_list(t, node, 1, CONFORM_WAIT_MS, &n);
+        assert_int_equal(n, 1);
+        many += mr_slice_equal(lease->task.queue, MR_SLICE_LIT("q"));
+        conform_finish_list(t, lease, MR_DONE);
+    }
+    assert_int_equal(many, 20);
+}
+
+static void verbs_waits_and_results_find_tasks_in_any_partition(void **state)
+{
+    struct conform *t = *state;
+    split(t, "q", N);
+    struct conform_node *node = NODE(t, .queues = "q");
+    for (uint32_t i = 1; i <= N; i++) {
+        const char *id = PUT_OK(t, .queue = MR_SLICE_LIT("q"), .partition = i, .delay_ms = 3600000,
+                                .retention_ms = 3600000);
+        assert_err(conform_act(t, MR_VERB_RUN, id, 0), MR_OK);
+        struct mr_lease *lease = conform_take_id(t, node, id);
+        assert_int_equal(lease->task.partition, i);
+        assert_err(conform_beat(t, node), MR_OK);
+        FINISH_OK(t, lease, .outcome = MR_FAIL, .error = MR_SLICE_LIT("no"), .delay_ms = 3600000);
+        assert_int_equal(conform_state(t, id), MR_RETRY);
+        assert_int_equal(partition_of(t, id), i);
+        assert_err(conform_act(t, MR_VERB_RUN, id, 0), MR_OK);
+        FINISH_OK(t, conform_take_id(t, node, id), .outcome = MR_DONE,
+                  .result = MR_SLICE_LIT("yes"));
+        struct mr_req_await await = {
+            .req.op = MR_OP_AWAIT, .id = mr_slice_str(id), .wait_ms = CONFORM_WAIT_MS};
+        assert_err(mr_broker_call(t->broker, &await.req), MR_OK);
+        assert_slice(await.task.result, "yes");
+        assert_slice(await.task.queue, "q");
+        mr_req_done(&await.req);
+    }
+    struct mr_queue_day days[4];
+    struct mr_req_queue_history history = {
+        .req.op = MR_OP_QUEUE_HISTORY, .queue = MR_SLICE_LIT("q"), .days = days, .max = 4};
+    assert_err(mr_broker_call(t->broker, &history.req), MR_OK);
+    uint64_t processed = 0;
+    for (size_t i = 0; i < history.n; i++)
+        processed += days[i].processed;
+    assert_true(history.n <= 2); /* two days at midnight */
+    assert_int_equal(processed, 2 * N);
+    mr_req_done(&history.req);
+}
+
+static void a_paused_queue_is_so_in_all_partitions(void **state)
+{
+    struct conform *t = *state;
+    split(t, "q", 2);
+    assert_err(conform_queue_set(t, "q", MR_QUEUE_PAUSED, 1), MR_OK);
+    split(t, "q", N);
+    struct conform_node *node = NODE(t, .queues = "q");
+    for (uint32_t i = 1; i <= N; i++)
+        (void)PUT_OK(t, .queue = MR_SLICE_LIT("q"), .partition = i);
+    conform_take_none(t, node);
+    assert_true(conform_queue(t, "q").paused);
+    assert_err(conform_queue_set(t, "q", MR_QUEUE_PAUSED, 0), MR_OK);
+    for (uint32_t i = 1; i <= N; i++)
+        FINISH_OK(t, conform_take_one(t, node), .outcome = MR_DONE);
+}
+
 int conform_partitions(const struct conform_engine *engine)
 {
     struct CMUnitTest all[] = {
@@ -201,6 +366,14 @@ int conform_partitions(const struct conform_engine *engine)
         CONFORM_TEST(ids_and_unique_keys_are_unique_over_all_partitions),
         CONFORM_TEST(people_see_one_queue),
         CONFORM_TEST(settings_hold_for_each_partition_also_for_new_ones),
+        CONFORM_TEST(one_node_takes_from_all_partitions_in_turn),
+        CONFORM_TEST(a_waiting_node_is_woken_by_a_push_into_any_partition),
+        CONFORM_TEST(partitions_that_come_are_worked_off_by_nodes_that_wait),
+        CONFORM_TEST(what_is_in_partitions_that_went_is_worked_off),
+        CONFORM_TEST(idle_nodes_steal),
+        CONFORM_TEST(a_queue_counts_once_however_many_partitions_it_has),
+        CONFORM_TEST(verbs_waits_and_results_find_tasks_in_any_partition),
+        CONFORM_TEST(a_paused_queue_is_so_in_all_partitions),
     };
     int failed = CONFORM_RUN(engine, "partitions", all);
     if (engine->has_partitions)

@@ -127,7 +127,7 @@ static void note_run(struct engine *engine, struct rqueue *queue, const struct m
 {
     int64_t now_us = mr_wall_now(mr_clock_system()).us;
     if (item->outcome != MR_HAND_BACK && item->epoch < (uint64_t)now_us)
-        latency_note(&queue->latency, LATENCY_RUN, mr_redis_now(engine->redis),
+        latency_note(&rqueue_whole(queue)->latency, LATENCY_RUN, mr_redis_now(engine->redis),
                      now_us - (int64_t)item->epoch);
 }
 

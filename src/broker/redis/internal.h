@@ -214,7 +214,9 @@ struct rqueue {
     uint32_t widest;       /* ... and may be in so many */
     uint32_t turn;         /* where the last one went that could go anywhere */
     enum mr_assign assign;
-    bool in_table; /* parts.c */
+    bool in_table;             /* parts.c */
+    struct mr_member *members; /* that were assigned last */
+    size_t members_n;
 };
 
 /* Finds or makes it. NULL: no memory. Loop thread. */
@@ -241,6 +243,9 @@ void parts_send(struct engine *engine, struct mr_redis_call *call); /* that HGET
 bool parts_known(const struct engine *engine);                      /* it was read once */
 /* Reads it again, if that is some time ago; nobody waits for it. */
 void parts_refresh(struct engine *engine);
+void parts_changed(struct engine *engine); /* reads it again at once */
+/* Which of its partitions the nodes prefer is found out anew; nothing waits for it. */
+void parts_survey(struct engine *engine);
 /* Changes a row: the queue, how many, how they are assigned, as parts.lua wants them. */
 void parts_write(struct engine *engine, struct mr_redis_call *call, struct mr_slice table,
                  const struct mr_slice row[3]);
@@ -377,10 +382,20 @@ struct hold {
     char id[MR_ID_MAX], type[MR_NAME_MAX];
 };
 
+/* One of the queues that a node serves, with all its partitions. */
+struct served {
+    struct rqueue *queue; /* the first of them */
+    uint32_t width;       /* so many are listened to */
+    uint32_t turn;        /* which of them is asked next */
+    uint64_t owned;       /* bits of those that the node prefers */
+    int64_t current;      /* of the weighted round robin */
+    uint32_t weight;
+};
+
+/* One of those partitions. */
 struct listen {
     struct rqueue *queue;
-    int64_t current; /* of the weighted round robin */
-    uint32_t weight;
+    struct served *served;
     bool lost_asked;    /* what was lost is being asked for */
     int64_t lost_since; /* answers of takes were lost since this epoch; 0: none */
 };
@@ -395,8 +410,10 @@ struct node {
     struct mr_slice name;
     struct mr_slice member; /* "host:pid:uuid", as Asynq names servers */
     struct mr_worker_queue *queues;
-    struct listen *listens;
+    struct served *served;
     size_t queues_n;
+    struct listen *listens; /* as they came; there is room for all that may come */
+    size_t listens_n;
     struct mr_slice *types;
     size_t types_n;
     enum mr_queue_order order;
@@ -431,6 +448,10 @@ void nodes_beat(struct engine *engine);
 uint32_t node_busy(const struct node *node);
 /* As it is now; slices are the node's. */
 void node_info(const struct node *node, struct mr_node_info *ret_info);
+/* Listens to all partitions that its queues have now. */
+void node_widen(struct node *node);
+/* The same for all nodes. */
+void nodes_widen(struct engine *engine);
 /* Makes its member. */
 MR_MUST_USE enum mr_err node_name(struct node *node);
 /* It could not be opened. */
@@ -538,8 +559,10 @@ struct engine {
     struct mr_map *by_name;
     mr_mono queues_at; /* when all names were asked for last */
     mr_mono parts_at;  /* when the table of partitions was read last */
-    bool parts_asked;
+    bool parts_asked, parts_wider;
     struct mr_redis_call parts_call;
+    struct mr_req_node_list survey; /* who shares the partitions of queues */
+    bool surveying;
 
     struct mr_link nodes;
     struct mr_link releases; /* of those that left while Redis was away */

@@ -106,6 +106,7 @@ void rqueue_free(struct rqueue *queue)
     watch_free(queue);
     latency_free(queue->latency);
     free(queue->parts);
+    free(queue->members);
     free(queue);
 }
 

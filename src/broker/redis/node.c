@@ -211,7 +211,7 @@ static void node_leave(struct node *node)
     node->calls++;
     takes_answer(node, MR_CLOSED);
     finishes_leave(node->engine);
-    for (size_t i = 0; i < node->queues_n; i++)
+    for (size_t i = 0; i < node->listens_n; i++)
         watch_stop(node->listens[i].queue);
     node_call_done(node);
 }
@@ -305,9 +305,12 @@ static enum mr_err node_fill(struct node *node, const struct mr_req_node_open *r
 {
     struct mr_arena *memory = &node->memory;
     node->queues = mr_arena_calloc(memory, req->queues_n, sizeof *node->queues);
-    node->listens = mr_arena_calloc(memory, req->queues_n, sizeof *node->listens);
+    node->served = mr_arena_calloc(memory, req->queues_n, sizeof *node->served);
+    node->listens =
+        mr_arena_calloc(memory, req->queues_n * MR_PARTITIONS_MAX, sizeof *node->listens);
     node->types = mr_arena_calloc(memory, req->types_n, sizeof *node->types);
-    if (node->queues == NULL || node->listens == NULL || (node->types == NULL && req->types_n > 0))
+    if (node->queues == NULL || node->served == NULL || node->listens == NULL ||
+        (node->types == NULL && req->types_n > 0))
         return MR_NOMEM;
     MR_TRY(mr_arena_copy(memory, req->name, &node->name));
     for (size_t i = 0; i < req->types_n; i++)
@@ -316,9 +319,10 @@ static enum mr_err node_fill(struct node *node, const struct mr_req_node_open *r
         uint32_t weight = req->queues[i].weight != 0 ? req->queues[i].weight : 1;
         MR_TRY(mr_arena_copy(memory, req->queues[i].name, &node->queues[i].name));
         node->queues[i].weight = weight;
-        node->listens[i] = (struct listen){.queue = rqueue_of(node->engine, req->queues[i].name),
-                                           .weight = weight};
-        if (node->listens[i].queue == NULL)
+        node->served[i] = (struct served){.queue = rqueue_of(node->engine, req->queues[i].name),
+                                          .owned = UINT64_MAX,
+                                          .weight = weight};
+        if (node->served[i].queue == NULL)
             return MR_NOMEM;
     }
     return node_name(node);
@@ -389,22 +393,62 @@ static enum mr_err cancels_hear(struct engine *engine)
     return MR_OK;
 }
 
-void node_open_begin(struct ticket *ticket)
+void node_widen(struct node *node)
+{
+    for (size_t i = 0; i < node->queues_n && !node->leaving; i++) {
+        struct served *served = &node->served[i];
+        while (served->width < served->queue->widest) {
+            struct rqueue *part = rqueue_part(served->queue, ++served->width);
+            node->listens[node->listens_n++] = (struct listen){.queue = part, .served = served};
+            watch_start(part);
+        }
+    }
+}
+
+void nodes_widen(struct engine *engine)
+{
+    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next)
+        node_widen(mr_container(link, struct node, link));
+    takes_serve(engine);
+}
+
+static void open_node(struct ticket *ticket)
 {
     struct mr_req_node_open *req = mr_container(ticket->req, struct mr_req_node_open, req);
     struct node *node;
-    enum mr_err err = ticket->engine->up ? cancels_hear(ticket->engine) : MR_UNAVAILABLE;
+    enum mr_err err = cancels_hear(ticket->engine);
     if (err == MR_OK)
         err = node_new(ticket->engine, req, &node);
     if (err != MR_OK) {
         ticket_done(ticket, err);
         return;
     }
-    for (size_t i = 0; i < node->queues_n; i++)
-        watch_start(node->listens[i].queue);
+    node_widen(node);
     node_heard(node);
     req->node = node->handle;
     req->first_slot = node->first_slot;
     node->opener = ticket;
     node_announce(node);
+}
+
+/* It is known which partitions its queues have. */
+static void parts_came(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct ticket *ticket = call->arg;
+    err = parts_answered(ticket->engine, err, reply);
+    if (err != MR_OK || ticket->engine->closing)
+        ticket_done(ticket, err != MR_OK ? err : MR_CLOSED);
+    else
+        open_node(ticket);
+}
+
+void node_open_begin(struct ticket *ticket)
+{
+    struct mr_redis_call *call = mr_arena_calloc(&ticket->req->arena, 1, sizeof *call);
+    if (call == NULL || !ticket->engine->up) {
+        ticket_done(ticket, call == NULL ? MR_NOMEM : MR_UNAVAILABLE);
+        return;
+    }
+    *call = (struct mr_redis_call){.answered = parts_came, .arg = ticket, .urgent = true};
+    parts_send(ticket->engine, call);
 }

@@ -16,7 +16,7 @@
 #include "broker/redis/look.h"
 
 enum {
-    FRESH_MS = 5000, /* the table is asked for again after this */
+    FRESH_MS = 4000, /* the table is asked for again after this */
     NAME_ROOM = MR_NAME_MAX + sizeof "~64"
 };
 
@@ -77,6 +77,7 @@ static enum mr_err parts_set(struct rqueue *queue, uint32_t n, uint32_t widest,
     queue->partitions = n;
     queue->widest = widest;
     queue->assign = assign;
+    queue->engine->parts_wider |= wider;
     return MR_OK;
 }
 
@@ -116,6 +117,11 @@ static enum mr_err parts_read(struct engine *engine, const struct mr_reply *repl
             parts_forget(engine->queues[i]);
     if (err == MR_OK)
         engine->parts_at = mr_redis_now(engine->redis);
+    if (engine->parts_wider) {
+        engine->parts_wider = false;
+        nodes_widen(engine);
+        parts_survey(engine);
+    }
     return err;
 }
 
@@ -159,6 +165,12 @@ void parts_refresh(struct engine *engine)
     engine->parts_call =
         (struct mr_redis_call){.answered = came, .arg = engine, .repeatable = true};
     parts_send(engine, &engine->parts_call);
+}
+
+void parts_changed(struct engine *engine)
+{
+    engine->parts_at.ns -= FRESH_MS * MR_NS_PER_MS;
+    parts_refresh(engine);
 }
 
 /* ---- choosing ------------------------------------------------------------------------------- */
@@ -301,4 +313,114 @@ void parts_set_begin(struct ticket *ticket)
     setting->call = (struct mr_redis_call){
         .answered = first_said, .arg = setting, .repeatable = true, .urgent = true};
     rqueue_eval(queue, &setting->call, SCRIPT_QUEUE, NULL, 0);
+}
+
+/* ---- whose they are ------------------------------------------------------------------------- */
+
+/* A node that serves a queue. */
+struct server {
+    uint64_t id, incarnation;
+};
+
+static int by_id(const void *a, const void *b)
+{
+    const struct server *x = a, *y = b;
+    if (x->id != y->id)
+        return x->id < y->id ? -1 : 1;
+    return x->incarnation < y->incarnation ? -1 : x->incarnation > y->incarnation;
+}
+
+static bool serves(const struct mr_node_info *info, const struct rqueue *queue)
+{
+    for (size_t i = 0; i < info->queues_n; i++)
+        if (mr_slice_equal(info->queues[i].name, queue->name))
+            return true;
+    return false;
+}
+
+/* Those that serve it, with ids by their names, so that one that starts again is the same. Of several with the
+ * same name all but the first get others. */
+static size_t find_servers(const struct mr_req_node_list *list, const struct rqueue *queue,
+                           struct server *servers)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < list->n && n < MR_MEMBERS_MAX; i++) {
+        const struct mr_node_info *info = &list->nodes[i];
+        if (info->state != MR_NODE_LIVE || !serves(info, queue))
+            continue;
+        struct mr_uuid hash = mr_hash128((struct mr_hash_key){0, 0}, info->name);
+        servers[n++] = (struct server){mr_uuid_hash(&hash), info->incarnation};
+    }
+    qsort(servers, n, sizeof *servers, by_id);
+    for (size_t i = n; i-- > 1;)
+        if (servers[i].id == servers[i - 1].id)
+            servers[i].id ^= servers[i].incarnation;
+    return n;
+}
+
+static uint64_t owned_before(const struct rqueue *queue, uint64_t id)
+{
+    for (size_t i = 0; i < queue->members_n; i++)
+        if (queue->members[i].id == id)
+            return queue->members[i].owned;
+    return 0;
+}
+
+/* Our own nodes know what they prefer. */
+static void tell_nodes(struct rqueue *queue, const struct server *servers, size_t n)
+{
+    struct engine *engine = queue->engine;
+    for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
+        struct node *node = mr_container(link, struct node, link);
+        uint64_t owned = UINT64_MAX; /* it is not among them yet */
+        for (size_t i = 0; i < n; i++)
+            if (servers[i].incarnation == node->incarnation)
+                owned = owned_before(queue, servers[i].id);
+        for (size_t i = 0; i < node->queues_n; i++)
+            if (node->served[i].queue == queue)
+                node->served[i].owned = owned;
+    }
+}
+
+static void assign(const struct mr_req_node_list *list, struct rqueue *queue)
+{
+    struct server *servers = calloc(list->n + 1, sizeof *servers);
+    struct mr_member *members = calloc(list->n + 1, sizeof *members);
+    if (servers == NULL || members == NULL) {
+        free(servers);
+        free(members);
+        return;
+    }
+    size_t n = find_servers(list, queue, servers);
+    for (size_t i = 0; i < n; i++)
+        members[i] = (struct mr_member){servers[i].id, owned_before(queue, servers[i].id)};
+    mr_partitions_assign(queue->assign, queue->widest, members, n);
+    free(queue->members);
+    queue->members = members;
+    queue->members_n = n;
+    tell_nodes(queue, servers, n);
+    free(servers);
+}
+
+static void surveyed(struct mr_req *req)
+{
+    struct mr_req_node_list *list = mr_container(req, struct mr_req_node_list, req);
+    struct engine *engine = mr_container(list, struct engine, survey);
+    for (uint32_t i = 0; req->err == MR_OK && i < engine->queues_n; i++)
+        if (engine->queues[i]->widest > 1 && engine->queues[i]->listeners > 0)
+            assign(list, engine->queues[i]);
+    mr_req_done(req);
+    engine->surveying = false;
+}
+
+void parts_survey(struct engine *engine)
+{
+    bool wanted = false;
+    for (uint32_t i = 0; i < engine->queues_n; i++)
+        wanted |= engine->queues[i]->widest > 1 && engine->queues[i]->listeners > 0;
+    if (!wanted || engine->surveying || engine->closing)
+        return;
+    engine->surveying = true;
+    engine->survey = (struct mr_req_node_list){.req = {.op = MR_OP_NODE_LIST, .done = surveyed}};
+    mr_broker_submit(&engine->broker, &engine->survey.req);
 }

@@ -247,6 +247,8 @@ void node_announce(struct node *node)
     if (!node->leaving) {
         releases_send(engine);
         losts_ask(engine);
+        parts_refresh(engine);
+        parts_survey(engine);
         mr_redis_timer_start(engine->redis, &node->again,
                              mr_mono_add_ms(mr_redis_now(engine->redis), AGAIN_S * MR_MS_PER_S));
     }

@@ -18,7 +18,7 @@ struct ask {
     struct take *take;
     struct listen *listen;
     size_t asked;
-    bool used, tried;
+    bool tried;
     bool alone; /* nobody else asks before it is answered */
     char args[3][NUMBER_MAX];
 };
@@ -34,7 +34,8 @@ struct take {
     size_t asks;        /* under way */
     size_t bytes;       /* of what it has */
     struct mr_lease **tail;
-    struct ask own[]; /* by queue of the node */
+    struct ask *own; /* by partition of each queue of the node */
+    size_t own_n;
 };
 
 static struct mr_req_take *req_of(const struct take *take)
@@ -117,47 +118,93 @@ static void ask_send(struct ask *ask)
     rqueue_eval(queue, &ask->call, SCRIPT_TAKE, args, TAKE_ARGS);
 }
 
-/* Whether this queue may have something for the take, and has not been asked. A take that does not wait
+/* Whether this partition may have something for the take, and has not been asked. A take that does not wait
  * asks all: what somebody just enqueued is there, also when nobody has told us yet. */
-static bool is_candidate(const struct take *take, size_t i)
+static bool is_candidate(const struct ask *ask)
 {
-    bool waits = req_of(take)->wait_ms > 0;
-    const struct rqueue *queue = take->node->listens[i].queue;
-    return !take->own[i].tried && (!waits || (queue->maybe && !queue->asked_alone));
+    bool waits = req_of(ask->take)->wait_ms > 0;
+    return !ask->tried &&
+           (!waits || (ask->listen->queue->maybe && !ask->listen->queue->asked_alone));
 }
 
 /* Somebody else asks it just now: what it has for this take will be known soon. */
-static bool is_held_back(const struct take *take, size_t i)
+static bool is_held_back(const struct ask *ask)
 {
-    const struct rqueue *queue = take->node->listens[i].queue;
-    return !take->own[i].tried && req_of(take)->wait_ms > 0 && queue->maybe && queue->asked_alone;
+    return !ask->tried && req_of(ask->take)->wait_ms > 0 && ask->listen->queue->maybe &&
+           ask->listen->queue->asked_alone;
+}
+
+/* Of a queue's partitions one that may have something: in turn those that the node prefers, and where they
+ * have nothing, any. NULL: none. */
+static struct ask *choose_part(struct ask *asks, size_t n)
+{
+    struct served *served = asks[0].listen->served;
+    struct ask *other = NULL;
+    for (size_t i = 0; i < n; i++) {
+        struct ask *ask = &asks[(served->turn + i) % n];
+        if (!is_candidate(ask))
+            continue;
+        if (served->owned >> (ask->listen->queue->number - 1) & 1) {
+            served->turn = (uint32_t)((size_t)(ask - asks) + 1);
+            return ask;
+        }
+        other = other != NULL ? other : ask;
+    }
+    if (other != NULL)
+        served->turn = (uint32_t)((size_t)(other - asks) + 1);
+    return other;
+}
+
+/* The asks of one queue stand behind each other. */
+static size_t asks_of(const struct take *take, size_t from)
+{
+    size_t n = 1;
+    while (from + n < take->own_n &&
+           take->own[from + n].listen->served == take->own[from].listen->served)
+        n++;
+    return n;
+}
+
+static bool any_of(const struct ask *asks, size_t n, bool (*is)(const struct ask *ask))
+{
+    for (size_t i = 0; i < n; i++)
+        if (is(&asks[i]))
+            return true;
+    return false;
 }
 
 /* Smooth weighted round robin: over any stretch each queue with tasks gets its share. */
 static struct ask *choose_weighted(struct take *take)
 {
-    struct node *node = take->node;
-    struct ask *best = NULL;
+    size_t best = SIZE_MAX, best_n = 0;
     int64_t total = 0;
-    for (size_t i = 0; i < node->queues_n; i++) {
-        struct listen *listen = &node->listens[i];
-        if (!is_candidate(take, i))
+    for (size_t i = 0, n; i < take->own_n; i += n) {
+        struct served *served = take->own[i].listen->served;
+        n = asks_of(take, i);
+        if (!any_of(&take->own[i], n, is_candidate))
             continue;
-        listen->current += listen->weight;
-        total += listen->weight;
-        if (best == NULL || listen->current > best->listen->current)
-            best = &take->own[i];
+        served->current += served->weight;
+        total += served->weight;
+        if (best == SIZE_MAX || served->current > take->own[best].listen->served->current) {
+            best = i;
+            best_n = n;
+        }
     }
-    if (best != NULL)
-        best->listen->current -= total;
-    return best;
+    if (best == SIZE_MAX)
+        return NULL;
+    take->own[best].listen->served->current -= total;
+    return choose_part(&take->own[best], best_n);
 }
 
 static struct ask *choose_strict(struct take *take)
 {
-    for (size_t i = 0; i < take->node->queues_n && !is_held_back(take, i); i++)
-        if (is_candidate(take, i))
-            return &take->own[i];
+    for (size_t i = 0, n; i < take->own_n; i += n) {
+        n = asks_of(take, i);
+        if (any_of(&take->own[i], n, is_candidate))
+            return choose_part(&take->own[i], n);
+        if (any_of(&take->own[i], n, is_held_back))
+            return NULL;
+    }
     return NULL;
 }
 
@@ -165,20 +212,18 @@ static struct ask *choose_strict(struct take *take)
 static bool ask_some(struct take *take)
 {
     const struct mr_req_take *req = req_of(take);
-    struct node *node = take->node;
-    size_t missing = req->max - req->n;
-    bool any = false;
-    for (size_t i = 0; i < node->queues_n; i++)
+    const struct node *node = take->node;
+    bool strict = node->order == MR_QUEUES_STRICT || node->queues_n == 1, any = false;
+    for (size_t i = 0; i < take->own_n; i++)
         take->own[i].asked = 0;
-    if (node->order == MR_QUEUES_STRICT || node->queues_n == 1) {
-        struct ask *ask = choose_strict(take);
-        if (ask != NULL)
-            ask->asked = missing;
-    } else {
-        for (struct ask *ask; missing > 0 && (ask = choose_weighted(take)) != NULL; missing--)
-            ask->asked++;
+    for (size_t missing = req->max - req->n, share; missing > 0; missing -= share) {
+        struct ask *ask = strict ? choose_strict(take) : choose_weighted(take);
+        if (ask == NULL)
+            break;
+        share = strict && ask->listen->served->width == 1 ? missing : 1;
+        ask->asked += share;
     }
-    for (size_t i = 0; i < node->queues_n; i++) {
+    for (size_t i = 0; i < take->own_n; i++) {
         if (take->own[i].asked == 0)
             continue;
         any = true;
@@ -187,9 +232,29 @@ static bool ask_some(struct take *take)
     return any;
 }
 
+/* One ask for each partition, those of a queue behind each other. While none of them is under way. */
+static enum mr_err take_widen(struct take *take)
+{
+    struct node *node = take->node;
+    struct ask *asks = mr_arena_calloc(&take->ticket->req->arena, node->listens_n, sizeof *asks);
+    size_t n = 0;
+    if (asks == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < node->queues_n; i++)
+        for (size_t k = 0; k < node->listens_n; k++)
+            if (node->listens[k].served == &node->served[i])
+                asks[n++] = (struct ask){.take = take, .listen = &node->listens[k]};
+    mr_assert(n == node->listens_n && take->asks == 0);
+    take->own = asks;
+    take->own_n = n;
+    return MR_OK;
+}
+
 static void begin_round(struct take *take)
 {
-    for (size_t i = 0; i < take->node->queues_n; i++)
+    if (take->own_n != take->node->listens_n && take_widen(take) == MR_OK)
+        return;
+    for (size_t i = 0; i < take->own_n; i++)
         take->own[i].tried = false;
 }
 
@@ -324,7 +389,7 @@ static enum mr_err read_task(struct ask *ask, const struct mr_reply *items,
         taken.task.order_time_ms = mr_reply_int(&items[2], 0);
     MR_TRY(message_lease(&taken.task, taken.message, ret_lease));
     (*ret_lease)->ref = hold_add(ask->take->node, queue, &taken, ask->sent);
-    latency_note(&queue->latency, LATENCY_WAIT, mr_redis_now(engine->redis),
+    latency_note(&rqueue_whole(queue)->latency, LATENCY_WAIT, mr_redis_now(engine->redis),
                  epoch - taken.ready_us);
     return MR_OK;
 }
@@ -469,8 +534,7 @@ void take_begin(struct ticket *ticket)
         ticket_done(ticket, node == NULL ? MR_CLOSED : MR_INVALID);
         return;
     }
-    struct take *take =
-        mr_arena_calloc(&ticket->req->arena, 1, sizeof *take + node->queues_n * sizeof *take->own);
+    struct take *take = mr_arena_calloc(&ticket->req->arena, 1, sizeof *take);
     if (take == NULL) {
         ticket_done(ticket, MR_NOMEM);
         return;
@@ -482,11 +546,11 @@ void take_begin(struct ticket *ticket)
     take->until = mr_mono_add_ms(mr_redis_now(engine->redis), wait_ms + 1);
     take->order = ++engine->takes_n;
     mr_timer_init(&take->timer, wait_over);
-    for (size_t i = 0; i < node->queues_n; i++) {
-        take->own[i].take = take;
-        take->own[i].listen = &node->listens[i];
-    }
     ticket->own = take;
+    if (take_widen(take) != MR_OK) {
+        ticket_done(ticket, MR_NOMEM);
+        return;
+    }
     node->calls++;
     take_on(take);
 }

@@ -113,7 +113,8 @@ static void told(struct mr_redis_channel *channel, struct mr_slice bytes)
     struct rqueue *queue = channel->arg;
     queue->watch.listening = true;
     queue->watch.due = true;
-    (void)bytes;
+    if (mr_slice_equal(bytes, MR_SLICE_LIT("s"))) /* of set.lua */
+        parts_changed(queue->engine);
     watch_woken(queue);
 }
 

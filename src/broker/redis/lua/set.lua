@@ -14,5 +14,5 @@ if ARGV[2] == '0' then
 elseif ARGV[2] ~= '' then
   call('SET', P .. 'mr:max', ARGV[2])
 end
-wake()
+call('PUBLISH', P .. 'mr:wake', 's') -- as wake(), and the number of partitions may be another
 return {}
