@@ -15,6 +15,7 @@
  * begun.c    which runs have begun
  * take.c     handing out, and waiting for it
  * watch.c    what wakes a queue: pushes, messages, due times
+ * idle.c     what nobody tells of: one look for all queues
  * recover.c  leases and retentions that ended
  * finish.c   ends of runs
  * look.h     the other half: what people look at, and what they do to tasks and queues
@@ -147,9 +148,8 @@ enum mr_err engine_refused(struct engine *engine, enum mr_err err, const struct 
 
 /* What a queue is looked at for when its timer fires. */
 enum watch_look {
-    LOOK_DUE,     /* something is due, by what we know */
-    LOOK_FOREIGN, /* whether others have put something that will be */
-    LOOK_PAUSED,  /* whether it still is */
+    LOOK_DUE,    /* something is due, by what we know */
+    LOOK_PAUSED, /* whether it still is */
 };
 
 /* What tells that a look at a queue is worth while. */
@@ -162,12 +162,24 @@ struct watch {
     char *channel_name;
     bool listening; /* the subscription has begun */
     struct mr_timer timer;
+    mr_mono at;           /* it fires, while it runs */
     enum watch_look look; /* what for */
     struct mr_redis_call peek;
-    bool peeking; /* ... is under way */
-    uint32_t peeks;
-    mr_mono quiet; /* it is not looked at before this */
-    bool due;      /* something came, or is due, since it was asked */
+    bool peeking;   /* ... is under way */
+    mr_mono quiet;  /* it is not looked at before this */
+    bool due;       /* something came, or is due, since it was asked */
+    bool something; /* the last look at all queues found something in this one */
+};
+
+/* The look at all queues. */
+enum { IDLE_QUEUES = 256 }; /* at a time */
+struct idle {
+    struct mr_timer timer;
+    struct mr_redis_call call;
+    bool running; /* ... is under way, about: */
+    uint32_t n, group[IDLE_QUEUES];
+    uint32_t next; /* handle of the first that was not asked */
+    uint32_t looks;
 };
 
 /* Leases and retentions that end. */
@@ -516,6 +528,14 @@ void watch_paused(struct rqueue *queue);
 void watch_failed(struct rqueue *queue);
 /* Something may be there. */
 void watch_woken(struct rqueue *queue);
+/* Something is due in so many ms at the latest; < 0: nothing is. */
+void watch_due_in(struct rqueue *queue, int64_t ms);
+
+/* ---- what nobody tells of ------------------------------------------------------------------- */
+
+void idle_init(struct engine *engine);
+/* A queue is listened to. */
+void idle_start(struct engine *engine);
 
 /* ---- recovering ----------------------------------------------------------------------------- */
 
@@ -523,6 +543,10 @@ void recover_init(struct rqueue *queue);
 void recover_stop(struct rqueue *queue);
 /* A lease or a retention ends in so many ms: looks then, if nodes listen to the queue. */
 void recover_in(struct rqueue *queue, int64_t ms);
+/* Something runs there or is kept: looks, if it rested because nothing did. */
+void recover_wakes(struct rqueue *queue);
+/* So often a queue is looked at where something runs, at least. */
+int64_t recover_look_ms(const struct engine *engine);
 
 /* ---- finishing ------------------------------------------------------------------------------ */
 
@@ -565,6 +589,7 @@ struct engine {
     bool surveying;
 
     struct mr_link nodes;
+    struct idle idle;
     struct mr_link releases; /* of those that left while Redis was away */
     struct node *by_index[NODES_MAX];
     uint32_t last_number;

@@ -2,7 +2,8 @@
 /*
  * Leases that ended, tasks that were kept long enough. Every engine whose nodes listen to a queue looks
  * after it: the script is one step, so it does not matter how many do. It tells when the next lease ends;
- * that of a worker which died since is among them, as long as the look is not rarer than its beats.
+ * that of a worker which died since is among them, as long as the look is not rarer than its beats. Where nothing
+ * runs and nothing is kept it rests until idle.c finds something.
  */
 #include "broker/redis/internal.h"
 
@@ -16,7 +17,7 @@ enum {
 
 /* So often that a lease as long as those of our own nodes is seen before it ends: then the look at its end is
  * on time. */
-static int64_t look_ms(const struct engine *engine)
+int64_t recover_look_ms(const struct engine *engine)
 {
     int64_t ms = LOOK_MS;
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
@@ -64,7 +65,9 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
         queue->engine->ahead_ms = mr_reply_int(mr_reply_at(reply, 2), now_ms) - now_ms;
         queue->recover.from = mr_reply_int(mr_reply_at(reply, 3), 1);
     }
-    int64_t most_ms = look_ms(queue->engine);
+    if (err == MR_OK && next_ms < 0)
+        return; /* nothing is there: it rests until something is */
+    int64_t most_ms = recover_look_ms(queue->engine);
     recover_in(queue, next_ms >= 0 && next_ms < most_ms ? next_ms + 1 : most_ms);
 }
 
@@ -120,4 +123,10 @@ void recover_in(struct rqueue *queue, int64_t ms)
         return;
     queue->recover.at = at;
     mr_redis_timer_start(redis, &queue->recover.timer, at);
+}
+
+void recover_wakes(struct rqueue *queue)
+{
+    if (queue->recover.at.ns == MR_MONO_NEVER.ns && !queue->recover.running)
+        recover_in(queue, 0);
 }

@@ -205,14 +205,16 @@ static void say_member(struct say *say, struct mr_slice set, struct mr_slice mem
     mr_redis_eval(engine->redis, next_call(say), SCRIPT_MEMBER, &set, 1, args, 2);
 }
 
-/* The three things about it live in one slot; the sets that name them have their own. */
+/* The three things about it live in one slot; the sets that name them have their own, so in a Cluster each of
+ * them needs a call. */
 static enum mr_err say_all(struct say *say, struct mr_arena *arena)
 {
     static const char *const kinds[SETS] = {"servers", "workers", "mr:node"};
     static const char *const sets[SETS] = {"servers", "workers", "mr:nodes"};
     struct node *node = say->node;
     struct mr_redis *redis = node->engine->redis;
-    struct mr_slice keys[SETS], set_keys[SETS];
+    struct mr_slice keys[2 * SETS], *set_keys = keys + SETS;
+    bool together = mr_redis_kind(redis) != MR_REDIS_CLUSTER;
     struct mr_slice *args =
         mr_arena_calloc(arena, HEAD_ARGS + 2 * (size_t)node->slots, sizeof *args);
     if (args == NULL)
@@ -232,8 +234,8 @@ static enum mr_err say_all(struct say *say, struct mr_arena *arena)
     MR_TRY(server_bytes(node, arena, &args[2]));
     MR_TRY(details_bytes(node, arena, &args[3]));
     MR_TRY(add_workers(node, arena, args, &n));
-    mr_redis_eval(redis, next_call(say), SCRIPT_SAY, keys, SETS, args, n);
-    for (size_t i = 0; i < SETS; i++)
+    mr_redis_eval(redis, next_call(say), SCRIPT_SAY, keys, together ? 2 * SETS : SETS, args, n);
+    for (size_t i = 0; i < SETS && !together; i++)
         say_member(say, set_keys[i], keys[i], node->leaving ? 0 : i == 2 ? lease_s : ttl_s);
     return MR_OK;
 }

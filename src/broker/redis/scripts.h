@@ -9,6 +9,7 @@
 #define HEAD_SCRIPTS(X)                                                                            \
     X(PUSH, push)                                                                                  \
     X(DONE, done)                                                                                  \
+    X(IDLE, idle)                                                                                  \
     X(BEAT, beat)                                                                                  \
     X(BEGUN, begun)                                                                                \
     X(MINE, mine)                                                                                  \

@@ -3,8 +3,8 @@
  * No polling: a queue that had nothing is looked at again when something came. A push, by whomever, ends a
  * BLMOVE of the list onto itself; what is not in the list (priorities, due times, resuming) is told on
  * the channel mr:wake; and what is due at a known time has a timer. While this guard stands, `maybe` is
- * false and nobody asks. But nobody tells of what a Go program puts into `scheduled` and `retry`, or that
- * it resumed a queue: so an idle queue is asked for that now and then, with one small command.
+ * false and nobody asks. But nobody tells of what a Go program puts into `scheduled` and `retry`: idle.c looks.
+ * Nor that it resumed a queue: so one that is paused is asked for that now and then.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -12,10 +12,10 @@
 #include "broker/redis/internal.h"
 
 enum {
-    PUSH_WAIT_S = 30,   /* of one BLMOVE: also finds out that a connection is dead */
-    FOREIGN_MS = 1000,  /* an idle queue is asked so often what others did */
-    FAILED_MS = 5000,   /* after an error of this queue */
-    FOREIGN_QUEUES = 4, /* ... while there are no more of them: an idle worker says little */
+    PUSH_WAIT_S = 30, /* of one BLMOVE: also finds out that a connection is dead */
+    QUEUE_WAIT_S = 2, /* ... but so long for each queue that there is: an idle worker says little */
+    FOREIGN_MS = 1000, /* a paused queue is asked so often what others did */
+    FAILED_MS = 5000,  /* after an error of this queue */
 };
 
 static bool is_quiet(const struct rqueue *queue)
@@ -31,18 +31,14 @@ void watch_woken(struct rqueue *queue)
     takes_serve(queue->engine);
 }
 
-static int64_t foreign_ms(const struct engine *engine)
-{
-    return FOREIGN_MS * (1 + (int64_t)engine->queues_n / FOREIGN_QUEUES);
-}
-
 static void look_in(struct rqueue *queue, int64_t ms, enum watch_look look)
 {
     struct mr_redis *redis = queue->engine->redis;
     mr_mono at = mr_mono_add_ms(mr_redis_now(redis), ms);
     bool later = at.ns < queue->watch.quiet.ns;
     queue->watch.look = later ? LOOK_DUE : look;
-    mr_redis_timer_start(redis, &queue->watch.timer, later ? queue->watch.quiet : at);
+    queue->watch.at = later ? queue->watch.quiet : at;
+    mr_redis_timer_start(redis, &queue->watch.timer, queue->watch.at);
 }
 
 static void look_now(struct rqueue *queue)
@@ -51,50 +47,45 @@ static void look_now(struct rqueue *queue)
     watch_woken(queue);
 }
 
-/* The first time in a set, or whether the queue is paused. Close to its time the scripts look, by the clock
- * of Redis itself. */
+static bool is_paused(const struct watch *watch)
+{
+    return watch->look == LOOK_PAUSED && (watch->peeking || mr_timer_running(&watch->timer));
+}
+
+void watch_due_in(struct rqueue *queue, int64_t ms)
+{
+    struct watch *watch = &queue->watch;
+    if (ms < 0 || queue->listeners == 0 || queue->maybe || is_paused(watch))
+        return;
+    mr_mono at = mr_mono_add_ms(mr_redis_now(queue->engine->redis), ms);
+    if (ms == 0)
+        look_now(queue);
+    else if (!mr_timer_running(&watch->timer) || at.ns < watch->at.ns)
+        look_in(queue, ms, LOOK_DUE);
+}
+
 static void peeked(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct rqueue *queue = call->arg;
-    struct watch *watch = &queue->watch;
-    watch->peeking = false;
+    queue->watch.peeking = false;
     if (queue->listeners == 0 || err == MR_CLOSED || queue->maybe)
         return;
-    bool now = err == MR_OK && watch->look == LOOK_PAUSED && mr_reply_int(reply, 0) == 0;
-    if (err == MR_OK && watch->look != LOOK_PAUSED && reply->n == 2) {
-        int64_t at_ms = mr_reply_int(&reply->items[1], 0) * MR_MS_PER_S;
-        int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + queue->engine->ahead_ms;
-        now = at_ms - now_ms <= 2 * foreign_ms(queue->engine);
-    }
-    if (now)
+    if (err == MR_OK && mr_reply_int(reply, 0) == 0)
         look_now(queue);
     else
-        look_in(queue, foreign_ms(queue->engine), watch->look);
+        look_in(queue, FOREIGN_MS, LOOK_PAUSED);
 }
 
+/* Whether it is still paused. */
 static void peek(struct rqueue *queue)
 {
     struct watch *watch = &queue->watch;
-    bool paused = watch->look == LOOK_PAUSED, retry = !paused && watch->peeks++ % 2 != 0;
     char key[ID_KEY_MAX];
-    int len = snprintf(key, sizeof key, "%s%s", (const char *)queue->prefix.data,
-                       paused  ? "paused"
-                       : retry ? "retry"
-                               : "scheduled");
-    struct mr_slice name = mr_slice_make(key, (size_t)len);
-    struct mr_slice exists[] = {MR_SLICE_LIT("EXISTS"), name};
-    struct mr_slice range[] = {MR_SLICE_LIT("ZRANGEBYSCORE"),
-                               name,
-                               MR_SLICE_LIT("2"), /* behind those that are ready */
-                               MR_SLICE_LIT("+inf"),
-                               MR_SLICE_LIT("WITHSCORES"),
-                               MR_SLICE_LIT("LIMIT"),
-                               MR_SLICE_LIT("0"),
-                               MR_SLICE_LIT("1")};
+    int len = snprintf(key, sizeof key, "%spaused", (const char *)queue->prefix.data);
+    struct mr_slice args[] = {MR_SLICE_LIT("EXISTS"), mr_slice_make(key, (size_t)len)};
     watch->peeking = true;
     watch->peek = (struct mr_redis_call){.answered = peeked, .arg = queue, .repeatable = true};
-    mr_redis_send(queue->engine->redis, &watch->peek, name, paused ? exists : range,
-                  paused ? 2 : sizeof range / sizeof range[0]);
+    mr_redis_send(queue->engine->redis, &watch->peek, args[1], args, 2);
 }
 
 static void due(struct mr_timer *timer, void *arg)
@@ -139,9 +130,13 @@ static void wait_for_push(struct rqueue *queue)
         look_in(queue, AGAIN_MS, LOOK_DUE);
         return;
     }
-    struct mr_slice args[] = {
-        MR_SLICE_LIT("BLMOVE"),          list, list, MR_SLICE_LIT("RIGHT"), MR_SLICE_LIT("RIGHT"),
-        number_arg(PUSH_WAIT_S, seconds)};
+    int64_t wait_s = (int64_t)QUEUE_WAIT_S * queue->engine->queues_n;
+    struct mr_slice args[] = {MR_SLICE_LIT("BLMOVE"),
+                              list,
+                              list,
+                              MR_SLICE_LIT("RIGHT"),
+                              MR_SLICE_LIT("RIGHT"),
+                              number_arg(wait_s > PUSH_WAIT_S ? wait_s : PUSH_WAIT_S, seconds)};
     watch->pushing = true;
     watch->call = (struct mr_redis_call){.answered = pushed, .arg = queue, .repeatable = true};
     mr_redis_lane_send(watch->lane, &watch->call, args, sizeof args / sizeof args[0]);
@@ -180,6 +175,7 @@ void watch_start(struct rqueue *queue)
         mr_redis_subscribe(queue->engine->redis, &watch->channel);
     }
     recover_in(queue, 0);
+    idle_start(queue->engine);
 }
 
 void watch_stop(struct rqueue *queue)
@@ -212,14 +208,14 @@ void watch_looks(struct rqueue *queue)
 
 void watch_looked(struct rqueue *queue, int64_t next_ms)
 {
-    int64_t far_ms = foreign_ms(queue->engine);
-    queue->watch.due |= next_ms == 0;
-    if (next_ms > 0 && next_ms <= far_ms)
+    struct watch *watch = &queue->watch;
+    watch->due |= next_ms == 0;
+    if (!watch->listening && (next_ms < 0 || next_ms > FOREIGN_MS))
+        next_ms = FOREIGN_MS; /* nobody tells of anything, or not yet */
+    if (next_ms > 0)
         look_in(queue, next_ms, LOOK_DUE);
-    else if (next_ms != 0 && queue->watch.listening)
-        look_in(queue, far_ms, LOOK_FOREIGN);
-    else if (next_ms != 0) /* nobody tells of anything, or not yet */
-        look_in(queue, FOREIGN_MS, LOOK_DUE);
+    else
+        mr_redis_timer_stop(queue->engine->redis, &watch->timer);
 }
 
 void watch_empty(struct rqueue *queue)

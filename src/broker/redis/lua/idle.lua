@@ -1,0 +1,44 @@
+-- SPDX-License-Identifier: Apache-2.0
+-- What is in queues of which nobody tells us: one look for many of them.
+-- KEYS     their prefixes
+-- Returns  the time in ms; then for each queue that has something: its number from 0, in how many ms something of
+--          scheduled or retry is due, by its seconds (-1: nothing is there), 1 if something runs or is kept
+local RUNS = { 'mr:lease', 'lease', 'active', 'mr:keep', 'completed' }
+local ALL = { 'scheduled', 'retry', unpack(RUNS) }
+local answer = { floor(now_ms) }
+
+local function there(from, to, names)
+  local keys = {}
+  for i = from, to do
+    for _, name in ipairs(names) do keys[#keys + 1] = KEYS[i] .. name end
+  end
+  return call('EXISTS', unpack(keys)) > 0
+end
+
+-- ms from now of the first entry. A key of a wrong type is due: the take says what is wrong with it.
+local function wait_ms(entry)
+  if entry.err then return 0 end
+  return entry[2] and math.max(0, math.ceil(tonumber(entry[2]) * 1000 - now_ms))
+end
+
+local function look_at(i)
+  local scheduled = wait_ms(redis.pcall('ZRANGEBYSCORE', KEYS[i] .. 'scheduled', READY_SCORE + 1, '+inf', 'WITHSCORES',
+    'LIMIT', 0, 1))
+  local retry = wait_ms(redis.pcall('ZRANGE', KEYS[i] .. 'retry', 0, 0, 'WITHSCORES'))
+  local n = #answer
+  answer[n + 1] = i - 1
+  answer[n + 2] = math.min(scheduled or retry or -1, retry or scheduled or -1)
+  answer[n + 3] = there(i, i, RUNS) and 1 or 0
+end
+
+-- Most of them have nothing, so these are passed over half by half.
+local function look(from, to)
+  if not there(from, to, ALL) then return end
+  if from == to then return look_at(from) end
+  local middle = floor((from + to) / 2)
+  look(from, middle)
+  look(middle + 1, to)
+end
+
+look(1, #KEYS)
+return answer
