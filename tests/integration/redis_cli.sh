@@ -216,12 +216,15 @@ stop 0
 
 redis_start front
 data=$room/front
-start --broker "$redis"
+start --broker "$redis" --archive-max 1
 grep -q 'this Redis (appendonly no' "$room/server.err" || fail "serve: $(cat "$room/server.err")"
 id=$(m enqueue -q mail through)
 is "in the Redis" "$id" "$(r lrange 'asynq:{mail}:pending' 0 -1)"
 m work -q mail --burst --quiet -- cat
 is "done" through "$(m task show "$id" --json | jq -r .result)"
+printf '%s\n' a b c | m enqueue -q gone --lines --quiet
+m work -q gone --burst --quiet -- sh -c 'exit 100'
+is "trimmed by the server's setting" '1 2 0' "$(figures)"
 is "ready" 'ready 200' "$(get /readyz)"
 stop 0
 refuses 2 'the URL of the Redis' config check --broker redis://host:port
