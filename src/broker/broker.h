@@ -348,7 +348,8 @@ struct mr_req_gather {
  * mr_stats.gathered, their unique keys with them. Without a task they go back into their group at once.
  * MR_STALE: there is no such set (any more), and nothing was done.
  *
- * The task goes into the same queue (its own queue is empty, or that one) and has no group; else it is
+ * The task goes into the same queue (its own queue is empty, or that one), into the partition where its
+ * members are, and has no group; else it is
  * refused with MR_INVALID. A key or a length of the queue that only the members take up is free for
  * it; on_duplicate is always MR_DUPLICATE_REJECT. A task that is refused (result.err) leaves the set as
  * it is.

@@ -352,6 +352,54 @@ static void a_paused_queue_is_so_in_all_partitions(void **state)
         FINISH_OK(t, conform_take_one(t, node), .outcome = MR_DONE);
 }
 
+/* ---- groups --------------------------------------------------------------------------------- */
+
+static void gather_one(struct conform *t, char group[MR_NAME_MAX + 1])
+{
+    struct mr_req_gather gather = {.req.op = MR_OP_GATHER,
+                                   .queue = MR_SLICE_LIT("q"),
+                                   .max_size = 2,
+                                   .grace_ms = 3600000,
+                                   .wait_ms = CONFORM_WAIT_MS};
+    assert_err(mr_broker_call(t->broker, &gather.req), MR_OK);
+    assert_int_equal(gather.n, 2);
+    assert_slice(gather.tasks[0].queue, "q");
+    uint32_t partition = gather.tasks[0].partition;
+    assert_int_equal(gather.tasks[1].partition, partition);
+    struct mr_task_options task = {.payload = MR_SLICE_LIT("both")};
+    struct mr_req_gathered gathered = {.req.op = MR_OP_GATHERED,
+                                       .queue = MR_SLICE_LIT("q"),
+                                       .set = mr_slice_str(gather.set),
+                                       .task = &task};
+    assert_err(mr_broker_call(t->broker, &gathered.req), MR_OK);
+    assert_err(gathered.result.err, MR_OK);
+    assert_int_equal(partition_of(t, gathered.result.id), partition);
+    memcpy(group, gather.group, sizeof gather.group);
+    mr_req_done(&gathered.req);
+    mr_req_done(&gather.req);
+}
+
+static void groups_are_gathered_wherever_they_are(void **state)
+{
+    enum { GROUPS = 8 };
+    struct conform *t = *state;
+    bool seen[GROUPS] = {false};
+    split(t, "q", N);
+    for (int i = 0; i < 2 * GROUPS; i++) {
+        char group[2] = {(char)('a' + i % GROUPS), '\0'};
+        (void)PUT_OK(t, .queue = MR_SLICE_LIT("q"), .group = mr_slice_str(group));
+    }
+    assert_int_equal(conform_queue(t, "q").counts[MR_AGGREGATING], 2 * GROUPS);
+    for (int i = 0; i < GROUPS; i++) {
+        char group[MR_NAME_MAX + 1];
+        gather_one(t, group);
+        assert_false(seen[group[0] - 'a']);
+        seen[group[0] - 'a'] = true;
+    }
+    assert_int_equal(conform_queue(t, "q").counts[MR_AGGREGATING], 0);
+    assert_int_equal(conform_queue(t, "q").counts[MR_PENDING], GROUPS);
+}
+
 int conform_partitions(const struct conform_engine *engine)
 {
     struct CMUnitTest all[] = {
@@ -374,6 +422,7 @@ int conform_partitions(const struct conform_engine *engine)
         CONFORM_TEST(a_queue_counts_once_however_many_partitions_it_has),
         CONFORM_TEST(verbs_waits_and_results_find_tasks_in_any_partition),
         CONFORM_TEST(a_paused_queue_is_so_in_all_partitions),
+        CONFORM_TEST(groups_are_gathered_wherever_they_are),
     };
     int failed = CONFORM_RUN(engine, "partitions", all);
     if (engine->has_partitions)

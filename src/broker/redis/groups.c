@@ -6,7 +6,11 @@
  * first group of all, and for the time at which something can be ripe. Other programs tell nothing, so it
  * looks every second besides, and walks through some of the groups then: what is seen of each is noted in
  * Redis (common.lua). Like an await it is answered while no call is under way for it.
+ *
+ * Of a queue with partitions it looks at one after the other. A set is where its members are, and its name
+ * says so: UUID~NUMBER, but for the first partition.
  */
+#include <assert.h>
 #include <stdio.h>
 #include <stdlib.h>
 
@@ -26,15 +30,17 @@ enum {
 
 struct gather {
     struct ticket *ticket;
-    struct rqueue *queue;
-    struct mr_link link; /* of those that wait; else in none */
+    struct rqueue *queue; /* the partition that it looks at */
+    struct rqueue *whole; /* the first of them */
+    uint32_t parts_left;  /* to be looked at before it waits */
+    int64_t next_ms;      /* when something can be ripe in one of them; -1: never */
+    struct mr_link link;  /* of those that wait; else in none */
     struct mr_redis_call call;
-    struct mr_redis_channel channel;
+    struct mr_redis_channel *channels; /* one for each */
+    size_t channels_n;
     struct mr_timer timer, look;
-    char *channel_name;
     bool busy, again, over; /* over: its time has come */
     mr_mono looked_at, ends_at;
-    bool subscribed;
     enum mr_err end; /* that it is over with */
     char numbers[NUMBERS][NUMBER_MAX];
     struct mr_slice args[GATHER_ARGS];
@@ -50,8 +56,8 @@ static void answer(struct gather *gather, enum mr_err err)
     struct engine *engine = gather->queue->engine;
     mr_redis_timer_stop(engine->redis, &gather->timer);
     mr_redis_timer_stop(engine->redis, &gather->look);
-    if (gather->subscribed)
-        mr_redis_unsubscribe(engine->redis, &gather->channel);
+    for (size_t i = 0; i < gather->channels_n; i++)
+        mr_redis_unsubscribe(engine->redis, &gather->channels[i]);
     mr_list_remove(&gather->link);
     ticket_done(gather->ticket, err);
 }
@@ -107,6 +113,19 @@ static void wait_on(struct gather *gather, int64_t next_ms)
         mr_redis_timer_start(redis, &gather->look, mr_mono_add_ms(mr_redis_now(redis), ms));
 }
 
+static void look_at_next(struct gather *gather);
+
+/* Nothing is ripe in this one. */
+static void go_on(struct gather *gather, int64_t next_ms)
+{
+    if (next_ms >= 0 && (gather->next_ms < 0 || next_ms < gather->next_ms))
+        gather->next_ms = next_ms;
+    if (gather->parts_left > 0 && !gather->over)
+        look_at_next(gather);
+    else
+        wait_on(gather, gather->next_ms);
+}
+
 static void looked(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct gather *gather = call->arg;
@@ -125,7 +144,7 @@ static void looked(struct mr_redis_call *call, enum mr_err err, const struct mr_
     if (err != MR_OK || ripe)
         answer(gather, err);
     else
-        wait_on(gather, mr_reply_int(mr_reply_at(reply, SAID_NEXT), -1));
+        go_on(gather, mr_reply_int(mr_reply_at(reply, SAID_NEXT), -1));
 }
 
 /* Who does not wait is shown all that this look can find. */
@@ -139,18 +158,40 @@ static struct mr_slice walk_from(const struct gather *gather)
     return queue->walk[0] != '\0' ? mr_slice_str(queue->walk) : MR_SLICE_LIT("0");
 }
 
-static void look(struct gather *gather)
+/* The name of what may come of this look. */
+static void name_set(const struct gather *gather)
 {
+    static_assert(MR_UUID_TEXT_LEN + sizeof "~64" <= MR_SET_MAX, "it has room");
+    char *set = req_of(gather)->set;
     struct mr_uuid uuid;
     mr_uuid_make(&uuid, mr_wall_now(mr_clock_system()), &gather->queue->engine->rand);
-    mr_uuid_format(&uuid, req_of(gather)->set);
+    mr_uuid_format(&uuid, set);
+    if (gather->queue != gather->whole)
+        (void)snprintf(set + MR_UUID_TEXT_LEN, MR_SET_MAX - MR_UUID_TEXT_LEN, "~%u",
+                       gather->queue->number % (MR_PARTITIONS_MAX + 1));
+}
+
+static void look_at_next(struct gather *gather)
+{
+    uint32_t number = gather->queue->number % gather->whole->widest + 1;
+    gather->parts_left--;
+    if (gather->whole->widest > 1)
+        gather->queue = rqueue_part(gather->whole, number);
+    name_set(gather);
     gather->args[3] = mr_slice_str(req_of(gather)->set);
     gather->args[6] = walk_from(gather);
     gather->looked_at = mr_redis_now(gather->queue->engine->redis);
     gather->busy = true;
-    gather->again = false;
     gather->call = (struct mr_redis_call){.answered = looked, .arg = gather, .urgent = true};
     rqueue_eval(gather->queue, &gather->call, SCRIPT_GATHER, gather->args, GATHER_ARGS);
+}
+
+static void look(struct gather *gather)
+{
+    gather->parts_left = gather->whole->widest;
+    gather->next_ms = -1;
+    gather->again = false;
+    look_at_next(gather);
 }
 
 static void look_fired(struct mr_timer *timer, void *arg)
@@ -178,17 +219,32 @@ static void told(struct mr_redis_channel *channel, struct mr_slice bytes)
     mr_redis_timer_start(redis, &gather->look, at.ns > now.ns ? at : now);
 }
 
-static void listen(struct gather *gather)
+/* One channel for each partition. */
+static enum mr_err listen(struct gather *gather)
 {
     struct mr_redis *redis = gather->queue->engine->redis;
+    struct mr_arena *arena = &gather->ticket->req->arena;
+    uint32_t n = gather->whole->widest;
+    gather->channels = mr_arena_calloc(arena, n, sizeof *gather->channels);
+    if (gather->channels == NULL)
+        return MR_NOMEM;
+    for (uint32_t i = 0; i < n; i++) {
+        struct mr_slice prefix = rqueue_part(gather->whole, i + 1)->prefix;
+        size_t size = prefix.len + sizeof "mr:ripe";
+        char *name = mr_arena_alloc(arena, size);
+        if (name == NULL)
+            return MR_NOMEM;
+        (void)snprintf(name, size, "%smr:ripe", (const char *)prefix.data);
+        gather->channels[i] =
+            (struct mr_redis_channel){.name = mr_slice_str(name), .message = told, .arg = gather};
+    }
     int64_t wait_ms = req_of(gather)->wait_ms;
     wait_ms = wait_ms < MR_DELAY_MAX_MS ? wait_ms : MR_DELAY_MAX_MS;
-    gather->channel = (struct mr_redis_channel){
-        .name = mr_slice_str(gather->channel_name), .message = told, .arg = gather};
-    gather->subscribed = true;
-    mr_redis_subscribe(redis, &gather->channel);
+    for (; gather->channels_n < n; gather->channels_n++)
+        mr_redis_subscribe(redis, &gather->channels[gather->channels_n]);
     gather->ends_at = mr_mono_add_ms(mr_redis_now(redis), wait_ms + 1);
     mr_redis_timer_start(redis, &gather->timer, gather->ends_at);
+    return MR_OK;
 }
 
 enum mr_err gather_prepare(struct ticket *ticket)
@@ -198,25 +254,20 @@ enum mr_err gather_prepare(struct ticket *ticket)
     return mr_gather_check(req);
 }
 
-void gather_begin(struct ticket *ticket)
+static void gather_start(struct ticket *ticket)
 {
     struct mr_req_gather *req = mr_container(ticket->req, struct mr_req_gather, req);
     struct rqueue *queue = rqueue_of(ticket->engine, req->queue);
     struct gather *gather = mr_arena_calloc(&req->req.arena, 1, sizeof *gather);
-    struct mr_buf name = {0};
-    enum mr_err err = gather != NULL && queue != NULL
-                          ? mr_buf_printf(&name, "%smr:ripe", (const char *)queue->prefix.data)
-                          : MR_NOMEM;
-    struct mr_slice kept = {0};
-    if (err == MR_OK)
-        err = mr_arena_copy(&req->req.arena, mr_buf_slice(&name), &kept);
-    mr_buf_done(&name);
-    if (err != MR_OK) {
-        ticket_done(ticket, err);
+    if (gather == NULL || queue == NULL) {
+        ticket_done(ticket, MR_NOMEM);
         return;
     }
-    *gather = (struct gather){
-        .ticket = ticket, .queue = queue, .channel_name = (char *)(uintptr_t)kept.data};
+    /* Each begins at another one, or the groups of the first would always come before the others'. */
+    queue->gathers++;
+    *gather = (struct gather){.ticket = ticket,
+                              .queue = rqueue_part(queue, queue->gathers % queue->widest + 1),
+                              .whole = queue};
     mr_timer_init(&gather->timer, timed_out);
     mr_timer_init(&gather->look, look_fired);
     gather->args[0] = number_arg(mr_gather_max(req), gather->numbers[0]);
@@ -226,9 +277,19 @@ void gather_begin(struct ticket *ticket)
     gather->args[5] = number_arg(MR_SET_BYTES_MAX, gather->numbers[4]);
     gather->args[7] = req->wait_ms > 0 ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
     mr_list_push_back(&look_of(ticket->engine)->gathers, &gather->link);
-    if (req->wait_ms > 0)
-        listen(gather);
-    look(gather);
+    if (req->wait_ms > 0 && listen(gather) != MR_OK)
+        answer(gather, MR_NOMEM);
+    else
+        look(gather);
+}
+
+/* It must be known which partitions there are. */
+void gather_begin(struct ticket *ticket)
+{
+    if (parts_known(ticket->engine))
+        gather_start(ticket);
+    else
+        look_names(ticket, gather_start);
 }
 
 void gathers_leave(struct engine *engine)
@@ -245,12 +306,26 @@ void gathers_leave(struct engine *engine)
 
 struct gathered {
     struct ticket *ticket;
+    struct mr_slice name; /* of the queue, which is a partition */
     struct rqueue *queue;
     struct new_task task;
     struct mr_redis_call call;
     struct mr_slice args[GATHERED_ARGS];
     size_t n;
 };
+
+/* The queue of the partition that the name of a set says. */
+static enum mr_err set_queue(const struct mr_req_gathered *req, struct mr_slice *ret_queue)
+{
+    char name[MR_NAME_MAX + MR_SET_MAX];
+    bool first = req->set.len <= MR_UUID_TEXT_LEN;
+    int len =
+        snprintf(name, sizeof name, "%.*s%.*s", (int)req->queue.len, (const char *)req->queue.data,
+                 first ? 0 : (int)(req->set.len - MR_UUID_TEXT_LEN),
+                 (const char *)req->set.data + (first ? 0 : MR_UUID_TEXT_LEN));
+    return mr_arena_copy((struct mr_arena *)(uintptr_t)&req->req.arena,
+                         mr_slice_make(name, (size_t)len), ret_queue);
+}
 
 enum mr_err gathered_prepare(struct ticket *ticket)
 {
@@ -264,10 +339,12 @@ enum mr_err gathered_prepare(struct ticket *ticket)
     gathered->ticket = ticket;
     gathered->args[gathered->n++] = req->set;
     ticket->own = gathered;
+    MR_TRY(set_queue(req, &gathered->name));
+    MR_TRY(mr_name_check(gathered->name));
     if (req->task == NULL)
         return MR_OK;
     struct mr_task_options options = *req->task;
-    options.queue = req->queue;
+    options.queue = gathered->name;
     req->result.err = mr_gathered_task_check(req);
     if (req->result.err == MR_OK)
         req->result.err = enqueue_prepare_one(ticket, &options, mr_wall_now(mr_clock_system()),
@@ -302,7 +379,7 @@ void gathered_begin(struct ticket *ticket)
 {
     struct mr_req_gathered *req = mr_container(ticket->req, struct mr_req_gathered, req);
     struct gathered *gathered = ticket->own;
-    gathered->queue = rqueue_of(ticket->engine, req->queue);
+    gathered->queue = rqueue_of(ticket->engine, gathered->name);
     if (gathered->queue == NULL || req->result.err != MR_OK) {
         ticket_done(ticket, gathered->queue == NULL ? MR_NOMEM : MR_OK);
         return;

@@ -225,6 +225,7 @@ struct rqueue {
     uint32_t partitions;   /* tasks go into so many */
     uint32_t widest;       /* ... and may be in so many */
     uint32_t turn;         /* where the last one went that could go anywhere */
+    uint32_t gathers;      /* so far */
     enum mr_assign assign;
     bool in_table;             /* parts.c */
     struct mr_member *members; /* that were assigned last */
