@@ -107,6 +107,41 @@ MILLRACE_ARCHIVE_FOR=long refuses 2 'MILLRACE_ARCHIVE_FOR: "long" is not a durat
 refuses 2 '--archive-max is for a Redis' --broker "$store" work --archive-max 1 -- cat
 refuses 2 '--archive-for is for a Redis' config check --broker "$store" --archive-for 1d
 
+# ---- partitions -----------------------------------------------------------------------------
+
+m queue set wide --partitions 4 --assign consistent-hash --quiet
+seq 40 | m enqueue -q wide --lines --quiet
+for list in wide 'wide~2' 'wide~3' 'wide~4'; do
+    is "round robin: $list" 10 "$(r llen "asynq:{$list}:pending")"
+done
+is "one queue" 'wide 4 40' "$(m queue show wide --json | jq -r '[.queue,.partitions,.pending]|join(" ")')"
+is "in the list" wide "$(m queue list --json | jq -r '.[].queue' | grep wide)"
+expect 0 queue show wide
+grep -q '4 partitions, consistent-hash' out || fail "$(cat out)"
+id=$(m enqueue -q wide --partition 3 named)
+is "obeyed" 'wide 3' "$(m task show "$id" --json | jq -r '[.queue,.partition]|join(" ")')"
+expect 0 task show "$id"
+grep -q '^partition  *3$' out || fail "$(cat out)"
+refuses 2 'queue wide has no partition 5' enqueue -q wide --partition 5 x
+is "as JSON" 2 "$(m enqueue --json '{"queue":"wide","partition":2,"payload":"x"}' | jq -r .id |
+    xargs "$MILLRACE" task show --json | jq .partition)"
+keyed=$(for _ in 1 2 3; do m task show "$(m enqueue -q wide --key same x)" --json | jq .partition; done | sort -u)
+is "a key has one partition" 1 "$(wc -l <<<"$keyed")"
+m queue set wide --partitions 2 --quiet
+expect 0 fsck "$redis"
+expect 0 migrate --yes --queue wide "$redis" "file:$room/wide"
+grep -q 'queue wide has 2 partitions' err || fail "$(cat err)"
+is "moved" 45 "$(m --broker "file:$room/wide" queue show wide --json | jq .pending)"
+expect 0 migrate --yes --queue wide "file:$room/wide" "$redis"
+is "and back" 45 "$(m queue show wide --json | jq .pending)"
+m queue resume wide --quiet
+m work -q wide --burst --quiet -- cat
+is "worked off" '0 45' "$(m queue show wide --json | jq -r '[.pending,.processed_total]|join(" ")')"
+expect 0 fsck "$redis"
+m queue rm wide --force --quiet
+is "nothing is left" '' "$(r --scan --pattern 'asynq:{wide*')"
+is "nor in the table" 0 "$(r exists asynq:mr:parts)"
+
 # ---- refused --------------------------------------------------------------------------------
 
 r config set maxmemory 1 >/dev/null

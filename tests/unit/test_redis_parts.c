@@ -1,0 +1,248 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Partitions as Redis has them: the queues that Asynq's programs see, where a Cluster holds them, and who of
+ * several programs takes from which. What every engine with partitions does is the conformance suite's.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "base/clock.h"
+#include "broker/redis/redis.h"
+#include "redis/slot.h"
+#include "support/redis_rig.h"
+
+enum { N = 4, WAIT_MS = 20000, LEASE_MS = 60000 };
+
+static struct redis_rig *rig, *cluster;
+
+static struct redis_rig_server *server(void)
+{
+    return redis_rig_server(rig, 0);
+}
+
+static struct mr_broker *open_broker(struct redis_rig *at)
+{
+    struct mr_broker *broker;
+    struct mr_redis_broker_options options = {.url = redis_rig_url(at)};
+    assert_int_equal(mr_redis_broker_open(&options, &broker, NULL), MR_OK);
+    return broker;
+}
+
+static void split(struct mr_broker *broker, uint64_t n)
+{
+    struct mr_req_queue_set req = {.req.op = MR_OP_QUEUE_SET,
+                                   .queue = MR_SLICE_LIT("q"),
+                                   .setting = MR_QUEUE_PARTITIONS,
+                                   .value = n};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+}
+
+static void put(struct mr_broker *broker, struct mr_task_options task)
+{
+    struct mr_enqueue_result result;
+    task.queue = MR_SLICE_LIT("q");
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    assert_int_equal(result.err, MR_OK);
+    mr_req_done(&req.req);
+}
+
+static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason, (void)arg;
+}
+
+static uint64_t open_node(struct mr_broker *broker, const char *name)
+{
+    static const struct mr_worker_queue queue = {.name = {.data = "q", .len = 1}};
+    struct mr_req_node_open req = {.req.op = MR_OP_NODE_OPEN,
+                                   .name = mr_slice_str(name),
+                                   .queues = &queue,
+                                   .queues_n = 1,
+                                   .slots = 4,
+                                   .lease_ms = LEASE_MS,
+                                   .events = {.stop = stop}};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    return req.node;
+}
+
+/* Takes one, ends it, and answers its partition; 0: there was none. */
+static uint32_t work_one(struct mr_broker *broker, uint64_t node)
+{
+    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node, .max = 1, .wait_ms = WAIT_MS};
+    assert_int_equal(mr_broker_call(broker, &take.req), MR_OK);
+    struct mr_lease *lease = take.leases;
+    assert_int_equal(mr_broker_lease_open(broker, lease), MR_OK);
+    uint32_t partition = lease->task.partition;
+    struct mr_finish item = {.id = lease->task.id, .epoch = lease->epoch, .ref = lease->ref};
+    enum mr_err err;
+    struct mr_req_finish finish = {.req.op = MR_OP_FINISH, .items = &item, .n = 1, .errs = &err};
+    assert_int_equal(mr_broker_call(broker, &finish.req), MR_OK);
+    assert_int_equal(err, MR_OK);
+    mr_req_done(&finish.req);
+    mr_req_done(&take.req);
+    mr_lease_free(lease);
+    return partition;
+}
+
+static void key_of(uint32_t partition, const char *rest, char key[64])
+{
+    if (partition == 1)
+        (void)snprintf(key, 64, "asynq:{q}:%s", rest);
+    else
+        (void)snprintf(key, 64, "asynq:{q~%u}:%s", partition, rest);
+}
+
+/* ---- what is there -------------------------------------------------------------------------- */
+
+static void each_partition_is_a_queue_of_asynq(void **state)
+{
+    (void)state;
+    RIG(server(), "FLUSHALL");
+    struct mr_broker *broker = open_broker(rig);
+    split(broker, N);
+    assert_string_equal(RIG(server(), "HGETALL", "asynq:mr:parts"), "q\n4 4 0");
+    for (uint32_t i = 1; i <= N; i++) {
+        char id[16], key[64];
+        (void)snprintf(id, sizeof id, "id%u", i);
+        put(broker, (struct mr_task_options){.id = mr_slice_str(id), .partition = i});
+        key_of(i, "pending", key);
+        assert_string_equal(RIG(server(), "LRANGE", key, "0", "-1"), id);
+    }
+    assert_int_equal(RIG_INT(server(), "SCARD", "asynq:queues"), N);
+    /* The message says the same: a Go worker ends the task under that name. */
+    assert_non_null(strstr(RIG(server(), "HGET", "asynq:{q~3}:t:id3", "msg"), "q~3"));
+    split(broker, 2);
+    assert_string_equal(RIG(server(), "HGETALL", "asynq:mr:parts"), "q\n2 4 0");
+    struct mr_req_queue_remove req = {
+        .req.op = MR_OP_QUEUE_REMOVE, .queue = MR_SLICE_LIT("q"), .mode = MR_QUEUE_REMOVE_FORCE};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    assert_string_equal(RIG(server(), "KEYS", "asynq:{*"), "");
+    assert_int_equal(RIG_INT(server(), "EXISTS", "asynq:mr:parts", "asynq:queues"), 0);
+    mr_broker_close(broker);
+}
+
+static void a_table_that_makes_no_sense_does_no_harm(void **state)
+{
+    (void)state;
+    RIG(server(), "FLUSHALL");
+    RIG(server(), "HSET", "asynq:mr:parts", "q", "0 0 0", "a", "many", "b", "9 2 0", "c", "2 999 0",
+        "d", "2 2 7", "e{", "2 2 0", "f", "", "g", "2 2 0", "g~2", "2 2 0");
+    struct mr_broker *broker = open_broker(rig);
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("x")});
+    assert_string_equal(RIG(server(), "LRANGE", "asynq:{q}:pending", "0", "-1"), "x");
+    struct mr_req_get req = {.req.op = MR_OP_GET, .id = MR_SLICE_LIT("x")};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    assert_int_equal(req.task.partition, 1);
+    mr_req_done(&req.req);
+    mr_broker_close(broker);
+}
+
+static void a_cluster_holds_one_queue_in_several_nodes(void **state)
+{
+    (void)state;
+    RIG_ALL(cluster, "FLUSHALL");
+    struct mr_broker *broker = open_broker(cluster);
+    enum { PARTS = 8 };
+    split(broker, PARTS);
+    for (int i = 0; i < 10 * PARTS; i++)
+        put(broker, (struct mr_task_options){0});
+    struct redis_rig_server *seen[PARTS];
+    size_t servers = 0;
+    for (uint32_t i = 1; i <= PARTS; i++) {
+        char key[64];
+        key_of(i, "pending", key);
+        struct redis_rig_server *owner = redis_rig_owner(cluster, redis_slot(mr_slice_str(key)));
+        assert_int_equal(RIG_INT(owner, "LLEN", key), 10);
+        bool known = false;
+        for (size_t k = 0; k < servers; k++)
+            known |= seen[k] == owner;
+        if (!known)
+            seen[servers++] = owner;
+    }
+    assert_true(servers >= 2);
+    uint64_t node = open_node(broker, "node");
+    for (int i = 0; i < 10 * PARTS; i++)
+        (void)work_one(broker, node);
+    mr_broker_close(broker);
+}
+
+/* ---- whose they are ------------------------------------------------------------------------- */
+
+static void put_everywhere(struct mr_broker *broker)
+{
+    for (uint32_t i = 1; i <= N; i++)
+        put(broker, (struct mr_task_options){.partition = i});
+}
+
+/* Two programs share the partitions by halves: each takes its own first, and the other's when there is nothing
+ * else. */
+static void programs_prefer_their_own_and_steal_when_idle(void **state)
+{
+    (void)state;
+    RIG(server(), "FLUSHALL");
+    struct mr_broker *one = open_broker(rig), *two = open_broker(rig);
+    split(one, N);
+    uint64_t a = open_node(one, "a"), b = open_node(two, "b");
+    uint32_t own = 0, same = 0;
+    int64_t end_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + WAIT_MS;
+    while (same <
+           4) { /* until they know of each other, what comes first changes from time to time */
+        put_everywhere(one);
+        uint32_t of_a = 1u << work_one(one, a);
+        of_a |= 1u << work_one(one, a);
+        uint32_t of_b = 1u << work_one(two, b);
+        of_b |= 1u << work_one(two, b);
+        assert_int_equal(of_a | of_b, 0x1e); /* each once */
+        same = of_a == own ? same + 1 : 0;
+        own = of_a;
+        assert_true(mr_wall_ms(mr_wall_now(mr_clock_system())) < end_ms);
+    }
+    put_everywhere(one);
+    for (int i = 0; i < N; i++)
+        (void)work_one(two, b);
+    mr_broker_close(two);
+    mr_broker_close(one);
+}
+
+/* A program hears of new partitions while it waits. */
+static void another_program_sees_new_partitions_at_once(void **state)
+{
+    (void)state;
+    RIG(server(), "FLUSHALL");
+    struct mr_broker *one = open_broker(rig), *two = open_broker(rig);
+    uint64_t node = open_node(one, "a");
+    split(two, N);
+    put_everywhere(two);
+    for (int i = 0; i < N; i++)
+        (void)work_one(one, node);
+    mr_broker_close(two);
+    mr_broker_close(one);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(each_partition_is_a_queue_of_asynq),
+        cmocka_unit_test(a_table_that_makes_no_sense_does_no_harm),
+        cmocka_unit_test(a_cluster_holds_one_queue_in_several_nodes),
+        cmocka_unit_test(programs_prefer_their_own_and_steal_when_idle),
+        cmocka_unit_test(another_program_sees_new_partitions_at_once),
+    };
+    rig = redis_rig_standalone(NULL);
+    cluster = redis_rig_cluster(NULL);
+    int failed = cmocka_run_group_tests(tests, NULL, NULL);
+    redis_rig_stop(cluster);
+    redis_rig_stop(rig);
+    return failed;
+}
