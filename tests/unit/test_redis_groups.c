@@ -212,6 +212,24 @@ static void members_that_come_all_the_time_do_not_make_who_waits_look_all_the_ti
     assert_int_equal(big.req.n, BATCH);
 }
 
+/* As a worker gathers: again and again, for a second each. */
+static void who_gathers_again_and_again_subscribes_once(void **state)
+{
+    struct gathering g;
+    GATHER(*state, &g, .wait_ms = 100);
+    (void)gather_end(&g, MR_EMPTY);
+    RIG(server(), "CONFIG", "RESETSTAT");
+    for (int i = 0; i < 5; i++) {
+        GATHER(*state, &g, .wait_ms = 100);
+        (void)gather_end(&g, MR_EMPTY);
+    }
+    assert_int_equal(figure("subscribe", "calls") + figure("unsubscribe", "calls"), 0);
+    assert_int_equal(figure("evalsha", "calls"), 5);
+    GATHER(*state, &g, .max_size = 1, .wait_ms = WAIT_MS);
+    join(*state, "g"); /* and it is still told */
+    assert_in_range(gather_end(&g, MR_OK), 0, 900);
+}
+
 /* ---- the greatest length -------------------------------------------------------------------- */
 
 static void set_max(struct mr_broker *broker, uint64_t max)
@@ -342,6 +360,7 @@ int main(void)
         CASE(a_look_that_walks_through_groups_is_short),
         CASE(who_waits_is_woken_by_the_first_group_and_a_full_one),
         CASE(members_that_come_all_the_time_do_not_make_who_waits_look_all_the_time),
+        CASE(who_gathers_again_and_again_subscribes_once),
         CASE(groups_are_not_counted_for_each_task_of_a_queue_with_a_greatest_length),
         CASE(members_of_other_programs_count_for_the_greatest_length),
         CASE(a_group_that_another_program_filled_is_found_among_many),

@@ -19,6 +19,8 @@
 enum {
     LOOK_MS = 1000,
     PAUSE_MS = 10, /* between looks that somebody asks for */
+    LISTEN_MS =
+        5000, /* a subscription outlives the last gather by so much: the next one will come */
     GATHER_ARGS = 8,
     NUMBERS = 5,
     GATHERED_ARGS = 1 + ENQUEUE_ARGS_MAX,
@@ -36,8 +38,7 @@ struct gather {
     int64_t next_ms;      /* when something can be ripe in one of them; -1: never */
     struct mr_link link;  /* of those that wait; else in none */
     struct mr_redis_call call;
-    struct mr_redis_channel *channels; /* one for each */
-    size_t channels_n;
+    uint32_t listening; /* to so many of them */
     struct mr_timer timer, look;
     bool busy, again, over; /* over: its time has come */
     mr_mono looked_at, ends_at;
@@ -51,13 +52,74 @@ static struct mr_req_gather *req_of(const struct gather *gather)
     return mr_container(gather->ticket->req, struct mr_req_gather, req);
 }
 
+/* ---- listening ------------------------------------------------------------------------------ */
+
+static void listen_end(struct rqueue *queue)
+{
+    struct ripe *ripe = &queue->ripe;
+    mr_redis_timer_stop(queue->engine->redis, &ripe->timer);
+    if (ripe->channel_name != NULL)
+        mr_redis_unsubscribe(queue->engine->redis, &ripe->channel);
+    free(ripe->channel_name);
+    ripe->channel_name = NULL;
+}
+
+static void listened_long(struct mr_timer *timer, void *arg)
+{
+    (void)arg;
+    listen_end(mr_container(timer, struct rqueue, ripe.timer));
+}
+
+static enum mr_err listen(struct rqueue *queue,
+                          void (*told)(struct mr_redis_channel *, struct mr_slice))
+{
+    struct ripe *ripe = &queue->ripe;
+    size_t size = queue->prefix.len + sizeof "mr:ripe";
+    if (ripe->channel_name == NULL) {
+        ripe->channel_name = malloc(size);
+        if (ripe->channel_name == NULL)
+            return MR_NOMEM;
+        (void)snprintf(ripe->channel_name, size, "%smr:ripe", (const char *)queue->prefix.data);
+        ripe->channel = (struct mr_redis_channel){
+            .name = mr_slice_str(ripe->channel_name), .message = told, .arg = queue};
+        mr_redis_subscribe(queue->engine->redis, &ripe->channel);
+    }
+    mr_redis_timer_stop(queue->engine->redis, &ripe->timer);
+    ripe->waiting++;
+    return MR_OK;
+}
+
+static void listen_no_more(struct rqueue *queue)
+{
+    struct mr_redis *redis = queue->engine->redis;
+    if (--queue->ripe.waiting > 0)
+        return;
+    if (queue->engine->closing)
+        listen_end(queue);
+    else
+        mr_redis_timer_start(redis, &queue->ripe.timer,
+                             mr_mono_add_ms(mr_redis_now(redis), LISTEN_MS));
+}
+
+void ripe_init(struct rqueue *queue)
+{
+    mr_timer_init(&queue->ripe.timer, listened_long);
+}
+
+void ripe_done(struct rqueue *queue)
+{
+    free(queue->ripe.channel_name);
+}
+
+/* ---- gathering ------------------------------------------------------------------------------ */
+
 static void answer(struct gather *gather, enum mr_err err)
 {
     struct engine *engine = gather->queue->engine;
     mr_redis_timer_stop(engine->redis, &gather->timer);
     mr_redis_timer_stop(engine->redis, &gather->look);
-    for (size_t i = 0; i < gather->channels_n; i++)
-        mr_redis_unsubscribe(engine->redis, &gather->channels[i]);
+    while (gather->listening > 0)
+        listen_no_more(rqueue_part(gather->whole, gather->listening--));
     mr_list_remove(&gather->link);
     ticket_done(gather->ticket, err);
 }
@@ -93,8 +155,8 @@ static enum mr_err read_set(struct gather *gather, const struct mr_reply *reply)
 /* Where the walk through the groups goes on. */
 static void keep_cursor(struct rqueue *queue, struct mr_slice cursor)
 {
-    if (cursor.len > 0 && cursor.len < sizeof queue->walk)
-        (void)snprintf(queue->walk, sizeof queue->walk, "%.*s", (int)cursor.len,
+    if (cursor.len > 0 && cursor.len < sizeof queue->ripe.walk)
+        (void)snprintf(queue->ripe.walk, sizeof queue->ripe.walk, "%.*s", (int)cursor.len,
                        (const char *)cursor.data);
 }
 
@@ -152,10 +214,10 @@ static struct mr_slice walk_from(const struct gather *gather)
 {
     struct rqueue *queue = gather->queue;
     mr_mono now = mr_redis_now(queue->engine->redis);
-    if (req_of(gather)->wait_ms > 0 && now.ns < mr_mono_add_ms(queue->walked_at, LOOK_MS).ns)
+    if (req_of(gather)->wait_ms > 0 && now.ns < mr_mono_add_ms(queue->ripe.walked_at, LOOK_MS).ns)
         return MR_SLICE_LIT("");
-    queue->walked_at = now;
-    return queue->walk[0] != '\0' ? mr_slice_str(queue->walk) : MR_SLICE_LIT("0");
+    queue->ripe.walked_at = now;
+    return queue->ripe.walk[0] != '\0' ? mr_slice_str(queue->ripe.walk) : MR_SLICE_LIT("0");
 }
 
 /* The name of what may come of this look. */
@@ -206,11 +268,9 @@ static void timed_out(struct mr_timer *timer, void *arg)
     end_with(mr_container(timer, struct gather, timer), MR_EMPTY);
 }
 
-static void told(struct mr_redis_channel *channel, struct mr_slice bytes)
+static void look_soon(struct gather *gather)
 {
-    struct gather *gather = channel->arg;
     struct mr_redis *redis = gather->queue->engine->redis;
-    (void)bytes;
     gather->again = true;
     if (gather->busy)
         return;
@@ -219,29 +279,27 @@ static void told(struct mr_redis_channel *channel, struct mr_slice bytes)
     mr_redis_timer_start(redis, &gather->look, at.ns > now.ns ? at : now);
 }
 
-/* One channel for each partition. */
-static enum mr_err listen(struct gather *gather)
+static void told(struct mr_redis_channel *channel, struct mr_slice bytes)
+{
+    struct rqueue *queue = channel->arg;
+    struct mr_link *gathers = &look_of(queue->engine)->gathers;
+    (void)bytes;
+    for (struct mr_link *link = gathers->next; link != gathers; link = link->next) {
+        struct gather *gather = mr_container(link, struct gather, link);
+        if (queue->number <= gather->listening &&
+            rqueue_part(gather->whole, queue->number) == queue)
+            look_soon(gather);
+    }
+}
+
+/* To each partition. */
+static enum mr_err listen_to_all(struct gather *gather)
 {
     struct mr_redis *redis = gather->queue->engine->redis;
-    struct mr_arena *arena = &gather->ticket->req->arena;
-    uint32_t n = gather->whole->widest;
-    gather->channels = mr_arena_calloc(arena, n, sizeof *gather->channels);
-    if (gather->channels == NULL)
-        return MR_NOMEM;
-    for (uint32_t i = 0; i < n; i++) {
-        struct mr_slice prefix = rqueue_part(gather->whole, i + 1)->prefix;
-        size_t size = prefix.len + sizeof "mr:ripe";
-        char *name = mr_arena_alloc(arena, size);
-        if (name == NULL)
-            return MR_NOMEM;
-        (void)snprintf(name, size, "%smr:ripe", (const char *)prefix.data);
-        gather->channels[i] =
-            (struct mr_redis_channel){.name = mr_slice_str(name), .message = told, .arg = gather};
-    }
     int64_t wait_ms = req_of(gather)->wait_ms;
     wait_ms = wait_ms < MR_DELAY_MAX_MS ? wait_ms : MR_DELAY_MAX_MS;
-    for (; gather->channels_n < n; gather->channels_n++)
-        mr_redis_subscribe(redis, &gather->channels[gather->channels_n]);
+    for (; gather->listening < gather->whole->widest; gather->listening++)
+        MR_TRY(listen(rqueue_part(gather->whole, gather->listening + 1), told));
     gather->ends_at = mr_mono_add_ms(mr_redis_now(redis), wait_ms + 1);
     mr_redis_timer_start(redis, &gather->timer, gather->ends_at);
     return MR_OK;
@@ -277,7 +335,7 @@ static void gather_start(struct ticket *ticket)
     gather->args[5] = number_arg(MR_SET_BYTES_MAX, gather->numbers[4]);
     gather->args[7] = req->wait_ms > 0 ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
     mr_list_push_back(&look_of(ticket->engine)->gathers, &gather->link);
-    if (req->wait_ms > 0 && listen(gather) != MR_OK)
+    if (req->wait_ms > 0 && listen_to_all(gather) != MR_OK)
         answer(gather, MR_NOMEM);
     else
         look(gather);
@@ -300,6 +358,9 @@ void gathers_leave(struct engine *engine)
         link = link->next;
         end_with(gather, MR_CLOSED);
     }
+    for (uint32_t i = 0; i < engine->queues_n; i++)
+        if (engine->queues[i]->ripe.waiting == 0)
+            listen_end(engine->queues[i]);
 }
 
 /* ---- a set becomes a task ------------------------------------------------------------------- */

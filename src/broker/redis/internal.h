@@ -182,6 +182,16 @@ struct idle {
     uint32_t looks;
 };
 
+/* What tells that one of its groups may be ripe, and how far the look at all of them is: groups.c. */
+struct ripe {
+    struct mr_redis_channel channel;
+    char *channel_name;    /* NULL: not subscribed */
+    uint32_t waiting;      /* gathers that want to be told */
+    struct mr_timer timer; /* none has for a while */
+    mr_mono walked_at;     /* groups of other programs were looked for */
+    char walk[CURSOR_MAX]; /* ... and are from here on the next time */
+};
+
 /* Leases and retentions that end. */
 struct recover {
     struct mr_timer timer;
@@ -215,8 +225,7 @@ struct rqueue {
     struct mr_link finishing; /* the queue itself, among those that have such */
     mr_mono finish_after;     /* not before: the last ones were answered with an error */
     struct latency *latency;  /* of what was taken and ended here */
-    mr_mono walked_at;        /* groups of other programs were looked for */
-    char walk[CURSOR_MAX];    /* ... and are from here on the next time */
+    struct ripe ripe;
     /* As a partition. */
     struct rqueue *part_of; /* the first of its queue; NULL: it is that, with or without others */
     uint32_t number;        /* which one, from 1 */
@@ -511,6 +520,10 @@ void take_begin(struct ticket *ticket);
 void takes_answer(struct node *node, enum mr_err err);
 /* Something may be there: whoever waits is served. */
 void takes_serve(struct engine *engine);
+
+/* groups.c */
+void ripe_init(struct rqueue *queue);
+void ripe_done(struct rqueue *queue);
 
 /* ---- watching ------------------------------------------------------------------------------- */
 

@@ -90,6 +90,7 @@ struct rqueue *rqueue_get(struct engine *engine, struct mr_slice name)
     }
     engine->queues_n++;
     watch_init(queue);
+    ripe_init(queue);
     recover_init(queue);
     return queue;
 }
@@ -104,6 +105,7 @@ void rqueue_free(struct rqueue *queue)
     if (queue == NULL)
         return;
     watch_free(queue);
+    ripe_done(queue);
     latency_free(queue->latency);
     free(queue->parts);
     free(queue->members);
