@@ -67,6 +67,8 @@ static void live(struct life *life, struct simfs *fs, const struct rig_clock *cl
     if (err == MR_OK && !simfs_crashed(fs)) {
         err = rig_judge(rig, oracle, RIG_CHECK, &life->digest);
         if (err == MR_OK)
+            err = rig_judge_results(rig, oracle);
+        if (err == MR_OK)
             mr_engine_validate(rig->engine);
         else if (!simfs_crashed(fs))
             oracle_fail(oracle, "the recovered store answers %s", mr_err_name(err));

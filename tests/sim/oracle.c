@@ -25,13 +25,19 @@ struct oracle *oracle_clone(const struct oracle *from)
     oracle->cap = from->n;
     if (from->n)
         memcpy(oracle->facts, from->facts, from->n * sizeof *from->facts);
+    oracle->results = sim_alloc(from->results_n * sizeof *from->results);
+    oracle->results_cap = from->results_n;
+    if (from->results_n)
+        memcpy(oracle->results, from->results, from->results_n * sizeof *from->results);
     return oracle;
 }
 
 void oracle_free(struct oracle *oracle)
 {
-    if (oracle)
+    if (oracle) {
         free(oracle->facts);
+        free(oracle->results);
+    }
     free(oracle);
 }
 

@@ -14,7 +14,8 @@
  * an old one; failures and crashes add up; one live task per unique key; payloads, headers,
  * settings, results and errors are byte for byte what was sent; first hand-outs come in the order
  * of submission and of priority; nothing early; nothing from a paused queue or a group; members of a set
- * go when its task comes, and not without it; an end that somebody
+ * go when its task comes, and not without it; each accepted end of a run of a task with a topic has left
+ * one result, which stays until it is committed, once; an end that somebody
  * waited for and was told of is durable. A clock that jumps takes none of this away, except for what
  * was under way when it did.
  *
@@ -26,8 +27,10 @@
 #define MR_TESTS_ORACLE_H
 
 #include "broker/broker.h"
+#include "broker/result.h"
 
 struct oracle;
+struct result_row;
 
 enum {
     ORACLE_KEYS_MAX = 8,
@@ -47,7 +50,7 @@ struct oracle_spec {
     int64_t delay_ms;
     int32_t max_retry; /* as for mr_task_options: 0 is the default */
     int64_t retention_ms, deadline_ms, timeout_ms;
-    uint32_t headers;    /* which set of headers (and, if odd, a topic); below ORACLE_HEADER_SETS */
+    uint32_t headers;    /* which set of headers (and, but for 0, a topic); below ORACLE_HEADER_SETS */
     uint32_t unique;     /* number of the unique key; 0: none */
     bool unique_forever; /* its time to live is beyond the end of the test */
     enum mr_on_duplicate on_duplicate;
@@ -128,6 +131,21 @@ void oracle_task(const struct oracle *oracle, uint32_t token, uint8_t *payload,
 void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op *ret_op);
 void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err,
                              const struct mr_enqueue_result *result);
+
+/* The topic of the task; empty: none. */
+const char *oracle_topic(const struct oracle_spec *spec);
+
+/* ---- results */
+/* One that was handed out, opened; NULL after a violation. Valid until the next lease of a task. */
+struct result_row *oracle_result(struct oracle *oracle, const struct mr_lease *lease);
+/* The same again, without a judgement. */
+struct result_row *oracle_result_known(struct oracle *oracle, const struct mr_lease *lease);
+/* It is being committed; and how that was answered. */
+void oracle_commit_sent(struct result_row *row);
+void oracle_committed(struct oracle *oracle, struct result_row *row, enum mr_err err);
+/* Between these all that are there are handed out, once. */
+void oracle_results_begin(struct oracle *oracle);
+void oracle_results_end(struct oracle *oracle);
 
 /* ---- working */
 /* The token of an opened lease, or UINT32_MAX after a violation. */

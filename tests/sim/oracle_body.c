@@ -54,6 +54,11 @@ uint32_t retry_limit(const struct oracle_spec *spec)
     return spec->max_retry < 0 ? 0 : (uint32_t)spec->max_retry;
 }
 
+const char *oracle_topic(const struct oracle_spec *spec)
+{
+    return spec->headers > 0 ? "outcomes" : "";
+}
+
 void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payload,
                     struct mr_task_options *ret_options)
 {
@@ -74,7 +79,7 @@ void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payloa
         .unique_key = mr_slice_str(keys[spec->unique]),
         .on_duplicate = spec->on_duplicate,
         .group = mr_slice_str(oracle_group(spec)),
-        .topic = mr_slice_str(spec->headers % 2 ? "outcomes" : ""),
+        .topic = mr_slice_str(oracle_topic(spec)),
         .headers = header_sets[spec->headers].headers,
         .headers_n = header_sets[spec->headers].n,
     };
@@ -174,8 +179,7 @@ void oracle_note(uint32_t token, uint64_t epoch, size_t len, char *ret_text)
         ret_text[i] = (char)('a' + (i * 7 + token + epoch) % 26);
 }
 
-/* The epoch of a run of this task that may have left the text; 0: none. */
-static uint64_t note_epoch(uint32_t token, struct mr_slice text)
+uint64_t note_epoch(uint32_t token, struct mr_slice text)
 {
     char head[ORACLE_NOTE_MIN + 1] = {0}, want[ORACLE_NOTE_MAX];
     unsigned of = 0;

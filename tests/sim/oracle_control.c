@@ -155,6 +155,7 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
 {
     oracle->epoch_floor = oracle->epoch_max;
     gathered_crashed(oracle);
+    results_crashed(oracle);
     for (size_t i = 0; i < oracle->n; i++) {
         struct fact *fact = &oracle->facts[i];
         fact->sure = may(oracle, fact);

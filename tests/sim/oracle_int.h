@@ -70,9 +70,23 @@ struct queue_fact {
     size_t priorities_n;
 };
 
+/* A run of a task with a topic, and what became of its result. */
+struct result_row {
+    uint32_t token, note_len;
+    uint64_t epoch;
+    uint8_t sent; /* outcomes, as bits */
+    bool accepted, committed, doubtful, seen;
+    bool undecided;              /* a crash came upon the one good end that was sent */
+    enum mr_outcome outcome;     /* that was accepted */
+    enum mr_result_outcome left; /* seen */
+};
+
 struct oracle {
     struct fact *facts;
     size_t n, cap;
+    struct result_row *results;
+    size_t results_n, results_cap;
+    bool counts_results; /* all that are there are being looked at */
     struct queue_fact queues[ORACLE_QUEUES_MAX];
     size_t queues_n;
     uint64_t seq;
@@ -110,6 +124,14 @@ bool same_key(const struct oracle_spec *a, const struct oracle_spec *b);
 /* Whether they happened is not known; a view of the next life tells. */
 void gathered_crashed(struct oracle *oracle);
 void check_gathered(struct oracle *oracle);
+/* The epoch of a run of this task that may have left the text; 0: none. */
+uint64_t note_epoch(uint32_t token, struct mr_slice text);
+void results_leased(struct oracle *oracle, uint32_t token, uint64_t epoch);
+void results_sent(struct oracle *oracle, const struct oracle_op *op);
+void results_accepted(struct oracle *oracle, const struct oracle_op *op);
+/* Before the facts of the tasks are: whether a run has ended shows in the next life, with its result or
+ * not at all. */
+void results_crashed(struct oracle *oracle);
 uint8_t fate_of(enum mr_state state);
 void payload_fill(uint32_t token, uint8_t *payload, size_t len);
 

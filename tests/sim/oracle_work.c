@@ -159,6 +159,7 @@ uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
     fact->unseen = 0;
     if (lease->epoch > oracle->epoch_max)
         oracle->epoch_max = lease->epoch;
+    results_leased(oracle, token, lease->epoch);
     return token;
 }
 
@@ -206,6 +207,7 @@ void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_f
         .note_len = (uint32_t)(finish->outcome == MR_DONE ? finish->result.len : finish->error.len),
         .not_before_ms = finish->delay_ms > 0 ? oracle->now_ms + finish->delay_ms : 0,
     };
+    results_sent(oracle, ret_op);
     if (old || ret_op->ended)
         return;
     ret_op->adds = fate_after(fact, finish->outcome, fact->retried.min) |
@@ -263,6 +265,7 @@ void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, e
     fact->version++;
     fact_add(fact, op->adds, -1);
     if (err == MR_OK) {
+        results_accepted(oracle, op);
         finished(oracle, op);
     } else if (err == MR_STALE || err == MR_NOT_FOUND) {
         if (op->must && fact->epoch == op->epoch)

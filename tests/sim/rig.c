@@ -296,3 +296,59 @@ enum mr_err rig_judge(struct rig *rig, struct oracle *oracle, enum rig_judge how
     oracle_fail(oracle, "the store never comes to rest");
     return MR_BUSY;
 }
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+static void tell_nobody(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason, (void)arg;
+}
+
+/* Shows the oracle what was taken; in order, since their times are what they stand by. */
+static void judge_taken(struct rig *rig, struct oracle *oracle, struct mr_req_take *take)
+{
+    int64_t before_ms = INT64_MIN;
+    while (take->leases) {
+        struct mr_lease *lease = take->leases;
+        take->leases = lease->next;
+        if (mr_broker_lease_open(mr_engine_broker(rig->engine), lease) != MR_OK)
+            oracle_fail(oracle, "a result does not open");
+        else
+            (void)oracle_result(oracle, lease);
+        if (lease->task.order_time_ms < before_ms)
+            oracle_fail(oracle, "results are not in the order of finishing");
+        before_ms = lease->task.order_time_ms;
+        mr_lease_free(lease);
+    }
+}
+
+enum mr_err rig_judge_results(struct rig *rig, struct oracle *oracle)
+{
+    char name[MR_NAME_MAX + 1];
+    struct mr_worker_queue queue = {.name = mr_result_queue(mr_slice_str("outcomes"), name)};
+    struct mr_req_node_open open = {.req.op = MR_OP_NODE_OPEN,
+                                    .role = MR_NODE_MASTER,
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .lease_ms = 60000,
+                                    .events.stop = tell_nobody};
+    enum mr_err err = rig_call(rig, &open.req);
+    mr_req_done(&open.req);
+    if (err != MR_OK)
+        return err;
+    oracle_results_begin(oracle);
+    do {
+        struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = open.node, .max = MR_BATCH_MAX};
+        err = rig_call(rig, &take.req);
+        if (err == MR_OK)
+            judge_taken(rig, oracle, &take);
+        mr_req_done(&take.req);
+    } while (err == MR_OK && !oracle_error(oracle));
+    if (err != MR_EMPTY)
+        return err;
+    oracle_results_end(oracle);
+    struct mr_req_node_close close = {.req.op = MR_OP_NODE_CLOSE, .node = open.node};
+    err = rig_call(rig, &close.req);
+    mr_req_done(&close.req);
+    return err;
+}

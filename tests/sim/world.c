@@ -30,7 +30,7 @@ static const struct {
     [ACT_BACKUP] = {1, 25},       [ACT_READ_FAULT] = {1, 15},    [ACT_CHECK] = {2, 80},
     [ACT_KILL] = {1, 60},         [ACT_POWER_CUT] = {1, 60},     [ACT_STOP_AT] = {1, 60},
     [ACT_SYNC_FAULT] = {1, 20},   [ACT_WRITE_FAULT] = {1, 15},   [ACT_DISK_FULL] = {1, 25},
-    [ACT_DISK_FREE] = {2, 100},   [ACT_JUMP] = {1, 20},
+    [ACT_DISK_FREE] = {2, 100},   [ACT_JUMP] = {1, 20},          [ACT_RESULTS] = {20, 60},
 };
 
 static uint32_t percent_dial(struct world *world)
@@ -339,6 +339,10 @@ static void heal(struct world *world)
     }
     if (!oracle_error(world->oracle))
         check_store(world, RIG_CHECK_IDLE);
+    world_master_drop(world);
+    pass_time(world, 2 * world->dials.lease_ms * MR_NS_PER_MS);
+    if (!oracle_error(world->oracle) && rig_judge_results(&world->rig, world->oracle) != MR_OK)
+        oracle_fail(world->oracle, "results cannot be taken");
     for (struct mr_link *link = world->reqs.next; link != &world->reqs; link = link->next) {
         const struct wreq *wreq = mr_container(link, struct wreq, link);
         if (wreq->u.req.op == MR_OP_AWAIT && !wreq->answered)
@@ -396,6 +400,7 @@ static void world_free(struct world *world)
     world->dying = true;
     rig_done(&world->rig);
     world_drop(world);
+    world_master_drop(world);
     oracle_free(world->oracle);
     simfs_free(world->fs);
     free(world);
@@ -441,6 +446,8 @@ static void choose_calm(struct world *world, uint32_t steps)
     dials->weights[ACT_GATHER] = acts[ACT_GATHER].weight;
     dials->weights[ACT_GATHERED] = acts[ACT_GATHERED].weight;
     dials->grouped = 20;
+    dials->weights[ACT_RESULTS] = acts[ACT_RESULTS].weight;
+    dials->headed = 100;
     dials->steps = steps;
     dials->dt_max_ns = 20 * MR_NS_PER_MS;
     dials->payload_max = 2000;

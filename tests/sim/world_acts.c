@@ -51,6 +51,7 @@ static void free_req(struct wreq *wreq)
 {
     mr_list_remove(&wreq->link);
     mr_req_done(&wreq->u.req);
+    mr_lease_free(wreq->lease);
     mr_arena_done(&wreq->memory);
     free(wreq);
 }
@@ -72,6 +73,7 @@ void world_drop(struct world *world)
     while (!mr_list_empty(&world->reqs))
         free_req(mr_container(world->reqs.next, struct wreq, link));
     world->gathering = 0;
+    world_master_lost(world);
     for (size_t i = 0; i < WORLD_SETS; i++)
         world->sets[i].dead = true;
     for (size_t n = 0; n < WORLD_NODES; n++) {
@@ -574,6 +576,7 @@ void world_act(struct world *world, enum act act)
         [ACT_FINISH] = act_finish,
         [ACT_FINISH_LATE] = act_finish_late,
         [ACT_CONTROL] = act_control,
+        [ACT_RESULTS] = world_results,
         [ACT_GATHER] = world_gather_some,
         [ACT_GATHERED] = world_gathered_some,
         [ACT_PAUSE] = act_pause,

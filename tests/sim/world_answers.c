@@ -187,5 +187,8 @@ void world_answered(struct mr_req *req)
     if (world->dying || simfs_crashed(world->fs))
         return; /* nobody hears the dead */
     oracle_time(world->oracle, rig_wall_ms(&world->rig));
-    rows[req->op](world, wreq);
+    if (wreq->of_master)
+        world_master_answered(world, wreq);
+    else
+        rows[req->op](world, wreq);
 }

@@ -16,6 +16,7 @@ enum {
     WORLD_TASKS = 500,
     WORLD_KEYS = 6,
     WORLD_SETS = 4,
+    WORLD_RESULTS = 4, /* that a master holds */
 };
 
 /* What may happen in a step; each seed weighs them. */
@@ -31,6 +32,7 @@ enum act {
     ACT_FINISH,
     ACT_FINISH_LATE,
     ACT_CONTROL,
+    ACT_RESULTS,
     ACT_GATHER,
     ACT_GATHERED,
     ACT_PAUSE,
@@ -99,6 +101,13 @@ struct set {
     bool dead; /* the engine that gave it is gone */
 };
 
+/* Somebody who takes results. It never beats: it dies, and comes again. */
+struct master {
+    bool used, open, taking;
+    uint64_t handle, incarnation;
+    struct mr_lease *leases[WORLD_RESULTS]; /* NULL: free; those of an earlier life may be there */
+};
+
 struct world;
 
 /* A request under way, with all it borrows. */
@@ -136,6 +145,8 @@ struct wreq {
     struct mr_arena memory;
     struct set set;
     struct oracle_gathered gathered;
+    bool of_master;
+    struct mr_lease *lease; /* of a result that is committed */
     struct node *node;
     uint64_t incarnation;
     int64_t sent_ns;
@@ -154,6 +165,7 @@ struct world {
     struct node nodes[WORLD_NODES];
     struct zombie zombies[WORLD_ZOMBIES];
     size_t zombies_n;
+    struct master master;
     struct set sets[WORLD_SETS];
     size_t gathering; /* gathers under way */
     uint64_t incarnations;
@@ -204,5 +216,10 @@ void world_gathered(struct world *world, struct set *set);
 void world_gathered_answered(struct world *world, struct wreq *wreq);
 void world_gather_some(struct world *world);
 void world_gathered_some(struct world *world);
+void world_results(struct world *world);
+void world_master_answered(struct world *world, struct wreq *wreq);
+/* Its node is gone; what it took may still be committed. Or it forgets that, too. */
+void world_master_lost(struct world *world);
+void world_master_drop(struct world *world);
 
 #endif

@@ -83,6 +83,21 @@ static enum mr_err append(struct mr_engine *engine, uint32_t handle,
     return err;
 }
 
+#ifdef MR_PLANT_RESULT_APART
+static enum mr_err append_apart(struct mr_engine *engine, const struct mr_event_task *event)
+{
+    struct mr_slice message = mr_buf_slice(&engine->result_message);
+    size_t len = MR_EVENT_TASK_SIZE + message.len;
+    uint8_t *at = mr_log_begin(engine->log, len);
+    struct mr_log_pos pos;
+    mr_event_task_encode(event, at);
+    memcpy(at + MR_EVENT_TASK_SIZE, message.data, message.len);
+    uint64_t seq = mr_log_append(engine->log, MR_RECORD_TASK, MR_LOG_DURABLE, &pos);
+    struct mr_record record = {.seq = seq, .type = MR_RECORD_TASK, .body = mr_slice_make(at, len)};
+    return apply_task(&engine->state, &record, pos);
+}
+#endif
+
 enum mr_err change_with_result(struct mr_engine *engine, enum mr_record_type type, uint32_t handle,
                                const struct mr_event_change *change, enum mr_result_outcome outcome,
                                struct mr_slice text)
@@ -111,5 +126,10 @@ enum mr_err change_with_result(struct mr_engine *engine, enum mr_record_type typ
     event.task.queue = queue->number;
     event.task.state = MR_PENDING;
     event.task.flags = MR_TASK_UUID;
+#ifdef MR_PLANT_RESULT_APART
+    MR_TRY(change_task(engine, type, handle, change));
+    MR_TRY(mr_log_write(engine->log));
+    return append_apart(engine, &event.task);
+#endif
     return append(engine, handle, &event, done ? text : (struct mr_slice){0});
 }
