@@ -50,8 +50,8 @@ struct oracle_spec {
     int64_t delay_ms;
     int32_t max_retry; /* as for mr_task_options: 0 is the default */
     int64_t retention_ms, deadline_ms, timeout_ms;
-    uint32_t headers;    /* which set of headers (and, but for 0, a topic); below ORACLE_HEADER_SETS */
-    uint32_t unique;     /* number of the unique key; 0: none */
+    uint32_t headers; /* which set of headers (and, but for 0, a topic); below ORACLE_HEADER_SETS */
+    uint32_t unique;  /* number of the unique key; 0: none */
     bool unique_forever; /* its time to live is beyond the end of the test */
     enum mr_on_duplicate on_duplicate;
     uint32_t group; /* number of the group; 0: none */
