@@ -597,7 +597,7 @@ struct engine {
     struct mr_map *by_name;
     mr_mono queues_at; /* when all names were asked for last */
     mr_mono parts_at;  /* when the table of partitions was read last */
-    bool parts_asked, parts_wider;
+    bool parts_asked, parts_again, parts_wider;
     struct mr_redis_call parts_call;
     struct mr_req_node_list survey; /* who shares the partitions of queues */
     bool surveying;

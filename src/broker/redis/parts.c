@@ -154,6 +154,8 @@ static void came(struct mr_redis_call *call, enum mr_err err, const struct mr_re
     struct engine *engine = call->arg;
     engine->parts_asked = false;
     (void)(parts_answered(engine, err, reply) == MR_OK); /* else what was known holds */
+    if (engine->parts_again)
+        parts_changed(engine);
 }
 
 void parts_refresh(struct engine *engine)
@@ -169,6 +171,7 @@ void parts_refresh(struct engine *engine)
 
 void parts_changed(struct engine *engine)
 {
+    engine->parts_again = engine->parts_asked; /* that answer may be older */
     engine->parts_at.ns -= FRESH_MS * MR_NS_PER_MS;
     parts_refresh(engine);
 }
