@@ -37,6 +37,7 @@ end
 local length -- of the list; known where something was due
 local fresh, fresh_bytes, room = {}, 0, 0 -- due tasks that belong behind all in the list, the oldest first
 local left -- order time of the last one in the list, or of the last of those
+local ordered -- something may be in mr:order
 
 local function push_fresh(from)
   local ids = {}
@@ -68,7 +69,7 @@ local function ready(id, at_ms)
     if task.message then fresh_bytes = fresh_bytes + #task.message end
   else
     push_fresh(1)
-    room = 0
+    room, ordered = 0, true
     put_ready(id, task.order, task.priority)
   end
 end
@@ -112,27 +113,33 @@ local function promote_others(state, from)
   return #ids == DUE_MAX
 end
 
--- In how many ms the next one is due, of all and of those alone that go by their seconds; -1: none is.
-local function next_due()
-  local function wait_ms(entry, unit)
-    local at = entry[2] and tonumber(entry[2]) * unit
-    return at and math.max(0, math.ceil(at - now_ms)) or -1
-  end
-  local function sooner(a, b)
-    return (a < 0 or b >= 0 and b < a) and b or a
-  end
-  local seconds = sooner(wait_ms(call('ZRANGEBYSCORE', P .. 'scheduled', READY_SCORE + 1, '+inf', 'WITHSCORES', 'LIMIT', 0, 1), 1000),
-    wait_ms(call('ZRANGE', P .. 'retry', 0, 0, 'WITHSCORES'), 1000))
-  return sooner(wait_ms(call('ZRANGE', due_key, 0, 0, 'WITHSCORES'), 1), seconds), seconds
+-- In how many ms the first entry is due; -1: there is none.
+local function wait_ms(entry, unit)
+  local at = entry[2] and tonumber(entry[2]) * unit
+  return at and math.max(0, math.ceil(at - now_ms)) or -1
 end
 
+local function sooner(a, b)
+  return (a < 0 or b >= 0 and b < a) and b or a
+end
+
+local function next_of_ours()
+  return wait_ms(call('ZRANGE', due_key, 0, 0, 'WITHSCORES'), 1)
+end
+
+-- Of all that go by their seconds, ours among them.
+local function next_by_seconds()
+  return sooner(wait_ms(call('ZRANGEBYSCORE', P .. 'scheduled', READY_SCORE + 1, '+inf', 'WITHSCORES', 'LIMIT', 0, 1), 1000),
+    wait_ms(call('ZRANGE', P .. 'retry', 0, 0, 'WITHSCORES'), 1000))
+end
+
+-- seconds: what next_by_seconds answered. If that was one of ours which goes now, it is looked at once too often.
 local function promote(seconds)
-  local more = promote_ours()
-  if not more and seconds == 0 then
-    more = promote_others('scheduled', READY_SCORE + 1)
-    more = promote_others('retry', '-inf') or more
-  end
-  return more and 0 or (next_due())
+  if promote_ours() then return 0 end
+  if seconds ~= 0 then return sooner(next_of_ours(), seconds) end
+  local more = promote_others('scheduled', READY_SCORE + 1)
+  more = promote_others('retry', '-inf') or more
+  return more and 0 or sooner(next_of_ours(), next_by_seconds())
 end
 
 -- ---- handing out
@@ -217,7 +224,7 @@ local function give_by_order()
   end
 end
 
-local function give_all(ordered)
+local function give_all()
   end_ms = up_ms(now_ms + lease_ms)
   end_s = ceil_s(end_ms)
   if ordered then
@@ -239,17 +246,17 @@ epoch = math.max(tonumber(call('GET', P .. 'mr:epoch') or 0), tonumber(now_us_te
 for _, name in ipairs({ 'lease', 'mr:lease' }) do call('ZCARD', P .. name) end
 call('LLEN', P .. 'active')
 local paused = call('EXISTS', P .. 'paused')
-local ordered = call('ZCARD', order_key) > 0
-local next_ms, seconds = next_due()
+ordered = call('ZCARD', order_key) > 0
+local seconds = next_by_seconds()
+local next_ms = sooner(next_of_ours(), seconds)
 if next_ms == 0 then
   length = call('LLEN', list)
   if length > 0 then left = since(call('LINDEX', list, 0)) end
   if paused == 0 and not ordered then room = most - length end
   next_ms = promote(seconds)
-  ordered = call('EXISTS', order_key) == 1
 end
 if paused == 0 then
-  give_all(ordered)
+  give_all()
   answer[1] = call('LLEN', list) + (ordered and call('ZCARD', order_key) or 0)
 else
   push_fresh(1)
