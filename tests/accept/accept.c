@@ -183,6 +183,7 @@ static struct mr_task_options options_of(const struct accept_task *task)
                                     .type = text(task->type ? task->type : "echo"),
                                     .payload = text(task->payload),
                                     .id = text(task->id),
+                                    .topic = text(task->topic),
                                     .priority_s = task->priority_s,
                                     .delay_ms = task->delay_ms,
                                     .timeout_ms = task->timeout_ms,

@@ -55,6 +55,7 @@ struct accept_engine {
     void (*restart)(struct accept_place *place);
     bool shared;     /* several processes may use it at once */
     bool namespaces; /* several in one place; a server has one */
+    bool results;    /* tasks leave them */
 };
 
 extern const struct accept_engine accept_embedded, accept_remote, accept_redis;
@@ -96,6 +97,7 @@ int accept_work(const struct accept_engine *engine);
 int accept_kill(const struct accept_engine *engine);
 int accept_order(const struct accept_engine *engine);
 int accept_retry(const struct accept_engine *engine);
+int accept_result(const struct accept_engine *engine);
 int accept_run_part(const struct accept_engine *engine, const char *part, struct CMUnitTest *tests,
                     size_t n);
 #define ACCEPT_RUN(engine, part, tests)                                                            \
@@ -126,7 +128,7 @@ void accept_assert_err(enum mr_err actual, enum mr_err expected, const char *wha
 /* What a task is like, in the order that tests use most. */
 struct accept_task {
     const char *type; /* "echo"; see below */
-    const char *queue, *id, *payload;
+    const char *queue, *id, *payload, *topic;
     double priority_s;
     int64_t delay_ms, timeout_ms;
     int32_t max_retry;
@@ -224,6 +226,11 @@ void accept_kill_process(struct accept *t, pid_t pid);
 void accept_end_process(struct accept *t, pid_t pid);
 /* What main of such a process does. */
 int accept_worker_main(int argc, char **argv);
+/* A master of this topic at this URL as a process of its own: it has taken n results when it has made the
+ * file, and then does nothing. */
+pid_t accept_spawn_master(struct accept *t, const char *url, const char *topic, unsigned n,
+                          const char *file);
+int accept_master_main(int argc, char **argv);
 /* Starts a program tied to this one; fds as they are. -1 for err_fd: as ours. */
 pid_t accept_spawn(const char *const *argv, int err_fd);
 /* The embedded engine is opened by one process at a time. */

@@ -22,7 +22,8 @@ int main(int argc, char **argv)
     static const struct accept_engine *const engines[] = {&accept_embedded, &accept_remote,
                                                           &accept_redis};
     static int (*const parts[])(const struct accept_engine *) = {
-        accept_submit, accept_model, accept_work, accept_kill, accept_order, accept_retry,
+        accept_submit, accept_model, accept_work,   accept_kill,
+        accept_order,  accept_retry, accept_result,
     };
     const struct accept_engine *engine = NULL;
     int failed = 0;
@@ -31,6 +32,8 @@ int main(int argc, char **argv)
     mr_diag_set_sink(hush, NULL);
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return accept_worker_main(argc, argv);
+    if (argc > 1 && strcmp(argv[1], "--master") == 0)
+        return accept_master_main(argc, argv);
     for (size_t i = 0; argc > 1 && i < sizeof engines / sizeof *engines; i++)
         if (strcmp(argv[1], engines[i]->name) == 0)
             engine = engines[i];

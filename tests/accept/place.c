@@ -46,6 +46,7 @@ const struct accept_engine accept_embedded = {
     .start = embedded_start,
     .stop = remove_folder,
     .namespaces = true,
+    .results = true,
 };
 
 /* ---- a server ------------------------------------------------------------------------------- */
@@ -114,6 +115,7 @@ const struct accept_engine accept_remote = {
     .kill = remote_kill,
     .restart = remote_restart,
     .shared = true,
+    .results = true,
 };
 
 /* ---- a Redis -------------------------------------------------------------------------------- */

@@ -44,6 +44,16 @@ pid_t accept_spawn_worker(struct accept *t, const char *url, const char *queues,
                                 -1));
 }
 
+pid_t accept_spawn_master(struct accept *t, const char *url, const char *topic, unsigned n,
+                          const char *file)
+{
+    char number[16];
+    (void)snprintf(number, sizeof number, "%u", n);
+    return keep(t, accept_spawn((const char *const[]){"/proc/self/exe", "--master", url, topic,
+                                                      number, file, NULL},
+                                -1));
+}
+
 pid_t accept_spawn_millrace(struct accept *t, const char *const *args)
 {
     const char *argv[32] = {getenv("MILLRACE")};
