@@ -143,6 +143,7 @@ foreach(source IN LISTS units)
 endforeach()
 
 add_long(test_redis_fsck "MR_DEPLOYMENT=cluster" test_redis_fsck)
+add_long(test_redis_outage "MR_DEPLOYMENT=cluster" test_redis_outage)
 
 # Sizes of the campaigns: in `make test`, and in `make test-long`.
 set(sample_model MR_STEPS=20000 MR_SEEDS=2)

@@ -104,6 +104,12 @@ static void put(struct mr_broker *broker, const char *id)
     put_task(broker, &task);
 }
 
+static bool is_cluster(void)
+{
+    const char *deployment = getenv("MR_DEPLOYMENT");
+    return deployment != NULL && strcmp(deployment, "cluster") == 0;
+}
+
 /* A Redis that keeps what it has. */
 static int setup(void **state)
 {
@@ -114,7 +120,7 @@ static int setup(void **state)
     mr_event_init(&scene->entered);
     mr_event_init(&scene->go);
     said.n = 0;
-    scene->rig = redis_rig_standalone(&options);
+    scene->rig = is_cluster() ? redis_rig_cluster(&options) : redis_rig_standalone(&options);
     scene->server = redis_rig_server(scene->rig, 0);
     scene->broker = open_broker(scene);
     *state = scene;
@@ -135,7 +141,9 @@ static int teardown(void **state)
 
 static void start_worker(struct scene *scene, int64_t drain_ms)
 {
-    struct mr_worker_options options = {.slots = 1, .beat_ms = BEAT_MS, .drain_ms = drain_ms};
+    /* A Cluster says for a second or two that it is not in order: it might be so here alone. */
+    int64_t beat_ms = is_cluster() ? 5 * BEAT_MS : BEAT_MS;
+    struct mr_worker_options options = {.slots = 1, .beat_ms = beat_ms, .drain_ms = drain_ms};
     assert_int_equal(mr_worker_new_on(scene->broker, &options, &scene->worker), MR_OK);
     assert_int_equal(mr_worker_handle(scene->worker, "*", run_until_told, scene), MR_OK);
     assert_int_equal(mr_worker_start(scene->worker), MR_OK);
@@ -222,6 +230,34 @@ a_worker_that_stops_while_redis_is_away_waits_no_longer_than_its_drain_time(void
     assert_int_equal(figures.in_doubt, 1);
     assert_int_equal(figures.done, 0);
     assert_int_equal(lines_with("finish.in_doubt id=a error=UNAVAILABLE"), 1);
+}
+
+/* The node of a Cluster that has the queue is killed, and its replica takes over or it comes back; the others
+ * answer all the time. */
+static void a_run_goes_on_while_the_node_of_its_queue_is_away(void **state)
+{
+    struct scene *scene = *state;
+    unsigned slot =
+        (unsigned)RIG_INT(redis_rig_server(scene->rig, 0), "CLUSTER", "KEYSLOT", "{default}");
+    scene->server = redis_rig_owner(scene->rig, slot);
+    put(scene->broker, "a");
+    start_worker(scene, 0);
+    assert_true(mr_event_wait(&scene->entered, patience_ns));
+    UNTIL(RIG_INT(scene->server, "HEXISTS", Q "t:a", "mr:b") == 1);
+    struct redis_rig_server *killed = scene->server;
+    redis_rig_wait_healthy(scene->rig); /* its replica has it */
+    redis_rig_kill(killed);
+    pass_ms(10 * LEASE_MS);
+    redis_rig_start(killed);
+    redis_rig_wait_healthy(scene->rig);
+    scene->server = redis_rig_owner(scene->rig, slot);
+    UNTIL(is_leased(scene, "a"));
+    pass_ms(9000); /* those who look for leases that ended have looked */
+    assert_int_equal(atomic_load(&scene->runs), 1);
+    assert_false(atomic_load(&scene->cancelled));
+    assert_int_equal(RIG_INT(scene->server, "HEXISTS", Q "t:a", "mr:c"), 0);
+    mr_event_set(&scene->go);
+    UNTIL(RIG_INT(scene->server, "EXISTS", Q "t:a") == 0);
 }
 
 /* ---- a Redis that refuses ------------------------------------------------------------------- */
@@ -469,5 +505,10 @@ int main(void)
         TEST(a_worker_that_stops_while_redis_is_away_waits_no_longer_than_its_drain_time),
         TEST(a_run_goes_on_while_redis_does_not_run_for_longer_than_its_lease),
     };
+    const struct CMUnitTest of_clusters[] = {
+        TEST(a_run_goes_on_while_the_node_of_its_queue_is_away),
+    };
+    if (is_cluster())
+        return cmocka_run_group_tests(of_clusters, NULL, NULL);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -183,11 +183,35 @@ void node_beat_begin(struct ticket *ticket)
 }
 
 /* Without memory the next beat of the worker's does it. */
-void nodes_beat(struct engine *engine)
+static void beat_all(struct engine *engine)
 {
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
         struct node *node = mr_container(link, struct node, link);
         if (!node->leaving)
             (void)beat_node(node, NULL);
     }
+}
+
+static void beat_again(struct mr_timer *timer, void *arg)
+{
+    struct engine *engine = mr_container(timer, struct engine, beat_timer);
+    (void)arg;
+    if (engine->beat_asked && !engine->closing)
+        nodes_beat(engine);
+}
+
+/* A Cluster that finds its order says so many times a second: those who live then say it now and then. */
+void nodes_beat(struct engine *engine)
+{
+    engine->beat_asked = mr_timer_running(&engine->beat_timer);
+    if (engine->beat_asked)
+        return;
+    beat_all(engine);
+    mr_redis_timer_start(engine->redis, &engine->beat_timer,
+                         mr_mono_add_ms(mr_redis_now(engine->redis), AGAIN_MS));
+}
+
+void beat_init(struct engine *engine)
+{
+    mr_timer_init(&engine->beat_timer, beat_again);
 }

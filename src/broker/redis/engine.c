@@ -312,6 +312,7 @@ static struct engine *engine_new(const struct mr_redis_broker_options *options)
     mr_door_init(&engine->door);
     mr_timer_init(&engine->close_timer, close_late);
     finish_init(engine);
+    beat_init(engine);
     idle_init(engine);
     return engine;
 }

@@ -466,6 +466,7 @@ void node_close_begin(struct ticket *ticket);
 void node_beat_begin(struct ticket *ticket);
 /* Redis was away: whoever lives says so, before others take what ended meanwhile. */
 void nodes_beat(struct engine *engine);
+void beat_init(struct engine *engine);
 /* How many of its slots run something. */
 uint32_t node_busy(const struct node *node);
 /* As it is now; slices are the node's. */
@@ -623,9 +624,11 @@ struct engine {
     bool unsaid;      /* ... and so was what is said about nodes */
     int64_t ahead_ms; /* so far is the clock of Redis ahead of ours */
     uint64_t stale_refused;
-    uint64_t beats;          /* so far */
-    struct mr_arena scratch; /* of one callback */
-    void *look;              /* the looking half's own */
+    uint64_t beats;             /* so far */
+    struct mr_timer beat_timer; /* not all of them beat again before it fires */
+    bool beat_asked;            /* ... but then */
+    struct mr_arena scratch;    /* of one callback */
+    void *look;                 /* the looking half's own */
 
     struct mr_board board;
     uint64_t *told, *seen; /* by slot: what Redis knows to run there; what ran at the last look */
