@@ -203,6 +203,8 @@ static void beat_again(struct mr_timer *timer, void *arg)
 /* A Cluster that finds its order says so many times a second: those who live then say it now and then. */
 void nodes_beat(struct engine *engine)
 {
+    if (mr_list_empty(&engine->nodes)) /* also at the first connection, when opening is not over */
+        return;
     engine->beat_asked = mr_timer_running(&engine->beat_timer);
     if (engine->beat_asked)
         return;
