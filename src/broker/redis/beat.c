@@ -23,7 +23,6 @@ struct beat {
     struct mr_slice *args;
     uint64_t *epochs;
     size_t n, args_n;
-    mr_mono sent;
 };
 
 enum { BEAT_ARGS = 3 }; /* of one lease */
@@ -40,11 +39,6 @@ static void renewed(struct beat *beat, const struct mr_reply *lost)
 {
     struct node *node = beat->node;
     beat->queue->beat_refused = false;
-    for (size_t i = 0; i < beat->n; i++) {
-        struct hold *hold = hold_of_epoch(node, beat->epochs[i]);
-        if (hold != NULL)
-            hold->until = mr_mono_add_ms(beat->sent, node->lease_ms);
-    }
     for (size_t i = 0; i < lost->n; i++) {
         int64_t at = mr_reply_int(&lost->items[i], -1);
         struct hold *hold =
@@ -138,7 +132,6 @@ static enum mr_err beat_queue(struct node *node, struct rqueue *queue, struct ti
     beat->ticket = ticket;
     beat->node = node;
     beat->queue = queue;
-    beat->sent = mr_redis_now(node->engine->redis);
     beat->call = (struct mr_redis_call){
         .answered = beat_answered, .arg = beat, .repeatable = true, .urgent = true};
     enum mr_err err = beat_fill(beat, number);

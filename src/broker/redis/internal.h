@@ -396,7 +396,6 @@ struct hold {
     uint32_t next_free;
     bool plain;      /* it leaves nothing when it is done: no retention, no unique key */
     bool kept;       /* it is kept when it is done */
-    mr_mono until;   /* its lease holds so long at least, by our clock */
     bool ending;     /* its finish is under way */
     uint64_t beaten; /* by which beat last */
     uint8_t id_len, type_len;
@@ -481,7 +480,7 @@ MR_MUST_USE enum mr_err node_name(struct node *node);
 void node_forget(struct node *node);
 /* Takes it into hand; answers the ref of the lease, 0 without memory. Nothing in hand has its epoch: those
  * of one queue differ, but two nodes of a Cluster may hand out the same at the same moment. */
-uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *taken, mr_mono sent);
+uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *taken);
 /* NULL: the ref leads to no such lease. */
 struct hold *hold_find(struct engine *engine, uint64_t ref, uint64_t epoch, struct node **ret_node);
 struct hold *hold_of_epoch(struct node *node, uint64_t epoch);

@@ -54,7 +54,7 @@ static bool hold_room(struct node *node)
     return true;
 }
 
-uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *taken, mr_mono sent)
+uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *taken)
 {
     const struct mr_task *task = &taken->task;
     if (!hold_room(node))
@@ -68,7 +68,6 @@ uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *t
         .epoch = task->epoch,
         .plain = taken->plain,
         .kept = task->retention_ms > 0,
-        .until = mr_mono_add_ms(sent, node->lease_ms),
         .id_len = (uint8_t)task->id.len,
         .type_len = (uint8_t)(task->type.len <= MR_NAME_MAX ? task->type.len : 0),
         .timeout_ms = task->timeout_ms,

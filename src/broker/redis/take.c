@@ -388,7 +388,7 @@ static enum mr_err read_task(struct ask *ask, const struct mr_reply *items,
     if (items[2].text.len > 0)
         taken.task.order_time_ms = mr_reply_int(&items[2], 0);
     MR_TRY(message_lease(&taken.task, taken.message, ret_lease));
-    (*ret_lease)->ref = hold_add(ask->take->node, queue, &taken, ask->sent);
+    (*ret_lease)->ref = hold_add(ask->take->node, queue, &taken);
     latency_note(&rqueue_whole(queue)->latency, LATENCY_WAIT, mr_redis_now(engine->redis),
                  epoch - taken.ready_us);
     return MR_OK;
