@@ -589,8 +589,18 @@ static void tell_json(const struct move *move)
     jw_finish(&jw);
 }
 
+/* They are not tasks that could go on elsewhere: whoever has their receipts commits them where they are. */
+static void tell_results(const struct move *move)
+{
+    struct mr_stats stats = {0};
+    if (mr_stats_get(move->from.client, &stats) == MR_OK && stats.results > 0)
+        cli_note(move->cli, "%llu results stay at %s: take and commit them there",
+                 (unsigned long long)stats.results, move->from.shown);
+}
+
 static int tell(struct move *move)
 {
+    tell_results(move);
     if (move->cli->json)
         tell_json(move);
     else
