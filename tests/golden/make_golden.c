@@ -357,9 +357,10 @@ int main(int argc, char **argv)
     size_t file[MR_RECORD_TYPE_COUNT];
     uint64_t at[MR_RECORD_TYPE_COUNT];
     scan(counts, file, at);
-    for (unsigned type = 1; type <= MR_RECORD_GATHERED; type++) { /* the newest of version 3 */
+    for (unsigned type = 1; type < MR_RECORD_TYPE_COUNT; type++) {
+        bool carried = type == MR_RECORD_TEXT || type == MR_RECORD_CARRIED; /* from nowhere */
         printf("%-8s %u\n", mr_record_type_name(type), counts[type]);
-        check(counts[type] > 0, "a record type is missing");
+        check(counts[type] > 0 || carried, "a record type is missing");
     }
     printf("ends at %lld\n", (long long)rig_wall_ms(&rig));
     write_out(argv[1]);

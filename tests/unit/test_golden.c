@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Stores written by earlier versions open and say what they said then. tests/golden/v1, v2 and
- * v3 are copied to a disk in memory, opened at a fixed time and compared field by field. Stores of a version
+ * Stores written by earlier versions open and say what they said then. tests/golden/v1 to
+ * v4 are copied to a disk in memory, opened at a fixed time and compared field by field. Stores of a version
  * still to come are made from it by raising one number, and are refused.
  */
 #include <setjmp.h>
@@ -18,6 +18,7 @@
 #include "base/buf.h"
 #include "base/crc.h"
 #include "broker/embedded/snapfile.h"
+#include "broker/result.h"
 #include "log/log.h"
 #include "sim/rig.h"
 #include "sim/simfs.h"
@@ -51,9 +52,11 @@ static const struct golden {
     uint64_t processed, deleted;
     int64_t archived_order_ms; /* version 1 kept the time of its end in its place */
     bool groups;               /* before, a task with a group was pending like any other */
-} goldens[] = {{"v1", 1, 5, 15, 1790000052000, false},
-               {"v2", 2, 6, 15, 1790000050000, false},
-               {"v3", 3, 6, 15, 1790000050000, true}};
+    bool results;              /* before, a topic meant nothing */
+} goldens[] = {{"v1", 1, 5, 15, 1790000052000, false, false},
+               {"v2", 2, 6, 15, 1790000050000, false, false},
+               {"v3", 3, 6, 15, 1790000050000, true, false},
+               {"v4", 3, 6, 15, 1790000050000, true, true}};
 static const struct golden *golden = goldens;
 
 static int begin(void **state)
@@ -307,6 +310,41 @@ static void groups_go_on_where_they_were(void **state)
     mr_req_done(&req.req);
 }
 
+static void no_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
+{
+    (void)epoch, (void)reason, (void)arg;
+}
+
+static void results_wait_where_they_were(void **state)
+{
+    struct store_rig *f = *state;
+    char name[MR_NAME_MAX + 1];
+    struct mr_worker_queue queue = {.name = mr_result_queue(MR_SLICE_LIT("answers"), name)};
+    struct mr_req_node_open open = {.req.op = MR_OP_NODE_OPEN,
+                                    .role = MR_NODE_MASTER,
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .lease_ms = 1000,
+                                    .events.stop = no_stop};
+    store_rig_open(f);
+    assert_int_equal(rig_call(&f->rig, &open.req), MR_OK);
+    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = open.node, .max = 2};
+    assert_int_equal(rig_call(&f->rig, &take.req), golden->results ? MR_OK : MR_EMPTY);
+    assert_int_equal(take.n, golden->results ? 1 : 0);
+    if (golden->results) {
+        struct mr_result result;
+        assert_int_equal(mr_broker_lease_open(mr_engine_broker(f->rig.engine), take.leases), MR_OK);
+        assert_int_equal(mr_result_decode(take.leases->task.payload, &result), MR_OK);
+        assert_true(mr_slice_equal(result.task_id, MR_SLICE_LIT("completed")));
+        assert_true(mr_slice_equal(result.result, MR_SLICE_LIT("42")));
+        assert_int_equal(result.finished_ms, 1790000055000);
+        assert_true(result.final);
+        mr_lease_free(take.leases);
+    }
+    mr_req_done(&take.req);
+    mr_req_done(&open.req);
+}
+
 static void the_unique_key_is_still_held(void **state)
 {
     struct store_rig *f = *state;
@@ -321,11 +359,6 @@ static void the_unique_key_is_still_held(void **state)
     assert_int_equal(result.err, MR_DUPLICATE);
     assert_string_equal(result.id, "full");
     mr_req_done(&req.req);
-}
-
-static void no_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
-{
-    (void)epoch, (void)reason, (void)arg;
 }
 
 static void a_new_epoch_is_above_every_old_one_even_if_the_clock_was_set_back(void **state)
@@ -495,6 +528,7 @@ int main(void)
         TEST(queues_are_as_they_were_written),
         TEST(counters_are_as_they_were_written),
         TEST(groups_go_on_where_they_were),
+        TEST(results_wait_where_they_were),
         TEST(the_unique_key_is_still_held),
         TEST(a_new_epoch_is_above_every_old_one_even_if_the_clock_was_set_back),
         TEST(it_can_be_written_on_and_opened_again),
