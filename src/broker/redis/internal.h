@@ -64,7 +64,7 @@
  *         has pending_since instead.
  *   mr:o  order time, ns, from when it is taken: only where that is not mr:t
  *   mr:p  priority in ms, if not 0
- *   mr:e  epoch of the last hand-out, mr:n name of the node that has it (while active)
+ *   mr:e  epoch of the last hand-out, mr:n holder (see struct node) that has it (while active)
  *   mr:b  epoch of the run that has begun
  *   mr:c  crashes, if any
  *   mr:x  1: somebody asked to cancel it while it ran
@@ -421,6 +421,8 @@ struct listen {
     int64_t lost_since; /* answers of takes were lost since this epoch; 0: none */
 };
 
+enum { HOLDER_MARK = 0x1f }; /* no name has it */
+
 struct node {
     struct mr_link link; /* in engine->nodes, oldest first */
     struct engine *engine;
@@ -430,6 +432,7 @@ struct node {
     struct mr_arena memory; /* of what follows */
     struct mr_slice name;
     struct mr_slice member; /* "host:pid:uuid", as Asynq names servers */
+    struct mr_slice holder; /* name, HOLDER_MARK, incarnation: two may have the same name */
     struct mr_worker_queue *queues;
     struct served *served;
     size_t queues_n;

@@ -285,6 +285,14 @@ static int64_t order_ms(const struct own_fields *own, const struct standing *sta
     return (own->order_ns != 0 ? own->order_ns : own->created_ns) / NS_PER_MS;
 }
 
+static struct mr_slice name_of_holder(struct mr_slice holder)
+{
+    const void *mark = holder.len > 0 ? memchr(holder.data, HOLDER_MARK, holder.len) : NULL;
+    size_t len =
+        mark != NULL ? (size_t)((const char *)mark - (const char *)holder.data) : holder.len;
+    return mr_slice_make(holder.data, len);
+}
+
 /* What the fields say. */
 static void from_fields(const struct own_fields *own, const struct standing *standing,
                         struct mr_task *task)
@@ -309,7 +317,7 @@ static void from_fields(const struct own_fields *own, const struct standing *sta
     if (own->unique_until_ms > mr_wall_ms(mr_wall_now(mr_clock_system())))
         task->unique_until_ms = own->unique_until_ms;
     if (state == MR_ACTIVE) {
-        task->node = own->node;
+        task->node = name_of_holder(own->node);
         task->progress = own->progress;
     }
 }

@@ -215,7 +215,7 @@ static void mine_ask(struct node *node, struct listen *listen)
     struct mine *mine = calloc(1, sizeof *mine);
     if (mine == NULL)
         return;
-    struct mr_slice args[MINE_ARGS] = {node->name, number_arg(listen->lost_since, least)};
+    struct mr_slice args[MINE_ARGS] = {node->holder, number_arg(listen->lost_since, least)};
     mine->node = node;
     mine->listen = listen;
     mine->call =

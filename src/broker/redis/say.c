@@ -33,7 +33,12 @@ enum mr_err node_name(struct node *node)
     mr_uuid_format(&uuid, uuid_text);
     int len =
         snprintf(text, sizeof text, "%s:%ld:%s", node->engine->host, (long)getpid(), uuid_text);
-    return mr_arena_copy(&node->memory, mr_slice_make(text, (size_t)len), &node->member);
+    MR_TRY(mr_arena_copy(&node->memory, mr_slice_make(text, (size_t)len), &node->member));
+    char holder[MR_NAME_MAX + 32];
+    len =
+        snprintf(holder, sizeof holder, "%.*s%c%llx", (int)node->name.len,
+                 (const char *)node->name.data, HOLDER_MARK, (unsigned long long)node->incarnation);
+    return mr_arena_copy(&node->memory, mr_slice_make(holder, (size_t)len), &node->holder);
 }
 
 uint32_t node_busy(const struct node *node)

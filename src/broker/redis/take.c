@@ -104,7 +104,7 @@ static void ask_send(struct ask *ask)
     struct mr_slice args[TAKE_ARGS] = {
         number_arg((int64_t)ask->asked, ask->args[0]),
         number_arg(node->lease_ms, ask->args[1]),
-        node->name,
+        node->holder,
         number_arg(req->bytes_max > 0 ? (int64_t)bytes_left : 0, ask->args[2]),
     };
     watch_looks(queue);

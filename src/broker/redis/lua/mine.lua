@@ -1,12 +1,12 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What was taken for a node and has not begun to run, as far as is known here. Only the newest are looked at.
 -- KEYS[1]  prefix of the queue
--- ARGV     name of the node, the least epoch
+-- ARGV     the holder, the least epoch
 -- Returns  for each, the newest first: its id, its epoch
-local name, least, answer = ARGV[1], tonumber(ARGV[2]), {}
+local holder, least, answer = ARGV[1], tonumber(ARGV[2]), {}
 for _, id in ipairs(call('LRANGE', P .. 'active', 0, 999)) do
   local hash = call('HMGET', TASK .. id, 'mr:n', 'mr:e', 'mr:b')
-  if hash[1] == name and hash[2] and tonumber(hash[2]) >= least and hash[3] ~= hash[2] then
+  if hash[1] == holder and hash[2] and tonumber(hash[2]) >= least and hash[3] ~= hash[2] then
     answer[#answer + 1] = id
     answer[#answer + 1] = hash[2]
   end

@@ -2,7 +2,7 @@
 -- Hands out tasks of one queue by order time: those that wait in the list and in mr:order, and what is due. Of the
 -- latter those that belong behind all in the list are handed out as they are; only the rest is made pending.
 -- KEYS[1]  prefix of the queue
--- ARGV     how many at most, lease in ms, name of the node, how many bytes of messages are enough (0: no matter)
+-- ARGV     how many at most, lease in ms, the holder, how many bytes of messages are enough (0: no matter)
 -- Returns  how many are left, 1 if the queue is paused, in how many ms the next one is due (-1: none is); then for
 --          each task: its id, its epoch, its order time in ms where it was in mr:order ('' else), all fields of its
 --          hash as it was while pending
