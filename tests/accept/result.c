@@ -288,7 +288,7 @@ static void drain_with(struct accept *t, size_t n, size_t masters_n, size_t thre
     struct drainer drainers[2 * THREADS];
     _Atomic size_t committed = 0;
     for (size_t i = 0; i < masters_n; i++) {
-        char name[16];
+        char name[32];
         (void)snprintf(name, sizeof name, "master%zu", i);
         masters[i] = master_open(t, name, 0);
     }
