@@ -90,6 +90,7 @@ void driver_wish_some(struct driver *d, struct driver_wish *wish)
         wish->on_duplicate = (enum mr_on_duplicate)mr_rand_below(rand, 3);
         (void)snprintf(wish->key, sizeof wish->key, "key-%u", task->unique);
     }
+    task->topic = mr_rand_one_in(rand, 3);
     if (mr_rand_one_in(rand, 5))
         task->group = 1 + (unsigned)mr_rand_below(rand, MODEL_GROUPS);
 }
@@ -114,6 +115,7 @@ void driver_wish_fill(struct driver_wish *wish)
         .unique_key = mr_slice_str(wish->key),
         .on_duplicate = wish->on_duplicate,
         .group = mr_slice_str(wish->group),
+        .topic = mr_slice_str(task->topic ? MODEL_TOPIC : ""),
     };
 }
 

@@ -55,6 +55,7 @@ void driver_take(struct driver *d);
 void driver_begin(struct driver *d);
 void driver_finish(struct driver *d);
 void driver_finish_old(struct driver *d);
+void driver_results(struct driver *d);
 void driver_control(struct driver *d);
 void driver_get(struct driver *d);
 void driver_queue(struct driver *d);

@@ -22,7 +22,7 @@ static const struct {
     {"control", driver_control, 70},   {"get", driver_get, 60},
     {"queue", driver_queue, 20},       {"node", driver_node, 40},
     {"beat", driver_beat, 60},         {"time", driver_pass_time, 100},
-    {"restart", driver_restart, 2},
+    {"restart", driver_restart, 2},    {"results", driver_results, 40},
 };
 enum { STEPS_N = sizeof steps / sizeof steps[0] };
 
@@ -115,6 +115,7 @@ static void compare_stats(struct driver *d)
         uint64_t want, got;
     } rows[] = {
         {"tasks", d->model.tasks_n, req.stats.tasks},
+        {"results", d->model.results_n, req.stats.results},
         {"deleted", d->model.deleted, req.stats.deleted},
         {"expired", d->model.expired, req.stats.expired},
         {"gathered", d->model.gathered, req.stats.gathered},

@@ -108,15 +108,48 @@ void model_payload(uint32_t seed, uint8_t *bytes, size_t len)
 
 /* ---- time and nodes ------------------------------------------------------------------------- */
 
+/* attempt: of the run; the task is as the run has left it, or NULL: gone. */
+static void leave(struct model *model, const struct model_task *before,
+                  const struct model_task *after, enum mr_result_outcome outcome, const char *text)
+{
+    mr_assert(model->results_n < MODEL_RESULTS_MAX);
+    struct model_result *result = &model->results[model->results_n++];
+    *result = (struct model_result){
+        .outcome = outcome,
+        .attempt = 1 + before->retried + before->crashes,
+        .final = after == NULL || after->state == MR_ARCHIVED || after->state == MR_COMPLETED,
+        .cancel = before->cancel,
+    };
+    memcpy(result->id, before->id, sizeof result->id);
+    (void)snprintf(result->text, sizeof result->text, "%s", text);
+}
+
+struct model_result *model_result(struct model *model, struct mr_slice id, uint32_t attempt)
+{
+    for (size_t i = 0; i < model->results_n; i++)
+        if (mr_slice_equal(id, mr_slice_str(model->results[i].id)) &&
+            model->results[i].attempt == attempt)
+            return &model->results[i];
+    return NULL;
+}
+
+void model_commit(struct model *model, struct model_result *result)
+{
+    *result = model->results[--model->results_n];
+}
+
 /* The lease of an active task ended without a finish. */
 static void lease_lost(struct model *model, struct model_task *task, bool begun)
 {
+    const struct model_task before = *task;
     task->state = MR_PENDING;
     task->crashes += begun;
     if (begun && task->crashes >= MR_CRASHES_MAX)
         archive(model, task, "quarantined: its worker was lost 3 times while running it");
     else if (task->cancel)
         archive(model, task, "cancelled");
+    if (task->topic && (begun || task->state == MR_ARCHIVED))
+        leave(model, &before, task, begun ? MR_RESULT_LOST : MR_RESULT_CANCELLED, "");
 }
 
 static bool has_begun(const struct model *model, const struct model_task *task)
@@ -386,20 +419,13 @@ static void finish_done(struct model *model, struct model_task *task, const stru
     set_text(task->result, item->result);
 }
 
-enum mr_err model_finish(struct model *model, const struct mr_finish *item)
+static void finish(struct model *model, struct model_task *task, const struct mr_finish *item)
 {
-    struct model_task *task = model_find(model, item->id);
-    if (task == NULL)
-        return MR_NOT_FOUND;
-    if (task->state != MR_ACTIVE || task->epoch != item->epoch) {
-        model->stale++;
-        return MR_STALE;
-    }
     int64_t due_ms = model->now_ms + item->delay_ms;
     bool returns = item->outcome == MR_HAND_BACK || item->outcome == MR_LATER;
     if (returns && task->cancel) {
         archive(model, task, "cancelled");
-        return MR_OK;
+        return;
     }
     switch (item->outcome) {
     case MR_DONE:
@@ -420,6 +446,30 @@ enum mr_err model_finish(struct model *model, const struct mr_finish *item)
         wait_until(task, MR_RETRY, due_ms, due_ms);
         break;
     }
+}
+
+enum mr_err model_finish(struct model *model, const struct mr_finish *item)
+{
+    struct model_task *task = model_find(model, item->id);
+    if (task == NULL)
+        return MR_NOT_FOUND;
+    if (task->state != MR_ACTIVE || task->epoch != item->epoch) {
+        model->stale++;
+        return MR_STALE;
+    }
+    const struct model_task before = *task;
+    char text[MODEL_TEXT_MAX];
+    finish(model, task, item);
+    task = model_find(model, mr_slice_str(before.id));
+    bool returns = item->outcome == MR_HAND_BACK || item->outcome == MR_LATER;
+    bool good = item->outcome == MR_DONE || item->outcome == MR_DROP;
+    set_text(text, item->outcome == MR_DONE ? item->result : item->error);
+    if (before.topic && (!returns || task->state == MR_ARCHIVED))
+        leave(model, &before, task,
+              returns ? MR_RESULT_CANCELLED
+              : good  ? MR_RESULT_OK
+                      : MR_RESULT_ERROR,
+              returns || item->outcome == MR_DROP ? "" : text);
     return MR_OK;
 }
 

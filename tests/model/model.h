@@ -23,7 +23,10 @@ enum {
     MODEL_TEXT_MAX = 64,
     MODEL_UNIQUE_KEYS = 12,
     MODEL_GROUPS = 3,
+    MODEL_RESULTS_MAX = 4096,
 };
+
+#define MODEL_TOPIC "topic"
 
 extern const char *const model_queue_names[MODEL_QUEUES];
 extern const char *const model_type_names[MODEL_TYPES];
@@ -55,6 +58,15 @@ struct model_task {
     int64_t set_until_ms;
     bool held;  /* carried here, and not released */
     bool moved; /* only its trace is here */
+    bool topic; /* its runs leave results */
+};
+
+/* What a run has left, and nobody has committed. */
+struct model_result {
+    char id[MODEL_TEXT_MAX], text[MODEL_TEXT_MAX];
+    enum mr_result_outcome outcome;
+    uint32_t attempt;
+    bool final, cancel;
 };
 
 struct model_queue {
@@ -81,6 +93,8 @@ struct model {
     struct model_task tasks[MODEL_TASKS_MAX]; /* by seq */
     size_t tasks_n;
     uint64_t last_seq, last_epoch;
+    struct model_result results[MODEL_RESULTS_MAX]; /* in any order: several end at once */
+    size_t results_n;
     struct model_queue queues[MODEL_QUEUES];
     struct model_node nodes[MODEL_NODES];
     uint64_t deleted, expired, stale, gathered;
@@ -122,6 +136,9 @@ const char *model_take(struct model *model, int node, struct mr_slice id, uint64
 bool model_nothing_for(struct model *model, int node);
 
 enum mr_err model_finish(struct model *model, const struct mr_finish *item);
+/* The one of this run; NULL: there is none. It goes when it is committed. */
+struct model_result *model_result(struct model *model, struct mr_slice id, uint32_t attempt);
+void model_commit(struct model *model, struct model_result *result);
 enum mr_err model_act(struct model *model, const struct mr_control *item);
 void model_node_lost(struct model *model, int node);
 enum mr_err model_queue_set(struct model *model, unsigned queue, enum mr_queue_setting setting,
