@@ -47,10 +47,14 @@ static inline int64_t mr_wall_ms(mr_wall wall)
 {
     return wall.us >= 0 ? wall.us / MR_US_PER_MS : -((-wall.us + MR_US_PER_MS - 1) / MR_US_PER_MS);
 }
+#define MR_MONO_NEVER ((mr_mono){INT64_MAX})
+/* What no clock will ever show is never: how long may have been said by others. */
 static inline mr_mono mr_mono_add_ms(mr_mono at, int64_t ms)
 {
-    return (mr_mono){at.ns + ms * MR_NS_PER_MS};
+    int64_t ns;
+    if (__builtin_mul_overflow(ms, MR_NS_PER_MS, &ns) || __builtin_add_overflow(at.ns, ns, &ns))
+        return ms > 0 ? MR_MONO_NEVER : (mr_mono){INT64_MIN};
+    return (mr_mono){ns};
 }
-#define MR_MONO_NEVER ((mr_mono){INT64_MAX})
 
 #endif

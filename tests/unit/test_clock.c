@@ -57,6 +57,9 @@ static void monotonic_times_are_moved_by_milliseconds(void **state)
     assert_int_equal(mr_mono_add_ms((mr_mono){5}, 3).ns, 3000005);
     assert_int_equal(mr_mono_add_ms((mr_mono){5000000}, -3).ns, 2000000);
     assert_int_equal(MR_MONO_NEVER.ns, INT64_MAX);
+    assert_int_equal(mr_mono_add_ms((mr_mono){5}, INT64_MAX).ns, INT64_MAX);
+    assert_int_equal(mr_mono_add_ms((mr_mono){INT64_MAX - 5}, 1).ns, INT64_MAX);
+    assert_int_equal(mr_mono_add_ms((mr_mono){-5}, INT64_MIN).ns, INT64_MIN);
 }
 
 int main(void)

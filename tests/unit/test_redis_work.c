@@ -663,6 +663,22 @@ static void beat(struct scene *scene, uint64_t epoch)
     mr_req_done(&req.req);
 }
 
+/* As if the message had come while nobody listened. Who wanted to delete it lets it run. */
+static void a_wish_to_cancel_that_was_missed_is_heard_with_the_next_beat(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    struct mr_lease *lease = take_id(scene, "a");
+    RIG(server(), "HSET", Q "t:a", "mr:x", "1");
+    beat(scene, lease->epoch);
+    assert_int_equal(atomic_load(&scene->cancelled), 0);
+    RIG(server(), "HSET", Q "t:a", "mr:x", "2");
+    beat(scene, lease->epoch);
+    assert_int_equal(atomic_load(&scene->cancelled), lease->epoch);
+    assert_int_equal(FINISH(scene, lease, .outcome = MR_FAIL), MR_OK);
+}
+
 /* Its lease is renewed and its begin is known, also when Redis has no memory for that. */
 static void work_on(struct scene *scene, struct mr_lease *lease)
 {
@@ -908,6 +924,7 @@ int main(void)
         TEST(a_lease_of_what_does_not_run_moves_nothing),
         TEST(what_a_worker_of_another_program_lost_is_retried_as_asynq_does),
         TEST(a_wish_to_cancel_reaches_the_run),
+        TEST(a_wish_to_cancel_that_was_missed_is_heard_with_the_next_beat),
         TEST(runs_of_two_queues_differ_where_these_hand_out_the_same_epoch),
         TEST(a_full_redis_refuses_new_work_and_is_worked_off),
         TEST(who_waits_asks_less_than_five_times_a_second),

@@ -7,6 +7,8 @@
  * however long that takes. When Redis is back, every engine says at once that its nodes live, and those
  * who look for leases that ended give them the time for it (recover.c). A Redis that is only silent may
  * answer others: then the beat fails, and when the lease is over the worker stops its runs.
+ *
+ * Their answers also say which runs are to be cancelled: the message that said so may have been missed.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -35,17 +37,26 @@ static void beat_over(struct ticket *ticket)
         ticket_done(ticket, ticket->err);
 }
 
-static void renewed(struct beat *beat, const struct mr_reply *lost)
+/* One of them is lost, or, below 0, is to be cancelled. */
+static void told_of(struct beat *beat, int64_t number)
 {
     struct node *node = beat->node;
+    bool lost = number > 0;
+    uint64_t at = lost ? (uint64_t)number : -(uint64_t)number;
+    struct hold *hold = at - 1 < beat->n ? hold_of_epoch(node, beat->epochs[at - 1]) : NULL;
+    if (hold == NULL || hold->ending)
+        return;
+    if (lost)
+        hold_lost(node, hold);
+    else
+        hold_cancelled(node, hold);
+}
+
+static void renewed(struct beat *beat, const struct mr_reply *answer)
+{
     beat->queue->beat_refused = false;
-    for (size_t i = 0; i < lost->n; i++) {
-        int64_t at = mr_reply_int(&lost->items[i], -1);
-        struct hold *hold =
-            at >= 0 && at < (int64_t)beat->n ? hold_of_epoch(node, beat->epochs[at]) : NULL;
-        if (hold != NULL && !hold->ending)
-            hold_lost(node, hold);
-    }
+    for (size_t i = 0; i < answer->n; i++)
+        told_of(beat, mr_reply_int(&answer->items[i], 0));
 }
 
 /* What Redis refuses is said once; it concerns this queue, and is no reason to end anything. */

@@ -67,7 +67,7 @@
  *   mr:e  epoch of the last hand-out, mr:n holder (see struct node) that has it (while active)
  *   mr:b  epoch of the run that has begun
  *   mr:c  crashes, if any
- *   mr:x  1: somebody asked to cancel it while it ran
+ *   mr:x  1: somebody wanted to delete it while it ran, 2: to cancel it
  *   mr:g  progress: "PERCENT TEXT"
  *   mr:f  when it ended, ms; mr:l when it failed last, ms
  *   mr:k  result topic
@@ -397,6 +397,7 @@ struct hold {
     bool plain;      /* it leaves nothing when it is done: no retention, no unique key */
     bool kept;       /* it is kept when it is done */
     bool ending;     /* its finish is under way */
+    bool cancelled;  /* its node was told so */
     uint64_t beaten; /* by which beat last */
     uint8_t id_len, type_len;
     int64_t timeout_ms, deadline_ms;
@@ -505,6 +506,8 @@ void node_call_done(struct node *node);
 /* Says to everybody what it is. When it leaves: that it is gone. */
 void node_announce(struct node *node);
 /* Somebody asked to cancel this task: whoever runs it is told. */
+/* The run is to be cancelled: its node is told once. */
+void hold_cancelled(struct node *node, struct hold *hold);
 void nodes_cancelled(struct engine *engine, struct mr_slice id);
 
 /* ---- begun runs ----------------------------------------------------------------------------- */

@@ -118,15 +118,22 @@ void hold_lost(struct node *node, struct hold *hold)
     node->events.stop(epoch, MR_STOP_LOST, node->events.arg);
 }
 
+void hold_cancelled(struct node *node, struct hold *hold)
+{
+    if (!hold->cancelled)
+        node->events.stop(hold->epoch, MR_STOP_CANCEL, node->events.arg);
+    hold->cancelled = true;
+}
+
 /* Asks for cancelling come without an epoch. */
 void nodes_cancelled(struct engine *engine, struct mr_slice id)
 {
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
         struct node *node = mr_container(link, struct node, link);
         for (uint32_t i = 0; i < node->holds_n; i++) {
-            const struct hold *hold = &node->holds[i];
+            struct hold *hold = &node->holds[i];
             if (hold->epoch != 0 && mr_slice_equal(id, mr_slice_make(hold->id, hold->id_len)))
-                node->events.stop(hold->epoch, MR_STOP_CANCEL, node->events.arg);
+                hold_cancelled(node, hold);
         }
     }
 }
@@ -372,6 +379,8 @@ static void cancel_told(struct mr_redis_channel *channel, struct mr_slice bytes)
 {
     if (bytes.data != NULL)
         nodes_cancelled(channel->arg, bytes);
+    else
+        nodes_beat(channel->arg); /* the answers say what was missed */
 }
 
 /* Asks for cancelling, of all queues, from the first node on. */

@@ -75,7 +75,7 @@ local function archive(item, number, score, ours)
 end
 
 local function cancel_running(item)
-  call('HSET', TASK .. item.id, 'mr:x', '1')
+  call('HSET', TASK .. item.id, 'mr:x', '2')
   call('PUBLISH', ARGV[1], item.id)
   return DONE
 end
