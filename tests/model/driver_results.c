@@ -14,17 +14,12 @@ static void tell_nobody(uint64_t epoch, enum mr_stop_reason reason, void *arg)
 
 static struct model_result *compare_result(struct driver *d, const struct mr_result *got)
 {
-    struct model_result *want = model_result(&d->model, got->task_id, got->attempt);
+    struct model_result *want = model_result(&d->model, got);
     if (want == NULL)
-        driver_fail(d, "a result of attempt %u of '%.*s'", got->attempt, (int)got->task_id.len,
-                    (const char *)got->task_id.data);
-    struct mr_slice text = got->outcome == MR_RESULT_OK ? got->result : got->error;
-    bool same_text = want->text[0] == '\0' || mr_slice_equal(text, mr_slice_str(want->text));
-    if (got->outcome != want->outcome || got->final != want->final ||
-        got->cancel_requested != want->cancel || !same_text)
-        driver_fail(d, "result of attempt %u of '%s': %s%s, expected %s%s", got->attempt, want->id,
+        driver_fail(d, "a result of attempt %u of '%.*s': %s%s%s", got->attempt,
+                    (int)got->task_id.len, (const char *)got->task_id.data,
                     mr_result_outcome_name(got->outcome), got->final ? ", final" : "",
-                    mr_result_outcome_name(want->outcome), want->final ? ", final" : "");
+                    got->cancel_requested ? ", cancelled" : "");
     return want;
 }
 

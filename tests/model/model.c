@@ -124,11 +124,19 @@ static void leave(struct model *model, const struct model_task *before,
     (void)snprintf(result->text, sizeof result->text, "%s", text);
 }
 
-struct model_result *model_result(struct model *model, struct mr_slice id, uint32_t attempt)
+static bool same_result(const struct model_result *want, const struct mr_result *got)
+{
+    struct mr_slice text = got->outcome == MR_RESULT_OK ? got->result : got->error;
+    return mr_slice_equal(got->task_id, mr_slice_str(want->id)) && got->attempt == want->attempt &&
+           got->outcome == want->outcome && got->final == want->final &&
+           got->cancel_requested == want->cancel &&
+           (want->text[0] == '\0' || mr_slice_equal(text, mr_slice_str(want->text)));
+}
+
+struct model_result *model_result(struct model *model, const struct mr_result *got)
 {
     for (size_t i = 0; i < model->results_n; i++)
-        if (mr_slice_equal(id, mr_slice_str(model->results[i].id)) &&
-            model->results[i].attempt == attempt)
+        if (same_result(&model->results[i], got))
             return &model->results[i];
     return NULL;
 }

@@ -136,8 +136,8 @@ const char *model_take(struct model *model, int node, struct mr_slice id, uint64
 bool model_nothing_for(struct model *model, int node);
 
 enum mr_err model_finish(struct model *model, const struct mr_finish *item);
-/* The one of this run; NULL: there is none. It goes when it is committed. */
-struct model_result *model_result(struct model *model, struct mr_slice id, uint32_t attempt);
+/* The same as that; NULL: there is none. It goes when it is committed. */
+struct model_result *model_result(struct model *model, const struct mr_result *got);
 void model_commit(struct model *model, struct model_result *result);
 enum mr_err model_act(struct model *model, const struct mr_control *item);
 void model_node_lost(struct model *model, int node);

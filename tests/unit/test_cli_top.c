@@ -99,7 +99,7 @@ static void a_frame_shows_totals_queues_and_nodes(void **state)
     assert_shows(rig, ">  alpha");
     assert_shows(rig, "12 ms");
     assert_shows(rig, "paused\n");
-    assert_shows(rig, "host:1  live    3/8        4");
+    assert_shows(rig, "host:1  worker  live    3/8        4");
     rig->model.stats.segments = 0; /* a server keeps them from a token for some queues */
     assert_null(strstr(draw(rig, 24, 120), "disk"));
     rig->model.err = MR_UNAVAILABLE;
