@@ -687,6 +687,28 @@ static void a_control_answered_behind_a_later_lease_leaves_both_fates(void **sta
     }
 }
 
+/* Two controls beside each other: it ran, then it was moved, and who waited for its end heard first. */
+static void an_end_heard_before_the_answer_that_it_runs_is_fine(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    struct oracle_op run, moved;
+    struct shown shown = {0};
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    oracle_control_sent(oracle, token, MR_VERB_RUN, &run);
+    oracle_control_sent(oracle, token, MR_VERB_MOVED, &moved);
+    show(&shown, oracle, token, MR_COMPLETED);
+    oracle_awaited(oracle, token, oracle_version(oracle, token), MR_OK, &shown.tasks[0]);
+    oracle_control_answered(oracle, &run, MR_OK);
+    oracle_control_answered(oracle, &moved, MR_OK);
+    assert_fine(oracle);
+    /* But not once it had ended before it was asked for. */
+    oracle_control_sent(oracle, token, MR_VERB_RUN, &run);
+    oracle_control_answered(oracle, &run, MR_OK);
+    assert_caught(oracle, "made to run after its end");
+    oracle_free(oracle);
+}
+
 static void a_member_that_is_handed_out_is_caught(void **state)
 {
     (void)state;
@@ -782,6 +804,7 @@ int main(void)
         cmocka_unit_test(a_stopped_store_that_hides_a_task_is_caught),
         cmocka_unit_test(a_holder_that_a_failed_enqueue_may_have_moved_is_not_settled),
         cmocka_unit_test(a_control_answered_behind_a_later_lease_leaves_both_fates),
+        cmocka_unit_test(an_end_heard_before_the_answer_that_it_runs_is_fine),
         cmocka_unit_test(a_member_that_is_handed_out_is_caught),
         cmocka_unit_test(a_set_that_half_became_a_task_is_caught),
         cmocka_unit_test(members_that_come_back_behind_the_answer_are_caught),
