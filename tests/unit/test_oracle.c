@@ -767,6 +767,98 @@ static void members_that_come_back_behind_the_answer_are_caught(void **state)
     oracle_free(oracle);
 }
 
+/* The result that the run under this epoch left, handed out. */
+static struct result_row *see_result(struct oracle *oracle, uint32_t token, uint64_t epoch,
+                                     enum mr_result_outcome outcome)
+{
+    static struct mr_lease lease;
+    static char id[MR_UUID_TEXT_LEN + 1];
+    struct mr_buf bytes = {0};
+    struct mr_result result = {.task_id = mr_slice_str(oracle_id(oracle, token)),
+                               .queue = MR_SLICE_LIT("q"),
+                               .type = MR_SLICE_LIT("t"),
+                               .topic = MR_SLICE_LIT("outcomes"),
+                               .outcome = outcome,
+                               .attempt = 1};
+    struct mr_uuid uuid = mr_result_id(result.task_id, epoch);
+    mr_uuid_format(&uuid, id);
+    assert_int_equal(mr_result_encode(&result, &bytes), MR_OK);
+    lease.task = (struct mr_task){.id = mr_slice_str(id), .payload = mr_buf_slice(&bytes)};
+    struct result_row *row = oracle_result(oracle, &lease);
+    mr_buf_done(&bytes);
+    return row;
+}
+
+static void a_result_that_is_lost_doubled_or_of_nobody_is_caught(void **state)
+{
+    (void)state;
+    for (int wrong = 0; wrong < 5; wrong++) {
+        struct oracle *oracle = oracle_new();
+        uint32_t token = acked(oracle, (struct oracle_spec){.headers = 1});
+        lease(oracle, token, 100, 0);
+        finish(oracle, token, 100, MR_DONE, MR_OK);
+        oracle_results_begin(oracle);
+        if (wrong != 1)
+            see_result(oracle, token, 100, wrong == 4 ? MR_RESULT_LOST : MR_RESULT_OK);
+        if (wrong == 2)
+            see_result(oracle, token, 100, MR_RESULT_OK);
+        if (wrong == 3)
+            see_result(oracle, token, 99, MR_RESULT_OK);
+        oracle_results_end(oracle);
+        static const char *const words[] = {NULL, "is lost", "two results", "ghost", "left the"};
+        if (wrong == 0)
+            assert_fine(oracle);
+        else
+            assert_caught(oracle, words[wrong]);
+        oracle_free(oracle);
+    }
+}
+
+static void a_committed_result_that_comes_again_is_caught(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){.headers = 1});
+    lease(oracle, token, 100, 0);
+    finish(oracle, token, 100, MR_FAIL_FOR_GOOD, MR_OK);
+    struct result_row *row = see_result(oracle, token, 100, MR_RESULT_ERROR);
+    assert_non_null(row);
+    oracle_commit_sent(row);
+    oracle_committed(oracle, row, MR_OK);
+    oracle_results_begin(oracle);
+    oracle_results_end(oracle);
+    assert_fine(oracle);
+    see_result(oracle, token, 100, MR_RESULT_ERROR);
+    assert_caught(oracle, "comes again");
+    oracle_free(oracle);
+}
+
+/* The finish was on its way when the power went. */
+static void an_end_without_its_result_after_a_crash_is_caught(void **state)
+{
+    (void)state;
+    for (int apart = 0; apart < 2; apart++) {
+        struct oracle *oracle = oracle_new();
+        uint32_t token = acked(oracle, (struct oracle_spec){.headers = 1});
+        struct mr_finish item = {.epoch = 100, .outcome = MR_DONE};
+        struct oracle_op op;
+        struct shown shown = {0};
+        lease(oracle, token, 100, 0);
+        oracle_finish_sent(oracle, token, &item, false, &op);
+        oracle_crashed(oracle, ORACLE_POWER_CUT);
+        check(oracle, &shown); /* it is gone */
+        oracle_results_begin(oracle);
+        if (!apart)
+            see_result(oracle, token, 100, MR_RESULT_OK);
+        oracle_results_end(oracle);
+        if (apart)
+            assert_caught(oracle, "has ended, and the result");
+        else
+            assert_fine(oracle);
+        oracle_free(oracle);
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -808,6 +900,9 @@ int main(void)
         cmocka_unit_test(a_member_that_is_handed_out_is_caught),
         cmocka_unit_test(a_set_that_half_became_a_task_is_caught),
         cmocka_unit_test(members_that_come_back_behind_the_answer_are_caught),
+        cmocka_unit_test(a_result_that_is_lost_doubled_or_of_nobody_is_caught),
+        cmocka_unit_test(a_committed_result_that_comes_again_is_caught),
+        cmocka_unit_test(an_end_without_its_result_after_a_crash_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
