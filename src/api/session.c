@@ -123,7 +123,7 @@ void session_left(struct session *session)
 
 void session_stopping(struct session *session)
 {
-    bool done = session->state == SESSION_LIVE && session->helds.n == 0;
+    bool done = session->state == SESSION_LIVE && (session->helds.n == 0 || session->master);
     if (session->api->stopping && done && session->attach != NULL)
         attach_end(session->attach, MR_UNAVAILABLE, "the server is stopping");
 }
@@ -215,6 +215,7 @@ static struct session *session_new(struct attach *attach, const Millrace__V1__He
     session->incarnation = hello->incarnation;
     session->all_queues =
         mr_access_all_queues(&attach->head.token) && attach->head.token.role != MR_ROLE_PRODUCER;
+    session->master = hello->n_topics > 0;
     session->slots = hello->slots;
     session->lease_ms = hello->lease_ms;
     bool sooner = api->options.grace_ms < hello->lease_ms && !hello->lasts;

@@ -68,6 +68,7 @@ struct session {
     uint64_t incarnation;
     char token[MR_TOKEN_ID_LEN + 1]; /* whose it is */
     bool all_queues;                 /* the token covers all */
+    bool master;                     /* what it holds are results */
     uint64_t node;
     uint32_t slots, first_slot;
     int64_t lease_ms, grace_ms;
@@ -110,7 +111,8 @@ void session_hello(struct attach *attach, const Millrace__V1__Hello *hello, stru
 void session_left(struct session *session);
 /* Its node goes at once; then its stream, if there is one, ends well. */
 void session_close(struct session *session);
-/* While the server stops: ends the stream once nothing is in hand. */
+/* While the server stops: ends the stream once nothing is in hand; of a master at once, whose results
+ * wait as well as they are held. */
 void session_stopping(struct session *session);
 void sessions_close_all(struct mr_api *api);
 /* Frees it when the node is gone and nothing is with the broker. */

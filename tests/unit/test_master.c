@@ -247,6 +247,21 @@ static void a_take_that_waits_ends_when_its_master_is_stopped(void **state)
     mr_master_free(master);
 }
 
+static void a_server_that_stops_does_not_wait_for_masters(void **state)
+{
+    struct world *w = *state;
+    struct mr_result_list *list;
+    leave(w, 1);
+    struct mr_master *master = open_master(w->far, (struct mr_master_options){0});
+    assert_int_equal(mr_master_take(master, 1, 0, &list), MR_OK);
+    mr_mono began = mr_mono_now(mr_clock_system());
+    server_rig_stop(&w->server, WAIT_MS);
+    assert_true((mr_mono_now(mr_clock_system()).ns - began.ns) / MR_NS_PER_MS < WAIT_MS / 2);
+    mr_result_list_free(list);
+    assert_int_equal(server_rig_start(&w->server, w->store), MR_OK);
+    mr_master_free(master);
+}
+
 static void options_that_cannot_be_are_refused(void **state)
 {
     struct world *w = *state;
@@ -297,6 +312,7 @@ int main(int argc, char **argv)
         TEST(a_master_that_was_given_up_begins_anew),
         TEST(what_a_lasting_master_took_is_held_after_its_end),
         TEST(a_take_that_waits_ends_when_its_master_is_stopped),
+        TEST(a_server_that_stops_does_not_wait_for_masters),
         TEST(options_that_cannot_be_are_refused),
     };
     if (argc > 1)
