@@ -16,6 +16,7 @@ struct model_task {
     enum mr_state state;
     int64_t order_ms;
     bool flagged; /* somebody wanted to delete it while it ran: it is not tried again */
+    bool topic;   /* its runs leave results */
 };
 
 struct model {
@@ -26,6 +27,8 @@ struct model {
     size_t n;
     struct mr_lease *held[HELD_MAX];
     size_t held_n;
+    struct mr_master *master; /* NULL: there are no results here */
+    uint64_t results;         /* that wait */
 };
 
 /* One of the tasks in this state; NULL: there is none. */
@@ -72,8 +75,9 @@ static void submit(struct model *m)
     task->state = later ? MR_SCHEDULED : MR_PENDING;
     if (mr_rand_one_in(&m->rand, 2))
         priority_s = 0;
+    task->topic = m->master && mr_rand_one_in(&m->rand, 2);
     PUT(m->t, .id = task->id, .queue = queues[task->queue], .priority_s = priority_s,
-        .delay_ms = later ? 3600 * 1000 : 0);
+        .delay_ms = later ? 3600 * 1000 : 0, .topic = task->topic ? "model" : NULL);
     m->n++;
     if (!later)
         learn_order(m, task, priority_s, before_ms);
@@ -161,6 +165,7 @@ static void finish(struct model *m)
     struct mr_lease *lease = m->held[i];
     struct model_task *task = by_id(m, lease->task.id);
     m->held[i] = m->held[--m->held_n];
+    m->results += task->topic;
     switch (mr_rand_below(&m->rand, 3)) {
     case 0:
         task->state = task->flagged ? MR_ARCHIVED : MR_RETRY;
@@ -179,6 +184,34 @@ static void finish(struct model *m)
         task->state = MR_COMPLETED;
         hand_done(m->hand, lease);
     }
+}
+
+/* Some are taken and committed. */
+static void commit(struct model *m)
+{
+    struct mr_result_list *list = NULL;
+    enum mr_err err = m->master ? mr_master_take(m->master, 2, 0, &list) : MR_EMPTY;
+    if (err == MR_EMPTY) {
+        assert_int_equal(m->results, 0);
+        return;
+    }
+    assert_err(err, MR_OK);
+    for (size_t i = 0; i < mr_result_list_count(list); i++, m->results--) {
+        struct mr_slice receipt = mr_result_list_at(list, i)->receipt;
+        assert_err(mr_master_commit(m->master, &receipt, 1, &err), MR_OK);
+        assert_err(err, MR_OK);
+    }
+    mr_result_list_free(list);
+}
+
+static void check_results(struct model *m)
+{
+    uint64_t waiting, in_hand;
+    if (!m->master)
+        return;
+    assert_err(mr_topic_get(m->t->client, mr_slice_str("model"), &waiting, &in_hand), MR_OK);
+    assert_int_equal(waiting, m->results);
+    assert_int_equal(in_hand, 0);
 }
 
 static void check_top(struct model *m, size_t queue)
@@ -219,21 +252,26 @@ static void check(struct model *m)
     assert_int_equal(stats.tasks, all);
     struct mr_node_list *nodes = NULL;
     assert_err(mr_node_list_get(m->t->client, &nodes), MR_OK);
-    assert_int_equal(mr_node_list_count(nodes), 1);
-    assert_int_equal(mr_node_list_at(nodes, 0)->in_hand, m->held_n);
+    assert_int_equal(mr_node_list_count(nodes), m->master ? 2 : 1);
+    assert_int_equal(mr_node_list_at(nodes, 0)->in_hand, m->held_n); /* the oldest */
     mr_node_list_free(nodes);
+    check_results(m);
 }
 
 static void test_10_what_is_shown_equals_a_model(void **state)
 {
-    static void (*const acts[])(struct model *) = {submit, submit,     submit,  submit,
-                                                   take,   take,       finish,  finish,
-                                                   delete, prioritise, archive, run_now};
+    static void (*const acts[])(struct model *) = {submit,  submit,  submit, submit, take,
+                                                   take,    finish,  finish, delete, prioritise,
+                                                   archive, run_now, commit};
     size_t steps = accept_size(10000, 600);
     struct model m = {.t = *state};
     const char *seed = getenv("MR_SEED");
     mr_rand_seed(&m.rand, seed ? strtoull(seed, NULL, 10) : 1);
     m.hand = hand_open(m.t, "hand", "red green blue", 0);
+    const struct mr_slice topic = mr_slice_str("model");
+    struct mr_master_options master = {.topics = &topic, .topics_n = 1};
+    if (m.t->engine->results)
+        assert_err(mr_master_open(m.t->client, &master, &m.master), MR_OK);
     m.tasks = calloc(steps, sizeof *m.tasks);
     assert_non_null(m.tasks);
     for (size_t i = 0; i < steps; i++) {
@@ -244,6 +282,7 @@ static void test_10_what_is_shown_equals_a_model(void **state)
     while (m.held_n > 0)
         finish(&m);
     check(&m);
+    mr_master_free(m.master);
     hand_close(m.hand);
     free(m.tasks);
 }
