@@ -15,10 +15,11 @@ enum {
     LOOKS = 4,       /* ... and of a few that many a second */
     TIME_LOOKS = 5,  /* every so often the script looks in any case: it tells the time of Redis */
     QUEUE_ITEMS = 3, /* of the script's answer */
+    RUNS = 1,        /* the last of them: something runs */
 };
 
-static const char *const kinds[] = {"scheduled", "retry",   "mr:lease", "lease",
-                                    "active",    "mr:keep", "completed"};
+/* What is only kept does not belong to them: its end is known, or is found with the time. */
+static const char *const kinds[] = {"scheduled", "retry", "mr:lease", "lease", "active"};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static bool is_cluster(const struct engine *engine)
@@ -76,10 +77,12 @@ static void read_answer(struct engine *engine, const struct mr_reply *reply)
         struct rqueue *queue = queue_of(engine, mr_reply_int(&reply->items[i], -1));
         if (queue == NULL || queue->listeners == 0)
             continue;
-        queue->watch.something = true;
-        if (mr_reply_int(&reply->items[i + 2], 0) != 0)
-            recover_wakes(queue);
-        watch_due_in(queue, mr_reply_int(&reply->items[i + 1], -1));
+        int64_t due_ms = mr_reply_int(&reply->items[i + 1], -1);
+        int64_t what = mr_reply_int(&reply->items[i + 2], 0);
+        queue->watch.something = due_ms >= 0 || what == RUNS;
+        if (what != 0)
+            recover_wakes(queue, what == RUNS);
+        watch_due_in(queue, due_ms);
     }
 }
 

@@ -563,8 +563,8 @@ void recover_init(struct rqueue *queue);
 void recover_stop(struct rqueue *queue);
 /* A lease or a retention ends in so many ms: looks then, if nodes listen to the queue. */
 void recover_in(struct rqueue *queue, int64_t ms);
-/* Something runs there or is kept: looks, if it rested because nothing did. */
-void recover_wakes(struct rqueue *queue);
+/* Something runs there or is only kept: looks, if it rested because nothing did. */
+void recover_wakes(struct rqueue *queue, bool runs);
 /* So often a queue is looked at where something runs, at least. */
 int64_t recover_look_ms(const struct engine *engine);
 

@@ -8,7 +8,8 @@
 #include "broker/redis/internal.h"
 
 enum {
-    LOOK_MS = 5000, /* at the latest */
+    LOOK_MS = 5000,           /* at the latest */
+    KEPT_LOOK_MS = 60 * 1000, /* where nothing runs: what is kept ends when it was told to */
     /* Redis was away: whoever lives says so first. He may be in an attempt to connect that gets no answer, and
      * in the pause behind it; where the server is new, he is in a pause. */
     AFTER_UP_MS = 4000,
@@ -67,7 +68,8 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
     }
     if (err == MR_OK && next_ms < 0)
         return; /* nothing is there: it rests until something is */
-    int64_t most_ms = recover_look_ms(queue->engine);
+    bool kept = err == MR_OK && mr_reply_int(mr_reply_at(reply, 4), 1) == 0;
+    int64_t most_ms = kept ? KEPT_LOOK_MS : recover_look_ms(queue->engine);
     recover_in(queue, next_ms >= 0 && next_ms < most_ms ? next_ms + 1 : most_ms);
 }
 
@@ -125,8 +127,11 @@ void recover_in(struct rqueue *queue, int64_t ms)
     mr_redis_timer_start(redis, &queue->recover.timer, at);
 }
 
-void recover_wakes(struct rqueue *queue)
+void recover_wakes(struct rqueue *queue, bool runs)
 {
-    if (queue->recover.at.ns == MR_MONO_NEVER.ns && !queue->recover.running)
+    struct engine *engine = queue->engine;
+    mr_mono soon = mr_mono_add_ms(mr_redis_now(engine->redis), recover_look_ms(engine));
+    mr_mono late = runs ? soon : (mr_mono){MR_MONO_NEVER.ns - 1};
+    if (queue->recover.at.ns > late.ns && !queue->recover.running)
         recover_in(queue, 0);
 }

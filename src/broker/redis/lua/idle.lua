@@ -2,9 +2,10 @@
 -- What is in queues of which nobody tells us: one look for many of them.
 -- KEYS     their prefixes
 -- Returns  the time in ms; then for each queue that has something: its number from 0, in how many ms something of
---          scheduled or retry is due, by its seconds (-1: nothing is there), 1 if something runs or is kept
-local RUNS = { 'mr:lease', 'lease', 'active', 'mr:keep', 'completed' }
-local ALL = { 'scheduled', 'retry', unpack(RUNS) }
+--          scheduled or retry is due, by its seconds (-1: nothing is there), 1 if something runs, 2 if something is
+--          only kept
+local RUNS, KEPT = { 'mr:lease', 'lease', 'active' }, { 'mr:keep', 'completed' }
+local ALL = { 'scheduled', 'retry', 'mr:keep', 'completed', unpack(RUNS) }
 local answer = { floor(now_ms) }
 
 local function there(from, to, names)
@@ -28,7 +29,7 @@ local function look_at(i)
   local n = #answer
   answer[n + 1] = i - 1
   answer[n + 2] = math.min(scheduled or retry or -1, retry or scheduled or -1)
-  answer[n + 3] = there(i, i, RUNS) and 1 or 0
+  answer[n + 3] = there(i, i, RUNS) and 1 or there(i, i, KEPT) and 2 or 0
 end
 
 -- Most of them have nothing, so these are passed over half by half.

@@ -5,10 +5,10 @@
 --          one from the n-th oldest run on, 0: only at these; then for each that its worker gives up, the newest
 --          first: id, epoch, 1 if its run had begun
 -- Returns  how many came back, in how many ms the next lease or retention ends (-1: there is none), the time in ms,
---          n for the next look
+--          n for the next look, 1 if something runs
 local most, keep_ms, from = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 if #ARGV == 3 and call('EXISTS', P .. 'mr:lease', P .. 'lease', P .. 'active', P .. 'mr:keep', P .. 'completed') == 0 then
-  return { 0, -1, floor(now_ms), 1 } -- nearly always, where nothing runs
+  return { 0, -1, floor(now_ms), 1, 0 } -- nearly always, where nothing runs
 end
 local MANY, RUNS, CRASHES_MAX, OTHERS_GRACE_S = 500, 1000, 3, 30
 local lost = {}
@@ -168,4 +168,5 @@ if from > 0 then
   expire()
 end
 bring_back()
-return { #lost, next_end(), floor(now_ms), from }
+local runs = call('EXISTS', P .. 'mr:lease', P .. 'lease', P .. 'active') > 0
+return { #lost, next_end(), floor(now_ms), from, runs and 1 or 0 }
