@@ -126,12 +126,20 @@ static void refuse(struct redis_scout *scout, enum mr_err err, struct mr_slice w
                     (int)why.len, (const char *)why.data);
 }
 
+static bool is_no_sentinel(const struct mr_reply *reply)
+{
+    return reply->kind == MR_REPLY_ERROR &&
+           mr_slice_starts_with(reply->text, MR_SLICE_LIT("ERR unknown command"));
+}
+
 static void hear_where(struct sentinel *sentinel, const struct mr_reply *reply)
 {
     struct redis_scout *scout = &sentinel->scout;
     struct redis_host host;
     if (reply->kind == MR_REPLY_NIL)
         refuse(scout, MR_UNAVAILABLE, MR_SLICE_LIT("it knows no primary by this name"));
+    else if (is_no_sentinel(reply))
+        refuse(scout, MR_UNSUPPORTED, MR_SLICE_LIT("it is no Sentinel: use redis://"));
     else if (reply->kind == MR_REPLY_ERROR)
         refuse(scout,
                mr_slice_starts_with(reply->text, MR_SLICE_LIT("NOAUTH")) ? MR_DENIED

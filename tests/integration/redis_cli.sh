@@ -215,11 +215,14 @@ servers+=($!)
 until_true test -s "$room/old-port"
 old=redis://127.0.0.1:$(cat "$room/old-port")
 cluster=redis+cluster://${MILLRACE_BROKER##*/}
+sentinel=redis+sentinel://${MILLRACE_BROKER##*/}/mymaster
 for command in 'enqueue x' 'queue list' 'work -q none --burst -- cat' fsck "serve --data $room/none --listen 127.0.0.1:0"; do
     # shellcheck disable=SC2086
     refuses 2 'is version 6.0.16; 6.2.0 or newer is needed' --broker "$old" $command
     # shellcheck disable=SC2086
     refuses 2 'is not part of a Cluster: use redis://' --broker "$cluster" $command
+    # shellcheck disable=SC2086
+    refuses 2 'it is no Sentinel: use redis://' --broker "$sentinel" $command
 done
 
 # ---- TLS ------------------------------------------------------------------------------------
