@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "cli/cli.h"
 #include "cli/out.h"
+#include "cli/server.h"
 #include "worker/exec.h"
 
 struct work_args {
@@ -362,7 +363,8 @@ static int run(struct cli *cli, void *args_)
     work->cli = cli;
     work->command.argv = cli->tail;
     int code = check(work, args);
-    cli_refusals_tell();
+    if (code == CLI_OK && cli_is_redis(cli->broker))
+        cli_refusals_tell(); /* a server's are what the worker ends with */
     struct mr_client_options client = {0};
     if (code == CLI_OK)
         code = cli_archive_limits(cli, &args->archive_max, &args->archive_for, &client);

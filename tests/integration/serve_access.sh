@@ -84,7 +84,8 @@ refuses 2 'not a file with a token' --token-file "$room/empty" token list
 m --quiet token create --role producer --queue 'mail-*' >"$room/mail"
 refuses 5 'is for queues mail-*, not for bank' --token-file "$room/mail" enqueue -q bank hello
 refuses 5 'is of a producer; this call is for admin' --token-file "$room/mail" queue pause mail-in
-refuses 5 'is of a producer; this call is for admin worker' --token-file "$room/mail" work -- cat
+refuses 5 'is of a producer, who takes results, not tasks' --token-file "$room/mail" work -- cat
+refuses 5 'is for queues and topics mail-*, not for news' --token-file "$room/mail" result take --topic news
 m --quiet token revoke "$(id_of "$(cat "$room/mail")")"
 stop 0
 
