@@ -153,3 +153,16 @@ void mr_partitions_assign(enum mr_assign how, uint32_t n, struct mr_member *memb
         members[sharing.shared ? item : bin].owned |= (uint64_t)1 << (sharing.shared ? bin : item);
     }
 }
+
+void mr_partitions_assign_anew(enum mr_assign how, uint32_t n, struct mr_member *members,
+                               size_t members_n)
+{
+    for (size_t i = 0; i < members_n; i++)
+        members[i].owned = 0;
+    if (members_n > 0)
+        qsort(members, members_n, sizeof *members, by_id);
+    /* Those beyond the n-th take nothing away from others. */
+    for (size_t i = 1; how == MR_ASSIGN_ROUND_ROBIN && i < members_n && i <= n; i++)
+        mr_partitions_assign(how, n, members, i);
+    mr_partitions_assign(how, n, members, members_n);
+}

@@ -30,4 +30,12 @@ enum { MR_MEMBERS_MAX = 1024 }; /* those behind, by their ids, own nothing */
 void mr_partitions_assign(enum mr_assign how, uint32_t n, struct mr_member *members,
                           size_t members_n);
 
+/*
+ * The same without a before: what they own depends on the ids alone. Round robin as if the members had come
+ * one after the other in the order of their ids, so that one who comes as the last takes over only what is
+ * its share.
+ */
+void mr_partitions_assign_anew(enum mr_assign how, uint32_t n, struct mr_member *members,
+                               size_t members_n);
+
 #endif

@@ -126,6 +126,27 @@ static void test_round_robin_moves_only_what_a_leaver_had(void **state)
     }
 }
 
+/* Who saw the others come and who did not: both answer the same. */
+static void test_anew_a_newcomer_with_the_last_id_takes_over_its_share_alone(void **state)
+{
+    struct mr_member before[MOST], after[MOST];
+    (void)state;
+    for (uint32_t partitions = 1; partitions <= MR_PARTITIONS_MAX; partitions += 7) {
+        for (size_t n = 1; n < MOST; n++) {
+            for (size_t i = 0; i <= n; i++) {
+                before[i] = (struct mr_member){.id = i + 1, .owned = 5 * i};
+                after[n - i] = (struct mr_member){.id = i + 1, .owned = 3};
+            }
+            mr_partitions_assign_anew(MR_ASSIGN_ROUND_ROBIN, partitions, before, n);
+            mr_partitions_assign_anew(MR_ASSIGN_ROUND_ROBIN, partitions, after, n + 1);
+            check(after, n + 1, partitions,
+                  n < partitions ? ceil_of(partitions, n + 1) : ceil_of(n + 1, partitions));
+            for (size_t i = 0; i < n; i++)
+                assert_int_equal(after[i].owned & ~before[i].owned, 0);
+        }
+    }
+}
+
 static void test_shared_partitions_stay_shared_evenly_while_members_come_and_go(void **state)
 {
     struct mr_rand rand;
@@ -219,6 +240,7 @@ int main(void)
         cmocka_unit_test(test_every_partition_has_an_owner_and_shares_are_even),
         cmocka_unit_test(test_round_robin_moves_only_what_goes_to_the_newcomer),
         cmocka_unit_test(test_round_robin_moves_only_what_a_leaver_had),
+        cmocka_unit_test(test_anew_a_newcomer_with_the_last_id_takes_over_its_share_alone),
         cmocka_unit_test(test_shared_partitions_stay_shared_evenly_while_members_come_and_go),
         cmocka_unit_test(test_a_hash_moves_at_most_21_of_64_when_a_fifth_comes_or_goes),
         cmocka_unit_test(test_the_same_members_in_any_order_own_the_same),

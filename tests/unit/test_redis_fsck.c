@@ -347,6 +347,25 @@ static void keys_of_others_are_no_business_of_ours(void **state)
     assert_whole();
 }
 
+/* The table that says which queues are partitions of which is one key. */
+static void the_row_of_a_queue_with_partitions_is_written_again(void **state)
+{
+    static const char table[] = "asynq:mr:parts";
+    struct mr_req_queue_set req = {.req.op = MR_OP_QUEUE_SET,
+                                   .queue = MR_SLICE_LIT("default"),
+                                   .setting = MR_QUEUE_PARTITIONS,
+                                   .value = 4};
+    assert_int_equal(mr_broker_call(*state, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    assert_whole();
+    RIG(server_of(table), "DEL", table);
+    assert_found_and_mended("queue default: its partitions: not in the table", "written again");
+    assert_string_equal(RIG(server_of(table), "HGETALL", table), "default\n4 4 0");
+    RIG(server_of(table), "HSET", table, "default", "1 2 1"); /* an old one came back */
+    assert_found_and_mended("queue default: its partitions: not in the table", "written again");
+    assert_string_equal(RIG(server_of(table), "HGETALL", table), "default\n1 4 1");
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
@@ -366,6 +385,7 @@ int main(void)
         CASE(a_message_that_makes_no_sense_is_told_and_left),
         CASE(a_group_that_was_forgotten_is_known_again),
         CASE(a_queue_that_was_forgotten_is_known_again),
+        CASE(the_row_of_a_queue_with_partitions_is_written_again),
         CASE(long_places_are_mended_to_the_end),
         CASE(keys_of_another_type_are_found_and_the_rest_is_checked),
         CASE(keys_of_others_are_no_business_of_ours),

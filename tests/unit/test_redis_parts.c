@@ -34,12 +34,26 @@ static struct mr_broker *open_broker(struct redis_rig *at)
     return broker;
 }
 
-static void split(struct mr_broker *broker, uint64_t n)
+static enum mr_err set_parts(struct mr_broker *broker, const char *queue, uint64_t n)
 {
     struct mr_req_queue_set req = {.req.op = MR_OP_QUEUE_SET,
-                                   .queue = MR_SLICE_LIT("q"),
+                                   .queue = mr_slice_str(queue),
                                    .setting = MR_QUEUE_PARTITIONS,
                                    .value = n};
+    enum mr_err err = mr_broker_call(broker, &req.req);
+    mr_req_done(&req.req);
+    return err;
+}
+
+static void split(struct mr_broker *broker, uint64_t n)
+{
+    assert_int_equal(set_parts(broker, "q", n), MR_OK);
+}
+
+static void remove_all(struct mr_broker *broker)
+{
+    struct mr_req_queue_remove req = {
+        .req.op = MR_OP_QUEUE_REMOVE, .queue = MR_SLICE_LIT("q"), .mode = MR_QUEUE_REMOVE_FORCE};
     assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
     mr_req_done(&req.req);
 }
@@ -123,13 +137,94 @@ static void each_partition_is_a_queue_of_asynq(void **state)
     assert_non_null(strstr(RIG(server(), "HGET", "asynq:{q~3}:t:id3", "msg"), "q~3"));
     split(broker, 2);
     assert_string_equal(RIG(server(), "HGETALL", "asynq:mr:parts"), "q\n2 4 0");
-    struct mr_req_queue_remove req = {
-        .req.op = MR_OP_QUEUE_REMOVE, .queue = MR_SLICE_LIT("q"), .mode = MR_QUEUE_REMOVE_FORCE};
-    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
-    mr_req_done(&req.req);
+    assert_string_equal(RIG(server(), "GET", "asynq:{q~3}:mr:part"), "2 4 0 q");
+    remove_all(broker);
     assert_string_equal(RIG(server(), "KEYS", "asynq:{*"), "");
-    assert_int_equal(RIG_INT(server(), "EXISTS", "asynq:mr:parts", "asynq:queues"), 0);
+    assert_int_equal(RIG_INT(server(), "EXISTS", "asynq:queues"), 0);
+    assert_string_equal(RIG(server(), "HGETALL", "asynq:mr:parts"), "q\n1 4 0");
     mr_broker_close(broker);
+}
+
+/* A producer that has not heard of it yet puts tasks where partitions were. */
+static void what_comes_into_partitions_after_their_removal_is_worked_off(void **state)
+{
+    (void)state;
+    RIG(server(), "FLUSHALL");
+    struct mr_broker *producer = open_broker(rig), *broker = open_broker(rig);
+    split(broker, N);
+    put(producer, (struct mr_task_options){0});
+    remove_all(broker);
+    for (uint32_t i = 1; i <= N; i++) /* the producer still has N */
+        put(producer, (struct mr_task_options){.partition = i});
+    struct mr_broker *worker = open_broker(rig);
+    uint64_t node = open_node(worker, "node");
+    uint32_t seen = 0;
+    for (int i = 0; i < N; i++)
+        seen |= 1u << work_one(worker, node);
+    assert_int_equal(seen, 0x1e);
+    mr_broker_close(worker);
+    mr_broker_close(broker);
+    mr_broker_close(producer);
+}
+
+/* Whoever knows the queue looks into all of it: the name of a partition alone may be missing for a while. */
+static void a_task_is_found_in_a_partition_whose_name_is_missing(void **state)
+{
+    (void)state;
+    RIG(server(), "FLUSHALL");
+    struct mr_broker *broker = open_broker(rig);
+    split(broker, N);
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("x"), .partition = 3});
+    RIG(server(), "SREM", "asynq:queues", "q~3");
+    struct mr_req_get req = {.req.op = MR_OP_GET, .id = MR_SLICE_LIT("x")};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    assert_int_equal(req.task.partition, 3);
+    mr_req_done(&req.req);
+    mr_broker_close(broker);
+}
+
+/* A partition has none itself, whichever of the two was first. */
+static void a_partition_has_no_partitions(void **state)
+{
+    (void)state;
+    RIG(server(), "FLUSHALL");
+    struct mr_broker *broker = open_broker(rig), *other = open_broker(rig);
+    assert_int_equal(set_parts(broker, "x~3", 2), MR_OK);
+    assert_int_equal(set_parts(other, "x", 2), MR_OK);
+    assert_int_equal(set_parts(other, "x", 3), MR_WRONG_STATE);
+    assert_int_equal(set_parts(broker, "x~2", 2), MR_INVALID);
+    assert_int_equal(set_parts(broker, "x~2", 1), MR_INVALID);
+    assert_string_equal(RIG(server(), "HGET", "asynq:mr:parts", "x"), "2 2 0");
+    assert_int_equal(RIG_INT(server(), "HEXISTS", "asynq:mr:parts", "x~2"), 0);
+    char name[MR_NAME_MAX];
+    memset(name, 'n', sizeof name - 1);
+    name[sizeof name - 1] = '\0';
+    assert_int_equal(set_parts(broker, name, 2), MR_TOO_BIG);
+    mr_broker_close(other);
+    mr_broker_close(broker);
+}
+
+/* Rows that no version of ours writes: nothing of it is out of sight, whichever row comes first. */
+static void rows_of_partitions_do_not_count(void **state)
+{
+    static const char *const rows[][4] = {{"x", "2 2 0", "x~2", "2 2 0"},
+                                          {"x~2", "2 2 0", "x", "2 2 0"}};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        RIG(server(), "FLUSHALL");
+        RIG(server(), "HSET", "asynq:mr:parts", rows[i][0], rows[i][1], rows[i][2], rows[i][3]);
+        RIG(server(), "SADD", "asynq:queues", "x", "x~2", "x~2~2");
+        struct mr_broker *broker = open_broker(rig);
+        struct mr_queue_info infos[4];
+        struct mr_req_queue_list req = {.req.op = MR_OP_QUEUE_LIST, .infos = infos, .max = 4};
+        assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+        assert_int_equal(req.n, 2);
+        assert_string_equal(infos[0].name, "x");
+        assert_int_equal(infos[0].partitions, 2);
+        assert_string_equal(infos[1].name, "x~2~2");
+        mr_req_done(&req.req);
+        mr_broker_close(broker);
+    }
 }
 
 static void a_table_that_makes_no_sense_does_no_harm(void **state)
@@ -185,32 +280,75 @@ static void put_everywhere(struct mr_broker *broker)
         put(broker, (struct mr_task_options){.partition = i});
 }
 
-/* Two programs share the partitions by halves: each takes its own first, and the other's when there is nothing
- * else. */
-static void programs_prefer_their_own_and_steal_when_idle(void **state)
+static void put_many(struct mr_broker *broker, int n)
+{
+    for (int i = 0; i < n; i++)
+        put_everywhere(broker);
+}
+
+/* Who took how often from which partition. */
+struct shares {
+    int of_a[N + 1], of_b[N + 1];
+};
+
+/* Each of two nodes takes less than there is in any two partitions. What is left then goes, too. */
+static struct shares work_by_both(struct mr_broker *one, uint64_t a, struct mr_broker *two,
+                                  uint64_t b)
+{
+    enum { EACH = 8, TAKES = 12 };
+    struct shares shares = {0};
+    put_many(one, EACH);
+    for (int i = 0; i < TAKES; i++) {
+        shares.of_a[work_one(one, a)]++;
+        shares.of_b[work_one(two, b)]++;
+    }
+    for (int i = 0; i < N * EACH - 2 * TAKES; i++)
+        (void)work_one(one, a);
+    return shares;
+}
+
+/* Each partition is preferred by one of the two, and each of them prefers two. */
+static bool is_even(const struct shares *shares)
+{
+    enum { OWN = 4 }; /* at least, of 12 takes; of another's at most 2 */
+    int a = 0, b = 0;
+    for (int i = 1; i <= N; i++) {
+        a += shares->of_a[i] >= OWN && shares->of_b[i] < OWN;
+        b += shares->of_b[i] >= OWN && shares->of_a[i] < OWN;
+    }
+    return a == 2 && b == 2;
+}
+
+/* The first has had all of them for itself; still both know the same of who prefers what. Where the own have
+ * nothing they take the other's, and also now and then while there is enough: the other may be busy. */
+static void programs_that_came_one_after_the_other_share_all_partitions(void **state)
 {
     (void)state;
     RIG(server(), "FLUSHALL");
-    struct mr_broker *one = open_broker(rig), *two = open_broker(rig);
+    struct mr_broker *one = open_broker(rig);
+    uint64_t a = open_node(one, "a");
     split(one, N);
-    uint64_t a = open_node(one, "a"), b = open_node(two, "b");
-    uint32_t own = 0, same = 0;
+    put_many(one, 1);
+    for (int i = 0; i < N; i++)
+        (void)work_one(one, a);
+    struct mr_broker *two = open_broker(rig);
+    uint64_t b = open_node(two, "b");
     int64_t end_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + WAIT_MS;
-    while (same <
-           4) { /* until they know of each other, what comes first changes from time to time */
-        put_everywhere(one);
-        uint32_t of_a = 1u << work_one(one, a);
-        of_a |= 1u << work_one(one, a);
-        uint32_t of_b = 1u << work_one(two, b);
-        of_b |= 1u << work_one(two, b);
-        assert_int_equal(of_a | of_b, 0x1e); /* each once */
-        same = of_a == own ? same + 1 : 0;
-        own = of_a;
+    for (int even = 0; even < 2;) {
+        struct shares shares = work_by_both(one, a, two, b);
+        even = is_even(&shares) ? even + 1 : 0;
         assert_true(mr_wall_ms(mr_wall_now(mr_clock_system())) < end_ms);
     }
     put_everywhere(one);
     for (int i = 0; i < N; i++)
         (void)work_one(two, b);
+    enum { BACKLOG = 20, SOME = 36 };
+    int seen[N + 1] = {0};
+    put_many(one, BACKLOG);
+    for (int i = 0; i < SOME; i++)
+        seen[work_one(two, b)]++;
+    for (int i = 1; i <= N; i++)
+        assert_true(seen[i] > 0);
     mr_broker_close(two);
     mr_broker_close(one);
 }
@@ -234,9 +372,13 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_partition_is_a_queue_of_asynq),
+        cmocka_unit_test(what_comes_into_partitions_after_their_removal_is_worked_off),
+        cmocka_unit_test(a_task_is_found_in_a_partition_whose_name_is_missing),
+        cmocka_unit_test(a_partition_has_no_partitions),
+        cmocka_unit_test(rows_of_partitions_do_not_count),
         cmocka_unit_test(a_table_that_makes_no_sense_does_no_harm),
         cmocka_unit_test(a_cluster_holds_one_queue_in_several_nodes),
-        cmocka_unit_test(programs_prefer_their_own_and_steal_when_idle),
+        cmocka_unit_test(programs_that_came_one_after_the_other_share_all_partitions),
         cmocka_unit_test(another_program_sees_new_partitions_at_once),
     };
     rig = redis_rig_standalone(NULL);

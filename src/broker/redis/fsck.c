@@ -6,7 +6,7 @@
  * First every key is looked at, as SCAN brings them: tasks that are in no place, locks whose holder is
  * gone or has ended, groups that nobody knows, queues that are not among all queues. Then every place of
  * every queue: entries that are no task or not of that place, runs without a lease, leases without a run,
- * entries of ours that are stale.
+ * entries of ours that are stale. At last the table of partitions: what they say of themselves is in it.
  *
  * Thread: the caller's asks one question after the other; the loop of src/redis reads the answers.
  */
@@ -15,6 +15,7 @@
 
 #include "base/buf.h"
 #include "broker/redis/redis.h"
+#include "broker/redis/row.h"
 #include "broker/redis/scripts.h"
 
 enum {
@@ -60,7 +61,7 @@ struct check {
     struct names {
         struct mr_slice *items;
         size_t n, cap;
-    } queues, found, unusable, page, sets;
+    } queues, found, unusable, told, page, sets;
     struct mr_arena arena, page_arena;
     enum mr_err err; /* of what the loop reads */
 };
@@ -299,7 +300,7 @@ static const struct {
     {"mr:epoch", "string", false},   {"mr:max", "string", false},
     {"mr:size", "zset", false},      {"mr:oldest", "zset", false},
     {"mr:newest", "zset", false},    {"mr:full", "string", false},
-    {"mr:members", "string", false},
+    {"mr:members", "string", false}, {"mr:part", "string", false},
 };
 enum { PLACES = sizeof places / sizeof *places };
 
@@ -603,11 +604,85 @@ static enum mr_err check_name(struct check *check, struct mr_slice queues, struc
     return ask_wait(&ask);
 }
 
+/* ---- partitions ----------------------------------------------------------------------------- */
+
+/* A queue with partitions, as one of them says it. */
+struct marked {
+    struct mr_slice partition, queue; /* queue: empty: none */
+    struct parts_row row;
+    bool is_row; /* it was asked for in the table, and is there */
+};
+
+static void mark_said(struct ask *ask, const struct mr_reply *reply)
+{
+    struct marked *marked = ask->arg;
+    struct mr_slice queue;
+    if (reply->kind == MR_REPLY_TEXT &&
+        parts_mark_read(reply->text, marked->partition, &marked->row, &queue))
+        ask->check->err = mr_arena_copy(&ask->check->arena, queue, &marked->queue);
+}
+
+static void row_said(struct ask *ask, const struct mr_reply *reply)
+{
+    struct marked *in_table = ask->arg;
+    in_table->is_row =
+        reply->kind == MR_REPLY_TEXT && parts_row_read(reply->text, &in_table->row, NULL);
+}
+
+static enum mr_err write_row(struct check *check, struct mr_slice table, struct mr_slice queue,
+                             const struct parts_row *row)
+{
+    char text[PARTS_ROW_MAX];
+    (void)snprintf(text, sizeof text, "%u %u %u", row->partitions % 100, row->widest % 100,
+                   (unsigned)row->assign % 10);
+    struct ask ask = {.check = check, .script = -1, .key = table};
+    ask.args[ask.n++] = MR_SLICE_LIT("HSET");
+    ask.args[ask.n++] = table;
+    ask.args[ask.n++] = queue;
+    ask.args[ask.n++] = mr_slice_str(text);
+    return ask_wait(&ask);
+}
+
+/* The mark is read first: who sets a number writes the table first. So a mark that is not in it has lost its
+ * row, or that is an old one. */
+static enum mr_err check_mark(struct check *check, struct mr_slice table, struct mr_slice partition)
+{
+    struct marked marked = {.partition = partition}, in_table = {0};
+    struct ask ask = {.check = check, .script = -1, .read = mark_said, .arg = &marked};
+    ask.key = key_of(check, queue_prefix(check, partition, &check->arena), "mr:part");
+    if (ask.key.len == 0)
+        return MR_NOMEM;
+    ask.args[ask.n++] = MR_SLICE_LIT("GET");
+    ask.args[ask.n++] = ask.key;
+    MR_TRY(ask_wait(&ask));
+    if (marked.queue.len == 0 || names_have(&check->told, marked.queue))
+        return MR_OK;
+    struct ask row = {.check = check, .script = -1, .key = table, .read = row_said};
+    row.arg = &in_table;
+    row.args[row.n++] = MR_SLICE_LIT("HGET");
+    row.args[row.n++] = table;
+    row.args[row.n++] = marked.queue;
+    MR_TRY(ask_wait(&row));
+    if (in_table.is_row && in_table.row.widest >= marked.row.widest)
+        return MR_OK;
+    if (in_table.is_row) {
+        marked.row.partitions = in_table.row.partitions;
+        marked.row.assign = in_table.row.assign;
+    }
+    tell(check, marked.queue, MR_SLICE_LIT("its partitions"),
+         "not in the table of all that have some", "written again");
+    if (mends(check))
+        return write_row(check, table, marked.queue, &marked.row);
+    return names_add(&check->told, marked.queue, &check->arena); /* once is enough */
+}
+
+/* ---- everything ----------------------------------------------------------------------------- */
+
 static enum mr_err check_all(struct check *check)
 {
-    struct mr_slice queues =
-        key_of(check, mr_slice_make(check->prefix, strlen(check->prefix) - 1), "queues");
-    if (queues.len == 0)
+    struct mr_slice all = mr_slice_make(check->prefix, strlen(check->prefix) - 1);
+    struct mr_slice queues = key_of(check, all, "queues"), table = key_of(check, all, "mr:parts");
+    if (queues.len == 0 || table.len == 0)
         return MR_NOMEM;
     MR_TRY(ask_names(check, queues, "SMEMBERS", &check->queues));
     MR_TRY(check_keys(check));
@@ -615,6 +690,8 @@ static enum mr_err check_all(struct check *check)
         MR_TRY(check_name(check, queues, check->found.items[i]));
         if (!names_have(&check->unusable, check->found.items[i]))
             MR_TRY(check_queue(check, check->found.items[i]));
+        if (!names_have(&check->unusable, check->found.items[i]))
+            MR_TRY(check_mark(check, table, check->found.items[i]));
     }
     return MR_OK;
 }
@@ -695,6 +772,7 @@ enum mr_err mr_redis_fsck(const struct mr_redis_check *options, struct mr_fsck_r
     free(check.queues.items);
     free(check.found.items);
     free(check.unusable.items);
+    free(check.told.items);
     free(check.page.items);
     free(check.sets.items);
     mr_buf_done(&prefix);

@@ -6,7 +6,7 @@
  * keys.c     queues as Redis knows them: their names, what is believed of them, which there are
  * message.c  the hash of a task <-> struct mr_task
  * scripts.c  the Lua files of lua/, one per operation
- * parts.c    partitions: several Redis queues as one
+ * parts.c    partitions: several Redis queues as one; row.h what is written of them
  * enqueue.c  producing
  * node.c     nodes: opening, closing, what is in hand, what was lost
  * beat.c     beats, and what an outage means for them
@@ -53,6 +53,7 @@
  *   mr:await   zset id -> until when, ms: somebody waits for its end, which is said on asynq:mr:ended
  *   mr:end:ID  hash of a task that was done and left nothing, for a minute: somebody waited for it
  *   mr:u:KEY   the lock of a unique key that the caller chose; others are Asynq's own
+ *   mr:part    what asynq:mr:parts has of its queue, and that queue: "PARTITIONS WIDEST ASSIGN QUEUE"
  *   mr:none    never there: see begin_when_full of head.lua
  *
  * and for all queues asynq:mr:parts, the hash of how many partitions they have: see parts.c.
@@ -236,9 +237,7 @@ struct rqueue {
     uint32_t turn;         /* where the last one went that could go anywhere */
     uint32_t gathers;      /* so far */
     enum mr_assign assign;
-    bool in_table;             /* parts.c */
-    struct mr_member *members; /* that were assigned last */
-    size_t members_n;
+    bool in_table; /* parts.c */
 };
 
 /* Finds or makes it. NULL: no memory. Loop thread. */
@@ -409,8 +408,10 @@ struct served {
     struct rqueue *queue; /* the first of them */
     uint32_t width;       /* so many are listened to */
     uint32_t turn;        /* which of them is asked next */
-    uint64_t owned;       /* bits of those that the node prefers */
-    int64_t current;      /* of the weighted round robin */
+    uint32_t fair_turn;   /* ... when it is not asked whose they are */
+    uint32_t asks;
+    uint64_t owned;  /* bits of those that the node prefers */
+    int64_t current; /* of the weighted round robin */
     uint32_t weight;
 };
 

@@ -108,7 +108,6 @@ void rqueue_free(struct rqueue *queue)
     ripe_done(queue);
     latency_free(queue->latency);
     free(queue->parts);
-    free(queue->members);
     free(queue);
 }
 

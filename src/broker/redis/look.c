@@ -154,7 +154,7 @@ enum mr_err known_parts(struct engine *engine, const struct rqueue *only, struct
     for (uint32_t i = 0; i < engine->queues_n; i++) {
         struct rqueue *queue = engine->queues[i];
         bool wanted = only == NULL || only == queue || only == queue->part_of;
-        if (wanted && queue->known && mr_name_check(queue->name) == MR_OK)
+        if (wanted && is_known(rqueue_whole(queue)) && mr_name_check(queue->name) == MR_OK)
             known.queues[known.n++] = queue;
     }
     *ret_known = known;

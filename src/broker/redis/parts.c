@@ -7,17 +7,21 @@
  * ever had (they may still hold tasks, so they are still worked off, and shown), and how they are
  * assigned. It is one for all queues, since a producer must know it before its first task: so it costs one
  * small question now and then. Somebody who does not know yet that the number has changed does no harm:
- * every partition that ever was is worked off.
+ * every partition that ever was is worked off, also after the queue was removed.
+ *
+ * Each partition has a mark that says the same (mr:part), for the day when that one key is lost: fsck.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "broker/partition.h"
 #include "broker/redis/look.h"
+#include "broker/redis/row.h"
 
 enum {
     FRESH_MS = 4000, /* the table is asked for again after this */
-    NAME_ROOM = MR_NAME_MAX + sizeof "~64"
+    NAME_ROOM = MR_NAME_MAX + sizeof "~64",
+    MARK_ROOM = PARTS_ROW_MAX + 1 + MR_NAME_MAX,
 };
 
 /* ---- the table ------------------------------------------------------------------------------ */
@@ -81,37 +85,53 @@ static enum mr_err parts_set(struct rqueue *queue, uint32_t n, uint32_t widest,
     return MR_OK;
 }
 
-/* One row: the queue, and "PARTITIONS WIDEST ASSIGN". What makes no sense is no row. */
+/* One row. What makes no sense is none. */
 static enum mr_err row_read(struct engine *engine, struct mr_slice name, struct mr_slice text)
 {
-    unsigned n, widest, assign;
-    char row[3 * NUMBER_MAX];
-    if (mr_name_check(name) != MR_OK || text.len >= sizeof row)
-        return MR_OK;
-    memcpy(row, text.data, text.len);
-    row[text.len] = '\0';
-    bool fine = sscanf(row, "%3u %3u %3u", &n, &widest, &assign) == 3 && n >= 1 && widest >= n &&
-                widest <= MR_PARTITIONS_MAX && assign < MR_ASSIGN_COUNT;
-    if (!fine)
+    struct parts_row row;
+    if (mr_name_check(name) != MR_OK || !parts_row_read(text, &row, NULL))
         return MR_OK;
     struct rqueue *queue = rqueue_get(engine, name);
     if (queue == NULL)
         return MR_NOMEM;
-    if (queue->part_of != NULL) /* partitions have none */
+    if (queue->part_of != NULL && !queue->part_of->in_table)
+        parts_forget(queue->part_of); /* no longer */
+    if (queue->part_of != NULL)       /* partitions have none */
         return MR_OK;
     queue->in_table = true;
-    return parts_set(queue, n, widest, (enum mr_assign)assign);
+    return parts_set(queue, row.partitions, row.widest, row.assign);
+}
+
+static int by_length(const void *a, const void *b)
+{
+    const struct mr_reply *const *x = a, *const *y = b;
+    return (*x)->text.len < (*y)->text.len ? -1 : (*x)->text.len > (*y)->text.len;
+}
+
+/* Short names first: so a queue comes before its partitions, whose rows do not count. */
+static enum mr_err rows_read(struct engine *engine, const struct mr_reply *reply)
+{
+    size_t n = reply->n / 2;
+    enum mr_err err = MR_OK;
+    const struct mr_reply **names = calloc(n + 1, sizeof *names);
+    if (names == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < n; i++)
+        names[i] = &reply->items[2 * i];
+    qsort(names, n, sizeof *names, by_length);
+    for (size_t i = 0; i < n && err == MR_OK; i++)
+        err = row_read(engine, names[i]->text, names[i][1].text);
+    free(names);
+    return err;
 }
 
 static enum mr_err parts_read(struct engine *engine, const struct mr_reply *reply)
 {
-    enum mr_err err = MR_OK;
     if (reply->kind != MR_REPLY_ARRAY)
         return MR_FAILED;
     for (uint32_t i = 0; i < engine->queues_n; i++)
         engine->queues[i]->in_table = false;
-    for (size_t i = 0; i + 1 < reply->n && err == MR_OK; i += 2)
-        err = row_read(engine, reply->items[i].text, reply->items[i + 1].text);
+    enum mr_err err = rows_read(engine, reply);
     for (uint32_t i = 0; i < engine->queues_n && err == MR_OK; i++)
         if (!engine->queues[i]->in_table && engine->queues[i]->widest > 1)
             parts_forget(engine->queues[i]);
@@ -213,15 +233,13 @@ struct setting {
     struct mr_redis_call call;
     struct fan fan;
     struct mr_slice table;
-    struct mr_slice args[2];
-    char numbers[2][NUMBER_MAX];
+    struct mr_slice args[3]; /* of set.lua */
+    char number[NUMBER_MAX], mark[MARK_ROOM];
 };
 
 static void setting_done(struct fan *fan, enum mr_err err)
 {
     struct setting *setting = fan->arg;
-    if (err == MR_OK)
-        rqueue_used(setting->queue);
     ticket_done(setting->ticket, err);
 }
 
@@ -240,10 +258,12 @@ static void table_read(struct mr_redis_call *call, enum mr_err err, const struct
         ticket_done(setting->ticket, err);
         return;
     }
+    for (uint32_t i = 1; i <= setting->queue->widest; i++)
+        rqueue_used(rqueue_part(setting->queue, i));
     setting->fan = (struct fan){.ticket = setting->ticket,
                                 .script = SCRIPT_SET,
                                 .args = setting->args,
-                                .args_n = 2,
+                                .args_n = setting->queue->widest > 1 ? 3 : 2,
                                 .said = part_said,
                                 .done = setting_done,
                                 .arg = setting,
@@ -251,11 +271,29 @@ static void table_read(struct mr_redis_call *call, enum mr_err err, const struct
     fan_parts(&setting->fan, setting->queue);
 }
 
+/* parts.lua refuses: see there. */
+enum { IS_PARTITION = 1 };
+
+static enum mr_err row_said(struct setting *setting, const struct mr_reply *reply)
+{
+    struct parts_row row;
+    if (reply->kind == MR_REPLY_INTEGER)
+        return reply->integer == IS_PARTITION ? MR_INVALID : MR_WRONG_STATE;
+    if (reply->kind != MR_REPLY_TEXT || !parts_row_read(reply->text, &row, NULL))
+        return engine_refused(setting->queue->engine, MR_FAILED, reply);
+    int len = snprintf(setting->mark, sizeof setting->mark, "%.*s %s", (int)reply->text.len,
+                       (const char *)reply->text.data, (const char *)setting->queue->name.data);
+    setting->args[2] = mr_slice_make(setting->mark, (size_t)len);
+    return MR_OK;
+}
+
 static void table_written(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct setting *setting = call->arg;
+    err = err == MR_OK ? row_said(setting, reply)
+                       : engine_refused(setting->queue->engine, err, reply);
     if (err != MR_OK) {
-        ticket_done(setting->ticket, engine_refused(setting->queue->engine, err, reply));
+        ticket_done(setting->ticket, err);
         return;
     }
     setting->call = (struct mr_redis_call){
@@ -288,7 +326,7 @@ static void first_said(struct mr_redis_call *call, enum mr_err err, const struct
     const struct mr_slice row[3] = {setting->queue->name, count ? value : none,
                                     count ? none : value};
     setting->args[0] = paused ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
-    setting->args[1] = number_arg(max, setting->numbers[0]);
+    setting->args[1] = number_arg(max, setting->number);
     setting->call = (struct mr_redis_call){.answered = table_written,
                                            .arg = setting,
                                            .repeatable = true,
@@ -308,8 +346,8 @@ void parts_set_begin(struct ticket *ticket)
         ticket_done(ticket, MR_NOMEM);
         return;
     }
-    if (queue->part_of != NULL || queue->name.len + strlen("~64") > MR_NAME_MAX) {
-        ticket_done(ticket, queue->part_of != NULL ? MR_INVALID : MR_TOO_BIG);
+    if (queue->name.len + strlen("~64") > MR_NAME_MAX) {
+        ticket_done(ticket, MR_TOO_BIG);
         return;
     }
     *setting = (struct setting){.ticket = ticket, .queue = queue, .table = table};
@@ -323,6 +361,7 @@ void parts_set_begin(struct ticket *ticket)
 /* A node that serves a queue. */
 struct server {
     uint64_t id, incarnation;
+    int64_t started_ms;
 };
 
 static int by_id(const void *a, const void *b)
@@ -333,6 +372,14 @@ static int by_id(const void *a, const void *b)
     return x->incarnation < y->incarnation ? -1 : x->incarnation > y->incarnation;
 }
 
+static int by_start(const void *a, const void *b)
+{
+    const struct server *x = a, *y = b;
+    if (x->started_ms != y->started_ms)
+        return x->started_ms < y->started_ms ? -1 : 1;
+    return by_id(a, b);
+}
+
 static bool serves(const struct mr_node_info *info, const struct rqueue *queue)
 {
     for (size_t i = 0; i < info->queues_n; i++)
@@ -341,36 +388,54 @@ static bool serves(const struct mr_node_info *info, const struct rqueue *queue)
     return false;
 }
 
-/* Those that serve it, with ids by their names, so that one that starts again is the same. Of several with the
- * same name all but the first get others. */
-static size_t find_servers(const struct mr_req_node_list *list, const struct rqueue *queue,
-                           struct server *servers)
+/* By a hash: ids by their names, so that one that starts again is the same. Of several with the same name all
+ * but the first get others. */
+static void ids_by_name(struct server *servers, size_t n)
 {
-    size_t n = 0;
-    for (size_t i = 0; i < list->n && n < MR_MEMBERS_MAX; i++) {
-        const struct mr_node_info *info = &list->nodes[i];
-        if (info->state != MR_NODE_LIVE || !serves(info, queue))
-            continue;
-        struct mr_uuid hash = mr_hash128((struct mr_hash_key){0, 0}, info->name);
-        servers[n++] = (struct server){mr_uuid_hash(&hash), info->incarnation};
-    }
     qsort(servers, n, sizeof *servers, by_id);
     for (size_t i = n; i-- > 1;)
         if (servers[i].id == servers[i - 1].id)
             servers[i].id ^= servers[i].incarnation;
+}
+
+/* Round robin: the order in which they came. */
+static void ids_by_start(struct server *servers, size_t n)
+{
+    qsort(servers, n, sizeof *servers, by_start);
+    for (size_t i = 0; i < n; i++)
+        servers[i].id = i;
+}
+
+/* Those that serve it. */
+static size_t find_servers(const struct mr_req_node_list *list, const struct rqueue *queue,
+                           struct server *servers)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < list->n; i++) {
+        const struct mr_node_info *info = &list->nodes[i];
+        if (info->state != MR_NODE_LIVE || !serves(info, queue))
+            continue;
+        struct mr_uuid hash = mr_hash128((struct mr_hash_key){0, 0}, info->name);
+        servers[n++] = (struct server){mr_uuid_hash(&hash), info->incarnation, info->started_ms};
+    }
+    if (queue->assign == MR_ASSIGN_CONSISTENT_HASH)
+        ids_by_name(servers, n);
+    else
+        ids_by_start(servers, n);
     return n;
 }
 
-static uint64_t owned_before(const struct rqueue *queue, uint64_t id)
+static uint64_t owned_by(const struct mr_member *members, size_t n, uint64_t id)
 {
-    for (size_t i = 0; i < queue->members_n; i++)
-        if (queue->members[i].id == id)
-            return queue->members[i].owned;
+    for (size_t i = 0; i < n; i++)
+        if (members[i].id == id)
+            return members[i].owned;
     return 0;
 }
 
 /* Our own nodes know what they prefer. */
-static void tell_nodes(struct rqueue *queue, const struct server *servers, size_t n)
+static void tell_nodes(struct rqueue *queue, const struct server *servers,
+                       const struct mr_member *members, size_t n)
 {
     struct engine *engine = queue->engine;
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
@@ -378,31 +443,28 @@ static void tell_nodes(struct rqueue *queue, const struct server *servers, size_
         uint64_t owned = UINT64_MAX; /* it is not among them yet */
         for (size_t i = 0; i < n; i++)
             if (servers[i].incarnation == node->incarnation)
-                owned = owned_before(queue, servers[i].id);
+                owned = owned_by(members, n, servers[i].id);
         for (size_t i = 0; i < node->queues_n; i++)
             if (node->served[i].queue == queue)
                 node->served[i].owned = owned;
     }
 }
 
+/* From what is written of the nodes and nothing else: so all programs that see the same nodes agree, whenever
+ * each of them came. */
 static void assign(const struct mr_req_node_list *list, struct rqueue *queue)
 {
     struct server *servers = calloc(list->n + 1, sizeof *servers);
     struct mr_member *members = calloc(list->n + 1, sizeof *members);
-    if (servers == NULL || members == NULL) {
-        free(servers);
-        free(members);
-        return;
+    if (servers != NULL && members != NULL) {
+        size_t n = find_servers(list, queue, servers);
+        for (size_t i = 0; i < n; i++)
+            members[i] = (struct mr_member){.id = servers[i].id};
+        mr_partitions_assign_anew(queue->assign, queue->widest, members, n);
+        tell_nodes(queue, servers, members, n);
     }
-    size_t n = find_servers(list, queue, servers);
-    for (size_t i = 0; i < n; i++)
-        members[i] = (struct mr_member){servers[i].id, owned_before(queue, servers[i].id)};
-    mr_partitions_assign(queue->assign, queue->widest, members, n);
-    free(queue->members);
-    queue->members = members;
-    queue->members_n = n;
-    tell_nodes(queue, servers, n);
     free(servers);
+    free(members);
 }
 
 static void surveyed(struct mr_req *req)

@@ -263,7 +263,8 @@ void queue_set_begin(struct ticket *ticket)
 
 enum { REMOVE_DONE = 1, REMOVE_MORE, REMOVE_FILLED, REMOVE_RUNNING };
 
-/* One partition after the other, the first of them at last; then its row in the table. */
+/* One partition after the other, the first of them at last; then its row in the table. That stays, since whoever
+ * has not heard of it puts tasks into all of them yet: they are worked off, and seen. */
 struct removal {
     struct mr_redis_call call;
     struct ticket *ticket;
@@ -278,7 +279,7 @@ struct removal {
 
 static void remove_step(struct removal *removal);
 
-static void row_removed(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+static void row_reset(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct removal *removal = call->arg;
     if (err != MR_OK)
@@ -286,14 +287,15 @@ static void row_removed(struct mr_redis_call *call, enum mr_err err, const struc
     ticket_done(removal->ticket, err);
 }
 
-static void remove_row(struct removal *removal)
+static void reset_row(struct removal *removal)
 {
-    const struct mr_slice row[3] = {removal->whole->name, MR_SLICE_LIT("0"), MR_SLICE_LIT("")};
-    if (removal->whole->widest == 1 && !removal->whole->in_table) {
+    const struct mr_slice row[3] = {removal->whole->name, MR_SLICE_LIT("1"), MR_SLICE_LIT("0")};
+    if (removal->whole->part_of != NULL || !removal->whole->in_table) {
         ticket_done(removal->ticket, MR_OK);
         return;
     }
-    removal->call = (struct mr_redis_call){.answered = row_removed, .arg = removal};
+    removal->call = (struct mr_redis_call){
+        .answered = row_reset, .arg = removal, .repeatable = true, .durable = true};
     parts_write(removal->whole->engine, &removal->call, removal->table, row);
 }
 
@@ -310,7 +312,7 @@ static void removed(struct mr_redis_call *call, enum mr_err err, const struct mr
     }
     rqueue_removed(removal->queue);
     if (removal->queue == removal->whole) {
-        remove_row(removal);
+        reset_row(removal);
         return;
     }
     removal->queue = rqueue_part(removal->whole, removal->queue->number - 1);

@@ -9,7 +9,12 @@
 
 #include "broker/redis/internal.h"
 
-enum { HEAD_ITEMS = 3, TASK_ITEMS = 4, TAKE_ARGS = 4 };
+enum {
+    HEAD_ITEMS = 3,
+    TASK_ITEMS = 4,
+    TAKE_ARGS = 4,
+    FAIR_EVERY = 8, /* asks for a queue with partitions: one of them goes to any */
+};
 
 /* One call to one queue. */
 struct ask {
@@ -134,25 +139,30 @@ static bool is_held_back(const struct ask *ask)
            ask->listen->queue->asked_alone;
 }
 
+/* The next one in turn that may have something, of those whose bits are set. NULL: none. */
+static struct ask *next_part(struct ask *asks, size_t n, uint64_t which, uint32_t *turn)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct ask *ask = &asks[(*turn + i) % n];
+        if (!is_candidate(ask) || (which >> (ask->listen->queue->number - 1) & 1) == 0)
+            continue;
+        *turn = (uint32_t)((size_t)(ask - asks) + 1);
+        return ask;
+    }
+    return NULL;
+}
+
 /* Of a queue's partitions one that may have something: in turn those that the node prefers, and where they
- * have nothing, any. NULL: none. */
+ * have nothing, any. Now and then any of them in turn: who prefers the others may be busy for long, and a
+ * preference is no reason to let tasks wait for ever. NULL: none. */
 static struct ask *choose_part(struct ask *asks, size_t n)
 {
     struct served *served = asks[0].listen->served;
-    struct ask *other = NULL;
-    for (size_t i = 0; i < n; i++) {
-        struct ask *ask = &asks[(served->turn + i) % n];
-        if (!is_candidate(ask))
-            continue;
-        if (served->owned >> (ask->listen->queue->number - 1) & 1) {
-            served->turn = (uint32_t)((size_t)(ask - asks) + 1);
-            return ask;
-        }
-        other = other != NULL ? other : ask;
-    }
-    if (other != NULL)
-        served->turn = (uint32_t)((size_t)(other - asks) + 1);
-    return other;
+    struct ask *ask;
+    if (++served->asks % FAIR_EVERY == 0)
+        return next_part(asks, n, UINT64_MAX, &served->fair_turn);
+    ask = next_part(asks, n, served->owned, &served->turn);
+    return ask != NULL ? ask : next_part(asks, n, UINT64_MAX, &served->turn);
 }
 
 /* The asks of one queue stand behind each other. */

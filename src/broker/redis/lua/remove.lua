@@ -64,7 +64,7 @@ end
 local function drop_rest()
   for _, name in ipairs({ 'lease', 'paused', 'processed', 'failed', 'mr:order', 'mr:due', 'mr:keep',
     'mr:lease', 'mr:epoch', 'mr:max', 'mr:counts', 'mr:await', 'mr:size', 'mr:oldest', 'mr:newest', 'mr:full',
-    'mr:members' }) do
+    'mr:members', 'mr:part' }) do
     call('DEL', P .. name)
   end
   for day = 0, DAYS do
