@@ -204,10 +204,24 @@ struct set_args {
 
 static int set_failed(struct cli *cli, enum mr_err err, const char *option)
 {
+    const char *queue = cli->words[0], *mark = strrchr(queue, '~');
     if (err == MR_UNSUPPORTED)
         return cli_fail(mr_err_exit_code(err), "--%s: a queue at %s is one partition", option,
                         cli->shown);
-    return cli_fail_err(err, "queue %s: --%s", cli->words[0], option);
+    if (err == MR_TOO_BIG)
+        return cli_fail(mr_err_exit_code(err),
+                        "--%s: the name of a queue with partitions has at most %zu bytes", option,
+                        MR_NAME_MAX - strlen("~64"));
+    if (err == MR_INVALID && mark != NULL && mr_name_check(mr_slice_str(queue)) == MR_OK)
+        return cli_fail(mr_err_exit_code(err),
+                        "--%s: %s is a partition of queue %.*s; set that one", option, queue,
+                        (int)(mark - queue), queue);
+    if (err == MR_WRONG_STATE)
+        return cli_fail(mr_err_exit_code(err),
+                        "--%s: a queue %s~N has partitions itself (or had, before it was "
+                        "removed), so it cannot be a partition of %s",
+                        option, queue, queue);
+    return cli_fail_err(err, "queue %s: --%s", queue, option);
 }
 
 static int run_set(struct cli *cli, void *args_)

@@ -157,6 +157,7 @@ void show_queue_fields_json(struct jw *jw, const struct mr_queue_info *info)
     jw_object_begin(jw, NULL);
     jw_text(jw, "queue", info->name);
     jw_uint(jw, "partitions", info->partitions);
+    jw_text(jw, "assign", mr_assign_name(info->assign));
     jw_uint(jw, "pending", info->counts[MR_PENDING]);
     jw_uint(jw, "active", info->counts[MR_ACTIVE]);
     jw_uint(jw, "scheduled", info->counts[MR_SCHEDULED]);

@@ -118,6 +118,15 @@ is "one queue" 'wide 4 40' "$(m queue show wide --json | jq -r '[.queue,.partiti
 is "in the list" wide "$(m queue list --json | jq -r '.[].queue' | grep wide)"
 expect 0 queue show wide
 grep -q '4 partitions, consistent-hash' out || fail "$(cat out)"
+is "how, as JSON" consistent-hash "$(m queue show wide --json | jq -r .assign)"
+refuses 2 'wide~2 is a partition of queue wide; set that one' queue set 'wide~2' --partitions 2
+m queue set 'outer~2' --partitions 2 --quiet
+refuses 4 'so it cannot be a partition of outer' queue set outer --partitions 2
+refuses 2 'has at most 125 bytes' queue set "$(printf '%0126d' 0)" --partitions 2
+r del asynq:mr:parts >/dev/null
+expect 0 fsck --repair "$redis"
+grep -q 'queue wide: its partitions: not in the table of all that have some: written again' out err || fail "$(cat out err)"
+is "one queue again" 'wide 4 40' "$(m queue show wide --json | jq -r '[.queue,.partitions,.pending]|join(" ")')"
 id=$(m enqueue -q wide --partition 3 named)
 is "obeyed" 'wide 3' "$(m task show "$id" --json | jq -r '[.queue,.partition]|join(" ")')"
 expect 0 task show "$id"
@@ -140,7 +149,7 @@ is "worked off" '0 45' "$(m queue show wide --json | jq -r '[.pending,.processed
 expect 0 fsck "$redis"
 m queue rm wide --force --quiet
 is "nothing is left" '' "$(r --scan --pattern 'asynq:{wide*')"
-is "nor in the table" 0 "$(r exists asynq:mr:parts)"
+is "its partitions stay known" "1 4 0" "$(r hget asynq:mr:parts wide)"
 
 # ---- refused --------------------------------------------------------------------------------
 
