@@ -451,6 +451,45 @@ a_task_whose_take_was_lost_with_its_answer_comes_back_before_its_lease_ends(void
     mr_broker_close(other);
 }
 
+/* Puts the end of the lease there, as if its worker had beaten last so long ago. */
+static void lease_until(struct scene *scene, const char *id, int64_t ms)
+{
+    char own[32], whole[32];
+    (void)snprintf(own, sizeof own, "%lld", (long long)ms);
+    (void)snprintf(whole, sizeof whole, "%lld", (long long)((ms + 999) / 1000));
+    RIG(scene->server, "ZADD", Q "mr:lease", own, id);
+    RIG(scene->server, "ZADD", Q "lease", whole, id);
+}
+
+/* Its look for leases that ended waits in the socket of a Redis that stands still, and is carried out before
+ * whoever lives can say so. */
+static void a_look_that_redis_comes_to_late_takes_nothing_away(void **state)
+{
+    enum { ENDS_MS = 3000, STILL_MS = 3300 };
+    struct scene *scene = *state;
+    struct mr_broker *other = open_broker(scene);
+    put(scene->broker, "a");
+    struct mr_req_take kept = {
+        .req.op = MR_OP_TAKE, .node = open_node_for(scene->broker, 60000).node, .max = 1};
+    assert_int_equal(mr_broker_call(scene->broker, &kept.req), MR_OK);
+    int64_t ends_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + ENDS_MS;
+    lease_until(scene, "a", ends_ms);
+    (void)open_node_for(other, 60000);
+    usleep(1500 * 1000); /* it looks once a second, and knows then when the lease ends */
+    redis_rig_freeze(scene->server);
+    usleep(STILL_MS * 1000);
+    redis_rig_thaw(scene->server);
+    struct mr_req_beat beat = {.req.op = MR_OP_BEAT, .node = kept.node};
+    assert_int_equal(mr_broker_call(scene->broker, &beat.req), MR_OK);
+    mr_req_done(&beat.req);
+    assert_int_equal(RIG_INT(scene->server, "LLEN", Q "pending"), 0);
+    assert_int_equal(RIG_INT(scene->server, "LLEN", Q "active"), 1);
+    assert_true(atoll(RIG(scene->server, "ZSCORE", Q "mr:lease", "a")) > ends_ms);
+    mr_lease_free(kept.leases);
+    mr_req_done(&kept.req);
+    mr_broker_close(other);
+}
+
 /* ---- what a user may not do ----------------------------------------------------------------- */
 
 struct refusals {
@@ -511,6 +550,7 @@ int main(void)
         TEST(a_take_without_a_redis_says_so_when_its_wait_is_over),
         TEST(what_a_node_gave_up_while_redis_was_away_is_no_crash),
         TEST(a_task_whose_take_was_lost_with_its_answer_comes_back_before_its_lease_ends),
+        TEST(a_look_that_redis_comes_to_late_takes_nothing_away),
         TEST(a_user_who_may_neither_wait_nor_listen_looks_once_a_second_and_says_why),
         TEST(a_worker_goes_on_when_redis_can_write_its_disk_again),
         TEST(a_beat_that_is_answered_with_an_error_ends_nothing),

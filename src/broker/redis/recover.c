@@ -76,15 +76,16 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
 static void look(struct rqueue *queue)
 {
     struct engine *engine = queue->engine;
-    char most[NUMBER_MAX], keep[NUMBER_MAX], from[NUMBER_MAX];
-    struct mr_slice args[] = {number_arg(engine->archive_max, most),
-                              number_arg(engine->archive_ms, keep),
-                              number_arg(queue->recover.away ? 0 : queue->recover.from, from)};
+    char most[NUMBER_MAX], keep[NUMBER_MAX], from[NUMBER_MAX], sent[NUMBER_MAX];
+    int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + engine->ahead_ms;
+    struct mr_slice args[] = {
+        number_arg(engine->archive_max, most), number_arg(engine->archive_ms, keep),
+        number_arg(queue->recover.away ? 0 : queue->recover.from, from), number_arg(now_ms, sent)};
     queue->recover.running = true;
     /* It must not wait for a Redis that is away: when that is back, whoever lives says so first. */
     queue->recover.call =
         (struct mr_redis_call){.answered = answered, .arg = queue, .urgent = true};
-    rqueue_eval(queue, &queue->recover.call, SCRIPT_RECOVER, args, 3);
+    rqueue_eval(queue, &queue->recover.call, SCRIPT_RECOVER, args, 4);
 }
 
 static void fire(struct mr_timer *timer, void *arg)

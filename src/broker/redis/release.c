@@ -21,7 +21,11 @@ struct release {
     size_t n;
 };
 
-enum { RELEASE_ARGS = 3 }; /* of one task, and before the first */
+enum {
+    RELEASE_HEAD = 4, /* arguments before the first task */
+    RELEASE_ARGS = 3, /* of one task */
+    RELEASE_ARGS_MAX = RELEASE_HEAD + RELEASE_ARGS * MR_BATCH_MAX,
+};
 
 static void release_free(struct release *release)
 {
@@ -99,16 +103,15 @@ static struct release *release_new(struct node *node, struct rqueue *queue)
     release->node = node;
     release->queue = queue;
     mr_list_init(&release->link);
-    release->args =
-        mr_arena_calloc(&release->memory, RELEASE_ARGS * (MR_BATCH_MAX + 1), sizeof *release->args);
+    release->args = mr_arena_calloc(&release->memory, RELEASE_ARGS_MAX, sizeof *release->args);
     if (release->args == NULL) {
         release_free(release);
         return NULL;
     }
     release->args[0] = number_text(release, node->engine->archive_max);
     release->args[1] = number_text(release, (uint64_t)node->engine->archive_ms);
-    release->args[2] = MR_SLICE_LIT("0");
-    release->n = RELEASE_ARGS;
+    release->args[2] = release->args[3] = MR_SLICE_LIT("0");
+    release->n = RELEASE_HEAD;
     release->call =
         (struct mr_redis_call){.answered = release_answered, .repeatable = true, .urgent = true};
     return release;
@@ -117,8 +120,7 @@ static struct release *release_new(struct node *node, struct rqueue *queue)
 static bool release_add(struct release *release, struct mr_slice id, uint64_t epoch, bool begun)
 {
     struct mr_slice *args = release->args + release->n;
-    if (release->n == RELEASE_ARGS * (MR_BATCH_MAX + 1) ||
-        mr_arena_copy(&release->memory, id, &args[0]) != MR_OK)
+    if (release->n == RELEASE_ARGS_MAX || mr_arena_copy(&release->memory, id, &args[0]) != MR_OK)
         return false;
     args[1] = number_text(release, epoch);
     args[2] = begun ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
@@ -188,7 +190,7 @@ static void give_back_unknown(struct mine *mine, const struct mr_reply *reply)
             !release_add(release, reply->items[i].text, epoch, false))
             break;
     }
-    if (release->n > RELEASE_ARGS) {
+    if (release->n > RELEASE_HEAD) {
         node->calls++;
         release_send(release);
     } else {
