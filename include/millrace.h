@@ -159,7 +159,7 @@ struct mr_task_options {
     const struct mr_header *headers;
     size_t headers_n;
     /* Where in a queue of several partitions it goes: into this one, counted from 1; or to where all
-     * with this key go; else where its unique key, its id or its group lead to. One without any of
+     * with this key go; else where its unique key, its group or its id lead to. One without any of
      * them goes where the next one's turn is. A unique key is known within a partition: with
      * partition or key, another one may have it too. */
     struct mr_slice key;

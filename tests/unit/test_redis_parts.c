@@ -145,6 +145,22 @@ static void each_partition_is_a_queue_of_asynq(void **state)
     mr_broker_close(broker);
 }
 
+static void a_partition_keeps_settings_of_its_own_when_there_are_more(void **state)
+{
+    (void)state;
+    RIG(server(), "FLUSHALL");
+    struct mr_broker *broker = open_broker(rig);
+    split(broker, 3);
+    RIG(server(), "SET", "asynq:{q~2}:paused", "1");
+    RIG(server(), "SET", "asynq:{q~2}:mr:max", "7");
+    RIG(server(), "SET", "asynq:{q}:mr:max", "9");
+    split(broker, 4);
+    assert_string_equal(RIG(server(), "GET", "asynq:{q~2}:mr:max"), "7");
+    assert_int_equal(RIG_INT(server(), "EXISTS", "asynq:{q~2}:paused"), 1);
+    assert_string_equal(RIG(server(), "GET", "asynq:{q~4}:mr:max"), "9"); /* as the first has it */
+    mr_broker_close(broker);
+}
+
 /* A producer that has not heard of it yet puts tasks where partitions were. */
 static void what_comes_into_partitions_after_their_removal_is_worked_off(void **state)
 {
@@ -372,6 +388,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(each_partition_is_a_queue_of_asynq),
+        cmocka_unit_test(a_partition_keeps_settings_of_its_own_when_there_are_more),
         cmocka_unit_test(what_comes_into_partitions_after_their_removal_is_worked_off),
         cmocka_unit_test(a_task_is_found_in_a_partition_whose_name_is_missing),
         cmocka_unit_test(a_partition_has_no_partitions),

@@ -198,9 +198,10 @@ struct recover {
     struct mr_timer timer;
     mr_mono at; /* it fires; MR_MONO_NEVER: not running */
     struct mr_redis_call call;
-    bool running; /* the call is under way */
-    bool away;    /* it could not be asked the last time */
-    int64_t from; /* runs without a lease are looked for from this one on, the oldest is 1 */
+    bool running;   /* the call is under way */
+    bool away;      /* it could not be asked the last time */
+    uint32_t lates; /* looks that Redis came to late, one after the other */
+    int64_t from;   /* runs without a lease are looked for from this one on, the oldest is 1 */
 };
 
 /*

@@ -14,6 +14,7 @@ enum {
      * in the pause behind it; where the server is new, he is in a pause. */
     AFTER_UP_MS = 4000,
     AFTER_BEGIN_MS = 2000,
+    LATES_MAX = 3, /* looks that came late one after the other: the next one counts in any case */
 };
 
 /* So often that a lease as long as those of our own nodes is seen before it ends: then the look at its end is
@@ -65,6 +66,8 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
     if (err == MR_OK) {
         queue->engine->ahead_ms = mr_reply_int(mr_reply_at(reply, 2), now_ms) - now_ms;
         queue->recover.from = mr_reply_int(mr_reply_at(reply, 3), 1);
+        queue->recover.lates =
+            mr_reply_int(mr_reply_at(reply, 0), 0) < 0 ? queue->recover.lates + 1 : 0;
     }
     if (err == MR_OK && next_ms < 0)
         return; /* nothing is there: it rests until something is */
@@ -78,6 +81,8 @@ static void look(struct rqueue *queue)
     struct engine *engine = queue->engine;
     char most[NUMBER_MAX], keep[NUMBER_MAX], from[NUMBER_MAX], sent[NUMBER_MAX];
     int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + engine->ahead_ms;
+    if (queue->recover.lates == LATES_MAX)
+        now_ms += MR_MS_PER_DAY; /* it is always so slow */
     struct mr_slice args[] = {
         number_arg(engine->archive_max, most), number_arg(engine->archive_ms, keep),
         number_arg(queue->recover.away ? 0 : queue->recover.from, from), number_arg(now_ms, sent)};

@@ -4,15 +4,15 @@
 -- ARGV     how many tasks the archive keeps, for how many ms; n: look for leases that ended, and for runs without
 --          one from the n-th oldest run on, 0: only at these; the time in ms at which this was sent; then for each
 --          that its worker gives up, the newest first: id, epoch, 1 if its run had begun
--- Returns  how many came back, in how many ms the next lease or retention ends (-1: there is none), the time in ms,
---          n for the next look, 1 if something runs
+-- Returns  how many came back (-1: it was late, nothing was done), in how many ms the next lease or retention ends
+--          (-1: there is none), the time in ms, n for the next look, 1 if something runs
 local most, keep_ms, from, sent_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local LATE_MS, AGAIN_MS = 1000, 1000
 if #ARGV == 4 and call('EXISTS', P .. 'mr:lease', P .. 'lease', P .. 'active', P .. 'mr:keep', P .. 'completed') == 0 then
   return { 0, -1, floor(now_ms), 1, 0 } -- nearly always, where nothing runs
 end
 -- Redis stood still meanwhile: those who live could not say so, and what they sent is just coming.
-if from > 0 and now_ms - sent_ms > LATE_MS then return { 0, AGAIN_MS, floor(now_ms), from, 1 } end
+if from > 0 and now_ms - sent_ms > LATE_MS then return { -1, AGAIN_MS, floor(now_ms), from, 1 } end
 local MANY, RUNS, CRASHES_MAX, OTHERS_GRACE_S = 500, 1000, 3, 30
 local lost = {}
 
