@@ -45,9 +45,13 @@ static enum mr_err take_record(struct scan *scan, struct place *place,
     segment->last_seq = scan->expected - 1;
     scan->r->records++;
     place->at = mr_record_next(record, place->at);
-    return record->seq > scan->r->after_seq ? scan->r->visit(record, pos, scan->r->arg) : MR_OK;
+    /* One that stands for lost records may begin before the snapshot's end and reach behind it. */
+    return segment->last_seq > scan->r->after_seq ? scan->r->visit(record, pos, scan->r->arg)
+                                                  : MR_OK;
 }
 
+/* Whether the log goes on in this segment: with the next record, or, as a repair has told, behind a gap, even if
+ * nothing was written there yet. */
 static enum mr_err begins_with_expected(struct scan *scan, size_t i, bool *ret_yes)
 {
     *ret_yes = false;
@@ -55,13 +59,14 @@ static enum mr_err begins_with_expected(struct scan *scan, size_t i, bool *ret_y
         return MR_OK;
     /* Only what was missing then may be missing now. */
     const struct gap *gap = &scan->log->segments[i].gap;
-    if (gap->from <= scan->expected && scan->expected < gap->to) {
+    bool behind_gap = gap->from <= scan->expected && scan->expected < gap->to;
+    if (behind_gap) {
         scan->expected = gap->to;
         scan->r->gaps++;
     }
     struct mr_record record;
     enum mr_err err = scan_record(scan, (struct place){i, MR_SEGMENT_HEADER}, &record);
-    *ret_yes = err == MR_OK && is_next(scan, &record);
+    *ret_yes = behind_gap || (err == MR_OK && is_next(scan, &record));
     return err == MR_NOT_FOUND ? MR_OK : err;
 }
 
@@ -98,7 +103,7 @@ static enum mr_err scan_from(struct scan *scan, struct place place)
         bool goes_on;
         MR_TRY(begins_with_expected(scan, place.i + 1, &goes_on));
         if (goes_on) {
-            place = (struct place){place.i + 1, MR_SEGMENT_HEADER};
+            place = scan->end = (struct place){place.i + 1, MR_SEGMENT_HEADER};
             continue;
         }
         struct later later;

@@ -277,12 +277,30 @@ static enum mr_err find_used(struct scan *scan, struct place from, uint64_t *ret
     return MR_OK;
 }
 
+/* The segment is full to its end: the next one says what is missing. */
+static enum mr_err bridge_into_next(struct scan *scan, uint64_t next_seq)
+{
+    size_t next = scan->end.i + 1;
+    uint64_t used;
+    scan->log->segments[scan->end.i].last_seq = next_seq - 1;
+    scan->end = (struct place){next, MR_SEGMENT_HEADER};
+    MR_TRY(find_used(scan, scan->end, &used));
+    if (used > scan->end.at)
+        MR_TRY(set_aside(scan, scan->end, used));
+    MR_TRY(resume_here(scan, next, next_seq));
+    scan->expected = next_seq;
+    return MR_OK;
+}
+
 enum mr_err bridge_to_snapshot(struct scan *scan)
 {
     struct mr_log *log = scan->log;
     uint64_t next_seq = scan->r->after_seq + 1;
     MR_TRY(damage_record(scan, scan->end));
-    if (repairs(scan) && log->segments[scan->end.i].bytes - scan->end.at < MR_RECORD_HEADER) {
+    bool room = log->segments[scan->end.i].bytes - scan->end.at >= MR_RECORD_HEADER;
+    if (repairs(scan) && !room && scan->end.i + 1 < log->segments_n)
+        return bridge_into_next(scan, next_seq);
+    if (repairs(scan) && !room) {
         mr_detail_set(scan->detail,
                       "%s: the log ends at record %llu, before its snapshot (%llu); restore the "
                       "store from a backup",

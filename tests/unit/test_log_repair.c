@@ -321,6 +321,38 @@ static void the_segment_in_use_lost_as_a_file_is_noticed_by_its_successor(void *
     assert_true(log_found_seq(rig, 1));
 }
 
+/* The one before it is full to its last byte. */
+static void a_lost_segment_that_a_snapshot_half_covers_is_repaired(void **state)
+{
+    struct log_rig *rig = *state;
+    struct mr_segment_info second;
+    log_three_segments(rig);
+    while (!log_has_file(rig, "log-00000004"))
+        log_put_durable(rig, 1, LOG_LEN);
+    mr_log_segment_at(rig->log, 1, &second);
+    rig->recovery.after_seq = second.last_seq + 2;
+    log_drop(rig);
+    simfs_lose(rig->sim, log_file(rig, "log-00000003"));
+    log_assert_refused(rig, MR_DAMAGED, "log-00000002");
+    log_repair_holds(rig);
+}
+
+/* So whoever replays the log knows that something is missing behind its snapshot. */
+static void a_gap_that_begins_before_the_end_of_a_snapshot_is_told(void **state)
+{
+    struct log_rig *rig = *state;
+    log_put_durable(rig, 20, LOG_LEN);
+    log_drop(rig);
+    for (uint64_t seq = 9; seq <= 11; seq++)
+        log_damage(rig, "log-00000001", log_place(seq) + 8);
+    log_repair_holds(rig);
+    log_drop(rig);
+    rig->recovery.after_seq = 10;
+    log_open(rig);
+    assert_int_equal(rig->found[0].type, MR_RECORD_SKIP);
+    assert_int_equal(rig->found[1].seq, 12);
+}
+
 /* A field of a segment's header, with the right checksum. */
 static void set_header(struct log_rig *rig, const char *name, size_t at, uint32_t value)
 {
@@ -673,6 +705,8 @@ int main(void)
         TEST(the_only_segment_with_records_lost_is_noticed_by_its_successor),
         TEST(a_repair_hides_no_damage_that_comes_after_it),
         TEST(the_segment_in_use_lost_as_a_file_is_noticed_by_its_successor),
+        TEST(a_lost_segment_that_a_snapshot_half_covers_is_repaired),
+        TEST(a_gap_that_begins_before_the_end_of_a_snapshot_is_told),
         TEST(a_segment_of_a_newer_version_is_refused_even_by_repair),
         TEST(a_segment_of_another_store_or_place_is_refused),
         TEST(a_damaged_segment_header_is_refused_and_hides_nothing_from_repair),
