@@ -2,10 +2,11 @@
 /*
  * The monitor: one thread that does what is due and sleeps until the next thing is.
  *
- *   beats      every beat_ms, sooner when a handler reports progress. When a broker elsewhere has
- *              answered none for the length of a lease, the worker must assume that its tasks run
- *              elsewhere too: it tells all runs that they are lost, closes the node and opens a
- *              new one. A broker in this process (whose disk may stall) is asked, not guessed at.
+ *   beats      every beat_ms, sooner when a handler reports progress or one did not arrive. When
+ *              a broker elsewhere has answered none for the length of a lease, the worker must
+ *              assume that its tasks run elsewhere too: it tells all runs that they are lost,
+ *              closes the node and opens a new one. A broker in this process (whose disk may
+ *              stall) is asked, not guessed at.
  *   timeouts   every beat it looks at all runs and puts those that end before the next look on a
  *              wheel; a slot does so itself for a shorter run. So the many runs that end long
  *              before their timeout never touch the wheel.
@@ -16,6 +17,8 @@
  */
 #include "base/diag.h"
 #include "worker/internal.h"
+
+enum { BEAT_AGAIN_MS = 500 }; /* after one that did not reach the broker */
 
 /* Tick of the wheel, rounded down. */
 static uint64_t tick_of(const struct mr_worker *w, int64_t mono_ns)
@@ -150,6 +153,15 @@ static void reopen(struct mr_worker *w, mr_mono now)
 
 /* ---- beats ---------------------------------------------------------------------------------- */
 
+/* Soon: the broker may be back a moment before the leases must be given up. Under the lock. */
+static void beat_again(struct mr_worker *w, mr_mono now)
+{
+    mr_mono at = mr_mono_add_ms(now, BEAT_AGAIN_MS);
+    if (at.ns < w->beat_at.ns)
+        w->beat_at = at;
+    mr_monitor_by(w, at);
+}
+
 /* Broker's thread. */
 static void beat_done(struct mr_req *req)
 {
@@ -164,7 +176,9 @@ static void beat_done(struct mr_req *req)
         else if (req->err == MR_NOT_FOUND)
             w->node_open = false;
     }
-    if (req->err != MR_OK)
+    if (req->err == MR_UNAVAILABLE || req->err == MR_TIMEOUT)
+        beat_again(w, now);
+    else if (req->err != MR_OK)
         mr_monitor_by(w, now);
     mr_lock_notify_all(&w->lock);
     mr_lock_leave(&w->lock);

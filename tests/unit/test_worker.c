@@ -287,6 +287,17 @@ static void progress_reaches_the_broker_before_the_next_beat(void **state)
     assert_string_equal(fake_look(world->fake, task).progress, "half, nearly");
 }
 
+static void a_beat_that_did_not_arrive_is_repeated_soon(void **state)
+{
+    struct world *world = *state;
+    fake_answer_beats(world->fake, MR_UNAVAILABLE);
+    size_t task = add(world, "progress", "");
+    start_worker(world, (struct mr_worker_options){.slots = 1, .beat_ms = 100 * 1000});
+    fake_await_progress(world->fake, task, 42);
+    fake_await_more_beats(world->fake, 2);
+    fake_answer_beats(world->fake, MR_OK);
+}
+
 static void a_long_progress_text_is_cut_between_characters(void **state)
 {
     struct world *world = *state;
@@ -343,6 +354,7 @@ int main(void)
         WITH_WORLD(a_type_nobody_handles_goes_back_with_a_delay),
         WITH_WORLD(a_deadline_that_has_passed_means_no_run),
         WITH_WORLD(progress_reaches_the_broker_before_the_next_beat),
+        WITH_WORLD(a_beat_that_did_not_arrive_is_repeated_soon),
         WITH_WORLD(a_long_progress_text_is_cut_between_characters),
         WITH_WORLD(what_is_handed_back_again_and_again_waits_longer_each_time),
         WITH_WORLD(what_is_handed_back_for_the_first_time_does_not_wait_long),
