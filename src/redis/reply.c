@@ -29,7 +29,7 @@ int64_t mr_reply_int(const struct mr_reply *reply, int64_t otherwise)
     int64_t value;
     if (reply->kind == MR_REPLY_INTEGER)
         return reply->integer;
-    if (reply->kind != MR_REPLY_TEXT || reply->text.len >= sizeof text)
+    if (reply->kind != MR_REPLY_TEXT || reply->text.len == 0 || reply->text.len >= sizeof text)
         return otherwise;
     memcpy(text, reply->text.data, reply->text.len);
     text[reply->text.len] = '\0';
