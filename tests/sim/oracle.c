@@ -239,6 +239,9 @@ void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op
 {
     struct fact *fact = fact_at(oracle, token);
     fact->version++;
+    results_touched(oracle, token);
+    if (may(oracle, fact) & GONE)
+        fact->not_before_ms = 0; /* that was of a life before this one */
     *ret_op = (struct oracle_op){
         .token = token,
         .adds = LIVE,

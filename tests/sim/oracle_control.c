@@ -13,6 +13,7 @@ void oracle_control_sent(struct oracle *oracle, uint32_t token, enum mr_verb ver
     };
     struct fact *fact = fact_at(oracle, token);
     fact->version++;
+    results_touched(oracle, token);
     *ret_op =
         (struct oracle_op){.token = token, .verb = verb, .adds = fates[verb], .epoch = fact->epoch};
     if (verb == MR_VERB_RUN && !(may(oracle, fact) & (LIVE | ARCHIVED)))
@@ -112,6 +113,8 @@ void oracle_remove_sent(struct oracle *oracle, const char *queue, struct oracle_
         if (strcmp(fact->spec.queue, queue) != 0)
             continue;
         fact->version++;
+        fact->removals++;
+        results_touched(oracle, (uint32_t)i);
         fact_add(fact, GONE, 1);
     }
 }
@@ -126,6 +129,7 @@ void oracle_remove_answered(struct oracle *oracle, const char *queue, const stru
         if (strcmp(fact->spec.queue, queue) != 0)
             continue;
         fact->version++;
+        fact->removals--;
         fact_add(fact, GONE, -1);
         if (err == MR_OK && fact->epoch > op->epoch)
             fact->sure |= GONE; /* handed out since: before it went, or made anew behind that */
@@ -184,7 +188,7 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
         if (fact->crashes.max >= MR_CRASHES_MAX && fact->sure & LIVE)
             fact->sure |= ARCHIVED;
         memset(fact->adds, 0, sizeof fact->adds);
-        fact->enqueues = fact->controls = 0;
+        fact->enqueues = fact->controls = fact->removals = 0;
         fact->open = fact->begun = fact->finish_under_way = fact->announced = false;
         /* It may have been in somebody's hands, and the next life takes it back. */
         fact->in_doubt = fact->sure & LIVE;

@@ -31,18 +31,18 @@ struct fact {
     bool open;              /* the newest lease was not ended by an answer we saw */
     bool begun;             /* its run began */
     bool finish_under_way;
-    bool in_doubt;              /* its last change may never become durable in this life */
-    bool keyless;               /* left the archive, without its unique key */
-    bool completed;             /* ended well in this life, with retention */
-    bool reordered;             /* its priority may have been changed */
-    bool grouped;               /* surely waits in its group: nobody has moved it */
-    bool announced;             /* may have been handed out before its enqueue was answered */
-    uint8_t enqueues, controls; /* requests of these kinds under way */
-    uint64_t sent_seq;          /* of the first enqueue under way */
-    int64_t sent_ms;            /* when that was sent */
-    uint32_t sent_era;          /* and by which clock */
-    uint32_t era;               /* the clock that gave its order time */
-    int64_t order_min_ms, order_max_ms; /* which lies within these */
+    bool in_doubt;  /* its last change may never become durable in this life */
+    bool keyless;   /* left the archive, without its unique key */
+    bool completed; /* ended well in this life, with retention */
+    bool reordered; /* its priority may have been changed */
+    bool grouped;   /* surely waits in its group: nobody has moved it */
+    bool announced; /* may have been handed out before its enqueue was answered */
+    uint8_t enqueues, controls, removals; /* requests of these kinds under way */
+    uint64_t sent_seq;                    /* of the first enqueue under way */
+    int64_t sent_ms;                      /* when that was sent */
+    uint32_t sent_era;                    /* and by which clock */
+    uint32_t era;                         /* the clock that gave its order time */
+    int64_t order_min_ms, order_max_ms;   /* which lies within these */
     struct note note;
     int64_t born_ms;   /* when the enqueue that made it was sent */
     uint64_t epoch;    /* of the newest lease */
@@ -126,6 +126,8 @@ void gathered_crashed(struct oracle *oracle);
 void check_gathered(struct oracle *oracle);
 /* The epoch of a run of this task that may have left the text; 0: none. */
 uint64_t note_epoch(uint32_t token, struct mr_slice text);
+/* Something else than a crash may have ended it, or made it again. */
+void results_touched(struct oracle *oracle, uint32_t token);
 void results_leased(struct oracle *oracle, uint32_t token, uint64_t epoch);
 void results_sent(struct oracle *oracle, const struct oracle_op *op);
 void results_accepted(struct oracle *oracle, const struct oracle_op *op);

@@ -23,12 +23,17 @@ static struct result_row *row_of(struct oracle *oracle, uint32_t token, uint64_t
     return NULL;
 }
 
+void results_touched(struct oracle *oracle, uint32_t token)
+{
+    for (size_t i = 0; i < oracle->results_n; i++)
+        oracle->results[i].undecided &= oracle->results[i].token != token;
+}
+
 void results_leased(struct oracle *oracle, uint32_t token, uint64_t epoch)
 {
     if (!has_topic(fact_at(oracle, token)))
         return;
-    for (size_t i = 0; i < oracle->results_n; i++)
-        oracle->results[i].undecided &= oracle->results[i].token != token;
+    results_touched(oracle, token);
     if (oracle->results_n == oracle->results_cap) {
         oracle->results_cap = oracle->results_cap ? 2 * oracle->results_cap : 64;
         oracle->results = realloc(oracle->results, oracle->results_cap * sizeof *oracle->results);
@@ -65,7 +70,7 @@ void results_crashed(struct oracle *oracle)
         bool bad = row->sent == 1 << MR_FAIL_FOR_GOOD && fact->crashes.max + 1 < MR_CRASHES_MAX;
         if ((good || bad) && !row->accepted && fact->finish_under_way &&
             fact->epoch == row->epoch && fact->sure == LIVE && fact->controls == 0 &&
-            fact->enqueues == 0 && !fact->cancelled && !fact->doomed)
+            fact->removals == 0 && fact->enqueues == 0 && !fact->cancelled && !fact->doomed)
             row->undecided = true;
     }
 }

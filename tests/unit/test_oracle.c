@@ -833,6 +833,44 @@ static void a_committed_result_that_comes_again_is_caught(void **state)
     oracle_free(oracle);
 }
 
+/* The finish was on its way when the power went, and was lost with it; then its queue was removed. */
+static void a_task_that_was_removed_after_the_crash_left_no_result(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){.headers = 1});
+    struct mr_finish item = {.epoch = 100, .outcome = MR_DONE};
+    struct oracle_op op, removal;
+    lease(oracle, token, 100, 0);
+    oracle_finish_sent(oracle, token, &item, false, &op);
+    oracle_crashed(oracle, ORACLE_POWER_CUT);
+    oracle_remove_sent(oracle, "q", &removal);
+    oracle_remove_answered(oracle, "q", &removal, MR_OK);
+    oracle_results_begin(oracle);
+    oracle_results_end(oracle);
+    assert_fine(oracle);
+    oracle_free(oracle);
+}
+
+static void a_delay_ends_with_the_life_it_belongs_to(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = acked(oracle, (struct oracle_spec){0});
+    struct mr_finish item = {.epoch = 100, .outcome = MR_LATER, .delay_ms = 30000};
+    struct oracle_op op, removal;
+    lease(oracle, token, 100, 0);
+    oracle_finish_sent(oracle, token, &item, true, &op);
+    oracle_finish_answered(oracle, &op, MR_OK);
+    oracle_remove_sent(oracle, "q", &removal);
+    oracle_remove_answered(oracle, "q", &removal, MR_OK);
+    oracle_enqueue_sent(oracle, token, &op);
+    oracle_crashed(oracle, ORACLE_POWER_CUT); /* which took the answer */
+    lease(oracle, token, 200, 0);
+    assert_fine(oracle);
+    oracle_free(oracle);
+}
+
 /* The finish was on its way when the power went. */
 static void an_end_without_its_result_after_a_crash_is_caught(void **state)
 {
@@ -902,6 +940,8 @@ int main(void)
         cmocka_unit_test(members_that_come_back_behind_the_answer_are_caught),
         cmocka_unit_test(a_result_that_is_lost_doubled_or_of_nobody_is_caught),
         cmocka_unit_test(a_committed_result_that_comes_again_is_caught),
+        cmocka_unit_test(a_task_that_was_removed_after_the_crash_left_no_result),
+        cmocka_unit_test(a_delay_ends_with_the_life_it_belongs_to),
         cmocka_unit_test(an_end_without_its_result_after_a_crash_is_caught),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
