@@ -237,12 +237,9 @@ foreach(folder integration interop)
     foreach(script IN LISTS scripts)
         get_filename_component(name "${script}" NAME_WE)
         add_labelled_test(${folder}_${name} "integration" "${script}")
-        if(name MATCHES "^(cli_bench|cli_stall|figures)$") # they measure
+        # These measure, use both processors, or the ports that everybody knows.
+        if(name MATCHES "^(cli_bench|cli_stall|demo|docs|figures|plants|tmux)$")
             set_tests_properties(${folder}_${name} PROPERTIES RUN_SERIAL TRUE)
-        elseif(name MATCHES "^(demo|docs|tmux)$") # they use the ports that everybody knows
-            set_tests_properties(${folder}_${name} PROPERTIES RESOURCE_LOCK ports)
-        elseif(name STREQUAL "plants") # it works, where others mostly wait
-            set_tests_properties(${folder}_${name} PROPERTIES PROCESSORS 2)
         endif()
     endforeach()
 endforeach()
