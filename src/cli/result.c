@@ -155,8 +155,8 @@ static const struct cli_verb verbs[] = {
     {.name = "take",
      .synopsis = "",
      .about =
-         "Takes results of a topic, oldest first. They are yours for a minute: commit them, or "
-         "they go back.\nOn a folder (file:DIR) they go back when somebody else takes.",
+         "Takes results of a topic, oldest first. Commit them within a minute, or they go back; on "
+         "file:DIR they go back when somebody else takes.",
      .examples = CLI_EXAMPLES("millrace result take --topic mail --max 100 --wait 10s --json"),
      CLI_OPTIONS(take_options, struct take_args),
      .store = CLI_STORE_MUST_EXIST,

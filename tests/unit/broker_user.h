@@ -27,8 +27,8 @@ static inline void ignore_stop(uint64_t epoch, enum mr_stop_reason reason, void 
     (void)epoch, (void)reason, (void)arg;
 }
 
-/* Takes the first task of the default queue for a node that lives on. */
-static inline struct mr_lease *take_one(struct mr_broker *broker)
+/* A node of the default queue that lives on. */
+static inline uint64_t open_node_once(struct mr_broker *broker)
 {
     struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
     struct mr_req_node_open node = {.req.op = MR_OP_NODE_OPEN,
@@ -40,7 +40,14 @@ static inline struct mr_lease *take_one(struct mr_broker *broker)
                                     .events = {.stop = ignore_stop}};
     assert_int_equal(mr_broker_call(broker, &node.req), MR_OK);
     mr_req_done(&node.req);
-    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node.node, .max = 1, .wait_ms = 10000};
+    return node.node;
+}
+
+/* Takes the first task of the default queue for such a node. */
+static inline struct mr_lease *take_one(struct mr_broker *broker)
+{
+    struct mr_req_take take = {
+        .req.op = MR_OP_TAKE, .node = open_node_once(broker), .max = 1, .wait_ms = 10000};
     assert_int_equal(mr_broker_call(broker, &take.req), MR_OK);
     mr_req_done(&take.req);
     assert_int_equal(mr_broker_lease_open(broker, take.leases), MR_OK);

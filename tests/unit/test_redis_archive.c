@@ -9,6 +9,7 @@
 
 #include "broker/redis/redis.h"
 #include "support/redis_rig.h"
+#include "unit/broker_user.h"
 
 #define Q "asynq:{default}:"
 
@@ -46,7 +47,7 @@ static void call(struct mr_broker *broker, struct mr_req *req)
 }
 
 /* t0, t1, ... */
-static void put(struct mr_broker *broker, size_t n)
+static void put_n(struct mr_broker *broker, size_t n)
 {
     for (size_t i = 0; i < n; i++) {
         char id[32];
@@ -60,26 +61,12 @@ static void put(struct mr_broker *broker, size_t n)
     }
 }
 
-static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
-{
-    (void)epoch, (void)reason, (void)arg;
-}
-
 /* Runs what is there; each fails for good. */
 static void fail_all(struct mr_broker *broker, size_t n)
 {
-    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
-    struct mr_req_node_open node = {.req.op = MR_OP_NODE_OPEN,
-                                    .name = MR_SLICE_LIT("n"),
-                                    .queues = &queue,
-                                    .queues_n = 1,
-                                    .slots = 1,
-                                    .lease_ms = 600000,
-                                    .events = {.stop = stop}};
-    call(broker, &node.req);
+    uint64_t node = open_node_once(broker);
     for (size_t i = 0; i < n; i++) {
-        struct mr_req_take take = {
-            .req.op = MR_OP_TAKE, .node = node.node, .max = 1, .wait_ms = 20000};
+        struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node, .max = 1, .wait_ms = 20000};
         call(broker, &take.req);
         assert_int_equal(mr_broker_lease_open(broker, take.leases), MR_OK);
         struct mr_finish end = {.id = take.leases->task.id,
@@ -126,7 +113,7 @@ static void what_is_over_the_greatest_number_is_trimmed_and_counted(void **state
 {
     struct mr_broker *broker = open_with(3, 0);
     (void)state;
-    put(broker, 5);
+    put_n(broker, 5);
     fail_all(broker, 5);
     struct mr_queue_info queue = info(broker);
     assert_int_equal(queue.counts[MR_ARCHIVED], 3);
@@ -141,7 +128,7 @@ static void what_is_too_old_is_trimmed_and_counted(void **state)
 {
     struct mr_broker *broker = open_with(0, HOUR_MS);
     (void)state;
-    put(broker, 3);
+    put_n(broker, 3);
     fail_all(broker, 2);
     assert_int_equal(info(broker).trimmed, 0);
     RIG(server(), "ZINCRBY", Q "archived", "-3601", "t0");
@@ -157,7 +144,7 @@ static void without_limits_asynqs_hold(void **state)
 {
     struct mr_broker *broker = open_with(0, 0);
     (void)state;
-    put(broker, 1);
+    put_n(broker, 1);
     RIG(server(), "EVAL",
         "local now = redis.call('TIME')[1] for i = 1, 9999 do "
         "redis.call('ZADD', 'asynq:{default}:archived', now - 10, 'a' .. i) end "
@@ -175,7 +162,7 @@ static void what_a_person_archives_trims_nothing(void **state)
 {
     struct mr_broker *broker = open_with(2, 0);
     (void)state;
-    put(broker, 4);
+    put_n(broker, 4);
     archive(broker, "t0");
     archive(broker, "t1");
     archive(broker, "t2");
@@ -191,7 +178,7 @@ static void what_a_removed_queue_had_trimmed_and_quarantined_is_still_counted(vo
 {
     struct mr_broker *broker = open_with(1, 0);
     (void)state;
-    put(broker, 3);
+    put_n(broker, 3);
     fail_all(broker, 3);
     RIG(server(), "HINCRBY", Q "mr:counts", "quarantined", "4");
     assert_int_equal(info(broker).quarantined, 4);
