@@ -10,7 +10,7 @@ CMAKE = cmake -S . -G Ninja
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-long soak fuzz plants demo check format install debug asan tsan clean
+.PHONY: help build test test-long soak fuzz plants demo demo-tasks check format install debug asan tsan clean
 
 help: ## this list
 	@echo "Millrace $$(cat VERSION)"; echo
@@ -21,8 +21,12 @@ build: ## the release binary: build/millrace
 	@$(CMAKE) -B build -DCMAKE_BUILD_TYPE=Release >/dev/null
 	@cmake --build build -j $(JOBS) --target product
 
-demo: build ## builds, then runs a few hundred tasks where you can watch them (20 s)
+demo: build ## builds, then lets several workers speak a text while one of them is killed (20 s)
+	@scripts/setup.sh demo
 	@MILLRACE="$(CURDIR)/build/millrace" scripts/demo.sh
+
+demo-tasks: build ## builds, then runs a few hundred tasks: a kill, retries, a dead letter (20 s)
+	@MILLRACE="$(CURDIR)/build/millrace" scripts/demo_tasks.sh
 
 test: ## sets up, builds and runs a sample of every test (under 10 minutes)
 	@scripts/setup.sh test
@@ -32,7 +36,7 @@ test-long: ## the long campaigns (crash images, seeds, model, kills), the fuzzer
 	@scripts/setup.sh fuzz
 	@scripts/test.sh long
 
-soak: ## mixed load with kills, and fresh seeds beside it, for SOAK_SECONDS (default 3600)
+soak: ## masters, workers and stores with random faults, and fresh seeds beside it, for SOAK_SECONDS (default 600)
 	@scripts/setup.sh test
 	@scripts/test.sh soak
 

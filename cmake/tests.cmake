@@ -4,8 +4,12 @@
 #
 #   tests/unit/test_*.c      one cmocka program each
 #   tests/conform/*.c        the conformance suite; main_X.c is the program conform_X for engine X
+#   tests/store/*.c          the suite of stores; main_X.c is the program store_X for engine X
 #   tests/accept/*.c         the program accept: the acceptance tests, the engine is its argument
 #   tests/model/*.c          the program model
+#   tests/timers/*.c         the program timers: the acceptance tests of timers
+#   tests/jobs/*.c           the program jobs: the acceptance tests of jobs
+#   tests/timer/*.c          the program rules: time rules against a brute-force oracle
 #   tests/sim/*.c            the library mr_sim; main_X.c is the program millrace-X
 #   tests/fuzz/fuzz_*.c      libFuzzer programs with MR_FUZZ, else replays of tests/fuzz/corpus/<name>/
 #   tests/integration/*.sh   run with MILLRACE=<the program>
@@ -32,6 +36,9 @@ function(link_what_is_used target)
         endforeach()
         if(text MATCHES "mr_(client|worker|enqueue|fsck|queue|control|stats)[a-z_]*\\(")
             set(top 9)
+        endif()
+        if(text MATCHES "#include <libpq-fe.h>")
+            target_link_libraries(${target} PUBLIC PkgConfig::libpq)
         endif()
         if(text MATCHES "#include \"sim/" AND TARGET mr_sim AND NOT target STREQUAL "mr_sim")
             target_link_libraries(${target} PUBLIC mr_sim)
@@ -78,6 +85,9 @@ endif()
 function(add_test_program name)
     add_executable(${name} ${ARGN})
     link_what_is_used(${name} ${ARGN})
+    if(name MATCHES "^(test_|conform_|accept|timers|jobs)")
+        set_target_properties(${name} PROPERTIES MR_UNOPTIMISED ON)
+    endif()
     set_target_properties(${name} PROPERTIES
         RUNTIME_OUTPUT_DIRECTORY "${PROJECT_BINARY_DIR}/tests")
 endfunction()
@@ -95,8 +105,15 @@ function(add_labelled_test name labels)
     if(MR_HAS_CLI)
         set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT "MILLRACE=$<TARGET_FILE:millrace>")
     endif()
+    # What lasts is begun first, so that nothing waits for it alone in the end.
+    if(name MATCHES "^(conform_|timers_|jobs_|store_|millrace-(sim|soak|bitrot)|test_(store_|rpc_greedy|redis_(outage|work|sentinel)))")
+        set_tests_properties(${name} PROPERTIES COST 300)
+    endif()
     if("threads" IN_LIST labels)
         add_dependencies(threads_tests ${name})
+    endif()
+    if("alloc" IN_LIST labels)
+        add_dependencies(release_tests ${name})
     endif()
 endfunction()
 
@@ -115,6 +132,9 @@ function(add_campaign program sample long)
 endfunction()
 
 add_custom_target(threads_tests)
+# What `make test` runs of the release build: the product, and these.
+add_custom_target(release_tests)
+add_dependencies(release_tests product ${MR_EXAMPLES})
 add_custom_target(fuzzers)
 
 file(GLOB units CONFIGURE_DEPENDS "${tests_dir}/unit/test_*.c")
@@ -123,7 +143,7 @@ foreach(source IN LISTS units)
     add_test_program(${name} "${source}")
     set(labels sample unit)
     # Events are made on one loop, and those of 12 000 queues take a minute under TSan.
-    if(name MATCHES "^test_(chan|exec|embedded|worker|client|http|api|rpc|remote|redis)"
+    if(name MATCHES "^test_(chan|exec|embedded|worker|client|http|api|rpc|remote|redis|timer_zone)"
         AND NOT name STREQUAL "test_api_events")
         list(APPEND labels threads)
     endif()
@@ -144,15 +164,22 @@ endforeach()
 
 add_long(test_redis_fsck "MR_DEPLOYMENT=cluster" test_redis_fsck)
 add_long(test_redis_outage "MR_DEPLOYMENT=cluster" test_redis_outage)
+add_long(test_redis_results "MR_DEPLOYMENT=cluster" test_redis_results)
 
 # Sizes of the campaigns: in `make test`, and in `make test-long`.
 set(sample_model MR_STEPS=20000 MR_SEEDS=2)
 set(long_model MR_STEPS=100000 MR_SEEDS=20)
+set(sample_rules MR_EXPRESSIONS=40 MR_ZONES=4)
+set(long_rules MR_EXPRESSIONS=10000 MR_ZONES=20)
+set(sample_store MR_STEPS=150 MR_SEEDS=1 MR_STORE_KILLS=3 MR_TIMERS=5000
+    MR_PARTS=10000)
+set(long_store MR_STEPS=2000 MR_SEEDS=20 MR_STORE_KILLS=100 MR_TIMERS=1000000
+    MR_PARTS=1000000 MR_DURABLE=1)
 set(sample_sim MR_SEEDS=150)
 set(long_sim MR_SEEDS=10000)
 set(sample_crash MR_IMAGES=600)
 set(long_crash MR_IMAGES=20000)
-set(sample_bitrot MR_FLIPS=3000)
+set(sample_bitrot MR_FLIPS=1000)
 set(long_bitrot MR_FLIPS=30000)
 set(sample_kill MR_KILLS=5)
 set(long_kill MR_KILLS=200)
@@ -178,6 +205,24 @@ foreach(source IN LISTS engines)
     endif()
 endforeach()
 
+# The suite of stores likewise: main_X.c is the program store_X.
+file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/store/*.[ch]")
+set(engines ${sources})
+list(FILTER sources EXCLUDE REGEX "/main_[^/]*\\.c$")
+list(FILTER engines INCLUDE REGEX "/main_[^/]*\\.c$")
+foreach(source IN LISTS engines)
+    get_filename_component(name "${source}" NAME_WE)
+    string(REPLACE "main_" "store_" name "${name}")
+    add_test_program(${name} "${source}" ${sources})
+    add_campaign(${name} "${sample_store}" "${long_store}")
+    if(name STREQUAL "store_sqlite") # what threads do is the same on both
+        add_labelled_test(${name}_threads "" ${name})
+        set_tests_properties(${name}_threads PROPERTIES LABELS threads)
+        set_property(TEST ${name}_threads APPEND PROPERTY ENVIRONMENT ${sample_store})
+        add_dependencies(threads_tests ${name})
+    endif()
+endforeach()
+
 # conform_redis is on one server; the other deployments have a few themes here, all of them in
 # `make test-long`.
 foreach(deployment unix tls sentinel cluster)
@@ -190,19 +235,69 @@ endforeach()
 # Real processes and their deaths; small here, full in `make test-long`.
 file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/accept/*.[ch]")
 add_test_program(accept ${sources})
+add_dependencies(release_tests accept) # the soak below
 if(MR_HAS_CLI)
     add_dependencies(accept millrace)
 endif()
 foreach(engine embedded remote redis)
-    add_labelled_test(accept_${engine} "sample" accept ${engine})
-    add_long(accept_${engine} "MR_ACCEPT=full" accept ${engine})
+    foreach(share 1 2 3) # they mostly wait: so beside each other
+        add_labelled_test(accept_${engine}_${share} "sample" accept ${engine})
+        set_property(TEST accept_${engine}_${share} APPEND PROPERTY ENVIRONMENT MR_SHARE=${share}/3)
+        set_tests_properties(accept_${engine}_${share} PROPERTIES COST 500)
+        add_long(accept_${engine}_${share} "MR_ACCEPT=full;MR_SHARE=${share}/3" accept ${engine})
+    endforeach()
 endforeach()
+
+# A minute of random faults, which is begun first, since it mostly waits: beside the integration tests.
+foreach(engine remote redis)
+    add_labelled_test(soak_${engine} "integration" accept ${engine} "*_127_masters_*")
+    set_property(TEST soak_${engine} APPEND PROPERTY ENVIRONMENT MR_SOAK_SECONDS=60)
+    set_tests_properties(soak_${engine} PROPERTIES COST 1000)
+    add_long(soak_${engine} "MR_SOAK_SECONDS=120" accept ${engine} "*_127_masters_*")
+endforeach()
+
+# The acceptance tests of timers, in shares as above.
+file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/timers/*.[ch]")
+add_test_program(timers ${sources})
+if(MR_HAS_CLI AND NOT MR_SANITIZE STREQUAL "thread") # those that need it are not among what has threads
+    add_dependencies(timers millrace)
+endif()
+# An applier, producers at three servers, a scheduler with workers; the rest is more of the same threads.
+foreach(number 36 43 83)
+    add_labelled_test(timers_${number}_threads "" timers "*_${number}_*")
+    set_tests_properties(timers_${number}_threads PROPERTIES LABELS threads)
+endforeach()
+add_dependencies(threads_tests timers)
+foreach(share 1 2 3)
+    add_labelled_test(timers_${share} "sample" timers)
+    set_property(TEST timers_${share} APPEND PROPERTY ENVIRONMENT MR_SHARE=${share}/3)
+    add_long(timers_${share} "MR_ACCEPT=full;MR_SHARE=${share}/3" timers)
+endforeach()
+
+# The acceptance tests of jobs: on an embedded broker with SQLite, and on a Redis with PostgreSQL.
+file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/jobs/*.[ch]")
+add_test_program(jobs ${sources})
+foreach(on local shared)
+    foreach(share 1 2)
+        set(env "MR_JOBS=${on};MR_SHARE=${share}/2")
+        add_labelled_test(jobs_${on}_${share} "sample" jobs)
+        set_property(TEST jobs_${on}_${share} APPEND PROPERTY ENVIRONMENT ${env})
+        add_long(jobs_${on}_${share} "MR_ACCEPT=full;${env}" jobs)
+    endforeach()
+endforeach()
+add_labelled_test(jobs_threads "" jobs "*_103_*")
+set_tests_properties(jobs_threads PROPERTIES LABELS threads)
+add_dependencies(threads_tests jobs)
 
 file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/model/*.[ch]")
 if(sources)
     add_test_program(model ${sources})
     add_campaign(model "${sample_model}" "${long_model}")
 endif()
+
+file(GLOB sources CONFIGURE_DEPENDS "${tests_dir}/timer/*.[ch]")
+add_test_program(rules ${sources})
+add_campaign(rules "${sample_rules}" "${long_rules}")
 
 foreach(source IN LISTS sim_mains)
     get_filename_component(name "${source}" NAME_WE)
@@ -212,6 +307,9 @@ foreach(source IN LISTS sim_mains)
         target_link_libraries(millrace-${kind} PUBLIC mr_sim)
     endif()
     add_campaign(millrace-${kind} "${sample_${kind}}" "${long_${kind}}")
+    if(kind STREQUAL "soak")
+        add_dependencies(release_tests millrace-${kind})
+    endif()
 endforeach()
 
 file(GLOB fuzzers CONFIGURE_DEPENDS "${tests_dir}/fuzz/fuzz_*.c")
@@ -226,7 +324,7 @@ foreach(source IN LISTS fuzzers)
     elseif(replay_main)
         add_test_program(${name} "${source}" "${replay_main}")
         add_labelled_test(${name} "sample;fuzz" ${name} "${tests_dir}/fuzz/corpus/${corpus}")
-        if(corpus MATCHES "^(api|remote|redis)$") # over the network: slow
+        if(corpus MATCHES "^(api|open|remote|redis|snapshot)$") # over the network, or whole stores: slow
             set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MR_FUZZ_SECONDS=3)
         endif()
     endif()
@@ -237,9 +335,13 @@ foreach(folder integration interop)
     foreach(script IN LISTS scripts)
         get_filename_component(name "${script}" NAME_WE)
         add_labelled_test(${folder}_${name} "integration" "${script}")
-        # These measure, use both processors, or the ports that everybody knows.
-        if(name MATCHES "^(cli_bench|cli_stall|demo|docs|figures|plants|tmux)$")
+        # These measure, race with kills, or use the ports that everybody knows.
+        if(name MATCHES "^(cli_stall|demo|docs|figures|selftest|tmux)$")
             set_tests_properties(${folder}_${name} PROPERTIES RUN_SERIAL TRUE)
+        endif()
+        if(name STREQUAL "plants") # begun first, since they last; all of them in `make test-long`
+            set_tests_properties(${folder}_${name} PROPERTIES PROCESSORS 2 COST 900)
+            set_property(TEST ${folder}_${name} APPEND PROPERTY ENVIRONMENT MR_PLANTS_EVERY=4)
         endif()
     endforeach()
 endforeach()

@@ -40,6 +40,8 @@ LIMITS = {
     "memory": lambda row: row["value"] <= 128,
     "restart": lambda row: row["value"] <= 5,
     "idle-cpu": lambda row: row["value"] < 0.5,
+    "job-create": lambda row: row["ratio"] >= 0.5,
+    "job-parts": lambda row: row["value"] >= 10_000,
     # At a server in a process of its own, over gRPC.
     "server-enqueue-batch": lambda row: row["value"] >= 400_000,
     "server-enqueue-unary": lambda row: row["value"] >= 60_000,
@@ -48,6 +50,8 @@ LIMITS = {
     "server-idle-workers": lambda row: row["value"] < 200,
     "server-idle-cpu": lambda row: row["value"] < 2,
     "server-start": lambda row: row["value"] <= 1,
+    "timer-operations": lambda row: row["value"] >= 20_000,
+    "timer-applied": lambda row: row["value"] <= 5,
     # On a Redis.
     "redis-enqueue-batch": lambda row: row["ratio"] >= 0.7,
     "redis-process": lambda row: row["ratio"] >= 0.7,

@@ -13,22 +13,35 @@ cmake -S . -B build/fuzz -G Ninja -DCMAKE_BUILD_TYPE=Release -DCMAKE_C_COMPILER=
     -DMR_SANITIZE=address -DMR_FUZZ=ON >/dev/null
 cmake --build build/fuzz -j "${JOBS:-2}" --target fuzzers
 
-mkdir -p build/fuzz/found
-failed=0
-for source in tests/fuzz/fuzz_*.c; do
-    name=$(basename "$source" .c)
-    grown=build/fuzz/corpus/${name#fuzz_}
-    kept=tests/fuzz/corpus/${name#fuzz_}
+mkdir -p build/fuzz/found build/fuzz/said
+
+# fuzz NAME: one of them; what it says is shown when it is over.
+fuzz() {
+    local name=$1 grown=build/fuzz/corpus/${1#fuzz_} kept=tests/fuzz/corpus/${1#fuzz_} end=passed
+    local corpora=("$grown")
     mkdir -p "$grown"
-    corpora=("$grown")
     if [ -d "$kept" ]; then
         corpora+=("$kept")
     fi
-    echo "== $name for $seconds s"
-    if ! "build/fuzz/tests/$name" -max_total_time="$seconds" -artifact_prefix=build/fuzz/found/ \
-        -print_final_stats=1 -verbosity=0 "${corpora[@]}"; then
-        echo "== $name: FAILED, see build/fuzz/found"
-        failed=1
+    "build/fuzz/tests/$name" -max_total_time="$seconds" -artifact_prefix=build/fuzz/found/ \
+        -print_final_stats=1 -verbosity=0 "${corpora[@]}" >"build/fuzz/said/$name" 2>&1 ||
+        end="FAILED, see build/fuzz/found"
+    cat "build/fuzz/said/$name"
+    echo "== $name for $seconds s: $end"
+    [ "$end" = passed ]
+}
+
+# As many at a time as there are cores.
+failed=0 running=0
+for source in tests/fuzz/fuzz_*.c; do
+    if [ "$running" -ge "${JOBS:-2}" ]; then
+        wait -n || failed=1
+        running=$((running - 1))
     fi
+    fuzz "$(basename "$source" .c)" &
+    running=$((running + 1))
+done
+for (( ; running > 0; running--)); do
+    wait -n || failed=1
 done
 exit "$failed"

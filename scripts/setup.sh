@@ -4,6 +4,7 @@
 # Brings what a target needs on Debian 12, as root or through sudo:
 #
 #   setup.sh build   compiler, build tools, libraries
+#   setup.sh demo    and what the demo speaks with
 #   setup.sh test    and what the tests and checks use (the default)
 #   setup.sh fuzz    and clang with libFuzzer
 #
@@ -14,17 +15,19 @@ set -eu
 
 build="gcc libc6-dev make cmake ninja-build pkg-config libjansson-dev libcmocka-dev
 libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev zlib1g-dev libhiredis-dev
-libmicrohttpd-dev libgnutls28-dev libyaml-dev"
-test="$build clang-format python3 jq man-db openssl curl systemd python3-grpcio python3-grpc-tools
-nodejs npm iproute2 tmux zsh fish redis-tools"
+libmicrohttpd-dev libgnutls28-dev libyaml-dev libsqlite3-dev libpq-dev tzdata"
+demo="$build jq espeak-ng sox"
+test="$demo clang-format python3 man-db openssl curl systemd python3-grpcio python3-grpc-tools
+nodejs npm iproute2 tmux zsh fish redis-tools postgresql"
 fuzz="$test clang libclang-rt-14-dev"
 
 case "${1:-test}" in
 build) wanted=$build ;;
+demo) wanted=$demo ;;
 test) wanted=$test ;;
 fuzz) wanted=$fuzz ;;
 *)
-    echo "setup: unknown set '$1' (build, test or fuzz)" >&2
+    echo "setup: unknown set '$1' (build, demo, test or fuzz)" >&2
     exit 2
     ;;
 esac

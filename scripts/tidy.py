@@ -12,6 +12,7 @@ import subprocess
 import sys
 
 FILE_LINES_MAX = 1000
+ONE_HEADER = "include/millrace.h"  # all that a program needs, in one file: as long as that is
 FUNCTION_LINES_MAX = 70
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 
@@ -91,7 +92,7 @@ def rule_spdx(source, _levels):
 
 
 def rule_file_size(source, _levels):
-    if len(source.lines) > FILE_LINES_MAX:
+    if len(source.lines) > FILE_LINES_MAX and source.path != ONE_HEADER:
         yield FILE_LINES_MAX + 1, "file has %d lines, limit %d" % (len(source.lines), FILE_LINES_MAX)
 
 

@@ -100,6 +100,14 @@ bool mr_access_queue(const struct mr_token *token, struct mr_slice queue)
 {
     if (mr_access_all_queues(token))
         return true;
-    return mr_glob_match(mr_slice_str(token->queue),
-                         queue.len > 0 ? queue : MR_SLICE_LIT("default"));
+    struct mr_slice pattern = mr_slice_str(token->queue);
+    if (queue.len == 0)
+        queue = MR_SLICE_LIT("default");
+    if (mr_glob_match(pattern, queue))
+        return true;
+    const char *text = queue.data;
+    for (size_t i = 1; i + 1 < queue.len; i++)
+        if (text[i] == '@' && mr_glob_match(pattern, mr_slice_make(text, i)))
+            return true;
+    return false;
 }

@@ -39,7 +39,8 @@ MR_MUST_USE enum mr_verdict mr_access_check(const struct mr_access *access,
                                             struct mr_slice authorization, bool is_loopback,
                                             unsigned roles, struct mr_token *ret_token,
                                             struct mr_detail *detail);
-/* Whether the token's pattern covers this queue; an empty name is "default". */
+/* Whether the token's pattern covers this queue; an empty name is "default". Who may use Q may use Q@NAME: that
+ * is for a worker of Q. */
 bool mr_access_queue(const struct mr_token *token, struct mr_slice queue);
 /* Whether it covers every queue. */
 bool mr_access_all_queues(const struct mr_token *token);

@@ -34,6 +34,7 @@ enum mr_err mr_api_new(const struct mr_api_options *options, struct mr_api **ret
         mr_list_init(&api->sessions[i]);
     mr_list_init(&api->streams);
     mr_list_init(&api->watchers);
+    jobs_feeds_init(api);
     mr_timer_init(&api->conns_timer, conns_sweep);
     mr_timer_init(&api->tokens_timer, tokens_look);
     mr_timer_init(&api->health_timer, health_look);

@@ -36,8 +36,14 @@ struct mr_api_limits {
     size_t payload_max;    /* MR_PAYLOAD_MAX; the broker's own limit, for the text of a refusal */
 };
 
+struct mr_timer_service;
+struct mr_job_service;
+
 struct mr_api_options {
     struct mr_broker *broker;
+    struct mr_timer_service *timers; /* NULL: there are none here */
+    struct mr_job_service *jobs;     /* likewise */
+    const char *store_url;           /* theirs, for backups; NULL: it is not part of those */
     struct mr_rpc *rpc;
     struct mr_access access;
     struct mr_api_limits limits;

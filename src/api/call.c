@@ -50,8 +50,12 @@ static void unary_free(struct unary *u)
 
 static void unary_audit(const struct unary *u, enum mr_err err)
 {
-    struct mr_audit line = {.token = u->token.id, .peer = u->peer, .about = u->about, .err = err};
-    audit(u->api, u->method, line);
+    struct mr_audit line = {.token = u->token.id,
+                            .peer = u->peer,
+                            .about = u->about,
+                            .err = err != MR_OK ? err : u->outcome};
+    if (!u->routine)
+        audit(u->api, u->method, line);
 }
 
 void unary_fail(struct unary *u, enum mr_err err, const char *fmt, ...)

@@ -17,6 +17,7 @@ enum {
     EVENT_QUEUE_REMOVED = 5,
     EVENT_NODE = 6,
     EVENT_SERVER = 7,
+    EVENT_LEADER = 8,
 };
 
 /* ---- one event ------------------------------------------------------------------------------ */
@@ -94,6 +95,8 @@ static bool wants(const struct watcher *watcher, const struct thing *thing)
         return false;
     if (thing->kind == THING_QUEUE)
         return wants_queue(watcher, mr_slice_str(thing->queue.name));
+    if (thing->kind == THING_LEADER)
+        return mr_access_all_queues(&watcher->head.token);
     return thing->kind != THING_NODE || wants_node(watcher, &thing->node);
 }
 
@@ -106,6 +109,9 @@ static enum mr_err tell_thing(struct watcher *watcher, const struct thing *thing
     if (thing->kind == THING_SERVER) {
         err = say(watcher, thing->id, thing->time_ms,
                   say_flat(EVENT_SERVER, &server_flat, &thing->server));
+    } else if (thing->kind == THING_LEADER) {
+        err = say(watcher, thing->id, thing->time_ms,
+                  say_flat(EVENT_LEADER, &mr_flat_leader, &thing->leader));
     } else if (thing->kind == THING_NODE) {
         err = node_filter(&watcher->head.token, &arena, &node, &seen);
         if (err == MR_OK)

@@ -22,7 +22,8 @@ enum {
     SAMPLE_SHARE = 10, /* a look takes at most one part in so many of the time */
 };
 
-enum thing_kind { THING_QUEUE, THING_NODE, THING_SERVER, THING_COUNT };
+/* The leader comes with the nodes. */
+enum thing_kind { THING_QUEUE, THING_NODE, THING_SERVER, THING_LEADER, THING_COUNT };
 enum { NODE_CLOSED = MR_NODE_STATE_COUNT }; /* the state of a node that has left */
 
 struct server_state {
@@ -40,6 +41,8 @@ struct thing {
     struct mr_node_info node;
     struct mr_arena memory; /* of the node's slices */
     struct server_state server;
+    struct mr_leader leader;
+    char leader_name[MR_NAME_MAX + 1]; /* behind it */
 };
 
 struct events {

@@ -1,12 +1,14 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The standard health service. It serves while it is not stopping and the broker answers and has
- * not failed. While somebody watches, the broker is asked once a second.
+ * not failed; the services of timers and jobs, while their store is well, too. While somebody watches, the broker is asked
+ * once a second.
  */
 #include <stdlib.h>
 
 #include "api/internal.h"
 #include "grpc/health/v1/health.pb-c.h"
+#include "timer/service.h"
 
 typedef Grpc__Health__V1__HealthCheckResponse__ServingStatus serving_status;
 #define STATUS(name) GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__SERVING_STATUS__##name
@@ -28,13 +30,44 @@ static bool is_serving(const struct mr_api *api, const struct mr_req_stats *req)
     return !api->stopping && req->req.err == MR_OK && !req->stats.failed;
 }
 
+static bool timers_serve(const struct mr_api *api)
+{
+    struct mr_timer_health health = {0};
+    if (api->options.timers == NULL)
+        return false;
+    mr_timer_service_health(api->options.timers, &health);
+    return health.store == MR_OK;
+}
+
+static bool jobs_serve(const struct mr_api *api)
+{
+    struct mr_job_health health = {0};
+    if (api->options.jobs == NULL)
+        return false;
+    mr_job_service_health(api->options.jobs, &health);
+    return health.store == MR_OK;
+}
+
+/* What else a service needs; NULL: nothing. */
+typedef bool serves(const struct mr_api *api);
+
+static serves *serves_of(const char *service)
+{
+    if (strcmp(service, "millrace.v1.Timers") == 0)
+        return timers_serve;
+    return strcmp(service, "millrace.v1.Jobs") == 0 ? jobs_serve : NULL;
+}
+
 /* ---- once ----------------------------------------------------------------------------------- */
 
 static void check_back(struct job *job)
 {
     struct unary *u = mr_container(job, struct unary, job);
     Grpc__Health__V1__HealthCheckResponse out = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
-    out.status = is_serving(u->api, &job->req.stats) ? STATUS(SERVING) : STATUS(NOT_SERVING);
+    const Grpc__Health__V1__HealthCheckRequest *in = (const void *)u->message;
+    serves *also = serves_of(in->service);
+    bool serving = is_serving(u->api, &job->req.stats) && (also == NULL || also(u->api));
+    out.status = serving ? STATUS(SERVING) : STATUS(NOT_SERVING);
     unary_send(u, &out.base);
     unary_idle(u);
 }
@@ -57,6 +90,7 @@ struct watch {
     struct mr_link link; /* in the api's watchers, once it has asked */
     struct gate gate;    /* nothing is read behind its question */
     bool known;          /* it asked for a service that is here */
+    serves *also;        /* what that needs, too; NULL: nothing */
     serving_status told;
 };
 
@@ -73,9 +107,11 @@ static void watch_tell(struct watch *watch, serving_status status)
 
 void health_tell(struct mr_api *api, bool serving)
 {
-    for (struct mr_link *link = api->watchers.next; link != &api->watchers; link = link->next)
-        watch_tell(mr_container(link, struct watch, link),
-                   serving ? STATUS(SERVING) : STATUS(NOT_SERVING));
+    for (struct mr_link *link = api->watchers.next; link != &api->watchers; link = link->next) {
+        struct watch *watch = mr_container(link, struct watch, link);
+        bool well = serving && (watch->also == NULL || watch->also(api));
+        watch_tell(watch, well ? STATUS(SERVING) : STATUS(NOT_SERVING));
+    }
 }
 
 static void look_back(struct job *job)
@@ -114,6 +150,7 @@ static void watch_message(struct mr_call *call, struct mr_slice bytes)
     } else {
         const Grpc__Health__V1__HealthCheckRequest *in = (const void *)message;
         watch->known = is_service(in->service);
+        watch->also = serves_of(in->service);
         gate_wait(&watch->gate, true);
         mr_list_push_back(&api->watchers, &watch->link);
         if (!watch->known)

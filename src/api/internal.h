@@ -5,7 +5,7 @@
  *   call.c       from the path to the row: who calls, unary calls, streams and what they share
  *   job.c        a request's way to the broker and back, and how much of that a peer may have
  *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c (batch.c) carry.c groups.c health.c
- *   reflection.c
+ *   timers.c jobs.c (jobs_submit.c jobs_watch.c feed.c) reflection.c
  *                the services
  *   events.c sample.c   Events.Watch: who watches, and what there is to see
  *   attach.c session.c work.c held.c   Work.Attach: the stream, the node behind it, what it does
@@ -16,6 +16,7 @@
 #define MR_API_INTERNAL_H
 
 #include "api/api.h"
+#include "api/feed.h"
 #include "base/exec.h"
 #include "wire/flat.h"
 #include "wire/pb.h"
@@ -81,6 +82,7 @@ struct mr_api {
     bool stopping;     /* no new streams; those there are end when they can */
     bool stopped;      /* nothing goes to the broker any more */
     struct mr_event quiet;
+    struct feeds job_feeds;
     struct mr_exec_thread *slow; /* for what waits for the disk; NULL: not needed so far */
 };
 
@@ -120,10 +122,12 @@ union any_req {
     struct mr_req_queue_history queue_history;
     struct mr_req_queue_set queue_set;
     struct mr_req_queue_remove queue_remove;
+    struct mr_req_queue_limits queue_limits;
     struct mr_req_stats stats;
     struct mr_req_backup backup;
     struct mr_req_gather gather;
     struct mr_req_gathered gathered;
+    struct mr_req_assign assign;
 };
 
 struct job {
@@ -137,6 +141,10 @@ struct job {
 
 /* Zeroed memory is a job. Until back is called it belongs to the broker. */
 void job_submit(struct job *job, struct mr_api *api, enum mr_op op, void (*back)(struct job *job));
+/* The same for what goes elsewhere than to the broker: it leaves, and whoever has dealt with it, on whichever
+ * thread, says so. */
+void job_leave(struct job *job, struct mr_api *api, void (*back)(struct job *job));
+void job_return(struct job *job);
 /* Frees the answer and what went in, so that the same job may be submitted again. */
 void job_clear(struct job *job);
 
@@ -179,6 +187,8 @@ struct unary {
     struct mr_slice bytes;     /* of the request, in the arena */
     ProtobufCMessage *message; /* the same, decoded */
     struct mr_slice about;     /* for the audit, in the arena */
+    enum mr_err outcome;       /* likewise, of a call that answers with an error for each item */
+    bool routine;              /* a program's daily work: no line of audit */
     char peer[64];
     bool got, busy;
     bool refused; /* by its role, as detail says; it is read for the audit alone */
@@ -232,16 +242,23 @@ MR_MUST_USE enum mr_err stream_send(struct mr_call *call, const ProtobufCMessage
 typedef void unary_start(struct unary *u);
 unary_start tasks_enqueue, tasks_get, tasks_list, tasks_wait, tasks_why, tasks_control, queues_list,
     queues_get, queues_history, queues_pause, queues_resume, queues_set_max_length,
-    queues_set_partitions, queues_set_assign, queues_remove, nodes_list, server_stats,
+    queues_set_partitions, queues_set_assign, queues_set_retry_mode, queues_set_retry_wait,
+    queues_set_rate, queues_set_concurrency, queues_limits, queues_remove, nodes_list, server_stats,
     server_backup, tokens_create, tokens_list, tokens_revoke, health_check, work_finish,
     results_commit, results_get, groups_gather, groups_gathered, tasks_carry;
+unary_start timers_send, timers_get, timers_list, timers_next, timers_history, timers_status;
+
+unary_start jobs_get, jobs_list, jobs_parts, jobs_cancel, jobs_retry;
+unary_start nodes_assign;
 
 typedef struct mr_slice unary_about(struct unary *u);
-unary_about tasks_about, tasks_about_carried, tokens_about_new;
+unary_about tasks_about, tasks_about_carried, tokens_about_new, timers_about, jobs_about;
 
 typedef void stream_opener(struct mr_api *api, struct mr_call *call, const struct mr_token *token);
 stream_opener enqueue_stream_open, attach_open, events_watch_open, health_watch_open,
-    reflection_open;
+    reflection_open, jobs_submit_open, jobs_watch_open, jobs_result_open;
+
+void jobs_feeds_init(struct mr_api *api);
 
 /* Nodes whose streams are broken are suspect. */
 void nodes_mark(const struct mr_api *api, struct mr_node_info *nodes, size_t n);

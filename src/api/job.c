@@ -103,22 +103,31 @@ static void deliver(struct mr_msg *msg, void *receiver)
     api_look_quiet(api);
 }
 
+void job_return(struct job *job)
+{
+    job->req.head.msg.deliver = deliver;
+    mr_rpc_post(job->api->options.rpc, &job->req.head.msg);
+}
+
+void job_leave(struct job *job, struct mr_api *api, void (*back)(struct job *job))
+{
+    job->api = api;
+    job->back = back;
+    job->bytes = sizeof *job + job->req.head.arena.bytes;
+    charge(job);
+}
+
 /* Broker's thread. */
 static void done(struct mr_req *req)
 {
-    struct job *job = mr_container(req, struct job, req.head);
-    req->msg.deliver = deliver;
-    mr_rpc_post(job->api->options.rpc, &req->msg);
+    job_return(mr_container(req, struct job, req.head));
 }
 
 void job_submit(struct job *job, struct mr_api *api, enum mr_op op, void (*back)(struct job *job))
 {
-    job->api = api;
-    job->back = back;
     job->req.head.op = op;
     job->req.head.done = done;
-    job->bytes = sizeof *job + job->req.head.arena.bytes;
-    charge(job);
+    job_leave(job, api, back);
     mr_broker_submit(api->options.broker, &job->req.head);
 }
 

@@ -3,6 +3,7 @@
  * one is a row here and a function. */
 #include "api/internal.h"
 #include "grpc/health/v1/health.pb-c.h"
+#include "millrace/v1/jobs.pb-c.h"
 #include "millrace/v1/nodes.pb-c.h"
 #include "millrace/v1/results.pb-c.h"
 #include "millrace/v1/server.pb-c.h"
@@ -33,6 +34,26 @@ static struct mr_slice of_partitions(const ProtobufCMessage *message)
 static struct mr_slice of_assign(const ProtobufCMessage *message)
 {
     return mr_pb_text(((const Millrace__V1__QueueAssignRequest *)(const void *)message)->queue);
+}
+
+static struct mr_slice of_retry_mode(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__QueueRetryModeRequest *)(const void *)message)->queue);
+}
+
+static struct mr_slice of_retry_wait(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__QueueRetryWaitRequest *)(const void *)message)->queue);
+}
+
+static struct mr_slice of_limit(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__QueueLimitRequest *)(const void *)message)->queue);
+}
+
+static struct mr_slice of_limits(const ProtobufCMessage *message)
+{
+    return mr_pb_text(((const Millrace__V1__QueueLimitsRequest *)(const void *)message)->queue);
 }
 
 static struct mr_slice of_gather(const ProtobufCMessage *message)
@@ -101,9 +122,20 @@ static struct mr_slice about_token(struct unary *u)
       queues_set_partitions, of_partitions)                                                        \
     X(assign, OURS "Queues/SetAssign", A, about_queue, KIND(queue_assign_request),                 \
       queues_set_assign, of_assign)                                                                \
+    X(retry_mode, OURS "Queues/SetRetryMode", A, about_queue, KIND(queue_retry_mode_request),      \
+      queues_set_retry_mode, of_retry_mode)                                                        \
+    X(retry_wait, OURS "Queues/SetRetryWait", A, about_queue, KIND(queue_retry_wait_request),      \
+      queues_set_retry_wait, of_retry_wait)                                                        \
+    X(rate, OURS "Queues/SetRate", A, about_queue, KIND(queue_limit_request), queues_set_rate,     \
+      of_limit)                                                                                    \
+    X(concurrency, OURS "Queues/SetConcurrency", A, about_queue, KIND(queue_limit_request),        \
+      queues_set_concurrency, of_limit)                                                            \
+    X(limits, OURS "Queues/Limits", A | P | V, NULL, KIND(queue_limits_request), queues_limits,    \
+      of_limits)                                                                                   \
     X(remove, OURS "Queues/Remove", A, about_queue, KIND(queue_remove_request), queues_remove,     \
       of_remove)                                                                                   \
-    X(nodes, OURS "Nodes/List", A | P | V, NULL, KIND(node_list_request), nodes_list, NULL)        \
+    X(nodes, OURS "Nodes/List", MR_ROLES_ALL, NULL, KIND(node_list_request), nodes_list, NULL)     \
+    X(assigned, OURS "Nodes/Assign", A | P | W, NULL, NULL, nodes_assign, NULL)                    \
     X(finish, OURS "Work/Finish", A | W, NULL, NULL, work_finish, NULL)                            \
     X(topic, OURS "Results/Get", A | P | V, NULL, KIND(topic_request), results_get, of_topic)      \
     X(commit, OURS "Results/Commit", A | P, NULL, NULL, results_commit, NULL)                      \
@@ -116,6 +148,18 @@ static struct mr_slice about_token(struct unary *u)
     X(tlist, OURS "Tokens/List", A, NULL, KIND(token_list_request), tokens_list, NULL)             \
     X(revoke, OURS "Tokens/Revoke", A, about_token, KIND(token_revoke_request), tokens_revoke,     \
       NULL)                                                                                        \
+    X(timer_send, OURS "Timers/Send", A | P, timers_about, NULL, timers_send, NULL)                \
+    X(timer_get, OURS "Timers/Get", A | P | V, NULL, NULL, timers_get, NULL)                       \
+    X(timer_list, OURS "Timers/List", A | P | V, NULL, NULL, timers_list, NULL)                    \
+    X(timer_next, OURS "Timers/Next", A | P | V, NULL, NULL, timers_next, NULL)                    \
+    X(timer_history, OURS "Timers/History", A | P | V, NULL, NULL, timers_history, NULL)           \
+    X(timer_status, OURS "Timers/Status", A | P | V, NULL, NULL, timers_status, NULL)              \
+    X(job_get, OURS "Jobs/Get", A | P | V, NULL, KIND(job_request), jobs_get, NULL)                \
+    X(job_list, OURS "Jobs/List", A | P | V, NULL, KIND(job_list_request), jobs_list, NULL)        \
+    X(job_parts, OURS "Jobs/ListParts", A | P | V, NULL, KIND(part_list_request), jobs_parts,      \
+      NULL)                                                                                        \
+    X(job_cancel, OURS "Jobs/Cancel", A | P, jobs_about, KIND(job_request), jobs_cancel, NULL)     \
+    X(job_retry, OURS "Jobs/Retry", A | P, jobs_about, KIND(job_request), jobs_retry, NULL)        \
     X(check, HEALTH "Check", ANYBODY, NULL, &grpc__health__v1__health_check_request__descriptor,   \
       health_check, NULL)
 
@@ -124,6 +168,9 @@ static struct mr_slice about_token(struct unary *u)
     X(enqueue_stream, OURS "Tasks/EnqueueStream", A | P, enqueue_stream_open)                      \
     X(attach, OURS "Work/Attach", A | P | W, attach_open)                                          \
     X(events, OURS "Events/Watch", A | P | V, events_watch_open)                                   \
+    X(job_submit, OURS "Jobs/Submit", A | P, jobs_submit_open)                                     \
+    X(job_watch, OURS "Jobs/Watch", A | P | V, jobs_watch_open)                                    \
+    X(job_result, OURS "Jobs/Result", A | P | V, jobs_result_open)                                 \
     X(watch, HEALTH "Watch", ANYBODY, health_watch_open)                                           \
     X(reflect, BETA, MR_ROLES_ALL, reflection_open)                                                \
     X(reflect_alpha, ALPHA, MR_ROLES_ALL, reflection_open)

@@ -9,7 +9,9 @@
 #include "wire/node.h"
 
 enum { LIST_MAX = 1000 };
-enum { FIELD_NODES = 1, FIELD_NEXT = 2 }; /* numbers of NodeListResponse */
+/* Numbers of NodeListResponse, and of AssignRequest. */
+enum { FIELD_NODES = 1, FIELD_NEXT = 2, FIELD_LEADER = 3, FIELD_ASSIGNMENTS = 4 };
+enum { ASSIGN_TERM = 1, ASSIGN_QUEUE = 2, ASSIGN_VERSION = 3, ASSIGN_OWNERS = 4 };
 
 /* ---- what a stream tells -------------------------------------------------------------------- */
 
@@ -60,6 +62,7 @@ enum mr_err node_filter(const struct mr_token *token, struct mr_arena *arena,
             queues[n++] = node->queues[i];
     node->queues = queues;
     node->queues_n = n;
+    node->slot_infos_n = 0; /* they may run tasks of other queues */
     *ret_seen = n > 0;
     return MR_OK;
 }
@@ -74,6 +77,11 @@ static enum mr_err filter_all(const struct unary *u, struct mr_req_node_list *re
             req->nodes[kept++] = req->nodes[i];
     }
     req->n = kept;
+    kept = 0;
+    for (size_t i = 0; i < req->assignments_n; i++)
+        if (mr_access_queue(&u->token, req->assignments[i].queue))
+            req->assignments[kept++] = req->assignments[i];
+    req->assignments_n = kept;
     return MR_OK;
 }
 
@@ -115,7 +123,31 @@ struct page {
     const struct mr_node_info *nodes;
     size_t n, size;
     char next[64];
+    const struct mr_req_node_list *head; /* what the first page has before them; NULL: nothing */
 };
+
+static size_t head_size(const struct mr_req_node_list *req)
+{
+    size_t size = mr_flat_size(&mr_flat_leader, &req->leader);
+    size += mr_flat_head_size(size);
+    for (size_t i = 0; i < req->assignments_n; i++) {
+        size_t len = mr_assignment_size(&req->assignments[i]);
+        size += mr_flat_head_size(len) + len;
+    }
+    return size;
+}
+
+static uint8_t *head_write(const struct mr_req_node_list *req, uint8_t *at)
+{
+    at = mr_flat_put_head(at, FIELD_LEADER, mr_flat_size(&mr_flat_leader, &req->leader));
+    at = mr_flat_write(&mr_flat_leader, &req->leader, at);
+    for (size_t i = 0; i < req->assignments_n; i++) {
+        const struct mr_assignment *assignment = &req->assignments[i];
+        at = mr_flat_put_head(at, FIELD_ASSIGNMENTS, mr_assignment_size(assignment));
+        at = mr_assignment_write(assignment, at);
+    }
+    return at;
+}
 
 static void page_measure(const struct mr_req_node_list *req, struct place after, size_t limit,
                          struct page *page)
@@ -123,11 +155,13 @@ static void page_measure(const struct mr_req_node_list *req, struct place after,
     size_t first = 0;
     while (first < req->n && compare_places(place_of(&req->nodes[first]), after) <= 0)
         first++;
-    *page = (struct page){.nodes = first < req->n ? &req->nodes[first] : NULL};
+    *page = (struct page){.nodes = first < req->n ? &req->nodes[first] : NULL,
+                          .head = after.started_ms == INT64_MIN ? req : NULL};
     while (first + page->n < req->n && page->n < limit && page->size < ANSWER_BYTES) {
         size_t size = mr_node_size(&page->nodes[page->n++]);
         page->size += mr_flat_head_size(size) + size;
     }
+    page->size += page->head != NULL ? head_size(page->head) : 0;
     if (page->n == 0 || first + page->n == req->n)
         return;
     struct place last = place_of(&page->nodes[page->n - 1]);
@@ -139,6 +173,7 @@ static void page_measure(const struct mr_req_node_list *req, struct place after,
 static void page_write(const struct page *page, uint8_t *at)
 {
     size_t next = strlen(page->next);
+    at = page->head != NULL ? head_write(page->head, at) : at;
     for (size_t i = 0; i < page->n; i++) {
         at = mr_flat_put_head(at, FIELD_NODES, mr_node_size(&page->nodes[i]));
         at = mr_node_write(&page->nodes[i], at);
@@ -179,4 +214,45 @@ void nodes_list(struct unary *u)
         unary_fail(u, MR_INVALID, "cursor: not one of ours");
     else
         unary_submit(u, MR_OP_NODE_LIST, list_reply);
+}
+
+/* ---- what the leader writes ----------------------------------------------------------------- */
+
+static void assign_reply(struct unary *u)
+{
+    Millrace__V1__AssignResponse out = MILLRACE__V1__ASSIGN_RESPONSE__INIT;
+    out.version = u->job.req.assign.version;
+    unary_send(u, &out.base);
+}
+
+static enum mr_err read_assign(struct unary *u, struct mr_req_assign *req)
+{
+    struct mr_slice rest = u->bytes;
+    while (rest.len > 0) {
+        struct mr_flat_item item;
+        MR_TRY(mr_flat_next(&rest, &item));
+        if (item.number == ASSIGN_TERM)
+            req->term = item.value;
+        else if (item.number == ASSIGN_VERSION)
+            req->version = item.value;
+        else if (item.number == ASSIGN_QUEUE)
+            req->queue = item.bytes;
+    }
+    MR_TRY(mr_owners_read(u->bytes, ASSIGN_OWNERS, MR_OWNERS_MAX, &req->req.arena, &req->owners,
+                          &req->owners_n));
+    return mr_assign_check(req);
+}
+
+void nodes_assign(struct unary *u)
+{
+    if (!mr_access_all_queues(&u->token)) {
+        unary_fail(u, MR_DENIED, "token %s is for queues %s: it does not lead", u->token.id,
+                   u->token.queue);
+        return;
+    }
+    enum mr_err err = read_assign(u, &u->job.req.assign);
+    if (err != MR_OK)
+        unary_fail(u, err, "term, queue or owners: not as they must be");
+    else
+        unary_submit(u, MR_OP_ASSIGN, assign_reply);
 }

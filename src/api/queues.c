@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Queues: looking at them, stopping and starting them. */
 #include "api/internal.h"
+#include "broker/limit.h"
 #include "broker/result.h"
 #include "millrace/v1/results.pb-c.h"
 
@@ -159,6 +160,44 @@ void queues_history(struct unary *u)
         unary_submit(u, MR_OP_QUEUE_HISTORY, history_reply);
 }
 
+static void limits_reply(struct unary *u)
+{
+    enum { FIELD_LIMITS = 1 };
+    const struct mr_req_queue_limits *req = &u->job.req.queue_limits;
+    size_t size = 0;
+    for (size_t i = 0; i < req->n; i++) {
+        size_t len = mr_flat_size(&mr_flat_limit, &req->limits[i]);
+        size += mr_flat_head_size(len) + len;
+    }
+    uint8_t *at = unary_room(u, size);
+    if (at == NULL)
+        return;
+    for (size_t i = 0; i < req->n; i++) {
+        at = mr_flat_put_head(at, FIELD_LIMITS, mr_flat_size(&mr_flat_limit, &req->limits[i]));
+        at = mr_flat_write(&mr_flat_limit, &req->limits[i], at);
+    }
+    unary_sent(u);
+}
+
+void queues_limits(struct unary *u)
+{
+    const Millrace__V1__QueueLimitsRequest *in = (const void *)u->message;
+    struct mr_req_queue_limits *req = &u->job.req.queue_limits;
+    enum mr_err err = mr_name_check(mr_pb_text(in->queue));
+    if (err != MR_OK) {
+        unary_fail(u, err, "queue: not a name");
+        return;
+    }
+    req->queue = mr_pb_text(in->queue);
+    req->id = mr_pb_text(in->id);
+    req->limits = mr_arena_calloc(unary_arena(u), MR_LIMITS_MAX, sizeof *req->limits);
+    name_it(u, in->queue);
+    if (req->limits == NULL)
+        unary_fail(u, MR_NOMEM, NULL);
+    else
+        unary_submit(u, MR_OP_QUEUE_LIMITS, limits_reply);
+}
+
 /* ---- changing ------------------------------------------------------------------------------- */
 
 static void set(struct unary *u, const char *queue, enum mr_queue_setting setting, uint64_t value)
@@ -199,6 +238,38 @@ void queues_set_assign(struct unary *u)
 {
     const Millrace__V1__QueueAssignRequest *in = (const void *)u->message;
     set(u, in->queue, MR_QUEUE_ASSIGN, (uint64_t)in->assign);
+}
+
+void queues_set_retry_mode(struct unary *u)
+{
+    const Millrace__V1__QueueRetryModeRequest *in = (const void *)u->message;
+    set(u, in->queue, MR_QUEUE_RETRY_MODE, (uint64_t)in->retry_mode);
+}
+
+void queues_set_retry_wait(struct unary *u)
+{
+    const Millrace__V1__QueueRetryWaitRequest *in = (const void *)u->message;
+    set(u, in->queue, MR_QUEUE_RETRY_WAIT, (uint64_t)in->retry_wait_ms);
+}
+
+static void set_limit(struct unary *u, enum mr_queue_setting setting)
+{
+    const Millrace__V1__QueueLimitRequest *in = (const void *)u->message;
+    struct mr_req_queue_set *req = &u->job.req.queue_set;
+    req->scope = (enum mr_limit_scope)in->scope;
+    req->name = mr_pb_text(in->name);
+    req->rate_ms = in->rate_ms;
+    set(u, in->queue, setting, in->value);
+}
+
+void queues_set_rate(struct unary *u)
+{
+    set_limit(u, MR_QUEUE_RATE);
+}
+
+void queues_set_concurrency(struct unary *u)
+{
+    set_limit(u, MR_QUEUE_CONCURRENCY);
 }
 
 void queues_remove(struct unary *u)

@@ -102,8 +102,10 @@ static bool queue_changed(const struct mr_queue_info *before, const struct mr_qu
 {
     return memcmp(before->counts, now->counts, sizeof now->counts) != 0 ||
            before->paused != now->paused || before->max_length != now->max_length ||
-           before->partitions != now->partitions ||
-           before->processed_total != now->processed_total ||
+           before->partitions != now->partitions || before->retry_mode != now->retry_mode ||
+           before->retry_wait_ms != now->retry_wait_ms || before->rate != now->rate ||
+           before->rate_ms != now->rate_ms || before->concurrency != now->concurrency ||
+           before->limits != now->limits || before->processed_total != now->processed_total ||
            before->failed_total != now->failed_total ||
            before->processed_today != now->processed_today ||
            before->failed_today != now->failed_today || before->wait_p50_us != now->wait_p50_us ||
@@ -173,6 +175,26 @@ static void pass_server(struct events *events, struct server_state now)
         thing->server = now;
 }
 
+/* How long nobody leads anybody can see from the time. */
+static void pass_leader(struct events *events, const struct mr_leader *now)
+{
+    events->at = events->known[THING_LEADER].next;
+    struct thing *thing = known_at(events, THING_LEADER);
+    if (thing == NULL)
+        thing = thing_new(events, THING_LEADER, events->at);
+    else if (thing->leader.incarnation != now->incarnation || thing->leader.term != now->term)
+        touch(events, thing);
+    else
+        return;
+    if (thing == NULL)
+        return;
+    size_t len = now->node.len <= MR_NAME_MAX ? now->node.len : 0;
+    thing->leader = *now;
+    thing->leader.node = mr_slice_make(thing->leader_name, len);
+    if (len > 0)
+        memcpy(thing->leader_name, now->node.data, len);
+}
+
 /* ---- a look --------------------------------------------------------------------------------- */
 
 /* Queues, nodes and the server, one behind the other. */
@@ -180,7 +202,7 @@ static void ask(struct events *events, enum thing_kind kind);
 
 static void looked(struct events *events, enum thing_kind kind)
 {
-    bool goes_on = kind + 1 < THING_COUNT && !mr_list_empty(&events->watchers);
+    bool goes_on = kind < THING_SERVER && !mr_list_empty(&events->watchers);
     job_clear(&events->job);
     if (goes_on) {
         ask(events, kind + 1);
@@ -240,6 +262,7 @@ static void nodes_back(struct job *job)
         for (size_t i = 0; i < req->n; i++)
             pass_node(events, &req->nodes[i]);
         pass_rest(events, THING_NODE);
+        pass_leader(events, &req->leader);
     }
     looked(events, THING_NODE);
 }

@@ -192,6 +192,10 @@ static enum mr_err fill_open(struct work *work, const Millrace__V1__Hello *hello
     req->name = mr_slice_str(work->session->name);
     req->role = hello->n_topics > 0 ? MR_NODE_MASTER : MR_NODE_WORKER;
     req->lasts = hello->lasts;
+    /* A leader must see all nodes, and write about all queues. */
+    req->leads = hello->leads && work->session->leads;
+    req->leader_ms = hello->leader_ms;
+    req->fall_ms = hello->fall_ms;
     req->queues = queues;
     req->queues_n = hello->n_queues + hello->n_topics;
     req->order = hello->strict ? MR_QUEUES_STRICT : MR_QUEUES_WEIGHTED;
@@ -215,6 +219,7 @@ static struct session *session_new(struct attach *attach, const Millrace__V1__He
     session->incarnation = hello->incarnation;
     session->all_queues =
         mr_access_all_queues(&attach->head.token) && attach->head.token.role != MR_ROLE_PRODUCER;
+    session->leads = mr_access_all_queues(&attach->head.token);
     session->master = hello->n_topics > 0;
     session->slots = hello->slots;
     session->lease_ms = hello->lease_ms;
@@ -357,6 +362,10 @@ static enum mr_err check_hello(const struct attach *attach, const Millrace__V1__
     }
     if (hello->lease_ms <= 0 || hello->lease_ms > LEASE_MAX_MS) {
         mr_detail_set(detail, "lease_ms: must be 1 to %d", LEASE_MAX_MS);
+        return MR_INVALID;
+    }
+    if (hello->leads && (hello->leader_ms <= 0 || hello->leader_ms > LEASE_MAX_MS)) {
+        mr_detail_set(detail, "leader_ms: must be 1 to %d", LEASE_MAX_MS);
         return MR_INVALID;
     }
     if (hello->n_topics > 0)

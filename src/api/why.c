@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tasks.Why: the task, its queue and the nodes are asked for, one behind the other; what follows from
- * them is said by client/why.h. */
+/* Tasks.Why: the task, its queue, the limits that hold for it and the nodes are asked for, one behind the
+ * other; what follows from them is said by client/why.h. */
 #include "client/why.h"
 
 #include <stdlib.h>
@@ -9,8 +9,9 @@
 
 struct asking {
     struct unary *u; /* whose job gets the task */
-    struct job queue, nodes;
+    struct job queue, limits, nodes;
     struct mr_queue_info info;
+    struct mr_limit limited[MR_LIMITS_MAX];
     struct mr_why why;
 };
 
@@ -18,6 +19,7 @@ static void asking_end(struct asking *asking)
 {
     struct unary *u = asking->u;
     job_clear(&asking->queue);
+    job_clear(&asking->limits);
     job_clear(&asking->nodes);
     free(asking);
     unary_idle(u);
@@ -59,6 +61,8 @@ static void got_nodes(struct job *job)
         .queue = &asking->info,
         .nodes = req->nodes,
         .nodes_n = req->n,
+        .limits = asking->limited,
+        .limits_n = asking->limits.req.queue_limits.n,
         .now_ms = mr_wall_ms(mr_wall_now(mr_clock_system())),
     };
     mr_why(&facts, &asking->why);
@@ -66,11 +70,28 @@ static void got_nodes(struct job *job)
     asking_end(asking);
 }
 
+static void got_limits(struct job *job)
+{
+    struct asking *asking = mr_container(job, struct asking, limits);
+    if (job->req.head.err != MR_OK)
+        asking_fail(asking, job->req.head.err);
+    else
+        job_submit(&asking->nodes, asking->u->api, MR_OP_NODE_LIST, got_nodes);
+}
+
 static void got_queue(struct job *job)
 {
     struct asking *asking = mr_container(job, struct asking, queue);
+    const struct mr_queue_info *info = &asking->info;
+    struct mr_req_queue_limits *req = &asking->limits.req.queue_limits;
+    bool limited = info->rate > 0 || info->concurrency > 0 || info->limits > 0;
+    req->queue = asking->u->job.req.get.task.queue;
+    req->id = asking->u->job.req.get.task.id;
+    req->limits = asking->limited;
     if (job->req.head.err != MR_OK)
         asking_fail(asking, job->req.head.err);
+    else if (limited)
+        job_submit(&asking->limits, asking->u->api, MR_OP_QUEUE_LIMITS, got_limits);
     else
         job_submit(&asking->nodes, asking->u->api, MR_OP_NODE_LIST, got_nodes);
 }

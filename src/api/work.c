@@ -112,12 +112,13 @@ static void hand_back(struct session *session, struct mr_lease *take_leases, siz
 /* Numbers of ServerMessage and of the message of tasks in it. */
 enum { SAY_TASKS = 2, TASKS_TAG = 1, TASKS_CODE = 2, TASKS_TASKS = 3, TAG_SIZE = 5 };
 
-static void say_no_tasks(struct session *session, uint32_t tag, enum mr_err code)
+static void say_no_tasks(struct session *session, uint32_t tag, enum mr_err code, bool held_back)
 {
     Millrace__V1__ServerMessage message = MILLRACE__V1__SERVER_MESSAGE__INIT;
     Millrace__V1__Taken out = MILLRACE__V1__TAKEN__INIT;
     out.tag = tag;
     out.code = (Millrace__V1__Code)code;
+    out.held_back = held_back;
     message.kind_case = MILLRACE__V1__SERVER_MESSAGE__KIND_TASKS;
     message.tasks = &out;
     attach_say(session->attach, &message);
@@ -180,8 +181,11 @@ static void park_again(struct work *work)
     struct session *session = work->session;
     hand_back(session, req->leases, req->n);
     mr_req_done(&req->req);
-    *req = (struct mr_req_take){
-        .node = req->node, .max = req->max, .wait_ms = req->wait_ms, .bytes_max = req->bytes_max};
+    *req = (struct mr_req_take){.node = req->node,
+                                .max = req->max,
+                                .wait_ms = req->wait_ms,
+                                .bytes_max = req->bytes_max,
+                                .queues = req->queues};
     mr_list_push_back(&session->takes, &work->link);
 }
 
@@ -207,21 +211,21 @@ static void taken(struct work *work)
             return; /* said, or there is nobody to say it to */
     }
     if (heard)
-        say_no_tasks(session, work->tag, err);
+        say_no_tasks(session, work->tag, err, req->held_back);
 }
 
 enum mr_err work_take(struct session *session, struct mr_slice bytes)
 {
     struct mr_flat_item item;
-    uint64_t tag = 0, max = 0, wait_ms = 0;
-    uint64_t *const fields[] = {NULL, &tag, &max, &wait_ms};
+    uint64_t tag = 0, max = 0, wait_ms = 0, queues = 0;
+    uint64_t *const fields[] = {NULL, &tag, &max, &wait_ms, &queues};
     while (bytes.len > 0) {
         MR_TRY(mr_flat_next(&bytes, &item));
         if (item.number < sizeof fields / sizeof *fields)
             *fields[item.number] = item.value;
     }
     if (session->takes_n >= TAKES_MAX) {
-        say_no_tasks(session, (uint32_t)tag, MR_BUSY);
+        say_no_tasks(session, (uint32_t)tag, MR_BUSY, false);
         return MR_OK;
     }
     struct work *work = work_new(session, (uint32_t)tag);
@@ -232,6 +236,7 @@ enum mr_err work_take(struct session *session, struct mr_slice bytes)
     req->node = session->node;
     req->max = max;
     req->wait_ms = (int64_t)wait_ms > 0 ? (int64_t)wait_ms : 0;
+    req->queues = queues;
     req->bytes_max = ANSWER_BYTES;
     session->takes_n++;
     if (is_slow(session) || session->api->stopping)
@@ -425,12 +430,35 @@ static void beaten(struct work *work)
         return;
     out.tag = work->tag;
     out.code = (Millrace__V1__Code)err;
+    out.term = work->job.req.beat.term;
+    out.leader_ms = work->job.req.beat.leader_ms;
     message.kind_case = MILLRACE__V1__SERVER_MESSAGE__KIND_BEATEN;
     message.beaten = &out;
     attach_say(work->session->attach, &message);
 }
 
-enum { BEAT_PROGRESS = 2 }; /* number in Beat */
+enum { BEAT_PROGRESS = 2, BEAT_SLOTS = 3 }; /* numbers in Beat */
+
+static enum mr_err fill_slots(const Millrace__V1__Beat *in, struct mr_req_beat *req)
+{
+    struct mr_slot_info *slots = mr_arena_calloc(&req->req.arena, in->n_slots + 1, sizeof *slots);
+    if (slots == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < in->n_slots; i++) {
+        const Millrace__V1__Slot *from = in->slots[i];
+        slots[i] = (struct mr_slot_info){.state = (enum mr_slot_state)from->state,
+                                         .machine = from->machine,
+                                         .since_ms = from->since_ms,
+                                         .id = mr_pb_text(from->id),
+                                         .type = mr_pb_text(from->type)};
+        if ((unsigned)slots[i].state >= MR_SLOT_STATE_COUNT || slots[i].since_ms < 0 ||
+            slots[i].id.len > MR_ID_MAX || slots[i].type.len > MR_NAME_MAX)
+            return MR_INVALID;
+    }
+    req->slots = slots;
+    req->slots_n = in->n_slots;
+    return MR_OK;
+}
 
 static enum mr_err fill_beat(struct work *work, struct mr_slice bytes)
 {
@@ -440,6 +468,9 @@ static enum mr_err fill_beat(struct work *work, struct mr_slice bytes)
     size_t n;
     MR_TRY(mr_flat_count(bytes, BEAT_PROGRESS, &n));
     if (n > session->slots)
+        return MR_INVALID;
+    MR_TRY(mr_flat_count(bytes, BEAT_SLOTS, &n));
+    if (n > session->slots || n > MR_SLOTS_SHOWN)
         return MR_INVALID;
     MR_TRY(mr_pb_decode(&millrace__v1__beat__descriptor, bytes, &req->req.arena, &message));
     const Millrace__V1__Beat *in = (const void *)message;
@@ -457,6 +488,7 @@ static enum mr_err fill_beat(struct work *work, struct mr_slice bytes)
                                                                .text = mr_pb_text(from->text)};
     }
     req->progress = progress;
+    MR_TRY(fill_slots(in, req));
     req->node = session->node;
     work->tag = in->tag;
     return MR_OK;

@@ -68,6 +68,7 @@ struct session {
     uint64_t incarnation;
     char token[MR_TOKEN_ID_LEN + 1]; /* whose it is */
     bool all_queues;                 /* the token covers all */
+    bool leads;                      /* it may: the token covers all queues */
     bool master;                     /* what it holds are results */
     uint64_t node;
     uint32_t slots, first_slot;

@@ -23,6 +23,11 @@ struct mr_exec_thread {
 /* A third of the share of a thread that does not give way: enough to get on under any load. */
 enum { NICE = 5 };
 
+void mr_thread_gives_way(void)
+{
+    (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+}
+
 static void run_all(struct mr_exec_thread *exec)
 {
     struct mr_msg *next;
@@ -38,7 +43,7 @@ static void *exec_run(void *arg)
 {
     struct mr_exec_thread *exec = arg;
     if (exec->gives_way)
-        (void)setpriority(PRIO_PROCESS, (id_t)gettid(), NICE);
+        mr_thread_gives_way();
     for (;;) {
         /* Read before the jobs are taken: whoever sees it set then sees every job submitted before.
          */

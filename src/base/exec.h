@@ -30,6 +30,9 @@ static inline void mr_job_init(struct mr_job *job, void (*run)(struct mr_job *jo
     *job = (struct mr_job){.msg.deliver = mr_job_deliver, .run = run, .done = done};
 }
 
+/* From now on the calling thread leaves the processor to others that want it, and still gets a share. */
+void mr_thread_gives_way(void);
+
 struct mr_exec {
     /* Jobs of one executor run one after another, in the order given. */
     void (*submit)(struct mr_exec *exec, struct mr_job *job);

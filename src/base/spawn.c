@@ -15,11 +15,24 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <sys/prctl.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 enum { STACK_BYTES = 128 * 1024, NOT_STARTED = 127 };
+
+static struct rlimit files_before; /* rlim_max 0: nothing was raised */
+
+void mr_spawn_raise_files(void)
+{
+    struct rlimit before;
+    if (getrlimit(RLIMIT_NOFILE, &before) != 0 || before.rlim_cur == before.rlim_max)
+        return;
+    struct rlimit raised = {before.rlim_max, before.rlim_max};
+    if (setrlimit(RLIMIT_NOFILE, &raised) == 0)
+        files_before = before;
+}
 
 struct child {
     const struct mr_spawn *spawn;
@@ -54,6 +67,8 @@ static int child_main(void *arg)
             goto failed;
     /* For descriptors that were opened without close-on-exec. Old kernels do not have this call. */
     syscall(SYS_close_range, MR_SPAWN_PROGRESS_FD + 1, ~0U, CLOSE_RANGE_CLOEXEC);
+    if (files_before.rlim_max > 0)
+        setrlimit(RLIMIT_NOFILE, &files_before);
     reset_signals();
     execvpe(spawn->argv[0], spawn->argv, spawn->env);
 failed:

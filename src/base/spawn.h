@@ -24,4 +24,11 @@ struct mr_spawn {
 MR_MUST_USE enum mr_err mr_spawn(const struct mr_spawn *spawn, pid_t *ret_pid, int *ret_pidfd,
                                  int *ret_errno);
 
+/*
+ * From now on this process may have as many descriptors open as the system lets it: what is usual is too
+ * few for many queues and slots. Commands begin with what it had before: some cannot do with more. Before
+ * the first thread.
+ */
+void mr_spawn_raise_files(void);
+
 #endif

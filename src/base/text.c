@@ -11,6 +11,7 @@
 #include <stdlib.h>
 
 #include "base/clock.h"
+#include "base/date.h"
 
 static bool is_digit(char c)
 {
@@ -194,37 +195,25 @@ enum mr_err mr_parse_double(const char *text, double *ret_value)
     return MR_OK;
 }
 
+enum mr_err mr_format_double(double value, char text[MR_DOUBLE_TEXT_MAX + 1])
+{
+    enum { DIGITS_ENOUGH = 15, DIGITS_EXACT = 17 };
+    mr_assert(isfinite(value));
+    locale_t plain = newlocale(LC_ALL_MASK, "C", (locale_t)0);
+    if (plain == (locale_t)0)
+        return MR_NOMEM;
+    locale_t around = uselocale(plain);
+    for (int digits = DIGITS_ENOUGH; digits <= DIGITS_EXACT; digits++) {
+        snprintf(text, MR_DOUBLE_TEXT_MAX + 1, "%.*g", digits, value);
+        if (strtod(text, NULL) == value)
+            break;
+    }
+    uselocale(around);
+    freelocale(plain);
+    return MR_OK;
+}
+
 /* ---- times ---------------------------------------------------------------------------------- */
-
-/* Days from the Unix epoch to a date of the Gregorian calendar, any year >= 0. Years are counted
- * from March, so that the leap day is the last one; 400 years have 146097 days. */
-static int64_t days_from_date(int64_t year, int month, int day)
-{
-    int64_t y = year - (month <= 2) + 400; /* never negative below */
-    int64_t from_march = (month + 9) % 12;
-    int64_t day_of_year = (153 * from_march + 2) / 5 + day - 1;
-    return y * 365 + y / 4 - y / 100 + y / 400 + day_of_year - 719468 - 146097;
-}
-
-static void date_from_days(int64_t days, int *ret_year, int *ret_month, int *ret_day)
-{
-    int64_t n = days + 719468 + 146097; /* since 1 March of the year -400 */
-    int64_t era = n / 146097;
-    int64_t of_era = n % 146097;
-    int64_t year_of_era = (of_era - of_era / 1460 + of_era / 36524 - of_era / 146096) / 365;
-    int64_t of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    int64_t from_march = (5 * of_year + 2) / 153;
-    *ret_day = (int)(of_year - (153 * from_march + 2) / 5 + 1);
-    *ret_month = (int)(from_march < 10 ? from_march + 3 : from_march - 9);
-    *ret_year = (int)(year_of_era + era * 400 - 400 + (*ret_month <= 2));
-}
-
-static int days_in_month(int year, int month)
-{
-    static const int days[] = {31, 28, 31, 30, 31, 30, 31, 31, 30, 31, 30, 31};
-    bool leap = (year % 4 == 0 && year % 100 != 0) || year % 400 == 0;
-    return days[month - 1] + (month == 2 && leap);
-}
 
 /* Exactly n digits, then the byte `then` unless that is NUL. */
 static bool read_field(const char **text, int n, char then, int *ret_value)
@@ -293,10 +282,10 @@ static enum mr_err parse_rfc3339(const char *text, int64_t *ret_ms)
         !read_field(&text, 2, '\0', &second) || !read_fraction_ms(&text, &ms) ||
         !read_zone(text, &zone))
         return MR_INVALID;
-    if (month < 1 || month > 12 || day < 1 || day > days_in_month(year, month) || hour > 23 ||
-        minute > 59 || second > 60)
+    if (month < 1 || month > 12 || day < 1 || day > mr_date_days_in_month(year, month) ||
+        hour > 23 || minute > 59 || second > 60)
         return MR_INVALID;
-    int64_t minutes = days_from_date(year, month, day) * 1440 + hour * 60 + minute - zone;
+    int64_t minutes = mr_date_to_days(year, month, day) * 1440 + hour * 60 + minute - zone;
     /* A leap second ends a day of UTC; it becomes the first second of the next one, as on Linux. */
     if (second == 60 && ((minutes % 1440) + 1440) % 1440 != 1439)
         return MR_INVALID;
@@ -337,16 +326,15 @@ static char *put_field(char *p, int value, int n, char then)
 /* Beyond the years 0 .. 9999, which four digits cannot say, the nearest time that can be said. */
 void mr_format_time_ms(int64_t ms, char text[32])
 {
-    int64_t first = days_from_date(0, 1, 1) * MR_MS_PER_DAY;
-    int64_t end = days_from_date(10000, 1, 1) * MR_MS_PER_DAY;
+    int64_t first = mr_date_to_days(0, 1, 1) * MR_MS_PER_DAY;
+    int64_t end = mr_date_to_days(10000, 1, 1) * MR_MS_PER_DAY;
     ms = ms < first ? first : ms >= end ? end - 1 : ms;
     int64_t days = (ms - first) / MR_MS_PER_DAY + first / MR_MS_PER_DAY;
     int of_day = (int)(ms - days * MR_MS_PER_DAY);
-    int year, month, day;
-    date_from_days(days, &year, &month, &day);
-    char *p = put_field(text, year, 4, '-');
-    p = put_field(p, month, 2, '-');
-    p = put_field(p, day, 2, 'T');
+    struct mr_date date = mr_date_from_days(days);
+    char *p = put_field(text, date.year, 4, '-');
+    p = put_field(p, date.month, 2, '-');
+    p = put_field(p, date.day, 2, 'T');
     p = put_field(p, of_day / 3600000, 2, ':');
     p = put_field(p, of_day / 60000 % 60, 2, ':');
     p = put_field(p, of_day / 1000 % 60, 2, '.');

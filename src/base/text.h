@@ -17,6 +17,9 @@ MR_MUST_USE enum mr_err mr_parse_time_ms(const char *text, int64_t *ret_ms);
 bool mr_parse_hex_name(const char *text, const char *prefix, size_t digits, uint64_t *ret_number);
 MR_MUST_USE enum mr_err mr_parse_int64(const char *text, int64_t *ret_value);
 MR_MUST_USE enum mr_err mr_parse_double(const char *text, double *ret_value);
+enum { MR_DOUBLE_TEXT_MAX = 31 }; /* bytes of the text of a double */
+/* In 15 to 17 digits, as few as it can be read back from; finite. MR_NOMEM. */
+MR_MUST_USE enum mr_err mr_format_double(double value, char text[MR_DOUBLE_TEXT_MAX + 1]);
 /* RFC 3339 in UTC with milliseconds: 24 characters and a NUL. */
 void mr_format_time_ms(int64_t ms, char text[32]);
 /* "1h30m", "250ms", the two largest units. */

@@ -284,6 +284,7 @@ struct mr_task_options mr_carried_options(const struct mr_task *task)
         .topic = task->topic,
         .headers = task->headers,
         .headers_n = task->headers_n,
+        .key = task->key,
     };
 }
 
@@ -325,6 +326,12 @@ enum mr_err mr_queue_set_check(const struct mr_req_queue_set *req)
         return MR_INVALID;
     if (req->setting == MR_QUEUE_ASSIGN && req->value >= MR_ASSIGN_COUNT)
         return MR_INVALID;
+    if (req->setting == MR_QUEUE_RETRY_MODE && req->value >= MR_RETRY_MODE_COUNT)
+        return MR_INVALID;
+    if (req->setting == MR_QUEUE_RETRY_WAIT && req->value > (uint64_t)MR_DELAY_MAX_MS)
+        return MR_INVALID;
+    if (req->setting == MR_QUEUE_RATE || req->setting == MR_QUEUE_CONCURRENCY)
+        MR_TRY(mr_limit_check(req));
     return mr_name_check(req->queue);
 }
 
@@ -333,15 +340,44 @@ enum mr_err mr_node_open_check(const struct mr_req_node_open *req)
     bool master = req->role == MR_NODE_MASTER;
     if (req->queues_n == 0 || req->queues_n > MR_TAKE_QUEUES_MAX || (req->slots == 0) != master ||
         req->slots > MR_SLOTS_MAX || req->types_n > MR_NODE_TYPES_MAX || req->lease_ms <= 0 ||
-        req->events.stop == NULL || (unsigned)req->role >= MR_NODE_ROLE_COUNT)
+        req->events.stop == NULL || (unsigned)req->role >= MR_NODE_ROLE_COUNT ||
+        (req->leads && (req->leader_ms <= 0 || req->lasts)) || req->fall_ms < 0 ||
+        req->fall_ms > MR_DELAY_MAX_MS || (master && req->fall_ms > 0))
         return MR_INVALID;
     if (req->name.len > 0)
         MR_TRY(mr_name_check(req->name));
-    for (size_t i = 0; i < req->queues_n; i++)
-        MR_TRY(mr_name_check(master ? mr_result_topic(req->queues[i].name) : req->queues[i].name));
+    for (size_t i = 0; i < req->queues_n; i++) {
+        struct mr_slice name = req->queues[i].name;
+        if (req->inner && (req->leads || !mr_queue_is_inner(name)))
+            return MR_INVALID;
+        name = req->inner ? mr_queue_shown(name) : master ? mr_result_topic(name) : name;
+        MR_TRY(mr_name_check(name));
+    }
     for (size_t i = 0; i < req->types_n; i++)
         MR_TRY(mr_name_check(req->types[i]));
     return MR_OK;
+}
+
+uint64_t mr_owned_by_all(const struct mr_req_assign *req)
+{
+    uint64_t owned = 0;
+    for (size_t i = 0; i < req->owners_n; i++)
+        owned |= req->owners[i].owned;
+    return owned;
+}
+
+enum mr_err mr_assign_check(const struct mr_req_assign *req)
+{
+    if (req->term == 0 || req->owners_n == 0)
+        return MR_INVALID;
+    if (req->owners_n > MR_OWNERS_MAX)
+        return MR_TOO_BIG;
+    for (size_t i = 0; i < req->owners_n; i++)
+        if (req->owners[i].node.len > 0)
+            MR_TRY(mr_name_check(req->owners[i].node));
+    uint64_t owned = mr_owned_by_all(req);
+    bool whole = owned != 0 && (owned & (owned + 1)) == 0; /* ones from the lowest bit on */
+    return whole ? mr_name_check(req->queue) : MR_INVALID;
 }
 
 enum mr_err mr_gather_check(const struct mr_req_gather *req)

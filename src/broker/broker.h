@@ -48,6 +48,10 @@ enum mr_op {
     MR_OP_BACKUP,
     MR_OP_GATHER,
     MR_OP_GATHERED,
+    MR_OP_QUEUE_LIMITS,
+    MR_OP_ASSIGN,
+    MR_OP_CALL,
+    MR_OP_EXHIBIT,
     MR_OP_COUNT
 };
 
@@ -78,7 +82,8 @@ struct mr_req_enqueue {
      * (include/millrace.h, mr_carry; tasks say the rest, by mr_carried_options). NULL: new ones. */
     const struct mr_task *carried;
     struct mr_enqueue_result *results; /* n entries, the caller's memory */
-    void *prepared;                    /* the engine's, in the arena */
+    bool inner;     /* they go into inner queues (hidden.h), and into no others */
+    void *prepared; /* the engine's, in the arena */
 };
 
 /* ---- nodes and working ---------------------------------------------------------------------- */
@@ -101,7 +106,7 @@ enum { MR_NODE_TYPES_MAX = 64 };
  * Registers a node that takes tasks. Its leases live while it beats.
  *
  * A master takes results instead: its queues are result queues (mr_result_queue) and nothing else,
- * it has no slots and runs nothing. MR_UNSUPPORTED where there are no results.
+ * it has no slots and runs nothing.
  */
 struct mr_req_node_open {
     struct mr_req req;
@@ -113,8 +118,16 @@ struct mr_req_node_open {
     const struct mr_slice *types; /* patterns of what it handles, to be shown; none: everything */
     size_t types_n;               /* to MR_NODE_TYPES_MAX */
     uint32_t slots;
-    int64_t lease_ms;             /* dead when this passes without a beat */
-    bool lasts;                   /* it lives so long, also when its connection ends before */
+    int64_t lease_ms; /* dead when this passes without a beat */
+    bool lasts;       /* it lives so long, also when its connection ends before */
+    /* So long others have for what is addressed to them; 0: for ever. A queue Q@NAME is an address
+     * of Q: what is ready in one that is not among the node's own queues, and was so for this long, it
+     * takes as if it were in Q, by its place in the order where the engine can tell. Nothing of an
+     * address is taken while Q is known to be paused. */
+    int64_t fall_ms;
+    bool leads;        /* it is a candidate: see mr_req_beat */
+    bool inner;        /* it takes from inner queues (hidden.h) alone, and is not shown */
+    int64_t leader_ms; /* when it leads: so long beyond its last beat */
     struct mr_node_events events; /* copied */
     uint64_t node;                /* answer: handle for the following requests */
     uint32_t first_slot; /* answer: for mr_broker_begun; slots are first_slot .. + slots - 1 */
@@ -151,9 +164,11 @@ struct mr_req_take {
     size_t max;
     int64_t wait_ms;
     size_t bytes_max;        /* with so many bytes of tasks it is full as well; 0: no limit */
+    uint64_t queues;         /* only of these: bits, the lowest for the node's first; 0: of all */
     struct mr_lease *leases; /* answer: list of n, in the order to run them */
     size_t n;
-    void *wait; /* the engine's */
+    bool held_back; /* with MR_EMPTY: something is ready there, and limits keep it back */
+    void *wait;     /* the engine's */
 };
 
 struct mr_progress {
@@ -163,13 +178,25 @@ struct mr_progress {
     struct mr_slice text;
 };
 
-/* Renews all leases of the node. MR_NOT_FOUND when the node was declared dead: its leases are lost.
+/*
+ * Renews all leases of the node. MR_NOT_FOUND when the node was declared dead: its leases are lost.
+ *
+ * The beat of a candidate is its vote as well: if nobody leads it leads from now on, with a term above all
+ * that were, until leader_ms have passed since its last beat or it is gone, by the broker's clock. Where that
+ * cannot be asked, the answer is that it does not lead.
  */
 struct mr_req_beat {
     struct mr_req req;
     uint64_t node;
     const struct mr_progress *progress;
     size_t progress_n;
+    /* What its slots do, to be shown, to MR_SLOTS_SHOWN; since_ms says for how long here. None: as the
+     * last beat said. */
+    const struct mr_slot_info *slots;
+    size_t slots_n;
+    uint64_t term; /* answer: it leads, with this term; 0: it does not */
+    int64_t
+        leader_ms; /* answer: so long from now on somebody leads; 0: nobody, or it is not known */
 };
 
 /* Beyond this a delay means "never", and sums with it still fit. */
@@ -187,7 +214,7 @@ enum mr_finish_reason { MR_REASON_NONE, MR_REASON_TIMEOUT, MR_REASON_CANCELLED }
  * struct mr_result as its payload: in the order of finishing, handed out to masters by MR_OP_TAKE,
  * committed by MR_DONE, given back to its old place by MR_HAND_BACK, or when its master goes. Nothing
  * else can be done to it. A result whose lease is over can be committed until somebody else has got
- * it. MR_NOT_FOUND: it is committed already.
+ * it. MR_NOT_FOUND: it is committed already, or there never was one.
  */
 struct mr_finish {
     struct mr_slice id;
@@ -209,7 +236,8 @@ struct mr_req_finish {
     const struct mr_finish *items;
     size_t n;
     enum mr_err *errs; /* n entries, the caller's memory */
-    bool only_results; /* a task is answered with MR_NOT_FOUND */
+    bool
+        only_results; /* a task is answered with MR_NOT_FOUND, an id that no result has with MR_INVALID */
 };
 
 /* ---- control and inspection ----------------------------------------------------------------- */
@@ -246,8 +274,12 @@ struct mr_req_unawait {
 
 struct mr_req_node_list {
     struct mr_req req;
-    struct mr_node_info *nodes; /* answer, in the arena */
+    bool for_assignments; /* nodes are wanted only where something is assigned: else none is said */
+    struct mr_node_info *nodes; /* answer, in the arena, as all that follows */
     size_t n;
+    struct mr_leader leader;
+    struct mr_assignment *assignments; /* of queues with more than one partition, by name */
+    size_t assignments_n;
 };
 
 enum { MR_CURSOR_MAX = 256 };
@@ -281,7 +313,11 @@ enum mr_queue_setting {
     MR_QUEUE_PAUSED,
     MR_QUEUE_MAX_LENGTH,
     MR_QUEUE_PARTITIONS,
-    MR_QUEUE_ASSIGN
+    MR_QUEUE_ASSIGN,
+    MR_QUEUE_RETRY_MODE,
+    MR_QUEUE_RETRY_WAIT,  /* ms, to MR_DELAY_MAX_MS; 0: MR_RETRY_WAIT_MS */
+    MR_QUEUE_RATE,        /* value and rate_ms, of the limit with scope and name */
+    MR_QUEUE_CONCURRENCY, /* value, of that limit */
 };
 
 /* Creates the queue when it is missing, except for pause and resume: MR_NOT_FOUND. */
@@ -289,7 +325,26 @@ struct mr_req_queue_set {
     struct mr_req req;
     struct mr_slice queue;
     enum mr_queue_setting setting;
-    uint64_t value; /* paused: 0 or 1; assign: enum mr_assign */
+    uint64_t value; /* paused: 0 or 1; assign: enum mr_assign; retry mode: enum mr_retry_mode */
+    int64_t rate_ms;
+    enum mr_limit_scope scope;
+    struct mr_slice name; /* of a type or a key, or MR_LIMIT_EACH; empty with MR_LIMIT_QUEUE */
+};
+
+/*
+ * The limits of a queue; with an id those that hold for that task, by scope, and how they stand for it.
+ * Without, active and rate_until_ms are of those that are not for each. MR_NOT_FOUND: no such queue, or
+ * no such task in it.
+ *
+ * What limits do (include/millrace.h, struct mr_limit): a take passes over what may not be handed out
+ * now, and gets none of a queue with limits that a free slot of its node does not wait for. The cost of a
+ * take does not depend on how many tasks are passed over.
+ */
+struct mr_req_queue_limits {
+    struct mr_req req;
+    struct mr_slice queue, id;
+    struct mr_limit *limits; /* the caller's memory, MR_LIMITS_MAX entries */
+    size_t n;
 };
 
 struct mr_req_queue_remove {
@@ -307,6 +362,32 @@ struct mr_req_backup {
     struct mr_req req;
     const char *dir;
     struct mr_detail detail;
+};
+
+/* ---- what the leader writes ----------------------------------------------------------------- */
+
+enum { MR_OWNERS_MAX = 1024 };
+
+/*
+ * The owners of a queue's partitions, all of them: what stood there is replaced in one step. The partitions
+ * that have an owner are all from the first to some n-th. MR_STALE: another one leads, or nobody, or the
+ * version is not the one that is in force, or the queue has another number of partitions: nothing was
+ * changed. MR_NOT_FOUND: no queue with several partitions has this name.
+ *
+ * When the number of partitions changes, those that come go to the owners that have the least, under a new
+ * version and in the same step: no version that is in force leaves one out. With one partition, as with its
+ * queue, an assignment goes.
+ *
+ * A node takes from the partitions that it owns first; from others where those have nothing. An owner that
+ * is no longer there, and a partition without one, is nobody's loss: all of them are worked off.
+ */
+struct mr_req_assign {
+    struct mr_req req;
+    uint64_t term;
+    struct mr_slice queue;
+    uint64_t version; /* that is replaced, 0: none; answer: of the new one */
+    const struct mr_owner *owners;
+    size_t owners_n; /* 1 to MR_OWNERS_MAX */
 };
 
 /* ---- groups --------------------------------------------------------------------------------- */
@@ -362,6 +443,55 @@ struct mr_req_gathered {
     void *prepared;                     /* the engine's, in the arena */
 };
 
+/* ---- what only a server does ----------------------------------------------------------------- */
+
+/*
+ * A method of proto/ with its message, both as they go on the wire: for what is no matter of a broker,
+ * as timers. Engines without a server behind them answer MR_UNSUPPORTED.
+ */
+struct mr_req_call {
+    struct mr_req req;
+    const char *path;        /* "/millrace.v1.Timers/Get"; a literal */
+    struct mr_slice message; /* at most a batch of tasks */
+    int64_t timeout_ms;      /* MR_TIMEOUT after so long; 0: it waits */
+    bool sent; /* answer: it left; with an error, it may have been carried out or not */
+    struct mr_slice answer;  /* in the arena */
+    struct mr_detail detail; /* what the server said with an error; empty: nothing */
+};
+
+/* ---- what other tools are shown ---------------------------------------------------------------- */
+
+/* A timer, as a scheduler of Asynq shows its entries. */
+struct mr_exhibit {
+    struct mr_slice id, spec, type, payload, queue;
+    int32_t max_retry; /* as of a task's options, as the next one */
+    int64_t timeout_ms;
+    int64_t next_ms, last_ms; /* 0: never */
+};
+
+/* A task that one of them has become. */
+struct mr_exhibited {
+    struct mr_slice id, task_id;
+    int64_t at_ms;
+};
+
+enum { MR_EXHIBITS_MAX = 1000 };
+
+/*
+ * Tools of others than us see the timers of this server: what it showed before is replaced, and goes by itself after
+ * ttl_s, or now when that is 0. Nothing depends on it. Only for engines whose ops say that they exhibit.
+ */
+struct mr_req_exhibit {
+    struct mr_req req;
+    struct mr_slice name; /* of who shows it: "host:pid:uuid" */
+    int64_t ttl_s;
+    const struct mr_exhibit *entries;
+    size_t n; /* to MR_EXHIBITS_MAX */
+    const struct mr_exhibited *done;
+    size_t done_n;  /* to MR_EXHIBITS_MAX; those with the same id one behind the other */
+    void *prepared; /* the engine's, in the arena */
+};
+
 /* ---- the operations of an engine ------------------------------------------------------------ */
 
 struct mr_broker_ops {
@@ -383,6 +513,7 @@ struct mr_broker_ops {
     /* It is part of this process, and decides nothing while it does not answer: then a worker's
      * leases hold, however long that takes. */
     bool in_process;
+    bool exhibits; /* it takes MR_OP_EXHIBIT */
 };
 
 struct mr_broker {
@@ -408,7 +539,13 @@ MR_MUST_USE enum mr_err mr_carried_check(const struct mr_task *task);
 MR_MUST_USE enum mr_err mr_control_check(const struct mr_control *item);
 /* The name of the queue, and what no engine has. */
 MR_MUST_USE enum mr_err mr_queue_set_check(const struct mr_req_queue_set *req);
+/* Of it, what it says of a limit. */
+MR_MUST_USE enum mr_err mr_limit_check(const struct mr_req_queue_set *req);
 MR_MUST_USE enum mr_err mr_node_open_check(const struct mr_req_node_open *req);
+/* Also that no partition is left out. */
+MR_MUST_USE enum mr_err mr_assign_check(const struct mr_req_assign *req);
+uint64_t
+mr_owned_by_all(const struct mr_req_assign *req); /* partitions that have an owner, as bits */
 MR_MUST_USE enum mr_err mr_gather_check(const struct mr_req_gather *req);
 /* What is wrong with the request, and with what its task says of queue and group. */
 MR_MUST_USE enum mr_err mr_gathered_check(const struct mr_req_gathered *req);

@@ -166,3 +166,65 @@ void mr_partitions_assign_anew(enum mr_assign how, uint32_t n, struct mr_member 
         mr_partitions_assign(how, n, members, i);
     mr_partitions_assign(how, n, members, members_n);
 }
+
+/* ---- among nodes ---------------------------------------------------------------------------- */
+
+static uint64_t name_id(const struct mr_sharer *sharer)
+{
+    struct mr_uuid hash = mr_hash128((struct mr_hash_key){0, 0}, sharer->name);
+    return mr_uuid_hash(&hash);
+}
+
+static int by_name(const void *a, const void *b)
+{
+    const struct mr_sharer *x = a, *y = b;
+    uint64_t xid = name_id(x), yid = name_id(y);
+    if (xid != yid)
+        return xid < yid ? -1 : 1;
+    return x->incarnation < y->incarnation ? -1 : x->incarnation > y->incarnation;
+}
+
+static int by_start(const void *a, const void *b)
+{
+    const struct mr_sharer *x = a, *y = b;
+    if (x->started_ms != y->started_ms)
+        return x->started_ms < y->started_ms ? -1 : 1;
+    return by_name(a, b);
+}
+
+/* What stands for a sharer: what its name is, or where it stands. */
+static uint64_t id_of(enum mr_assign how, const struct mr_sharer *sharers, size_t i)
+{
+    if (how != MR_ASSIGN_CONSISTENT_HASH)
+        return i;
+    bool again = i > 0 && name_id(&sharers[i]) == name_id(&sharers[i - 1]);
+    return name_id(&sharers[i]) ^ (again ? sharers[i].incarnation : 0);
+}
+
+enum mr_err mr_partitions_share(enum mr_assign how, uint32_t n, struct mr_sharer *sharers,
+                                size_t sharers_n)
+{
+    if (sharers_n == 0)
+        return MR_OK;
+    struct mr_member *members = calloc(sharers_n, sizeof *members);
+    if (members == NULL)
+        return MR_NOMEM;
+    uint64_t owned = 0;
+    qsort(sharers, sharers_n, sizeof *sharers,
+          how == MR_ASSIGN_CONSISTENT_HASH ? by_name : by_start);
+    for (size_t i = 0; i < sharers_n; i++) {
+        members[i] = (struct mr_member){id_of(how, sharers, i), sharers[i].owned};
+        owned |= sharers[i].owned;
+    }
+    if (owned != 0)
+        mr_partitions_assign(how, n, members, sharers_n);
+    else
+        mr_partitions_assign_anew(how, n, members, sharers_n);
+    for (size_t i = 0; i < sharers_n; i++) { /* the members are in the order of their ids now */
+        struct mr_member key = {.id = id_of(how, sharers, i)};
+        const struct mr_member *member = bsearch(&key, members, sharers_n, sizeof *members, by_id);
+        sharers[i].owned = member != NULL ? member->owned : 0;
+    }
+    free(members);
+    return MR_OK;
+}

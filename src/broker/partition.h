@@ -38,4 +38,21 @@ void mr_partitions_assign(enum mr_assign how, uint32_t n, struct mr_member *memb
 void mr_partitions_assign_anew(enum mr_assign how, uint32_t n, struct mr_member *members,
                                size_t members_n);
 
+/* A live worker that serves the queue, as a list of nodes has it. */
+struct mr_sharer {
+    struct mr_slice name;
+    uint64_t incarnation;
+    int64_t started_ms;
+    uint64_t owned; /* before: what it owned, 0 nothing; after: what it owns */
+};
+
+/*
+ * The same among nodes. By a hash: their names count, so that one that starts again gets what it had; of
+ * several with the same name all but one are told apart by their incarnations. Round robin: from what they
+ * owned, or anew, in the order in which they started, if none of them owned anything. Any order will do,
+ * and it is changed. MR_NOMEM.
+ */
+MR_MUST_USE enum mr_err mr_partitions_share(enum mr_assign how, uint32_t n,
+                                            struct mr_sharer *sharers, size_t sharers_n);
+
 #endif

@@ -7,10 +7,7 @@
 #define MR_BROKER_RESULT_H
 
 #include "base/buf.h"
-#include "broker/broker.h"
-
-/* No name that a caller can give begins so. */
-#define MR_RESULT_QUEUE_MARK '\x01'
+#include "broker/hidden.h"
 
 /* The queue of a topic's results, written to name. */
 struct mr_slice mr_result_queue(struct mr_slice topic, char name[MR_NAME_MAX + 1]);

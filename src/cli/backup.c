@@ -3,6 +3,17 @@
 #include "cli/cli.h"
 #include "cli/jw.h"
 #include "cli/server.h"
+#include "client/timer_look.h"
+
+/* PostgreSQL is copied by its own means, which whoever relies on the copy must know. */
+static void note_timers(const struct cli *cli)
+{
+    struct mr_timer_look look = {0};
+    if (mr_client_timer_status(cli->client, &look) == MR_OK &&
+        mr_slice_starts_with(look.status.store, mr_slice_str("postgresql")))
+        cli_note(cli, "the timers are not in it: they are in PostgreSQL, see pg_dump");
+    mr_timer_look_done(&look);
+}
 
 static int run(struct cli *cli, void *args)
 {
@@ -29,6 +40,8 @@ static int run(struct cli *cli, void *args)
     } else {
         cli_note(cli, "%s is copied; open the copy as file:%s", cli->shown, dir);
     }
+    if (is_server) /* a folder has its own */
+        note_timers(cli);
     return CLI_OK;
 }
 
@@ -36,7 +49,8 @@ static const struct cli_verb verb = {
     .synopsis = "DIR",
     .about =
         "Writes a consistent copy of the store to a new or empty folder. A server makes it on\n"
-        "its own machine: DIR is a whole path there, one that the server may write to.",
+        "its own machine: DIR is a whole path there, one that the server may write to.\n"
+        "Timers are part of it, unless they are in PostgreSQL.",
     .examples =
         (const char *const[]){"millrace backup --broker file:./tasks ./tasks-copy",
                               "millrace backup --broker millrace://127.0.0.1:7401 /srv/tasks-copy",

@@ -65,7 +65,7 @@ struct cli_option {
     const char *value; /* shown for the value in help */
     const char *help;  /* one line; for CLI_NOT_HERE why not, and what to do */
     const char *const *choices;
-    int64_t min, max;     /* CLI_COUNT, CLI_SIZE; max 0: none; durations: min */
+    int64_t min, max;     /* CLI_COUNT, CLI_SIZE, durations; names: max, bytes; max 0: none */
     const char *fallback; /* settings of the server: what holds when nothing is given, or NULL */
 };
 
@@ -85,7 +85,12 @@ struct cli_verb {
     size_t options_n;
     size_t args_size;              /* of the struct the options are parsed into */
     unsigned words_min, words_max; /* plain arguments */
-    enum { CLI_WORDS_PLAIN, CLI_FIRST_IS_QUEUE } words; /* what is checked of them */
+    enum {
+        CLI_WORDS_PLAIN,
+        CLI_FIRST_IS_QUEUE,
+        CLI_FIRST_IS_TIMER,
+        CLI_FIRST_IS_JOB
+    } words; /* what they name */
     enum cli_store store;
     enum {
         CLI_TAIL_WORDS,
@@ -150,7 +155,7 @@ struct cli {
 
 extern const struct cli_command cli_enqueue, cli_work, cli_queue, cli_task, cli_dead, cli_bench,
     cli_fsck, cli_backup, cli_serve, cli_config, cli_token, cli_selftest;
-extern const struct cli_command cli_migrate, cli_node, cli_result, cli_top;
+extern const struct cli_command cli_migrate, cli_node, cli_result, cli_timer, cli_job, cli_top;
 extern const struct cli_command cli_complete; /* for shells, not for people: not in the list */
 extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in the order of help */
 

@@ -3,8 +3,8 @@
 #include "cli/cli.h"
 
 const struct cli_command *const cli_commands[] = {
-    &cli_serve,    &cli_enqueue, &cli_work, &cli_queue,   &cli_task,   &cli_dead,
-    &cli_result,   &cli_node,    &cli_top,  &cli_token,   &cli_config, &cli_bench,
+    &cli_serve,    &cli_enqueue, &cli_work, &cli_queue,   &cli_task,  &cli_job,    &cli_timer,
+    &cli_dead,     &cli_result,  &cli_node, &cli_top,     &cli_token, &cli_config, &cli_bench,
     &cli_selftest, &cli_backup,  &cli_fsck, &cli_migrate, NULL,
 };
 
@@ -17,6 +17,6 @@ const struct cli_exit_row cli_exits[] = {
     {CLI_NOT_ALLOWED, "not allowed"},
     {CLI_UNREACHABLE, "broker out of reach"},
     {CLI_TIMED_OUT, "timed out"},
-    {CLI_TASK_FAILED, "the awaited task failed"},
+    {CLI_TASK_FAILED, "the awaited task or job failed"},
 };
 const size_t cli_exits_n = CLI_LEN(cli_exits);

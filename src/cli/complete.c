@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * millrace __complete WHAT -- WORD...: what the shells offer that only a broker knows. For the
+ * millrace __complete queues|timers|jobs -- WORD...: what the shells offer that only a broker knows. For the
  * completions alone, so it is in no help. The words are those typed so far: what they say of the broker
  * counts. It says nothing on stderr, takes a second at most, and a broker that is away, or in use, has
  * nothing to offer.
@@ -29,8 +29,50 @@ static enum mr_err print_queues(struct mr_client *client)
     return err;
 }
 
+static enum mr_err print_timers(struct mr_client *client)
+{
+    char cursor[512] = "";
+    struct mr_timer_list_options options = {.limit = PAGE};
+    do {
+        struct mr_timer_list *list = NULL;
+        options.cursor = cursor[0] ? cursor : NULL;
+        enum mr_err err = mr_timer_list_get(client, &options, &list);
+        if (err != MR_OK)
+            return err;
+        for (size_t i = 0; i < mr_timer_list_count(list); i++) {
+            struct mr_slice name = mr_timer_list_at(list, i)->timer.name;
+            out_printf("%.*s\n", (int)name.len, (const char *)name.data);
+        }
+        snprintf(cursor, sizeof cursor, "%s", mr_timer_list_next(list));
+        mr_timer_list_free(list);
+    } while (cursor[0]);
+    return MR_OK;
+}
+
+/* The newest. */
+static enum mr_err print_jobs(struct mr_client *client)
+{
+    struct mr_job_list_options options = {.limit = PAGE};
+    struct mr_job_list *list = NULL;
+    enum mr_err err = mr_job_list_get(client, &options, &list);
+    for (size_t i = 0; err == MR_OK && i < mr_job_list_count(list); i++) {
+        struct mr_slice id = mr_job_list_at(list, i)->id;
+        out_printf("%.*s\n", (int)id.len, (const char *)id.data);
+    }
+    mr_job_list_free(list);
+    return err;
+}
+
+static const struct {
+    const char *word;
+    enum mr_err (*print)(struct mr_client *client);
+} kinds[] = {{"queues", print_queues}, {"timers", print_timers}, {"jobs", print_jobs}};
+
 static int run(struct cli *cli, void *args)
 {
+    size_t kind = 0;
+    while (kind < CLI_LEN(kinds) && strcmp(cli->words[0], kinds[kind].word) != 0)
+        kind++;
     (void)args;
     struct mr_client_options options = {.open_ms = OPEN_MS};
     if (!freopen("/dev/null", "w", stderr))
@@ -38,14 +80,13 @@ static int run(struct cli *cli, void *args)
     alarm(SECONDS_MAX); /* everything is made to be killed */
     cli_globals_read(cli, cli->tail, cli->tail_n);
     cli_settle(cli);
-    if (strcmp(cli->words[0], "queues") != 0 ||
-        cli_open(cli, &options, CLI_STORE_MUST_EXIST) != CLI_OK)
+    if (kind == CLI_LEN(kinds) || cli_open(cli, &options, CLI_STORE_MUST_EXIST) != CLI_OK)
         return CLI_FAILED;
-    return print_queues(cli->client) == MR_OK ? CLI_OK : CLI_FAILED;
+    return kinds[kind].print(cli->client) == MR_OK ? CLI_OK : CLI_FAILED;
 }
 
 static const struct cli_verb verb = {
-    .synopsis = "queues -- WORD...",
+    .synopsis = "queues|timers|jobs -- WORD...",
     .about = "What the completions of shells offer.",
     .examples = CLI_EXAMPLES("millrace __complete queues --"),
     CLI_ONE_WORD,

@@ -41,9 +41,9 @@ static bool fits(const struct control_plan *plan, const struct show_filter *filt
            (plan->states & CONTROL_STATE(state)) != 0;
 }
 
-static enum mr_err find(struct work *work, const struct show_filter *filter)
+static enum mr_err find_in(struct work *work, const struct show_filter *filter,
+                           struct mr_list_options options)
 {
-    struct mr_list_options options = show_list_options(filter);
     size_t limit = filter->limit.given ? (size_t)filter->limit.number : SIZE_MAX;
     char cursor[256] = "";
     options.limit = PAGE;
@@ -74,6 +74,17 @@ static enum mr_err find(struct work *work, const struct show_filter *filter)
     } while (cursor[0] && work->n < limit);
     progress_end(&progress);
     return MR_OK;
+}
+
+static enum mr_err find(struct work *work, const struct show_filter *filter)
+{
+    struct mr_list_options options = show_list_options(filter);
+    enum mr_err err = find_in(work, filter, options);
+    if (err == MR_OK && show_operation_options(filter, &options)) {
+        err = find_in(work, filter, options);
+        err = err == MR_NOT_FOUND ? MR_OK : err; /* nobody has made a timer here yet */
+    }
+    return err;
 }
 
 /* ---- acting --------------------------------------------------------------------------------- */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* millrace dead: the archive, where tasks that gave up wait for a person. */
+/* millrace dead: the archive, where tasks that gave up, and operations on timers that could not be applied, wait
+ * for a person. */
 #include "cli/control.h"
 #include "cli/watch.h"
 
@@ -11,6 +12,7 @@ static int list_once(struct cli *cli, void *args)
 static int run_list(struct cli *cli, void *args_)
 {
     struct show_filter *args = args_;
+    args->operations = true;
     return watch_run(cli, &args->watch, list_once, args);
 }
 
@@ -20,8 +22,9 @@ static int run_show(struct cli *cli, void *args)
     return show_one(cli, cli->words[0], MR_ARCHIVED);
 }
 
-static int run_requeue(struct cli *cli, void *args)
+static int run_requeue(struct cli *cli, void *args_)
 {
+    struct control_args *args = args_;
     struct control_plan plan = {.verb = MR_VERB_RUN,
                                 .name = "requeue",
                                 .did = "requeued",
@@ -29,6 +32,7 @@ static int run_requeue(struct cli *cli, void *args)
                                 .states_only = true,
                                 .ids = cli->words,
                                 .ids_n = cli->words_n};
+    args->filter.operations = true;
     return control_run(cli, args, &plan);
 }
 
@@ -42,6 +46,7 @@ static int run_purge(struct cli *cli, void *args_)
                                 .states = CONTROL_STATE(MR_ARCHIVED),
                                 .states_only = true};
     args->all.given = true;
+    args->filter.operations = true;
     return control_run(cli, args, &plan);
 }
 
@@ -58,28 +63,29 @@ static const struct cli_option act_options[] = {
 static const struct cli_verb verbs[] = {
     {.name = "list",
      .synopsis = "",
-     .about = "Lists archived tasks with their errors.",
+     .about = "Lists archived tasks, and dead operations on timers, with their errors.",
      .examples = CLI_EXAMPLES("millrace dead list -q mail"),
      CLI_OPTIONS(list_options, struct show_filter),
      .store = CLI_STORE_MUST_EXIST,
      .run = run_list},
     {.name = "show",
      .synopsis = "ID",
-     .about = "Shows an archived task.",
+     .about = "Shows an archived task or a dead operation on a timer.",
      .examples = CLI_EXAMPLES("millrace dead show ID"),
      CLI_ONE_WORD,
      .store = CLI_STORE_MUST_EXIST,
      .run = run_show},
     {.name = "requeue",
      .synopsis = "ID...",
-     .about = "Makes archived tasks pending again; their counts start anew.",
+     .about =
+         "Makes archived tasks pending again, their counts start anew; applies dead operations.",
      .examples = CLI_EXAMPLES("millrace dead requeue ID", "millrace dead requeue --all --yes"),
      CLI_OPTIONS(act_options, struct control_args),
      .words_max = CLI_WORDS_ANY,
      .run = run_requeue},
     {.name = "purge",
      .synopsis = "",
-     .about = "Deletes archived tasks.",
+     .about = "Deletes archived tasks and dead operations.",
      .examples = CLI_EXAMPLES("millrace dead purge -q mail --dry-run", "millrace dead purge --yes"),
      CLI_OPTIONS(act_options, struct control_args),
      .run = run_purge},

@@ -4,12 +4,16 @@
 #include <signal.h>
 #include <stdlib.h>
 
+#include "base/diag.h"
+#include "base/spawn.h"
 #include "cli/cli.h"
 #include "cli/out.h"
 
 static int run_command(struct cli *cli, void *args)
 {
     int code = CLI_OK;
+    if (cli->command != &cli_serve)
+        mr_diag_set_level(MR_DIAG_WARN); /* what a broker in this process does is nobody's news */
     if (cli->verb->store != CLI_STORE_NONE)
         code = cli_open(cli, NULL, cli->verb->store);
     if (code == CLI_OK)
@@ -41,6 +45,7 @@ int main(int argc, char **argv)
 {
     setlocale(LC_CTYPE, "C.UTF-8"); /* for the width of characters; nothing else depends on it */
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of write, and a quiet one */
+    mr_spawn_raise_files();
     struct cli cli = {0};
     int code = start(&cli, argc, argv);
     free(cli.words);

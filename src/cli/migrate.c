@@ -368,6 +368,27 @@ static int settle(struct move *move, const char *queue)
     return code;
 }
 
+/* Its limits at TO, where nobody has set any. */
+static enum mr_err copy_limits(struct move *move, const struct mr_queue_info *info,
+                               const struct mr_queue_info *there)
+{
+    bool some = info->rate > 0 || info->concurrency > 0 || info->limits > 0;
+    if (!some || there->rate > 0 || there->concurrency > 0 || there->limits > 0)
+        return MR_OK;
+    struct mr_limit *limits = cli_alloc(MR_LIMITS_MAX, sizeof *limits);
+    struct mr_slice name = mr_slice_str(info->name);
+    size_t n = 0;
+    enum mr_err err = mr_queue_limits(move->from.client, name, limits, &n);
+    for (size_t i = 0; err == MR_OK && i < n; i++) {
+        if (limits[i].rate > 0)
+            err = mr_queue_set_rate(move->to.client, name, &limits[i]);
+        if (err == MR_OK && limits[i].concurrency > 0)
+            err = mr_queue_set_concurrency(move->to.client, name, &limits[i]);
+    }
+    free(limits);
+    return err;
+}
+
 /* Its settings at TO, where nobody has set any. */
 static int copy_settings(struct move *move, const struct mr_queue_info *info)
 {
@@ -378,11 +399,15 @@ static int copy_settings(struct move *move, const struct mr_queue_info *info)
         err = mr_queue_set_max_length(move->to.client, name, info->max_length);
     if (err == MR_OK && info->partitions > 1 && there.partitions <= 1)
         err = mr_queue_set_partitions(move->to.client, name, info->partitions);
-    if (err == MR_UNSUPPORTED) {
-        cli_note(move->cli, "queue %s has %u partitions; at %s it is one", info->name,
-                 info->partitions, move->to.shown);
-        err = MR_OK;
-    }
+    if (err == MR_OK && there.partitions <= 1 && info->assign != MR_ASSIGN_ROUND_ROBIN)
+        err = mr_queue_set_assign(move->to.client, name, info->assign);
+    if (err == MR_OK && there.retry_mode == MR_RETRY_GATE && info->retry_mode != MR_RETRY_GATE)
+        err = mr_queue_set_retry_mode(move->to.client, name, info->retry_mode);
+    if (err == MR_OK && there.retry_mode == MR_RETRY_GATE &&
+        info->retry_wait_ms != MR_RETRY_WAIT_MS)
+        err = mr_queue_set_retry_wait(move->to.client, name, info->retry_wait_ms);
+    if (err == MR_OK)
+        err = copy_limits(move, info, &there);
     if (there.paused)
         cli_note(move->cli, "queue %s is paused at %s; `millrace queue resume` there lets it run",
                  info->name, move->to.shown);

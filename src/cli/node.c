@@ -21,15 +21,55 @@ static enum out_colour colour_of(enum mr_node_state state)
     return state == MR_NODE_LIVE ? OUT_GREEN : state == MR_NODE_SUSPECT ? OUT_YELLOW : OUT_RED;
 }
 
-static void add_queues(struct out_table *table, const struct mr_node_info *node)
+static bool leads(const struct mr_node_list *list, const struct mr_node_info *node)
+{
+    return list && mr_node_list_leader(list)->incarnation == node->incarnation;
+}
+
+/* Partitions of a queue that the node owns, as bits; 0: none, or it is one partition. */
+static uint64_t owned(const struct mr_node_list *list, const struct mr_node_info *node,
+                      struct mr_slice queue)
+{
+    const struct mr_assignment *assignment;
+    for (size_t i = 0; list && (assignment = mr_node_list_assignment(list, i)) != NULL; i++) {
+        if (node->role != MR_NODE_WORKER || !mr_slice_equal(assignment->queue, queue))
+            continue;
+        for (size_t k = 0; k < assignment->owners_n; k++)
+            if (assignment->owners[k].incarnation == node->incarnation)
+                return assignment->owners[k].owned;
+    }
+    return 0;
+}
+
+/* "[1,4]" */
+static void add_owned(struct mr_buf *text, uint64_t bits)
+{
+    const char *before = "[";
+    for (unsigned i = 1; bits != 0; i++, bits >>= 1) {
+        if ((bits & 1) == 0)
+            continue;
+        cli_must(mr_buf_printf(text, "%s%u%s", before, i, bits == 1 ? "]" : ""));
+        before = ",";
+    }
+}
+
+static void add_queues(struct out_table *table, const struct mr_node_list *list,
+                       const struct mr_node_info *node)
 {
     struct mr_buf text = {0};
     for (size_t i = 0; i < node->queues_n; i++) {
-        cli_must(mr_buf_append(&text, " ", i > 0));
+        if (!mr_node_serves(node, i))
+            continue;
+        cli_must(mr_buf_append(&text, " ", text.len > 0));
         cli_must(mr_buf_append_slice(&text, node->queues[i].name));
         if (node->queues[i].weight > 1)
             cli_must(mr_buf_printf(&text, "=%u", node->queues[i].weight));
+        add_owned(&text, owned(list, node, node->queues[i].name));
     }
+    struct mr_slice tags[MR_TAKE_QUEUES_MAX];
+    size_t tags_n = mr_node_tags(node, tags, MR_TAKE_QUEUES_MAX);
+    for (size_t i = 0; i < tags_n; i++)
+        cli_must(mr_buf_printf(&text, " @%.*s", (int)tags[i].len, (const char *)tags[i].data));
     out_cell_bytes(table, OUT_PLAIN, mr_buf_slice(&text));
     mr_buf_done(&text);
 }
@@ -39,32 +79,89 @@ struct out_table *node_table(void)
     return out_table_new(columns, CLI_LEN(columns));
 }
 
-void node_row(struct out_table *table, const struct mr_node_info *node)
+void node_row(struct out_table *table, const struct mr_node_list *list,
+              const struct mr_node_info *node)
 {
     char beat[48], started[48];
     int64_t now_ms = out_now_ms();
     out_relative(node->last_beat_ms, now_ms, beat);
     out_relative(node->started_ms, now_ms, started);
     out_cell_bytes(table, OUT_BOLD, node->name);
-    out_cell(table, OUT_PLAIN, mr_node_role_name(node->role));
+    out_cellf(table, OUT_PLAIN, "%s%s", mr_node_role_name(node->role),
+              leads(list, node) ? ", leads" : "");
     out_cell(table, colour_of(node->state), mr_node_state_name(node->state));
     out_cellf(table, OUT_PLAIN, "%u/%u", node->busy, node->slots);
     out_cellf(table, OUT_PLAIN, "%llu", (unsigned long long)node->in_hand);
     out_cell(table, OUT_PLAIN, beat);
     out_cell(table, OUT_PLAIN, started);
-    add_queues(table, node);
+    add_queues(table, list, node);
 }
 
-/* Which of its slots are busy is not known, only how many. */
+/* Of those that it has not told of it is only known how many are busy. */
 static void slots_json(struct jw *jw, const struct mr_node_info *node)
 {
+    size_t working = 0;
     jw_array_begin(jw, "slots");
-    for (uint32_t i = 0; i < node->slots && i < MR_SLOTS_MAX; i++)
-        jw_text(jw, NULL, i < node->busy ? "working" : "pending");
+    for (uint32_t i = 0; i < node->slots && i < MR_SLOTS_MAX; i++) {
+        enum mr_slot_state state = working < node->busy ? MR_SLOT_WORKING : MR_SLOT_PENDING;
+        if (i < node->slot_infos_n)
+            state = node->slot_infos[i].state;
+        working += state == MR_SLOT_WORKING;
+        jw_text(jw, NULL, mr_slot_state_name(state));
+    }
     jw_array_end(jw);
 }
 
-void node_json(struct jw *jw, const struct mr_node_info *node)
+static void doing_json(struct jw *jw, const struct mr_node_info *node)
+{
+    jw_array_begin(jw, "doing");
+    for (size_t i = 0; i < node->slot_infos_n; i++) {
+        const struct mr_slot_info *slot = &node->slot_infos[i];
+        if (slot->id.len == 0)
+            continue;
+        jw_object_begin(jw, NULL);
+        jw_uint(jw, "slot", i);
+        jw_uint(jw, "machine", slot->machine);
+        jw_text(jw, "state", mr_slot_state_name(slot->state));
+        jw_int(jw, "since_ms", slot->since_ms);
+        jw_bytes(jw, "task_id", slot->id);
+        jw_bytes(jw, "type", slot->type);
+        jw_object_end(jw);
+    }
+    jw_array_end(jw);
+}
+
+static void partitions_json(struct jw *jw, const struct mr_node_list *list,
+                            const struct mr_node_info *node)
+{
+    jw_array_begin(jw, "partitions");
+    for (size_t i = 0; i < node->queues_n; i++) {
+        uint64_t bits = owned(list, node, node->queues[i].name);
+        if (bits == 0)
+            continue;
+        jw_object_begin(jw, NULL);
+        jw_bytes(jw, "queue", node->queues[i].name);
+        jw_array_begin(jw, "partitions");
+        for (unsigned part = 1; bits != 0; part++, bits >>= 1)
+            if (bits & 1)
+                jw_uint(jw, NULL, part);
+        jw_array_end(jw);
+        jw_object_end(jw);
+    }
+    jw_array_end(jw);
+}
+
+static void tags_json(struct jw *jw, const struct mr_node_info *node)
+{
+    struct mr_slice tags[MR_TAKE_QUEUES_MAX];
+    size_t n = mr_node_tags(node, tags, MR_TAKE_QUEUES_MAX);
+    jw_array_begin(jw, "tags");
+    for (size_t i = 0; i < n; i++)
+        jw_bytes(jw, NULL, tags[i]);
+    jw_array_end(jw);
+}
+
+void node_json(struct jw *jw, const struct mr_node_list *list, const struct mr_node_info *node)
 {
     jw_object_begin(jw, NULL);
     jw_bytes(jw, "node", node->name);
@@ -76,25 +173,69 @@ void node_json(struct jw *jw, const struct mr_node_info *node)
     jw_uint(jw, "in_hand", node->in_hand);
     jw_uint(jw, "concurrency", node->slots);
     slots_json(jw, node);
+    doing_json(jw, node);
     jw_array_begin(jw, "queues");
     for (size_t i = 0; i < node->queues_n; i++)
-        jw_bytes(jw, NULL, node->queues[i].name);
+        if (mr_node_serves(node, i))
+            jw_bytes(jw, NULL, node->queues[i].name);
     jw_array_end(jw);
     jw_array_begin(jw, "types");
     for (size_t i = 0; i < node->types_n; i++)
         jw_bytes(jw, NULL, node->types[i]);
     jw_array_end(jw);
-    jw_array_begin(jw, "partitions");
-    jw_array_end(jw);
-    jw_array_begin(jw, "tags");
-    jw_array_end(jw);
-    jw_bool(jw, "leader", false);
+    partitions_json(jw, list, node);
+    tags_json(jw, node);
+    jw_bool(jw, "leader", leads(list, node));
     jw_object_end(jw);
 }
 
-static int list_once(struct cli *cli, void *args)
+struct list_args {
+    struct cli_value watch, slots;
+};
+
+static const struct out_column slot_columns[] = {
+    {"NODE", OUT_LEFT},
+    {"SLOT", OUT_RIGHT},
+    {"MACHINE", OUT_RIGHT | OUT_SPARE(2)},
+    {"STATE", OUT_LEFT},
+    {"SINCE", OUT_LEFT | OUT_SPARE(1)},
+    {"TASK", OUT_LEFT},
+    {"TYPE", OUT_STRETCH},
+};
+
+static void slot_rows(struct out_table *table, const struct mr_node_info *node)
 {
-    (void)args;
+    for (size_t i = 0; i < node->slot_infos_n; i++) {
+        const struct mr_slot_info *slot = &node->slot_infos[i];
+        char since[48];
+        out_relative(slot->since_ms, out_now_ms(), since);
+        out_cell_bytes(table, OUT_BOLD, node->name);
+        out_cellf(table, OUT_PLAIN, "%zu", i);
+        out_cellf(table, OUT_PLAIN, "%u", slot->machine);
+        out_cell(table, slot->state == MR_SLOT_ERROR ? OUT_RED : OUT_PLAIN,
+                 mr_slot_state_name(slot->state));
+        out_cell(table, OUT_PLAIN, since);
+        out_cell_bytes(table, OUT_PLAIN, slot->id);
+        out_cell_bytes(table, OUT_PLAIN, slot->type);
+    }
+}
+
+static void print_nodes(const struct mr_node_list *list, bool slots)
+{
+    struct out_table *table =
+        slots ? out_table_new(slot_columns, CLI_LEN(slot_columns)) : node_table();
+    for (size_t i = 0; i < mr_node_list_count(list); i++)
+        if (slots)
+            slot_rows(table, mr_node_list_at(list, i));
+        else
+            node_row(table, list, mr_node_list_at(list, i));
+    out_table_flush(table);
+    out_table_free(table);
+}
+
+static int list_once(struct cli *cli, void *args_)
+{
+    const struct list_args *args = args_;
     struct mr_node_list *list = NULL;
     enum mr_err err = mr_node_list_get(cli->client, &list);
     if (err != MR_OK)
@@ -104,15 +245,11 @@ static int list_once(struct cli *cli, void *args)
         struct jw jw = {0};
         jw_array_begin(&jw, NULL);
         for (size_t i = 0; i < n; i++)
-            node_json(&jw, mr_node_list_at(list, i));
+            node_json(&jw, list, mr_node_list_at(list, i));
         jw_array_end(&jw);
         jw_finish(&jw);
     } else if (n > 0) {
-        struct out_table *table = node_table();
-        for (size_t i = 0; i < n; i++)
-            node_row(table, mr_node_list_at(list, i));
-        out_table_flush(table);
-        out_table_free(table);
+        print_nodes(list, args->slots.given);
     } else {
         cli_note(cli, "no nodes");
     }
@@ -122,22 +259,83 @@ static int list_once(struct cli *cli, void *args)
 
 static int run_list(struct cli *cli, void *args_)
 {
-    struct watch_args *args = args_;
+    struct list_args *args = args_;
     return watch_run(cli, &args->watch, list_once, args);
 }
 
-static const struct cli_option list_options[] = {
+static void leader_json(const struct mr_leader *leader)
+{
+    struct jw jw = {0};
+    jw_object_begin(&jw, NULL);
+    jw_bytes(&jw, "node", leader->node);
+    jw_uint(&jw, "incarnation", leader->incarnation);
+    jw_uint(&jw, "term", leader->term);
+    jw_int(&jw, "since_ms", leader->since_ms);
+    jw_int(&jw, "leaderless_ms", leader->leaderless_ms);
+    jw_object_end(&jw);
+    jw_finish(&jw);
+}
+
+static int leader_once(struct cli *cli, void *args)
+{
+    (void)args;
+    struct mr_node_list *list = NULL;
+    enum mr_err err = mr_node_list_get(cli->client, &list);
+    if (err != MR_OK)
+        return cli_fail_err(err, "cannot ask who leads");
+    const struct mr_leader *leader = mr_node_list_leader(list);
+    bool somebody = leader->incarnation != 0;
+    if (!somebody && leader->leaderless_ms == 0) {
+        mr_node_list_free(list);
+        return cli_fail_err(MR_DENIED, "cannot see who leads");
+    }
+    char span[32];
+    out_span(somebody ? out_now_ms() - leader->since_ms : leader->leaderless_ms, span);
+    if (cli->json)
+        leader_json(leader);
+    else if (somebody)
+        out_printf("%.*s leads for %s, term %llu\n", (int)leader->node.len,
+                   (const char *)leader->node.data, span, (unsigned long long)leader->term);
+    else
+        cli_note(cli, "nobody has led for %s", span);
+    mr_node_list_free(list);
+    return somebody ? CLI_OK : CLI_NOT_FOUND;
+}
+
+static int run_leader(struct cli *cli, void *args_)
+{
+    struct watch_args *args = args_;
+    return watch_run(cli, &args->watch, leader_once, args);
+}
+
+static const struct cli_option leader_options[] = {
     WATCH_OPTION(struct watch_args, watch),
+};
+
+static const struct cli_option list_options[] = {
+    {.name = "slots",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct list_args, slots),
+     .help = "a line for each slot: its state, since when, and its task"},
+    WATCH_OPTION(struct list_args, watch),
 };
 
 static const struct cli_verb verbs[] = {
     {.name = "list",
      .synopsis = "",
      .about = "Lists the workers and masters that are connected, with what they do.",
-     .examples = CLI_EXAMPLES("millrace node list", "millrace node list --watch"),
-     CLI_OPTIONS(list_options, struct watch_args),
+     .examples = CLI_EXAMPLES("millrace node list", "millrace node list --watch",
+                              "millrace node list --slots"),
+     CLI_OPTIONS(list_options, struct list_args),
      .store = CLI_STORE_MUST_EXIST,
      .run = run_list},
+    {.name = "leader",
+     .synopsis = "",
+     .about = "Shows who leads, since when and with which term. Exit code 3: nobody does.",
+     .examples = CLI_EXAMPLES("millrace node leader", "millrace node leader --json"),
+     CLI_OPTIONS(leader_options, struct watch_args),
+     .store = CLI_STORE_MUST_EXIST,
+     .run = run_leader},
 };
 
 const struct cli_command cli_node = {.name = "node",

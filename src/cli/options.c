@@ -99,8 +99,12 @@ static_assert(MR_NAME_MAX == 128, "the text above says so");
 static enum mr_err parse_name(const struct cli_option *option, struct cli_value *value,
                               struct mr_detail *why)
 {
-    (void)option;
     const char *problem = cli_name_problem(value->text);
+    size_t len = strlen(value->text);
+    if (problem == NULL && option->max > 0 && len > (size_t)option->max) {
+        mr_detail_set(why, "has %zu bytes, the limit is %lld", len, (long long)option->max);
+        return MR_INVALID;
+    }
     return problem ? wrong(why, problem) : MR_OK;
 }
 
@@ -114,9 +118,10 @@ static enum mr_err parse_duration(const struct cli_option *option, struct cli_va
         mr_detail_set(why, "is below %s", least);
         return MR_INVALID;
     }
-    if (err == MR_OK)
+    bool above = err == MR_OK && option->max > 0 && value->number > option->max;
+    if (err == MR_OK && !above)
         return MR_OK;
-    if (err == MR_TOO_BIG)
+    if (above || err == MR_TOO_BIG)
         return wrong(why, "is too long");
     return wrong(why, value->text[0] == '-'
                           ? "must not be negative"

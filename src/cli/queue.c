@@ -2,7 +2,9 @@
 /* millrace queue: look at queues, pause, resume, limit and remove them. */
 #include <stdlib.h>
 
+#include "broker/broker.h"
 #include "cli/out.h"
+#include "cli/queue_limit.h"
 #include "cli/show.h"
 #include "cli/watch.h"
 
@@ -23,6 +25,7 @@ static const struct out_column columns[] = {
     {"TODAY", OUT_RIGHT | OUT_SPARE(9)},
     {"FAILED", OUT_RIGHT | OUT_SPARE(8)},
     {"PAUSED", OUT_LEFT | OUT_SPARE(1)},
+    {"LIMITS", OUT_LEFT | OUT_SPARE(7)},
 };
 
 static void add_row(struct out_table *table, const struct mr_queue_info *info)
@@ -41,6 +44,13 @@ static void add_row(struct out_table *table, const struct mr_queue_info *info)
     out_cellf(table, info->failed_today ? OUT_RED : OUT_DIM, "%llu",
               (unsigned long long)info->failed_today);
     out_cell(table, OUT_YELLOW, info->paused ? "paused" : "");
+    char limits[LIMIT_TEXT_MAX];
+    limit_text(info->rate, info->rate_ms, info->concurrency, limits);
+    if (info->limits > 0)
+        out_cellf(table, OUT_PLAIN, "%s%s%u of types and keys", limits, limits[0] ? "; " : "",
+                  info->limits);
+    else
+        out_cell(table, OUT_PLAIN, limits);
 }
 
 /* Calls each for every queue, by name. */
@@ -141,6 +151,8 @@ static void print_queue(const struct mr_queue_info *info)
                    info->partitions > 1 ? " in each partition" : "");
     if (info->partitions > 1)
         out_printf("; %u partitions, %s", info->partitions, mr_assign_name(info->assign));
+    if (info->retry_mode != MR_RETRY_GATE)
+        out_printf("; retries by %s", mr_retry_mode_name(info->retry_mode));
     out_printf("\n");
     print_latency("waited", info->wait_p50_us, info->wait_p99_us);
     print_latency("ran", info->run_p50_us, info->run_p99_us);
@@ -150,16 +162,23 @@ static int show_once(struct cli *cli, void *args)
 {
     (void)args;
     struct mr_queue_info info;
-    enum mr_err err = mr_queue_get(cli->client, mr_slice_str(cli->words[0]), &info);
+    struct mr_slice queue = mr_slice_str(cli->words[0]);
+    enum mr_err err = mr_queue_get(cli->client, queue, &info);
+    if (err == MR_OK && cli->json) {
+        struct jw jw = {0};
+        show_queue_fields_json(&jw, &info);
+        err = limit_json_all(cli, queue, &jw, "limited");
+        jw_object_end(&jw);
+        if (err == MR_OK)
+            jw_finish(&jw);
+        else
+            mr_buf_done(&jw.buf);
+    } else if (err == MR_OK) {
+        print_queue(&info);
+        err = limit_print_all(cli, queue);
+    }
     if (err != MR_OK)
         return cli_fail_err(err, "queue %s", cli->words[0]);
-    if (cli->json) {
-        struct jw jw = {0};
-        show_queue_json(&jw, &info);
-        jw_finish(&jw);
-    } else {
-        print_queue(&info);
-    }
     cli_note_risk(cli);
     return CLI_OK;
 }
@@ -199,15 +218,13 @@ static int run_resume(struct cli *cli, void *args)
 }
 
 struct set_args {
-    struct cli_value max_length, partitions, assign, not_here;
+    struct cli_value max_length, partitions, assign, retry, retry_wait;
+    struct limit_args limit;
 };
 
 static int set_failed(struct cli *cli, enum mr_err err, const char *option)
 {
     const char *queue = cli->words[0], *mark = strrchr(queue, '~');
-    if (err == MR_UNSUPPORTED)
-        return cli_fail(mr_err_exit_code(err), "--%s: a queue at %s is one partition", option,
-                        cli->shown);
     if (err == MR_TOO_BIG)
         return cli_fail(mr_err_exit_code(err),
                         "--%s: the name of a queue with partitions has at most %zu bytes", option,
@@ -228,11 +245,15 @@ static int run_set(struct cli *cli, void *args_)
 {
     const struct set_args *args = args_;
     struct mr_slice queue = mr_slice_str(cli->words[0]);
-    if (!args->max_length.given && !args->partitions.given && !args->assign.given)
-        return cli_usage(cli, "nothing to set; give --max-length N or --partitions N");
+    if (!args->max_length.given && !args->partitions.given && !args->assign.given &&
+        !args->retry.given && !args->retry_wait.given && !limit_given(&args->limit))
+        return cli_usage(cli, "nothing to set; give --max-length N, --partitions N or --rate N/D");
+    int code = limit_check(cli, &args->limit);
+    if (code != CLI_OK)
+        return code;
     if (args->partitions.given && args->partitions.number == 0)
         return cli_usage(cli, "--partitions: a queue has at least 1");
-    int code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
+    code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
     if (code != CLI_OK)
         return code;
     enum mr_err err = MR_OK;
@@ -246,6 +267,12 @@ static int run_set(struct cli *cli, void *args_)
         return set_failed(cli, err, "assign");
     if (args->max_length.given)
         err = mr_queue_set_max_length(cli->client, queue, (uint64_t)args->max_length.number);
+    if (err == MR_OK && args->retry_wait.given)
+        err = mr_queue_set_retry_wait(cli->client, queue, args->retry_wait.number);
+    if (err == MR_OK && args->retry.given)
+        err = mr_queue_set_retry_mode(cli->client, queue, (enum mr_retry_mode)args->retry.number);
+    if (err == MR_OK && limit_given(&args->limit))
+        err = limit_set(cli, queue, &args->limit);
     return report_change(cli, err, "is set");
 }
 
@@ -283,14 +310,8 @@ static int run_rm(struct cli *cli, void *args_)
 
 /* ---- rows ----------------------------------------------------------------------------------- */
 
-#define NOT_HERE(option)                                                                           \
-    {                                                                                              \
-        .name = option, .kind = CLI_TEXT, .note = CLI_NOT_HERE,                                    \
-        .offset = offsetof(struct set_args, not_here), .value = "X",                               \
-        .help = "not supported by this version"                                                    \
-    }
-
 static const char *const assign_words[] = {"round-robin", "consistent-hash", NULL};
+static const char *const retry_words[] = {"gate", "order", "class", NULL}; /* mr_retry_mode */
 
 static const struct cli_option set_options[] = {
     {.name = "max-length",
@@ -303,16 +324,27 @@ static const struct cli_option set_options[] = {
      .offset = offsetof(struct set_args, partitions),
      .value = "N",
      .max = MR_PARTITIONS_MAX,
-     .help = "spread it over N partitions, so that a Redis Cluster can share it"},
+     .help = "make it N waiting lines that workers share out; a Redis Cluster spreads them"},
     {.name = "assign",
      .kind = CLI_CHOICE,
      .offset = offsetof(struct set_args, assign),
      .value = "HOW",
      .choices = assign_words,
      .help = "which workers prefer which of them: round-robin or consistent-hash"},
-    NOT_HERE("rate"),
-    NOT_HERE("concurrency"),
-    NOT_HERE("limit-type"),
+    {.name = "retry",
+     .kind = CLI_CHOICE,
+     .offset = offsetof(struct set_args, retry),
+     .value = "HOW",
+     .choices = retry_words,
+     .help = "what failed waits for its delay (gate), is only put behind others by it (order), or "
+             "then waits until nothing else is ready (class)"},
+    {.name = "retry-wait",
+     .kind = CLI_DURATION,
+     .offset = offsetof(struct set_args, retry_wait),
+     .value = "D",
+     .max = MR_DELAY_MAX_MS,
+     .help = "with class: but no longer than D, then it goes first (default 60s)"},
+    LIMIT_OPTIONS(struct set_args, limit),
 };
 
 static const struct cli_option look_options[] = {
@@ -373,7 +405,10 @@ static const struct cli_verb verbs[] = {
      .synopsis = "QUEUE",
      .about = "Changes a setting of a queue, which is made if need be.",
      .examples = CLI_EXAMPLES("millrace queue set mail --max-length 100000",
-                              "millrace queue set mail --partitions 8"),
+                              "millrace queue set mail --partitions 8",
+                              "millrace queue set mail --rate 100/s --concurrency 5",
+                              "millrace queue set mail --limit-type sms --rate 1/s",
+                              "millrace queue set mail --limit-key '*' --concurrency 1"),
      CLI_OPTIONS(set_options, struct set_args),
      CLI_ONE_WORD,
      .words = CLI_FIRST_IS_QUEUE,

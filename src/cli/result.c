@@ -84,8 +84,6 @@ static int run_take(struct cli *cli, void *args_)
     if (args->node.given)
         options.node = mr_slice_str(args->node.text);
     enum mr_err err = mr_master_open(cli->client, &options, &master);
-    if (err == MR_UNSUPPORTED)
-        return cli_fail_err(err, "this broker has no results yet");
     if (err != MR_OK)
         return cli_fail_err(err, "cannot take results");
     size_t max = args->max.given ? (size_t)args->max.number : TAKE_MAX_DEFAULT;
@@ -106,7 +104,7 @@ static int judge(const struct cli *cli, const char *receipt, enum mr_err err)
     if (err == MR_OK)
         return CLI_OK;
     if (err == MR_NOT_FOUND) {
-        cli_note(cli, "%s: committed already", receipt);
+        cli_note(cli, "%s: committed already, or never given here", receipt);
         return CLI_OK;
     }
     if (err == MR_STALE)
@@ -142,7 +140,9 @@ static int run_commit(struct cli *cli, void *args)
     .kind = kind_, .offset = offsetof(struct take_args, field), .value = value_, .help = help_
 
 static const struct cli_option take_options[] = {
-    {.name = "topic", OPT(topic, CLI_NAME, "TOPIC", "of these tasks (default: default)")},
+    {.name = "topic",
+     OPT(topic, CLI_NAME, "TOPIC", "of these tasks (default: default)"),
+     .max = MR_TOPIC_MAX},
     {.name = "node", OPT(node, CLI_NAME, "NAME", "name shown to people (default: host:pid)")},
     {.name = "max",
      OPT(max, CLI_COUNT, "N", "at most so many (default 10)"),

@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/http_jobs.h"
 #include "base/diag.h"
 #include "base/notify.h"
 #include "broker/embedded/embedded.h"
@@ -36,6 +37,11 @@ struct serve {
     struct mr_tokens *tokens;
     struct mr_http *http;
     struct mr_broker *broker;
+    struct mr_store *store;
+    struct mr_timer_service *timers;
+    struct mr_job_service *jobs;
+    struct mr_access access;
+    struct mr_http_jobs *http_jobs;
     struct mr_rpc *rpc;
     struct mr_api *api;
     struct mr_addr http_addr, grpc_addr;
@@ -93,12 +99,15 @@ static int start_http(struct serve *serve)
     struct mr_http_tls tls = {.cert_file = settings->tls_cert.text,
                               .key_file = settings->tls_key.text,
                               .ca_file = text_of(&settings->tls_ca)};
+    const struct mr_http_table tables[] = {
+        {.routes = serve_routes, .routes_n = serve_routes_n, .arg = &serve->health},
+        mr_http_jobs_table(serve->http_jobs),
+    };
     struct mr_http_options options = {
         .address = settings->listen.text,
         .tls = serve->plan.tls ? &tls : NULL,
-        .routes = serve_routes,
-        .routes_n = serve_routes_n,
-        .arg = &serve->health,
+        .tables = tables,
+        .tables_n = CLI_LEN(tables),
     };
     struct mr_detail detail = {0};
     enum mr_err err = mr_http_start(&options, &serve->http, &serve->http_addr, &detail);
@@ -176,6 +185,36 @@ static int open_broker(struct serve *serve)
     return code;
 }
 
+static int open_timers(struct serve *serve)
+{
+    int code = serve_store_open(serve->cli, serve->settings, &serve->plan, &serve->store);
+    if (code == CLI_OK)
+        code = serve_timers_open(serve->cli, serve->settings, &serve->plan, serve->broker,
+                                 serve->store, &serve->timers);
+    atomic_store(&serve->health.timers, serve->timers);
+    return code;
+}
+
+static int open_jobs(struct serve *serve)
+{
+    int code = serve_jobs_open(serve->settings, serve->broker, serve->store, &serve->jobs);
+    mr_http_jobs_set(serve->http_jobs, serve->jobs);
+    return code;
+}
+
+/* Before there are jobs, it says so. */
+static enum mr_err make_http_jobs(struct serve *serve)
+{
+    serve->access = (struct mr_access){.mode = serve->plan.access, .tokens = serve->tokens};
+    struct mr_http_jobs_options options = {
+        .access = &serve->access,
+        .payload_max = (size_t)serve->settings->payload_max.number,
+        .audit = serve_audit_line,
+        .audit_arg = serve->audit,
+    };
+    return mr_http_jobs_new(&options, &serve->http_jobs);
+}
+
 static int open_files(struct serve *serve)
 {
     struct mr_detail detail = {0};
@@ -186,6 +225,7 @@ static int open_files(struct serve *serve)
     err = mr_tokens_open(serve->plan.dir, NULL, &serve->tokens, &detail);
     if (err != MR_OK)
         return cli_fail_detail(err, "cannot read the tokens in", serve->plan.dir, &detail);
+    cli_must(make_http_jobs(serve));
     return CLI_OK;
 }
 
@@ -201,8 +241,11 @@ static enum mr_err make_api(struct serve *serve)
     MR_TRY(mr_rpc_new("mr-rpc", &limits, &serve->rpc));
     struct mr_api_options options = {
         .broker = serve->broker,
+        .timers = serve->timers,
+        .jobs = serve->jobs,
+        .store_url = serve->plan.store,
         .rpc = serve->rpc,
-        .access = {.mode = serve->plan.access, .tokens = serve->tokens},
+        .access = serve->access,
         .limits = {.rate = (uint32_t)settings->rate.number, .payload_max = payload_max},
         .namespace_ = text_of(&settings->namespace_),
         .grace_ms = settings->grace.number,
@@ -244,10 +287,8 @@ static int start_grpc(struct serve *serve)
 static int start(struct serve *serve)
 {
     static int (*const steps[])(struct serve * serve) = {
-        open_files,
-        start_http, /* says that it is live while a large store opens */
-        open_broker,
-        start_grpc,
+        open_files,  start_http, /* says that it is live while a large store opens */
+        open_broker, open_timers, open_jobs, start_grpc,
     };
     int code = CLI_OK;
     for (size_t i = 0; code == CLI_OK && i < CLI_LEN(steps); i++)
@@ -282,6 +323,7 @@ static void begin_stop(struct serve *serve, int64_t drain_ms, int code)
     serve->drain_ms = drain_ms;
     serve->code = code;
     serve_health_set_ready(&serve->health, false);
+    atomic_store(&serve->health.timers, NULL);
     mr_notify("STOPPING=1");
     cli_must(mr_thread_start(&serve->stop_thread, "mr-stop", stop_main, serve));
 }
@@ -297,9 +339,14 @@ static void on_stop_signal(struct serve *serve, int number)
 /* In the reverse order of the start; any part may be missing. */
 static void tear_down(struct serve *serve)
 {
+    mr_http_jobs_stop(serve->http_jobs, serve->http);
     mr_http_stop(serve->http);
+    mr_http_jobs_free(serve->http_jobs);
     mr_rpc_free(serve->rpc);
     mr_api_free(serve->api);
+    mr_job_service_close(serve->jobs);
+    mr_timer_service_close(serve->timers);
+    mr_store_close(serve->store);
     if (serve->broker)
         mr_broker_close(serve->broker);
     mr_tokens_free(serve->tokens);
@@ -334,6 +381,20 @@ static void feed_watchdog(struct serve *serve)
     mr_notify("WATCHDOG=1");
 }
 
+/* A store of timers that has stopped does nothing more until it is opened again; one that is away comes back. */
+static void look_at_timers(struct serve *serve)
+{
+    struct mr_timer_health health;
+    mr_timer_service_health(serve->timers, &health);
+    if (health.store == MR_OK || health.store == MR_UNAVAILABLE || health.store == MR_DISK_FULL)
+        return;
+    begin_stop(serve, 0,
+               cli_fail(CLI_FAILED,
+                        "the store of timers and jobs failed: %s; the next start goes on from "
+                        "what is on disk",
+                        health.store_text));
+}
+
 static void beat(struct serve *serve)
 {
     serve_health_beat(&serve->health);
@@ -347,6 +408,8 @@ static void beat(struct serve *serve)
                             "the store in %s failed: a write or sync did not succeed; "
                             "the next start goes on from what is on disk",
                             serve->plan.dir));
+    if (!serve->stopping)
+        look_at_timers(serve);
 }
 
 static int64_t beat_ms(const struct serve *serve)
@@ -413,11 +476,13 @@ static const struct cli_verb verb = {
     .synopsis = "",
     .about =
         "Serves a folder of tasks, or a Redis, to many processes: gRPC for producers and workers,\n"
-        "HTTP for health. Each option is also a variable (MILLRACE_LISTEN for --listen) and a key\n"
+        "HTTP for jobs and health. Each option is also a variable (MILLRACE_LISTEN for --listen) "
+        "and a key\n"
         "of the file named by --config. Prints one line when it is ready. SIGTERM stops it with\n"
         "grace, a second one at once; SIGHUP reads the tokens again.",
     .examples = CLI_EXAMPLES("millrace serve", "millrace serve --data /var/lib/millrace",
                              "millrace serve --broker redis://127.0.0.1:6379",
+                             "millrace serve --store postgres://millrace@db/millrace",
                              "millrace serve --config millrace.yaml"),
     .options = SETTINGS_ROWS,
     .options_n = SETTINGS_FLAGS_N,

@@ -9,6 +9,9 @@
 #include "broker/broker.h"
 #include "cli/settings.h"
 #include "http/http.h"
+#include "job/service.h"
+#include "store/store.h"
+#include "timer/service.h"
 
 /* ---- serve_plan.c --------------------------------------------------------------------------- */
 
@@ -19,10 +22,35 @@ struct serve_plan {
     char shown[MR_URL_SHOWN_MAX]; /* of it, for people */
     bool tls;
     enum mr_access_mode access;
+    char store[MR_URL_SHOWN_MAX]; /* URL of the store of timers and jobs */
+    struct mr_timer_settings timers;
 };
 
 /* 0, or the exit code after one line that says which setting is wrong or missing. */
 int serve_plan(const struct cli *cli, const struct settings *settings, struct serve_plan *ret_plan);
+
+/* ---- serve_timers.c ------------------------------------------------------------------------- */
+
+/* Of the plan: where timers are kept, and what else is said of them. 0, or the exit code. */
+int serve_timers_plan(const struct cli *cli, const struct settings *settings,
+                      struct serve_plan *plan);
+/* Opens the store. 0, or the exit code after saying why not. */
+int serve_store_open(const struct cli *cli, const struct settings *settings,
+                     const struct serve_plan *plan, struct mr_store **ret_store);
+/* Opens the timers on it. Likewise. */
+int serve_timers_open(const struct cli *cli, const struct settings *settings,
+                      const struct serve_plan *plan, struct mr_broker *broker,
+                      struct mr_store *store, struct mr_timer_service **ret_service);
+
+/* ---- serve_jobs.c --------------------------------------------------------------------------- */
+
+/* Opens the jobs on the store. 0, or the exit code after saying why not. */
+int serve_jobs_open(const struct settings *settings, struct mr_broker *broker,
+                    struct mr_store *store, struct mr_job_service **ret_service);
+
+/* Who this server is, for people: machine and process. */
+enum { SERVE_NODE_MAX = MR_HOST_MAX + 32 };
+void serve_node(char node[SERVE_NODE_MAX]);
 
 /* ---- serve_health.c ------------------------------------------------------------------------- */
 
@@ -31,7 +59,8 @@ int serve_plan(const struct cli *cli, const struct settings *settings, struct se
  * still open. Beats come from the main thread, answers on the broker's, readers on any.
  */
 struct serve_health {
-    struct mr_broker *broker; /* NULL: not open yet */
+    struct mr_broker *broker;                  /* NULL: not open yet */
+    _Atomic(struct mr_timer_service *) timers; /* NULL: not open (any more) */
     struct mr_req_stats req;
     _Atomic bool asked;
     _Atomic int64_t answered_ns; /* monotonic; 0: never */

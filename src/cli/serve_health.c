@@ -72,9 +72,22 @@ static void say_live(struct mr_http_request *request, void *arg)
     say(request, 200, "live\n");
 }
 
+/* Operations on timers are accepted also while their store is away, so this is no reason not to be ready. */
+static void say_with_timers(struct mr_http_request *request, struct mr_timer_service *timers)
+{
+    struct mr_timer_health health;
+    char text[sizeof health.store_text + 64];
+    mr_timer_service_health(timers, &health);
+    snprintf(text, sizeof text, "ready\n%s%s%s",
+             health.store == MR_OK ? "" : "timers and jobs: ", health.store_text,
+             health.store == MR_OK ? "" : "\n");
+    say(request, 200, text);
+}
+
 static void say_ready(struct mr_http_request *request, void *arg)
 {
     const struct serve_health *health = arg;
+    struct mr_timer_service *timers = atomic_load(&health->timers);
     if (!atomic_load(&health->ready))
         say(request, 503, "not ready: starting or stopping\n");
     else if (atomic_load(&health->failed))
@@ -83,12 +96,14 @@ static void say_ready(struct mr_http_request *request, void *arg)
         say(request, 503, "not ready: the engine does not answer\n");
     else if (atomic_load(&health->disk_full))
         say(request, 503, "not ready: disk full\n");
+    else if (timers)
+        say_with_timers(request, timers);
     else
         say(request, 200, "ready\n");
 }
 
 const struct mr_http_route serve_routes[] = {
-    {"GET", "/livez", say_live},
-    {"GET", "/readyz", say_ready},
+    {"GET", "/livez", say_live, 0},
+    {"GET", "/readyz", say_ready, 0},
 };
 const size_t serve_routes_n = CLI_LEN(serve_routes);

@@ -16,7 +16,12 @@
 
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
 
-enum { CALLS_MAX = 100 * 1000 };
+enum {
+    CALLS_MAX = 100 * 1000,
+    JOB_WINDOW_MAX = 100 * 1000,
+    TIMER_LEASE_MIN_MS = 100,
+    TIMER_LEASE_MAX_MS = 3600 * 1000
+};
 
 const struct cli_option settings_table[] = {
     {ROW("effective", effective, CLI_FLAG, NULL, "every setting, not only those that were set")},
@@ -55,9 +60,43 @@ const struct cli_option settings_table[] = {
     {ROW("broker-tls-key", broker_tls_key, CLI_TEXT, "FILE", "its private key, PEM")},
     {CLI_ARCHIVE_MAX_ROW, .offset = offsetof(struct settings, archive_max)},
     {CLI_ARCHIVE_FOR_ROW, .offset = offsetof(struct settings, archive_for)},
-    NOT_HERE("store"),
+    {ROW("store", store, CLI_TEXT, "URL",
+         "where timers and jobs are: sqlite:FILE or postgres://... (default: sqlite in the "
+         "folder)")},
+    {ROW("app", app, CLI_NAME, "APP",
+         "fire the timers of this app (default: of all); outside the command line A,B,..."),
+     .note = CLI_REPEATS},
+    {ROW("timer-history", timer_history, CLI_DURATION, "D", "keep firings so long after their end"),
+     .fallback = "30d", .min = 1},
+    {ROW("timer-misfire", timer_misfire, CLI_DURATION, "D",
+         "a firing that is later than this is a misfire"),
+     .fallback = "1s", .min = 1},
+    {ROW("timer-catch-up", timer_catch_up, CLI_DURATION, "D",
+         "misfires older than this are not made up for"),
+     .fallback = "1d", .min = 1},
+    {ROW("timer-lease", timer_lease, CLI_DURATION, "D",
+         "another server fires an app's timers when its own was silent so long"),
+     .fallback = "10s", .min = TIMER_LEASE_MIN_MS, .max = TIMER_LEASE_MAX_MS},
+    {ROW("timer-levels", timer_levels, CLI_TEXT, "D,D,...",
+         "an operation on a timer that could not be applied is tried again after these"),
+     .fallback = "5s,10s"},
+    {ROW("alarm", alarm, CLI_TEXT, "CMD|URL",
+         "told of failed firings, misfires and dead operations, as JSON: a command, or an http "
+         "URL")},
+    {ROW("alarm-secret-file", alarm_secret_file, CLI_TEXT, "FILE",
+         "signs what goes to an http URL: HMAC-SHA256")},
+    {ROW("job-window", job_window, CLI_COUNT, "N",
+         "of a job's parts so many are tasks for each slot of a worker"),
+     .fallback = "64", .min = 1, .max = JOB_WINDOW_MAX},
+    {ROW("job-segment", job_segment, CLI_COUNT, "N",
+         "parts in one segment of the store; then the next begins"),
+     .fallback = "100000", .min = 1, .max = UINT32_MAX},
+    {ROW("job-retention", job_retention, CLI_DURATION, "D",
+         "keep jobs so long after their end, where they say nothing themselves"),
+     .fallback = "7d", .min = 1},
+    {ROW("job-commands", job_commands, CLI_FLAG, NULL,
+         "who may submit a job may have a command run here: --reduce command:CMD")},
     NOT_HERE("nameserver"),
-    NOT_HERE("app"),
     NOT_HERE("replicas"),
     {ROW("broker", broker, CLI_TEXT, "URL",
          "where tasks live: file:DIR, the same as --data DIR, or a Redis")},

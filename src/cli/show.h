@@ -5,6 +5,16 @@
 
 #include "cli/cli.h"
 #include "cli/jw.h"
+#include "cli/out.h"
+
+/* A line of what there is to say about one thing; of nothing, 0 or empty, there is none. */
+void show_field(const char *name, enum out_colour colour, const char *text);
+void show_bytes(const char *name, enum out_colour colour, struct mr_slice bytes);
+void show_time(const char *name, int64_t ms);
+void show_span(const char *name, int64_t ms);
+
+/* Whether the task is an operation on a timer; then in words: "put APP/NAME". */
+bool show_operation(const struct mr_task *task, struct mr_buf *text);
 
 void show_task_json(struct jw *jw, const struct mr_task *task);
 /* Field by field, for people. */
@@ -13,14 +23,17 @@ void show_queue_json(struct jw *jw, const struct mr_queue_info *info);
 /* The same object left open, for more fields. */
 void show_queue_fields_json(struct jw *jw, const struct mr_queue_info *info);
 
-/* The same for nodes: node.c. */
-void node_json(struct jw *jw, const struct mr_node_info *node);
+/* The same for nodes: node.c. Of the list that they are in (NULL: nothing is known): who
+ * leads, and what they own. */
+void node_json(struct jw *jw, const struct mr_node_list *list, const struct mr_node_info *node);
 struct out_table *node_table(void);
-void node_row(struct out_table *table, const struct mr_node_info *node);
+void node_row(struct out_table *table, const struct mr_node_list *list,
+              const struct mr_node_info *node);
 
 /* Which tasks a command is about. Options of the verb are parsed into it. */
 struct show_filter {
     struct cli_value queue, state, type, limit, watch, held;
+    bool operations; /* unless a queue is given: operations on timers as well */
 };
 
 /* Rows of the options above, for a struct that begins with a struct show_filter. */
@@ -51,7 +64,9 @@ struct show_filter {
 /* Names of states, so that the index is the state less one. */
 extern const char *const show_states[];
 
+/* What a filter says; of operations the second list is by show_operation_options, where that answers true. */
 struct mr_list_options show_list_options(const struct show_filter *filter);
+bool show_operation_options(const struct show_filter *filter, struct mr_list_options *options);
 /* Lists to stdout as the user wants it; only is a state that goes before the filter's, or NONE. */
 int show_list(struct cli *cli, const struct show_filter *filter, enum mr_state only);
 /* Says why tasks could not be listed. */

@@ -14,6 +14,7 @@ static const struct {
 } helps[MR_WHY_COUNT] = {
     [MR_WHY_PAUSED] = {"millrace queue resume", true},
     [MR_WHY_NO_WORKER] = {"millrace work -q", true},
+    [MR_WHY_LIMIT] = {"millrace queue show", true},
     [MR_WHY_CRASHED] = {"millrace task run", false},
     [MR_WHY_FAILED] = {"millrace task run", false},
     [MR_WHY_ARCHIVED] = {"millrace task run", false},
@@ -56,7 +57,11 @@ static enum mr_err explain(struct cli *cli, const struct mr_task *task, struct m
 {
     struct mr_queue_info queue;
     struct mr_node_list *nodes = NULL;
+    struct mr_limit limits[MR_LIMIT_SCOPE_COUNT];
+    size_t limits_n = 0;
     MR_TRY(mr_queue_get(cli->client, task->queue, &queue));
+    if (queue.rate > 0 || queue.concurrency > 0 || queue.limits > 0)
+        MR_TRY(mr_task_limits(cli->client, task->queue, task->id, limits, &limits_n));
     MR_TRY(mr_node_list_get(cli->client, &nodes));
     mr_why(
         &(struct mr_why_facts){
@@ -64,6 +69,8 @@ static enum mr_err explain(struct cli *cli, const struct mr_task *task, struct m
             .queue = &queue,
             .nodes = mr_node_list_at(nodes, 0),
             .nodes_n = mr_node_list_count(nodes),
+            .limits = limits,
+            .limits_n = limits_n,
             .now_ms = out_now_ms(),
         },
         why);

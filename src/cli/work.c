@@ -24,14 +24,18 @@
 #include "worker/exec.h"
 
 struct work_args {
-    struct cli_value queue, strict, concurrency, type, node, tag, drain_timeout, burst, archive_max,
-        archive_for;
+    struct cli_value queue, strict, concurrency, type, node, tag, fall_after, drain_timeout, burst,
+        archive_max, archive_for, heartbeat, missed, leader_lease, no_lead;
 };
 
 enum {
     STOPS_MAX = 2, /* stop, and stop at once; the next signal does not even wait for the store */
     STATUS_NS = 250 * 1000 * 1000, /* between two states of the live line */
     ERROR_SHOWN = 200, /* bytes of an error on its line; millrace task show has it all */
+    BEAT_MIN_MS = 10,
+    BEAT_DEFAULT_MS = 5000, /* as the library has them */
+    MISSED_DEFAULT = 3,
+    DEATH_MAX_MS = 3600 * 1000, /* a server holds no lease for longer */
 };
 
 struct work {
@@ -117,25 +121,7 @@ static void on_diag(enum mr_diag_level level, const char *line, void *arg)
 
 /* ---- options -------------------------------------------------------------------------------- */
 
-static int add_queue(struct work *work, struct mr_slice name, uint32_t weight, const char *at)
-{
-    if (work->queues_n == MR_TAKE_QUEUES_MAX)
-        return cli_usage(work->cli, "-q: more than %d queues", MR_TAKE_QUEUES_MAX);
-    struct mr_buf *buf = &work->names[work->queues_n];
-    cli_must(mr_buf_append_slice(buf, name));
-    if (at)
-        cli_must(mr_buf_printf(buf, "@%s", at));
-    cli_must(mr_buf_append(buf, "", 1));
-    const char *text = (const char *)buf->data;
-    const char *problem = cli_name_problem(text);
-    if (problem)
-        return cli_usage(work->cli, "-q: \"%.200s\" %s", text, problem);
-    work->queues[work->queues_n++] = (struct mr_worker_queue){mr_slice_str(text), weight};
-    return CLI_OK;
-}
-
-/* A queue with what is addressed to this node and its tags there, which goes first when strict. */
-static int add_queue_option(struct work *work, const struct work_args *args, const char *text)
+static int add_queue(struct work *work, const struct work_args *args, const char *text)
 {
     const char *equals = strrchr(text, '=');
     struct mr_slice name = mr_slice_make(text, equals ? (size_t)(equals - text) : strlen(text));
@@ -143,21 +129,30 @@ static int add_queue_option(struct work *work, const struct work_args *args, con
     if (equals && (mr_parse_int64(equals + 1, &weight) != MR_OK || weight < 1 || weight > 1000000))
         return cli_usage(work->cli, "-q: \"%.200s\" is not QUEUE=WEIGHT with a weight of 1 or more",
                          text);
-    int code = CLI_OK;
-    if (args->node.given)
-        code = add_queue(work, name, (uint32_t)weight, args->node.text);
-    for (size_t i = 0; code == CLI_OK && i < args->tag.items_n; i++)
-        code = add_queue(work, name, (uint32_t)weight, args->tag.items[i]);
-    return code == CLI_OK ? add_queue(work, name, (uint32_t)weight, NULL) : code;
+    if ((work->queues_n + 1) * (args->tag.items_n + 1) > MR_TAKE_QUEUES_MAX)
+        return cli_usage(work->cli, "-q: more than %d queues, each with all tags",
+                         MR_TAKE_QUEUES_MAX);
+    struct mr_buf *buf = &work->names[work->queues_n];
+    cli_must(mr_buf_append_slice(buf, name));
+    cli_must(mr_buf_append(buf, "", 1));
+    const char *problem = cli_name_problem((const char *)buf->data);
+    for (size_t i = 0; !problem && i < args->tag.items_n; i++)
+        if (name.len + 1 + strlen(args->tag.items[i]) > MR_NAME_MAX)
+            problem = "is too long with a tag";
+    if (problem)
+        return cli_usage(work->cli, "-q: \"%.200s\" %s", (const char *)buf->data, problem);
+    work->queues[work->queues_n++] =
+        (struct mr_worker_queue){mr_slice_str((const char *)buf->data), (uint32_t)weight};
+    return CLI_OK;
 }
 
 static int add_queues(struct work *work, const struct work_args *args)
 {
     if (args->queue.items_n == 0)
-        return add_queue_option(work, args, "default");
+        return add_queue(work, args, "default");
     int code = CLI_OK;
     for (size_t i = 0; code == CLI_OK && i < args->queue.items_n; i++)
-        code = add_queue_option(work, args, args->queue.items[i]);
+        code = add_queue(work, args, args->queue.items[i]);
     return code;
 }
 
@@ -203,12 +198,27 @@ static int check_types(const struct cli *cli, const struct work_args *args)
     return CLI_OK;
 }
 
+/* What a worker refuses, before it is one; the floors of each are in its row. */
+static int check_beats(const struct cli *cli, const struct work_args *args)
+{
+    int64_t beat_ms = args->heartbeat.given ? args->heartbeat.number : BEAT_DEFAULT_MS;
+    int64_t missed = args->missed.given ? args->missed.number : MISSED_DEFAULT;
+    if (beat_ms * missed > DEATH_MAX_MS)
+        return cli_usage(cli, "--heartbeat: with --missed %lld it would be dead after more than 1h",
+                         (long long)missed);
+    if (args->leader_lease.given && args->leader_lease.number < 2 * beat_ms)
+        return cli_usage(cli, "--leader-lease: is below two heartbeats");
+    return CLI_OK;
+}
+
 static int check(struct work *work, const struct work_args *args)
 {
     const struct cli *cli = work->cli;
     if (cli->tail_n == 0)
         return cli_usage(cli, "the command to run is missing: millrace work ... -- CMD [ARG]...");
     int code = check_types(cli, args);
+    if (code == CLI_OK)
+        code = check_beats(cli, args);
     if (code == CLI_OK)
         code = add_queues(work, args);
     if (code != CLI_OK)
@@ -224,16 +234,27 @@ static int check(struct work *work, const struct work_args *args)
 
 static enum mr_err make_worker(struct work *work, const struct work_args *args)
 {
+    struct mr_slice tags[MR_TAKE_QUEUES_MAX];
+    for (size_t i = 0; i < args->tag.items_n; i++)
+        tags[i] = mr_slice_str(args->tag.items[i]);
     struct mr_worker_options options = {
         .node = mr_slice_str(args->node.given ? args->node.text : ""),
         .queues = work->queues,
         .queues_n = work->queues_n,
+        .tags = tags,
+        .tags_n = args->tag.items_n,
+        .fall_ms = args->fall_after.given && args->fall_after.number == 0 ? MR_NO_FALL
+                                                                          : args->fall_after.number,
         .order = args->strict.given ? MR_QUEUES_STRICT : MR_QUEUES_WEIGHTED,
         .slots = (uint32_t)args->concurrency.number,
         .drain_ms = args->drain_timeout.number,
         .on_error = on_error,
         .arg = work,
         .burst = args->burst.given,
+        .beat_ms = args->heartbeat.number,
+        .beats_missed = (uint32_t)args->missed.number,
+        .never_leads = args->no_lead.given,
+        .leader_ms = args->leader_lease.number,
     };
     if (args->drain_timeout.given && args->drain_timeout.number == 0)
         options.drain_ms = 1; /* 0 would be the default */
@@ -410,9 +431,23 @@ static const struct cli_option options[] = {
     {.name = "tag",
      .note = CLI_REPEATS,
      OPT(tag, CLI_NAME, "TAG", "take also what is addressed to QUEUE@TAG")},
+    {.name = "fall-after",
+     OPT(fall_after, CLI_DURATION, "D",
+         "take what is addressed to others after so long (default 60s; 0: never)")},
     {.name = "drain-timeout",
      OPT(drain_timeout, CLI_DURATION, "D", "wait so long for runs when stopped (default 30s)")},
     {.name = "burst", OPT(burst, CLI_FLAG, NULL, "end when the queues are empty")},
+    {.name = "heartbeat",
+     OPT(heartbeat, CLI_DURATION, "D", "say so often that it lives (default 5s)"),
+     .min = BEAT_MIN_MS},
+    {.name = "missed",
+     OPT(missed, CLI_COUNT, "N", "dead after so many missed heartbeats (default 3)"),
+     .min = 2,
+     .max = 1000},
+    {.name = "leader-lease",
+     OPT(leader_lease, CLI_DURATION, "D", "lead so long after a heartbeat (default: until dead)"),
+     .min = 2 * BEAT_MIN_MS},
+    {.name = "no-lead", OPT(no_lead, CLI_FLAG, NULL, "never become the leader")},
     {CLI_ARCHIVE_MAX_ROW, .offset = offsetof(struct work_args, archive_max)},
     {CLI_ARCHIVE_FOR_ROW, .offset = offsetof(struct work_args, archive_for)},
 };

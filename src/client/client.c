@@ -4,8 +4,14 @@
 
 #include <stdlib.h>
 
+#include "base/diag.h"
 #include "broker/embedded/embedded.h"
 #include "broker/redis/redis.h"
+#include "client/job.h"
+#include "client/producer.h"
+#include "cluster/cluster.h"
+#include "store/store.h"
+#include "timer/service.h"
 #include "worker/worker.h"
 
 /* A namespace becomes a folder, so it must not lead elsewhere. */
@@ -75,9 +81,63 @@ void mr_client_close(struct mr_client *client)
 {
     if (!client)
         return;
-    mr_broker_close(client->broker); /* answers what is in flight */
+    mr_producer_stop(client->producer);
+    mr_job_service_close(client->jobs);
+    mr_timer_service_close(client->timers);
+    mr_store_close(client->store);
+    for (size_t i = 0; i < client->servers_n; i++)
+        mr_broker_close(client->servers[i]);
+    if (client->servers_n == 0 && client->broker != NULL)
+        mr_broker_close(client->broker); /* answers what is in flight */
     mr_assert(atomic_load(&client->tasks) == 0);
+    mr_producer_free(client->producer);
+    mr_timer_door_free(client->door);
+    mr_zones_free(client->zones);
+    mr_lock_done(&client->timers_lock);
+    free(client->store_url);
     free(client);
+}
+
+/* Thread: the store's. */
+static void on_stopped(enum mr_err err, const char *text, void *arg)
+{
+    (void)arg;
+    mr_diag(MR_DIAG_ERROR, "store.stopped", "error=\"%s\" text=\"%s\"", mr_err_text(err), text);
+}
+
+enum mr_err mr_store_open_told(const char *url, struct mr_store **ret_store,
+                               struct mr_detail *detail)
+{
+    struct mr_store_options options = {.url = url, .stopped = on_stopped};
+    return mr_store_open(&options, ret_store, detail);
+}
+
+/* With the lock. */
+static enum mr_err open_timers(struct mr_client *client, struct mr_detail *detail)
+{
+    if (client->store == NULL)
+        MR_TRY(mr_store_open_told(client->store_url, &client->store, detail));
+    struct mr_timer_service_options options = {.broker = client->broker,
+                                               .store = client->store,
+                                               .payload_max = client->payload_max,
+                                               .node = "",
+                                               .looks = true};
+    return mr_timer_service_open(&options, &client->timers, detail);
+}
+
+enum mr_err mr_client_timers(struct mr_client *client, enum mr_timers_for for_,
+                             struct mr_timer_service **ret_service, struct mr_detail *detail)
+{
+    enum mr_err err = MR_OK;
+    mr_lock_enter(&client->timers_lock);
+    if (client->timers == NULL && client->store_url != NULL && !client->is_redis)
+        err = open_timers(client, detail);
+    if (err == MR_OK && client->timers != NULL && for_ == MR_TIMERS_FIRE)
+        err = mr_timer_service_fire(client->timers, detail);
+    if (err == MR_OK)
+        *ret_service = client->timers;
+    mr_lock_leave(&client->timers_lock);
+    return err;
 }
 
 enum mr_err mr_client_risk(struct mr_client *client, struct mr_detail *ret_line)
@@ -88,16 +148,73 @@ enum mr_err mr_client_risk(struct mr_client *client, struct mr_detail *ret_line)
     return MR_OK;
 }
 
+static void leads(void *arg, uint64_t term, mr_mono until)
+{
+    mr_cluster_leads(arg, term, until);
+}
+
+static void leading_free(void *arg)
+{
+    mr_cluster_free(arg);
+}
+
+static enum mr_err leading_new(struct mr_client *client, struct mr_leading *ret_leading)
+{
+    struct mr_cluster *cluster;
+    MR_TRY(mr_cluster_new(client->broker, &cluster));
+    *ret_leading = (struct mr_leading){.leads = leads, .free = leading_free, .arg = cluster};
+    return MR_OK;
+}
+
+/* Whether somebody has made a timer or a job here, so that there may be something to do. */
+static bool has_store(const struct mr_client *client)
+{
+    static const char scheme[] = "sqlite:";
+    struct mr_fs *fs = mr_fs_system();
+    struct mr_file *file = NULL;
+    if (client->store_url == NULL)
+        return false;
+    if (strncmp(client->store_url, scheme, strlen(scheme)) != 0)
+        return true;
+    enum mr_err err = mr_fs_open(fs, client->store_url + strlen(scheme), MR_OPEN_READ, &file);
+    mr_file_close(file);
+    return err != MR_NOT_FOUND;
+}
+
+/* Who works in the process of the broker fires its timers and gives out parts of its jobs as well. */
+static enum mr_err begin_services(struct mr_client *client)
+{
+    struct mr_timer_service *timers;
+    struct mr_job_service *jobs;
+    if (!has_store(client))
+        return MR_OK;
+    MR_TRY(mr_client_timers(client, MR_TIMERS_FIRE, &timers, NULL));
+    return mr_client_jobs(client, MR_JOBS_RUN, &jobs, NULL);
+}
+
 enum mr_err mr_worker_new(struct mr_client *client, const struct mr_worker_options *options,
                           struct mr_worker **ret_worker)
 {
-    return mr_worker_new_on(client->broker, options, ret_worker);
+    struct mr_leading leading;
+    struct mr_worker *worker;
+    MR_TRY(begin_services(client));
+    MR_TRY(mr_worker_new_on(client->broker, options, &worker));
+    enum mr_err err = leading_new(client, &leading);
+    if (err != MR_OK) {
+        mr_worker_free(worker);
+        return err;
+    }
+    mr_worker_leading(worker, &leading);
+    *ret_worker = worker;
+    return MR_OK;
 }
 
 enum mr_err mr_master_open(struct mr_client *client, const struct mr_master_options *options,
                            struct mr_master **ret_master)
 {
-    return mr_master_open_on(client->broker, options, ret_master);
+    struct mr_leading leading;
+    MR_TRY(leading_new(client, &leading));
+    return mr_master_open_on(client->broker, options, &leading, ret_master);
 }
 
 enum mr_err mr_result_commit(struct mr_client *client, const struct mr_slice *receipts, size_t n,

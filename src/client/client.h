@@ -14,10 +14,47 @@ enum {
     MR_IN_FLIGHT_BYTES_MAX = 256 * 1024 * 1024,
 };
 
+struct mr_store;
+struct mr_timer_service;
+struct mr_job_service;
+struct mr_timer_door;
+struct mr_producer;
+struct mr_zones;
+
+enum { MR_SERVERS_MAX = 16 }; /* in one URL */
+
 struct mr_client {
     struct mr_broker *broker;
+    /* Where a URL names several servers: all of them, one of which is the broker. */
+    struct mr_broker *servers[MR_SERVERS_MAX];
+    size_t servers_n;
     _Atomic size_t tasks, bytes; /* in flight */
+    /* Timers and jobs that are in this process, with the broker: opened when they are first asked for. */
+    struct mr_lock timers_lock;
+    char *store_url;        /* NULL: they are not in this process */
+    struct mr_store *store; /* NULL: not open, as what follows */
+    struct mr_timer_service *timers;
+    struct mr_job_service *jobs;
+    size_t payload_max;
+    /* Operations on timers: see producer.h; made when they are first needed. */
+    struct mr_producer *producer;
+    bool is_redis; /* whose timers are operated on by a door of our own: */
+    struct mr_zones *zones;
+    struct mr_timer_door *door;
+    int64_t answer_ms;
+    uint32_t timers_max;
 };
+
+/* The timers of this process, opened if need be, from the first MR_TIMERS_FIRE on also applied and fired;
+ * NULL: they are behind the broker. Errors of mr_store_open; detail may be NULL. Thread: any. */
+enum mr_timers_for { MR_TIMERS_LOOK, MR_TIMERS_FIRE };
+MR_MUST_USE enum mr_err mr_client_timers(struct mr_client *client, enum mr_timers_for for_,
+                                         struct mr_timer_service **ret_service,
+                                         struct mr_detail *detail);
+
+/* Opens a store; when it fails later, that is said. Errors of mr_store_open. */
+MR_MUST_USE enum mr_err mr_store_open_told(const char *url, struct mr_store **ret_store,
+                                           struct mr_detail *detail);
 
 #define MR_FILE_SCHEME "file:"
 

@@ -4,6 +4,7 @@
 
 #include "broker/result.h"
 #include "client/client.h"
+#include "store/store.h"
 
 enum { LIST_LIMIT = 50 };
 
@@ -248,6 +249,72 @@ enum mr_err mr_queue_set_assign(struct mr_client *client, struct mr_slice queue,
     return queue_set(client, queue, MR_QUEUE_ASSIGN, assign);
 }
 
+enum mr_err mr_queue_set_retry_mode(struct mr_client *client, struct mr_slice queue,
+                                    enum mr_retry_mode mode)
+{
+    return queue_set(client, queue, MR_QUEUE_RETRY_MODE, mode);
+}
+
+enum mr_err mr_queue_set_retry_wait(struct mr_client *client, struct mr_slice queue,
+                                    int64_t wait_ms)
+{
+    return wait_ms < 0 ? MR_INVALID
+                       : queue_set(client, queue, MR_QUEUE_RETRY_WAIT, (uint64_t)wait_ms);
+}
+
+static enum mr_err set_limit(struct mr_client *client, struct mr_slice queue,
+                             const struct mr_limit *limit, enum mr_queue_setting setting)
+{
+    struct mr_req_queue_set set = {
+        .req = {.op = MR_OP_QUEUE_SET},
+        .queue = queue,
+        .setting = setting,
+        .value = setting == MR_QUEUE_RATE ? limit->rate : limit->concurrency,
+        .rate_ms = limit->rate_ms,
+        .scope = limit->scope,
+        .name = mr_slice_str(limit->name),
+    };
+    MR_TRY(mr_queue_set_check(&set));
+    enum mr_err err = mr_broker_call(client->broker, &set.req);
+    mr_req_done(&set.req);
+    return err;
+}
+
+enum mr_err mr_queue_set_rate(struct mr_client *client, struct mr_slice queue,
+                              const struct mr_limit *limit)
+{
+    return set_limit(client, queue, limit, MR_QUEUE_RATE);
+}
+
+enum mr_err mr_queue_set_concurrency(struct mr_client *client, struct mr_slice queue,
+                                     const struct mr_limit *limit)
+{
+    return set_limit(client, queue, limit, MR_QUEUE_CONCURRENCY);
+}
+
+enum mr_err mr_task_limits(struct mr_client *client, struct mr_slice queue, struct mr_slice id,
+                           struct mr_limit *ret_limits, size_t *ret_n)
+{
+    MR_TRY(mr_name_check(queue));
+    struct mr_req_queue_limits limits = {
+        .req = {.op = MR_OP_QUEUE_LIMITS},
+        .queue = queue,
+        .id = id,
+        .limits = ret_limits,
+    };
+    enum mr_err err = mr_broker_call(client->broker, &limits.req);
+    mr_req_done(&limits.req);
+    if (err == MR_OK)
+        *ret_n = limits.n;
+    return err;
+}
+
+enum mr_err mr_queue_limits(struct mr_client *client, struct mr_slice queue,
+                            struct mr_limit *ret_limits, size_t *ret_n)
+{
+    return mr_task_limits(client, queue, (struct mr_slice){0}, ret_limits, ret_n);
+}
+
 enum mr_err mr_queue_remove(struct mr_client *client, struct mr_slice queue,
                             enum mr_queue_remove_mode mode)
 {
@@ -286,6 +353,16 @@ void mr_node_list_free(struct mr_node_list *list)
     free(list);
 }
 
+const struct mr_leader *mr_node_list_leader(const struct mr_node_list *list)
+{
+    return &list->list.leader;
+}
+
+const struct mr_assignment *mr_node_list_assignment(const struct mr_node_list *list, size_t i)
+{
+    return i < list->list.assignments_n ? &list->list.assignments[i] : NULL;
+}
+
 enum mr_err mr_node_list_get(struct mr_client *client, struct mr_node_list **ret_list)
 {
     struct mr_node_list *list = calloc(1, sizeof *list);
@@ -313,6 +390,19 @@ enum mr_err mr_stats_get(struct mr_client *client, struct mr_stats *ret_stats)
     return err;
 }
 
+/* Behind the tasks: an operation that is in both is applied once more, which does no harm; in neither it would be
+ * lost. */
+static enum mr_err copy_store(struct mr_client *client, const char *dir, struct mr_detail *detail)
+{
+    struct mr_detail why = {.text = ""};
+    enum mr_err err = mr_store_copy(client->store_url, dir, &why);
+    if (err == MR_UNSUPPORTED || err == MR_NOT_FOUND)
+        return MR_OK;
+    if (err != MR_OK && detail)
+        mr_detail_set(detail, "the tasks are there, the timers are not: %s", why.text);
+    return err;
+}
+
 enum mr_err mr_backup(struct mr_client *client, const char *dir, struct mr_detail *detail)
 {
     if (!dir || *dir == '\0') {
@@ -324,5 +414,5 @@ enum mr_err mr_backup(struct mr_client *client, const char *dir, struct mr_detai
     mr_req_done(&backup.req);
     if (err != MR_OK && detail)
         *detail = backup.detail;
-    return err;
+    return err == MR_OK && client->store_url != NULL ? copy_store(client, dir, detail) : err;
 }

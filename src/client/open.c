@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Opening a broker by URL: one row per scheme. Thread: any. */
+/* Opening a broker by URL: one row per scheme; several servers of one URL. Thread: any. */
 #include <stdlib.h>
 
+#include "broker/door.h"
 #include "broker/embedded/embedded.h"
 #include "broker/redis/redis.h"
 #include "broker/remote/remote.h"
@@ -11,17 +12,23 @@
 
 enum { TOKEN_MAX = 512 };
 
-typedef enum mr_err open_broker(const char *url, const char *rest,
-                                const struct mr_client_options *options,
-                                struct mr_broker **ret_broker, struct mr_detail *detail);
+/* What is opened. */
+struct opening {
+    const char *url;
+    const char *rest; /* behind its scheme, or one of the servers there */
+    const struct mr_client_options *options;
+    bool later; /* the server need not be there yet */
+};
 
-static enum mr_err open_file(const char *url, const char *rest,
-                             const struct mr_client_options *options, struct mr_broker **ret_broker,
+typedef enum mr_err open_broker(const struct opening *opening, struct mr_broker **ret_broker,
+                                struct mr_detail *detail);
+
+static enum mr_err open_file(const struct opening *opening, struct mr_broker **ret_broker,
                              struct mr_detail *detail)
 {
+    const struct mr_client_options *options = opening->options;
     char dir[MR_PATH_MAX];
-    (void)rest;
-    MR_TRY(mr_url_dir(url, options->namespace_, dir, detail));
+    MR_TRY(mr_url_dir(opening->url, options->namespace_, dir, detail));
     struct mr_embedded_options embedded = {
         .dir = dir,
         .payload_max = options->payload_max,
@@ -64,13 +71,12 @@ static enum mr_err check_token(const char *token, struct mr_detail *detail)
     return fine ? MR_OK : MR_INVALID;
 }
 
-static enum mr_err open_server(const char *url, const char *rest,
-                               const struct mr_client_options *options,
-                               const struct mr_rpc_tls *tls, struct mr_broker **ret_broker,
-                               struct mr_detail *detail)
+static enum mr_err open_server(const struct opening *opening, const struct mr_rpc_tls *tls,
+                               struct mr_broker **ret_broker, struct mr_detail *detail)
 {
+    const struct mr_client_options *options = opening->options;
     char address[MR_SERVER_MAX];
-    MR_TRY(mr_url_server(url, rest, address, detail));
+    MR_TRY(mr_url_server(opening->url, opening->rest, address, detail));
     MR_TRY(check_token(options->token, detail));
     struct mr_remote_options remote = {
         .address = address,
@@ -79,6 +85,7 @@ static enum mr_err open_server(const char *url, const char *rest,
         .namespace_ = options->namespace_,
         .payload_max = options->payload_max,
         .open_ms = options->open_ms,
+        .later = opening->later,
         .refused = options->refused,
         .refused_arg = options->refused_arg,
     };
@@ -98,21 +105,20 @@ static bool wants_tls(const struct mr_client_options *options)
     return options->tls_ca || options->tls_cert || options->tls_key || options->tls_name;
 }
 
-static enum mr_err open_plain(const char *url, const char *rest,
-                              const struct mr_client_options *options,
-                              struct mr_broker **ret_broker, struct mr_detail *detail)
+static enum mr_err open_plain(const struct opening *opening, struct mr_broker **ret_broker,
+                              struct mr_detail *detail)
 {
-    if (wants_tls(options)) {
-        mr_detail_set(detail, "%s: for TLS write millraces://", url);
+    if (wants_tls(opening->options)) {
+        mr_detail_set(detail, "%s: for TLS write millraces://", opening->url);
         return MR_INVALID;
     }
-    return open_server(url, rest, options, NULL, ret_broker, detail);
+    return open_server(opening, NULL, ret_broker, detail);
 }
 
-static enum mr_err open_tls(const char *url, const char *rest,
-                            const struct mr_client_options *options, struct mr_broker **ret_broker,
+static enum mr_err open_tls(const struct opening *opening, struct mr_broker **ret_broker,
                             struct mr_detail *detail)
 {
+    const struct mr_client_options *options = opening->options;
     MR_TRY(check_tls(options, detail));
     struct mr_rpc_tls tls = {
         .cert_file = options->tls_cert,
@@ -120,16 +126,16 @@ static enum mr_err open_tls(const char *url, const char *rest,
         .ca_file = options->tls_ca,
         .server_name = options->tls_name,
     };
-    return open_server(url, rest, options, &tls, ret_broker, detail);
+    return open_server(opening, &tls, ret_broker, detail);
 }
 
 /* ---- Redis ---------------------------------------------------------------------------------- */
 
-static enum mr_err open_redis(const char *url, const char *rest,
-                              const struct mr_client_options *options,
-                              struct mr_broker **ret_broker, struct mr_detail *detail)
+static enum mr_err open_redis(const struct opening *opening, struct mr_broker **ret_broker,
+                              struct mr_detail *detail)
 {
-    (void)rest;
+    const struct mr_client_options *options = opening->options;
+    const char *url = opening->url;
     if (wants_tls(options) && strncmp(url, "rediss", strlen("rediss")) != 0) {
         mr_detail_set(detail, "for TLS write rediss:// instead of redis://");
         return MR_INVALID;
@@ -171,18 +177,87 @@ static const struct {
     {"rediss+", open_redis},
 };
 
-static enum mr_err open_url(const char *url, const struct mr_client_options *options,
-                            struct mr_broker **ret_broker, struct mr_detail *detail)
+/* One of several servers must be there in time; it is the one that has tasks. */
+static enum mr_err await_one(struct mr_client *client, const struct opening *opening,
+                             struct mr_detail *detail)
+{
+    struct mr_clock *clock = mr_clock_system();
+    int64_t open_ms = opening->options->open_ms;
+    mr_mono end = mr_mono_add_ms(mr_mono_now(clock), open_ms > 0 ? open_ms : MR_DOOR_OPEN_MS);
+    struct mr_event never;
+    mr_event_init(&never);
+    do {
+        for (size_t i = 0; i < client->servers_n; i++) {
+            if (!mr_remote_is_up(client->servers[i]))
+                continue;
+            client->broker = client->servers[i];
+            return MR_OK;
+        }
+        (void)mr_event_wait(&never, 5 * MR_NS_PER_MS);
+    } while (mr_mono_now(clock).ns < end.ns);
+    mr_detail_set(detail, "%s: no server there", opening->url);
+    return MR_UNAVAILABLE;
+}
+
+/* H1:P1,H2:P2: all of them, whether they are there or not. */
+static enum mr_err open_servers(struct mr_client *client, open_broker *open, struct opening opening,
+                                struct mr_detail *detail)
+{
+    const char *at = opening.rest;
+    char one[MR_SERVER_MAX];
+    opening.later = true;
+    opening.rest = one;
+    for (size_t len; *at != '\0'; at += len + (at[len] == ',')) {
+        len = strcspn(at, ",");
+        if (len == 0 || len >= sizeof one || client->servers_n == MR_SERVERS_MAX) {
+            mr_detail_set(detail, "%s: must be millrace://H1:P1,H2:P2 with at most %d servers",
+                          opening.url, MR_SERVERS_MAX);
+            return MR_INVALID;
+        }
+        (void)snprintf(one, sizeof one, "%.*s", (int)len, at);
+        MR_TRY(open(&opening, &client->servers[client->servers_n], detail));
+        client->servers_n++;
+    }
+    return await_one(client, &opening, detail);
+}
+
+static enum mr_err open_url(struct mr_client *client, const char *url,
+                            const struct mr_client_options *options, struct mr_detail *detail)
 {
     for (size_t i = 0; url && i < sizeof schemes / sizeof *schemes; i++) {
         size_t len = strlen(schemes[i].scheme);
-        if (strncmp(url, schemes[i].scheme, len) == 0)
-            return schemes[i].open(url, url + len, options, ret_broker, detail);
+        if (strncmp(url, schemes[i].scheme, len) != 0)
+            continue;
+        struct opening opening = {.url = url, .rest = url + len, .options = options};
+        bool many = strchr(url + len, ',') != NULL && strncmp(url, "millrace", 8) == 0;
+        return many ? open_servers(client, schemes[i].open, opening, detail)
+                    : schemes[i].open(&opening, &client->broker, detail);
     }
     char shown[MR_URL_SHOWN_MAX];
     mr_detail_set(detail, "%s: must be file:DIR, millrace://HOST:PORT or redis://HOST:PORT",
                   url ? mr_url_shown(url, shown) : "(no URL)");
     return url && strchr(url, ':') ? MR_UNSUPPORTED : MR_INVALID;
+}
+
+/* Timers and jobs of a folder are kept in it, unless they are to be elsewhere. */
+static enum mr_err set_store(struct mr_client *client, const char *url,
+                             const struct mr_client_options *options)
+{
+    char dir[MR_PATH_MAX];
+    client->payload_max = options->payload_max;
+    client->answer_ms = options->answer_ms;
+    client->timers_max = options->timers_max;
+    client->is_redis = mr_url_is_redis(url);
+    bool is_file = strncmp(url, MR_FILE_SCHEME, strlen(MR_FILE_SCHEME)) == 0;
+    if (!is_file && (!client->is_redis || options->store == NULL))
+        return MR_OK;
+    if (is_file)
+        MR_TRY(mr_url_dir(url, options->namespace_, dir, NULL));
+    if (options->store != NULL)
+        client->store_url = strdup(options->store);
+    else if (asprintf(&client->store_url, "sqlite:%s/store.db", dir) < 0)
+        client->store_url = NULL;
+    return client->store_url != NULL ? MR_OK : MR_NOMEM;
 }
 
 enum mr_err mr_client_open(const char *url, const struct mr_client_options *options,
@@ -198,9 +273,12 @@ enum mr_err mr_client_open(const char *url, const struct mr_client_options *opti
     struct mr_client *client = calloc(1, sizeof *client);
     if (!client)
         return MR_NOMEM;
-    enum mr_err err = open_url(url, options, &client->broker, detail);
+    mr_lock_init(&client->timers_lock);
+    enum mr_err err = open_url(client, url, options, detail);
+    if (err == MR_OK)
+        err = set_store(client, url, options);
     if (err != MR_OK) {
-        free(client);
+        mr_client_close(client);
         return err;
     }
     *ret_client = client;

@@ -7,6 +7,7 @@
 
 #include "base/clock.h"
 #include "base/text.h"
+#include "wire/node.h"
 
 #define TEXT(slice) (int)(slice).len, (const char *)(slice).data
 
@@ -77,6 +78,7 @@ struct workers {
     size_t of_queue; /* nodes that take from its queue */
     size_t of_type;  /* and handle its type */
     size_t slots, free_slots;
+    size_t catchers; /* nodes to which it falls, if it is addressed to others */
 };
 
 static bool takes_from(const struct mr_node_info *node, struct mr_slice queue)
@@ -87,20 +89,13 @@ static bool takes_from(const struct mr_node_info *node, struct mr_slice queue)
     return false;
 }
 
-static bool matches(struct mr_slice pattern, struct mr_slice type)
+/* It serves a queue that this one is an address of. */
+static bool may_catch(const struct mr_node_info *node, struct mr_slice queue)
 {
-    const char *text = pattern.data;
-    bool prefix = pattern.len > 0 && text[pattern.len - 1] == '*';
-    pattern.len -= prefix;
-    return prefix ? mr_slice_starts_with(type, pattern) : mr_slice_equal(type, pattern);
-}
-
-static bool handles(const struct mr_node_info *node, struct mr_slice type)
-{
-    for (size_t i = 0; i < node->types_n; i++)
-        if (matches(node->types[i], type))
+    for (size_t i = 0; i < node->queues_n; i++)
+        if (mr_is_address(queue, node->queues[i].name))
             return true;
-    return node->types_n == 0;
+    return false;
 }
 
 static struct workers count_workers(const struct mr_why_facts *facts)
@@ -108,10 +103,14 @@ static struct workers count_workers(const struct mr_why_facts *facts)
     struct workers workers = {0};
     for (size_t i = 0; i < facts->nodes_n; i++) {
         const struct mr_node_info *node = &facts->nodes[i];
-        if (node->state == MR_NODE_DEAD || !takes_from(node, facts->task->queue))
+        bool takes = takes_from(node, facts->task->queue);
+        if (node->state == MR_NODE_DEAD)
+            continue;
+        workers.catchers += !takes && may_catch(node, facts->task->queue);
+        if (!takes)
             continue;
         workers.of_queue++;
-        if (!handles(node, facts->task->type))
+        if (!mr_node_handles(node, facts->task->type))
             continue;
         uint64_t taken = node->in_hand > node->busy ? node->in_hand : node->busy;
         workers.of_type++;
@@ -125,12 +124,36 @@ static void nobody_runs_it(const struct mr_why_facts *facts, const struct worker
                            struct mr_why *why)
 {
     const struct mr_task *task = facts->task;
-    if (workers->of_queue == 0)
+    if (workers->of_queue == 0 && workers->catchers > 0)
+        because(why, MR_WHY_NO_WORKER,
+                "nobody is there whom its queue %.*s is for; it falls to one of %zu others when it "
+                "has waited as long as they leave it",
+                TEXT(task->queue), workers->catchers);
+    else if (workers->of_queue == 0)
         because(why, MR_WHY_NO_WORKER, "no worker takes from its queue %.*s", TEXT(task->queue));
     else if (workers->of_type == 0)
         because(why, MR_WHY_NO_HANDLER,
                 "none of the %zu workers of queue %.*s handles its type %.*s", workers->of_queue,
                 TEXT(task->queue), TEXT(task->type));
+}
+
+static void limited_by(const struct mr_why_facts *facts, const struct mr_limit *limit,
+                       struct mr_why *why)
+{
+    char what[2 * MR_NAME_MAX + 32], every[32], text[96];
+    const struct mr_task *task = facts->task;
+    struct mr_slice name = limit->scope == MR_LIMIT_TYPE ? task->type : task->key;
+    bool whole = limit->scope == MR_LIMIT_QUEUE;
+    snprintf(what, sizeof what, "%s %.*s", whole ? "its" : mr_limit_scope_name(limit->scope),
+             whole ? 5 : (int)name.len, whole ? "queue" : (const char *)name.data);
+    mr_format_duration_ms(limit->rate_ms, every);
+    if (limit->concurrency > 0 && limit->active >= limit->concurrency)
+        because(why, MR_WHY_LIMIT, "%s may have %u task%s in hand at once, and has %u", what,
+                limit->concurrency, limit->concurrency == 1 ? "" : "s", limit->active);
+    if (limit->rate > 0 && limit->rate_until_ms > facts->now_ms)
+        because(why, MR_WHY_LIMIT, "%s may begin %u task%s every %s; the next may begin at %s",
+                what, limit->rate, limit->rate == 1 ? "" : "s", every,
+                when(facts, limit->rate_until_ms, text));
 }
 
 /* What keeps it from running once it is pending. */
@@ -159,7 +182,11 @@ static void why_pending(const struct mr_why_facts *facts, struct mr_why *why)
     struct workers workers = count_workers(facts);
     uint64_t pending = facts->queue->counts[MR_PENDING];
     unsigned long long others = pending > 0 ? pending - 1 : 0;
-    if (held_up(facts, &workers, why))
+    bool held = held_up(facts, &workers, why);
+    size_t before = why->n;
+    for (size_t i = 0; i < facts->limits_n && why->n + 1 < MR_WHY_MAX; i++)
+        limited_by(facts, &facts->limits[i], why);
+    if (held || why->n > before)
         return;
     if (workers.free_slots == 0)
         because(why, MR_WHY_SLOTS_FULL,
@@ -200,8 +227,15 @@ static void why_retry(const struct mr_why_facts *facts, struct mr_why *why)
     char text[96];
     const struct mr_task *task = facts->task;
     struct workers workers = count_workers(facts);
-    because(why, MR_WHY_RETRY, "it failed %u times, of %u allowed, and is tried again at %s",
-            task->retried, task->max_retry, when(facts, task->due_ms, text));
+    bool waits = facts->queue->retry_mode == MR_RETRY_CLASS && task->due_ms <= facts->now_ms &&
+                 task->due_ms > 0;
+    int64_t at_ms = task->due_ms + (waits ? facts->queue->retry_wait_ms : 0);
+    because(
+        why, MR_WHY_RETRY,
+        waits ? "it failed %u times, of %u allowed, and is tried again when nothing else is ready, "
+                "at the latest at %s"
+              : "it failed %u times, of %u allowed, and is tried again at %s",
+        task->retried, task->max_retry, when(facts, at_ms, text));
     last_error(facts, why);
     (void)held_up(facts, &workers, why);
 }

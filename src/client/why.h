@@ -15,6 +15,7 @@
     X(RETRY, "retry")             /* it failed, and the time of the next try has not come */       \
     X(NO_WORKER, "no_worker")     /* no node takes from its queue */                               \
     X(NO_HANDLER, "no_handler")   /* none of those that do handles its type */                     \
+    X(LIMIT, "limit")             /* a limit of its queue, type or key */                          \
     X(SLOTS_FULL, "slots_full")   /* those that could run it are busy */                           \
     X(NEXT, "next")               /* a slot is free: it is about to be taken */                    \
     X(RUNNING, "running")         /* a node holds its lease */                                     \
@@ -50,6 +51,8 @@ struct mr_why_facts {
     const struct mr_queue_info *queue;
     const struct mr_node_info *nodes;
     size_t nodes_n;
+    const struct mr_limit *limits; /* that hold for the task, and how they stand */
+    size_t limits_n;
     int64_t now_ms;
 };
 

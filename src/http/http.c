@@ -1,113 +1,34 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A server: its socket, its certificates, and from a request to its route. The library is driven by
+ * A server: its socket, its certificates, its thread and its clients. The library is driven by
  * a thread of ours, since it knows only how long a client says nothing, not how long it takes: one
  * that sends a byte now and then would never end.
  */
-#include "http/http.h"
-
-#include <gnutls/gnutls.h>
-#include <microhttpd.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/exec.h"
 #include "base/fs.h"
-#include "base/list.h"
-#include "base/loop.h"
+#include "http/internal.h"
 
 enum {
     PEM_BYTES_MAX = 1024 * 1024,
     HEADER_BYTES_DEFAULT = 32 * 1024,
     BODY_BYTES_DEFAULT = 1024 * 1024,
-    CONNECTIONS_DEFAULT = 1000,
+    CONNECTIONS_DEFAULT = 4096,
+    STREAMS_DEFAULT = 2048,
     CONNECTIONS_LEAVING = 64, /* beside them: cut, and not yet found so by the library */
     REQUEST_S_DEFAULT = 10,
     IDLE_S_DEFAULT = 30,
-    STATUS_METHOD_NOT_ALLOWED = 405,
 };
 
 /* Nothing older than TLS 1.2. */
 #define PRIORITIES "NORMAL:-VERS-ALL:+VERS-TLS1.3:+VERS-TLS1.2"
 
-struct mr_http {
-    struct MHD_Daemon *daemon;
-    struct mr_loop *loop;
-    struct mr_watch watch; /* of everything the library waits for */
-    pthread_t thread;
-    struct mr_msg stop_msg;
-    bool running, stopping;
-    struct mr_link waiting, answered; /* clients, the longest there first */
-    unsigned clients_n;               /* in both, and those that were cut */
-    struct mr_http_options options;
-    bool certificates;     /* clients need one */
-    char *cert, *key, *ca; /* PEM; NULL: none */
-    _Atomic bool starting;
-    struct mr_detail why; /* the library's last words while starting */
-};
-
-/* A connection. */
-struct client {
-    struct mr_link link; /* in waiting until a request is there as a whole, then in answered */
-    int fd;
-    mr_mono since; /* in its list */
-};
-
-/* From the first line of a request to its end. */
-struct mr_http_request {
-    struct mr_http *http;
-    struct MHD_Connection *connection;
-    size_t body_bytes;
-    bool replied;
-    enum MHD_Result result;
-};
-
-/* ---- replies -------------------------------------------------------------------------------- */
-
-static void reply_with(struct mr_http_request *request, int status, const char *type,
-                       struct mr_slice body, const char *allow)
-{
-    mr_assert(!request->replied);
-    request->replied = true;
-    request->result = MHD_NO; /* closes the connection */
-    /* The library copies, whatever the type of its argument says. */
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        body.len, (void *)(uintptr_t)body.data, MHD_RESPMEM_MUST_COPY);
-    if (!response)
-        return;
-    bool good = MHD_add_response_header(response, "Content-Type", type) == MHD_YES &&
-                MHD_add_response_header(response, "Cache-Control", "no-store") == MHD_YES &&
-                MHD_add_response_header(response, "X-Content-Type-Options", "nosniff") == MHD_YES;
-    if (good && allow)
-        good = MHD_add_response_header(response, "Allow", allow) == MHD_YES;
-    if (good)
-        request->result = MHD_queue_response(request->connection, (unsigned int)status, response);
-    MHD_destroy_response(response);
-}
-
-void mr_http_reply(struct mr_http_request *request, int status, const char *type,
-                   struct mr_slice body)
-{
-    reply_with(request, status, type, body, NULL);
-}
-
-static void fail_with(struct mr_http_request *request, int status, const char *code,
-                      const char *text, const char *allow)
-{
-    char body[512];
-    int len = snprintf(body, sizeof body, "{\"error\":{\"code\":\"%s\",\"message\":\"%.400s\"}}\n",
-                       code, text);
-    reply_with(request, status, "application/json", mr_slice_make(body, (size_t)len), allow);
-}
-
-static void fail(struct mr_http_request *request, enum mr_err err, const char *text)
-{
-    fail_with(request, mr_err_http_status(err), mr_err_name(err), text, NULL);
-}
-
 /* ---- clients -------------------------------------------------------------------------------- */
 
-static void move_client(struct client *client, struct mr_link *list)
+void client_move(struct client *client, struct mr_link *list)
 {
     client->since = mr_mono_now(mr_clock_system());
     mr_list_remove(&client->link);
@@ -119,27 +40,26 @@ static struct client *first_of(const struct mr_link *list)
     return mr_list_empty(list) ? NULL : mr_container(list->next, struct client, link);
 }
 
-/* The library finds it at its end. */
-static void cut(struct client *client)
+void client_cut(struct client *client)
 {
     mr_list_remove(&client->link);
     mr_net_cut(client->fd);
 }
 
 /* Whoever did nothing for the longest time goes for one that is new: nobody keeps others out by
- * being silent, be it in the middle of a request or before an answer it does not take. */
+ * being silent, be it in the middle of a request or before an answer it does not take. Streams last, and are fewer. */
 static void make_room(struct mr_http *http)
 {
     struct client *waiting = first_of(&http->waiting), *answered = first_of(&http->answered);
     if (http->clients_n <= http->options.limits.connections_max)
         return;
     if (waiting && (!answered || waiting->since.ns <= answered->since.ns))
-        cut(waiting);
+        client_cut(waiting);
     else if (answered)
-        cut(answered);
+        client_cut(answered);
 }
 
-static struct client *client_of(struct MHD_Connection *connection)
+struct client *client_of(struct MHD_Connection *connection)
 {
     const union MHD_ConnectionInfo *info =
         MHD_get_connection_info(connection, MHD_CONNECTION_INFO_SOCKET_CONTEXT);
@@ -169,7 +89,7 @@ static void on_connection(void *arg, struct MHD_Connection *connection, void **s
     }
     client->fd = fd;
     mr_list_init(&client->link);
-    move_client(client, &http->waiting);
+    client_move(client, &http->waiting);
     http->clients_n++;
     make_room(http);
 }
@@ -187,91 +107,7 @@ static int64_t request_left_ns(const struct mr_http *http)
 static void cut_late(struct mr_http *http)
 {
     while (request_left_ns(http) <= 0)
-        cut(first_of(&http->waiting));
-}
-
-/* ---- requests ------------------------------------------------------------------------------- */
-
-static bool method_fits(const struct mr_http_route *route, const char *method)
-{
-    bool head = strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0;
-    return head || strcmp(route->method, method) == 0;
-}
-
-static void route_request(struct mr_http_request *request, const char *method, const char *path)
-{
-    const struct mr_http_options *options = &request->http->options;
-    const char *other = NULL;
-    for (size_t i = 0; i < options->routes_n; i++) {
-        const struct mr_http_route *route = &options->routes[i];
-        if (strcmp(route->path, path) != 0)
-            continue;
-        if (method_fits(route, method)) {
-            route->handle(request, options->arg);
-            mr_assert(request->replied);
-            return;
-        }
-        other = route->method;
-    }
-    if (other)
-        fail_with(request, STATUS_METHOD_NOT_ALLOWED, mr_err_name(MR_INVALID),
-                  "this path has other methods", other);
-    else
-        fail(request, MR_NOT_FOUND, "no such path");
-}
-
-/* Whether the client has shown a certificate of ours, where it must. */
-static bool is_certified(const struct mr_http_request *request)
-{
-    if (!request->http->certificates)
-        return true;
-    const union MHD_ConnectionInfo *info =
-        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
-    unsigned int status = 0;
-    return info && gnutls_certificate_verify_peers2(info->tls_session, &status) == 0 && status == 0;
-}
-
-/* Called with the headers, then for each piece of the body, then at its end. */
-static enum MHD_Result on_request(void *arg, struct MHD_Connection *connection, const char *path,
-                                  const char *method, const char *version, const char *bytes,
-                                  size_t *bytes_n, void **state)
-{
-    (void)version, (void)bytes;
-    struct mr_http *http = arg;
-    struct mr_http_request *request = *state;
-    if (!request) {
-        request = calloc(1, sizeof *request);
-        if (!request)
-            return MHD_NO;
-        *request = (struct mr_http_request){.http = http, .connection = connection};
-        *state = request;
-        return MHD_YES;
-    }
-    if (*bytes_n > 0) { /* no route reads a body so far; it is passed over, up to the limit */
-        request->body_bytes += *bytes_n;
-        *bytes_n = 0;
-        return request->body_bytes <= http->options.limits.body_bytes ? MHD_YES : MHD_NO;
-    }
-    struct client *client = client_of(connection);
-    if (client)
-        move_client(client, &http->answered);
-    if (!is_certified(request))
-        fail(request, MR_DENIED, "a client certificate is needed");
-    else
-        route_request(request, method, path);
-    return request->result;
-}
-
-static void on_completed(void *arg, struct MHD_Connection *connection, void **state,
-                         enum MHD_RequestTerminationCode how)
-{
-    (void)how;
-    struct mr_http *http = arg;
-    struct client *client = client_of(connection);
-    free(*state);
-    *state = NULL;
-    if (client)
-        move_client(client, &http->waiting);
+        client_cut(first_of(&http->waiting));
 }
 
 /* ---- the thread ----------------------------------------------------------------------------- */
@@ -281,10 +117,21 @@ static void ready(struct mr_watch *watch, unsigned events)
     (void)watch, (void)events; /* the library looks itself, in each turn */
 }
 
+/* New connections wait in the socket, and nobody takes them. */
 static void stop(struct mr_msg *msg, void *receiver)
 {
     (void)msg;
-    ((struct mr_http *)receiver)->stopping = true;
+    struct mr_http *http = receiver;
+    http->stopping = true;
+    http->listen_fd = MHD_quiesce_daemon(http->daemon);
+}
+
+/* Until the next tick; INT64_MAX: there is none. */
+static int64_t tick_left_ns(const struct mr_http *http)
+{
+    if (http->streams_n == 0)
+        return INT64_MAX;
+    return http->ticked.ns + MR_HTTP_TICK_MS * MR_NS_PER_MS - mr_mono_now(mr_clock_system()).ns;
 }
 
 static int64_t wait_ns(struct mr_http *http)
@@ -294,25 +141,52 @@ static int64_t wait_ns(struct mr_http *http)
     if (MHD_get_timeout(http->daemon, &ms) == MHD_YES)
         ns = (int64_t)ms * MR_NS_PER_MS;
     int64_t left = request_left_ns(http);
-    if (left < ns)
-        ns = left;
+    ns = left < ns ? left : ns;
+    left = tick_left_ns(http);
+    ns = left < ns ? left : ns;
     return ns > 0 ? ns : 0;
 }
 
+static void tick(struct mr_http *http)
+{
+    if (tick_left_ns(http) > 0)
+        return;
+    http->ticked = mr_mono_now(mr_clock_system());
+    for (size_t i = 0; i < http->options.tables_n; i++)
+        if (http->tables[i].tick)
+            http->tables[i].tick(http->tables[i].arg);
+}
+
+static void deliver_all(struct mr_http *http)
+{
+    for (struct mr_msg *msg = mr_chan_take_all(mr_loop_inbox(http->loop)), *next; msg; msg = next) {
+        next = msg->next;
+        msg->deliver(msg, http);
+    }
+}
+
+static void turn(struct mr_http *http)
+{
+    mr_loop_wait(http->loop, wait_ns(http));
+    mr_loop_dispatch(http->loop);
+    deliver_all(http);
+    cut_late(http);
+    tick(http);
+    (void)MHD_run(http->daemon);
+}
+
+/* Who is answered later still is, and a stream has its end sent, if it is taken at once. */
 static void *run(void *arg)
 {
     struct mr_http *http = arg;
-    while (!http->stopping) {
-        mr_loop_wait(http->loop, wait_ns(http));
-        mr_loop_dispatch(http->loop);
-        for (struct mr_msg *msg = mr_chan_take_all(mr_loop_inbox(http->loop)), *next; msg;
-             msg = next) {
-            next = msg->next;
-            msg->deliver(msg, http);
-        }
-        cut_late(http);
-        (void)MHD_run(http->daemon);
-    }
+    mr_thread_gives_way(); /* who looks at work does not hold it up */
+    while (!http->stopping)
+        turn(http);
+    streams_end(http);
+    (void)MHD_run(http->daemon);
+    while (http->held_n > 0)
+        turn(http);
+    (void)MHD_run(http->daemon);
     return NULL;
 }
 
@@ -406,10 +280,11 @@ static struct MHD_Daemon *start_daemon(struct mr_http *http, int fd)
     };
     if (!http->cert)
         tls[0].option = MHD_OPTION_END;
-    unsigned flags = MHD_USE_EPOLL | MHD_USE_ERROR_LOG | (http->cert ? MHD_USE_TLS : 0u);
+    unsigned flags = MHD_USE_EPOLL | MHD_USE_ERROR_LOG | MHD_ALLOW_SUSPEND_RESUME |
+                     (http->cert ? MHD_USE_TLS : 0u);
     return MHD_start_daemon(
-        flags, 0, NULL, NULL, on_request, http, MHD_OPTION_EXTERNAL_LOGGER, on_message, http,
-        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, on_completed, http,
+        flags, 0, NULL, NULL, request_on, http, MHD_OPTION_EXTERNAL_LOGGER, on_message, http,
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, request_completed, http,
         MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
         limits->header_bytes, MHD_OPTION_CONNECTION_LIMIT,
         limits->connections_max + CONNECTIONS_LEAVING, MHD_OPTION_CONNECTION_TIMEOUT,
@@ -422,6 +297,7 @@ static void set_limits(struct mr_http_limits *limits)
     DEFAULT(header_bytes, HEADER_BYTES_DEFAULT);
     DEFAULT(body_bytes, BODY_BYTES_DEFAULT);
     DEFAULT(connections_max, CONNECTIONS_DEFAULT);
+    DEFAULT(streams_max, STREAMS_DEFAULT);
     DEFAULT(request_s, REQUEST_S_DEFAULT);
     DEFAULT(idle_s, IDLE_S_DEFAULT);
 #undef DEFAULT
@@ -451,9 +327,16 @@ enum mr_err mr_http_start(const struct mr_http_options *options, struct mr_http 
     struct mr_http *http = calloc(1, sizeof *http);
     if (!http)
         return MR_NOMEM;
+    mr_assert(options->tables_n <= MR_HTTP_TABLES_MAX);
     http->options = *options;
+    for (size_t i = 0; i < options->tables_n; i++)
+        http->tables[i] = options->tables[i];
+    http->options.tables = http->tables;
+    http->listen_fd = -1;
     mr_list_init(&http->waiting);
     mr_list_init(&http->answered);
+    mr_list_init(&http->streaming);
+    mr_list_init(&http->streams);
     set_limits(&http->options.limits);
     enum mr_err err = start(http, ret_bound, detail);
     if (err != MR_OK) {
@@ -477,6 +360,10 @@ void mr_http_stop(struct mr_http *http)
         mr_loop_remove(http->loop, &http->watch);
     if (http->daemon)
         MHD_stop_daemon(http->daemon);
+    if (http->running)
+        deliver_all(http);
+    if (http->listen_fd >= 0)
+        mr_net_close(http->listen_fd);
     mr_loop_free(http->loop);
     if (http->key)
         explicit_bzero(http->key, strlen(http->key));
@@ -484,4 +371,20 @@ void mr_http_stop(struct mr_http *http)
     free(http->key);
     free(http->ca);
     free(http);
+}
+
+void mr_http_post(struct mr_http *http, struct mr_msg *msg)
+{
+    mr_chan_send(mr_loop_inbox(http->loop), msg);
+}
+
+void mr_http_hold(struct mr_http *http)
+{
+    http->held_n++;
+}
+
+void mr_http_release(struct mr_http *http)
+{
+    mr_assert(http->held_n > 0);
+    http->held_n--;
 }

@@ -308,7 +308,9 @@ enum mr_err mr_channel_call(struct mr_channel *channel, const char *path, int64_
 {
     struct mr_rpc *rpc = channel->rpc;
     mr_assert(rpc_is_loop(rpc));
-    if (!channel->up || channel->conn->leave != RPC_STAY)
+    const struct rpc_conn *conn = channel->up ? channel->conn : NULL;
+    /* Between its end and the word of it, those whose calls are closed may want to make others. */
+    if (conn == NULL || conn->leave != RPC_STAY || conn->phase == RPC_CLOSED)
         return MR_UNAVAILABLE;
     if (channel->calls_n >= rpc->limits.client_calls_max)
         return MR_BUSY;

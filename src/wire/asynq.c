@@ -12,6 +12,7 @@
 enum { KEY_AND_VALUE = 2 };
 enum { TASK_HEADERS = 15, SERVER_QUEUES = 5, SERVER_STARTED = 8, SERVER_ACTIVE = 9 };
 enum { WORKER_STARTED = 8, WORKER_DEADLINE = 9 };
+enum { ENTRY_OPTIONS = 5, ENTRY_NEXT = 6, ENTRY_PREV = 7, ENQUEUED_AT = 2 };
 enum { TIME_MAX = 24, ENTRY_HEAD_MAX = 32 }; /* bytes of a time, and around the text of an entry */
 
 #define MD5_BYTES 16
@@ -57,6 +58,15 @@ static const struct mr_flat_field worker_fields[] = {
     WORKER(SLICE, queue),
 };
 static MR_FLAT(struct mr_asynq_worker, worker_flat, worker_fields);
+
+#define ENTRY(kind, member) FIELD(kind, struct mr_asynq_entry, member)
+static const struct mr_flat_field entry_fields[] = {
+    ENTRY(SLICE, id),
+    ENTRY(SLICE, spec),
+    ENTRY(SLICE, task_type),
+    ENTRY(SLICE, task_payload),
+};
+static MR_FLAT(struct mr_asynq_entry, entry_flat, entry_fields);
 
 static const struct mr_flat_field time_fields[] = {
     FIELD(64, struct mr_asynq_time, seconds),
@@ -204,6 +214,40 @@ enum mr_err mr_asynq_worker_encode(const struct mr_asynq_worker *worker, struct 
 {
     size_t before = out->len;
     return whole(worker_encode(worker, out), before, out);
+}
+
+static enum mr_err entry_encode(const struct mr_asynq_entry *entry, struct mr_buf *out)
+{
+    MR_TRY(append(&entry_flat, entry, out));
+    for (size_t i = 0; i < entry->options_n; i++) {
+        MR_TRY(mr_buf_reserve(out, entry->options[i].len + ENTRY_HEAD_MAX));
+        uint8_t *at = put_text(out->data + out->len, ENTRY_OPTIONS, entry->options[i]);
+        out->len = (size_t)(at - out->data);
+    }
+    MR_TRY(append_time(&entry->next, ENTRY_NEXT, out));
+    return append_time(&entry->prev, ENTRY_PREV, out);
+}
+
+enum mr_err mr_asynq_entry_encode(const struct mr_asynq_entry *entry, struct mr_buf *out)
+{
+    size_t before = out->len;
+    return whole(entry_encode(entry, out), before, out);
+}
+
+static enum mr_err enqueued_encode(struct mr_slice task_id, const struct mr_asynq_time *at,
+                                   struct mr_buf *out)
+{
+    MR_TRY(mr_buf_reserve(out, task_id.len + ENTRY_HEAD_MAX));
+    uint8_t *end = put_text(out->data + out->len, 1, task_id);
+    out->len = (size_t)(end - out->data);
+    return append_time(at, ENQUEUED_AT, out);
+}
+
+enum mr_err mr_asynq_enqueued_encode(struct mr_slice task_id, const struct mr_asynq_time *at,
+                                     struct mr_buf *out)
+{
+    size_t before = out->len;
+    return whole(enqueued_encode(task_id, at, out), before, out);
 }
 
 static enum mr_err append_md5(struct mr_slice bytes, struct mr_buf *out)

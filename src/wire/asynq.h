@@ -68,4 +68,22 @@ struct mr_asynq_worker {
 MR_MUST_USE enum mr_err mr_asynq_worker_encode(const struct mr_asynq_worker *worker,
                                                struct mr_buf *out);
 
+/* Go's zero time: of what never happened. */
+#define MR_ASYNQ_NEVER_S (-62135596800LL)
+
+/* An entry of a scheduler. */
+struct mr_asynq_entry {
+    struct mr_slice id, spec, task_type, task_payload;
+    const struct mr_slice *options; /* as Go prints them: Queue("low") */
+    size_t options_n;
+    struct mr_asynq_time next, prev;
+};
+
+MR_MUST_USE enum mr_err mr_asynq_entry_encode(const struct mr_asynq_entry *entry,
+                                              struct mr_buf *out);
+/* That an entry has enqueued a task. */
+MR_MUST_USE enum mr_err mr_asynq_enqueued_encode(struct mr_slice task_id,
+                                                 const struct mr_asynq_time *at,
+                                                 struct mr_buf *out);
+
 #endif

@@ -19,12 +19,26 @@ static bool state_known(uint8_t state)
     return state < MR_STATE_COUNT;
 }
 
+void mr_event_place_encode(uint16_t queue, uint8_t part, uint8_t bytes[4])
+{
+    mr_store16(bytes, queue);
+    bytes[2] = part;
+    bytes[3] = 0;
+}
+
+bool mr_event_place_decode(const uint8_t bytes[4], uint16_t *ret_queue, uint8_t *ret_part)
+{
+    *ret_queue = mr_load16(bytes);
+    *ret_part = bytes[2];
+    return bytes[2] < MR_PARTITIONS_MAX && bytes[3] == 0;
+}
+
 void mr_event_task_encode(const struct mr_event_task *event, uint8_t bytes[MR_EVENT_TASK_SIZE])
 {
     put_uuid(bytes, &event->id);
     mr_store64(bytes + 16, (uint64_t)event->key);
     mr_store64(bytes + 24, (uint64_t)event->created_ms);
-    mr_store32(bytes + 32, event->queue);
+    mr_event_place_encode(event->queue, event->part, bytes + 32);
     mr_store16(bytes + 36, event->max_retry);
     bytes[38] = event->state;
     bytes[39] = event->flags;
@@ -35,12 +49,12 @@ enum mr_err mr_event_task_decode(struct mr_slice body, struct mr_event_task *ret
 {
     const uint8_t *bytes = body.data;
     if (body.len < MR_EVENT_TASK_SIZE ||
-        (bytes[38] != MR_SCHEDULED && bytes[38] != MR_PENDING && bytes[38] != MR_AGGREGATING))
+        (bytes[38] != MR_SCHEDULED && bytes[38] != MR_PENDING && bytes[38] != MR_AGGREGATING) ||
+        !mr_event_place_decode(bytes + 32, &ret_event->queue, &ret_event->part))
         return MR_DAMAGED;
     get_uuid(bytes, &ret_event->id);
     ret_event->key = (int64_t)mr_load64(bytes + 16);
     ret_event->created_ms = (int64_t)mr_load64(bytes + 24);
-    ret_event->queue = mr_load32(bytes + 32);
     ret_event->max_retry = mr_load16(bytes + 36);
     ret_event->state = bytes[38];
     ret_event->flags = bytes[39];
@@ -182,21 +196,30 @@ void mr_event_queue_encode(const struct mr_event_queue *event, uint8_t *bytes)
     mr_store32(bytes, event->number);
     bytes[4] = event->paused;
     bytes[5] = (uint8_t)event->name.len;
-    mr_store16(bytes + 6, 0);
+    bytes[6] = event->more_parts;
+    bytes[7] = event->assign;
     mr_store64(bytes + 8, event->max_length);
     memcpy(bytes + MR_EVENT_QUEUE_SIZE, event->name.data, event->name.len);
+    if (event->settings.len > 0)
+        memcpy(bytes + MR_EVENT_QUEUE_SIZE + event->name.len, event->settings.data,
+               event->settings.len);
 }
 
 enum mr_err mr_event_queue_decode(struct mr_slice body, struct mr_event_queue *ret_event)
 {
     const uint8_t *bytes = body.data;
-    if (body.len < MR_EVENT_QUEUE_SIZE || body.len != MR_EVENT_QUEUE_SIZE + (size_t)bytes[5] ||
-        bytes[5] == 0 || bytes[5] > MR_NAME_MAX)
+    if (body.len < MR_EVENT_QUEUE_SIZE || body.len < MR_EVENT_QUEUE_SIZE + (size_t)bytes[5] ||
+        bytes[5] == 0 || bytes[5] > MR_NAME_MAX || bytes[6] >= MR_PARTITIONS_MAX ||
+        bytes[7] >= MR_ASSIGN_COUNT)
         return MR_DAMAGED;
     ret_event->number = mr_load32(bytes);
     ret_event->paused = bytes[4];
+    ret_event->more_parts = bytes[6];
+    ret_event->assign = bytes[7];
     ret_event->max_length = mr_load64(bytes + 8);
     ret_event->name = mr_slice_make(bytes + MR_EVENT_QUEUE_SIZE, bytes[5]);
+    size_t fixed = MR_EVENT_QUEUE_SIZE + ret_event->name.len;
+    ret_event->settings = mr_slice_make(bytes + fixed, body.len - fixed);
     return MR_OK;
 }
 
@@ -238,7 +261,7 @@ size_t mr_entry_encode(const struct mr_entry *entry, uint8_t bytes[MR_ENTRY_MAX]
     mr_store32(bytes + 32, entry->segment);
     mr_store32(bytes + 36, entry->offset);
     mr_store32(bytes + 40, entry->size);
-    mr_store32(bytes + 44, entry->queue);
+    mr_event_place_encode(entry->queue, entry->part, bytes + 44);
     mr_store16(bytes + 48, entry->retried);
     mr_store16(bytes + 50, entry->max_retry);
     bytes[52] = entry->state;
@@ -270,7 +293,6 @@ enum mr_err mr_entry_decode(struct mr_slice *bytes, struct mr_entry *ret_entry)
         .segment = mr_load32(at + 32),
         .offset = mr_load32(at + 36),
         .size = mr_load32(at + 40),
-        .queue = mr_load32(at + 44),
         .retried = mr_load16(at + 48),
         .max_retry = mr_load16(at + 50),
         .state = at[52],
@@ -279,6 +301,8 @@ enum mr_err mr_entry_decode(struct mr_slice *bytes, struct mr_entry *ret_entry)
         .has_more = at[55],
     };
     get_uuid(at, &ret_entry->id);
+    if (!mr_event_place_decode(at + 44, &ret_entry->queue, &ret_entry->part))
+        return MR_DAMAGED;
     if (ret_entry->has_more)
         mr_entry_more_decode(at + MR_ENTRY_SIZE, ret_entry);
     *bytes = mr_slice_make(at + size, bytes->len - size);

@@ -26,11 +26,17 @@ struct mr_event_task {
     struct mr_uuid id;
     int64_t key; /* order time, or due time when scheduled */
     int64_t created_ms;
-    uint32_t queue;
+    uint16_t queue;
+    uint8_t part; /* of its queue, from 0 */
     uint16_t max_retry;
     uint8_t state, flags;
 };
 enum { MR_EVENT_TASK_SIZE = 40 };
+/* A queue and a part of it in four bytes. There was a time without parts: the queue was a number of
+ * 32 bits then, of which only 16 were in use. */
+void mr_event_place_encode(uint16_t queue, uint8_t part, uint8_t bytes[4]);
+MR_MUST_USE bool mr_event_place_decode(const uint8_t bytes[4], uint16_t *ret_queue,
+                                       uint8_t *ret_part);
 void mr_event_task_encode(const struct mr_event_task *event, uint8_t bytes[MR_EVENT_TASK_SIZE]);
 MR_MUST_USE enum mr_err mr_event_task_decode(struct mr_slice body, struct mr_event_task *ret_event,
                                              struct mr_slice *ret_message);
@@ -101,11 +107,15 @@ MR_MUST_USE enum mr_err mr_event_result_decode(struct mr_slice body,
 struct mr_event_queue {
     uint32_t number;
     uint8_t paused;
+    uint8_t more_parts; /* beside the first one */
+    uint8_t assign;     /* enum mr_assign */
     uint64_t max_length;
     struct mr_slice name;
+    struct mr_slice settings; /* encoded by who knows them (broker/settings.h); may be empty */
 };
 enum { MR_EVENT_QUEUE_SIZE = 16 };
-void mr_event_queue_encode(const struct mr_event_queue *event, uint8_t *bytes); /* with its name */
+/* With its name and settings. */
+void mr_event_queue_encode(const struct mr_event_queue *event, uint8_t *bytes);
 MR_MUST_USE enum mr_err mr_event_queue_decode(struct mr_slice body,
                                               struct mr_event_queue *ret_event);
 
@@ -118,7 +128,9 @@ struct mr_entry {
     struct mr_uuid id;
     int64_t key;
     uint64_t tie;
-    uint32_t segment, offset, size, queue;
+    uint32_t segment, offset, size;
+    uint16_t queue;
+    uint8_t part;
     uint16_t retried, max_retry;
     uint8_t state, flags, crashes;
     uint8_t has_more; /* the fields below are there */

@@ -441,6 +441,7 @@ static const struct mr_flat_field task_fields[] = {
     TASK(64, unique_until_ms),
     TASK(BOOL, held),
     TASK(U32, partition),
+    TASK(SLICE, key),
 };
 MR_FLAT(struct mr_task, mr_flat_task, task_fields);
 
@@ -476,6 +477,12 @@ static const struct mr_flat_field queue_fields[] = {
     FIELD_ENUM(struct mr_queue_info, assign, MR_ASSIGN_COUNT - 1),
     QUEUE(64, trimmed),
     QUEUE(64, quarantined),
+    FIELD_ENUM(struct mr_queue_info, retry_mode, MR_RETRY_MODE_COUNT - 1),
+    QUEUE(64, retry_wait_ms),
+    QUEUE(U32, rate),
+    QUEUE(64, rate_ms),
+    QUEUE(U32, concurrency),
+    QUEUE(U32, limits),
 };
 MR_FLAT(struct mr_queue_info, mr_flat_queue, queue_fields);
 
@@ -488,6 +495,6 @@ static const struct mr_flat_field stats_fields[] = {
     STATS(64, snapshots),     STATS(BOOL, disk_full),  STATS(BOOL, failed),
     STATS(64, texts_dropped), STATS(BOOL, upkeep),     STATS(64, gathered),
     STATS(64, carried),       STATS(64, moved),        STATS(64, results),
-    STATS(64, trimmed),       STATS(64, quarantined),
+    STATS(64, trimmed),       STATS(64, quarantined),  STATS(64, leaderless_ms),
 };
 MR_FLAT(struct mr_stats, mr_flat_stats, stats_fields);

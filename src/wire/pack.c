@@ -55,13 +55,14 @@ static uint64_t take_difference(struct reader *r, uint64_t before)
 
 static bool same_shape(const struct mr_entry *a, const struct mr_entry *b)
 {
-    return a->queue == b->queue && a->retried == b->retried && a->max_retry == b->max_retry &&
-           a->state == b->state && a->flags == b->flags && a->crashes == b->crashes;
+    return a->queue == b->queue && a->part == b->part && a->retried == b->retried &&
+           a->max_retry == b->max_retry && a->state == b->state && a->flags == b->flags &&
+           a->crashes == b->crashes;
 }
 
 static uint8_t *put_shape(uint8_t *at, const struct mr_entry *entry)
 {
-    mr_store32(at, entry->queue);
+    mr_event_place_encode(entry->queue, entry->part, at);
     mr_store16(at + 4, entry->retried);
     mr_store16(at + 6, entry->max_retry);
     at[8] = entry->state;
@@ -102,7 +103,7 @@ size_t mr_entry_pack(const struct mr_entry *entry, struct mr_entry *before,
 static void take_shape(struct reader *r, struct mr_entry *entry)
 {
     const uint8_t *at = take(r, MR_PACK_SHAPE);
-    entry->queue = mr_load32(at);
+    r->bad |= !mr_event_place_decode(at, &entry->queue, &entry->part);
     entry->retried = mr_load16(at + 4);
     entry->max_retry = mr_load16(at + 6);
     entry->state = at[8];

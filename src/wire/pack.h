@@ -7,7 +7,7 @@
  *   u8 head      1 has_more, 2 shape, 4 segment and 8 size are there (else as before); no other bit
  *   id           16 bytes
  *   numbers      key, tie and offset less the one before: zigzag, then 7 bits a byte, low ones first
- *   shape        u32 queue, u16 retried, u16 max_retry, u8 state, u8 flags, u8 crashes
+ *   shape        u16 queue, u8 part, u8 zero, u16 retried, u16 max_retry, u8 state, u8 flags, u8 crashes
  *   segment, size  u32 each
  *   more         as in an entry (event.h)
  *

@@ -15,7 +15,8 @@ enum task_field {
     FIELD_GROUP = 1 << 6,
     FIELD_TOPIC = 1 << 7,
     FIELD_HEADERS = 1 << 8,
-    FIELDS_KNOWN = (1 << 9) - 1,
+    FIELD_KEY = 1 << 9,
+    FIELDS_KNOWN = (1 << 10) - 1,
 };
 
 /* ---- encoding ------------------------------------------------------------------------------- */
@@ -82,6 +83,7 @@ static void put_fields(struct writer *w, const struct mr_task_options *options)
     put_name(w, FIELD_GROUP, options->group);
     put_name(w, FIELD_TOPIC, options->topic);
     put_headers(w, options);
+    put_name(w, FIELD_KEY, options->key);
 }
 
 int64_t mr_priority_ms(double priority_s)
@@ -91,9 +93,9 @@ int64_t mr_priority_ms(double priority_s)
 
 size_t mr_task_msg_bound(const struct mr_task_options *options, struct mr_slice id)
 {
-    size_t n = MR_TASK_FIXED + 5 * 8 + 3 + 2 + options->unique_key.len + options->group.len +
-               options->topic.len + options->queue.len + options->type.len + id.len +
-               options->payload.len + sizeof "default" + sizeof "task";
+    size_t n = MR_TASK_FIXED + 5 * 8 + 4 + 2 + options->unique_key.len + options->group.len +
+               options->topic.len + options->key.len + options->queue.len + options->type.len +
+               id.len + options->payload.len + sizeof "default" + sizeof "task";
     for (size_t i = 0; i < options->headers_n; i++)
         n += 4 + options->headers[i].name.len + options->headers[i].value.len;
     return n;
@@ -197,7 +199,7 @@ static bool names_fit(const struct mr_task_msg *msg)
     return msg->queue.len > 0 && msg->queue.len <= MR_NAME_MAX && msg->type.len > 0 &&
            msg->type.len <= MR_NAME_MAX && msg->id.len <= MR_ID_MAX &&
            msg->unique_key.len <= MR_NAME_MAX && msg->group.len <= MR_NAME_MAX &&
-           msg->topic.len <= MR_NAME_MAX;
+           msg->topic.len <= MR_NAME_MAX && msg->key.len <= MR_NAME_MAX;
 }
 
 enum mr_err mr_task_msg_decode(struct mr_slice bytes, struct mr_task_msg *ret_msg)
@@ -221,6 +223,7 @@ enum mr_err mr_task_msg_decode(struct mr_slice bytes, struct mr_task_msg *ret_ms
     msg.group = get_name(&r, fields & FIELD_GROUP);
     msg.topic = get_name(&r, fields & FIELD_TOPIC);
     get_headers(&r, fields & FIELD_HEADERS, &msg);
+    msg.key = get_name(&r, fields & FIELD_KEY);
     msg.queue = get_bytes(&r, fixed[1]);
     msg.type = get_bytes(&r, fixed[2]);
     msg.id = get_bytes(&r, fixed[3]);

@@ -28,7 +28,7 @@ enum { MR_TASK_VERSION = 1, MR_TASK_FIXED = 12 };
 
 /* The static part of a task, defaults filled in; names and payload as slices. */
 struct mr_task_msg {
-    struct mr_slice queue, type, id, payload, unique_key, group, topic;
+    struct mr_slice queue, type, id, payload, unique_key, group, topic, key;
     uint32_t max_retry;
     int64_t timeout_ms;  /* 0: none */
     int64_t deadline_ms; /* 0: none */

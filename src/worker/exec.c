@@ -19,6 +19,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/diag.h"
 #include "base/spawn.h"
 #include "worker/exec_env.h"
 #include "worker/internal.h"
@@ -30,6 +31,8 @@ enum {
     CHUNK = 64 * 1024,
     LINE_MAX_BYTES = 512, /* of a progress line; the rest of a longer one is dropped */
 };
+
+static atomic_bool short_said;
 
 struct process {
     struct mr_run *run;
@@ -172,7 +175,26 @@ static bool open_pipe(int *ours, int *childs, bool child_reads)
     return *ours >= 0 && *childs >= 0 && fcntl(*ours, F_SETFL, O_NONBLOCK) == 0;
 }
 
-static bool start(struct process *p, char *const *argv)
+/* The task is not to blame: with fewer of them at a time, or in another process, it runs. */
+static bool passes(int errnum)
+{
+    return errnum == EMFILE || errnum == ENFILE || errnum == EAGAIN || errnum == ENOMEM;
+}
+
+/* Why it is not run. What passes is said once, until something could be started again. */
+static enum mr_outcome not_started(struct mr_run *run, const char *command, int errnum)
+{
+    if (!passes(errnum)) {
+        mr_run_error(run, "cannot run %s: %s", command, strerror(errnum));
+        return MR_FAIL;
+    }
+    if (!atomic_exchange(&short_said, true))
+        mr_diag(MR_DIAG_WARN, "exec.short", "error=\"%s\" handing back", strerror(errnum));
+    return MR_HAND_BACK;
+}
+
+/* 0 or an errno. */
+static int start(struct process *p, char *const *argv)
 {
     struct mr_arena arena = {0};
     struct mr_spawn spawn = {.argv = argv, .fds = {-1, -1, -1, -1}};
@@ -194,9 +216,9 @@ static bool start(struct process *p, char *const *argv)
     for (int i = 0; i < PIPES; i++)
         close_fd(&spawn.fds[i]);
     mr_arena_done(&arena);
-    if (!fine)
-        mr_run_error(p->run, "cannot run %s: %s", argv[0], strerror(errnum));
-    return fine;
+    if (fine)
+        atomic_store(&short_said, false);
+    return errnum;
 }
 
 /* ---- until its end -------------------------------------------------------------------------- */
@@ -314,15 +336,16 @@ enum mr_outcome mr_exec_handler(struct mr_run *run, void *arg)
 {
     const struct mr_exec_command *command = arg;
     struct process *p = malloc(sizeof *p);
-    if (!p) {
-        mr_run_error(run, "cannot run %s: %s", command->argv[0], strerror(ENOMEM));
-        return MR_FAIL;
-    }
+    if (!p)
+        return not_started(run, command->argv[0], ENOMEM);
     *p = (struct process){.run = run, .input = mr_run_task(run)->payload};
     for (int i = 0; i < FDS; i++)
         p->fds[i] = -1;
-    enum mr_outcome outcome = MR_FAIL;
-    if (start(p, command->argv)) {
+    enum mr_outcome outcome;
+    int errnum = start(p, command->argv);
+    if (errnum != 0) {
+        outcome = not_started(run, command->argv[0], errnum);
+    } else {
         mr_run_watch(run, wake_loop, p);
         loop(p);
         mr_run_watch(run, NULL, NULL);

@@ -5,14 +5,20 @@
  *   broker ──take──> hand ──pop──> slots ──finish──> broker
  *
  * hand.c     leases granted and not begun, in order
+ * address.c  queues that are for this worker, or for those with a tag
+ * machine.c  slots for some types: which lease is for whom
  * pump.c     takes: when, how many, and what to do with the answer
  * slot.c     a thread: next lease, handler, report, again
+ * show.c     what slots do, for everybody to see
  * run.c      one run as its handler sees it, and how it is told to stop
  * report.c   finishes on their way to the broker
  * monitor.c  a thread: beats, timeouts, runs given up, leases held for too long
  * groups.c   a few threads: sets of groups, and the caller's function for them
  * worker.c   the life cycle
  * master.c   beside it all: a node that takes results
+ *
+ * Each machine has a hand, a take and slots of its own; what it does not depend on, the node, the beats,
+ * the reports, they share.
  *
  * One lock guards everything that is not atomic or said to belong to one thread. It is held for a
  * few dozen instructions, never across a call of the broker or of the caller's functions
@@ -33,8 +39,9 @@
 #define BEAT_MS      (5 * MR_MS_PER_S)
 #define BEATS_MISSED 3
 
-/* What is held ahead of the free slots is this much work of the slots together. */
-#define AHEAD_NS MR_NS_PER_MS
+/* What is held ahead of the free slots is this much work of the slots together: a broker behind a
+ * connection that hands out a full batch needs about so long, and must not wait for the slots. */
+#define AHEAD_NS (4 * MR_NS_PER_MS)
 
 enum {
     AHEAD_MAX = 2048,         /* leases held beyond the free slots */
@@ -42,9 +49,11 @@ enum {
     PROGRESS_MS = 200,        /* new progress is sent at most this late */
     TAKE_WAIT_MS = 60 * 1000, /* a take waits this long at the broker */
     BURST_WAIT_MS = 20,       /* ... with burst, while runs may still add tasks */
-    RETRY_MS = 500,           /* a request that failed for a passing reason is sent again */
-    RECALL_MS = 20,           /* leases not begun for about this long are handed back */
-    WANTED_MS = 10,           /* nothing is held ahead for so long after others wanted it */
+    HELD_WAIT_MS = 200,       /* ... or when limits keep back all that is left */
+    RETRY_MS = 500, /* a request that failed for a passing reason is sent again, or about then */
+    SHOW_MS = 1000, /* the broker learns of what slots do at most this late */
+    RECALL_MS = 20, /* leases not begun for about this long are handed back */
+    WANTED_MS = 10, /* nothing is held ahead for so long after others wanted it */
     ABANDON_SLACK_MS = 250,   /* beyond the grace: a killed process needs a moment to be gone */
     EARLY_MAX = MR_BATCH_MAX, /* stops remembered: one for each lease that is on its way */
     UNHANDLED_MS = 1000,      /* a task nobody handles comes back after this, and a bit */
@@ -97,18 +106,36 @@ struct mr_report {
     struct mr_report *next;
 };
 
+/*
+ * Which task a slot has. The slot writes it for every run, the monitor reads it now and then: neither waits
+ * for the other. The number is odd while it is written; who sees another one behind the words than before
+ * them has read nothing.
+ */
+enum { LABEL_WORDS = (MR_ID_MAX + MR_NAME_MAX) / 8 };
+struct slot_label {
+    _Atomic uint32_t number;
+    _Atomic uint32_t lens; /* of the id, and in the upper half of the type behind it */
+    _Atomic uint64_t words[LABEL_WORDS];
+};
+
 struct mr_slot {
     struct mr_worker *worker;
+    struct machine *machine;
     uint32_t index;
-    _Atomic int state; /* enum mr_slot_state */
+    _Atomic int state;        /* enum mr_slot_state; POLLING is PENDING here, see mr_slot_look */
+    _Atomic int64_t since_ns; /* in this state */
+    struct slot_label label;
     bool thread_there;
     pthread_t thread;
     struct mr_rand rand;                  /* the slot's, for the spread of delays */
     struct mr_report *spare;              /* the slot's */
     _Atomic(struct mr_report *) returned; /* by the broker's thread, for spare */
+    _Atomic uint32_t out;                 /* reports of it that are not answered */
+    _Atomic bool resting;                 /* it has nothing to do */
     struct mr_event wake;                 /* ends the sleep of an idle slot */
     struct mr_slot *next;                 /* in the list of idle or woken slots */
     /* Under the lock. */
+    int told;              /* enum mr_slot_state: what the caller's watch knows */
     bool running;          /* run is valid */
     uint64_t epoch, ref;   /* of the lease it runs */
     uint32_t broker_slot;  /* this slot's number at the broker, when the run began */
@@ -151,6 +178,37 @@ enum figure {
     FIGURE_COUNT
 };
 
+/* Slots for some types, and what they need to get tasks. Under the lock, but for what is fixed. */
+struct machine {
+    struct mr_worker *worker;
+    /* Fixed after the start. */
+    struct mr_slot *slots;
+    uint32_t slots_n;
+    uint64_t queues; /* bits of the worker's; 0: all */
+    struct mr_slice *types;
+    size_t types_n; /* 0: all */
+
+    struct mr_hand hand;
+    struct mr_slot *idle; /* slots asleep, last one first */
+    size_t busy;          /* runs begun and not given up */
+    size_t stuck;         /* runs given up whose handler has not returned */
+    uint64_t popped;      /* leases that left the hand for a slot */
+    int64_t run_ns;       /* moving average of a run's length */
+    /* The take: one at a time. */
+    struct mr_req_take take;
+    bool take_busy;
+    mr_mono take_sent;
+    bool take_idle;        /* the worker had nothing to do when it was sent */
+    bool empty;            /* ... and there was nothing: with burst */
+    bool held_back;        /* ... but for what limits keep back: the next one waits for that */
+    uint64_t taken_epoch;  /* of the last lease that came: those on their way are above */
+    mr_mono take_after;    /* not before: a pause, or the last one failed */
+    enum mr_err take_said; /* a failure that was said; MR_OK: none since it went well */
+    size_t passed;         /* the last takes brought so many for others that had no room */
+    mr_mono recall_at;     /* MR_MONO_NEVER: the hand was empty */
+    uint64_t recall_popped;
+};
+
 enum worker_life { WORKER_NEW, WORKER_RUNNING, WORKER_STOPPING, WORKER_STOPPED };
 
 struct mr_worker {
@@ -162,21 +220,18 @@ struct mr_worker {
     struct mr_retry retry;
     struct mr_handlers handlers;
     int64_t lease_ms;
+    struct mr_leading leading; /* leads is NULL: it is no candidate */
     uint32_t slots_n;
-    struct mr_slot *slots;
+    struct mr_slot *slots; /* of the first machine, of the second, ... */
+    struct machine *machines;
+    size_t machines_n;
 
     struct mr_groups *groups; /* NULL: none of its business */
     struct mr_lock lock;
     /* Under the lock. */
     enum worker_life life;
-    bool starting; /* threads are being made: a stop waits */
-    bool hurried;  /* stopped a second time: nothing is waited for */
-    struct mr_hand hand;
-    struct mr_slot *idle;        /* slots asleep, last one first */
-    size_t busy;                 /* runs begun and not given up */
-    size_t stuck;                /* runs given up whose handler has not returned */
-    uint64_t popped;             /* leases that left the hand for a slot */
-    int64_t run_ns;              /* moving average of a run's length */
+    bool starting;               /* threads are being made: a stop waits */
+    bool hurried;                /* stopped a second time: nothing is waited for */
     uint64_t reported;           /* finish requests sent */
     bool burst_over;             /* the queues are empty and all is reported */
     enum mr_err failure;         /* why the broker carries out nothing any more; MR_OK: it does */
@@ -189,17 +244,13 @@ struct mr_worker {
     uint64_t node;
     uint32_t first_slot;
 
-    /* The take: one at a time. */
-    struct mr_req_take take;
-    bool take_busy;
+    mr_mono reopen_after;    /* not before: it failed */
+    enum mr_err reopen_said; /* a failure that was said; MR_OK: none since it went well */
+
     struct early_stop early[EARLY_MAX];
     size_t early_n;
-    uint64_t taken_epoch; /* of the last lease that came: those on their way are above */
-    bool take_idle;       /* the worker had nothing to do when it was sent */
-    mr_mono take_after;   /* not before: the last one failed */
-    enum mr_err take_said,
-        reopen_said;     /* failures that were said; MR_OK: none since it went well */
-    mr_mono ahead_after; /* nothing ahead before: others wanted it */
+    mr_mono ahead_after;      /* nothing ahead before: others wanted it */
+    struct mr_rand pump_rand; /* for pauses */
 
     /* The monitor. */
     pthread_t monitor;
@@ -215,9 +266,9 @@ struct mr_worker {
     struct mr_arena beat_memory;      /* progress of the beat under way */
     struct mr_rand rand;              /* the monitor's */
     mr_mono beat_sent, beat_answered; /* answered: when the last answered one was sent */
-    mr_mono recall_at;                /* MR_MONO_NEVER: the hand was empty */
-    uint64_t recall_popped;
-    struct mr_report *again; /* finishes to send again */
+    uint64_t shown;                   /* sum of what the last beat said of the slots */
+    mr_mono show_at;                  /* looks whether they do something else by now */
+    struct mr_report *again;          /* finishes to send again */
     mr_mono again_at;
 
     /* Written by the broker's thread, read by all. */
@@ -251,18 +302,80 @@ bool mr_early_take(struct mr_worker *w, uint64_t epoch, enum mr_stop_reason *ret
 /* Fills lease->task unless that was done before. Thread: the holder, no lock needed. */
 MR_MUST_USE enum mr_err mr_lease_ready(struct mr_worker *w, struct mr_lease *lease);
 
+/* ---- address.c ------------------------------------------------------------------------------ */
+
+MR_MUST_USE enum mr_err mr_addresses_check(const struct mr_worker_options *options);
+/* The queues of the worker, whose name is known, with its addresses; all copied. */
+MR_MUST_USE enum mr_err mr_addresses_make(struct mr_worker *w);
+/* Bits of those queues of the worker that the machine serves. */
+uint64_t mr_addresses_queues(const struct mr_worker_options *options,
+                             const struct mr_machine *machine);
+
+/* ---- machine.c ------------------------------------------------------------------------------ */
+
+/* From the options, which were checked: copies, and the number of slots in all. */
+MR_MUST_USE enum mr_err mr_machines_check(const struct mr_worker_options *options);
+MR_MUST_USE enum mr_err mr_machines_make(struct mr_worker *w);
+/* Each gets its slots, once they are there. */
+void mr_machines_share(struct mr_worker *w);
+/* Under the lock. */
+size_t mr_machine_free_slots(const struct machine *m);
+size_t mr_worker_busy(const struct mr_worker *w);
+/* Nothing runs, is in hand or on its way to the broker. Under the lock. */
+bool mr_worker_idle(const struct mr_worker *w);
+/* A take is under way that may bring this epoch. Under the lock. */
+bool mr_worker_expects(const struct mr_worker *w, uint64_t epoch);
+/* Out of whichever hand it is in. Under the lock. */
+struct mr_lease *mr_worker_remove(struct mr_worker *w, uint64_t epoch,
+                                  struct machine **ret_machine);
+/*
+ * What a take of m brought: into the hands of those who run it. What those have no room for is answered
+ * as a list, for which m is to tell the broker. Under the lock.
+ */
+struct mr_lease *mr_machine_accept(struct machine *m, struct mr_lease *leases, mr_mono now);
+/* Its slots run tasks of this type. Thread: any. */
+bool mr_machine_takes(const struct machine *m, struct mr_slice type);
+
 /* ---- pump.c --------------------------------------------------------------------------------- */
 
-/* Under the lock: whether w->take should be sent now; then it is filled and marked busy, and the
+/* Under the lock: whether m->take should be sent now; then it is filled and marked busy, and the
  * caller submits it after leaving the lock. */
-bool mr_pump_prepare(struct mr_worker *w, mr_mono now);
-void mr_pump_submit(struct mr_worker *w);
-/* Under the lock. */
-size_t mr_worker_free_slots(const struct mr_worker *w);
+bool mr_pump_prepare(struct machine *m, mr_mono now);
+void mr_pump_submit(struct machine *m);
+/* The same of all machines: bits of those to submit. */
+uint64_t mr_pumps_prepare(struct mr_worker *w, mr_mono now);
+void mr_pumps_submit(struct mr_worker *w, uint64_t machines);
+/* Under the lock: how many leases m should have in hand. */
+size_t mr_pump_target(const struct machine *m, mr_mono now);
 /* Under the lock: takes up to n idle slots out of the list; mr_slots_wake ends their sleep,
  * outside. */
-struct mr_slot *mr_slots_unlist(struct mr_worker *w, size_t n);
+struct mr_slot *mr_slots_unlist(struct machine *m, size_t n);
+/* As many as there are leases in the hand, of all machines. */
+struct mr_slot *mr_slots_unlist_all(struct mr_worker *w);
 void mr_slots_wake(struct mr_slot *slots);
+
+/* ---- show.c --------------------------------------------------------------------------------- */
+
+/* The slot is in this state from now on. Not under the lock, and under it. JUST_NOW: a clock is not worth it,
+ * since it is over before anybody looks, or mr_slot_rest says since when it lasts. */
+#define JUST_NOW ((mr_mono){0})
+void mr_slot_show(struct mr_slot *slot, enum mr_slot_state state, mr_mono now);
+void mr_slot_show_locked(struct mr_slot *slot, enum mr_slot_state state, mr_mono now);
+/* It has nothing to do from now on: it waits, once its reports are answered. Under the lock. */
+void mr_slot_rest(struct mr_slot *slot, mr_mono now);
+/* Its report was answered: it waits now, unless it went on before. Thread: any, not under the lock. */
+void mr_slot_reported(struct mr_slot *slot);
+/* The idle slots poll, or wait: for the caller's watch. Under the lock. */
+void mr_machine_tell(struct machine *m, enum mr_slot_state state, int64_t pause_us);
+/* The task that it has now. Thread: the slot's. */
+void mr_slot_label(struct mr_slot *slot, const struct mr_task *task);
+/* What the slots do, the first MR_SLOTS_SHOWN, since_ms for how long; in the arena. 0: no memory. Under the
+ * lock. */
+size_t mr_slots_look(struct mr_worker *w, struct mr_arena *arena, struct mr_slot_info **ret_infos);
+/* Differs where they do something else, polling and waiting apart. Under the lock. */
+uint64_t mr_slots_sum(const struct mr_worker *w);
+/* Under the lock. */
+enum mr_slot_state mr_slot_state(const struct mr_slot *slot);
 
 /* ---- slot.c --------------------------------------------------------------------------------- */
 
@@ -315,10 +428,16 @@ void mr_reports_free(struct mr_report *reports);
 /* The same, and says that nobody knows whether they count. */
 void mr_reports_give_up(struct mr_report *reports);
 /* Ends leases that did not run, all with the same outcome; counts in w->reported. Takes the leases.
- * Not under the lock. Where the broker cannot be told, they go back to the hand; a stopping worker
+ * Not under the lock. Where the broker cannot be told, they go back to the hand of m; a stopping worker
  * frees them, since the broker gets them back when the node is closed. */
-void mr_leases_finish(struct mr_worker *w, struct mr_lease *leases, enum mr_outcome outcome,
-                      struct mr_slice error);
+struct unrun {
+    enum mr_outcome outcome;
+    int64_t delay_ms; /* MR_HAND_BACK: not before this */
+    const char *error;
+};
+#define UNRUN_BACK      ((struct unrun){MR_HAND_BACK, 0, ""})
+#define UNRUN_CANCELLED ((struct unrun){MR_FAIL_FOR_GOOD, 0, "cancelled"})
+void mr_leases_finish(struct machine *m, struct mr_lease *leases, struct unrun how);
 
 /* ---- monitor.c ------------------------------------------------------------------------------ */
 
@@ -332,6 +451,12 @@ MR_MUST_USE enum mr_err mr_node_open(struct mr_worker *w);
 void mr_node_close(struct mr_worker *w);
 /* Tick of the wheel, rounded up. */
 uint64_t mr_worker_tick_up(const struct mr_worker *w, int64_t mono_ns);
+
+/* Whether a node can lead for so long with beats that often; 0: the default of either. */
+bool mr_leader_ms_fits(int64_t leader_ms, int64_t beat_ms);
+/* When a candidate should have beaten again, by the answer of its last beat: nobody may lead then. Another
+ * one does, or it does itself, until then; MR_MONO_NEVER: its beats come soon enough. */
+mr_mono mr_leader_ends(const struct mr_req_beat *beat, mr_mono now);
 
 /* The name of a node, by default host:pid, written to name. */
 struct mr_slice mr_node_name(struct mr_slice given, char name[MR_NAME_MAX + 1]);

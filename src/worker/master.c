@@ -22,8 +22,10 @@ struct mr_master {
     struct mr_slice name;
     struct mr_worker_queue *queues;
     size_t queues_n;
-    int64_t beat_ms, lease_ms;
+    int64_t beat_ms, lease_ms, leader_ms;
     bool lasts;
+    bool leads; /* it is a candidate */
+    struct mr_leading leading;
     pthread_t beater;
     bool beater_there;
     struct mr_lock lock; /* over what follows */
@@ -31,6 +33,7 @@ struct mr_master {
     bool opening, stopped;
     struct in_hand *hand; /* by epoch */
     size_t hand_n, hand_cap;
+    bool took; /* something, ever */
 };
 
 /* ---- in hand -------------------------------------------------------------------------------- */
@@ -61,6 +64,7 @@ static void hand_remove(struct mr_master *m, uint64_t epoch)
 /* Without memory for it, the result is committed as if it were another's. */
 static void hand_add(struct mr_master *m, uint64_t epoch, uint64_t ref)
 {
+    m->took = true;
     if (m->hand_n == m->hand_cap) {
         size_t cap = m->hand_cap ? 2 * m->hand_cap : 64;
         struct in_hand *grown = realloc(m->hand, cap * sizeof *grown);
@@ -104,6 +108,8 @@ static enum mr_err node_open(struct mr_master *m, uint64_t *ret_node)
         .order = MR_QUEUES_WEIGHTED,
         .lease_ms = m->lease_ms,
         .lasts = m->lasts,
+        .leads = m->leads,
+        .leader_ms = m->leader_ms,
         .events = {.stop = m->lasts ? tell_nobody : event_stop, .arg = m->lasts ? NULL : m},
     };
     enum mr_err err = mr_broker_call(m->broker, &open.req);
@@ -158,32 +164,41 @@ static uint64_t node_of(struct mr_master *m, bool *ret_stopped)
     return node;
 }
 
-static void beat(struct mr_master *m, uint64_t node)
+/* When the next one should come. */
+static mr_mono beat(struct mr_master *m, uint64_t node)
 {
     struct mr_req_beat req = {.req = {.op = MR_OP_BEAT}, .node = node};
+    mr_mono now = mr_mono_now(m->clock), next = mr_mono_add_ms(now, m->beat_ms);
     enum mr_err err = node != 0 ? mr_broker_call(m->broker, &req.req) : MR_NOT_FOUND;
     mr_req_done(&req.req);
+    if (m->leads) {
+        mr_mono until = mr_mono_add_ms(now, m->leader_ms);
+        mr_mono ends = err == MR_OK ? mr_leader_ends(&req, mr_mono_now(m->clock)) : MR_MONO_NEVER;
+        m->leading.leads(m->leading.arg, err == MR_OK ? req.term : 0, until);
+        next = ends.ns < next.ns ? ends : next;
+    }
     if (err == MR_NOT_FOUND || err == MR_CLOSED)
         err = reopen(m, node);
     if (err != MR_OK)
         mr_diag(MR_DIAG_DEBUG, "master.beat", "error=%s", mr_err_name(err));
+    return next;
 }
 
 static void *beat_main(void *arg)
 {
     struct mr_master *m = arg;
-    mr_mono next = mr_mono_add_ms(mr_mono_now(m->clock), m->beat_ms);
+    mr_mono now = mr_mono_now(m->clock);
+    mr_mono next = m->leads ? now : mr_mono_add_ms(now, m->beat_ms);
     mr_lock_enter(&m->lock);
     while (!m->stopped) {
-        mr_mono now = mr_mono_now(m->clock);
+        now = mr_mono_now(m->clock);
         if (now.ns < next.ns) {
             mr_lock_wait(&m->lock, next.ns - now.ns);
             continue;
         }
         uint64_t node = m->node;
         mr_lock_leave(&m->lock);
-        next = mr_mono_add_ms(now, m->beat_ms);
-        beat(m, node);
+        next = beat(m, node);
         mr_lock_enter(&m->lock);
     }
     mr_lock_leave(&m->lock);
@@ -198,7 +213,7 @@ static enum mr_err check_options(const struct mr_master_options *o)
         return MR_TOO_BIG;
     if (o->beat_ms < 0 || o->beat_ms > MR_MS_PER_DAY || o->beats_missed == 1 ||
         o->beats_missed > 1000 || o->lease_ms < 0 || o->lease_ms > MR_MS_PER_DAY ||
-        (o->topics_n > 0 && o->topics == NULL))
+        (o->topics_n > 0 && o->topics == NULL) || !mr_leader_ms_fits(o->leader_ms, o->beat_ms))
         return MR_INVALID;
     for (size_t i = 0; i < o->topics_n; i++) {
         MR_TRY(mr_name_check(o->topics[i]));
@@ -217,6 +232,7 @@ static enum mr_err set_options(struct mr_master *m, const struct mr_master_optio
     m->lasts = o->lease_ms > 0;
     m->lease_ms =
         m->lasts ? o->lease_ms : m->beat_ms * (o->beats_missed ? o->beats_missed : BEATS_MISSED);
+    m->leader_ms = o->leader_ms ? o->leader_ms : m->lease_ms;
     m->queues_n = o->topics_n > 0 ? o->topics_n : 1;
     m->queues = mr_arena_calloc(&m->memory, m->queues_n, sizeof *m->queues);
     if (m->queues == NULL)
@@ -226,25 +242,37 @@ static enum mr_err set_options(struct mr_master *m, const struct mr_master_optio
     return mr_arena_copy(&m->memory, mr_node_name(o->node, name), &m->name);
 }
 
+static enum mr_err master_start(struct mr_master *m)
+{
+    MR_TRY(node_open(m, &m->node));
+    if (m->lasts)
+        return MR_OK;
+    enum mr_err err = mr_thread_start(&m->beater, "mr-master", beat_main, m);
+    m->beater_there = err == MR_OK;
+    return err;
+}
+
 enum mr_err mr_master_open_on(struct mr_broker *broker, const struct mr_master_options *options,
-                              struct mr_master **ret_master)
+                              const struct mr_leading *leading, struct mr_master **ret_master)
 {
     static const struct mr_master_options defaults;
     options = options ? options : &defaults;
-    MR_TRY(check_options(options));
-    struct mr_master *m = calloc(1, sizeof *m);
-    if (m == NULL)
-        return MR_NOMEM;
+    enum mr_err err = check_options(options);
+    struct mr_master *m = err == MR_OK ? calloc(1, sizeof *m) : NULL;
+    if (m == NULL) {
+        if (leading != NULL)
+            leading->free(leading->arg);
+        return err != MR_OK ? err : MR_NOMEM;
+    }
     m->broker = broker;
     m->clock = mr_clock_system();
     mr_lock_init(&m->lock);
-    enum mr_err err = set_options(m, options);
+    if (leading != NULL)
+        m->leading = *leading;
+    err = set_options(m, options);
+    m->leads = leading != NULL && !m->lasts && !options->never_leads;
     if (err == MR_OK)
-        err = node_open(m, &m->node);
-    if (err == MR_OK && !m->lasts) {
-        err = mr_thread_start(&m->beater, "mr-master", beat_main, m);
-        m->beater_there = err == MR_OK;
-    }
+        err = master_start(m);
     if (err != MR_OK) {
         mr_master_free(m);
         return err;
@@ -263,8 +291,9 @@ void mr_master_stop(struct mr_master *master)
     while (m->opening)
         mr_lock_wait(&m->lock, INT64_MAX);
     uint64_t node = m->node;
+    bool stays = m->lasts && m->took; /* what it holds is its own until the lease ends */
     mr_lock_leave(&m->lock);
-    if (first && node != 0 && !m->lasts)
+    if (first && node != 0 && !stays)
         node_close(m, node);
 }
 
@@ -276,6 +305,8 @@ void mr_master_free(struct mr_master *master)
     mr_master_stop(m);
     if (m->beater_there)
         mr_thread_join(m->beater);
+    if (m->leading.free != NULL)
+        m->leading.free(m->leading.arg);
     mr_lock_done(&m->lock);
     mr_arena_done(&m->memory);
     free(m->hand);

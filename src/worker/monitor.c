@@ -55,15 +55,16 @@ static void event_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
     struct mr_worker *w = arg;
     mr_mono now = mr_mono_now(w->clock);
     mr_lock_enter(&w->lock);
-    struct mr_lease *lease = mr_hand_remove(&w->hand, epoch);
+    struct machine *m;
+    struct mr_lease *lease = mr_worker_remove(w, epoch, &m);
     struct mr_slot *slot = lease ? NULL : slot_by_epoch(w, epoch);
     if (slot)
         mr_run_stop(slot, reason == MR_STOP_LOST ? RUN_LOST : RUN_CANCELLED, now);
-    else if (!lease && w->take_busy && epoch > w->taken_epoch)
+    else if (!lease && mr_worker_expects(w, epoch))
         mr_early_note(w, epoch, reason);
     mr_lock_leave(&w->lock);
     if (lease && reason == MR_STOP_CANCEL)
-        mr_leases_finish(w, lease, MR_FAIL_FOR_GOOD, MR_SLICE_LIT("cancelled"));
+        mr_leases_finish(m, lease, UNRUN_CANCELLED);
     else
         mr_lease_free(lease);
 }
@@ -73,12 +74,21 @@ static void event_wanted(void *arg)
 {
     struct mr_worker *w = arg;
     mr_mono now = mr_mono_now(w->clock);
+    struct mr_lease *rest[MR_MACHINES_MAX];
     size_t n;
     mr_lock_enter(&w->lock);
-    struct mr_lease *rest = mr_hand_cut(&w->hand, mr_worker_free_slots(w), &n);
+    for (size_t i = 0; i < w->machines_n; i++)
+        rest[i] = mr_hand_cut(&w->machines[i].hand, mr_machine_free_slots(&w->machines[i]), &n);
     w->ahead_after = mr_mono_add_ms(now, WANTED_MS);
     mr_lock_leave(&w->lock);
-    mr_leases_finish(w, rest, MR_HAND_BACK, (struct mr_slice){0});
+    for (size_t i = 0; i < w->machines_n; i++)
+        mr_leases_finish(&w->machines[i], rest[i], UNRUN_BACK);
+}
+
+/* Its first beat comes at once then. */
+static bool may_lead(const struct mr_worker *w)
+{
+    return w->leading.leads && !w->options.never_leads;
 }
 
 enum mr_err mr_node_open(struct mr_worker *w)
@@ -95,6 +105,9 @@ enum mr_err mr_node_open(struct mr_worker *w)
         .types_n = mr_handlers_patterns(&w->handlers, types, MR_NODE_TYPES_MAX),
         .slots = w->slots_n,
         .lease_ms = w->lease_ms,
+        .fall_ms = w->options.fall_ms,
+        .leads = may_lead(w),
+        .leader_ms = w->options.leader_ms,
         .events = {.stop = event_stop, .wanted = event_wanted, .arg = w},
     };
     enum mr_err err = mr_broker_call(w->broker, &open.req);
@@ -106,7 +119,7 @@ enum mr_err mr_node_open(struct mr_worker *w)
     w->first_slot = open.first_slot;
     w->node_open = true;
     w->beat_answered = now;
-    w->beat_at = mr_mono_add_ms(now, w->options.beat_ms);
+    w->beat_at = may_lead(w) ? now : mr_mono_add_ms(now, w->options.beat_ms);
     mr_lock_leave(&w->lock);
     return MR_OK;
 }
@@ -126,7 +139,8 @@ void mr_node_close(struct mr_worker *w)
 static void lose_all(struct mr_worker *w, mr_mono now)
 {
     size_t n;
-    mr_leases_free(mr_hand_cut(&w->hand, 0, &n));
+    for (size_t i = 0; i < w->machines_n; i++)
+        mr_leases_free(mr_hand_cut(&w->machines[i].hand, 0, &n));
     for (uint32_t i = 0; i < w->slots_n; i++) {
         if (w->node_open)
             mr_broker_begun(w->broker, w->first_slot + i, 0);
@@ -135,12 +149,20 @@ static void lose_all(struct mr_worker *w, mr_mono now)
     w->node_open = false;
 }
 
+/* By the beat that was sent last. Not under the lock. */
+static void tell_leading(struct mr_worker *w, uint64_t term)
+{
+    if (may_lead(w))
+        w->leading.leads(w->leading.arg, term, mr_mono_add_ms(w->beat_sent, w->options.leader_ms));
+}
+
 /* A new node in place of the lost one. Closing the old one gives its tasks to others at once, in
  * case the broker still believes in it. Enters and leaves with the lock. */
 static void reopen(struct mr_worker *w, mr_mono now)
 {
     lose_all(w, now);
     mr_lock_leave(&w->lock);
+    tell_leading(w, 0);
     mr_node_close(w);
     enum mr_err err = mr_node_open(w);
     mr_lock_enter(&w->lock);
@@ -148,15 +170,19 @@ static void reopen(struct mr_worker *w, mr_mono now)
         mr_diag(MR_DIAG_WARN, "node.lost", "reopened=%s", mr_err_name(err));
     w->reopen_said = err;
     mr_worker_fails(w, err);
-    w->take_after = err == MR_OK ? now : mr_mono_add_ms(now, RETRY_MS);
+    w->reopen_after = err == MR_OK ? now : mr_mono_add_ms(now, RETRY_MS);
 }
 
 /* ---- beats ---------------------------------------------------------------------------------- */
 
-/* Soon: the broker may be back a moment before the leases must be given up. Under the lock. */
-static void beat_again(struct mr_worker *w, mr_mono now)
+mr_mono mr_leader_ends(const struct mr_req_beat *beat, mr_mono now)
 {
-    mr_mono at = mr_mono_add_ms(now, BEAT_AGAIN_MS);
+    return beat->leader_ms > 0 ? mr_mono_add_ms(now, beat->leader_ms + 1) : MR_MONO_NEVER;
+}
+
+/* Under the lock. */
+static void beat_by(struct mr_worker *w, mr_mono at)
+{
     if (at.ns < w->beat_at.ns)
         w->beat_at = at;
     mr_monitor_by(w, at);
@@ -168,7 +194,11 @@ static void beat_done(struct mr_req *req)
     struct mr_worker *w = req->arg;
     mr_mono now = mr_mono_now(w->clock);
     mr_req_done(req);
+    if (req->err == MR_OK)
+        tell_leading(w, w->beat.term);
     mr_lock_enter(&w->lock);
+    if (req->err == MR_OK && may_lead(w))
+        beat_by(w, mr_leader_ends(&w->beat, now));
     w->beat_busy = false;
     if (w->beat.node == w->node) {
         if (req->err == MR_OK && w->beat_sent.ns > w->beat_answered.ns)
@@ -177,7 +207,8 @@ static void beat_done(struct mr_req *req)
             w->node_open = false;
     }
     if (req->err == MR_UNAVAILABLE || req->err == MR_TIMEOUT)
-        beat_again(w, now);
+        /* Soon: the broker may be back a moment before the leases must be given up. */
+        beat_by(w, mr_mono_add_ms(now, BEAT_AGAIN_MS));
     else if (req->err != MR_OK)
         mr_monitor_by(w, now);
     mr_lock_notify_all(&w->lock);
@@ -219,11 +250,16 @@ static void send_beat(struct mr_worker *w, mr_mono now)
     w->beat_sent = now;
     struct mr_progress *progress = NULL;
     size_t n = gather_progress(w, &progress);
+    struct mr_slot_info *slots = NULL;
+    size_t slots_n = mr_slots_look(w, &w->beat_memory, &slots);
+    w->shown = mr_slots_sum(w);
     w->beat = (struct mr_req_beat){
         .req = {.op = MR_OP_BEAT, .done = beat_done, .arg = w},
         .node = w->node,
         .progress = progress,
         .progress_n = n,
+        .slots = slots,
+        .slots_n = slots_n,
     };
     mr_lock_leave(&w->lock);
     mr_broker_submit(w->broker, &w->beat.req);
@@ -292,9 +328,9 @@ static void abandon(struct mr_slot *slot, mr_mono now)
     int owner = RUN_OPEN;
     bool ours = slot->running && atomic_compare_exchange_strong(&run->owner, &owner, RUN_ABANDONED);
     if (ours) {
-        w->busy--;
-        w->stuck++;
-        atomic_store(&slot->state, MR_SLOT_ERROR);
+        slot->machine->busy--;
+        slot->machine->stuck++;
+        mr_slot_show_locked(slot, MR_SLOT_ERROR, now);
         mr_lock_notify_all(&w->lock);
     }
     if (ours && atomic_load(&run->stop) != RUN_LOST)
@@ -316,24 +352,35 @@ static void abandon_overdue(struct mr_worker *w, mr_mono now)
 
 /* Hands back what the slots will not get round to soon, going by the last while. Enters and leaves
  * with the lock. */
-static void recall(struct mr_worker *w, mr_mono now)
+static void recall(struct machine *m, mr_mono now)
 {
-    size_t keep = mr_worker_free_slots(w);
-    uint64_t popped = w->popped - w->recall_popped;
+    struct mr_worker *w = m->worker;
+    size_t keep = mr_machine_free_slots(m);
+    uint64_t popped = m->popped - m->recall_popped;
     if (popped > keep)
         keep = popped;
     size_t n;
-    struct mr_lease *rest = mr_hand_cut(&w->hand, keep, &n);
-    w->recall_popped = w->popped;
-    w->recall_at = w->hand.n > 0 ? mr_mono_add_ms(now, RECALL_MS) : MR_MONO_NEVER;
+    struct mr_lease *rest = mr_hand_cut(&m->hand, keep, &n);
+    m->recall_popped = m->popped;
+    m->recall_at = m->hand.n > 0 ? mr_mono_add_ms(now, RECALL_MS) : MR_MONO_NEVER;
     if (!rest)
         return;
     /* Runs last longer than was thought: until the average knows, nothing is held ahead. */
-    if (w->run_ns < 2 * AHEAD_NS * (int64_t)w->slots_n)
-        w->run_ns = 2 * AHEAD_NS * (int64_t)w->slots_n;
+    if (m->run_ns < 2 * AHEAD_NS * (int64_t)m->slots_n)
+        m->run_ns = 2 * AHEAD_NS * (int64_t)m->slots_n;
     mr_lock_leave(&w->lock);
-    mr_leases_finish(w, rest, MR_HAND_BACK, (struct mr_slice){0});
+    mr_leases_finish(m, rest, UNRUN_BACK);
     mr_lock_enter(&w->lock);
+}
+
+/* The broker knows what the slots do about as soon as it lasts. While nothing runs, and that is known, there
+ * is nothing to look for. Enters and leaves with the lock. */
+static void show_slots(struct mr_worker *w, mr_mono now)
+{
+    bool news = mr_slots_sum(w) != w->shown;
+    w->show_at = news || mr_worker_busy(w) > 0 ? mr_mono_add_ms(now, SHOW_MS) : MR_MONO_NEVER;
+    if (news && now.ns < w->beat_at.ns)
+        w->beat_at = now;
 }
 
 /* Enters and leaves with the lock. */
@@ -367,12 +414,15 @@ static void turn(struct mr_worker *w, mr_mono now)
         scan(w, now);
     if (now.ns >= fence_ns(w))
         lose_all(w, now);
-    if (!w->node_open && mr_worker_works(w) && now.ns >= w->take_after.ns)
+    if (!w->node_open && mr_worker_works(w) && now.ns >= w->reopen_after.ns)
         reopen(w, now);
+    if (now.ns >= w->show_at.ns)
+        show_slots(w, now);
     if (now.ns >= w->beat_at.ns)
         send_beat(w, now);
-    if (now.ns >= w->recall_at.ns)
-        recall(w, now);
+    for (size_t i = 0; i < w->machines_n; i++)
+        if (now.ns >= w->machines[i].recall_at.ns)
+            recall(&w->machines[i], now);
     if (w->again && now.ns >= w->again_at.ns)
         send_again(w);
 }
@@ -388,17 +438,20 @@ static mr_mono next_turn(struct mr_worker *w, mr_mono now)
 {
     mr_mono at = {atomic_load(&w->scan_ns)};
     earlier(&at, w->beat_at.ns);
-    earlier(&at, w->recall_at.ns);
+    earlier(&at, w->show_at.ns);
     uint64_t tick = mr_wheel_next(w->wheel);
     if (tick != MR_TICK_NEVER)
         earlier(&at, w->start.ns + (int64_t)tick * MR_NS_PER_MS);
     earlier(&at, fence_ns(w));
     if (!w->node_open && mr_worker_works(w))
-        earlier(&at, w->take_after.ns);
+        earlier(&at, w->reopen_after.ns);
     if (w->again)
         earlier(&at, w->again_at.ns);
-    if (w->take_after.ns > now.ns)
-        earlier(&at, w->take_after.ns);
+    for (size_t i = 0; i < w->machines_n; i++) {
+        earlier(&at, w->machines[i].recall_at.ns);
+        if (w->machines[i].take_after.ns > now.ns)
+            earlier(&at, w->machines[i].take_after.ns);
+    }
     return at;
 }
 
@@ -409,10 +462,12 @@ void *mr_monitor_main(void *arg)
     while (!w->monitor_ends) {
         mr_mono now = mr_mono_now(w->clock);
         turn(w, now);
-        if (mr_pump_prepare(w, now)) {
+        uint64_t takes = mr_pumps_prepare(w, now);
+        if (takes != 0) {
             mr_lock_leave(&w->lock);
-            mr_pump_submit(w);
+            mr_pumps_submit(w, takes);
             mr_lock_enter(&w->lock);
+            continue; /* what was answered meanwhile may be due already */
         }
         now = mr_mono_now(w->clock);
         w->monitor_wakes = next_turn(w, now);

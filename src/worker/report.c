@@ -54,11 +54,10 @@ static void acknowledge(struct mr_worker *w)
     mr_lock_enter(&w->lock);
     if (w->life == WORKER_RUNNING && w->reported - atomic_load(&w->acked) < REPORTS_MAX / 2)
         atomic_store(&w->ack_awaited, false);
-    bool take = mr_pump_prepare(w, now);
+    uint64_t takes = mr_pumps_prepare(w, now);
     mr_lock_notify_all(&w->lock);
     mr_lock_leave(&w->lock);
-    if (take)
-        mr_pump_submit(w);
+    mr_pumps_submit(w, takes);
 }
 
 /* Whether the request should be sent again later; then it is listed for that. */
@@ -71,6 +70,7 @@ static bool send_again(struct mr_report *report)
     mr_lock_enter(&w->lock);
     bool again = w->life == WORKER_RUNNING;
     if (again) {
+        mr_req_done(&report->finish.req); /* the next one has a request of its own */
         report->next = w->again;
         w->again = report;
         w->again_at = at;
@@ -116,10 +116,13 @@ static void report_answered(struct mr_req *req)
         return;
     count(w, &report->item, report->err,
           report->unhandled ? FIGURE_UNHANDLED : outcome_figures[report->item.outcome]);
-    if (report->home)
+    struct mr_slot *home = report->home;
+    if (home)
         give_home(report);
     else
         report_free(report);
+    if (home)
+        mr_slot_reported(home);
     acknowledge(w);
 }
 
@@ -200,15 +203,16 @@ void mr_reports_give_up(struct mr_report *reports)
 
 struct bundle {
     struct mr_req_finish finish;
-    struct mr_worker *worker;
+    struct machine *machine;
     struct mr_lease *leases;
     struct mr_finish items[MR_BATCH_MAX];
     enum mr_err errs[MR_BATCH_MAX];
 };
 
 /* The broker could not be told. What was cancelled is not run because of that. */
-static void keep(struct mr_worker *w, struct mr_lease *leases, enum mr_outcome outcome)
+static void keep(struct machine *m, struct mr_lease *leases, enum mr_outcome outcome)
 {
+    struct mr_worker *w = m->worker;
     if (!leases)
         return;
     size_t n = 0;
@@ -217,10 +221,10 @@ static void keep(struct mr_worker *w, struct mr_lease *leases, enum mr_outcome o
         if (outcome != MR_HAND_BACK)
             mr_early_note(w, lease->epoch, MR_STOP_CANCEL);
     if (w->life == WORKER_RUNNING) {
-        mr_hand_push(&w->hand, leases, n);
+        mr_hand_push(&m->hand, leases, n);
         leases = NULL;
     }
-    struct mr_slot *woken = mr_slots_unlist(w, w->hand.n);
+    struct mr_slot *woken = mr_slots_unlist(m, m->hand.n);
     mr_lock_leave(&w->lock);
     mr_slots_wake(woken);
     mr_leases_free(leases);
@@ -229,7 +233,8 @@ static void keep(struct mr_worker *w, struct mr_lease *leases, enum mr_outcome o
 static void bundle_done(struct mr_req *req)
 {
     struct bundle *bundle = req->arg;
-    struct mr_worker *w = bundle->worker;
+    struct machine *m = bundle->machine;
+    struct mr_worker *w = m->worker;
     struct mr_lease *kept = NULL;
     enum mr_outcome outcome = bundle->items[0].outcome; /* of all */
     for (size_t i = 0; i < bundle->finish.n; i++) {
@@ -247,19 +252,19 @@ static void bundle_done(struct mr_req *req)
               outcome == MR_HAND_BACK ? FIGURE_COUNT : outcome_figures[outcome]);
         mr_lease_free(lease);
     }
-    keep(w, kept, outcome);
+    keep(m, kept, outcome);
     mr_req_done(req);
     free(bundle);
     acknowledge(w);
 }
 
 /* Moves as many leases as fit into a new request; the rest of the list. */
-static struct mr_lease *bundle_send(struct mr_worker *w, struct mr_lease *leases,
-                                    enum mr_outcome outcome, struct mr_slice error)
+static struct mr_lease *bundle_send(struct machine *m, struct mr_lease *leases, struct unrun how)
 {
+    struct mr_worker *w = m->worker;
     struct bundle *bundle = malloc(sizeof *bundle);
     if (!bundle) {
-        keep(w, leases, outcome);
+        keep(m, leases, how.outcome);
         return NULL;
     }
     size_t n = 0;
@@ -272,14 +277,15 @@ static struct mr_lease *bundle_send(struct mr_worker *w, struct mr_lease *leases
             .id = lease->task.id,
             .epoch = lease->epoch,
             .ref = lease->ref,
-            .outcome = outcome,
-            .error = error,
-            .reason = outcome == MR_HAND_BACK ? MR_REASON_NONE : MR_REASON_CANCELLED,
+            .outcome = how.outcome,
+            .delay_ms = how.delay_ms,
+            .error = mr_slice_str(how.error),
+            .reason = how.outcome == MR_HAND_BACK ? MR_REASON_NONE : MR_REASON_CANCELLED,
         };
     }
     struct mr_lease *rest = *at;
     *at = NULL;
-    bundle->worker = w;
+    bundle->machine = m;
     bundle->leases = leases;
     bundle->finish = (struct mr_req_finish){
         .req = {.op = MR_OP_FINISH, .done = bundle_done, .arg = bundle},
@@ -294,9 +300,8 @@ static struct mr_lease *bundle_send(struct mr_worker *w, struct mr_lease *leases
     return rest;
 }
 
-void mr_leases_finish(struct mr_worker *w, struct mr_lease *leases, enum mr_outcome outcome,
-                      struct mr_slice error)
+void mr_leases_finish(struct machine *m, struct mr_lease *leases, struct unrun how)
 {
     while (leases)
-        leases = bundle_send(w, leases, outcome, error);
+        leases = bundle_send(m, leases, how);
 }

@@ -14,17 +14,13 @@
 
 enum { AVERAGE_OF = 8 }; /* runs the moving average remembers, about */
 
-static void show(struct mr_slot *slot, enum mr_slot_state state)
-{
-    atomic_store_explicit(&slot->state, state, memory_order_relaxed);
-}
-
 /* ---- between two runs, under the lock ------------------------------------------------------- */
 
 /* Ends the run that is over, if there was one; answers its lease when it was not reported. */
 static struct mr_lease *end_run(struct mr_slot *slot, mr_mono now)
 {
     struct mr_worker *w = slot->worker;
+    struct machine *m = slot->machine;
     struct mr_run *run = &slot->run;
     if (!slot->running)
         return NULL;
@@ -34,13 +30,13 @@ static struct mr_lease *end_run(struct mr_slot *slot, mr_mono now)
     run->watch = NULL;
     mr_wheel_stop(w->wheel, &slot->timer);
     if (atomic_load(&run->owner) == RUN_ABANDONED)
-        w->stuck--;
+        m->stuck--;
     else
-        w->busy--;
+        m->busy--;
     int64_t lasted_ns = now.ns - run->started.ns;
-    w->run_ns += (lasted_ns - w->run_ns) / AVERAGE_OF;
-    if (w->run_ns <= 0)
-        w->run_ns = 1;
+    m->run_ns += (lasted_ns - m->run_ns) / AVERAGE_OF;
+    if (m->run_ns <= 0)
+        m->run_ns = 1;
     if (!run->lease)
         w->reported++;
     if (w->life == WORKER_STOPPING)
@@ -52,8 +48,8 @@ static void begin_run(struct mr_slot *slot, struct mr_lease *lease, mr_mono now)
 {
     struct mr_worker *w = slot->worker;
     struct mr_run *run = &slot->run;
-    w->popped++;
-    w->busy++;
+    slot->machine->popped++;
+    slot->machine->busy++;
     slot->running = true;
     slot->epoch = lease->epoch;
     slot->ref = lease->ref;
@@ -68,24 +64,31 @@ static void begin_run(struct mr_slot *slot, struct mr_lease *lease, mr_mono now)
     atomic_store_explicit(&slot->due_ns, INT64_MAX, memory_order_relaxed);
     run->retry_after_ms = -1;
     run->progress_new = false;
+    mr_slot_show_locked(slot, MR_SLOT_WORKING, now);
+    if (w->show_at.ns == INT64_MAX) {
+        w->show_at = mr_mono_add_ms(now, SHOW_MS);
+        mr_monitor_by(w, w->show_at);
+    }
 }
 
 /* Sleeps until somebody takes this slot out of the idle list. Enters and leaves with the lock. */
 static void sleep_idle(struct mr_slot *slot, mr_mono now)
 {
     struct mr_worker *w = slot->worker;
-    show(slot, MR_SLOT_PENDING);
-    slot->next = w->idle;
-    w->idle = slot;
+    struct machine *m = slot->machine;
+    mr_slot_rest(slot, now);
+    slot->next = m->idle;
+    m->idle = slot;
     if (w->node_open)
         mr_broker_begun(w->broker, w->first_slot + slot->index, 0);
-    bool take = mr_pump_prepare(w, now);
+    bool take = mr_pump_prepare(m, now);
     mr_lock_leave(&w->lock);
     if (take)
-        mr_pump_submit(w);
+        mr_pump_submit(m);
     mr_event_wait(&slot->wake, INT64_MAX);
     mr_event_reset(&slot->wake);
     mr_lock_enter(&w->lock);
+    atomic_store(&slot->resting, false);
 }
 
 /* Ends the last run and begins the next; false when the worker stops. */
@@ -96,7 +99,7 @@ static bool next_run(struct mr_slot *slot)
     mr_lock_enter(&w->lock);
     struct mr_lease *unreported = end_run(slot, now);
     struct mr_lease *lease;
-    while (!(lease = mr_hand_pop(&w->hand)) && w->life == WORKER_RUNNING) {
+    while (!(lease = mr_hand_pop(&slot->machine->hand)) && w->life == WORKER_RUNNING) {
         sleep_idle(slot, now);
         now = mr_mono_now(w->clock);
     }
@@ -105,14 +108,15 @@ static bool next_run(struct mr_slot *slot)
         begin_run(slot, lease, now);
     else if (w->node_open)
         mr_broker_begun(w->broker, w->first_slot + slot->index, 0);
+    if (!lease)
+        mr_slot_show_locked(slot, MR_SLOT_STOPPING, now);
     if (lease && w->early_n > 0 && mr_early_take(w, lease->epoch, &reason))
         mr_run_stop(slot, reason == MR_STOP_LOST ? RUN_LOST : RUN_CANCELLED, now);
-    bool take = mr_pump_prepare(w, now);
+    bool take = mr_pump_prepare(slot->machine, now);
     mr_lock_leave(&w->lock);
     if (take)
-        mr_pump_submit(w);
+        mr_pump_submit(slot->machine);
     mr_lease_free(unreported);
-    show(slot, lease ? MR_SLOT_POLLING : MR_SLOT_STOPPING);
     return lease != NULL;
 }
 
@@ -169,8 +173,9 @@ static struct run_answer perform(struct mr_slot *slot, struct mr_report *report)
     mr_buf_clear(&run->error);
     if (mr_lease_ready(w, lease) != MR_OK)
         return (struct run_answer){MR_FAIL_FOR_GOOD, "the task could not be read", -1};
+    mr_slot_label(slot, &lease->task);
     const struct mr_handler_row *row = mr_handlers_find(&w->handlers, lease->task.type);
-    if (!row) {
+    if (!row || !mr_machine_takes(slot->machine, lease->task.type)) {
         report->unhandled = true;
         int64_t spread_ms = (int64_t)mr_rand_below(&slot->rand, UNHANDLED_MS);
         return (struct run_answer){MR_HAND_BACK, "", UNHANDLED_MS + spread_ms};
@@ -183,7 +188,6 @@ static struct run_answer perform(struct mr_slot *slot, struct mr_report *report)
     if (mr_run_cancelled(run))
         return (struct run_answer){MR_FAIL, "", -1};
     mr_broker_begun(w->broker, slot->broker_slot, lease->epoch);
-    show(slot, MR_SLOT_WORKING);
     return answer_of(run, row->handler(run, row->arg));
 }
 
@@ -199,15 +203,19 @@ static void run_one(struct mr_slot *slot)
     struct mr_run *run = &slot->run;
     struct mr_report *report = mr_report_get(slot);
     struct run_answer answer = perform(slot, report);
-    show(slot, MR_SLOT_REPORTING);
     int owner = RUN_OPEN;
     bool ours = atomic_compare_exchange_strong(&run->owner, &owner, RUN_RETURNED);
     if (!ours || atomic_load(&run->stop) == RUN_LOST) {
+        if (ours) /* else the monitor has said so */
+            mr_slot_show(slot, MR_SLOT_ERROR, mr_mono_now(slot->worker->clock));
         mr_buf_done(&run->result);
         put_back(slot, report);
         return;
     }
     mr_run_judge(run, answer, &slot->rand, report);
+    bool failed = report->item.outcome == MR_FAIL || report->item.outcome == MR_FAIL_FOR_GOOD;
+    atomic_fetch_add(&slot->out, 1);
+    mr_slot_show(slot, failed ? MR_SLOT_ERROR : MR_SLOT_REPORTING, JUST_NOW);
     report->item.id = run->lease->task.id;
     report->item.epoch = run->lease->epoch;
     report->item.ref = run->lease->ref;

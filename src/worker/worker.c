@@ -20,7 +20,7 @@
 enum {
     LEVELS_MAX = 1000,
     HOST_MAX = 64,
-    REPORTS_MS = 1000, /* reports get so long in any case */
+    REPORTS_MS = 500, /* reports get so long in any case */
 };
 
 /* ---- options -------------------------------------------------------------------------------- */
@@ -33,36 +33,27 @@ static enum mr_err check_options(const struct mr_worker_options *o)
         return MR_TOO_BIG;
     if (o->drain_ms < 0 || o->grace_ms < 0 || o->beat_ms < 0 || o->retry_max_ms < 0 ||
         o->drain_ms > MR_MS_PER_DAY || o->grace_ms > MR_MS_PER_DAY || o->beat_ms > MR_MS_PER_DAY ||
-        o->beats_missed == 1 || o->beats_missed > 1000 || o->order > MR_QUEUES_STRICT)
+        o->poll_ms < MR_NO_WAIT || o->poll_ms > MR_MS_PER_DAY || o->pause_min_us < 0 ||
+        o->pause_min_us > o->pause_max_us || o->pause_max_us > MR_MS_PER_DAY * MR_US_PER_MS ||
+        o->beats_missed == 1 || o->beats_missed > 1000 || o->order > MR_QUEUES_STRICT ||
+        !mr_leader_ms_fits(o->leader_ms, o->beat_ms))
         return MR_INVALID;
     if ((o->queues_n > 0 && !o->queues) || (o->retry_levels_n > 0 && !o->retry_levels_ms))
         return MR_INVALID;
     for (size_t i = 0; i < o->queues_n; i++)
         MR_TRY(mr_name_check(o->queues[i].name));
+    MR_TRY(mr_addresses_check(o));
     for (size_t i = 0; i < o->retry_levels_n; i++)
         if (o->retry_levels_ms[i] < 0)
             return MR_INVALID;
+    MR_TRY(mr_machines_check(o));
     return o->node.len > 0 ? mr_name_check(o->node) : MR_OK;
 }
 
-static enum mr_err copy_queues(struct mr_worker *w)
+bool mr_leader_ms_fits(int64_t leader_ms, int64_t beat_ms)
 {
-    static const struct mr_worker_queue only = {MR_SLICE_LIT("default"), 1};
-    struct mr_worker_options *o = &w->options;
-    if (o->queues_n == 0) {
-        o->queues = &only;
-        o->queues_n = 1;
-        return MR_OK;
-    }
-    struct mr_worker_queue *copy = mr_arena_calloc(&w->memory, o->queues_n, sizeof *copy);
-    if (!copy)
-        return MR_NOMEM;
-    for (size_t i = 0; i < o->queues_n; i++) {
-        copy[i].weight = o->queues[i].weight > 0 ? o->queues[i].weight : 1;
-        MR_TRY(mr_arena_copy(&w->memory, o->queues[i].name, &copy[i].name));
-    }
-    o->queues = copy;
-    return MR_OK;
+    return leader_ms == 0 ||
+           (leader_ms >= 2 * (beat_ms ? beat_ms : BEAT_MS) && leader_ms <= MR_MS_PER_DAY);
 }
 
 struct mr_slice mr_node_name(struct mr_slice given, char name[MR_NAME_MAX + 1])
@@ -108,8 +99,8 @@ static enum mr_err set_options(struct mr_worker *w, const struct mr_worker_optio
 {
     struct mr_worker_options *o = &w->options;
     *o = *options;
-    MR_TRY(copy_queues(w));
     MR_TRY(copy_node(w));
+    MR_TRY(mr_addresses_make(w));
     MR_TRY(copy_levels(w));
     o->slots = o->slots ? o->slots : default_slots();
     o->drain_ms = o->drain_ms ? o->drain_ms : DRAIN_MS;
@@ -118,8 +109,15 @@ static enum mr_err set_options(struct mr_worker *w, const struct mr_worker_optio
     o->beats_missed = o->beats_missed ? o->beats_missed : BEATS_MISSED;
     o->retry_max_ms = o->retry_max_ms ? o->retry_max_ms : MR_MS_PER_DAY;
     MR_TRY(mr_groups_options(o));
-    w->slots_n = o->slots;
+    if (o->poll_ms == MR_NO_WAIT && o->pause_max_us == 0) {
+        o->pause_min_us = RETRY_MS * MR_US_PER_MS;
+        o->pause_max_us = 2 * o->pause_min_us;
+    }
+    o->poll_ms = o->poll_ms == MR_NO_WAIT ? 0 : o->poll_ms ? o->poll_ms : TAKE_WAIT_MS;
+    MR_TRY(mr_machines_make(w));
+    o->machines = NULL; /* the caller's */
     w->lease_ms = o->beat_ms * o->beats_missed;
+    o->leader_ms = o->leader_ms ? o->leader_ms : w->lease_ms;
     w->retry = (struct mr_retry){
         .delay = o->retry_delay,
         .arg = o->arg,
@@ -172,13 +170,16 @@ enum mr_err mr_worker_new_on(struct mr_broker *broker, const struct mr_worker_op
         return MR_NOMEM;
     w->broker = broker;
     w->clock = mr_clock_system();
-    w->recall_at = MR_MONO_NEVER;
+    w->show_at = MR_MONO_NEVER;
     mr_lock_init(&w->lock);
     mr_rand_seed_system(&w->rand);
+    mr_rand_seed_system(&w->pump_rand);
     w->back_key = (struct mr_hash_key){mr_rand_next(&w->rand), mr_rand_next(&w->rand)};
     enum mr_err err = set_options(w, options);
     if (err == MR_OK)
         err = make_slots(w);
+    if (err == MR_OK)
+        mr_machines_share(w);
     if (err == MR_OK)
         err = mr_wheel_new(0, &w->wheel);
     if (err != MR_OK) {
@@ -187,6 +188,11 @@ enum mr_err mr_worker_new_on(struct mr_broker *broker, const struct mr_worker_op
     }
     *ret_worker = w;
     return MR_OK;
+}
+
+void mr_worker_leading(struct mr_worker *worker, const struct mr_leading *leading)
+{
+    worker->leading = *leading;
 }
 
 enum mr_err mr_worker_handle(struct mr_worker *worker, const char *pattern, mr_handler *handler,
@@ -272,7 +278,7 @@ static bool all_reported(struct mr_worker *w)
 static void await_runs(struct mr_worker *w, mr_mono end)
 {
     mr_mono now = mr_mono_now(w->clock);
-    while (w->busy > 0 && now.ns < end.ns && !w->hurried) {
+    while (mr_worker_busy(w) > 0 && now.ns < end.ns && !w->hurried) {
         mr_lock_wait(&w->lock, end.ns - now.ns);
         now = mr_mono_now(w->clock);
     }
@@ -291,18 +297,24 @@ static void await_reports(struct mr_worker *w, mr_mono end)
 /* Nothing begins any more. */
 static void hold(struct mr_worker *w)
 {
+    struct mr_lease *rest[MR_MACHINES_MAX];
+    struct mr_slot *woken[MR_MACHINES_MAX];
     size_t n;
     mr_lock_enter(&w->lock);
-    struct mr_lease *rest = mr_hand_cut(&w->hand, 0, &n);
-    struct mr_slot *woken = mr_slots_unlist(w, w->slots_n);
+    for (size_t i = 0; i < w->machines_n; i++) {
+        rest[i] = mr_hand_cut(&w->machines[i].hand, 0, &n);
+        woken[i] = mr_slots_unlist(&w->machines[i], w->slots_n);
+    }
     /* What waited to be sent again is lost; the node's end brings the tasks back. */
     struct mr_report *again = w->again;
     for (struct mr_report *report = again; report; report = report->next)
         w->reported--;
     w->again = NULL;
     mr_lock_leave(&w->lock);
-    mr_slots_wake(woken);
-    mr_leases_finish(w, rest, MR_HAND_BACK, (struct mr_slice){0});
+    for (size_t i = 0; i < w->machines_n; i++) {
+        mr_slots_wake(woken[i]);
+        mr_leases_finish(&w->machines[i], rest[i], UNRUN_BACK);
+    }
     mr_reports_give_up(again);
 }
 
@@ -315,7 +327,7 @@ static void drain(struct mr_worker *w)
     mr_mono now = mr_mono_now(w->clock);
     for (uint32_t i = 0; i < w->slots_n; i++)
         mr_run_stop(&w->slots[i], RUN_WORKER_STOPS, now);
-    while (w->busy > 0) /* the monitor gives up those that do not return */
+    while (mr_worker_busy(w) > 0) /* the monitor gives up those that do not return */
         mr_lock_wait(&w->lock, INT64_MAX);
     atomic_store(&w->ack_awaited, true);
     await_reports(w, end);
@@ -324,6 +336,14 @@ static void drain(struct mr_worker *w)
     mr_lock_leave(&w->lock);
     if (w->monitor_there)
         mr_thread_join(w->monitor);
+}
+
+static bool takes_busy(const struct mr_worker *w)
+{
+    for (size_t i = 0; i < w->machines_n; i++)
+        if (w->machines[i].take_busy)
+            return true;
+    return false;
 }
 
 /* No request of ours is at the broker afterwards. */
@@ -336,7 +356,7 @@ static void leave_broker(struct mr_worker *w)
     if (node)
         mr_node_close(w);
     mr_lock_enter(&w->lock);
-    while (w->take_busy || w->beat_busy || !all_reported(w))
+    while (takes_busy(w) || w->beat_busy || !all_reported(w))
         mr_lock_wait(&w->lock, INT64_MAX);
     w->life = WORKER_STOPPED;
     mr_lock_notify_all(&w->lock);
@@ -403,6 +423,8 @@ void mr_worker_free(struct mr_worker *worker)
     if (!w)
         return;
     stop(w, STOP_WAITS);
+    if (w->leading.free)
+        w->leading.free(w->leading.arg);
     for (uint32_t i = 0; w->slots && i < w->slots_n; i++) {
         if (w->slots[i].thread_there)
             mr_thread_join(w->slots[i].thread);
@@ -434,6 +456,8 @@ void mr_worker_figures(struct mr_worker *worker, struct mr_worker_figures *ret_f
         .aggregated = f[FIGURE_AGGREGATED],
         .not_aggregated = f[FIGURE_NOT_AGGREGATED],
     };
+    mr_lock_enter(&worker->lock);
     for (uint32_t i = 0; i < worker->slots_n; i++)
-        ret_figures->slots[atomic_load(&worker->slots[i].state)]++;
+        ret_figures->slots[mr_slot_state(&worker->slots[i])]++;
+    mr_lock_leave(&worker->lock);
 }

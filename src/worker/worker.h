@@ -8,14 +8,26 @@
 
 #include "broker/broker.h"
 
+/* Whoever leads when a node does (broker/broker.h, mr_req_beat). A node without it is no candidate. */
+struct mr_leading {
+    /* Each beat tells: with this term until then; 0: it does not. Thread: any. */
+    void (*leads)(void *arg, uint64_t term, mr_mono until);
+    void (*free)(void *arg); /* the node is closed, and nothing is told any more */
+    void *arg;
+};
+
 /* The broker must outlive the worker. Errors: MR_INVALID, MR_TOO_BIG, MR_NOMEM. Thread: any. */
 MR_MUST_USE enum mr_err mr_worker_new_on(struct mr_broker *broker,
                                          const struct mr_worker_options *options,
                                          struct mr_worker **ret_worker);
+/* Before it is started; it is the worker's from then on. */
+void mr_worker_leading(struct mr_worker *worker, const struct mr_leading *leading);
 
-/* The same of a master. Also what opening a node can answer. */
+/* The same of a master, to whom leading (NULL: none) goes, also when it cannot be opened. Errors also: what
+ * opening a node can answer. */
 MR_MUST_USE enum mr_err mr_master_open_on(struct mr_broker *broker,
                                           const struct mr_master_options *options,
+                                          const struct mr_leading *leading,
                                           struct mr_master **ret_master);
 /* Commits by receipts alone. */
 MR_MUST_USE enum mr_err mr_result_commit_on(struct mr_broker *broker,

@@ -33,6 +33,22 @@ static void make_audit(struct accept *t)
     (void)snprintf(t->audit, sizeof t->audit, "%s/millrace-audit-XXXXXX", tmp ? tmp : "/tmp");
     t->audit_fd = mkostemp(t->audit, O_CLOEXEC | O_APPEND);
     assert_true(t->audit_fd >= 0);
+    char told[MR_PATH_MAX + 8];
+    (void)snprintf(told, sizeof told, "%s.told", t->audit);
+    t->told_fd = open(told, O_RDWR | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    assert_true(t->told_fd >= 0);
+}
+
+static void remove_audit(struct accept *t)
+{
+    static const char *const ends[] = {"", ".told", ".figures", ".bosses"};
+    char path[MR_PATH_MAX + 16];
+    (void)close(t->audit_fd);
+    (void)close(t->told_fd);
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        (void)snprintf(path, sizeof path, "%s%s", t->audit, ends[i]);
+        (void)unlink(path);
+    }
 }
 
 int accept_setup(void **state)
@@ -62,10 +78,10 @@ int accept_teardown(void **state)
     accept_close(t);
     for (size_t i = 0; i < t->places_n; i++)
         t->engine->stop(&t->place[i]);
-    (void)close(t->audit_fd);
-    (void)unlink(t->audit);
+    remove_audit(t);
     mr_lock_done(&t->lock);
     free(t->ids);
+    free(t->requeued);
     free(t);
     return 0;
 }
@@ -286,4 +302,32 @@ uint64_t accept_total(struct accept *t, enum mr_state state)
         total += infos[i].counts[state];
     free(infos);
     return total;
+}
+
+static void requeue_quarantined(struct accept *t)
+{
+    struct mr_list_options options = {.state = MR_ARCHIVED, .limit = MR_BATCH_MAX};
+    struct mr_task_list *list = NULL;
+    if (accept_total(t, MR_ARCHIVED) == 0)
+        return;
+    assert_err(mr_task_list_get(t->client, &options, &list), MR_OK);
+    for (size_t i = 0; i < mr_task_list_count(list); i++) {
+        const struct mr_task *task = mr_task_list_at(list, i);
+        char id[MR_ID_MAX + 1];
+        (void)snprintf(id, sizeof id, "%.*s", (int)task->id.len, (const char *)task->id.data);
+        assert_int_equal(task->crashes, MR_CRASHES_MAX);
+        assert_err(accept_act(t, MR_VERB_RUN, id, 0), MR_OK);
+        t->requeued = realloc(t->requeued, (t->requeued_n + 1) * sizeof *t->requeued);
+        assert_non_null(t->requeued);
+        memcpy(t->requeued[t->requeued_n++], id, sizeof id);
+    }
+    mr_task_list_free(list);
+}
+
+bool accept_all_completed(struct accept *t)
+{
+    struct mr_stats stats;
+    requeue_quarantined(t);
+    assert_err(mr_stats_get(t->client, &stats), MR_OK);
+    return accept_total(t, MR_COMPLETED) == t->ids_n && stats.tasks == t->ids_n;
 }

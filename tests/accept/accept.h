@@ -30,7 +30,7 @@ enum {
     ACCEPT_RETENTION_MS = 3600 * 1000,
     ACCEPT_URL_MAX = MR_PATH_MAX + 16,
     ACCEPT_PLACES_MAX = 2,
-    ACCEPT_PROCESSES_MAX = 8,
+    ACCEPT_PROCESSES_MAX = 24,
 };
 
 struct redis_rig;
@@ -43,6 +43,8 @@ struct accept_place {
     pid_t pid; /* of its server; 0: none */
     uint16_t port;
     struct redis_rig *redis;
+    unsigned disk_mib; /* its server's data has a disk of this size, which goes with it; 0: none */
+    mr_mono began;     /* of its server */
 };
 
 struct accept_engine {
@@ -55,7 +57,6 @@ struct accept_engine {
     void (*restart)(struct accept_place *place);
     bool shared;     /* several processes may use it at once */
     bool namespaces; /* several in one place; a server has one */
-    bool results;    /* tasks leave them */
 };
 
 extern const struct accept_engine accept_embedded, accept_remote, accept_redis;
@@ -68,6 +69,7 @@ struct accept {
     struct mr_client *client; /* of the first place; NULL while others have it */
     char audit[MR_PATH_MAX];  /* the file where runs are noted */
     int audit_fd;
+    int told_fd;       /* the same for runs that were told to stop, AUDIT.told */
     _Atomic bool hold; /* runs of the type "hold" wait while it is set */
     struct mr_worker *workers[ACCEPT_PROCESSES_MAX];
     size_t workers_n;
@@ -78,6 +80,8 @@ struct accept {
     size_t ids_n, ids_max;
     _Atomic size_t deleted;
     _Atomic size_t unkept; /* were accepted as well; all of them are done when a test ends */
+    char (*requeued)[MR_ID_MAX + 1]; /* by accept_all_completed, as often as it was */
+    size_t requeued_n;
 };
 
 /* ---- running -------------------------------------------------------------------------------- */
@@ -98,6 +102,17 @@ int accept_kill(const struct accept_engine *engine);
 int accept_order(const struct accept_engine *engine);
 int accept_retry(const struct accept_engine *engine);
 int accept_result(const struct accept_engine *engine);
+int accept_session(const struct accept_engine *engine);
+int accept_leader(const struct accept_engine *engine);
+int accept_share(const struct accept_engine *engine);
+int accept_recover(const struct accept_engine *engine);
+int accept_chaos(const struct accept_engine *engine);
+int accept_durable(const struct accept_engine *engine);
+int accept_soak(const struct accept_engine *engine); /* MR_SOAK_SECONDS */
+int accept_limit(const struct accept_engine *engine);
+int accept_machine(const struct accept_engine *engine);
+int accept_parts(const struct accept_engine *engine);
+int accept_address(const struct accept_engine *engine);
 int accept_run_part(const struct accept_engine *engine, const char *part, struct CMUnitTest *tests,
                     size_t n);
 #define ACCEPT_RUN(engine, part, tests)                                                            \
@@ -157,6 +172,20 @@ void accept_await_echo(struct accept *t, const char *id);
 /* All tasks of all queues in this state. */
 uint64_t accept_total(struct accept *t, enum mr_state state);
 
+/* Everything that was accepted has ended well. A task that was lost three times is quarantined, as
+ * promised; where that is nobody's fault it is made pending again. */
+bool accept_all_completed(struct accept *t);
+/* Takes and commits all results of the topic: each task that was accepted and has ended left exactly one
+ * that is final (and one for each time that it was quarantined and made pending again), the others none.
+ */
+void accept_one_final_each(struct accept *t, const char *topic);
+/* The same in steps: some were committed before, of others it is not known. The check frees it. */
+struct accept_finals;
+struct accept_finals *accept_finals_take(struct accept *t, const char *topic);
+void accept_finals_add(struct accept_finals *finals, const char *id, size_t n);
+void accept_finals_doubt(struct accept_finals *finals, const char *id, size_t n);
+void accept_finals_check(struct accept_finals *finals);
+
 /*
  * Every id that was accepted is in exactly one state, or was deleted; lists, counts and sums agree; what
  * is active is in the hand of a live node; no more good ends were counted than tasks are completed.
@@ -174,6 +203,9 @@ void accept_conserve(struct accept *t);
  *   fail   fails
  *   fatal  fails for good
  *   pace   fails; tried again after so many ms as the payload says
+ *   first  its first run lasts until it is told to stop, and fails; a later one is done
+ *   nap    as sleep, but it does not listen
+ *   crash  kills its process
  */
 struct accept_worker {
     const char *node;
@@ -182,10 +214,18 @@ struct accept_worker {
     uint32_t slots;   /* 0: 4 */
     int64_t grace_ms; /* 0: 100 */
     int64_t beat_ms;  /* 0: ACCEPT_BEAT_MS */
+    int64_t drain_ms; /* 0: 10 s */
+    bool never_leads;
     const int64_t *retry_levels_ms;
     size_t retry_levels_n;
     int64_t retry_max_ms;
     bool burst;
+    /* In this process only. */
+    const struct mr_machine *machines; /* instead of slots */
+    size_t machines_n;
+    int64_t poll_ms, pause_min_us, pause_max_us;
+    mr_slot_watch *watch;
+    void *watch_arg;
 };
 
 /* A worker in this process, started; freed with the test or by accept_dismiss. With burst, nothing is
@@ -208,18 +248,27 @@ struct accept_run {
 };
 /* All runs so far, in the order of their begin. Freed by the caller. */
 struct accept_run *accept_runs(struct accept *t, size_t *ret_n);
-/* How often this task has begun to run. */
+/* How often this task has begun to run, and was told to stop. */
 size_t accept_ran(struct accept *t, const char *id);
+size_t accept_told(struct accept *t, const char *id);
 size_t accept_ran_all(struct accept *t);
 /* Every task remembered by the test has begun exactly once. */
 void accept_each_ran_once(struct accept *t);
 
 /* ---- processes ------------------------------------------------------------------------------ */
 
-/* The same worker as a process of its own at this URL; queues as above. */
+/* The same worker as a process of its own at this URL; queues as above. SIGTERM stops it. */
 pid_t accept_spawn_worker(struct accept *t, const char *url, const char *queues, unsigned slots);
+/* Of the options it has node, queues, slots, beat_ms, grace_ms, drain_ms and never_leads. */
+pid_t accept_spawn_employed(struct accept *t, const char *url, const struct accept_worker *options);
+#define PROCESS(t, url, ...) accept_spawn_employed(t, url, &(struct accept_worker){__VA_ARGS__})
+/* What such a process did, once it was stopped. */
+struct mr_worker_figures accept_figures(struct accept *t, pid_t pid);
 /* The program `millrace` with these arguments up to a NULL, in a process of its own. */
 pid_t accept_spawn_millrace(struct accept *t, const char *const *args);
+/* A Redis that has just begun takes nothing from the dead for two seconds: whoever lives says so first. Lets
+ * them pass, before a test that measures how fast it is. */
+void accept_settle(struct accept *t);
 /* SIGKILL, and waits for its end. */
 void accept_kill_process(struct accept *t, pid_t pid);
 /* SIGTERM, and waits for its end, which must be a good one. */
@@ -233,6 +282,10 @@ pid_t accept_spawn_master(struct accept *t, const char *url, const char *topic, 
 int accept_master_main(int argc, char **argv);
 /* Starts a program tied to this one; fds as they are. -1 for err_fd: as ours. */
 pid_t accept_spawn(const char *const *argv, int err_fd);
+/* What such a program of ours does at SIGTERM; one that came before was kept for it. */
+void accept_on_term(void (*told)(int number));
+/* The same; it ends with the test at the latest. */
+pid_t accept_spawn_kept(struct accept *t, const char *const *argv);
 /* The embedded engine is opened by one process at a time. */
 void accept_close(struct accept *t);
 void accept_open(struct accept *t);

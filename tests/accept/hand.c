@@ -12,11 +12,18 @@ struct hand {
     mr_mono beaten;
 };
 
+static _Atomic size_t lost; /* of all: one that was abandoned may still be told */
+
 static void on_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
 {
     (void)epoch;
-    (void)reason;
     (void)arg;
+    lost += reason == MR_STOP_LOST;
+}
+
+size_t hand_lost(void)
+{
+    return lost;
 }
 
 struct hand *hand_open(struct accept *t, const char *name, const char *queues, int64_t lease_ms)
@@ -53,13 +60,18 @@ void hand_abandon(struct hand *hand)
     free(hand);
 }
 
+void hand_leave(struct hand *hand)
+{
+    struct mr_req_node_close req = {.req.op = MR_OP_NODE_CLOSE, .node = hand->node};
+    assert_err(mr_broker_call(hand->broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+}
+
 void hand_close(struct hand *hand)
 {
     if (!hand)
         return;
-    struct mr_req_node_close req = {.req.op = MR_OP_NODE_CLOSE, .node = hand->node};
-    assert_err(mr_broker_call(hand->broker, &req.req), MR_OK);
-    mr_req_done(&req.req);
+    hand_leave(hand);
     free(hand);
 }
 

@@ -18,6 +18,10 @@ struct hand *hand_open(struct accept *t, const char *name, const char *queues, i
 void hand_close(struct hand *hand);
 /* Frees it without a word to the broker, as if its process had died: its leases end by themselves. */
 void hand_abandon(struct hand *hand);
+/* The node is closed, the rest is still there to be asked. */
+void hand_leave(struct hand *hand);
+/* How many runs of all hands so far were told that their lease is lost. */
+size_t hand_lost(void);
 /* It lives; says so only so often. */
 void hand_beat(struct hand *hand);
 /* One task, its lease the caller's; NULL: see ret_err (may be NULL). */

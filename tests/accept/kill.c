@@ -10,6 +10,8 @@
 #include "accept/hand.h"
 #include "base/rand.h"
 
+#define TOPIC "news"
+
 enum {
     TASKS_PER_KILL = 16,
     DELAY_US_MAX = 20000,
@@ -18,32 +20,6 @@ enum {
     NOTICES = 2,
     NOTICED_MS = 1000
 };
-
-/* A task that was lost three times is quarantined, as promised; here that is nobody's fault. */
-static void requeue_quarantined(struct accept *t)
-{
-    struct mr_list_options options = {.state = MR_ARCHIVED, .limit = MR_BATCH_MAX};
-    struct mr_task_list *list = NULL;
-    if (accept_total(t, MR_ARCHIVED) == 0)
-        return;
-    assert_err(mr_task_list_get(t->client, &options, &list), MR_OK);
-    for (size_t i = 0; i < mr_task_list_count(list); i++) {
-        const struct mr_task *task = mr_task_list_at(list, i);
-        char id[MR_ID_MAX + 1];
-        (void)snprintf(id, sizeof id, "%.*s", (int)task->id.len, (const char *)task->id.data);
-        assert_int_equal(task->crashes, MR_CRASHES_MAX);
-        assert_err(accept_act(t, MR_VERB_RUN, id, 0), MR_OK);
-    }
-    mr_task_list_free(list);
-}
-
-static bool all_completed(struct accept *t)
-{
-    struct mr_stats stats;
-    requeue_quarantined(t);
-    assert_err(mr_stats_get(t->client, &stats), MR_OK);
-    return accept_total(t, MR_COMPLETED) == t->ids_n && stats.tasks == t->ids_n;
-}
 
 static size_t runs_of(struct accept *t, pid_t pid)
 {
@@ -96,7 +72,7 @@ static void test_22_workers_killed_at_random_lose_nothing(void **state)
         accept_open(t);
     mr_mono begin = accept_now();
     WORKER(t, .slots = SLOTS);
-    UNTIL(all_completed(t));
+    UNTIL(accept_all_completed(t));
     print_message("%zu kills, %zu tasks, %zu runs, the last back after %lld ms\n", kills,
                   t->ids_n + t->unkept, accept_ran_all(t), (long long)accept_since_ms(begin));
 }
@@ -131,7 +107,7 @@ static void settle(struct accept *t, size_t queues_n)
     for (size_t i = 0; i < queues_n; i++)
         len += (size_t)snprintf(queues + len, sizeof queues - len, "q%zu ", i);
     struct mr_worker *worker = WORKER(t, .queues = queues);
-    UNTIL(all_completed(t));
+    UNTIL(accept_all_completed(t));
     accept_dismiss(t, worker);
 }
 
@@ -149,9 +125,9 @@ static bool strike_at(struct accept *t, struct fault *fault, size_t queue)
     uint64_t all = accept_count(t, name, MR_COMPLETED) + 3;
     fault->to = t->place[0].port;
     fault->redis = t->place[0].redis != NULL;
-    PUT(t, .queue = name, .payload = "plain");
-    PUT(t, .queue = name, .payload = "ahead", .priority_s = 5);
-    PUT(t, .queue = name, .payload = "later", .delay_ms = 10);
+    PUT(t, .queue = name, .payload = "plain", .topic = TOPIC);
+    PUT(t, .queue = name, .payload = "ahead", .topic = TOPIC, .priority_s = 5);
+    PUT(t, .queue = name, .payload = "later", .topic = TOPIC, .delay_ms = 10);
     (void)snprintf(id, sizeof id, "u%zu-", t->unkept);
     accept_put_many(t, id, 1, &(struct accept_task){.queue = name, .unkept = true});
     fault_start(fault);
@@ -197,6 +173,7 @@ static void at_all_points(struct accept *t, enum fault_kind kind)
         assert_true(n > 0);
     }
     settle(t, queue);
+    accept_one_final_each(t, TOPIC);
 }
 
 static void test_22_workers_killed_at_each_step_lose_nothing(void **state)

@@ -10,10 +10,30 @@
 
 #include "accept/accept.h"
 
+/* Ours hear a SIGTERM that comes while they start, once they listen: see accept_on_term. */
+static void hold_term(const char *program)
+{
+    sigset_t term;
+    (void)sigemptyset(&term);
+    (void)sigaddset(&term, SIGTERM);
+    if (strcmp(program, "/proc/self/exe") == 0)
+        (void)sigprocmask(SIG_BLOCK, &term, NULL);
+}
+
+void accept_on_term(void (*told)(int number))
+{
+    sigset_t term;
+    (void)signal(SIGTERM, told);
+    (void)sigemptyset(&term);
+    (void)sigaddset(&term, SIGTERM);
+    (void)sigprocmask(SIG_UNBLOCK, &term, NULL);
+}
+
 pid_t accept_spawn(const char *const *argv, int err_fd)
 {
     pid_t parent = getpid(), pid = fork();
     if (pid == 0) {
+        hold_term(argv[0]);
         int null_fd = open("/dev/null", O_RDWR | O_CLOEXEC);
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         if (getppid() == parent && null_fd >= 0 && dup2(null_fd, STDIN_FILENO) >= 0 &&
@@ -35,13 +55,29 @@ static pid_t keep(struct accept *t, pid_t pid)
     return pid;
 }
 
+pid_t accept_spawn_kept(struct accept *t, const char *const *argv)
+{
+    return keep(t, accept_spawn(argv, -1));
+}
+
+pid_t accept_spawn_employed(struct accept *t, const char *url, const struct accept_worker *options)
+{
+    const int64_t values[] = {options->slots, options->beat_ms, options->grace_ms,
+                              options->drain_ms, options->never_leads};
+    char numbers[sizeof values / sizeof *values][24];
+    for (size_t i = 0; i < sizeof values / sizeof *values; i++)
+        (void)snprintf(numbers[i], sizeof numbers[i], "%lld", (long long)values[i]);
+    return keep(
+        t, accept_spawn((const char *const[]){"/proc/self/exe", "--worker", url, t->audit,
+                                              options->queues ? options->queues : "default",
+                                              options->node ? options->node : "", numbers[0],
+                                              numbers[1], numbers[2], numbers[3], numbers[4], NULL},
+                        -1));
+}
+
 pid_t accept_spawn_worker(struct accept *t, const char *url, const char *queues, unsigned slots)
 {
-    char number[16];
-    (void)snprintf(number, sizeof number, "%u", slots);
-    return keep(t, accept_spawn((const char *const[]){"/proc/self/exe", "--worker", url, t->audit,
-                                                      queues, number, NULL},
-                                -1));
+    return PROCESS(t, url, .queues = queues, .slots = slots);
 }
 
 pid_t accept_spawn_master(struct accept *t, const char *url, const char *topic, unsigned n,

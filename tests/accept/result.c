@@ -9,7 +9,7 @@
 
 #define TOPIC "news"
 
-enum { THREADS = 8, MASTERS = 4, TAKE = 50 };
+enum { THREADS = 8, MASTERS = 4, TAKE = 50, LATE_MS = 1000 }; /* the machine may be busy */
 
 /* ---- masters -------------------------------------------------------------------------------- */
 
@@ -390,7 +390,7 @@ static void test_48_the_results_of_a_killed_master_are_at_the_head(void **state)
     if (!t->engine->shared)
         accept_open(t);
     UNTIL(waiting(t) == 3);
-    assert_in_range(accept_since_ms(died), 0, 10 * ACCEPT_DEATH_MS); /* this machine may be busy */
+    assert_in_range(accept_since_ms(died), 0, ACCEPT_DEATH_MS + ACCEPT_BEAT_MS + LATE_MS);
     struct mr_master *master = master_open(t, "master", 0);
     struct mr_result_list *list = take(master, 3, 0);
     for (size_t i = 0; i < 3; i++)
@@ -461,5 +461,5 @@ int accept_result(const struct accept_engine *engine)
         ACCEPT_TEST(test_88_a_timeout_is_an_outcome_with_its_attempt),
         ACCEPT_TEST(test_93_each_end_puts_one_outcome_on_the_topic),
     };
-    return engine->results ? ACCEPT_RUN(engine, "C: results", tests) : 0;
+    return ACCEPT_RUN(engine, "C: results", tests);
 }

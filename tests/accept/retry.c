@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Part H, 84 to 90: retries, timeouts, handlers that crash. */
+/* Part H, 83 to 90: retries, timeouts, handlers that crash. */
 #include <errno.h>
 #include <signal.h>
 #include <stdio.h>
@@ -7,6 +7,7 @@
 #include <unistd.h>
 
 #include "accept/accept.h"
+#include "accept/hand.h"
 
 enum { GATE_MS = 200, LATE_MS = 150, GATE_TRIES = 3, LATE_END_MS = 1200, SLOW_START_MS = 10000 };
 
@@ -46,6 +47,91 @@ static void test_84_a_retry_is_neither_early_nor_late(void **state)
         best = gaps[i] < best ? gaps[i] : best;
     }
     assert_in_range(best, GATE_MS - 1, GATE_MS + LATE_MS);
+}
+
+/* A fails with 30 s, B and C wait, D comes later: all of them go before it, and nothing waits for the 30 s. */
+static void test_83_a_retry_lowers_the_priority(void **state)
+{
+    enum { DELAY_MS = 30000, ABOUT_MS = 50 };
+    struct accept *t = *state;
+    assert_err(mr_queue_set_retry_mode(t->client, mr_slice_str("default"), MR_RETRY_ORDER), MR_OK);
+    PUT(t, .id = "a");
+    PUT(t, .id = "b");
+    PUT(t, .id = "c");
+    struct hand *hand = hand_open(t, "hand", NULL, 0);
+    struct mr_lease *lease = hand_take(hand, ACCEPT_WAIT_MS, NULL);
+    int64_t before_ms = accept_wall_ms();
+    assert_err(hand_finish(hand, lease,
+                           (struct mr_finish){.outcome = MR_FAIL,
+                                              .delay_ms = DELAY_MS,
+                                              .error = mr_slice_str("later")}),
+               MR_OK);
+    int64_t after_ms = accept_wall_ms();
+    mr_lease_free(lease);
+    struct mr_task_list *list = accept_get(t, "a");
+    assert_non_null(list);
+    const struct mr_task *task = mr_task_list_at(list, 0);
+    assert_int_equal(task->state, MR_PENDING);
+    assert_in_range(task->order_time_ms, before_ms + DELAY_MS - ABOUT_MS,
+                    after_ms + DELAY_MS + ABOUT_MS);
+    mr_task_list_free(list);
+    PUT(t, .id = "d");
+    hand_expect(hand, "b");
+    hand_expect(hand, "c");
+    hand_expect(hand, "d");
+    hand_expect(hand, "a");
+    hand_close(hand);
+}
+
+static void test_85_retries_are_taken_when_nothing_else_is_ready(void **state)
+{
+    enum { N = 20 };
+    struct accept *t = *state;
+    assert_err(mr_queue_set_retry_mode(t->client, mr_slice_str("default"), MR_RETRY_CLASS), MR_OK);
+    struct hand *hand = hand_open(t, "hand", NULL, 0);
+    PUT(t, .id = "retry");
+    struct mr_lease *lease = hand_take(hand, ACCEPT_WAIT_MS, NULL);
+    assert_err(hand_finish(hand, lease, (struct mr_finish){.outcome = MR_FAIL, .delay_ms = 1}),
+               MR_OK);
+    mr_lease_free(lease);
+    accept_put_many(t, "ready", N, &(struct accept_task){.type = "echo"});
+    accept_pass_ms(20); /* it is due */
+    for (size_t i = 0; i < N; i++) {
+        char id[16];
+        (void)snprintf(id, sizeof id, "ready%zu", i);
+        assert_int_equal(accept_state(t, "retry"), MR_RETRY);
+        hand_expect(hand, id);
+    }
+    hand_expect(hand, "retry");
+    hand_close(hand);
+}
+
+static void test_85_the_oldest_retry_is_served_within_the_bound(void **state)
+{
+    enum { BOUND_MS = 300, ABOUT_MS = 1000 };
+    struct accept *t = *state;
+    assert_err(mr_queue_set_retry_mode(t->client, mr_slice_str("default"), MR_RETRY_CLASS), MR_OK);
+    assert_err(mr_queue_set_retry_wait(t->client, mr_slice_str("default"), BOUND_MS), MR_OK);
+    struct hand *hand = hand_open(t, "hand", NULL, 0);
+    PUT(t, .id = "retry");
+    struct mr_lease *lease = hand_take(hand, ACCEPT_WAIT_MS, NULL);
+    mr_mono before = accept_now(); /* it waits from somewhere in between */
+    assert_err(hand_finish(hand, lease, (struct mr_finish){.outcome = MR_FAIL, .delay_ms = 1}),
+               MR_OK);
+    mr_lease_free(lease);
+    mr_mono since = accept_now();
+    bool served = false;
+    while (!served) { /* something else is ready all the time */
+        PUT(t, .priority_s = 60);
+        PUT(t, .priority_s = 60);
+        lease = hand_take(hand, ACCEPT_WAIT_MS, NULL);
+        served = mr_slice_equal(lease->task.id, mr_slice_str("retry"));
+        assert_true(accept_since_ms(since) < BOUND_MS + ABOUT_MS);
+        hand_done(hand, lease);
+        accept_pass_ms(2);
+    }
+    assert_true(accept_since_ms(before) >= BOUND_MS);
+    hand_close(hand);
 }
 
 static void test_86_retries_grow_and_end(void **state)
@@ -209,7 +295,10 @@ static void test_90_a_crash_of_a_handler_is_a_failure(void **state)
 int accept_retry(const struct accept_engine *engine)
 {
     struct CMUnitTest tests[] = {
+        ACCEPT_TEST(test_83_a_retry_lowers_the_priority),
         ACCEPT_TEST(test_84_a_retry_is_neither_early_nor_late),
+        ACCEPT_TEST(test_85_retries_are_taken_when_nothing_else_is_ready),
+        ACCEPT_TEST(test_85_the_oldest_retry_is_served_within_the_bound),
         ACCEPT_TEST(test_86_retries_grow_and_end),
         ACCEPT_TEST(test_87_what_cannot_be_retried_is_archived_at_once),
         ACCEPT_TEST(test_88_a_handler_ends_at_its_timeout),

@@ -2,6 +2,7 @@
 /* Workers of a test: what their handlers do, and the file where they note it. */
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdio.h>
 #include <unistd.h>
 
@@ -12,7 +13,7 @@ enum { GRACE_MS = 100, DRAIN_MS = 10000, SLOTS = 4, QUEUES_MAX = 64, HOLD_LOOK_M
 
 /* ---- handlers ------------------------------------------------------------------------------- */
 
-static void note_run(struct accept *t, const struct mr_task *task)
+static void note(int fd, const struct mr_task *task)
 {
     struct accept_run run = {.attempt = task->attempt,
                              .pid = getpid(),
@@ -21,8 +22,20 @@ static void note_run(struct accept *t, const struct mr_task *task)
     (void)snprintf(run.id, sizeof run.id, "%.*s", (int)task->id.len, (const char *)task->id.data);
     (void)snprintf(run.queue, sizeof run.queue, "%.*s", (int)task->queue.len,
                    (const char *)task->queue.data);
-    if (write(t->audit_fd, &run, sizeof run) != (ssize_t)sizeof run)
+    if (write(fd, &run, sizeof run) != (ssize_t)sizeof run)
         abort(); /* without it the test would judge wrongly */
+}
+
+static void note_run(struct accept *t, const struct mr_task *task)
+{
+    note(t->audit_fd, task);
+}
+
+static enum mr_outcome told_to_stop(struct accept *t, struct mr_run *run)
+{
+    note(t->told_fd, mr_run_task(run));
+    mr_run_error(run, "told to stop");
+    return MR_FAIL;
 }
 
 static int64_t ms_of(const struct mr_task *task)
@@ -51,18 +64,40 @@ static enum mr_outcome run_hold(struct mr_run *run, void *arg)
     note_run(t, mr_run_task(run));
     while (t->hold)
         if (mr_run_wait_cancelled(run, HOLD_LOOK_MS))
-            return MR_FAIL;
+            return told_to_stop(t, run);
     return echo(run);
 }
 
 static enum mr_outcome run_sleep(struct mr_run *run, void *arg)
 {
     note_run(arg, mr_run_task(run));
-    if (mr_run_wait_cancelled(run, ms_of(mr_run_task(run)))) {
-        mr_run_error(run, "told to stop");
-        return MR_FAIL;
-    }
+    if (mr_run_wait_cancelled(run, ms_of(mr_run_task(run))))
+        return told_to_stop(arg, run);
     return echo(run);
+}
+
+static enum mr_outcome run_first(struct mr_run *run, void *arg)
+{
+    note_run(arg, mr_run_task(run));
+    if (mr_run_task(run)->attempt > 1)
+        return echo(run);
+    while (!mr_run_wait_cancelled(run, ACCEPT_WAIT_MS))
+        ;
+    return told_to_stop(arg, run);
+}
+
+static enum mr_outcome run_nap(struct mr_run *run, void *arg)
+{
+    note_run(arg, mr_run_task(run));
+    accept_pass_ms(ms_of(mr_run_task(run)));
+    return echo(run);
+}
+
+static enum mr_outcome run_crash(struct mr_run *run, void *arg)
+{
+    note_run(arg, mr_run_task(run));
+    (void)kill(getpid(), SIGKILL);
+    return MR_FAIL;
 }
 
 static enum mr_outcome run_deaf(struct mr_run *run, void *arg)
@@ -98,7 +133,8 @@ static const struct {
     mr_handler *handler;
 } handlers[] = {
     {"echo", run_echo}, {"hold", run_hold},   {"sleep", run_sleep}, {"deaf", run_deaf},
-    {"fail", run_fail}, {"fatal", run_fatal}, {"pace", run_pace},
+    {"fail", run_fail}, {"fatal", run_fatal}, {"pace", run_pace},   {"first", run_first},
+    {"nap", run_nap},   {"crash", run_crash},
 };
 
 /* ---- workers -------------------------------------------------------------------------------- */
@@ -130,15 +166,23 @@ static struct mr_worker *make_worker(struct accept *t, const struct accept_worke
         .queues = queues,
         .queues_n = parse_queues(o->queues ? o->queues : "default", queues),
         .order = o->order,
-        .slots = o->slots ? o->slots : SLOTS,
+        .slots = o->slots || o->machines_n > 0 ? o->slots : SLOTS,
         .grace_ms = o->grace_ms ? o->grace_ms : GRACE_MS,
-        .drain_ms = DRAIN_MS,
+        .drain_ms = o->drain_ms ? o->drain_ms : DRAIN_MS,
         .beat_ms = o->beat_ms ? o->beat_ms : ACCEPT_BEAT_MS,
         .beats_missed = ACCEPT_BEATS_MISSED,
         .retry_levels_ms = o->retry_levels_ms,
         .retry_levels_n = o->retry_levels_n,
         .retry_max_ms = o->retry_max_ms,
         .burst = o->burst,
+        .machines = o->machines,
+        .machines_n = o->machines_n,
+        .poll_ms = o->poll_ms,
+        .pause_min_us = o->pause_min_us,
+        .pause_max_us = o->pause_max_us,
+        .watch = o->watch,
+        .watch_arg = o->watch_arg,
+        .never_leads = o->never_leads,
     };
     struct mr_worker *worker = NULL;
     assert_err(mr_worker_new(t->client, &options, &worker), MR_OK);
@@ -174,20 +218,25 @@ void accept_burst(struct accept *t, struct accept_worker options)
 
 /* ---- notes ---------------------------------------------------------------------------------- */
 
-struct accept_run *accept_runs(struct accept *t, size_t *ret_n)
+static struct accept_run *read_notes(int fd, size_t *ret_n)
 {
-    off_t size = lseek(t->audit_fd, 0, SEEK_END);
+    off_t size = lseek(fd, 0, SEEK_END);
     assert_true(size >= 0);
     size_t n = (size_t)size / sizeof(struct accept_run), got = 0;
     struct accept_run *runs = calloc(n + 1, sizeof *runs);
     assert_non_null(runs);
     while (got < n * sizeof *runs) {
-        ssize_t some = pread(t->audit_fd, (char *)runs + got, n * sizeof *runs - got, (off_t)got);
+        ssize_t some = pread(fd, (char *)runs + got, n * sizeof *runs - got, (off_t)got);
         assert_true(some > 0);
         got += (size_t)some;
     }
     *ret_n = n;
     return runs;
+}
+
+struct accept_run *accept_runs(struct accept *t, size_t *ret_n)
+{
+    return read_notes(t->audit_fd, ret_n);
 }
 
 size_t accept_ran_all(struct accept *t)
@@ -196,14 +245,24 @@ size_t accept_ran_all(struct accept *t)
     return (size_t)size / sizeof(struct accept_run);
 }
 
-size_t accept_ran(struct accept *t, const char *id)
+static size_t count_notes(int fd, const char *id)
 {
     size_t n, times = 0;
-    struct accept_run *runs = accept_runs(t, &n);
+    struct accept_run *runs = read_notes(fd, &n);
     for (size_t i = 0; i < n; i++)
         times += strcmp(runs[i].id, id) == 0;
     free(runs);
     return times;
+}
+
+size_t accept_ran(struct accept *t, const char *id)
+{
+    return count_notes(t->audit_fd, id);
+}
+
+size_t accept_told(struct accept *t, const char *id)
+{
+    return count_notes(t->told_fd, id);
 }
 
 static int compare_runs(const void *a, const void *b)
@@ -225,28 +284,111 @@ void accept_each_ran_once(struct accept *t)
 
 /* ---- as a process of its own ---------------------------------------------------------------- */
 
-/* --worker URL AUDIT QUEUES SLOTS */
+/* What a worker that was stopped leaves in AUDIT.figures. */
+struct left {
+    pid_t pid;
+    struct mr_worker_figures figures;
+};
+
+struct mr_worker_figures accept_figures(struct accept *t, pid_t pid)
+{
+    struct left left = {0};
+    char path[MR_PATH_MAX + 16];
+    (void)snprintf(path, sizeof path, "%s.figures", t->audit);
+    FILE *file = fopen(path, "r");
+    assert_non_null(file);
+    while (left.pid != pid && fread(&left, sizeof left, 1, file) == 1)
+        ;
+    (void)fclose(file);
+    assert_int_equal(left.pid, pid);
+    return left.figures;
+}
+
+static void leave_figures(const char *audit, struct mr_worker *worker)
+{
+    struct left left = {.pid = getpid()};
+    char path[MR_PATH_MAX + 16];
+    (void)snprintf(path, sizeof path, "%s.figures", audit);
+    mr_worker_figures(worker, &left.figures);
+    int fd = open(path, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+    if (fd < 0 || write(fd, &left, sizeof left) != (ssize_t)sizeof left)
+        abort();
+    (void)close(fd);
+}
+
+static _Atomic(struct mr_worker *) employed;
+
+static void *await_term(void *arg)
+{
+    int number;
+    (void)sigwait(arg, &number);
+    struct mr_worker *worker = employed;
+    if (!worker)
+        _exit(0);
+    mr_worker_stop(worker);
+    return NULL;
+}
+
+static enum mr_err work_until_term(struct accept *t, const char *audit,
+                                   const struct accept_worker *options, pthread_t stopper)
+{
+    struct mr_worker *worker = make_worker(t, options);
+    employed = worker;
+    enum mr_err err = mr_worker_run(worker);
+    if (err != MR_OK) { /* it never began, or its store failed */
+        employed = NULL;
+        mr_worker_free(worker);
+        mr_client_close(t->client);
+        return err;
+    }
+    leave_figures(audit, worker);
+    mr_thread_join(stopper); /* nobody else ends a run */
+    mr_worker_free(worker);
+    mr_client_close(t->client);
+    return err;
+}
+
+static bool open_notes(struct accept *t, const char *audit)
+{
+    char told[MR_PATH_MAX + 8];
+    (void)snprintf(told, sizeof told, "%s.told", audit);
+    t->audit_fd = open(audit, O_WRONLY | O_APPEND | O_CLOEXEC);
+    t->told_fd = open(told, O_WRONLY | O_APPEND | O_CLOEXEC);
+    return t->audit_fd >= 0 && t->told_fd >= 0;
+}
+
+/* --worker URL AUDIT QUEUES NODE SLOTS BEAT_MS GRACE_MS DRAIN_MS NEVER_LEADS */
 int accept_worker_main(int argc, char **argv)
 {
     static struct accept t;
-    int64_t slots = 0;
+    static sigset_t term;
+    int64_t numbers[5];
+    pthread_t stopper;
     struct mr_detail detail = {.text = ""};
-    if (argc != 6 || mr_parse_int64(argv[5], &slots) != MR_OK)
+    if (argc != 11 || !open_notes(&t, argv[3]))
         return 2;
-    t.audit_fd = open(argv[3], O_WRONLY | O_APPEND | O_CLOEXEC);
-    if (t.audit_fd < 0)
+    for (int i = 0; i < 5; i++)
+        if (mr_parse_int64(argv[6 + i], &numbers[i]) != MR_OK)
+            return 2;
+    struct accept_worker options = {.queues = argv[4],
+                                    .node = argv[5],
+                                    .slots = (uint32_t)numbers[0],
+                                    .beat_ms = numbers[1],
+                                    .grace_ms = numbers[2],
+                                    .drain_ms = numbers[3],
+                                    .never_leads = numbers[4] != 0};
+    (void)sigemptyset(&term);
+    (void)sigaddset(&term, SIGTERM);
+    (void)pthread_sigmask(SIG_BLOCK, &term, NULL);
+    if (mr_thread_start(&stopper, "stopper", await_term, &term) != MR_OK)
         return 1;
-    struct accept_worker options = {.queues = argv[4], .slots = (uint32_t)slots};
     enum mr_err err = MR_UNAVAILABLE;
     /* A server that goes away while we begin is a reason to begin again. */
     while (err == MR_UNAVAILABLE) {
         err = mr_client_open(argv[2], NULL, &t.client, &detail);
         if (err != MR_OK)
             continue;
-        struct mr_worker *worker = make_worker(&t, &options);
-        err = mr_worker_run(worker);
-        mr_worker_free(worker);
-        mr_client_close(t.client);
+        err = work_until_term(&t, argv[3], &options, stopper);
     }
     if (err != MR_OK)
         (void)fprintf(stderr, "%s: %s: %s\n", argv[2], mr_err_name(err), detail.text);

@@ -88,11 +88,12 @@ int conform_main(const struct conform_engine *engine, int argc, char **argv)
 {
     enum { QUICK = 3 };
     static int (*const themes[])(const struct conform_engine *) = {
-        conform_take,       conform_finish, conform_threads, conform_enqueue, conform_limits,
-        conform_unique,     conform_order,  conform_leases,  conform_control, conform_queues,
-        conform_list,       conform_await,  conform_nodes,   conform_stats,   conform_scheduled,
-        conform_groups,     conform_carry,  conform_results, conform_backup,  conform_durability,
-        conform_partitions,
+        conform_take,       conform_finish, conform_threads,    conform_enqueue, conform_limits,
+        conform_unique,     conform_order,  conform_leases,     conform_control, conform_queues,
+        conform_list,       conform_await,  conform_nodes,      conform_stats,   conform_scheduled,
+        conform_groups,     conform_carry,  conform_results,    conform_backup,  conform_durability,
+        conform_partitions, conform_leader, conform_ratelimits, conform_retries, conform_addresses,
+        conform_inner,
     };
     size_t n = getenv("MR_QUICK") != NULL ? QUICK : sizeof themes / sizeof themes[0];
     int failed = 0;
@@ -290,6 +291,10 @@ struct conform_node *conform_node_open(struct conform *t, const struct conform_n
                  : o->slots != 0   ? o->slots
                                    : NODE_SLOTS,
         .lease_ms = o->lease_ms != 0 ? o->lease_ms : LEASE_LONG_MS,
+        .fall_ms = o->fall_ms,
+        .leads = o->leader_ms != 0,
+        .inner = o->inner,
+        .leader_ms = o->leader_ms,
         .events = {.stop = conform_node_stop, .arg = node},
     };
     assert_err(mr_broker_call(t->broker, &req.req), MR_OK);
@@ -324,15 +329,18 @@ static void take_done(struct mr_req *req)
     mr_event_set(&take->done);
 }
 
+void conform_take_submit(struct conform *t, struct conform_take *take)
+{
+    take->req.req = (struct mr_req){.op = MR_OP_TAKE, .done = take_done, .arg = take};
+    mr_event_init(&take->done);
+    mr_broker_submit(t->broker, &take->req.req);
+}
+
 void conform_take_start(struct conform *t, struct conform_take *take,
                         const struct conform_node *node, size_t max, int64_t wait_ms)
 {
-    *take = (struct conform_take){.req = {.req = {.op = MR_OP_TAKE, .done = take_done, .arg = take},
-                                          .node = node->node,
-                                          .max = max,
-                                          .wait_ms = wait_ms}};
-    mr_event_init(&take->done);
-    mr_broker_submit(t->broker, &take->req.req);
+    *take = (struct conform_take){.req = {.node = node->node, .max = max, .wait_ms = wait_ms}};
+    conform_take_submit(t, take);
 }
 
 enum mr_err conform_take_end(struct conform *t, struct conform_take *take)
@@ -460,11 +468,17 @@ enum mr_state conform_state(struct conform *t, const char *id)
     return state;
 }
 
-const struct mr_node_info *conform_list_nodes(struct conform *t, size_t *ret_n)
+const struct mr_req_node_list *conform_node_list(struct conform *t)
 {
     struct mr_req_node_list *req = &keep(t)->req.nodes;
     req->req.op = MR_OP_NODE_LIST;
     assert_err(mr_broker_call(t->broker, &req->req), MR_OK);
+    return req;
+}
+
+const struct mr_node_info *conform_list_nodes(struct conform *t, size_t *ret_n)
+{
+    const struct mr_req_node_list *req = conform_node_list(t);
     *ret_n = req->n;
     return req->nodes;
 }

@@ -41,8 +41,7 @@ struct conform_engine {
     void (*clean)(void *arg);
     bool can_reopen; /* without it the durability tests are not part of the run */
     bool can_backup;
-    bool has_results;    /* without it a master is refused */
-    bool has_partitions; /* without it a queue is one */
+    bool has_inner; /* queues that people do not see: no server has them for its callers */
     size_t payload_max;
 };
 
@@ -105,6 +104,11 @@ int conform_backup(const struct conform_engine *engine);
 int conform_carry(const struct conform_engine *engine);
 int conform_results(const struct conform_engine *engine);
 int conform_partitions(const struct conform_engine *engine);
+int conform_ratelimits(const struct conform_engine *engine);
+int conform_leader(const struct conform_engine *engine);
+int conform_retries(const struct conform_engine *engine);
+int conform_addresses(const struct conform_engine *engine);
+int conform_inner(const struct conform_engine *engine);
 
 /* Runs all of them, or the tests whose names fit the pattern of the first argument ("*waiter*"); answers
  * what main returns. */
@@ -157,8 +161,11 @@ struct conform_node_options {
     const char *types;  /* everything */
     const char *topics; /* it is a master of these, and has no queues */
     enum mr_queue_order order;
-    uint32_t slots;   /* 16 */
-    int64_t lease_ms; /* 0: too long to end within a test */
+    uint32_t slots;    /* 16 */
+    int64_t lease_ms;  /* 0: too long to end within a test */
+    int64_t leader_ms; /* not 0: it is a candidate, and leads so long */
+    int64_t fall_ms;   /* what is addressed to others falls to it then; 0: never */
+    bool inner;        /* its queues are inner ones */
 };
 struct conform_node *conform_node_open(struct conform *t, const struct conform_node_options *o);
 #define NODE(t, ...) conform_node_open(t, &(struct conform_node_options){__VA_ARGS__})
@@ -176,6 +183,8 @@ struct conform_take {
 };
 void conform_take_start(struct conform *t, struct conform_take *take,
                         const struct conform_node *node, size_t max, int64_t wait_ms);
+/* The same, with what stands in req. */
+void conform_take_submit(struct conform *t, struct conform_take *take);
 /* Waits for its answer; opens the leases. */
 enum mr_err conform_take_end(struct conform *t, struct conform_take *take);
 
@@ -205,6 +214,8 @@ void conform_finish_list(struct conform *t, struct mr_lease *leases, enum mr_out
 /* NULL when there is no such task; slices live until the test ends. */
 const struct mr_task *conform_get(struct conform *t, const char *id);
 enum mr_state conform_state(struct conform *t, const char *id);
+/* The list of nodes, who leads, and what is assigned; it lives until the test ends. */
+const struct mr_req_node_list *conform_node_list(struct conform *t);
 /* All nodes; slices live until the test ends. */
 const struct mr_node_info *conform_list_nodes(struct conform *t, size_t *ret_n);
 enum mr_err conform_act(struct conform *t, enum mr_verb verb, const char *id, double value);

@@ -46,7 +46,7 @@ int main(int argc, char **argv)
         .clean = clean,
         .can_reopen = true,
         .can_backup = true,
-        .has_results = true,
+        .has_inner = true,
         .payload_max = MR_PAYLOAD_MAX,
     };
     return conform_main(&engine, argc, argv);

@@ -62,7 +62,7 @@ int main(int argc, char **argv)
         .reopen = open_again,
         .clean = clean,
         .can_reopen = true,
-        .has_partitions = true,
+        .has_inner = true,
         .payload_max = MR_PAYLOAD_MAX,
     };
     const char *deployment = getenv("MR_DEPLOYMENT");

@@ -89,7 +89,6 @@ int main(int argc, char **argv)
         .clean = clean,
         .can_reopen = true,
         .can_backup = true,
-        .has_results = true,
         .payload_max = MR_PAYLOAD_MAX,
     };
     return conform_main(&engine, argc, argv);

@@ -129,6 +129,39 @@ static void a_beat_is_seen(void **state)
     WAIT_UNTIL(conform_beat(t, node) == MR_OK && find(t, "n")->last_beat_ms > first_ms);
 }
 
+static void what_slots_do_is_shown_as_the_last_beat_said(void **state)
+{
+    struct conform *t = *state;
+    struct conform_node *node = NODE(t, .name = "busy", .slots = 3);
+    assert_int_equal(find(t, "busy")->slot_infos_n, 0);
+    const struct mr_slot_info slots[] = {
+        {.state = MR_SLOT_POLLING},
+        {.state = MR_SLOT_WORKING,
+         .machine = 1,
+         .since_ms = 5000,
+         .id = MR_SLICE_LIT("some task"),
+         .type = MR_SLICE_LIT("mail:send")},
+        {.state = MR_SLOT_ERROR, .machine = 1, .since_ms = 7},
+    };
+    struct mr_req_beat beat = {
+        .req.op = MR_OP_BEAT, .node = node->node, .slots = slots, .slots_n = 3};
+    assert_err(mr_broker_call(t->broker, &beat.req), MR_OK);
+    mr_req_done(&beat.req);
+    assert_err(conform_beat(t, node), MR_OK); /* says nothing of them */
+    const struct mr_node_info *info = find(t, "busy");
+    assert_int_equal(info->slot_infos_n, 3);
+    assert_int_equal(info->slot_infos[0].state, MR_SLOT_POLLING);
+    assert_int_equal(info->slot_infos[0].id.len, 0);
+    assert_int_equal(info->slot_infos[1].state, MR_SLOT_WORKING);
+    assert_int_equal(info->slot_infos[1].machine, 1);
+    assert_slice(info->slot_infos[1].id, "some task");
+    assert_slice(info->slot_infos[1].type, "mail:send");
+    int64_t now_ms = conform_wall_ms();
+    assert_in_range(info->slot_infos[1].since_ms, now_ms - 5000 - CONFORM_WAIT_MS,
+                    now_ms - 5000 + 50);
+    assert_int_equal(info->slot_infos[2].state, MR_SLOT_ERROR);
+}
+
 /* A slot on the board may still show a run of a node that was there before. */
 static void a_new_node_begins_with_no_run(void **state)
 {
@@ -183,6 +216,7 @@ int conform_nodes(const struct conform_engine *engine)
         CONFORM_TEST(as_many_types_as_the_limit_and_none_that_is_no_name),
         CONFORM_TEST(what_a_node_has_in_hand_and_what_it_runs_are_two_numbers),
         CONFORM_TEST(a_beat_is_seen),
+        CONFORM_TEST(what_slots_do_is_shown_as_the_last_beat_said),
         CONFORM_TEST(a_new_node_begins_with_no_run),
         CONFORM_TEST(waiting_for_a_queue_makes_none_and_a_task_in_it_is_taken),
         CONFORM_TEST(a_queue_shows_how_long_its_tasks_waited_and_ran),

@@ -215,6 +215,28 @@ static void weights_hold_for_single_takes_and_low_is_never_starved(void **state)
     assert_in_range(sums[2], 100, 300);
 }
 
+/* In the order to run them: else a large answer would run one class after the other. */
+static void weights_hold_in_every_stretch_of_one_answer(void **state)
+{
+    struct conform *t = *state;
+    enum { N = 500, STRETCH = 50, HIGH = STRETCH * 6 / 10 };
+    conform_put_many(t, "low", "l", N);
+    conform_put_many(t, "medium", "m", N);
+    conform_put_many(t, "high", "h", N);
+    struct conform_node *node = NODE(t, .queues = "high=6 medium=3 low=1", .slots = N);
+    size_t n, i = 0, high = 0;
+    struct mr_lease *leases = conform_take_list(t, node, N, 0, &n);
+    assert_int_equal(n, N);
+    for (struct mr_lease *lease = leases; lease != NULL; lease = lease->next) {
+        high += mr_slice_equal(lease->task.queue, MR_SLICE_LIT("high"));
+        if (++i % STRETCH > 0)
+            continue;
+        assert_in_range(high, HIGH - 2, HIGH + 2);
+        high = 0;
+    }
+    conform_finish_list(t, leases, MR_DROP);
+}
+
 static void an_empty_queue_leaves_its_share_to_the_others(void **state)
 {
     struct conform *t = *state;
@@ -255,6 +277,7 @@ int conform_order(const struct conform_engine *engine)
         CONFORM_TEST(tasks_of_a_closed_node_return_in_their_order),
         CONFORM_TEST(weights_hold_within_one_percent_of_100000_picks),
         CONFORM_TEST(weights_hold_for_single_takes_and_low_is_never_starved),
+        CONFORM_TEST(weights_hold_in_every_stretch_of_one_answer),
         CONFORM_TEST(an_empty_queue_leaves_its_share_to_the_others),
         CONFORM_TEST(strict_order_empties_the_earlier_queue_first),
     };

@@ -61,8 +61,7 @@ static void numbers_of_partitions_that_cannot_be_are_refused(void **state)
     assert_err(conform_queue_set(t, "q", MR_QUEUE_PARTITIONS, MR_PARTITIONS_MAX + 1), MR_INVALID);
     assert_err(conform_queue_set(t, "q", MR_QUEUE_ASSIGN, MR_ASSIGN_COUNT), MR_INVALID);
     assert_err(conform_queue_set(t, "q", MR_QUEUE_PARTITIONS, 1), MR_OK);
-    assert_err(conform_queue_set(t, "q", MR_QUEUE_PARTITIONS, 2),
-               t->engine->has_partitions ? MR_OK : MR_UNSUPPORTED);
+    assert_err(conform_queue_set(t, "q", MR_QUEUE_PARTITIONS, 2), MR_OK);
 }
 
 static void tasks_go_round_robin(void **state)
@@ -262,6 +261,85 @@ static void what_is_in_partitions_that_went_is_worked_off(void **state)
     assert_int_equal(conform_queue(t, "q").counts[MR_PENDING], 0);
 }
 
+/* One in each state that it can wait, run or end in, all in this partition. */
+static void put_in_every_state(struct conform *t, uint32_t partition, const char *ids[5])
+{
+    struct mr_slice queue = MR_SLICE_LIT("q");
+    struct conform_node *node = NODE(t, .queues = "q");
+    const char *id = PUT_OK(t, .queue = queue, .partition = partition);
+    FINISH_OK(t, conform_take_id(t, node, id), .outcome = MR_FAIL, .error = MR_SLICE_LIT("no"),
+              .delay_ms = 3600000);
+    ids[0] = id;
+    id = PUT_OK(t, .queue = queue, .partition = partition, .retention_ms = 3600000);
+    FINISH_OK(t, conform_take_id(t, node, id), .outcome = MR_DONE);
+    ids[1] = id;
+    ids[2] = PUT_OK(t, .queue = queue, .partition = partition, .delay_ms = 3600000);
+    ids[3] = PUT_OK(t, .queue = queue, .partition = partition);
+    assert_err(conform_act(t, MR_VERB_ARCHIVE, ids[3], 0), MR_OK);
+    assert_err(conform_node_close(t, node), MR_OK);
+    ids[4] = NULL;
+}
+
+static const enum mr_state every_state[] = {MR_RETRY, MR_COMPLETED, MR_SCHEDULED, MR_ARCHIVED};
+
+static void nothing_is_lost_when_partitions_go(void **state)
+{
+    struct conform *t = *state;
+    const char *ids[N][5];
+    split(t, "q", N);
+    for (uint32_t i = 0; i < N; i++)
+        put_in_every_state(t, i + 1, ids[i]);
+    for (uint32_t i = 0; i < N; i++)
+        (void)PUT_OK(t, .queue = MR_SLICE_LIT("q"), .partition = i + 1);
+    split(t, "q", 2);
+    for (uint32_t i = 0; i < N; i++)
+        for (size_t k = 0; ids[i][k] != NULL; k++) {
+            assert_int_equal(conform_state(t, ids[i][k]), every_state[k]);
+            if (i < 2) /* what stays is not touched */
+                assert_int_equal(partition_of(t, ids[i][k]), i + 1);
+        }
+    /* What waits runs when it is time, wherever it is. */
+    for (uint32_t i = 0; i < N; i++) {
+        assert_err(conform_act(t, MR_VERB_RUN, ids[i][0], 0), MR_OK);
+        assert_err(conform_act(t, MR_VERB_RUN, ids[i][2], 0), MR_OK);
+    }
+    struct conform_node *node = NODE(t, .queues = "q");
+    for (uint32_t i = 0; i < 3 * N; i++)
+        FINISH_OK(t, conform_take_one(t, node), .outcome = MR_DONE);
+    conform_take_none(t, node);
+    split(t, "q", N);
+    for (uint32_t i = 1; i <= N; i++) /* those that come anew are empty, and used */
+        (void)PUT_OK(t, .queue = MR_SLICE_LIT("q"), .partition = i);
+    for (int i = 0; i < N; i++)
+        FINISH_OK(t, conform_take_one(t, node), .outcome = MR_DONE);
+}
+
+static void partitions_are_as_they_were_after_a_new_start(void **state)
+{
+    struct conform *t = *state;
+    const char *ids[N][5];
+    uint32_t before[N][4];
+    if (!t->engine->can_reopen)
+        return;
+    split(t, "q", N);
+    assert_err(conform_queue_set(t, "q", MR_QUEUE_ASSIGN, MR_ASSIGN_CONSISTENT_HASH), MR_OK);
+    for (uint32_t i = 0; i < N; i++)
+        put_in_every_state(t, i + 1, ids[i]);
+    split(t, "q", N - 1);
+    for (uint32_t i = 0; i < N; i++)
+        for (size_t k = 0; ids[i][k] != NULL; k++)
+            before[i][k] = partition_of(t, ids[i][k]);
+    conform_reopen(t);
+    assert_int_equal(conform_queue(t, "q").partitions, N - 1);
+    assert_int_equal(conform_queue(t, "q").assign, MR_ASSIGN_CONSISTENT_HASH);
+    for (uint32_t i = 0; i < N; i++)
+        for (size_t k = 0; ids[i][k] != NULL; k++) {
+            assert_int_equal(conform_state(t, ids[i][k]), every_state[k]);
+            assert_int_equal(partition_of(t, ids[i][k]), before[i][k]);
+        }
+    assert_err(PUT(t, .queue = MR_SLICE_LIT("q"), .partition = N).err, MR_INVALID);
+}
+
 /* Two nodes share them; when one has nothing, it takes what is the other's. */
 static void idle_nodes_steal(void **state)
 {
@@ -406,8 +484,6 @@ int conform_partitions(const struct conform_engine *engine)
         CONFORM_TEST(a_queue_has_one_partition_unless_told_otherwise),
         CONFORM_TEST(numbers_of_partitions_that_cannot_be_are_refused),
         CONFORM_TEST(names_with_the_mark_of_a_partition_are_names),
-    };
-    struct CMUnitTest several[] = {
         CONFORM_TEST(tasks_go_round_robin),
         CONFORM_TEST(a_named_partition_is_obeyed_and_one_that_is_not_there_refused),
         CONFORM_TEST(a_key_always_leads_to_the_same_partition),
@@ -418,14 +494,13 @@ int conform_partitions(const struct conform_engine *engine)
         CONFORM_TEST(a_waiting_node_is_woken_by_a_push_into_any_partition),
         CONFORM_TEST(partitions_that_come_are_worked_off_by_nodes_that_wait),
         CONFORM_TEST(what_is_in_partitions_that_went_is_worked_off),
+        CONFORM_TEST(nothing_is_lost_when_partitions_go),
+        CONFORM_TEST(partitions_are_as_they_were_after_a_new_start),
         CONFORM_TEST(idle_nodes_steal),
         CONFORM_TEST(a_queue_counts_once_however_many_partitions_it_has),
         CONFORM_TEST(verbs_waits_and_results_find_tasks_in_any_partition),
         CONFORM_TEST(a_paused_queue_is_so_in_all_partitions),
         CONFORM_TEST(groups_are_gathered_wherever_they_are),
     };
-    int failed = CONFORM_RUN(engine, "partitions", all);
-    if (engine->has_partitions)
-        failed += CONFORM_RUN(engine, "several partitions", several);
-    return failed;
+    return CONFORM_RUN(engine, "partitions", all);
 }

@@ -297,6 +297,43 @@ static void results_come_in_the_order_of_finishing(void **state)
         commit(t, take_of(t, master, ids[i]));
 }
 
+/* Of each queue and partition in their order. */
+static void one_topic_has_the_results_of_all_queues_and_partitions(void **state)
+{
+    struct conform *t = *state;
+    enum { PARTS = 3, EACH = 2 };
+    static const char *const queues[] = {"p", "q"};
+    struct conform_node *worker = NODE(t, .name = "worker", .queues = "p q");
+    struct conform_node *master = NODE(t, .name = "master", .topics = "news");
+    size_t seen[2][PARTS + 1] = {{0}};
+    assert_err(conform_queue_set(t, "p", MR_QUEUE_PARTITIONS, PARTS), MR_OK);
+    for (uint32_t i = 0; i < 2 * PARTS * EACH; i++) {
+        bool parted = i % 2 == 0;
+        char text[] = {(char)('0' + i / (2 * PARTS)), '\0'};
+        (void)PUT_OK(t, .queue = mr_slice_str(queues[i % 2]), .topic = MR_SLICE_LIT("news"),
+                     .partition = parted ? i / 2 % PARTS + 1 : 1, .payload = mr_slice_str(text));
+        struct mr_lease *run = conform_take_one(t, worker);
+        struct mr_slice payload = run->task.payload;
+        FINISH_OK(t, run, .outcome = MR_DONE, .result = payload);
+    }
+    for (size_t i = 0; i < 2 * PARTS * EACH; i++) {
+        struct mr_lease *lease = conform_take_one(t, master);
+        struct mr_result result = result_in(lease);
+        size_t queue = mr_slice_equal(result.queue, mr_slice_str("q"));
+        assert_slice(result.queue, queues[queue]);
+        assert_in_range(result.partition, 1, queue == 0 ? PARTS : 1);
+        size_t *n = &seen[queue][result.partition];
+        size_t round = queue == 0 ? *n : *n / PARTS;
+        assert_int_equal(((const char *)result.result.data)[0], '0' + (int)round);
+        (*n)++;
+        commit(t, lease);
+    }
+    for (size_t i = 1; i <= PARTS; i++)
+        assert_int_equal(seen[0][i], EACH);
+    assert_int_equal(seen[1][1], PARTS * EACH);
+    conform_take_none(t, master);
+}
+
 static void what_one_master_holds_another_does_not_get(void **state)
 {
     struct conform *t = *state;
@@ -422,7 +459,7 @@ static void a_commit_among_results_only_does_not_end_a_task(void **state)
         .req.op = MR_OP_FINISH, .items = &item, .n = 1, .errs = &err, .only_results = true};
     assert_err(mr_broker_call(t->broker, &req.req), MR_OK);
     mr_req_done(&req.req);
-    assert_err(err, MR_NOT_FOUND);
+    assert_err(err, MR_INVALID); /* what no result is called was never given to anybody */
     FINISH_OK(t, run, .outcome = MR_DONE);
     struct mr_lease *lease = take_of(t, NODE(t, .topics = "news"), "a");
     item = (struct mr_finish){.id = lease->task.id, .epoch = lease->epoch, .outcome = MR_DONE};
@@ -543,14 +580,6 @@ static void results_are_there_after_a_restart(void **state)
     assert_int_equal(conform_stats_now(t).results, 0);
 }
 
-static void where_there_are_no_results_a_master_is_refused(void **state)
-{
-    struct conform *t = *state;
-    char hidden[MR_NAME_MAX + 1];
-    (void)mr_result_queue(mr_slice_str("news"), hidden);
-    assert_err(open_so(t, MR_NODE_MASTER, hidden, 0), MR_UNSUPPORTED);
-}
-
 int conform_results(const struct conform_engine *engine)
 {
     static struct CMUnitTest tests[] = {
@@ -566,6 +595,7 @@ int conform_results(const struct conform_engine *engine)
         CONFORM_TEST(any_bytes_come_through),
         CONFORM_TEST(a_task_that_is_kept_has_its_result_too),
         CONFORM_TEST(results_come_in_the_order_of_finishing),
+        CONFORM_TEST(one_topic_has_the_results_of_all_queues_and_partitions),
         CONFORM_TEST(what_one_master_holds_another_does_not_get),
         CONFORM_TEST(a_second_commit_does_no_harm),
         CONFORM_TEST(a_result_is_only_committed_or_given_back),
@@ -579,9 +609,5 @@ int conform_results(const struct conform_engine *engine)
         CONFORM_TEST(a_topic_is_no_longer_than_the_limit),
         CONFORM_TEST(results_are_there_after_a_restart),
     };
-    static struct CMUnitTest refusal[] = {
-        CONFORM_TEST(where_there_are_no_results_a_master_is_refused),
-    };
-    return engine->has_results ? CONFORM_RUN(engine, "results", tests)
-                               : CONFORM_RUN(engine, "results", refusal);
+    return CONFORM_RUN(engine, "results", tests);
 }

@@ -240,6 +240,57 @@ static void a_take_of_an_unknown_or_closed_node_is_refused(void **state)
     assert_err(conform_node_close(t, node), MR_NOT_FOUND);
 }
 
+/* One task of these queues of the node, or none. */
+static struct mr_lease *take_of(struct conform *t, const struct conform_node *node, uint64_t queues)
+{
+    struct mr_req_take req = {
+        .req.op = MR_OP_TAKE, .node = node->node, .max = 10, .queues = queues};
+    enum mr_err err = mr_broker_call(t->broker, &req.req);
+    mr_req_done(&req.req);
+    assert_err(err, req.n > 0 ? MR_OK : MR_EMPTY);
+    for (struct mr_lease *lease = req.leases; lease != NULL; lease = lease->next)
+        assert_err(mr_broker_lease_open(t->broker, lease), MR_OK);
+    return req.leases;
+}
+
+static void a_take_for_some_queues_gets_nothing_of_the_others(void **state)
+{
+    struct conform *t = *state;
+    for (int order = MR_QUEUES_WEIGHTED; order <= MR_QUEUES_STRICT; order++) {
+        struct conform_node *node = NODE(t, .queues = "a b c", .order = (enum mr_queue_order)order);
+        (void)PUT_OK(t, .queue = MR_SLICE_LIT("a"), .id = MR_SLICE_LIT("in a"));
+        (void)PUT_OK(t, .queue = MR_SLICE_LIT("c"), .id = MR_SLICE_LIT("in c"));
+        assert_null(take_of(t, node, 2));
+        struct mr_lease *lease = take_of(t, node, 2 | 4);
+        assert_non_null(lease);
+        assert_null(lease->next);
+        assert_slice(lease->task.id, "in c");
+        FINISH_OK(t, lease, .outcome = MR_DROP);
+        assert_null(take_of(t, node, 2 | 4));
+        FINISH_OK(t, conform_take_id(t, node, "in a"), .outcome = MR_DROP);
+        assert_err(conform_node_close(t, node), MR_OK);
+    }
+}
+
+static void takes_of_a_node_for_different_queues_do_not_wait_for_each_other(void **state)
+{
+    struct conform *t = *state;
+    struct conform_node *node = NODE(t, .queues = "a b not-there-yet");
+    static struct conform_take takes[3];
+    static const char *const queues[] = {"a", "b", "not-there-yet"};
+    for (unsigned i = 0; i < 3; i++) {
+        takes[i].req = (struct mr_req_take){
+            .node = node->node, .max = 1, .wait_ms = CONFORM_WAIT_MS, .queues = (uint64_t)1 << i};
+        conform_take_submit(t, &takes[i]);
+    }
+    for (unsigned i = 3; i-- > 0;) {
+        (void)PUT_OK(t, .queue = mr_slice_str(queues[i]), .id = mr_slice_str(queues[i]));
+        assert_err(conform_take_end(t, &takes[i]), MR_OK);
+        assert_slice(takes[i].req.leases->task.id, queues[i]);
+        FINISH_OK(t, takes[i].req.leases, .outcome = MR_DROP);
+    }
+}
+
 int conform_take(const struct conform_engine *engine)
 {
     static struct CMUnitTest tests[] = {
@@ -255,6 +306,8 @@ int conform_take(const struct conform_engine *engine)
         CONFORM_TEST(a_waiter_hears_of_a_queue_made_later),
         CONFORM_TEST(epochs_rise_with_every_take),
         CONFORM_TEST(a_take_of_an_unknown_or_closed_node_is_refused),
+        CONFORM_TEST(a_take_for_some_queues_gets_nothing_of_the_others),
+        CONFORM_TEST(takes_of_a_node_for_different_queues_do_not_wait_for_each_other),
     };
     return CONFORM_RUN(engine, "take", tests);
 }

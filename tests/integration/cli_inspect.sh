@@ -30,9 +30,25 @@ is "a paused queue hands out nothing" 3 "$(count a pending)"
 expect 0 queue resume a
 is "resumed" false "$(m queue show a --json | jq .paused)"
 is "set answers with the queue" 5 "$(m --json queue set a --max-length 5 | jq .max_length)"
+expect 0 queue set a --rate 100/s --concurrency 5
+expect 0 queue set a --limit-type mail --limit-key '*' --concurrency 1
+is "limits are shown" "100 1000 5 2 queue,type:mail,key:*" "$(m queue show a --json | jq -r '"\(.rate) \(.rate_ms) \(.concurrency) \(.limits) \([.limited[] | .scope + (if .name == "" then "" else ":" + .name end)] | join(","))"')"
+expect 0 queue set a --rate 0 --concurrency 0
+expect 0 queue set a --limit-type mail --limit-key '*' --concurrency 0
+is "limits are lifted" "0 0 0 0" "$(m queue list --json | jq -r '.[] | select(.queue == "a") | "\(.rate) \(.rate_ms) \(.concurrency) \(.limits)"')"
 refuses 2 'queue a has no partition 2' enqueue -q a --partition 2 x
-refuses 2 '--partitions: a queue at' queue set a --partitions 2
-expect 0 queue set a --partitions 1 --assign consistent-hash
+m queue set a --partitions 3 --assign consistent-hash --quiet
+is "its partitions" '3 consistent-hash 3' "$(m queue show a --json | jq -r '[.partitions,.assign,.pending]|join(" ")')"
+id=$(m enqueue -q a --partition 3 named)
+is "obeyed" 3 "$(m task show "$id" --json | jq .partition)"
+refuses 2 'queue a has no partition 4' enqueue -q a --partition 4 x
+m queue set wide --partitions 4 --quiet
+keyed=$(for _ in 1 2 3; do m task show "$(m enqueue -q wide --key same x)" --json | jq .partition; done | sort -u)
+is "a key has one partition" 1 "$(wc -l <<<"$keyed")"
+m queue set a --partitions 1 --quiet
+is "it moves to what stays" 1 "$(m task show "$id" --json | jq .partition)"
+m task delete "$id" --quiet
+m queue rm wide --force --quiet
 refuses 4 'holds tasks; --force' queue rm a
 is "still there" 3 "$(count a pending)"
 

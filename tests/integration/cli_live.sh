@@ -16,9 +16,9 @@ m --broker "$store" top --once --interval 100ms | grep -qE '^ *mail +1 ' || fail
 
 start
 hold
-is "fields of a node" 'concurrency in_hand incarnation last_beat_ms leader node partitions queues role slots started_ms state tags types' \
+is "fields of a node" 'concurrency doing in_hand incarnation last_beat_ms leader node partitions queues role slots started_ms state tags types' \
     "$(m node list --json | jq -r '.[0] | keys | join(" ")')"
-working() { [ "$(m node list --json | jq -c '.[0] | [.role, .state, .in_hand, .concurrency, .slots, .leader]')" = '["worker","live",1,1,["working"],false]' ]; }
+working() { [ "$(m node list --json | jq -c '.[0] | [.role, .state, .in_hand, .concurrency, .slots, .leader]')" = '["worker","live",1,1,["working"],true]' ]; }
 until_true working
 is "its queue" 1 "$(m node list --json | jq '.[0].queues | index("held") != null' | grep -c true)"
 m node list | grep -qE 'live +1/1 +1 ' || fail "no table: $(m node list)"
@@ -32,7 +32,7 @@ servers+=("$feeder")
 m top --json --interval 300ms | head -3 >"$room/frames"
 kill "$feeder"
 is "frames" 3 "$(wc -l <"$room/frames")"
-is "fields of a frame" 'disk_bytes disk_full done_per_s enqueued_per_s failed failed_per_s live_bytes memory_bytes nodes queues segments sync_p50_us sync_p99_us syncs tasks time_ms' \
+is "fields of a frame" 'disk_bytes disk_full done_per_s enqueued_per_s failed failed_per_s leaderless_ms live_bytes memory_bytes nodes queues segments sync_p50_us sync_p99_us syncs tasks time_ms' \
     "$(head -1 "$room/frames" | jq -r 'keys | join(" ")')"
 is "a rate" true "$(jq -s 'map(.enqueued_per_s) | max > 1' "$room/frames")"
 is "the rate of its queue" true "$(jq -s 'map(.queues[] | select(.queue == "fresh").enqueued_per_s) | max > 1' "$room/frames")"
@@ -90,3 +90,19 @@ until_true there
 m work -q patient --burst -- echo done >/dev/null 2>&1
 await "$waiter"
 is "who waited" "0 done" "$code $(cat "$room/patient" "$room/patient.err")"
+
+# The tags of a node are what it takes beside its queues, but for its own name.
+m work -q tagged --node n2 --tag a --tag b --fall-after 300ms -- true >/dev/null 2>&1 &
+servers+=($!)
+tags() { m node list --json | jq -c '.[] | select(.node == "n2") | .tags'; }
+tagged() { [ -n "$(tags)" ]; }
+until_true tagged
+is "tags of a node" '["a","b"]' "$(tags)"
+is "queues of a node" '["tagged"]' "$(m node list --json | jq -c '.[] | select(.node == "n2") | .queues')"
+m node list | grep -q 'tagged @a @b' || fail "tags in the list: $(m node list)"
+
+# What is addressed to it it runs at once, what is addressed to others when they have had their time.
+m enqueue -q tagged@n2 --id own --wait --wait-timeout 20s x || fail "its own"
+m enqueue -q tagged@b --id tag --wait --wait-timeout 20s x || fail "its tag's"
+m enqueue -q tagged@gone --id fallen --wait --wait-timeout 20s x || fail "what fell to it"
+is "where it was" '["tagged@gone","completed"]' "$(m task show fallen --json | jq -c '[.queue, .state]')"

@@ -1,12 +1,13 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Results on the command line: taken, committed and given back, on a folder and at a server.
+# Results on the command line: taken, committed and given back, on a folder, at a server and on a Redis.
 
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 source "$here/cli_lib.bash"
 source "$here/serve_lib.bash"
+source "$here/redis_lib.bash"
 
 receipts() { jq -r '.[].receipt'; }
 
@@ -41,19 +42,39 @@ grep -q 'committed already' "$room/err" || fail "$(cat "$room/err")"
 m result take --topic news --json | receipts | xargs "$MILLRACE" result commit
 refuses 3 "topic news: nothing to take" result take --topic news
 refuses 2 'not a receipt' result commit nonsense
+refuses 2 'not a receipt' result commit nonsense.1
+refuses 2 'not a receipt' result commit a9993e364706816aba3e25717850c26c9cd0d89d.1 # of a Redis
 
-# ---- a server
+# ---- a server, a Redis, and a server before that Redis: the first two tasks, and two more
+
+# shared ID ID ID ID
+shared() {
+    put_and_run "$1" "$2"
+    m result take --topic news --max 1 --json >"$room/first"
+    is "the oldest" "$1" "$(jq -r '.[0].task_id' "$room/first")"
+    m result take --topic news --node second --json >"$room/second"
+    is "the first one is held, though its taker is gone" "$2" "$(jq -r '.[0].task_id' "$room/second")"
+    is "masters" 'master master' "$(m node list --json | jq -r 'map(.role)|join(" ")')"
+    refuses 3 "topic news: nothing to take" result take --topic news --node third
+    is "who took nothing does not stay" 0 "$(m node list --json | jq 'map(select(.name == "third")) | length')"
+    expect 0 result commit "$(receipts <"$room/first")" "$(receipts <"$room/second")"
+    expect 0 result commit "$(receipts <"$room/first")"
+    grep -q 'committed already' "$room/err" || fail "$(cat "$room/err")"
+    refuses 2 'not a receipt' result commit nonsense.1
+    is "they are no tasks" 0 "$(m task list --state pending --json | jq length)"
+    is "and have no queue" default "$(m queue list --json | jq -r 'map(.queue)|join(" ")')"
+    (sleep 0.3 && put_and_run "$3" "$4") &
+    expect 0 result take --topic news --wait 20s
+    grep -q "^$3 " "$room/out" || fail "$(cat "$room/out")"
+    wait $!
+}
 
 start
-put_and_run c d
-m result take --topic news --max 1 --json >"$room/first"
-is "the oldest" c "$(jq -r '.[0].task_id' "$room/first")"
-m result take --topic news --node second --json >"$room/second"
-is "the first one is held, though its taker is gone" d "$(jq -r '.[0].task_id' "$room/second")"
-is "masters" 'master master' "$(m node list --json | jq -r 'map(.role)|join(" ")')"
-refuses 3 "topic news: nothing to take" result take --topic news
-expect 0 result commit "$(receipts <"$room/first")" "$(receipts <"$room/second")"
-(sleep 0.3 && put_and_run e f) &
-expect 0 result take --topic news --wait 20s
-grep -q '^e ' "$room/out" || fail "$(cat "$room/out")"
-wait $!
+shared c d e f
+
+redis_start main
+export MILLRACE_BROKER=$redis
+shared g h i j
+
+start --broker "$redis" --namespace other
+shared k l m n

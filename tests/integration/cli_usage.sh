@@ -76,7 +76,14 @@ refuses 2 '--watch: "1ms" is below 100ms' --broker "$store" queue list --watch 1
 refuses 2 '--watch: "soon" is not a duration' --broker "$store" queue list --watch=soon
 refuses 2 '--interval: "0s" is below 100ms' --broker "$store" top --interval 0s
 refuses 2 'top needs a terminal' --broker "$store" top
-refuses 2 '--rate: not supported by this version' --broker "$store" queue set q --rate 5/s
+for rate in 5 5/ /s x/s -1/s 5/0s 5/2d 100001/s 5/s/s; do
+    refuses 2 'is not a rate such as' --broker "$store" queue set q --rate "$rate"
+done
+refuses 2 '--retry-wait: "36601d" is too long' --broker "$store" queue set q --retry-wait 36601d
+topic=$(printf 't%.0s' {1..128})
+refuses 2 "--topic: \"$topic\" has 128 bytes, the limit is 127" --broker "$store" enqueue --topic "$topic" x
+refuses 2 'has 128 bytes, the limit is 127' --broker "$store" result take --topic "$topic"
+refuses 2 '--limit-key: give --rate or --concurrency' --broker "$store" queue set q --limit-key k
 refuses 2 '--partition: they are counted from 1' --broker "$store" enqueue --partition 0 x
 refuses 2 '--partitions: a queue has at least 1' --broker "$store" queue set q --partitions 0
 refuses 2 'is none of round-robin, consistent-hash' --broker "$store" queue set q --assign any

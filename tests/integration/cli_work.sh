@@ -26,6 +26,12 @@ enqueue --id silent x
 expect 0 --quiet work --burst -- true
 [ ! -s "$room/err" ] || fail "--quiet is not quiet: $(cat "$room/err")"
 
+# What limits keep back is not empty: a burst goes on until it is.
+expect 0 queue set slow --rate 3/200ms
+seq 7 | m enqueue -q slow --lines --quiet
+expect 0 work -q slow --burst -- true
+is "none is left behind a rate" 0 "$(m queue show slow --json | jq -r .pending)"
+
 # The environment of a run.
 enqueue --id env -q jobs -t resize --header Trace-Id=abc x
 expect 0 work -q jobs --burst -- env

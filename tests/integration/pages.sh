@@ -96,6 +96,10 @@ live mail 'millrace enqueue -q mai'
 live '' 'millrace queue show mail mai'
 live mail "millrace queue pause --broker $store mai"
 live '' "millrace --broker file:$room/none queue show mai"
+m timer create nightly --manual >/dev/null 2>&1
+live nightly 'millrace timer show nig'
+live nightly 'millrace timer update --app default nig'
+live '' 'millrace timer create nig'
 live "$(printf %q "make \$(touch $room/run) \`touch $room/run\`")" 'millrace task list --queue mak'
 MILLRACE_BROKER=millrace://127.0.0.1:1 live '' 'millrace queue show mai'
 fish_offers() { fish --no-config -c "source '$fish_file'; complete -C '$1'" | cut -f 1; }

@@ -30,6 +30,11 @@ is "waited for" done "$(
     kill "$worker"
 )"
 
+m queue set slow --rate 3/200ms --quiet
+seq 7 | m enqueue -q slow --lines --quiet
+m work -q slow --burst --quiet -- true
+is "none is left behind a rate" 0 "$(m queue show slow --json | jq -r .pending)"
+
 printf '%s\n' a b c | m enqueue -q bulk --lines --quiet
 is "lines" 3 "$(m queue show bulk --json | jq -r .pending)"
 m queue pause bulk --quiet
@@ -55,6 +60,9 @@ refuses 4 'twice' enqueue -q other --id twice x
 m task why twice >/dev/null
 expect 0 node list
 refuses 2 'not supported' backup "$room/copy"
+r acl setuser led on '>x' '~asynq:{*' '~asynq:[^m]*' '~asynq:mr:[^c]*' '&*' +@all >/dev/null
+refuses 5 'cannot see who leads' --broker "${redis/:\/\//:\/\/led:x@}" node leader
+refuses 3 'nobody has led' node leader
 
 # ---- namespaces -----------------------------------------------------------------------------
 
@@ -139,7 +147,8 @@ is "a key has one partition" 1 "$(wc -l <<<"$keyed")"
 m queue set wide --partitions 2 --quiet
 expect 0 fsck "$redis"
 expect 0 migrate --yes --queue wide "$redis" "file:$room/wide"
-grep -q 'queue wide has 2 partitions' err || fail "$(cat err)"
+is "with its partitions" '2 consistent-hash' \
+    "$(m --broker "file:$room/wide" queue show wide --json | jq -r '[.partitions,.assign]|join(" ")')"
 is "moved" 45 "$(m --broker "file:$room/wide" queue show wide --json | jq .pending)"
 expect 0 migrate --yes --queue wide "file:$room/wide" "$redis"
 is "and back" 45 "$(m queue show wide --json | jq .pending)"

@@ -69,7 +69,7 @@ grep -qE '(producer|worker) [12] ended by itself .* the store is kept in' "$room
 is "kept" 1 "$(find . -maxdepth 1 -name 'millrace-selftest-*' | wc -l)"
 rm -r millrace-selftest-*
 
-"$MILLRACE" selftest --crash 15 --json >"$room/out" 2>"$room/err" &
+"$MILLRACE" selftest --crash 30 --json >"$room/out" 2>"$room/err" &
 self=$!
 until_true has_server "$self"
 address=$(tr '\0' '\n' <"/proc/$(server_of "$self")/cmdline" | sed -n '/^--grpc$/{n;p}')

@@ -92,7 +92,11 @@ refuses 2 'give --data DIR' serve --broker millrace://127.0.0.1:7401
 refuses 2 'are two folders' serve --data a --broker file:b
 MILLRACE_BROKER=file:b expect 0 config check --data a
 MILLRACE_BROKER=file:b MILLRACE_DATA=a refuses 2 'are two folders' config check
-refuses 2 'not supported by this version' serve --store postgres://x
+refuses 2 'is no URL of a store; give sqlite:FILE or postgres://' serve --store mysql://x
+refuses 2 '--timer-levels: "soon" is not a duration' serve --timer-levels 5s,soon
+refuses 2 '--app: "" is empty' serve --app ''
+refuses 3 'store.db' serve --data "$room/c" --store "sqlite:$room/no/such/store.db" --listen 127.0.0.1:0 --grpc 127.0.0.1:0
+refuses 2 'not supported by this version' serve --nameserver 127.0.0.1:7410
 refuses 3 "$room/audit/x" serve --data "$data" --audit-file "$room/audit/x"
 
 # An address for other machines needs tokens and TLS, or somebody who says that it need not.

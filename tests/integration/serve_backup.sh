@@ -19,9 +19,17 @@ refuses 5 'a backup is of every queue' --token-file "$room/mail" backup "$room/c
 expect 2 backup copy
 grep -q 'copy: the copy is made on the machine of the server' "$room/err" || fail "$(cat "$room/err")"
 [ ! -e copy ] || fail "there is a copy"
+expect 0 timer create nightly --manual
 expect 0 backup "$room/copy"
 grep -q "copied to $room/copy, on the server's machine" "$room/err" || fail "$(cat "$room/err")"
 is "in the copy" pending "$(m --broker "file:$room/copy" task show kept --json | jq -r .state)"
+is "a timer in the copy" manual "$(m --broker "file:$room/copy" timer show nightly --json | jq -r .kind)"
+is "who may read them" 640 "$(stat -c %a "$room/copy/store.db")"
+expect 0 --broker "file:$room/copy" backup "$room/second"
+is "in the copy of a folder" manual "$(m --broker "file:$room/second" timer show nightly --json | jq -r .kind)"
+expect 0 --broker "file:$room/plain" enqueue x
+expect 0 --broker "file:$room/plain" backup "$room/third"
+[ ! -e "$room/third/store.db" ] || fail "timers of a folder without any"
 
 m --quiet token create --role viewer --queue 'mail-*' >"$room/mail"
 figures() { m "$@" top --once --json | jq -r '.. | objects | select(has("disk_bytes")) | "\(.tasks) \(.disk_bytes > 0)"'; }

@@ -18,7 +18,11 @@ static const char *names_differ(const struct model_task *want, const struct mr_t
         return "queue";
     if (!text_is(got->type, model_type_names[want->type]))
         return "type";
-    char key[16] = "", group[24] = "";
+    char key[16] = "", group[24] = "", part_key[24] = "";
+    if (want->part_key != 0)
+        (void)snprintf(part_key, sizeof part_key, "part-%u", want->part_key);
+    if (!text_is(got->key, part_key))
+        return "key";
     if (want->unique_said != 0)
         (void)snprintf(key, sizeof key, "key-%u", want->unique_said);
     if (want->group != 0)
@@ -60,6 +64,7 @@ static const char *rows_differ(const struct row *rows, size_t n)
 static const char *numbers_differ(const struct model_task *want, const struct mr_task *got)
 {
     const struct row rows[] = {
+        {"partition", want->part + 1, got->partition, 0},
         {"state", want->state, got->state, 0},
         {"retried", want->retried, got->retried, 0},
         {"crashes", want->crashes, got->crashes, 0},

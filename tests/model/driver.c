@@ -90,6 +90,11 @@ void driver_wish_some(struct driver *d, struct driver_wish *wish)
         wish->on_duplicate = (enum mr_on_duplicate)mr_rand_below(rand, 3);
         (void)snprintf(wish->key, sizeof wish->key, "key-%u", task->unique);
     }
+    /* Where a unique key leads only the engine knows: so it is told where to go. */
+    if (mr_rand_one_in(rand, 4))
+        task->partition = 1 + (unsigned)mr_rand_below(rand, MODEL_PARTS + 1);
+    else if (task->unique != 0 || mr_rand_one_in(rand, 4))
+        task->part_key = 1 + (unsigned)mr_rand_below(rand, MODEL_KEYS);
     task->topic = mr_rand_one_in(rand, 3);
     if (mr_rand_one_in(rand, 5))
         task->group = 1 + (unsigned)mr_rand_below(rand, MODEL_GROUPS);
@@ -101,6 +106,8 @@ void driver_wish_fill(struct driver_wish *wish)
     model_payload(task->payload_seed, wish->payload, task->payload_len);
     if (task->group != 0)
         (void)snprintf(wish->group, sizeof wish->group, "group-%u", task->group);
+    if (task->part_key != 0)
+        (void)snprintf(wish->part_key, sizeof wish->part_key, "part-%u", task->part_key);
     wish->options = (struct mr_task_options){
         .queue = mr_slice_str(model_queue_names[task->queue]),
         .type = mr_slice_str(model_type_names[task->type]),
@@ -115,6 +122,8 @@ void driver_wish_fill(struct driver_wish *wish)
         .unique_key = mr_slice_str(wish->key),
         .on_duplicate = wish->on_duplicate,
         .group = mr_slice_str(wish->group),
+        .key = mr_slice_str(wish->part_key),
+        .partition = task->partition,
         .topic = mr_slice_str(task->topic ? MODEL_TOPIC : ""),
     };
 }
@@ -240,17 +249,62 @@ static enum mr_err remove_queue(struct driver *d, unsigned queue, enum mr_err *r
 
 static enum mr_err set_queue(struct driver *d, unsigned queue, enum mr_err *ret_want)
 {
-    bool pause = mr_rand_one_in(&d->rand, 2);
-    uint64_t value = pause                         ? mr_rand_below(&d->rand, 2)
-                     : mr_rand_one_in(&d->rand, 2) ? 0
-                                                   : 1 + mr_rand_below(&d->rand, 200);
+    static const enum mr_queue_setting settings[] = {
+        MR_QUEUE_PAUSED, MR_QUEUE_PAUSED,     MR_QUEUE_MAX_LENGTH, MR_QUEUE_PARTITIONS,
+        MR_QUEUE_ASSIGN, MR_QUEUE_RETRY_MODE, MR_QUEUE_RETRY_MODE, MR_QUEUE_RETRY_WAIT};
+    enum mr_queue_setting setting =
+        settings[mr_rand_below(&d->rand, sizeof settings / sizeof *settings)];
+    uint64_t value = setting == MR_QUEUE_PARTITIONS   ? 1 + mr_rand_below(&d->rand, MODEL_PARTS)
+                     : setting == MR_QUEUE_RETRY_MODE ? mr_rand_below(&d->rand, MR_RETRY_MODE_COUNT)
+                     : setting == MR_QUEUE_RETRY_WAIT ? MODEL_TICK_MS * mr_rand_below(&d->rand, 100)
+                     : setting != MR_QUEUE_MAX_LENGTH ? mr_rand_below(&d->rand, 2)
+                     : mr_rand_one_in(&d->rand, 2)    ? 0
+                                                      : 1 + mr_rand_below(&d->rand, 200);
+    if (setting == MR_QUEUE_RETRY_MODE && value == MR_RETRY_CLASS &&
+        model_is_limited(&d->model, queue))
+        value = MR_RETRY_GATE;
     struct mr_req_queue_set req = {.req.op = MR_OP_QUEUE_SET,
                                    .queue = mr_slice_str(model_queue_names[queue]),
-                                   .setting = pause ? MR_QUEUE_PAUSED : MR_QUEUE_MAX_LENGTH,
+                                   .setting = setting,
                                    .value = value};
     enum mr_err err = driver_call(d, &req.req);
     mr_req_done(&req.req);
     *ret_want = model_queue_set(&d->model, queue, req.setting, value);
+    model_advance(&d->model, d->model.now_ms); /* retries may have no class any more */
+    return err;
+}
+
+/* Limits come and go: most queues have none. */
+static enum mr_err set_limit(struct driver *d, unsigned queue, enum mr_err *ret_want)
+{
+    static const unsigned names[] = {
+        [MR_LIMIT_QUEUE] = 1, [MR_LIMIT_TYPE] = 1 + MODEL_TYPES, [MR_LIMIT_KEY] = 1 + MODEL_KEYS};
+    enum mr_limit_scope scope = (enum mr_limit_scope)mr_rand_below(&d->rand, MR_LIMIT_SCOPE_COUNT);
+    unsigned name = (unsigned)mr_rand_below(&d->rand, names[scope]);
+    char key[24];
+    (void)snprintf(key, sizeof key, "part-%u", name);
+    /* Retries with a class of their own become pending under limits, when somebody asks: no model of that. */
+    bool lifted =
+        mr_rand_one_in(&d->rand, 2) || d->model.queues[queue].retry_mode == MR_RETRY_CLASS;
+    struct mr_req_queue_set req = {
+        .req.op = MR_OP_QUEUE_SET,
+        .queue = mr_slice_str(model_queue_names[queue]),
+        .setting = mr_rand_one_in(&d->rand, 2) ? MR_QUEUE_RATE : MR_QUEUE_CONCURRENCY,
+        .value = lifted ? 0 : 1 + mr_rand_below(&d->rand, 5),
+        /* Over between two ticks; and always the same, since what is longer ago is forgotten. */
+        .rate_ms = 91 + 100 * (int64_t)scope,
+        .scope = scope,
+        .name = mr_slice_str(scope == MR_LIMIT_QUEUE  ? ""
+                             : name == 0              ? MR_LIMIT_EACH
+                             : scope == MR_LIMIT_TYPE ? model_type_names[name - 1]
+                                                      : key)};
+    enum mr_err err = driver_call(d, &req.req);
+    mr_req_done(&req.req);
+    driver_trace(d, "%s of %s %u: %llu in %lld", req.setting == MR_QUEUE_RATE ? "rate" : "at once",
+                 mr_limit_scope_name(scope), name, (unsigned long long)req.value,
+                 (long long)req.rate_ms);
+    model_limit_set(&d->model, queue, &req, name);
+    *ret_want = MR_OK;
     return err;
 }
 
@@ -258,8 +312,9 @@ void driver_queue(struct driver *d)
 {
     unsigned queue = (unsigned)mr_rand_below(&d->rand, MODEL_QUEUES);
     enum mr_err want;
-    enum mr_err err =
-        mr_rand_one_in(&d->rand, 8) ? remove_queue(d, queue, &want) : set_queue(d, queue, &want);
+    enum mr_err err = mr_rand_one_in(&d->rand, 8)   ? remove_queue(d, queue, &want)
+                      : mr_rand_one_in(&d->rand, 3) ? set_limit(d, queue, &want)
+                                                    : set_queue(d, queue, &want);
     driver_trace(d, "%s -> %s", model_queue_names[queue], mr_err_name(err));
     if (err != want)
         driver_fail(d, "%s: %s, expected %s", model_queue_names[queue], mr_err_name(err),
@@ -305,10 +360,24 @@ static void ask_for_crashes(struct driver *d, const bool *begun, size_t n)
     }
 }
 
+/* A take is not synced. After a power cut that forgot it, a retry of a class of its own is one again. */
+static void ask_for_retries(struct driver *d, const bool *taken, size_t n)
+{
+    for (size_t i = 0; i < n; i++) {
+        struct model_task *task = &d->model.tasks[i];
+        if (!taken[i] || task->state != MR_PENDING)
+            continue;
+        struct mr_req_get req = {.req.op = MR_OP_GET, .id = mr_slice_str(task->id)};
+        if (driver_call(d, &req.req) == MR_OK && req.task.state == MR_RETRY)
+            task->state = MR_RETRY;
+        mr_req_done(&req.req);
+    }
+}
+
 /* The process dies; everything has been answered, so everything stays whatever the disk does. */
 void driver_restart(struct driver *d)
 {
-    bool begun[MODEL_TASKS_MAX];
+    bool begun[MODEL_TASKS_MAX], retries[MODEL_TASKS_MAX];
     bool cut = mr_rand_one_in(&d->rand, 3);
     enum simfs_policy policy =
         cut ? (enum simfs_policy)(1 + mr_rand_below(&d->rand, SIMFS_POLICY_COUNT - 1))
@@ -322,17 +391,21 @@ void driver_restart(struct driver *d)
     /* Nobody notices the death of the nodes before the store is open again. */
     d->model.now_ms += ms;
     size_t n = d->model.tasks_n;
-    for (size_t i = 0; i < n; i++)
-        begun[i] = d->model.tasks[i].state == MR_ACTIVE &&
-                   d->model.tasks[i].begun == d->model.tasks[i].epoch;
+    for (size_t i = 0; i < n; i++) {
+        const struct model_task *task = &d->model.tasks[i];
+        begun[i] = task->state == MR_ACTIVE && task->begun == task->epoch;
+        retries[i] = task->state == MR_ACTIVE && task->was_retry;
+    }
     model_restarted(&d->model, cut ? MODEL_POWER_CUT : MODEL_KILLED);
     driver_trace(d, "%s, down for %lld ms", simfs_policy_name(policy), (long long)ms);
     driver_drop_held(d, -1);
     enum mr_err err = rig_open(&d->rig);
     if (err != MR_OK)
         driver_fail(d, "%s: %s", mr_err_name(err), d->rig.detail.text);
-    if (cut)
+    if (cut) {
         ask_for_crashes(d, begun, n);
+        ask_for_retries(d, retries, n);
+    }
     model_advance(&d->model, d->model.now_ms);
     driver_compare(d);
 }

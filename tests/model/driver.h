@@ -75,7 +75,7 @@ struct driver_wish {
     int64_t delay_ms, unique_ms;
     enum mr_on_duplicate on_duplicate;
     struct mr_task_options options;
-    char key[16], group[24];
+    char key[16], group[24], part_key[24];
     uint8_t payload[256];
 };
 void driver_wish_some(struct driver *d, struct driver_wish *wish);

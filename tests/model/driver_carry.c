@@ -16,6 +16,27 @@ static struct mr_enqueue_result carry(struct driver *d, const struct mr_task *ta
     return result;
 }
 
+/* What leads a carried task to its partition is what its options say; a unique key leads where only the
+ * engine knows. */
+static void compare_part(struct driver *d, const struct mr_task *carried)
+{
+    struct model_task *task = &d->model.tasks[d->model.tasks_n - 1];
+    struct mr_task_options options = mr_carried_options(carried);
+    struct mr_req_get req = {.req.op = MR_OP_GET, .id = carried->id};
+    bool in_turns = false;
+    if (driver_call(d, &req.req) != MR_OK)
+        driver_fail(d, "'%s': %s", task->id, mr_err_name(req.req.err));
+    if (options.unique_ms > 0 && options.key.len == 0)
+        task->part = req.task.partition - 1;
+    else
+        (void)model_choose(&d->model, task, &in_turns);
+    if (in_turns)
+        d->model.queues[task->queue].turn = task->part + 1;
+    if (task->part + 1 != req.task.partition || task->part >= model_parts(&d->model, task->queue))
+        driver_fail(d, "'%s' is in partition %u", task->id, req.task.partition);
+    mr_req_done(&req.req);
+}
+
 /* Away and back again: the broker is the other one, too. Before it is gone, its id is taken. */
 void driver_carry(struct driver *d)
 {
@@ -41,5 +62,6 @@ void driver_carry(struct driver *d)
     if (got.err != MR_OK || got.state != task->state)
         driver_fail(d, "'%s': %s", text, mr_err_name(got.err));
     model_carried(&d->model, task);
+    compare_part(d, &req.task);
     mr_req_done(&req.req);
 }

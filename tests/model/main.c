@@ -50,7 +50,11 @@ static void compare_queue(struct driver *d, unsigned index)
                         (unsigned long long)n);
     }
     bool today = want->day == d->model.now_ms / MR_MS_PER_DAY;
-    if (got.paused != want->paused || got.max_length != want->max_length)
+    int64_t wait_ms = want->retry_wait_ms > 0 ? want->retry_wait_ms : MR_RETRY_WAIT_MS;
+    if (got.retry_mode != want->retry_mode || got.retry_wait_ms != wait_ms)
+        driver_fail(d, "%s: what becomes of retries", model_queue_names[index]);
+    if (got.paused != want->paused || got.max_length != want->max_length ||
+        got.partitions != model_parts(&d->model, index) || got.assign != want->assign)
         driver_fail(d, "settings of queue %s", model_queue_names[index]);
     if (got.processed_total != want->processed || got.failed_total != want->failed ||
         got.processed_today != (today ? want->processed_day : 0) ||
@@ -64,6 +68,8 @@ static void compare_queue(struct driver *d, unsigned index)
 /* Whether b may stand behind a in the list of their state. */
 static bool in_order(const struct model_task *a, const struct model_task *b)
 {
+    if (a->state == MR_PENDING && a->part != b->part)
+        return a->part < b->part;
     if (a->state == MR_PENDING || a->state == MR_AGGREGATING)
         return a->order_ms < b->order_ms || (a->order_ms == b->order_ms && a->seq < b->seq);
     if (a->state == MR_SCHEDULED || a->state == MR_RETRY)

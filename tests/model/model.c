@@ -56,6 +56,8 @@ void model_carried(struct model *model, struct model_task *task)
     model_remove(model, task);
     carried.seq = ++model->last_seq;
     carried.held = true;
+    carried.part = MODEL_PARTS; /* nowhere yet */
+    carried.partition = 0;
     if (over) /* nobody can say which key it had */
         carried.unique = carried.unique_said = 0;
     model->tasks[model->tasks_n++] = carried;
@@ -193,7 +195,19 @@ void model_restarted(struct model *model, enum model_death death)
     }
     for (size_t i = 0; i < model->tasks_n; i++)
         model->tasks[i].set = 0;
+    for (size_t i = 0; i < MODEL_QUEUES; i++)
+        model->queues[i].turn = 0;
+    for (unsigned i = 0; i < MODEL_QUEUES; i++)
+        model_limits_restarted(model, i, death);
     model->stale = 0;
+}
+
+/* Whether it becomes pending by the passing of time. */
+static bool waits_for_time(const struct model *model, const struct model_task *task)
+{
+    const struct model_queue *queue = &model->queues[task->queue];
+    bool class = queue->retry_mode == MR_RETRY_CLASS && task->due_ms > queue->class_since_ms;
+    return task->state == MR_SCHEDULED || (task->state == MR_RETRY && !class);
 }
 
 /* When the next thing falls due; INT64_MAX for never. */
@@ -202,11 +216,11 @@ static int64_t next_due(const struct model *model)
     int64_t next = INT64_MAX;
     for (size_t i = 0; i < model->tasks_n; i++) {
         const struct model_task *task = &model->tasks[i];
-        int64_t due = task->held                                               ? INT64_MAX
-                      : task->set != 0                                         ? task->set_until_ms
-                      : task->state == MR_SCHEDULED || task->state == MR_RETRY ? task->due_ms
-                      : task->state == MR_COMPLETED                            ? task->expires_ms
-                                                                               : INT64_MAX;
+        int64_t due = task->held                    ? INT64_MAX
+                      : task->set != 0              ? task->set_until_ms
+                      : waits_for_time(model, task) ? task->due_ms
+                      : task->state == MR_COMPLETED ? task->expires_ms
+                                                    : INT64_MAX;
         next = due < next ? due : next;
     }
     for (size_t i = 0; i < MODEL_NODES; i++)
@@ -222,7 +236,7 @@ static void happen(struct model *model)
             model_node_lost(model, i);
     for (size_t i = model->tasks_n; i-- > 0;) {
         struct model_task *task = &model->tasks[i];
-        bool waits = task->state == MR_SCHEDULED || task->state == MR_RETRY;
+        bool waits = waits_for_time(model, task);
         if (task->held)
             continue;
         if (task->set != 0 && task->set_until_ms <= model->now_ms)
@@ -309,14 +323,16 @@ struct mr_enqueue_result model_put(struct model *model, const struct model_task 
     if (holder != NULL)
         return duplicate(model, holder, wish, delay_ms, on_duplicate);
     struct model_queue *queue = &model->queues[wish->queue];
-    uint64_t waiting = model_count(model, wish->queue, MR_PENDING) +
-                       model_count(model, wish->queue, MR_SCHEDULED) +
-                       model_count(model, wish->queue, MR_RETRY) +
-                       model_count(model, wish->queue, MR_AGGREGATING);
-    if (queue->exists && queue->max_length != 0 && waiting >= queue->max_length)
+    struct model_task task = *wish;
+    bool in_turns;
+    if (!model_choose(model, &task, &in_turns))
+        return answer(MR_INVALID, NULL);
+    if (model_full(model, task.queue, task.part))
         return answer(MR_QUEUE_FULL, NULL);
     queue->exists = true;
-    return answer(MR_OK, model_add(model, wish, delay_ms, unique_ms));
+    if (in_turns)
+        queue->turn = task.part + 1;
+    return answer(MR_OK, model_add(model, &task, delay_ms, unique_ms));
 }
 
 struct model_task *model_add(struct model *model, const struct model_task *wish, int64_t delay_ms,
@@ -340,23 +356,74 @@ struct model_task *model_add(struct model *model, const struct model_task *wish,
 
 /* ---- take ----------------------------------------------------------------------------------- */
 
-/* The first of a queue, or NULL. */
-static struct model_task *first_of(struct model *model, unsigned queue)
+/* The first of a partition, or NULL. */
+static struct model_task *first_of(struct model *model, unsigned queue, unsigned part)
 {
     struct model_task *first = NULL;
     for (size_t i = 0; i < model->tasks_n; i++) {
         struct model_task *task = &model->tasks[i];
-        if (task->queue == queue && task->state == MR_PENDING && !task->held &&
-            (first == NULL || task->order_ms < first->order_ms))
+        if (task->queue == queue && task->part == part && task->state == MR_PENDING &&
+            !task->held && (first == NULL || task->order_ms < first->order_ms) &&
+            model_may_go(model, task))
             first = task; /* equal order times: the older stands first in tasks */
     }
     return model->queues[queue].paused ? NULL : first;
 }
 
+static bool has_pending(struct model *model, unsigned queue)
+{
+    bool some = false;
+    for (unsigned part = 0; part < model_parts(model, queue); part++)
+        some |= first_of(model, queue, part) != NULL;
+    return some;
+}
+
+/* The first of the retries that are due and a class of their own; NULL: none. */
+static struct model_task *due_retry(struct model *model, unsigned queue)
+{
+    struct model_task *first = NULL;
+    if (model->queues[queue].retry_mode != MR_RETRY_CLASS || model->queues[queue].paused)
+        return NULL;
+    for (size_t i = 0; i < model->tasks_n; i++) {
+        struct model_task *task = &model->tasks[i];
+        if (task->queue == queue && task->state == MR_RETRY && !task->held &&
+            task->due_ms > model->queues[queue].class_since_ms && task->due_ms <= model->now_ms &&
+            (first == NULL || task->due_ms < first->due_ms))
+            first = task;
+    }
+    return first;
+}
+
+/* The one that must be taken before all that are pending, or because nothing is; NULL: none. */
+static struct model_task *retry_in_turn(struct model *model, unsigned queue)
+{
+    struct model_task *retry = due_retry(model, queue);
+    int64_t wait_ms = model->queues[queue].retry_wait_ms;
+    if (retry == NULL)
+        return NULL;
+    bool late = model->now_ms - retry->due_ms >= (wait_ms > 0 ? wait_ms : MR_RETRY_WAIT_MS);
+    return late || !has_pending(model, queue) ? retry : NULL;
+}
+
+/* Of a queue with limits a node holds nothing ahead of its slots. */
+static bool has_slot(const struct model *model, int node, unsigned queue)
+{
+    size_t in_hand = 0;
+    for (size_t i = 0; i < model->tasks_n; i++)
+        in_hand += model->tasks[i].state == MR_ACTIVE && model->tasks[i].node == node;
+    return in_hand < MODEL_SLOTS || !model_is_limited(model, queue);
+}
+
+static bool has_something(struct model *model, int node, unsigned queue)
+{
+    return has_slot(model, node, queue) &&
+           (has_pending(model, queue) || due_retry(model, queue) != NULL);
+}
+
 bool model_nothing_for(struct model *model, int node)
 {
     for (size_t i = 0; i < model->nodes[node].queues_n; i++)
-        if (first_of(model, model->nodes[node].queues[i]) != NULL)
+        if (has_something(model, node, model->nodes[node].queues[i]))
             return false;
     return true;
 }
@@ -367,27 +434,37 @@ const char *model_take(struct model *model, int index, struct mr_slice id, uint6
     struct model_task *task = model_find(model, id);
     if (task == NULL)
         return "a task that is not there";
-    if (task->state != MR_PENDING)
+    struct model_task *retry = retry_in_turn(model, task->queue);
+    if (task->state != MR_PENDING && task != retry)
         return "a task that is not pending";
     bool listens = false;
     for (size_t i = 0; i < node->queues_n && !listens; i++) {
         listens = node->queues[i] == task->queue;
-        if (!listens && node->order == MR_QUEUES_STRICT && first_of(model, node->queues[i]) != NULL)
+        if (!listens && node->order == MR_QUEUES_STRICT &&
+            has_something(model, index, node->queues[i]))
             return "strict: an earlier queue has something";
     }
     if (!listens)
         return "not a queue of this node";
     if (model->queues[task->queue].paused)
         return "its queue is paused";
-    if (first_of(model, task->queue) != task)
-        return "not the first of its queue";
+    if (!has_slot(model, index, task->queue))
+        return "its queue has limits, and the node no free slot";
+    if (!model_may_go(model, task))
+        return "a limit keeps it back";
+    if (retry != NULL && task != retry)
+        return "a retry has waited for too long";
+    if (retry == NULL && first_of(model, task->queue, task->part) != task)
+        return "not the first of its partition";
     if (epoch <= model->last_epoch)
         return "its epoch does not rise";
     model->last_epoch = epoch;
+    task->was_retry = task->state == MR_RETRY;
     task->state = MR_ACTIVE;
     task->node = index;
     task->epoch = epoch;
     task->started_ms = model->now_ms;
+    model_limits_took(model, task);
     return NULL;
 }
 
@@ -410,7 +487,8 @@ static void finish_failed(struct model *model, struct model_task *task,
     }
     task->retried++;
     int64_t due_ms = model->now_ms + item->delay_ms;
-    wait_until(task, MR_RETRY, due_ms, due_ms);
+    bool order = model->queues[task->queue].retry_mode == MR_RETRY_ORDER;
+    wait_until(task, order ? MR_PENDING : MR_RETRY, due_ms, due_ms);
 }
 
 static void finish_done(struct model *model, struct model_task *task, const struct mr_finish *item)
@@ -584,7 +662,18 @@ enum mr_err model_queue_set(struct model *model, unsigned index, enum mr_queue_s
         return MR_OK;
     }
     queue->exists = true;
-    queue->max_length = value;
+    if (setting == MR_QUEUE_MAX_LENGTH)
+        queue->max_length = value;
+    else if (setting == MR_QUEUE_ASSIGN)
+        queue->assign = (enum mr_assign)value;
+    else if (setting == MR_QUEUE_RETRY_MODE) {
+        if (queue->retry_mode != MR_RETRY_CLASS)
+            queue->class_since_ms = model->now_ms;
+        queue->retry_mode = (enum mr_retry_mode)value;
+    } else if (setting == MR_QUEUE_RETRY_WAIT)
+        queue->retry_wait_ms = (int64_t)value;
+    else
+        model_set_parts(model, index, (unsigned)value);
     return MR_OK;
 }
 

@@ -2,7 +2,8 @@
 /*
  * The naive model of a broker: plain arrays, every question answered by looking at everything. It
  * says what the answer to each request must be, and what the whole state must look like. Only the
- * choice between queues of a weighted node is left open: there the model checks what it is told.
+ * choice between queues of a weighted node, and between partitions, is left open: there the model checks
+ * what it is told.
  *
  * Times of the test are chosen so that nothing falls due at the moment of a request: the clock
  * stands at multiples of MODEL_TICK_MS, what is due lies between them.
@@ -23,7 +24,11 @@ enum {
     MODEL_TEXT_MAX = 64,
     MODEL_UNIQUE_KEYS = 12,
     MODEL_GROUPS = 3,
+    MODEL_PARTS = 5,
     MODEL_RESULTS_MAX = 4096,
+    MODEL_KEYS = 8,                     /* that lead to partitions, and have limits */
+    MODEL_LIMIT_NAMES = 1 + MODEL_KEYS, /* 0: each */
+    MODEL_TIMES_MAX = 64,
 };
 
 #define MODEL_TOPIC "topic"
@@ -35,7 +40,10 @@ struct model_task {
     char id[MODEL_TEXT_MAX];
     uint64_t seq; /* order of creation */
     unsigned queue, type;
-    unsigned group; /* 0: none */
+    unsigned group;     /* 0: none */
+    unsigned part;      /* its partition, from 0 */
+    unsigned partition; /* that its producer named, from 1; 0: none */
+    unsigned part_key;  /* number of the key that leads to it; 0: none */
     enum mr_state state;
     uint32_t payload_seed;
     size_t payload_len;
@@ -51,6 +59,7 @@ struct model_task {
     int64_t unique_until_ms;
     uint64_t epoch; /* of the last lease */
     int node;       /* while active */
+    bool was_retry; /* ... it was taken out of a class of retries */
     uint64_t begun; /* last epoch whose run began, whatever its slot does now */
     char last_error[MODEL_TEXT_MAX], result[MODEL_TEXT_MAX];
     bool cancel;
@@ -69,9 +78,34 @@ struct model_result {
     bool final, cancel;
 };
 
+struct model_rule {
+    uint32_t rate, concurrency; /* 0: no limit */
+    int64_t rate_ms;
+    int64_t used_until_ms; /* the rate counts as used up: of a start */
+};
+
+/* When tasks were handed out, oldest first. */
+struct model_times {
+    int64_t at_ms[MODEL_TIMES_MAX];
+    size_t n;
+};
+
+struct model_limits {
+    struct model_rule rules[MR_LIMIT_SCOPE_COUNT][MODEL_LIMIT_NAMES];
+    struct model_times times[MR_LIMIT_SCOPE_COUNT][MODEL_LIMIT_NAMES];
+    int64_t taken_ms; /* the last one of the queue */
+};
+
 struct model_queue {
     bool exists, paused;
-    uint64_t max_length;
+    struct model_limits limits;
+    uint64_t max_length; /* of each partition */
+    unsigned more_parts; /* beside the first one */
+    enum mr_assign assign;
+    enum mr_retry_mode retry_mode;
+    int64_t retry_wait_ms;  /* 0: the usual */
+    int64_t class_since_ms; /* retries that fall due from then on have a class of their own */
+    unsigned turn;          /* partition that is next for tasks that may go into any */
     uint64_t processed, failed;
     int64_t day; /* that the next two count */
     uint64_t processed_day, failed_day;
@@ -120,6 +154,16 @@ struct mr_enqueue_result model_put(struct model *model, const struct model_task 
 struct model_task *model_add(struct model *model, const struct model_task *task, int64_t delay_ms,
                              int64_t unique_ms);
 
+/* How many there are, how many tasks count for their greatest length, and which one's turn it is. */
+unsigned model_parts(const struct model *model, unsigned queue);
+uint64_t model_waiting(const struct model *model, unsigned queue, unsigned part);
+bool model_full(const struct model *model, unsigned queue, unsigned part);
+unsigned model_in_turn(struct model *model, unsigned queue);
+/* Where a new task goes; false: there is no such partition. */
+bool model_choose(struct model *model, struct model_task *task, bool *ret_in_turns);
+/* What is in those that go moves. */
+void model_set_parts(struct model *model, unsigned queue, unsigned n);
+
 /* Whether this may be the answer to a gather, and if so makes the set, whose number is last_set. NULL,
  * or what is wrong. */
 const char *model_gather(struct model *model, unsigned queue, const struct mr_req_gather *got);
@@ -155,6 +199,14 @@ enum model_death { MODEL_KILLED, MODEL_POWER_CUT };
 void model_restarted(struct model *model, enum model_death death);
 /* After a power cut: the crash of this task, which waits again, was counted after all. */
 void model_crashed(struct model *model, struct model_task *task);
+
+/* Limits. Whether one may be handed out now; one was; a rule of this name (0: each) changes. */
+bool model_is_limited(const struct model *model, unsigned queue);
+bool model_may_go(struct model *model, const struct model_task *task);
+void model_limits_took(struct model *model, const struct model_task *task);
+void model_limit_set(struct model *model, unsigned queue, const struct mr_req_queue_set *req,
+                     unsigned name);
+void model_limits_restarted(struct model *model, unsigned queue, enum model_death death);
 
 /* Deterministic bytes of a payload. */
 void model_payload(uint32_t seed, uint8_t *bytes, size_t len);

@@ -90,6 +90,17 @@ void model_set_back(struct model *model, uint64_t set)
             model->tasks[i].set = 0;
 }
 
+/* The oldest of them. */
+static const struct model_task *first_in_set(const struct model *model, uint64_t set)
+{
+    const struct model_task *first = NULL;
+    for (size_t i = 0; i < model->tasks_n; i++)
+        if (model->tasks[i].set == set &&
+            (first == NULL || model->tasks[i].order_ms < first->order_ms))
+            first = &model->tasks[i];
+    return first;
+}
+
 static struct mr_enqueue_result refused(enum mr_err err, const struct model_task *task)
 {
     struct mr_enqueue_result result = {.err = err, .state = task->state};
@@ -117,12 +128,14 @@ struct mr_enqueue_result model_gathered(struct model *model, uint64_t set,
     const struct model_task *holder = model_holder(model, wish->queue, wish->unique);
     if (holder != NULL && holder->set != set)
         return refused(MR_DUPLICATE, holder);
+    struct model_task chosen = *wish;
+    chosen.part = first_in_set(model, set)->part;
     for (size_t i = model->tasks_n; i-- > 0;)
         if (model->tasks[i].set == set) {
             model->gathered++;
             model_remove(model, &model->tasks[i]);
         }
-    const struct model_task *task = model_add(model, wish, delay_ms, unique_ms);
+    const struct model_task *task = model_add(model, &chosen, delay_ms, unique_ms);
     result.state = task->state;
     (void)snprintf(result.id, sizeof result.id, "%s", task->id);
     return result;

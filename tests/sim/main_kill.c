@@ -544,6 +544,16 @@ static void kill_once(struct parent *parent)
     check_store(parent);
 }
 
+/* A neighbour of the poison that has not ended; UINT32_MAX: all have. */
+static uint32_t neighbour_left(const struct parent *parent, uint32_t first)
+{
+    for (uint32_t i = first; i < first + POISON_NEIGHBOURS; i++)
+        if (i != parent->poison && !oracle_may_be_gone(parent->oracle, i) &&
+            !(parent->oracle->facts[i].sure & COMPLETED))
+            return i;
+    return UINT32_MAX;
+}
+
 /* The state of the poison task, and whether all its neighbours ended. */
 static void judge_poison(struct parent *parent, uint32_t first)
 {
@@ -564,10 +574,9 @@ static void judge_poison(struct parent *parent, uint32_t first)
     if (parent->poison_runs != POISON_CRASHES)
         oracle_fail(parent->oracle, "the poison task ran %llu times",
                     (unsigned long long)parent->poison_runs);
-    for (uint32_t i = first; i < first + POISON_NEIGHBOURS; i++)
-        if (i != parent->poison && !oracle_may_be_gone(parent->oracle, i) &&
-            !(parent->oracle->facts[i].sure & COMPLETED))
-            oracle_fail(parent->oracle, "task %u, a neighbour of the poison, did not end", i);
+    uint32_t left = neighbour_left(parent, first);
+    if (left != UINT32_MAX)
+        oracle_fail(parent->oracle, "task %u, a neighbour of the poison, did not end", left);
 }
 
 static void poison(struct parent *parent)
@@ -581,11 +590,10 @@ static void poison(struct parent *parent)
         if (life < POISON_CRASHES) {
             reap(parent, pid, pipe, 0);
         } else {
-            bool busy = true;
-            for (int64_t end_ms = now_ms() + 30 * MR_MS_PER_S; busy && now_ms() < end_ms;) {
-                uint64_t runs = parent->runs;
-                busy = !listen_until(parent, pipe, now_ms() + 500) && runs != parent->runs;
-            }
+            bool ended = false;
+            int64_t end_ms = now_ms() + 30 * MR_MS_PER_S;
+            while (!ended && now_ms() < end_ms && neighbour_left(parent, first) != UINT32_MAX)
+                ended = listen_until(parent, pipe, now_ms() + 20);
             kill(pid, SIGKILL);
             reap(parent, pid, pipe, SIGKILL);
         }

@@ -2,8 +2,9 @@
 /*
  * millrace-redis: real load on real Redis deployments while Sentinels fail over and the slots of a
  * Cluster move, and then the account of it: which tasks were acknowledged, which are there, which ends
- * were accepted and did not hold. Producers and workers have a connection each. Where all replicas
- * were waited for, nothing may be missing; without that the program says what was lost.
+ * were accepted and did not hold; and of each second task, which has a topic, whether its one result was taken and
+ * committed. Producers, workers and the master have a connection each. Where all replicas were waited for, nothing may
+ * be missing; without that the program says what was lost.
  *
  * MR_FAILOVERS and MR_MOVES say how many; MR_RISKY adds a round of failovers without waiting for
  * replicas.
@@ -15,6 +16,7 @@
 
 #include "base/text.h"
 #include "broker/redis/redis.h"
+#include "broker/result.h"
 #include "redis/slot.h"
 #include "support/redis_rig.h"
 
@@ -36,6 +38,8 @@ enum {
 struct fate {
     _Atomic bool acked;
     _Atomic uint8_t runs, accepted; /* of its ends */
+    _Atomic bool result;            /* it was committed, at some time */
+    _Atomic uint8_t committed;      /* so often that was accepted */
     bool there, done;               /* in the end */
 };
 
@@ -45,12 +49,12 @@ struct chaos {
     uint32_t wait_replicas;
     struct fate *fates; /* by producer and number */
     _Atomic uint32_t sent[PRODUCERS], doubts, ended, stale;
-    _Atomic bool producers_stop, workers_stop;
+    _Atomic bool producers_stop, workers_stop, master_stops;
     struct thread {
         struct chaos *chaos;
         uint32_t number;
         pthread_t thread;
-    } producers[PRODUCERS], workers[WORKERS];
+    } producers[PRODUCERS], workers[WORKERS], master;
 };
 
 static _Noreturn void die(const char *what, enum mr_err err)
@@ -100,6 +104,11 @@ static struct fate *fate_by_id(struct chaos *chaos, struct mr_slice id)
                : NULL;
 }
 
+static bool has_topic(uint32_t number)
+{
+    return number % 2 == 1;
+}
+
 /* ---- producers ------------------------------------------------------------------------------ */
 
 /* An answer that leaves open what became of a task; it is sent again with the same id. */
@@ -121,6 +130,7 @@ static void send_until_acked(struct chaos *chaos, struct mr_broker *broker, uint
             .queue = mr_slice_str(queues[(first / BATCH + producer) % QUEUES]),
             .id = mr_slice_str(ids[i]),
             .payload = mr_slice_str("work"),
+            .topic = has_topic(first + i) ? MR_SLICE_LIT("ends") : (struct mr_slice){0},
             .retention_ms = MR_MS_PER_DAY};
     }
     for (uint32_t left = BATCH; left > 0;) {
@@ -166,8 +176,10 @@ static void ignore_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
     (void)epoch, (void)reason, (void)arg;
 }
 
-static uint64_t open_node(struct mr_broker *broker)
+static uint64_t open_node(struct mr_broker *broker, bool master)
 {
+    char topic[MR_NAME_MAX + 1];
+    struct mr_worker_queue results = {.name = mr_result_queue(MR_SLICE_LIT("ends"), topic)};
     static const struct mr_worker_queue queues[QUEUES] = {
         {.name = MR_SLICE_LIT("q0"), .weight = 1},
         {.name = MR_SLICE_LIT("q1"), .weight = 1},
@@ -175,10 +187,11 @@ static uint64_t open_node(struct mr_broker *broker)
         {.name = MR_SLICE_LIT("q3"), .weight = 1}};
     for (int64_t since = now_ms();; rest(PACE_MS)) {
         struct mr_req_node_open req = {.req.op = MR_OP_NODE_OPEN,
+                                       .role = master ? MR_NODE_MASTER : MR_NODE_WORKER,
                                        .name = MR_SLICE_LIT("chaos"),
-                                       .queues = queues,
-                                       .queues_n = QUEUES,
-                                       .slots = TAKE,
+                                       .queues = master ? &results : queues,
+                                       .queues_n = master ? 1 : QUEUES,
+                                       .slots = master ? 0 : TAKE,
                                        .lease_ms = LEASE_MS,
                                        .events = {.stop = ignore_stop}};
         enum mr_err err = mr_broker_call(broker, &req.req);
@@ -237,18 +250,57 @@ static void run_all(struct chaos *chaos, struct mr_broker *broker, struct mr_lea
     }
 }
 
+/* One result, until it is known to be gone, or to be another's. */
+static void commit(struct chaos *chaos, struct mr_broker *broker, const struct mr_lease *lease)
+{
+    struct mr_result result;
+    struct fate *fate;
+    if (mr_result_decode(lease->task.payload, &result) != MR_OK ||
+        (fate = fate_by_id(chaos, result.task_id)) == NULL || !result.final)
+        die("a result that nobody left", MR_DAMAGED);
+    struct mr_finish item = {.id = lease->task.id, .epoch = lease->epoch, .ref = lease->ref};
+    enum mr_err err = MR_BUSY;
+    for (int64_t since = now_ms(); is_open_question(err); rest(PACE_MS / 5)) {
+        struct mr_req_finish req = {.req.op = MR_OP_FINISH, .items = &item, .n = 1, .errs = &err};
+        enum mr_err whole = mr_broker_call(broker, &req.req);
+        (void)whole; /* it is in the item, too */
+        mr_req_done(&req.req);
+        if (now_ms() - since > PATIENCE_MS)
+            die("commit", err);
+    }
+    atomic_fetch_add(&fate->committed, err == MR_OK);
+    if (err == MR_OK || err == MR_NOT_FOUND)
+        atomic_store(&fate->result, true);
+}
+
+static void commit_all(struct chaos *chaos, struct mr_broker *broker, struct mr_lease *leases)
+{
+    while (leases != NULL) {
+        struct mr_lease *next = leases->next;
+        if (mr_broker_lease_open(broker, leases) != MR_OK)
+            die("a result that nobody left", MR_DAMAGED);
+        commit(chaos, broker, leases);
+        mr_lease_free(leases);
+        leases = next;
+    }
+}
+
+/* A worker, or the master. */
 static void *work(void *arg)
 {
     struct thread *self = arg;
     struct chaos *chaos = self->chaos;
+    bool master = self == &chaos->master;
     struct mr_broker *broker = open_broker(chaos);
-    uint64_t node = open_node(broker);
+    uint64_t node = open_node(broker, master);
     int64_t beaten = now_ms();
-    while (!atomic_load(&chaos->workers_stop)) {
+    while (!atomic_load(master ? &chaos->master_stops : &chaos->workers_stop)) {
         struct mr_req_take take = {
             .req.op = MR_OP_TAKE, .node = node, .max = TAKE, .wait_ms = BEAT_MS / 2};
         enum mr_err err = mr_broker_call(broker, &take.req);
-        if (err == MR_OK)
+        if (err == MR_OK && master)
+            commit_all(chaos, broker, take.leases);
+        else if (err == MR_OK)
             run_all(chaos, broker, take.leases);
         mr_req_done(&take.req);
         if (now_ms() - beaten > BEAT_MS) {
@@ -259,7 +311,7 @@ static void *work(void *arg)
             beaten = now_ms();
         }
         if (err == MR_NOT_FOUND || err == MR_CLOSED)
-            node = open_node(broker); /* it was taken for dead */
+            node = open_node(broker, master); /* it was taken for dead */
         else if (err != MR_OK && err != MR_EMPTY)
             rest(PACE_MS);
     }
@@ -299,6 +351,7 @@ static void note_what_is_there(struct chaos *chaos)
 
 struct account {
     uint32_t sent, acked, lost, unfinished, ran_again, accepted_again;
+    uint32_t results_lost, committed_again;
 };
 
 static struct account account(struct chaos *chaos)
@@ -314,6 +367,8 @@ static struct account account(struct chaos *chaos)
             sum.unfinished += fate->there && !fate->done;
             sum.ran_again += fate->runs > 1;
             sum.accepted_again += fate->accepted > 1;
+            sum.results_lost += has_topic(i) && fate->done && !fate->result;
+            sum.committed_again += fate->committed > 1;
         }
     }
     return sum;
@@ -329,6 +384,9 @@ static void start(struct chaos *chaos, const char *name, struct redis_rig *rig,
     if (chaos->fates == NULL)
         die("start", MR_NOMEM);
     RIG_ALL(rig, "FLUSHALL");
+    chaos->master = (struct thread){.chaos = chaos};
+    if (mr_thread_start(&chaos->master.thread, "chaos", work, &chaos->master) != MR_OK)
+        die("thread", MR_NOMEM);
     for (uint32_t i = 0; i < PRODUCERS + WORKERS; i++) {
         bool produces = i < PRODUCERS;
         struct thread *thread = produces ? &chaos->producers[i] : &chaos->workers[i - PRODUCERS];
@@ -356,6 +414,17 @@ static bool all_ended(struct chaos *chaos)
     return true;
 }
 
+static bool all_results_came(struct chaos *chaos)
+{
+    for (uint32_t p = 0; p < PRODUCERS; p++)
+        for (uint32_t i = 0; i < atomic_load(&chaos->sent[p]); i++) {
+            const struct fate *fate = fate_of(chaos, p, i);
+            if (has_topic(i) && fate->accepted > 0 && !fate->result)
+                return false;
+        }
+    return true;
+}
+
 /* Ends the load and answers whether all is as it must be. */
 static bool end(struct chaos *chaos, uint32_t blows)
 {
@@ -368,17 +437,24 @@ static bool end(struct chaos *chaos, uint32_t blows)
     atomic_store(&chaos->workers_stop, true);
     for (size_t i = 0; i < WORKERS; i++)
         mr_thread_join(chaos->workers[i].thread);
+    for (int64_t since = now_ms(); !all_results_came(chaos) && now_ms() - since < 8 * LEASE_MS;)
+        rest(PACE_MS);
+    atomic_store(&chaos->master_stops, true);
+    mr_thread_join(chaos->master.thread);
     note_what_is_there(chaos);
     struct account sum = account(chaos);
     (void)printf("%s, %u blows, %s: %u tasks sent, %u acknowledged, %u open answers; lost %u, "
-                 "unfinished %u, ends that did not hold %u; %u ran again, %u late ends refused\n",
+                 "unfinished %u, ends that did not hold %u, results lost %u, committed twice %u; "
+                 "%u ran again, %u late ends refused\n",
                  chaos->name, blows,
                  chaos->wait_replicas > 0 ? "all replicas waited for" : "no replica waited for",
                  sum.sent, sum.acked, atomic_load(&chaos->doubts), sum.lost, sum.unfinished,
-                 sum.accepted_again, sum.ran_again, atomic_load(&chaos->stale));
+                 sum.accepted_again, sum.results_lost, sum.committed_again, sum.ran_again,
+                 atomic_load(&chaos->stale));
     (void)fflush(stdout);
     free(chaos->fates);
-    return sum.lost == 0 && sum.unfinished == 0 && sum.accepted_again == 0;
+    return sum.lost == 0 && sum.unfinished == 0 && sum.accepted_again == 0 &&
+           sum.results_lost == 0 && sum.committed_again == 0;
 }
 
 static bool fail_over(struct redis_rig *rig, uint32_t failovers, uint32_t wait_replicas)

@@ -212,6 +212,7 @@ struct queue_fact *queue_at(struct oracle *oracle, const char *name)
     memset(queue, 0, sizeof *queue);
     snprintf(queue->name, sizeof queue->name, "%s", name);
     queue->running = true;
+    queue->parts = 1;
     return queue;
 }
 
@@ -249,6 +250,7 @@ void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op
         .sent_ms = oracle->now_ms,
         .era = oracle->era,
     };
+    fact->part = 0;
     if (fact->enqueues++ == 0) {
         fact->sent_seq = ret_op->seq;
         fact->sent_ms = ret_op->sent_ms;
@@ -318,7 +320,8 @@ void fact_begin(struct oracle *oracle, struct fact *fact)
     fact->note.known = false;
     /* A task with a unique key may be moved by the enqueue of another. */
     bool known = !touched && !spec->unique && fact->sent_era == oracle->era;
-    fact->plain = known && spec->delay_ms == 0 && spec->group == 0;
+    bool stays = part_begins(oracle, fact);
+    fact->plain = known && stays && spec->delay_ms == 0 && spec->group == 0;
     fact->grouped = known && spec->delay_ms == 0 && spec->group != 0;
     fact->not_before_ms = known && spec->delay_ms ? fact->sent_ms + spec->delay_ms : 0;
 }
@@ -380,7 +383,7 @@ static void doubt_holders(struct oracle *oracle, uint32_t token)
 static bool is_refusal(enum mr_err err)
 {
     return err == MR_QUEUE_FULL || err == MR_DISK_FULL || err == MR_INVALID || err == MR_TOO_BIG ||
-           err == MR_BUSY || err == MR_RUNNING || err == MR_DAMAGED;
+           err == MR_BUSY || err == MR_RUNNING || err == MR_DAMAGED || err == MR_STALE;
 }
 
 void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err,
@@ -404,6 +407,8 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
     } else if (err == MR_DUPLICATE) {
         if (!fact->spec.unique || key_holder(oracle, op->token, MAY_HOLD) == UINT32_MAX)
             oracle_fail(oracle, "unique: task %u refused, but nobody can hold its key", op->token);
+    } else if (err == MR_INVALID) {
+        part_refused(oracle, op);
     } else if (!is_refusal(err)) {
         fact->sure |= LIVE;
         fact->in_doubt = true;

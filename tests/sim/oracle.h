@@ -12,8 +12,9 @@
  * Checked: no acknowledged task is lost; nothing ended or unknown appears; one state per task and
  * counters that equal a recount; epochs rise for ever; one accepted outcome per epoch and none from
  * an old one; failures and crashes add up; one live task per unique key; payloads, headers,
- * settings, results and errors are byte for byte what was sent; first hand-outs come in the order
- * of submission and of priority; nothing early; nothing from a paused queue or a group; members of a set
+ * settings, results and errors are byte for byte what was sent; a task is in a partition that its queue
+ * has, the one that was named, and stays there; first hand-outs come in the order of submission and of
+ * priority within a partition; nothing early; nothing from a paused queue or a group; members of a set
  * go when its task comes, and not without it; each accepted end of a run of a task with a topic has left
  * one result, which stays until it is committed, once; an end that somebody
  * waited for and was told of is durable. A clock that jumps takes none of this away, except for what
@@ -54,7 +55,9 @@ struct oracle_spec {
     uint32_t unique;  /* number of the unique key; 0: none */
     bool unique_forever; /* its time to live is beyond the end of the test */
     enum mr_on_duplicate on_duplicate;
-    uint32_t group; /* number of the group; 0: none */
+    uint32_t group;     /* number of the group; 0: none */
+    uint32_t partition; /* that it goes into; 0: not said */
+    uint32_t key;       /* number of the key that leads there, to ORACLE_KEYS_MAX; 0: none */
 };
 
 /* A request on one task that is on its way; the caller keeps it between sent and answered. */
@@ -175,6 +178,14 @@ void oracle_remove_answered(struct oracle *oracle, const char *queue, const stru
                             enum mr_err err);
 void oracle_pause_sent(struct oracle *oracle, const char *queue);
 void oracle_pause_answered(struct oracle *oracle, const char *queue, bool paused, enum mr_err err);
+/* The number of its partitions is set. */
+void oracle_split_sent(struct oracle *oracle, const char *queue);
+void oracle_split_answered(struct oracle *oracle, const char *queue, uint32_t n, enum mr_err err);
+
+/* What becomes of its retries is set. */
+void oracle_mode_sent(struct oracle *oracle, const char *queue);
+void oracle_mode_answered(struct oracle *oracle, const char *queue, enum mr_retry_mode mode,
+                          enum mr_err err);
 
 /* ---- crashes and checks */
 void oracle_crashed(struct oracle *oracle, enum oracle_crash kind);

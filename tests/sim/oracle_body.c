@@ -63,7 +63,8 @@ void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payloa
                     struct mr_task_options *ret_options)
 {
     const struct oracle_spec *spec = oracle_spec(oracle, token);
-    mr_assert(spec->unique <= ORACLE_KEYS_MAX && spec->headers < ORACLE_HEADER_SETS);
+    mr_assert(spec->unique <= ORACLE_KEYS_MAX && spec->key <= ORACLE_KEYS_MAX &&
+              spec->headers < ORACLE_HEADER_SETS);
     payload_fill(token, payload, spec->payload_len);
     *ret_options = (struct mr_task_options){
         .queue = mr_slice_str(spec->queue),
@@ -79,6 +80,8 @@ void oracle_options(const struct oracle *oracle, uint32_t token, uint8_t *payloa
         .unique_key = mr_slice_str(keys[spec->unique]),
         .on_duplicate = spec->on_duplicate,
         .group = mr_slice_str(oracle_group(spec)),
+        .key = mr_slice_str(keys[spec->key]),
+        .partition = spec->partition,
         .topic = mr_slice_str(oracle_topic(spec)),
         .headers = header_sets[spec->headers].headers,
         .headers_n = header_sets[spec->headers].n,
@@ -101,6 +104,8 @@ void oracle_task(const struct oracle *oracle, uint32_t token, uint8_t *payload,
         .unique_key = options.unique_key,
         .topic = options.topic,
         .group = options.group,
+        .key = options.key,
+        .partition = options.partition > 0 ? options.partition : 1,
         .headers = options.headers,
         .headers_n = options.headers_n,
         .priority_s = options.priority_s,
@@ -136,6 +141,7 @@ static const char *difference(const struct mr_task *want, const struct mr_task *
         {"unique key", mr_slice_equal(want->unique_key, task->unique_key)},
         {"topic", mr_slice_equal(want->topic, task->topic)},
         {"group", mr_slice_equal(want->group, task->group)},
+        {"key", mr_slice_equal(want->key, task->key)},
         {"retry limit", want->max_retry == task->max_retry},
         {"timeout", want->timeout_ms == task->timeout_ms},
         {"deadline", want->deadline_ms == task->deadline_ms},

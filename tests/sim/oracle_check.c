@@ -64,6 +64,7 @@ static void check_shown(struct oracle *oracle, uint32_t token, const struct mr_t
     check_body(oracle, token, task);
     check_note(oracle, token, task);
     check_counts(oracle, token, task);
+    check_part(oracle, token, task);
     if (fate == LIVE && task->crashes >= MR_CRASHES_MAX)
         oracle_fail(oracle, "task %u lost its worker %u times and is not quarantined", token,
                     task->crashes);
@@ -204,6 +205,17 @@ static void check_queues(struct oracle *oracle, const struct oracle_view *view)
             oracle_fail(oracle, "queue %s is %s", info->name, info->paused ? "paused" : "running");
         fact->paused = info->paused;
         fact->running = !info->paused;
+        check_parts(oracle, fact, info->partitions);
+        check_mode(oracle, fact, info->retry_mode);
+        fact->seen = true;
+    }
+    for (size_t q = 0; q < oracle->queues_n; q++) { /* one that is made again has no settings */
+        struct queue_fact *fact = &oracle->queues[q];
+        if (!fact->seen && fact->splits == 0)
+            fact->parts = 1;
+        if (!fact->seen)
+            check_mode(oracle, fact, MR_RETRY_GATE);
+        fact->seen = false;
     }
     if (listed != view->tasks_n)
         oracle_fail(oracle, "%zu tasks are in queues that are not listed", view->tasks_n - listed);
@@ -296,7 +308,8 @@ uint64_t oracle_digest(const struct oracle_view *view)
         for (size_t h = 0; h < task->headers_n; h++)
             hash = mix(hash, task->headers[h].value.data, task->headers[h].value.len);
         int64_t numbers[] = {(int64_t)task->state, (int64_t)task->retried, (int64_t)task->crashes,
-                             task->order_time_ms,  task->created_ms,       task->retention_ms};
+                             task->order_time_ms,  task->created_ms,       task->retention_ms,
+                             task->partition};
         sum += mix(hash, numbers, sizeof numbers);
     }
     return sum;

@@ -107,7 +107,9 @@ void oracle_remove_sent(struct oracle *oracle, const char *queue, struct oracle_
 {
     /* The tasks and the leases that were known by then. */
     *ret_op = (struct oracle_op){.seq = oracle->n, .epoch = oracle->epoch_max};
-    oracle_pause_sent(oracle, queue); /* a queue made anew is not paused */
+    oracle_pause_sent(oracle, queue); /* a queue made anew is not paused, and has one partition */
+    parts_unsettled(oracle, queue);
+    mode_unsettled(oracle, queue);
     for (size_t i = 0; i < oracle->n; i++) {
         struct fact *fact = &oracle->facts[i];
         if (strcmp(fact->spec.queue, queue) != 0)
@@ -139,6 +141,8 @@ void oracle_remove_answered(struct oracle *oracle, const char *queue, const stru
             fact->sure |= GONE, fact->in_doubt = true;
     }
     oracle_pause_answered(oracle, queue, false, refused ? MR_FAILED : err);
+    parts_settled(oracle, queue, 0);
+    mode_settled(oracle, queue, err, MR_RETRY_GATE);
 }
 
 void oracle_pause_sent(struct oracle *oracle, const char *queue)
@@ -163,6 +167,8 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
     oracle->epoch_floor = oracle->epoch_max;
     gathered_crashed(oracle);
     results_crashed(oracle);
+    parts_crashed(oracle);
+    modes_crashed(oracle);
     for (size_t i = 0; i < oracle->n; i++) {
         struct fact *fact = &oracle->facts[i];
         fact->sure = may(oracle, fact);
@@ -170,7 +176,7 @@ void oracle_crashed(struct oracle *oracle, enum oracle_crash kind)
         fact->grouped = fact->grouped && !fact_busy(fact);
         fact->version++;
         if (fact->enqueues > 0)
-            fact_forget_counts(fact);
+            fact_forget_counts(fact), fact->part = 0;
         if (kind == ORACLE_POWER_CUT) {
             fact->crashes.min -= fact->unseen;
             fact->unseen = 0;
@@ -210,6 +216,7 @@ static void fact_forget(struct fact *fact)
     fact->keyless = fact->reordered = true;
     fact->plain = fact->grouped = fact->note.known = false;
     fact->not_before_ms = 0;
+    fact->part = 0;
 }
 
 void oracle_forget_since(struct oracle *oracle, const struct oracle *before)
@@ -217,6 +224,10 @@ void oracle_forget_since(struct oracle *oracle, const struct oracle *before)
     for (size_t i = 0; i < oracle->n; i++)
         if (i >= before->n || oracle->facts[i].version != before->facts[i].version)
             fact_forget(&oracle->facts[i]);
-    for (size_t i = 0; i < oracle->queues_n; i++)
-        oracle->queues[i].paused = oracle->queues[i].running = false;
+    for (size_t i = 0; i < oracle->queues_n; i++) {
+        struct queue_fact *queue = &oracle->queues[i];
+        queue->paused = queue->running = false;
+        queue->parts = 0;
+        queue->mode_doubt = true;
+    }
 }

@@ -58,7 +58,7 @@ void oracle_gathered_answered(struct oracle *oracle, const struct oracle_gathere
         else if (!refused)
             fact->sure |= GONE, fact->in_doubt = true;
     }
-    oracle_enqueue_answered(oracle, &gathered->op, err == MR_STALE ? MR_INVALID : err, result);
+    oracle_enqueue_answered(oracle, &gathered->op, err, result);
     if (made || refused)
         forget(oracle, gathered->number);
 }

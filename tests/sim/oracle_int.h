@@ -36,6 +36,7 @@ struct fact {
     bool completed; /* ended well in this life, with retention */
     bool reordered; /* its priority may have been changed */
     bool grouped;   /* surely waits in its group: nobody has moved it */
+    uint32_t part;  /* its partition; 0: not known */
     bool announced; /* may have been handed out before its enqueue was answered */
     uint8_t enqueues, controls, removals; /* requests of these kinds under way */
     uint64_t sent_seq;                    /* of the first enqueue under way */
@@ -61,13 +62,22 @@ enum { ORACLE_GATHERED_MAX = 32, ORACLE_QUEUES_MAX = 32, ORACLE_UNIQUE_SHORT_MS 
 
 struct queue_fact {
     char name[16];
-    bool paused, running;   /* surely; neither while unknown */
-    uint32_t pauses;        /* requests under way */
-    uint64_t last_seq[8];   /* by priority: the newest plain task handed out first */
-    uint32_t last_token[8]; /* that task */
-    uint32_t last_era[8];   /* and the clock it came by */
-    double priorities[8];
-    size_t priorities_n;
+    bool paused, running; /* surely; neither while unknown */
+    uint32_t pauses;      /* requests under way */
+    uint32_t parts;       /* partitions; 0: not known */
+    uint32_t splits;      /* requests under way that may change that */
+    uint64_t parts_seq;   /* it holds for what was sent behind this */
+    enum mr_retry_mode mode;
+    bool mode_doubt;  /* nobody knows */
+    uint32_t modes;   /* requests under way that may change it */
+    struct last_out { /* by partition and priority: the newest plain task handed out first */
+        uint32_t part;
+        double priority;
+        uint64_t seq;
+        uint32_t token, era; /* and the clock it came by */
+    } lasts[64];
+    size_t lasts_n;
+    bool seen; /* scratch of a check */
 };
 
 /* A run of a task with a topic, and what became of its result. */
@@ -115,6 +125,23 @@ uint32_t retry_limit(const struct oracle_spec *spec);
 /* Failures and crashes may have begun to count anew. */
 void fact_forget_counts(struct fact *fact);
 struct queue_fact *queue_at(struct oracle *oracle, const char *name);
+/* How many partitions a queue has may change from now on; and no longer, n of them (0: not known). */
+void parts_unsettled(struct oracle *oracle, const char *queue);
+void parts_settled(struct oracle *oracle, const char *queue, uint32_t n);
+void parts_crashed(struct oracle *oracle);
+/* Its enqueue was carried out; false: where it went may have changed since. Or it was refused. */
+bool part_begins(struct oracle *oracle, struct fact *fact);
+void part_refused(struct oracle *oracle, const struct oracle_op *op);
+void check_part(struct oracle *oracle, uint32_t token, const struct mr_task *task);
+void check_parts(struct oracle *oracle, struct queue_fact *queue, uint32_t shown);
+/* What becomes of retries may change from now on; and no longer. */
+void mode_unsettled(struct oracle *oracle, const char *queue);
+void mode_settled(struct oracle *oracle, const char *queue, enum mr_err err,
+                  enum mr_retry_mode mode);
+void modes_crashed(struct oracle *oracle);
+void check_mode(struct oracle *oracle, struct queue_fact *queue, enum mr_retry_mode shown);
+/* A task of this queue that fails now surely waits for its delay. */
+bool retries_wait(struct oracle *oracle, const char *queue);
 /* All that it carries is what was sent. */
 void check_body(struct oracle *oracle, uint32_t token, const struct mr_task *task);
 /* Result and error are those of its runs. */

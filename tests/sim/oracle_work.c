@@ -41,46 +41,55 @@ static int64_t priority_ms(const struct fact *fact)
     return (int64_t)(fact->spec.priority_s * 1000);
 }
 
-/* Of equal priority, by the same clock: in the order of submission. */
-static void check_fifo(struct oracle *oracle, uint32_t token)
+/* NULL: there are too many. */
+static struct last_out *last_out(struct queue_fact *queue, uint32_t part, double priority)
+{
+    size_t i = 0;
+    while (i < queue->lasts_n &&
+           (queue->lasts[i].part != part || queue->lasts[i].priority != priority))
+        i++;
+    if (i == sizeof queue->lasts / sizeof queue->lasts[0])
+        return NULL;
+    if (i == queue->lasts_n)
+        queue->lasts[queue->lasts_n++] = (struct last_out){.part = part, .priority = priority};
+    return &queue->lasts[i];
+}
+
+/* Of equal priority, by the same clock, in one partition: in the order of submission. */
+static void check_fifo(struct oracle *oracle, uint32_t token, uint32_t part)
 {
     struct fact *fact = fact_at(oracle, token);
     struct queue_fact *queue = queue_at(oracle, fact->spec.queue);
-    size_t i = 0;
-    while (i < queue->priorities_n && queue->priorities[i] != fact->spec.priority_s)
-        i++;
-    if (i == queue->priorities_n) {
-        if (i == sizeof queue->priorities / sizeof queue->priorities[0])
-            return;
-        queue->priorities[queue->priorities_n++] = fact->spec.priority_s;
-        queue->last_seq[i] = 0;
-    }
-    if (queue->last_era[i] == fact->era && fact->seq < queue->last_seq[i]) {
+    struct last_out *last = last_out(queue, part, fact->spec.priority_s);
+    if (last == NULL)
+        return;
+    if (last->era == fact->era && fact->seq < last->seq) {
         oracle_fail(oracle, "order: task %u of queue %s handed out behind the later %u", token,
-                    queue->name, queue->last_token[i]);
+                    queue->name, last->token);
         return;
     }
-    queue->last_seq[i] = fact->seq;
-    queue->last_token[i] = token;
-    queue->last_era[i] = fact->era;
+    last->seq = fact->seq;
+    last->token = token;
+    last->era = fact->era;
 }
 
 /* Whatever the clocks and priorities: by the order time, where it is known well enough. */
-static void check_order_times(struct oracle *oracle, uint32_t token)
+static void check_order_times(struct oracle *oracle, uint32_t token, uint32_t part)
 {
     const struct fact *fact = fact_at(oracle, token);
     int64_t first_ms = fact->order_min_ms - priority_ms(fact);
     for (uint32_t i = 0; i < oracle->n; i++) {
         const struct fact *other = &oracle->facts[i];
         bool waits = other->plain && !other->open && may(oracle, other) == LIVE &&
-                     !fact_busy(other) && strcmp(other->spec.queue, fact->spec.queue) == 0;
+                     !fact_busy(other) && other->part == part &&
+                     strcmp(other->spec.queue, fact->spec.queue) == 0;
         if (i != token && waits && other->order_max_ms - priority_ms(other) < first_ms)
             oracle_fail(oracle, "order: task %u of queue %s handed out before %u, due earlier",
                         token, fact->spec.queue, i);
     }
 }
 
-static void check_order(struct oracle *oracle, uint32_t token)
+static void check_order(struct oracle *oracle, uint32_t token, uint32_t part)
 {
     struct fact *fact = fact_at(oracle, token);
     struct queue_fact *queue = queue_at(oracle, fact->spec.queue);
@@ -90,8 +99,8 @@ static void check_order(struct oracle *oracle, uint32_t token)
     if (!fact->plain || oracle->unordered || oracle->reads_failed)
         return;
     fact->plain = false;
-    check_fifo(oracle, token);
-    check_order_times(oracle, token);
+    check_fifo(oracle, token, part);
+    check_order_times(oracle, token, part);
 }
 
 static void check_times(struct oracle *oracle, uint32_t token)
@@ -146,7 +155,8 @@ uint32_t oracle_leased(struct oracle *oracle, const struct mr_lease *lease)
     if (task->attempt != 1 + task->retried + task->crashes)
         oracle_fail(oracle, "task %u: attempt %u with %u failures and %u crashes", token,
                     task->attempt, task->retried, task->crashes);
-    check_order(oracle, token);
+    check_part(oracle, token, task);
+    check_order(oracle, token, task->partition);
     check_times(oracle, token);
     fact->version++;
     fact->note.known = false;
@@ -194,6 +204,8 @@ void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_f
     struct fact *fact = fact_at(oracle, token);
     fact->version++;
     bool old = finish->epoch < fact->epoch;
+    bool waits = finish->delay_ms > 0 &&
+                 (finish->outcome != MR_FAIL || retries_wait(oracle, fact->spec.queue));
     *ret_op = (struct oracle_op){
         .token = token,
         .old = old,
@@ -205,7 +217,7 @@ void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_f
         .retried = fact->retried.min,
         .retried_max = fact->retried.max,
         .note_len = (uint32_t)(finish->outcome == MR_DONE ? finish->result.len : finish->error.len),
-        .not_before_ms = finish->delay_ms > 0 ? oracle->now_ms + finish->delay_ms : 0,
+        .not_before_ms = waits ? oracle->now_ms + finish->delay_ms : 0,
     };
     results_sent(oracle, ret_op);
     if (old || ret_op->ended)

@@ -31,6 +31,7 @@ static const struct {
     [ACT_KILL] = {1, 60},         [ACT_POWER_CUT] = {1, 60},     [ACT_STOP_AT] = {1, 60},
     [ACT_SYNC_FAULT] = {1, 20},   [ACT_WRITE_FAULT] = {1, 15},   [ACT_DISK_FULL] = {1, 25},
     [ACT_DISK_FREE] = {2, 100},   [ACT_JUMP] = {1, 20},          [ACT_RESULTS] = {20, 60},
+    [ACT_SPLIT] = {4, 60},        [ACT_RETRY_MODE] = {2, 50},
 };
 
 static uint32_t percent_dial(struct world *world)
@@ -64,6 +65,7 @@ static void choose_dials(struct world *world)
     dials->kept = percent_dial(world);
     dials->headed = percent_dial(world);
     dials->grouped = dials->weights[ACT_GATHER] > 0 ? percent_dial(world) : 0;
+    dials->placed = dials->weights[ACT_SPLIT] > 0 ? percent_dial(world) : 0;
     dials->dated = world_chance(world, 20) ? percent_dial(world) : 0;
     static const int64_t delays_ns[] = {0, 100 * MR_NS_PER_US, 5 * MR_NS_PER_MS, MR_NS_PER_S};
     world->rig.job_delay_max_ns = delays_ns[below(world, 4)];
@@ -446,6 +448,9 @@ static void choose_calm(struct world *world, uint32_t steps)
     dials->weights[ACT_GATHER] = acts[ACT_GATHER].weight;
     dials->weights[ACT_GATHERED] = acts[ACT_GATHERED].weight;
     dials->grouped = 20;
+    dials->weights[ACT_SPLIT] = acts[ACT_SPLIT].weight;
+    dials->weights[ACT_RETRY_MODE] = acts[ACT_RETRY_MODE].weight;
+    dials->placed = 30;
     dials->weights[ACT_RESULTS] = acts[ACT_RESULTS].weight;
     dials->headed = 100;
     dials->steps = steps;

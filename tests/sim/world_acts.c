@@ -7,7 +7,8 @@
 #include "sim/simfs_int.h"
 #include "sim/world_int.h"
 
-const char *const world_queues[8] = {"default", "mail", "video", "bulk", "low", "q5", "q6", "q7"};
+const char *const world_queues[8] = {"default", "mail", "mail@b", "default@b",
+                                     "low",     "q5",   "q6",     "q7"};
 
 static uint64_t below(struct world *world, uint64_t n)
 {
@@ -120,6 +121,10 @@ uint32_t world_new_task(struct world *world)
     }
     if (world_chance(world, dials->grouped))
         spec.group = 1 + (uint32_t)below(world, ORACLE_GROUPS_MAX);
+    if (world_chance(world, dials->placed))
+        spec.partition = 1 + (uint32_t)below(world, WORLD_PARTS);
+    else if (world_chance(world, dials->placed))
+        spec.key = 1 + (uint32_t)below(world, ORACLE_KEYS_MAX);
     static const int32_t retries[] = {0, MR_NO_RETRY, 1, 2, 5};
     spec.max_retry = retries[below(world, 5)];
     return oracle_add(world->oracle, &spec);
@@ -202,12 +207,18 @@ void world_node_open(struct world *world, struct node *node)
             (struct mr_worker_queue){mr_slice_str(world_queues[(start + n) % world->dials.queues]),
                                      (uint32_t)below(world, 4)};
     struct mr_req_node_open *open = &wreq->u.node_open;
+    for (size_t i = 0; i < n; i++)
+        node->served |= 1u << (start + i) % world->dials.queues;
+    node->catches = node->incarnation % 3 != 0;
+    open->fall_ms = node->catches ? 1 + world->dials.lease_ms / 10 : 0;
     open->name = MR_SLICE_LIT("node");
     open->queues = wreq->queues;
     open->queues_n = n;
     open->order = below(world, 2) ? MR_QUEUES_STRICT : MR_QUEUES_WEIGHTED;
     open->slots = node->slots;
     open->lease_ms = world->dials.lease_ms;
+    open->leads = node->incarnation % 4 != 0; /* without chance: seeds mean what they meant */
+    open->leader_ms = world->dials.lease_ms / 2 + 1;
     open->events = (struct mr_node_events){told_to_stop, told_wanted, world};
     rig_submit(&world->rig, &wreq->u.req);
 }
@@ -495,8 +506,39 @@ static void act_limit(struct world *world)
 {
     struct wreq *wreq = world_new_req(world, MR_OP_QUEUE_SET);
     wreq->u.queue_set.queue = mr_slice_str(pick_queue(world));
-    wreq->u.queue_set.setting = MR_QUEUE_MAX_LENGTH;
-    wreq->u.queue_set.value = world_chance(world, 50) ? 0 : below(world, 50);
+    static const struct {
+        enum mr_queue_setting setting;
+        uint32_t most;
+    } kinds[] = {{MR_QUEUE_MAX_LENGTH, 50}, {MR_QUEUE_RATE, 20}, {MR_QUEUE_CONCURRENCY, 5}};
+    /* Of the whole queue: what is passed over would be out of order. */
+    size_t kind = below(world, sizeof kinds / sizeof *kinds);
+    wreq->u.queue_set.setting = kinds[kind].setting;
+    wreq->u.queue_set.value = world_chance(world, 50) ? 0 : 1 + below(world, kinds[kind].most);
+    wreq->u.queue_set.rate_ms = 10 + (int64_t)below(world, 500);
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
+static void act_split(struct world *world)
+{
+    struct wreq *wreq = world_new_req(world, MR_OP_QUEUE_SET);
+    snprintf(wreq->name, sizeof wreq->name, "%s", pick_queue(world));
+    wreq->u.queue_set.queue = mr_slice_str(wreq->name);
+    wreq->u.queue_set.setting = MR_QUEUE_PARTITIONS;
+    wreq->u.queue_set.value = 1 + below(world, WORLD_PARTS);
+    oracle_split_sent(world->oracle, wreq->name);
+    rig_submit(&world->rig, &wreq->u.req);
+}
+
+static void act_retry_mode(struct world *world)
+{
+    struct wreq *wreq = world_new_req(world, MR_OP_QUEUE_SET);
+    bool mode = world_chance(world, 70);
+    snprintf(wreq->name, sizeof wreq->name, "%s", pick_queue(world));
+    wreq->u.queue_set.queue = mr_slice_str(wreq->name);
+    wreq->u.queue_set.setting = mode ? MR_QUEUE_RETRY_MODE : MR_QUEUE_RETRY_WAIT;
+    wreq->u.queue_set.value = below(world, mode ? MR_RETRY_MODE_COUNT : 2000);
+    if (mode)
+        oracle_mode_sent(world->oracle, wreq->name);
     rig_submit(&world->rig, &wreq->u.req);
 }
 
@@ -581,6 +623,8 @@ void world_act(struct world *world, enum act act)
         [ACT_GATHERED] = world_gathered_some,
         [ACT_PAUSE] = act_pause,
         [ACT_LIMIT] = act_limit,
+        [ACT_SPLIT] = act_split,
+        [ACT_RETRY_MODE] = act_retry_mode,
         [ACT_QUEUE_REMOVE] = act_queue_remove,
         [ACT_GET] = act_get,
         [ACT_AWAIT] = act_await,

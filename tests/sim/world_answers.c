@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "sim/world_int.h"
+#include "wire/node.h"
 
 static void note_failure(struct world *world, enum mr_err err)
 {
@@ -59,6 +60,19 @@ static struct hand *free_hand(struct node *node)
     return NULL;
 }
 
+/* It is of one of the node's queues, or of an address of one of them. */
+static bool is_for(const struct world *world, const struct node *node, struct mr_slice queue)
+{
+    for (size_t i = 0; i < world->dials.queues; i++) {
+        struct mr_slice name = mr_slice_str(world_queues[i]);
+        if ((node->served >> i & 1) == 0)
+            continue;
+        if (mr_slice_equal(queue, name) || (node->catches && mr_is_address(queue, name)))
+            return true;
+    }
+    return false;
+}
+
 static void take_answered(struct world *world, struct wreq *wreq)
 {
     struct node *node = wreq->node;
@@ -73,6 +87,9 @@ static void take_answered(struct world *world, struct wreq *wreq)
         next = lease->next;
         if (mr_broker_lease_open(mr_engine_broker(world->rig.engine), lease) != MR_OK)
             oracle_fail(world->oracle, "a lease does not open");
+        if (mine && !is_for(world, node, lease->task.queue))
+            oracle_fail(world->oracle, "a node got a task of %.*s", (int)lease->task.queue.len,
+                        (const char *)lease->task.queue.data);
         struct hand hand = {.lease = lease, .token = oracle_leased(world->oracle, lease)};
         world_trace(world, "lease", hand.token, lease->epoch);
         world->report->leases++;
@@ -88,10 +105,38 @@ static void take_answered(struct world *world, struct wreq *wreq)
         oracle_fail(world->oracle, "a take says %zu leases and has %zu", wreq->u.take.n, n);
 }
 
+static bool is_open(const struct world *world, uint64_t incarnation)
+{
+    for (size_t i = 0; i < WORLD_NODES; i++)
+        if (world->nodes[i].open && world->nodes[i].incarnation == incarnation)
+            return true;
+    return false;
+}
+
+/* A term is one node's, a new one is above all that were, also before a crash; and nobody loses its place while
+ * it holds. */
+static void check_leader(struct world *world, const struct wreq *wreq)
+{
+    const struct mr_req_beat *beat = &wreq->u.beat;
+    int64_t now_ns = world->rig.clock.mono_ns;
+    if (beat->req.err != MR_OK || beat->term == 0)
+        return;
+    bool same = beat->term == world->leader.term;
+    if (beat->term < world->leader.term || (same && wreq->incarnation != world->leader.incarnation))
+        oracle_fail(world->oracle, "term %llu was given before", (unsigned long long)beat->term);
+    if (!same && now_ns < world->leader.until_ns && is_open(world, world->leader.incarnation) &&
+        wreq->incarnation != world->leader.incarnation)
+        oracle_fail(world->oracle, "two nodes lead at once");
+    world->leader.term = beat->term;
+    world->leader.incarnation = wreq->incarnation;
+    world->leader.until_ns = now_ns + (beat->leader_ms - 1) * MR_NS_PER_MS;
+}
+
 static void beat_answered(struct world *world, struct wreq *wreq)
 {
     world_trace(world, "beat", (uint64_t)(wreq->node - world->nodes), wreq->u.req.err);
     struct node *node = wreq->node;
+    check_leader(world, wreq);
     if (wreq->incarnation != node->incarnation)
         return;
     node->beating = false;
@@ -152,6 +197,12 @@ static void queue_set_answered(struct world *world, struct wreq *wreq)
     world_trace(world, "queue_set", wreq->u.queue_set.value, wreq->u.req.err);
     if (wreq->u.queue_set.setting == MR_QUEUE_PAUSED)
         oracle_pause_answered(world->oracle, wreq->name, wreq->u.queue_set.value, wreq->u.req.err);
+    if (wreq->u.queue_set.setting == MR_QUEUE_PARTITIONS)
+        oracle_split_answered(world->oracle, wreq->name, (uint32_t)wreq->u.queue_set.value,
+                              wreq->u.req.err);
+    if (wreq->u.queue_set.setting == MR_QUEUE_RETRY_MODE)
+        oracle_mode_answered(world->oracle, wreq->name, (enum mr_retry_mode)wreq->u.queue_set.value,
+                             wreq->u.req.err);
     note_failure(world, wreq->u.req.err);
 }
 

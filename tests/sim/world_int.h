@@ -17,6 +17,7 @@ enum {
     WORLD_KEYS = 6,
     WORLD_SETS = 4,
     WORLD_RESULTS = 4, /* that a master holds */
+    WORLD_PARTS = 5,
 };
 
 /* What may happen in a step; each seed weighs them. */
@@ -37,6 +38,8 @@ enum act {
     ACT_GATHERED,
     ACT_PAUSE,
     ACT_LIMIT,
+    ACT_SPLIT,
+    ACT_RETRY_MODE,
     ACT_QUEUE_REMOVE,
     ACT_GET,
     ACT_AWAIT,
@@ -62,8 +65,8 @@ struct dials {
     int64_t lease_ms;
     uint32_t burst; /* percent of steps without time between them */
     uint32_t queues, batch_max, payload_max;
-    uint32_t own_id, delayed, prioritised, unique, kept, dated, headed,
-        grouped; /* percent of tasks */
+    uint32_t own_id, delayed, prioritised, unique, kept, dated, headed, grouped,
+        placed; /* percent of tasks */
     bool stalls;
 };
 
@@ -81,6 +84,8 @@ struct node {
     uint64_t handle;
     uint32_t first_slot, slots;
     uint64_t incarnation; /* tells answers to an earlier user of this place */
+    unsigned served;      /* bits of the queues it named */
+    bool catches;         /* what is addressed to others falls to it */
     int64_t beat_sent_ns; /* of the last beat that was answered well */
     int64_t stalled_until_ns;
     struct hand hands[WORLD_HANDS];
@@ -169,6 +174,11 @@ struct world {
     struct set sets[WORLD_SETS];
     size_t gathering; /* gathers under way */
     uint64_t incarnations;
+    struct {
+        uint64_t term; /* the highest that was ever given */
+        uint64_t incarnation;
+        int64_t until_ns; /* its place is nobody else's before, while it is open */
+    } leader;
     bool dying;     /* answers no longer count */
     bool io_failed; /* a write or sync failed in this life */
     bool restart;   /* the engine said that it failed */

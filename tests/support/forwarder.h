@@ -25,6 +25,7 @@ struct forwarder {
     _Atomic bool stop;
     _Atomic uint32_t cuts_asked, cuts_done;
     int fds[FORWARDER_PAIRS][2]; /* client, server; -1: free */
+    char bytes[FORWARDER_BYTES];
 };
 
 static inline int forwarder_connect(uint16_t port)
@@ -90,12 +91,12 @@ static inline bool forwarder_write(int fd, const char *bytes, size_t len)
 
 static inline void forwarder_pass(struct forwarder *f, size_t i)
 {
-    static char bytes[FORWARDER_BYTES];
+    char *bytes = f->bytes;
     for (size_t side = 0; side < 2 && f->fds[i][0] >= 0; side++) {
         size_t n = 0;
         if (f->frozen || (side == 1 && f->mute))
             continue;
-        enum mr_err err = mr_net_read(f->fds[i][side], bytes, sizeof bytes, &n);
+        enum mr_err err = mr_net_read(f->fds[i][side], bytes, sizeof f->bytes, &n);
         if (err == MR_EMPTY)
             continue;
         if (err != MR_OK || !forwarder_write(f->fds[i][1 - side], bytes, n))

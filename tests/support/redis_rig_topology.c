@@ -193,16 +193,24 @@ static bool sentinel_is_healthy(struct redis_rig *rig)
     return true;
 }
 
+/* Again and again: one that a busy machine made too slow is given up, and nobody begins another. While one is
+ * under way this is refused. */
+static bool asked_to_leave(struct redis_rig_server *sentinel, struct redis_rig_server *primary)
+{
+    if (sentinels_agree(primary->rig, primary))
+        (void)RIG(sentinel, "SENTINEL", "FAILOVER", master_name);
+    return true;
+}
+
 static void sentinel_failover(struct redis_rig_server *primary, enum redis_rig_how how)
 {
     struct redis_rig *rig = primary->rig;
     struct redis_rig_server *sentinel = &rig->servers[1 + REDIS_RIG_REPLICAS];
     if (how == REDIS_RIG_BY_KILL)
         redis_rig_kill(primary);
-    else
-        RIG_UNTIL(RIG_SAYS(sentinel, "OK", "SENTINEL", "FAILOVER", master_name));
     struct redis_rig_server *now = NULL;
-    RIG_UNTIL((now = redis_rig_primary(rig)) != NULL && now != primary &&
+    RIG_UNTIL((how == REDIS_RIG_BY_KILL || asked_to_leave(sentinel, primary)) &&
+              (now = redis_rig_primary(rig)) != NULL && now != primary &&
               sentinels_agree(rig, now));
 }
 

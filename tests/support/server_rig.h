@@ -19,6 +19,7 @@ struct server_rig {
     const struct mr_rpc_tls *tls;
     struct mr_access access;
     const char *namespace_;
+    struct mr_timer_service *timers; /* NULL: it has none; not the rig's */
     char address[64];
 };
 
@@ -40,7 +41,8 @@ static inline enum mr_err server_rig_start(struct server_rig *rig, struct mr_bro
     struct mr_api_options options = {.broker = broker,
                                      .access = rig->access,
                                      .namespace_ = rig->namespace_,
-                                     .grace_ms = rig->grace_ms};
+                                     .grace_ms = rig->grace_ms,
+                                     .timers = rig->timers};
     rig->broker = broker;
     MR_TRY(mr_rpc_new("server", NULL, &rig->rpc));
     options.rpc = rig->rpc;

@@ -341,14 +341,13 @@ static inline void do_begin(void *arg)
                                  probe, &probe->call);
 }
 
-static inline struct probe probe_begin(struct rig *rig, struct probe *probe, const char *path,
-                                       int64_t deadline_ms)
+static inline void probe_begin(struct rig *rig, struct probe *probe, const char *path,
+                               int64_t deadline_ms)
 {
     *probe = (struct probe){.rig = rig, .path = path, .deadline_ms = deadline_ms};
     mr_event_init(&probe->closed);
     on_loop(rig->client, do_begin, probe);
     assert_int_equal(probe->err, MR_OK);
-    return *probe;
 }
 
 static inline void do_send(void *arg)

@@ -501,7 +501,7 @@ static void reflection_describes_everything(void **state)
         talk_begin(&talk, &rig->client, paths[k]);
         const reflection_response *reply = reflect(&talk, ASKS(LIST_SERVICES), "*");
         assert_int_equal(reply->message_response_case, SAYS(LIST_SERVICES_RESPONSE));
-        assert_int_equal(reply->list_services_response->n_service, 11);
+        assert_int_equal(reply->list_services_response->n_service, 13);
         for (size_t i = 0; i < sizeof symbols / sizeof *symbols; i++) {
             reply = reflect(&talk, ASKS(FILE_CONTAINING_SYMBOL), symbols[i]);
             assert_int_equal(reply->message_response_case, SAYS(FILE_DESCRIPTOR_RESPONSE));

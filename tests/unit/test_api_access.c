@@ -39,14 +39,34 @@ static const struct {
     {PATH("Queues/SetMaxLength"), "a"},
     {PATH("Queues/SetPartitions"), "a"},
     {PATH("Queues/SetAssign"), "a"},
+    {PATH("Queues/SetRate"), "a"},
+    {PATH("Queues/SetConcurrency"), "a"},
+    {PATH("Queues/Limits"), "apv"},
+    {PATH("Queues/SetRetryMode"), "a"},
+    {PATH("Queues/SetRetryWait"), "a"},
     {PATH("Queues/Remove"), "a"},
-    {PATH("Nodes/List"), "apv"},
+    {PATH("Nodes/List"), "apwv"},
+    {PATH("Nodes/Assign"), "apw"},
     {PATH("Work/Attach"), "apw"},
     {PATH("Results/Get"), "apv"},
     {PATH("Results/Commit"), "ap"},
     {PATH("Work/Finish"), "aw"},
     {PATH("Work/Gather"), "aw"},
     {PATH("Work/Gathered"), "aw"},
+    {PATH("Timers/Send"), "ap"},
+    {PATH("Timers/Get"), "apv"},
+    {PATH("Timers/List"), "apv"},
+    {PATH("Timers/Next"), "apv"},
+    {PATH("Timers/History"), "apv"},
+    {PATH("Timers/Status"), "apv"},
+    {PATH("Jobs/Submit"), "ap"},
+    {PATH("Jobs/Get"), "apv"},
+    {PATH("Jobs/List"), "apv"},
+    {PATH("Jobs/ListParts"), "apv"},
+    {PATH("Jobs/Cancel"), "ap"},
+    {PATH("Jobs/Retry"), "ap"},
+    {PATH("Jobs/Watch"), "apv"},
+    {PATH("Jobs/Result"), "apv"},
     {PATH("Events/Watch"), "apv"},
     {PATH("Server/Stats"), "av"},
     {PATH("Server/Backup"), "a"},
@@ -105,6 +125,24 @@ static void check_row(struct client *client, size_t row, enum mr_role role)
         assert_string_equal(talk.code, "DENIED");
         assert_non_null(strstr(talk.text, mr_role_name(role)));
         assert_non_null(strstr(talk.text, "this call is for admin"));
+    }
+}
+
+static void who_may_use_a_queue_may_use_its_addresses(void **state)
+{
+    (void)state;
+    static const struct mr_token token = {.role = MR_ROLE_WORKER, .queue = "mail*"};
+    static const struct mr_token exact = {.role = MR_ROLE_WORKER, .queue = "mail"};
+    static const struct {
+        const char *queue;
+        bool pattern, exact;
+    } rows[] = {{"mail", true, true},           {"mail@n", true, true},
+                {"mail@root@host", true, true}, {"mailbox@n", true, false},
+                {"x@mail", false, false},       {"@mail", false, false},
+                {"mail@", true, false},         {"", false, false}};
+    for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
+        assert_int_equal(mr_access_queue(&token, mr_slice_str(rows[i].queue)), rows[i].pattern);
+        assert_int_equal(mr_access_queue(&exact, mr_slice_str(rows[i].queue)), rows[i].exact);
     }
 }
 
@@ -612,6 +650,7 @@ int main(void)
         cmocka_unit_test(patterns_match_as_people_expect),
         cmocka_unit_test(the_matrix_has_every_method),
         cmocka_unit_test(on_this_machine_no_token_is_needed_unless_told),
+        cmocka_unit_test(who_may_use_a_queue_may_use_its_addresses),
         TEST(every_role_may_call_what_it_should),
         TEST(without_a_good_token_nothing_is_allowed),
         TEST(a_producer_of_some_queues_is_kept_to_them),

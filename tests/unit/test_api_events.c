@@ -95,6 +95,9 @@ static void a_watcher_is_told_what_there_is_and_then_what_changes(void **state)
     assert_string_equal(first->queue->queue, "bank");
     assert_string_equal(second->queue->queue, "mail");
     assert_int_equal(second->queue->pending, 1);
+    assert_int_equal(third->kind_case, IS(LEADER));
+    assert_string_equal(third->leader->node, "");
+    third = next(&talk);
     assert_int_equal(third->kind_case, IS(SERVER));
     assert_false(third->server->disk_full || third->server->failed);
     assert_true(first->id > 0 && second->id > first->id && third->id > second->id);
@@ -196,6 +199,8 @@ static void attach(struct talk *talk, struct client *client, const char *name, u
     hello.n_queues = 1;
     hello.slots = 2;
     hello.lease_ms = 60000;
+    hello.leads = true;
+    hello.leader_ms = 60000;
     message.kind_case = MILLRACE__V1__WORKER_MESSAGE__KIND_HELLO;
     message.hello = &hello;
     talk_begin(talk, client, PATH("Work/Attach"));
@@ -233,6 +238,50 @@ static void nodes_that_come_leave_and_are_lost_are_told(void **state)
     expect_node(&talk, "lost", MILLRACE__V1__NODE_STATE__NODE_DEAD);
     talk_done(&lost);
     talk_done(&talk);
+}
+
+static void who_leads_is_told_to_those_who_may_see_all(void **state)
+{
+    struct rig *rig = *state;
+    struct client viewer, client;
+    struct talk talk = {0}, kept = {0}, stream = {0};
+    struct wish wish = {
+        .kinds = {MILLRACE__V1__EVENT_KIND__EVENT_LEADER, MILLRACE__V1__EVENT_KIND__EVENT_NODE},
+        .kinds_n = 1,
+        .interval_ms = 100};
+    watch(&talk, &rig->client, wish);
+    expect_start(&talk);
+    assert_string_equal(next(&talk)->leader->node, "");
+    client_open(rig, &viewer, make_token(rig, MR_ROLE_VIEWER, "mail*", NULL));
+    wish.kinds_n = 2;
+    watch(&kept, &viewer, wish);
+    expect_start(&kept);
+    client_open(rig, &client, NULL);
+    attach(&stream, &client, "first", 1);
+    expect_node(&kept, "first", MILLRACE__V1__NODE_STATE__NODE_LIVE); /* and nothing before it */
+    Millrace__V1__WorkerMessage message = MILLRACE__V1__WORKER_MESSAGE__INIT;
+    Millrace__V1__Beat beat = MILLRACE__V1__BEAT__INIT;
+    message.kind_case = MILLRACE__V1__WORKER_MESSAGE__KIND_BEAT;
+    message.beat = &beat;
+    assert_int_equal(talk_send(&stream, &message.base), MR_OK);
+    const Millrace__V1__ServerMessage *said =
+        (const void *)talk_next(&stream, &millrace__v1__server_message__descriptor);
+    assert_int_equal(said->kind_case, MILLRACE__V1__SERVER_MESSAGE__KIND_BEATEN);
+    assert_true(said->beaten->term > 0 && said->beaten->leader_ms > 0);
+    const event *found = next(&talk);
+    assert_int_equal(found->kind_case, IS(LEADER));
+    assert_string_equal(found->leader->node, "first");
+    assert_true(found->leader->term == said->beaten->term && found->leader->leaderless_ms == 0);
+    talk_half_close(&stream);
+    found = next(&talk);
+    assert_string_equal(found->leader->node, "");
+    assert_true(found->leader->leaderless_ms > 0);
+    expect_node(&kept, "first", MILLRACE__V1__NODE_STATE__NODE_CLOSED);
+    talk_done(&stream);
+    talk_done(&talk);
+    talk_done(&kept);
+    client_close(&viewer);
+    client_close(&client);
 }
 
 /* ---- many queues ---------------------------------------------------------------------------- */
@@ -484,6 +533,7 @@ int main(void)
         TEST(a_watcher_sees_only_what_it_asked_for_and_its_token_covers),
         TEST(a_watcher_that_asks_wrong_is_told_so),
         TEST(nodes_that_come_leave_and_are_lost_are_told),
+        TEST(who_leads_is_told_to_those_who_may_see_all),
         TEST(a_slow_watcher_gets_the_newest_and_holds_nobody_up),
         TEST(who_cannot_be_told_what_went_begins_anew),
         cmocka_unit_test(

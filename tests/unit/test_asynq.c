@@ -344,6 +344,33 @@ static void workers_are_written_as_go_does(void **state)
     assert_out(WORKER_HEX);
 }
 
+static void entries_of_schedulers_are_written_as_go_does(void **state)
+{
+    const struct mr_slice options[] = {text("Queue(\"low\")"), text("MaxRetry(3)")};
+    struct mr_asynq_entry entry = {.id = text("e-1"),
+                                   .spec = text("@every 5s"),
+                                   .task_type = text("t"),
+                                   .task_payload = text("p"),
+                                   .options = options,
+                                   .options_n = 2,
+                                   .next = {1700000005, 0},
+                                   .prev = {MR_ASYNQ_NEVER_S, 0}};
+    (void)state;
+    assert_int_equal(mr_asynq_entry_encode(&entry, &out), MR_OK);
+    assert_out(
+        "0a03652d3112094065766572792035731a01742201702a0c517565756528226c6f7722292a0b4d61785265"
+        "747279283329"
+        "32060885e2cfaa063a0b088092b8c398feffffff01");
+}
+
+static void what_they_enqueued_is_written_as_go_does(void **state)
+{
+    struct mr_asynq_time at = {1700000005, 1000};
+    (void)state;
+    assert_int_equal(mr_asynq_enqueued_encode(text("id-1"), &at, &out), MR_OK);
+    assert_out("0a0469642d3112090885e2cfaa0610e807");
+}
+
 /* Go's zero time: the year 1, ten bytes of a number. */
 static void times_before_1970_have_their_sign(void **state)
 {
@@ -368,6 +395,8 @@ int main(void)
         cmocka_unit_test_teardown(locks_are_those_that_go_takes, end),
         cmocka_unit_test_teardown(servers_are_written_and_read_as_go_does, end),
         cmocka_unit_test_teardown(workers_are_written_as_go_does, end),
+        cmocka_unit_test_teardown(entries_of_schedulers_are_written_as_go_does, end),
+        cmocka_unit_test_teardown(what_they_enqueued_is_written_as_go_does, end),
         cmocka_unit_test_teardown(times_before_1970_have_their_sign, end),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

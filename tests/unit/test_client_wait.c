@@ -157,8 +157,11 @@ static void a_worker_is_seen_with_what_it_handles(void **state)
     assert_int_equal(node->slots, 4);
     assert_int_equal(node->busy, 1);
     assert_int_equal(node->in_hand, 1);
-    assert_int_equal(node->queues_n, 1);
+    assert_int_equal(node->queues_n, 2); /* with what is addressed to it */
+    assert_false(mr_node_serves(node, 0));
+    assert_true(mr_node_serves(node, 1));
     assert_int_equal(node->queues[0].weight, 3);
+    assert_int_equal(node->queues[1].weight, 3);
     assert_int_equal(node->types_n, 2);
     assert_memory_equal(node->types[0].data, "answer", 6);
     assert_memory_equal(node->types[1].data, "wait:*", 6);

@@ -356,6 +356,67 @@ static void gathering_without_memory_loses_no_member(void **state)
     assert_true(!FAILING_ALLOC || failures > 3);
 }
 
+/* Sets a limit for its type, takes what that allows of three tasks and passes over the rest. */
+static enum mr_err work_under_limit(struct fixture *f)
+{
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("q")};
+    struct mr_req_queue_set set = {.req.op = MR_OP_QUEUE_SET,
+                                   .queue = queue.name,
+                                   .setting = MR_QUEUE_CONCURRENCY,
+                                   .value = 1,
+                                   .scope = MR_LIMIT_TYPE,
+                                   .name = MR_SLICE_LIT(MR_LIMIT_EACH)};
+    struct mr_req_node_open open = {.req.op = MR_OP_NODE_OPEN,
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .slots = 4,
+                                    .lease_ms = 60000,
+                                    .events = {.stop = on_stop}};
+    enum mr_err err = call(f, &set.req);
+    mr_req_done(&set.req);
+    if (err == MR_OK)
+        err = call(f, &open.req);
+    mr_req_done(&open.req);
+    if (err != MR_OK)
+        return err;
+    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = open.node, .max = 4};
+    err = call(f, &take.req);
+    assert_true(err != MR_OK || take.n == 1);
+    for (struct mr_lease *lease = take.leases, *next; lease != NULL; lease = next) {
+        next = lease->next;
+        mr_lease_free(lease);
+    }
+    mr_req_done(&take.req);
+    struct mr_req_node_close close = {.req.op = MR_OP_NODE_CLOSE, .node = open.node};
+    enum mr_err closed = call(f, &close.req);
+    mr_req_done(&close.req);
+    return err != MR_OK ? err : closed;
+}
+
+static void limits_without_memory_lose_no_task(void **state)
+{
+    struct fixture *f = *state;
+    long failures = 0;
+    assert_int_equal(open_engine(f), MR_OK);
+    for (unsigned i = 0; i < 3; i++)
+        assert_int_equal(enqueue(f, 5 + 6 * i), MR_OK);
+    for (long n = 0;; n++) {
+        fail_alloc_after(n);
+        enum mr_err err = work_under_limit(f);
+        long failed = fail_alloc_stop();
+        assert_true(err == MR_OK || (failed && (err == MR_NOMEM || err == MR_FAILED)));
+        failures += failed;
+        close_engine(f); /* the next step begins with a state that equals the log */
+        assert_int_equal(open_engine(f), MR_OK);
+        mr_engine_validate(f->engine);
+        for (unsigned i = 0; i < 3; i++)
+            assert_true(exists(f, 5 + 6 * i));
+        if (failed == 0)
+            break;
+    }
+    assert_true(!FAILING_ALLOC || failures > 3);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
 
 int main(void)
@@ -366,6 +427,7 @@ int main(void)
         TEST(work_without_memory_is_refused_and_nothing_acknowledged_is_lost),
         TEST(looking_without_memory_changes_nothing),
         TEST(gathering_without_memory_loses_no_member),
+        TEST(limits_without_memory_lose_no_task),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

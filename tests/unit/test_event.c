@@ -36,7 +36,8 @@ static void release(struct mr_slice slice)
 static const struct mr_event_task a_task = {
     .key = -5,
     .created_ms = 1790000000001,
-    .queue = 70000,
+    .queue = 65535,
+    .part = MR_PARTITIONS_MAX - 1,
     .max_retry = 65535,
     .state = MR_SCHEDULED,
     .flags = MR_TASK_UUID | MR_TASK_PRIORITY,
@@ -55,7 +56,8 @@ static void a_task_event_reads_back_with_its_message(void **state)
                      MR_OK);
     assert_memory_equal(&found.id, &event.id, 16);
     assert_true(found.key == -5 && found.created_ms == event.created_ms);
-    assert_int_equal(found.queue, 70000);
+    assert_int_equal(found.queue, 65535);
+    assert_int_equal(found.part, MR_PARTITIONS_MAX - 1);
     assert_int_equal(found.max_retry, 65535);
     assert_int_equal(found.state, MR_SCHEDULED);
     assert_int_equal(found.flags, event.flags);
@@ -230,14 +232,36 @@ static void a_change_event_that_is_short_or_in_an_unknown_state_is_damaged(void 
     }
 }
 
+/* Before there were parts a queue was a number of four bytes: low ones first, and never above 65535. */
+static void a_place_without_a_part_reads_as_it_always_did(void **state)
+{
+    (void)state;
+    uint8_t bytes[4], part;
+    uint16_t queue;
+    mr_store32(bytes, 65535);
+    assert_true(mr_event_place_decode(bytes, &queue, &part));
+    assert_int_equal(queue, 65535);
+    assert_int_equal(part, 0);
+    for (uint32_t i = 0; i < 256; i++) {
+        mr_store32(bytes, 7 | i << 16);
+        assert_int_equal(mr_event_place_decode(bytes, &queue, &part), i < MR_PARTITIONS_MAX);
+        mr_store32(bytes, 7 | i << 24);
+        assert_int_equal(mr_event_place_decode(bytes, &queue, &part), i == 0);
+    }
+}
+
 static void a_queue_event_reads_back_with_its_name(void **state)
 {
     (void)state;
     char name[MR_NAME_MAX];
     memset(name, 'q', sizeof name);
     for (size_t len = 1; len <= MR_NAME_MAX; len++) {
-        struct mr_event_queue event = {
-            .number = 77, .paused = 1, .max_length = UINT64_MAX, .name = mr_slice_make(name, len)};
+        struct mr_event_queue event = {.number = 77,
+                                       .paused = 1,
+                                       .more_parts = MR_PARTITIONS_MAX - 1,
+                                       .assign = MR_ASSIGN_CONSISTENT_HASH,
+                                       .max_length = UINT64_MAX,
+                                       .name = mr_slice_make(name, len)};
         struct mr_event_queue found;
         uint8_t bytes[MR_EVENT_QUEUE_SIZE + MR_NAME_MAX];
         mr_event_queue_encode(&event, bytes);
@@ -245,12 +269,14 @@ static void a_queue_event_reads_back_with_its_name(void **state)
         assert_int_equal(mr_event_queue_decode(body, &found), MR_OK);
         assert_int_equal(found.number, 77);
         assert_int_equal(found.paused, 1);
+        assert_int_equal(found.more_parts, MR_PARTITIONS_MAX - 1);
+        assert_int_equal(found.assign, MR_ASSIGN_CONSISTENT_HASH);
         assert_true(found.max_length == UINT64_MAX);
         assert_true(mr_slice_equal(found.name, event.name));
     }
 }
 
-static void a_queue_event_of_a_wrong_length_is_damaged(void **state)
+static void a_queue_event_that_is_too_short_is_damaged(void **state)
 {
     (void)state;
     uint8_t bytes[MR_EVENT_QUEUE_SIZE + 255] = {0};
@@ -259,13 +285,22 @@ static void a_queue_event_of_a_wrong_length_is_damaged(void **state)
     for (size_t n = 0; n < MR_EVENT_QUEUE_SIZE + 20; n++) {
         struct mr_slice body = exact(bytes, n);
         assert_int_equal(mr_event_queue_decode(body, &found),
-                         n == MR_EVENT_QUEUE_SIZE + 7 ? MR_OK : MR_DAMAGED);
+                         n >= MR_EVENT_QUEUE_SIZE + 7 ? MR_OK : MR_DAMAGED);
+        if (n >= MR_EVENT_QUEUE_SIZE + 7)
+            assert_int_equal(found.settings.len, n - (MR_EVENT_QUEUE_SIZE + 7));
         release(body);
     }
     static const uint8_t wrong[] = {0, MR_NAME_MAX + 1, 255};
     for (size_t i = 0; i < sizeof wrong; i++) {
         bytes[5] = wrong[i];
         struct mr_slice body = mr_slice_make(bytes, MR_EVENT_QUEUE_SIZE + (size_t)wrong[i]);
+        assert_int_equal(mr_event_queue_decode(body, &found), MR_DAMAGED);
+    }
+    for (size_t at = 6; at < 8;
+         at++) { /* partitions that cannot be, a way to share them that is none */
+        mr_event_queue_encode(&event, bytes);
+        bytes[at] = MR_PARTITIONS_MAX;
+        struct mr_slice body = mr_slice_make(bytes, MR_EVENT_QUEUE_SIZE + event.name.len);
         assert_int_equal(mr_event_queue_decode(body, &found), MR_DAMAGED);
     }
 }
@@ -280,6 +315,7 @@ static struct mr_entry an_entry(uint8_t has_more)
         .offset = 14,
         .size = 15,
         .queue = 16,
+        .part = 5,
         .retried = 17,
         .max_retry = 18,
         .state = MR_COMPLETED,
@@ -308,7 +344,8 @@ static void entry_equal(const struct mr_entry *a, const struct mr_entry *b)
     assert_memory_equal(&a->id, &b->id, 16);
     assert_memory_equal(&a->unique, &b->unique, 16);
     assert_true(a->key == b->key && a->tie == b->tie && a->segment == b->segment);
-    assert_true(a->offset == b->offset && a->size == b->size && a->queue == b->queue);
+    assert_true(a->offset == b->offset && a->size == b->size && a->queue == b->queue &&
+                a->part == b->part);
     assert_true(a->retried == b->retried && a->max_retry == b->max_retry && a->state == b->state);
     assert_true(a->flags == b->flags && a->crashes == b->crashes && a->has_more == b->has_more);
     assert_true(a->epoch == b->epoch && a->note_segment == b->note_segment);
@@ -371,8 +408,9 @@ int main(void)
         cmocka_unit_test(a_change_event_reads_back_with_its_text),
         cmocka_unit_test(a_result_event_has_the_text_at_the_end_of_its_message),
         cmocka_unit_test(a_change_event_that_is_short_or_in_an_unknown_state_is_damaged),
+        cmocka_unit_test(a_place_without_a_part_reads_as_it_always_did),
         cmocka_unit_test(a_queue_event_reads_back_with_its_name),
-        cmocka_unit_test(a_queue_event_of_a_wrong_length_is_damaged),
+        cmocka_unit_test(a_queue_event_that_is_too_short_is_damaged),
         cmocka_unit_test(entries_are_taken_off_the_front_one_by_one),
         cmocka_unit_test(entries_that_are_short_or_wrong_are_damaged),
     };

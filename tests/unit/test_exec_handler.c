@@ -4,12 +4,14 @@
 #include <signal.h>
 #include <stdarg.h>
 #include <stdlib.h>
+#include <sys/resource.h>
 #include <unistd.h>
 
 #include <cmocka.h>
 
 #include "base/arena.h"
 #include "base/diag.h"
+#include "base/spawn.h"
 #include "support/fake_broker.h"
 #include "worker/exec.h"
 #include "worker/exec_env.h"
@@ -172,6 +174,49 @@ static void a_command_that_is_not_there_fails_with_a_clear_text(void **state)
     assert_int_equal(report.outcome, MR_FAIL);
     assert_string_equal(report.error,
                         "cannot run no-such-command-anywhere: No such file or directory");
+}
+
+/* Until there is no other. */
+static void take_all_descriptors(int fds[], size_t max, size_t *ret_n)
+{
+    size_t n = 0;
+    while (n < max && (fds[n] = dup(STDIN_FILENO)) >= 0)
+        n++;
+    assert_in_range(n, 1, max - 1);
+    *ret_n = n;
+}
+
+static void without_a_descriptor_to_be_had_a_task_is_handed_back(void **state)
+{
+    enum { MOST = 256 };
+    struct world *world = *state;
+    struct rlimit before, few;
+    int fds[MOST];
+    size_t n, task;
+    start_shell(world, "true", (struct mr_worker_options){0});
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = (struct rlimit){MOST, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    take_all_descriptors(fds, MOST, &n);
+    task = fake_add(world->fake, &(struct mr_task){0});
+    fake_await_state(world->fake, task, FAKE_ENDED);
+    while (n > 0)
+        close(fds[--n]);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0);
+    assert_int_equal(fake_look(world->fake, task).outcome, MR_HAND_BACK);
+    assert_int_equal(run_task(world, (struct mr_task){0}).outcome, MR_DONE);
+}
+
+static void a_command_may_have_as_many_descriptors_as_before(void **state)
+{
+    struct rlimit before, few, now;
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = (struct rlimit){256, before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    mr_spawn_raise_files();
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &now), 0);
+    assert_true(now.rlim_cur == before.rlim_max && now.rlim_max == before.rlim_max);
+    assert_int_equal(run_line(*state, "test $(ulimit -Sn) = 256").outcome, MR_DONE);
 }
 
 static void the_environment_describes_the_task(void **state)
@@ -409,6 +454,7 @@ int main(void)
         WITH_WORLD(a_long_stderr_in_one_piece_is_cut_between_characters),
         WITH_WORLD(only_the_end_of_a_long_stderr_is_kept),
         WITH_WORLD(a_command_that_is_not_there_fails_with_a_clear_text),
+        WITH_WORLD(without_a_descriptor_to_be_had_a_task_is_handed_back),
         WITH_WORLD(the_environment_describes_the_task),
         WITH_WORLD(the_deadline_is_in_the_environment),
         WITH_WORLD(a_big_payload_passes_through_a_command_that_writes_first),
@@ -424,6 +470,7 @@ int main(void)
         WITH_WORLD(many_commands_run_at_once),
         WITH_WORLD(a_stop_hands_back_what_the_command_did_not_finish),
         WITH_WORLD(a_second_stop_kills_a_command_that_ignores_the_first),
+        WITH_WORLD(a_command_may_have_as_many_descriptors_as_before), /* the last: it stays so */
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

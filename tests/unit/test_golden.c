@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stores written by earlier versions open and say what they said then. tests/golden/v1 to
- * v4 are copied to a disk in memory, opened at a fixed time and compared field by field. Stores of a version
+ * v6 are copied to a disk in memory, opened at a fixed time and compared field by field. Stores of a version
  * still to come are made from it by raising one number, and are refused.
  */
 #include <setjmp.h>
@@ -53,10 +53,14 @@ static const struct golden {
     int64_t archived_order_ms; /* version 1 kept the time of its end in its place */
     bool groups;               /* before, a task with a group was pending like any other */
     bool results;              /* before, a topic meant nothing */
-} goldens[] = {{"v1", 1, 5, 15, 1790000052000, false, false},
-               {"v2", 2, 6, 15, 1790000050000, false, false},
-               {"v3", 3, 6, 15, 1790000050000, true, false},
-               {"v4", 3, 6, 15, 1790000050000, true, true}};
+    bool parts;                /* before, a queue was one */
+    bool limits;               /* before, there were none */
+} goldens[] = {{"v1", 1, 5, 15, 1790000052000, false, false, false, false},
+               {"v2", 2, 6, 15, 1790000050000, false, false, false, false},
+               {"v3", 3, 6, 15, 1790000050000, true, false, false, false},
+               {"v4", 3, 6, 15, 1790000050000, true, true, false, false},
+               {"v5", 4, 6, 14, 1790000050000, true, true, true, false},
+               {"v6", 4, 6, 14, 1790000050000, true, true, true, true}};
 static const struct golden *golden = goldens;
 
 static int begin(void **state)
@@ -116,6 +120,7 @@ static void put_task(struct mr_buf *buf, const struct mr_task *task)
     put(buf, "%.*s: %s", (int)task->id.len, (const char *)task->id.data,
         mr_state_name(task->state));
     put_bytes(buf, "queue", task->queue);
+    put_number(buf, "partition", task->partition > 1 ? task->partition : 0);
     put_bytes(buf, "type", task->type);
     put_bytes(buf, "payload", task->payload);
     put_bytes(buf, "unique", task->unique_key);
@@ -202,15 +207,45 @@ static const char *const grouped[] = {
 };
 enum { GROUPED = sizeof grouped / sizeof *grouped };
 
+/* Between them, before the last one; those of a partition that went are behind what was in theirs before. */
+static const char *const parted[] = {
+    "p1: pending queue=z-parts type=task order=1790000007000 attempt=1 max_retry=25 "
+    "timeout=1800000 created=1790000007000",
+    "p4: pending queue=z-parts type=task order=1790000007000 attempt=1 max_retry=25 "
+    "timeout=1800000 created=1790000007000",
+    "p5: pending queue=z-parts type=task order=1790000428000 attempt=1 max_retry=25 "
+    "timeout=1800000 created=1790000428000",
+    "p2: pending queue=z-parts partition=2 type=task order=1790000007000 attempt=1 max_retry=25 "
+    "timeout=1800000 created=1790000007000",
+    "p3: pending queue=z-parts partition=3 type=task order=1790000007000 attempt=1 max_retry=25 "
+    "timeout=1800000 created=1790000007000",
+    "p6: pending queue=z-parts partition=3 type=task order=1790000428000 attempt=1 max_retry=25 "
+    "timeout=1800000 created=1790000428000",
+};
+enum { PARTED = sizeof parted / sizeof *parted };
+
+static size_t parted_n(void)
+{
+    return golden->parts ? PARTED : 0;
+}
+
 static size_t tasks_n(void)
 {
-    return TASKS + (golden->groups ? GROUPED : 1);
+    return TASKS + (golden->groups ? GROUPED : 1) + parted_n();
 }
 
 static const char *task_at(size_t i)
 {
     assert_true(i < tasks_n());
-    return i < TASKS ? tasks[i] : golden->groups ? grouped[i - TASKS] : full;
+    if (i < TASKS)
+        return tasks[i];
+    if (!golden->groups)
+        return full;
+    i -= TASKS;
+    if (i < GROUPED - 1)
+        return grouped[i];
+    i -= GROUPED - 1;
+    return i < parted_n() ? parted[i] : grouped[GROUPED - 1];
 }
 
 static void assert_line(const struct mr_buf *buf, const char *expected)
@@ -262,7 +297,7 @@ static void queues_are_as_they_were_written(void **state)
     struct mr_req_queue_list req = {.req.op = MR_OP_QUEUE_LIST, .infos = infos, .max = 4};
     store_rig_open(f);
     assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
-    assert_int_equal(req.n, golden->groups ? 3 : 2);
+    assert_int_equal(req.n, golden->parts ? 4 : golden->groups ? 3 : 2);
     assert_string_equal(infos[0].name, "default");
     static const uint64_t counts[MR_STATE_COUNT] = {0, 2, 5, 0, 1, 2, 2, 0};
     assert_memory_equal(infos[0].counts, counts, sizeof counts);
@@ -277,6 +312,37 @@ static void queues_are_as_they_were_written(void **state)
     assert_true(infos[1].paused);
     assert_int_equal(infos[1].max_length, 100);
     assert_int_equal(infos[1].processed_total, 0);
+    for (size_t i = 0; i < req.n; i++)
+        assert_int_equal(infos[i].partitions, i == 3 ? 3 : 1);
+    if (golden->parts) {
+        assert_string_equal(infos[3].name, "z-parts");
+        assert_int_equal(infos[3].assign, MR_ASSIGN_CONSISTENT_HASH);
+        assert_int_equal(infos[3].retry_mode, MR_RETRY_CLASS);
+        assert_int_equal(infos[3].counts[MR_PENDING], PARTED);
+    }
+    mr_req_done(&req.req);
+}
+
+static void limits_are_as_they_were_written(void **state)
+{
+    static const struct mr_limit want[] = {
+        {.scope = MR_LIMIT_QUEUE, .rate = 100, .rate_ms = 1000, .concurrency = 5},
+        {.scope = MR_LIMIT_TYPE, .name = "sum", .concurrency = 2},
+        {.scope = MR_LIMIT_KEY, .name = "*", .rate = 7, .rate_ms = 60000}};
+    struct store_rig *f = *state;
+    struct mr_limit all[MR_LIMITS_MAX];
+    struct mr_req_queue_limits req = {
+        .req.op = MR_OP_QUEUE_LIMITS, .queue = MR_SLICE_LIT("z-parts"), .limits = all};
+    store_rig_open(f);
+    assert_int_equal(rig_call(&f->rig, &req.req), golden->parts ? MR_OK : MR_NOT_FOUND);
+    assert_int_equal(req.n, golden->limits ? 3 : 0);
+    for (size_t i = 0; i < req.n; i++) {
+        assert_int_equal(all[i].scope, want[i].scope);
+        assert_string_equal(all[i].name, want[i].name);
+        assert_int_equal(all[i].rate, want[i].rate);
+        assert_int_equal(all[i].rate_ms, want[i].rate_ms);
+        assert_int_equal(all[i].concurrency, want[i].concurrency);
+    }
     mr_req_done(&req.req);
 }
 
@@ -526,6 +592,7 @@ int main(void)
         TEST(every_task_is_as_it_was_written),
         TEST(an_ended_task_still_has_its_order_time),
         TEST(queues_are_as_they_were_written),
+        TEST(limits_are_as_they_were_written),
         TEST(counters_are_as_they_were_written),
         TEST(groups_go_on_where_they_were),
         TEST(results_wait_where_they_were),

@@ -13,7 +13,9 @@
 
 #include <cmocka.h>
 
+#include "base/chan.h"
 #include "base/clock.h"
+#include "base/list.h"
 #include "http/http.h"
 
 enum { WAIT_MS = 30 * 1000 };
@@ -26,22 +28,135 @@ static void say_hello(struct mr_http_request *request, void *arg)
     mr_http_reply(request, 200, "text/plain", mr_slice_str(arg));
 }
 
+/* ---- what routes can do ---------------------------------------------------------------------- */
+
+static void say_parameter(struct mr_http_request *request, void *arg)
+{
+    (void)arg;
+    mr_http_reply(request, 200, "text/plain", mr_http_parameter(request));
+}
+
+static void say_body(struct mr_http_request *request, void *arg)
+{
+    (void)arg;
+    mr_http_reply(request, 200, "text/plain", mr_http_body(request));
+}
+
+/* An answer that comes from another thread. */
+struct late {
+    struct mr_msg msg;
+    struct mr_http_request *request;
+};
+static struct late late;
+static struct mr_event late_asked;
+
+static void answer_late(struct mr_msg *msg, void *receiver)
+{
+    (void)receiver;
+    mr_http_reply(mr_container(msg, struct late, msg)->request, 200, "text/plain",
+                  mr_slice_str("late\n"));
+}
+
+static void say_soon(struct mr_http_request *request, void *arg)
+{
+    mr_http_later(request);
+    say_hello(request, arg);
+}
+
+static void say_late(struct mr_http_request *request, void *arg)
+{
+    (void)arg;
+    late.request = request;
+    late.msg.deliver = answer_late;
+    mr_http_later(request);
+    mr_event_set(&late_asked);
+}
+
+/* Streams: of each, how often it was asked for more, and whether it is over. */
+struct flow {
+    struct mr_http_stream *stream;
+    unsigned left;    /* lines that there are */
+    bool last, ended; /* no more come */
+    _Atomic unsigned made, closed;
+};
+static struct flow flow;
+static _Atomic unsigned flows_closed;
+
+static void flow_more(struct mr_http_stream *stream, void *data)
+{
+    struct flow *one = data;
+    if (one->left > 0) {
+        one->left--;
+        one->made++;
+        assert_int_equal(mr_http_stream_write(stream, mr_slice_str("line\n")), MR_OK);
+    } else if (one->last) {
+        mr_http_stream_end(stream);
+    }
+}
+
+static void flow_closed(void *data)
+{
+    struct flow *one = data;
+    one->closed++;
+    one->stream = NULL;
+    flows_closed++;
+}
+
+static const struct mr_http_stream_ops flow_ops = {flow_more, flow_closed};
+
+static void say_flow(struct mr_http_request *request, void *arg)
+{
+    (void)arg;
+    flow.stream = mr_http_stream(request, "text/plain", &flow_ops, &flow);
+}
+
+static void add_line(struct mr_msg *msg, void *receiver)
+{
+    (void)msg, (void)receiver;
+    flow.left++;
+    mr_http_stream_wake(flow.stream);
+}
+
+static void add_end(struct mr_msg *msg, void *receiver)
+{
+    (void)msg, (void)receiver;
+    flow.last = true;
+    mr_http_stream_wake(flow.stream);
+}
+
 static const struct mr_http_route routes[] = {
-    {"GET", "/hello", say_hello},
-    {"POST", "/hello-post", say_hello},
+    {"GET", "/hello", say_hello, 0},         {"POST", "/hello-post", say_hello, 0},
+    {"GET", "/things/{}", say_parameter, 0}, {"GET", "/things/{}/colour", say_parameter, 0},
+    {"POST", "/things", say_body, 500},      {"GET", "/late", say_late, 0},
+    {"GET", "/soon", say_soon, 0},           {"GET", "/flow", say_flow, 0},
+};
+static _Atomic unsigned ticks;
+
+static void count_tick(void *arg)
+{
+    (void)arg;
+    ticks++;
+}
+
+static const struct mr_http_table table = {
+    .routes = routes,
+    .routes_n = sizeof routes / sizeof *routes,
+    .arg = (void *)(uintptr_t) "hello\n",
+    .tick = count_tick,
 };
 
 static const struct mr_http_options plain = {
     .address = "127.0.0.1:0",
-    .routes = routes,
-    .routes_n = 2,
-    .arg = (void *)(uintptr_t) "hello\n",
+    .tables = &table,
+    .tables_n = 1,
     .limits = {.header_bytes = 8 * 1024, .body_bytes = 1000, .request_s = 1},
 };
 
 static int setup(void **state)
 {
     (void)state;
+    mr_event_init(&late_asked);
+    flow = (struct flow){0};
     assert_int_equal(mr_http_start(&plain, &http, &bound, NULL), MR_OK);
     return 0;
 }
@@ -255,6 +370,125 @@ static void certificates_that_cannot_be_used_are_named(void **state)
     assert_int_equal(remove(path), 0);
 }
 
+static void a_path_has_a_parameter(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(ask("GET /things/blue HTTP/1.1\r\n" END), "\r\n\r\nblue"));
+    assert_non_null(strstr(ask("GET /things/a%20b/colour HTTP/1.1\r\n" END), "\r\n\r\na b"));
+    assert_non_null(strstr(ask("GET /things/ HTTP/1.1\r\n" END), "HTTP/1.1 404"));
+    assert_non_null(strstr(ask("GET /things/a/b HTTP/1.1\r\n" END), "HTTP/1.1 404"));
+    assert_non_null(strstr(ask("GET /things HTTP/1.1\r\n" END), "HTTP/1.1 405"));
+}
+
+static void a_body_is_read_up_to_its_limit(void **state)
+{
+    (void)state;
+    char request[1024];
+    const char *text = ask("POST /things HTTP/1.1\r\nContent-Length: 4\r\n" END "body");
+    assert_non_null(strstr(text, "\r\n\r\nbody"));
+    snprintf(request, sizeof request,
+             "POST /things HTTP/1.1\r\nContent-Length: 501\r\n" END "%501s", "x");
+    assert_null(strstr(ask(request), "HTTP/1.1 200"));
+}
+
+static void an_answer_may_come_later(void **state)
+{
+    (void)state;
+    char text[1024];
+    int fd = connect_client();
+    send_text(fd, "GET /late HTTP/1.1\r\n" END);
+    assert_true(mr_event_wait(&late_asked, WAIT_MS * MR_NS_PER_MS));
+    assert_non_null(strstr(ask("GET /hello HTTP/1.1\r\n" END), "HTTP/1.1 200"));
+    mr_http_post(http, &late.msg);
+    read_all(fd, text, sizeof text);
+    assert_non_null(strstr(text, "\r\n\r\nlate\n"));
+    assert_non_null(strstr(ask("GET /soon HTTP/1.1\r\n" END), "\r\n\r\nhello\n"));
+}
+
+static void a_stop_waits_for_answers_that_come_later(void **state)
+{
+    (void)state;
+    int fd = connect_client();
+    send_text(fd, "GET /late HTTP/1.1\r\n" END);
+    assert_true(mr_event_wait(&late_asked, WAIT_MS * MR_NS_PER_MS));
+    mr_http_post(http, &late.msg);
+    mr_http_stop(http);
+    char text[1024];
+    read_all(fd, text, sizeof text);
+    assert_non_null(strstr(text, "\r\n\r\nlate\n"));
+    assert_int_equal(mr_http_start(&plain, &http, &bound, NULL), MR_OK);
+}
+
+static void read_until(int fd, const char *wanted)
+{
+    char text[4096];
+    size_t len = 0;
+    struct pollfd poll_fd = {.fd = fd, .events = POLLIN};
+    do {
+        assert_int_equal(poll(&poll_fd, 1, WAIT_MS), 1);
+        ssize_t n = recv(fd, text + len, sizeof text - 1 - len, 0);
+        assert_true(n > 0);
+        len += (size_t)n;
+        text[len] = '\0';
+    } while (!strstr(text, wanted));
+}
+
+static void a_stream_says_what_comes_and_ends(void **state)
+{
+    (void)state;
+    char text[4096];
+    struct mr_msg line = {.deliver = add_line}, end = {.deliver = add_end};
+    int fd = connect_client();
+    send_text(fd, "GET /flow HTTP/1.1\r\n" END);
+    read_until(fd, "\r\n\r\n");
+    mr_http_post(http, &line);
+    read_until(fd, "line\n");
+    assert_non_null(strstr(ask("GET /hello HTTP/1.1\r\n" END), "HTTP/1.1 200"));
+    line = (struct mr_msg){.deliver = add_line};
+    mr_http_post(http, &line);
+    read_until(fd, "line\n");
+    mr_http_post(http, &end);
+    read_all(fd, text, sizeof text);
+    assert_non_null(strstr(text, "0\r\n\r\n")); /* the last chunk */
+    assert_int_equal(flow.made, 2);
+}
+
+/* Once the sockets hold no more, nothing is made for it; others are served. */
+static void a_stream_that_nobody_reads_is_not_written(void **state)
+{
+    (void)state;
+    flow.left = UINT32_MAX;
+    int fd = connect_client();
+    send_text(fd, "GET /flow HTTP/1.1\r\n" END);
+    mr_mono end = mr_mono_add_ms(mr_mono_now(mr_clock_system()), WAIT_MS);
+    unsigned made;
+    do {
+        unsigned before = ticks;
+        made = flow.made;
+        while (ticks < before + 2)
+            assert_non_null(strstr(ask("GET /hello HTTP/1.1\r\n" END), "HTTP/1.1 200"));
+        assert_true(mr_mono_now(mr_clock_system()).ns < end.ns);
+    } while (made == 0 || flow.made != made);
+    close(fd);
+}
+
+static void streams_end_when_the_server_stops(void **state)
+{
+    (void)state;
+    int fds[20];
+    unsigned before = flows_closed;
+    for (size_t i = 0; i < 20; i++) {
+        fds[i] = connect_client();
+        send_text(fds[i], "GET /flow HTTP/1.1\r\n" END);
+        read_until(fds[i], "\r\n\r\n");
+    }
+    mr_http_stop(http);
+    assert_int_equal(flows_closed, before + 20);
+    for (size_t i = 0; i < 20; i++)
+        close(fds[i]);
+    assert_int_equal(mr_http_start(&plain, &http, &bound, NULL), MR_OK);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -266,6 +500,13 @@ int main(void)
         TEST(nonsense_and_silence_harm_nobody),
         TEST(a_request_that_comes_byte_by_byte_is_cut),
         TEST(connections_that_say_nothing_shut_nobody_out),
+        TEST(a_path_has_a_parameter),
+        TEST(a_body_is_read_up_to_its_limit),
+        TEST(an_answer_may_come_later),
+        TEST(a_stop_waits_for_answers_that_come_later),
+        TEST(a_stream_says_what_comes_and_ends),
+        TEST(a_stream_that_nobody_reads_is_not_written),
+        TEST(streams_end_when_the_server_stops),
         TEST(a_port_in_use_is_named),
         TEST(certificates_that_cannot_be_used_are_named),
     };

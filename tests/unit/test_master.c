@@ -116,7 +116,7 @@ static struct mr_master *open_master(struct mr_broker *broker, struct mr_master_
     struct mr_master *master;
     options.topics = &topic;
     options.topics_n = 1;
-    assert_int_equal(mr_master_open_on(broker, &options, &master), MR_OK);
+    assert_int_equal(mr_master_open_on(broker, &options, NULL, &master), MR_OK);
     return master;
 }
 
@@ -286,18 +286,20 @@ static void options_that_cannot_be_are_refused(void **state)
         {{.node = MR_SLICE_LIT("a\nb")}, MR_INVALID},
     };
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
-        assert_int_equal(mr_master_open_on(w->far, &rows[i].options, &master), rows[i].err);
+        assert_int_equal(mr_master_open_on(w->far, &rows[i].options, NULL, &master), rows[i].err);
     master = open_master(w->far, (struct mr_master_options){0});
     struct mr_result_list *list;
     assert_int_equal(mr_master_take(master, 0, 0, &list), MR_INVALID);
     assert_int_equal(mr_master_take(master, MR_BATCH_MAX + 1, 0, &list), MR_TOO_BIG);
-    struct mr_slice receipts[] = {mr_slice_str("nonsense"), mr_slice_str("gone.12")};
-    enum mr_err errs[2];
-    assert_int_equal(mr_master_commit(master, receipts, 2, errs), MR_OK);
+    struct mr_slice receipts[] = {mr_slice_str("nonsense"), mr_slice_str("nonsense.12"),
+                                  mr_slice_str("01a1e2a2-e7aa-767b-a32a-8852669619bb.12")};
+    enum mr_err errs[3];
+    assert_int_equal(mr_master_commit(master, receipts, 3, errs), MR_OK);
     assert_int_equal(errs[0], MR_INVALID);
-    assert_int_equal(errs[1], MR_NOT_FOUND);
-    assert_int_equal(mr_result_commit_on(w->far, receipts, 2, errs), MR_OK);
-    assert_int_equal(errs[1], MR_NOT_FOUND);
+    assert_int_equal(errs[1], MR_INVALID);
+    assert_int_equal(errs[2], MR_NOT_FOUND);
+    assert_int_equal(mr_result_commit_on(w->far, receipts, 3, errs), MR_OK);
+    assert_int_equal(errs[2], MR_NOT_FOUND);
     mr_master_free(master);
 }
 

@@ -29,6 +29,8 @@ static void show(struct shown *shown, struct oracle *oracle, uint32_t token, enu
 static void check(struct oracle *oracle, struct shown *shown)
 {
     memcpy(shown->queue.name, "q", 2);
+    if (shown->queue.partitions == 0)
+        shown->queue.partitions = 1;
     struct oracle_view view = {shown->tasks, shown->n, &shown->queue, 1, NULL};
     oracle_check(oracle, &view);
 }
@@ -585,6 +587,50 @@ static void what_is_due_stays_so_when_the_clock_is_set_back(void **state)
     }
 }
 
+/* A queue of n partitions with a task in the second one. */
+static uint32_t split_and_put(struct oracle *oracle, uint32_t n)
+{
+    oracle_split_sent(oracle, "q");
+    oracle_split_answered(oracle, "q", n, MR_OK);
+    return acked(oracle, (struct oracle_spec){.partition = 2});
+}
+
+static void a_task_in_another_partition_and_partitions_that_change_are_caught(void **state)
+{
+    (void)state;
+    for (uint32_t n = 2; n <= 4; n++)
+        for (uint32_t part = 1; part <= 2; part++) {
+            struct oracle *oracle = oracle_new();
+            struct shown shown = {.queue.partitions = n};
+            show(&shown, oracle, split_and_put(oracle, 3), MR_PENDING);
+            shown.tasks[0].partition = part;
+            check(oracle, &shown);
+            if (n == 3 && part == 2)
+                assert_fine(oracle);
+            else
+                assert_caught(oracle, part != 2 ? "and was in 2" : "3 were set");
+            oracle_free(oracle);
+        }
+}
+
+/* Fewer of them move what is in the others. */
+static void a_task_may_move_while_the_partitions_change(void **state)
+{
+    (void)state;
+    struct oracle *oracle = oracle_new();
+    uint32_t token = split_and_put(oracle, 3);
+    for (uint32_t n = 3; n >= 1; n--) {
+        struct shown shown = {.queue.partitions = n};
+        oracle_split_sent(oracle, "q");
+        oracle_split_answered(oracle, "q", n, MR_OK);
+        show(&shown, oracle, token, MR_PENDING);
+        shown.tasks[0].partition = n > 1 ? 2 : 1;
+        check(oracle, &shown);
+        assert_fine(oracle);
+    }
+    oracle_free(oracle);
+}
+
 static void a_task_from_a_paused_queue_is_caught(void **state)
 {
     (void)state;
@@ -917,6 +963,8 @@ int main(void)
         cmocka_unit_test(a_counter_that_is_off_is_caught),
         cmocka_unit_test(a_later_task_before_an_earlier_one_is_caught),
         cmocka_unit_test(a_task_from_a_paused_queue_is_caught),
+        cmocka_unit_test(a_task_in_another_partition_and_partitions_that_change_are_caught),
+        cmocka_unit_test(a_task_may_move_while_the_partitions_change),
         cmocka_unit_test(an_early_task_is_caught),
         cmocka_unit_test(a_poison_task_that_goes_on_is_caught),
         cmocka_unit_test(a_task_whose_request_failed_is_not_settled),

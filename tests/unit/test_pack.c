@@ -36,7 +36,8 @@ static struct mr_entry next_entry(struct mr_rand *rand, const struct mr_entry *b
     entry.segment = (uint32_t)any(rand);
     entry.offset = (uint32_t)any(rand);
     entry.size = (uint32_t)any(rand);
-    entry.queue = (uint32_t)any(rand);
+    entry.queue = (uint16_t)any(rand);
+    entry.part = (uint8_t)mr_rand_below(rand, MR_PARTITIONS_MAX);
     entry.retried = (uint16_t)any(rand);
     entry.max_retry = (uint16_t)any(rand);
     entry.state = (uint8_t)(1 + mr_rand_below(rand, MR_STATE_COUNT - 1));

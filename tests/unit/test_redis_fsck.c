@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "broker/hidden.h"
 #include "broker/redis/redis.h"
 #include "redis/slot.h"
 #include "support/redis_rig.h"
@@ -140,6 +141,21 @@ static int teardown(void **state)
 }
 
 /* ---- damage --------------------------------------------------------------------------------- */
+
+static void an_inner_queue_stays_out_of_sight(void **state)
+{
+    struct mr_broker *broker = open_broker();
+    struct mr_task_options task = {.queue = MR_SLICE_LIT(MR_TIMERS_QUEUE)};
+    struct mr_enqueue_result result;
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result, .inner = true};
+    (void)state;
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    assert_int_equal(result.err, MR_OK);
+    mr_broker_close(broker);
+    assert_whole();
+}
 
 static void an_id_without_its_task_leaves_every_place(void **state)
 {
@@ -347,6 +363,69 @@ static void keys_of_others_are_no_business_of_ours(void **state)
     assert_whole();
 }
 
+/* ---- results -------------------------------------------------------------------------------- */
+
+#define R "asynq:{r}:mr:r:[news]:"
+
+/* The result of a run in the queue r; its id, until the next command. */
+static const char *leave_result(struct mr_broker *broker)
+{
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("r")};
+    struct mr_req_node_open node = {.req.op = MR_OP_NODE_OPEN,
+                                    .name = MR_SLICE_LIT("n"),
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .slots = 1,
+                                    .lease_ms = 600000,
+                                    .events = {.stop = ignore_stop}};
+    assert_int_equal(mr_broker_call(broker, &node.req), MR_OK);
+    mr_req_done(&node.req);
+    put(broker, (struct mr_task_options){.queue = queue.name, .topic = MR_SLICE_LIT("news")});
+    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node.node, .max = 1, .wait_ms = 10000};
+    assert_int_equal(mr_broker_call(broker, &take.req), MR_OK);
+    mr_req_done(&take.req);
+    assert_int_equal(mr_broker_lease_open(broker, take.leases), MR_OK);
+    struct mr_finish done = {
+        .id = take.leases->task.id, .epoch = take.leases->epoch, .ref = take.leases->ref};
+    enum mr_err err = MR_FAILED;
+    struct mr_req_finish finish = {.req.op = MR_OP_FINISH, .items = &done, .n = 1, .errs = &err};
+    assert_int_equal(mr_broker_call(broker, &finish.req), MR_OK);
+    mr_req_done(&finish.req);
+    assert_int_equal(err, MR_OK);
+    mr_lease_free(take.leases);
+    assert_whole();
+    return RIG(server_of(R), "LINDEX", R "pending", "0");
+}
+
+static void results_are_looked_at_like_tasks(void **state)
+{
+    char id[64];
+    (void)snprintf(id, sizeof id, "%s", leave_result(*state));
+    RIG(server_of(R), "LREM", R "pending", "0", id);
+    assert_found_and_mended("queue r: results of news:", "put into one");
+    assert_string_equal(RIG(server_of(R), "LINDEX", R "pending", "0"), id);
+    RIG(server_of(R), "RPUSH", R "pending", "ghost");
+    assert_found_and_mended("ghost: an id in pending of a task that is not there", "taken out");
+}
+
+static void what_leads_to_results_is_found_again(void **state)
+{
+    (void)leave_result(*state);
+    RIG(server_of(R), "DEL", "asynq:{r}:mr:topics");
+    assert_found_and_mended("its topic: not among those with results", "added");
+    RIG(server_of("asynq:mr:results"), "SREM", "asynq:mr:results", "r");
+    assert_found_and_mended("its name: not among the queues with results", "added");
+}
+
+static void results_of_a_removed_queue_are_no_damage(void **state)
+{
+    (void)leave_result(*state);
+    struct mr_req_queue_remove req = {.req.op = MR_OP_QUEUE_REMOVE, .queue = MR_SLICE_LIT("r")};
+    assert_int_equal(mr_broker_call(*state, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    assert_whole();
+}
+
 /* The table that says which queues are partitions of which is one key. */
 static void the_row_of_a_queue_with_partitions_is_written_again(void **state)
 {
@@ -370,6 +449,7 @@ int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     static const struct CMUnitTest tests[] = {
+        CASE(an_inner_queue_stays_out_of_sight),
         CASE(an_id_without_its_task_leaves_every_place),
         CASE(a_task_in_no_place_is_pending_again),
         CASE(an_ended_task_in_no_place_does_not_run_again),
@@ -386,6 +466,9 @@ int main(void)
         CASE(a_group_that_was_forgotten_is_known_again),
         CASE(a_queue_that_was_forgotten_is_known_again),
         CASE(the_row_of_a_queue_with_partitions_is_written_again),
+        CASE(results_are_looked_at_like_tasks),
+        CASE(what_leads_to_results_is_found_again),
+        CASE(results_of_a_removed_queue_are_no_damage),
         CASE(long_places_are_mended_to_the_end),
         CASE(keys_of_another_type_are_found_and_the_rest_is_checked),
         CASE(keys_of_others_are_no_business_of_ours),

@@ -282,6 +282,7 @@ static void a_removed_queue_leaves_no_key(void **state)
     put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("l"), .delay_ms = 3600000});
     put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("g"), .group = MR_SLICE_LIT("g")});
     put(*state, (struct mr_task_options){.unique_ms = 3600000, .payload = MR_SLICE_LIT("x")});
+    put(*state, (struct mr_task_options){.topic = MR_SLICE_LIT("news")});
     assert_int_equal(act(*state, MR_VERB_ARCHIVE, "a"), MR_OK);
     RIG(server(), "SET", Q "processed", "5");
     struct mr_req_queue_remove req = {.req.op = MR_OP_QUEUE_REMOVE,
@@ -291,7 +292,7 @@ static void a_removed_queue_leaves_no_key(void **state)
     mr_req_done(&req.req);
     assert_string_equal(RIG(server(), "KEYS", Q "*"), "");
     assert_int_equal(RIG_INT(server(), "SISMEMBER", "asynq:queues", "default"), 0);
-    assert_string_equal(RIG(server(), "HGET", "asynq:mr:counts", "deleted"), "6");
+    assert_string_equal(RIG(server(), "HGET", "asynq:mr:counts", "deleted"), "7");
 }
 
 /* ---- ends that nobody tells ----------------------------------------------------------------- */
@@ -360,6 +361,18 @@ static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
     (void)epoch, (void)reason, (void)arg;
 }
 
+static uint64_t incarnation_of(struct mr_broker *broker, const char *name)
+{
+    uint64_t incarnation = 0;
+    struct mr_req_node_list req = {.req.op = MR_OP_NODE_LIST};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    for (size_t i = 0; i < req.n; i++)
+        if (mr_slice_equal(req.nodes[i].name, mr_slice_str(name)))
+            incarnation = req.nodes[i].incarnation;
+    mr_req_done(&req.req);
+    return incarnation;
+}
+
 static void servers_of_other_programs_are_nodes_and_ours_are_there_once(void **state)
 {
     /* The golden vector of Asynq's encoder. */
@@ -379,6 +392,11 @@ static void servers_of_other_programs_are_nodes_and_ours_are_there_once(void **s
     assert_int_equal(mr_broker_call(*state, &node.req), MR_OK);
     mr_req_done(&node.req);
     assert_int_equal(RIG_INT(server(), "ZCARD", "asynq:servers"), 2);
+    /* who is seen can be found dead, also when it is killed before its first beat */
+    char field[32];
+    (void)snprintf(field, sizeof field, "n:%llu",
+                   (unsigned long long)incarnation_of(*state, "ours"));
+    assert_int_equal(RIG_INT(server(), "HEXISTS", "asynq:mr:cluster", field), 1);
     struct mr_broker *other;
     struct mr_redis_broker_options options = {.url = redis_rig_url(rig)};
     assert_int_equal(mr_redis_broker_open(&options, &other, NULL), MR_OK);

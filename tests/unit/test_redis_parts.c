@@ -12,6 +12,7 @@
 
 #include <cmocka.h>
 
+#include "base/chan.h"
 #include "base/clock.h"
 #include "broker/redis/redis.h"
 #include "redis/slot.h"
@@ -114,6 +115,74 @@ static void key_of(uint32_t partition, const char *rest, char key[64])
         (void)snprintf(key, 64, "asynq:{q}:%s", rest);
     else
         (void)snprintf(key, 64, "asynq:{q~%u}:%s", partition, rest);
+}
+
+/* ---- partitions come and go while somebody looks ---------------------------------------------- */
+
+static void *split_all_the_time(void *arg)
+{
+    struct mr_broker *broker = open_broker(rig);
+    for (unsigned i = 0; i < 300; i++)
+        split(broker, i % 2 == 0 ? 2 : MR_PARTITIONS_MAX);
+    mr_broker_close(broker);
+    *(_Atomic bool *)arg = true;
+    return NULL;
+}
+
+static void who_looks_while_partitions_come_and_go_sees_each_owned(void **state)
+{
+    (void)state;
+    RIG(server(), "FLUSHALL");
+    struct mr_broker *broker = open_broker(rig);
+    _Atomic bool over = false;
+    pthread_t thread;
+    size_t looks = 0, numbers = 0;
+    split(broker, MR_PARTITIONS_MAX);
+    RIG(server(), "HSET", "asynq:mr:cluster", "version", "100", "a:q",
+        "100 5\n8 ffffffffffffffff one\n");
+    assert_int_equal(mr_thread_start(&thread, "split", split_all_the_time, &over), MR_OK);
+    for (uint32_t last = 0; !over; looks++) {
+        struct mr_req_node_list req = {.req.op = MR_OP_NODE_LIST};
+        assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+        assert_int_equal(req.assignments_n, 1);
+        const struct mr_assignment *now = &req.assignments[0];
+        uint64_t all = UINT64_MAX >> (MR_PARTITIONS_MAX - now->partitions);
+        assert_int_equal(now->owners_n, 1);
+        assert_true((now->owners[0].owned & all) == all);
+        numbers += now->partitions != last;
+        last = now->partitions;
+        mr_req_done(&req.req);
+    }
+    mr_thread_join(thread);
+    print_message("%zu looks, %zu numbers\n", looks, numbers);
+    assert_true(numbers > 2);
+    mr_broker_close(broker);
+}
+
+/* Another client has given owners to partitions that come, and not written yet that there are more. */
+static void a_leader_that_knows_of_less_partitions_takes_none_away(void **state)
+{
+    (void)state;
+    RIG(server(), "FLUSHALL");
+    struct mr_broker *broker = open_broker(rig);
+    split(broker, N);
+    RIG(server(), "HSET", "asynq:mr:cluster", "leader", "7", "until", "9000000000000", "term", "5",
+        "version", "100", "a:q", "100 5\n8 fe other\n7 1 own\n");
+    struct mr_owner owners[] = {
+        {.node = MR_SLICE_LIT("own"), .incarnation = 7, .owned = 3},
+        {.node = MR_SLICE_LIT("other"), .incarnation = 8, .owned = 12},
+    };
+    struct mr_req_assign req = {.req.op = MR_OP_ASSIGN,
+                                .term = 5,
+                                .queue = MR_SLICE_LIT("q"),
+                                .version = 100,
+                                .owners = owners,
+                                .owners_n = 2};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    const char *text = RIG(server(), "HGET", "asynq:mr:cluster", "a:q");
+    assert_non_null(strstr(text, " 5\n7 f3 own\n8 c other\n"));
+    mr_broker_close(broker);
 }
 
 /* ---- what is there -------------------------------------------------------------------------- */
@@ -384,9 +453,60 @@ static void another_program_sees_new_partitions_at_once(void **state)
     mr_broker_close(one);
 }
 
+/* ---- many of them ---------------------------------------------------------------------------- */
+
+static int64_t connections(void)
+{
+    const char *at = strstr(RIG(server(), "INFO", "clients"), "connected_clients:");
+    assert_non_null(at);
+    return atoll(at + strlen("connected_clients:"));
+}
+
+static void a_worker_of_many_partitions_needs_few_connections_and_misses_nothing(void **state)
+{
+    enum { QUEUES = 3, PARTS = MR_PARTITIONS_MAX, MOST = QUEUES + 64 + 16 };
+    static const char *const names[QUEUES] = {"q", "r", "s"};
+    struct mr_worker_queue queues[QUEUES];
+    struct mr_broker *broker = open_broker(rig);
+    (void)state;
+    for (size_t i = 0; i < QUEUES; i++) {
+        queues[i] = (struct mr_worker_queue){.name = mr_slice_str(names[i])};
+        assert_int_equal(set_parts(broker, names[i], PARTS), MR_OK);
+    }
+    struct mr_req_node_open open = {.req.op = MR_OP_NODE_OPEN,
+                                    .name = MR_SLICE_LIT("many"),
+                                    .queues = queues,
+                                    .queues_n = QUEUES,
+                                    .slots = 4,
+                                    .lease_ms = LEASE_MS,
+                                    .events = {.stop = stop}};
+    assert_int_equal(mr_broker_call(broker, &open.req), MR_OK);
+    mr_req_done(&open.req);
+    for (size_t i = 0; i <= QUEUES; i++) {
+        struct mr_enqueue_result result;
+        struct mr_task_options task = {.queue = queues[i % QUEUES].name, .partition = PARTS};
+        struct mr_req_enqueue put = {
+            .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+        struct mr_req_take take = {
+            .req.op = MR_OP_TAKE, .node = open.node, .max = 1, .wait_ms = i == 0 ? 1500 : WAIT_MS};
+        if (i > 0)
+            assert_int_equal(mr_broker_call(broker, &put.req), MR_OK);
+        assert_int_equal(mr_broker_call(broker, &take.req), i == 0 ? MR_EMPTY : MR_OK);
+        assert_in_range(connections(), 64, MOST);
+        if (i > 0)
+            mr_lease_free(take.leases);
+        mr_req_done(&put.req);
+        mr_req_done(&take.req);
+    }
+    mr_broker_close(broker);
+    RIG(server(), "FLUSHALL");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(who_looks_while_partitions_come_and_go_sees_each_owned),
+        cmocka_unit_test(a_leader_that_knows_of_less_partitions_takes_none_away),
         cmocka_unit_test(each_partition_is_a_queue_of_asynq),
         cmocka_unit_test(a_partition_keeps_settings_of_its_own_when_there_are_more),
         cmocka_unit_test(what_comes_into_partitions_after_their_removal_is_worked_off),
@@ -397,6 +517,7 @@ int main(void)
         cmocka_unit_test(a_cluster_holds_one_queue_in_several_nodes),
         cmocka_unit_test(programs_that_came_one_after_the_other_share_all_partitions),
         cmocka_unit_test(another_program_sees_new_partitions_at_once),
+        cmocka_unit_test(a_worker_of_many_partitions_needs_few_connections_and_misses_nothing),
     };
     rig = redis_rig_standalone(NULL);
     cluster = redis_rig_cluster(NULL);

@@ -64,11 +64,62 @@ static void a_take_that_meets_a_key_of_another_type_takes_nothing(void **state)
     }
 }
 
+/* What was refused must not be found later as a task that lost its place, and run. */
+static void an_enqueue_that_meets_a_key_of_another_type_leaves_nothing(void **state)
+{
+    static const struct {
+        const char *key;
+        struct mr_task_options task;
+    } cases[] = {
+        {Q "pending", {.id = MR_SLICE_LIT("new")}},
+        {Q "scheduled", {.id = MR_SLICE_LIT("new"), .delay_ms = 3600000}},
+        {Q "mr:due", {.id = MR_SLICE_LIT("new"), .delay_ms = 3600000}},
+        {Q "mr:order", {.id = MR_SLICE_LIT("new"), .priority_s = 5}},
+    };
+    for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+        RIG(server(), "HSET", cases[i].key, "of", "another type");
+        struct mr_enqueue_result result;
+        struct mr_req_enqueue req = {
+            .req.op = MR_OP_ENQUEUE, .tasks = &cases[i].task, .n = 1, .results = &result};
+        enum mr_err err = mr_broker_call(*state, &req.req);
+        mr_req_done(&req.req);
+        assert_true(err != MR_OK || result.err != MR_OK);
+        assert_int_equal(RIG_INT(server(), "EXISTS", Q "t:new"), 0);
+        RIG_ALL(rig, "FLUSHALL");
+    }
+}
+
+static char said[512];
+
+static void note_refused(enum mr_err err, const char *why, void *arg)
+{
+    (void)err;
+    (void)arg;
+    (void)snprintf(said, sizeof said, "%s", why);
+}
+
+static void a_list_of_queues_names_the_one_with_a_key_of_another_type(void **state)
+{
+    struct mr_redis_broker_options options = {.url = redis_rig_url(rig), .refused = note_refused};
+    struct mr_broker *broker;
+    put_some(*state);
+    RIG(server(), "HSET", Q "retry", "of", "another type");
+    assert_int_equal(mr_redis_broker_open(&options, &broker, NULL), MR_OK);
+    struct mr_queue_info infos[4];
+    struct mr_req_queue_list req = {.req.op = MR_OP_QUEUE_LIST, .infos = infos, .max = 4};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_FAILED);
+    mr_req_done(&req.req);
+    mr_broker_close(broker);
+    assert_non_null(strstr(said, "queue default: "));
+}
+
 int main(void)
 {
 #define CASE(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     static const struct CMUnitTest tests[] = {
         CASE(a_take_that_meets_a_key_of_another_type_takes_nothing),
+        CASE(an_enqueue_that_meets_a_key_of_another_type_leaves_nothing),
+        CASE(a_list_of_queues_names_the_one_with_a_key_of_another_type),
     };
     rig = redis_rig_standalone(NULL);
     int failed = cmocka_run_group_tests(tests, NULL, NULL);

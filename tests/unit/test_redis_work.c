@@ -462,6 +462,21 @@ static void an_id_without_a_hash_is_passed_over(void **state)
     assert_int_equal(RIG_INT(server(), "EXISTS", Q "active", Q "pending"), 0);
 }
 
+static void what_comes_back_beside_an_id_without_a_hash_keeps_its_place(void **state)
+{
+    struct scene *scene = *state;
+    open_node(scene);
+    PUT_OK(scene, .id = MR_SLICE_LIT("a"));
+    PUT_OK(scene, .id = MR_SLICE_LIT("b"));
+    PUT_OK(scene, .id = MR_SLICE_LIT("c"));
+    struct mr_lease *a = take_id(scene, "a"), *b = take_id(scene, "b");
+    RIG(server(), "LPUSH", Q "pending", "nothing");
+    assert_int_equal(FINISH(scene, a, .outcome = MR_HAND_BACK), MR_OK);
+    assert_int_equal(FINISH(scene, b, .outcome = MR_HAND_BACK), MR_OK);
+    for (const char *id = "a\0b\0c\0"; *id != '\0'; id += 2)
+        assert_int_equal(FINISH(scene, take_id(scene, id), .outcome = MR_DONE), MR_OK);
+}
+
 static void a_message_that_cannot_be_read_goes_to_the_archive(void **state)
 {
     struct scene *scene = *state;
@@ -697,6 +712,17 @@ static void work_on(struct scene *scene, struct mr_lease *lease)
     assert_string_equal(RIG(server(), "HGET", key, "mr:g"), "50 half");
 }
 
+/* Else every look at the nodes would ask for all that ever were. */
+static void who_died_without_a_word_is_not_named_for_ever(void **state)
+{
+    static const char *const sets[] = {"asynq:servers", "asynq:workers", "asynq:mr:nodes"};
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        RIG(server(), "ZADD", sets[i], "1000", "asynq:dead");
+    open_node(*state);
+    for (size_t i = 0; i < sizeof sets / sizeof *sets; i++)
+        assert_int_equal(RIG_INT(server(), "ZCARD", sets[i]), 1);
+}
+
 static void a_full_redis_refuses_new_work_and_is_worked_off(void **state)
 {
     struct scene *scene = *state;
@@ -920,6 +946,7 @@ int main(void)
         TEST(what_another_program_moved_follows_it_and_not_our_index),
         TEST(who_took_a_task_over_keeps_it),
         TEST(an_id_without_a_hash_is_passed_over),
+        TEST(what_comes_back_beside_an_id_without_a_hash_keeps_its_place),
         TEST(a_message_that_cannot_be_read_goes_to_the_archive),
         TEST(a_message_of_another_task_goes_to_the_archive),
         TEST(a_key_of_a_wrong_type_stops_its_queue_only),
@@ -930,6 +957,7 @@ int main(void)
         TEST(a_wish_to_cancel_reaches_the_run),
         TEST(a_wish_to_cancel_that_was_missed_is_heard_with_the_next_beat),
         TEST(runs_of_two_queues_differ_where_these_hand_out_the_same_epoch),
+        TEST(who_died_without_a_word_is_not_named_for_ever),
         TEST(a_full_redis_refuses_new_work_and_is_worked_off),
         TEST(who_waits_asks_less_than_five_times_a_second),
         TEST(who_waits_on_many_queues_asks_no_more_and_is_not_later),

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Connections that break, come back, are drained, or never come. */
 #include "rpc/internal.h"
+#include "support/forwarder.h"
 #include "unit/rpc_raw.h"
 #include "unit/rpc_rig.h"
 
@@ -9,7 +10,8 @@
 /* What was said of the channel when a call of it was closed. */
 struct witness {
     struct probe probe;
-    bool was_down; /* "gone" came before closed */
+    bool was_down;     /* "gone" came before closed */
+    enum mr_err again; /* to one more call, made just then */
     struct rig *rig;
 };
 
@@ -17,7 +19,10 @@ static void witness_closed(struct mr_call *call, int status, struct mr_slice tex
 {
     struct probe *probe = mr_call_data(call);
     struct witness *witness = mr_container(probe, struct witness, probe);
+    struct mr_call *other;
     witness->was_down = mr_event_is_set(&witness->rig->down);
+    witness->again = mr_channel_call(witness->rig->channel, "/t/Hang", 0, &(struct mr_call_ops){0},
+                                     NULL, &other);
     probe_closed(call, status, text);
 }
 
@@ -44,6 +49,28 @@ static void calls_are_closed_before_the_connection_is_said_to_be_gone(void **sta
     assert_true(mr_event_wait(&rig->down, patience_ns));
     assert_int_equal(mr_rpc_new("server", NULL, &rig->server), MR_OK);
     rig_stop(rig);
+}
+
+/* It breaks without a word from the server. */
+static void a_call_that_is_made_while_others_learn_of_the_break_is_refused(void **state)
+{
+    (void)state;
+    static struct forwarder network;
+    struct rig *rig = rig_new(NULL, NULL);
+    rig_listen(rig, "127.0.0.1:0", NULL);
+    assert_int_equal(forwarder_start(&network, rig->port), MR_OK);
+    snprintf(rig->address, sizeof rig->address, "127.0.0.1:%u", (unsigned)network.port);
+    rig_connect(rig, NULL);
+    assert_true(mr_event_wait(&rig->up, patience_ns));
+    struct witness witness = {.rig = rig, .again = MR_OK, .probe = {.rig = rig}};
+    mr_event_init(&witness.probe.closed);
+    on_loop(rig->client, begin_witness, &witness);
+    wait_count(&rig->begun, 1);
+    forwarder_cut(&network);
+    assert_int_equal(probe_end(&witness.probe), MR_RPC_UNAVAILABLE);
+    assert_int_equal(witness.again, MR_UNAVAILABLE);
+    rig_stop(rig);
+    forwarder_stop(&network);
 }
 
 static void a_channel_comes_back_when_the_server_does(void **state)
@@ -407,6 +434,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(calls_are_closed_before_the_connection_is_said_to_be_gone),
+        cmocka_unit_test(a_call_that_is_made_while_others_learn_of_the_break_is_refused),
         cmocka_unit_test(a_channel_comes_back_when_the_server_does),
         cmocka_unit_test(attempts_are_close_together_at_first_and_seldom_later),
         cmocka_unit_test(a_server_that_is_not_there_is_told_with_the_reason),

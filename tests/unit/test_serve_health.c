@@ -51,10 +51,9 @@ static int setup(void **state)
     (void)state;
     slow = (struct slow){.broker.ops = &slow_ops};
     memset(&health, 0, sizeof health);
-    struct mr_http_options options = {.address = "127.0.0.1:0",
-                                      .routes = serve_routes,
-                                      .routes_n = serve_routes_n,
-                                      .arg = &health};
+    const struct mr_http_table table = {
+        .routes = serve_routes, .routes_n = serve_routes_n, .arg = &health};
+    struct mr_http_options options = {.address = "127.0.0.1:0", .tables = &table, .tables_n = 1};
     return mr_http_start(&options, &http, &bound, NULL) == MR_OK ? 0 : -1;
 }
 

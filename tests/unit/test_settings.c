@@ -221,7 +221,7 @@ static void a_bad_value_is_named_with_its_line(void **state)
     expect_refusal("rate: -1\n", ":1: rate: \"-1\" must not be negative");
     expect_refusal("insecure: maybe\n", ":1: insecure: \"maybe\" is neither true nor false");
     expect_refusal("log-level: loud\n", ":1: log-level: \"loud\" is none of debug, info");
-    expect_refusal("store: postgres://x\n", ":1: store: \"postgres://x\" is not supported");
+    expect_refusal("nameserver: a:1\n", ":1: nameserver: \"a:1\" is not supported");
     expect_refusal("rate: 1\nrate: 2\n", ":2: rate: set before, in line 1");
     expect_refusal("listen: \"a\\0b\"\n", ":1: listen: has a NUL in it");
 }

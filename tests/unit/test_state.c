@@ -200,7 +200,8 @@ static const struct task *task(const struct fixture *f, unsigned n)
 
 static size_t in_set(const struct fixture *f, enum mr_state state)
 {
-    return f->state.queues[0]->sets[state].count;
+    struct queue *queue = f->state.queues[0];
+    return queue_set(queue, state, 0)->count;
 }
 
 static uint64_t counted(const struct fixture *f, enum mr_state state)
@@ -235,7 +236,7 @@ static void a_new_task_is_in_no_set_before_its_record_is_durable(void **state)
     done(durable(f));
     assert_int_equal(in_set(f, MR_PENDING), 2);
     struct mr_uuid first = id_of(2);
-    assert_int_equal(order_first(&f->state.queues[0]->sets[MR_PENDING]),
+    assert_int_equal(order_first(&f->state.queues[0]->parts[0].pending),
                      find_task(&f->state, &first));
 }
 
@@ -323,7 +324,7 @@ static void a_due_task_stands_in_the_order_of_its_priority(void **state)
     done(state_tick(&f->state, NOW + 10, 10));
     assert_int_equal(task(f, 2)->key, NOW + 10 - 60000);
     struct mr_uuid first = id_of(2);
-    assert_int_equal(order_first(&f->state.queues[0]->sets[MR_PENDING]),
+    assert_int_equal(order_first(&f->state.queues[0]->parts[0].pending),
                      find_task(&f->state, &first));
 }
 

@@ -175,6 +175,34 @@ static void decimals_are_read_strictly(void **state)
     }
 }
 
+static void decimals_are_written_so_that_they_read_back(void **state)
+{
+    (void)state;
+    static const struct {
+        double value;
+        const char *text;
+    } cases[] = {
+        {0, "0"},
+        {0.1, "0.1"},
+        {-2.5, "-2.5"},
+        {1e300, "1e+300"},
+        {3, "3"},
+        {1e-7, "1e-07"},
+        {0.1 + 0.2, "0.30000000000000004"},
+        {1.0 / 3, "0.3333333333333333"},
+        {-1.7976931348623157e308, "-1.7976931348623157e+308"},
+        {4.9406564584124654e-324, "4.94065645841247e-324"},
+    };
+    for (size_t i = 0; i < COUNT(cases); i++) {
+        char text[MR_DOUBLE_TEXT_MAX + 1];
+        double again;
+        assert_int_equal(mr_format_double(cases[i].value, text), MR_OK);
+        assert_string_equal(text, cases[i].text);
+        assert_int_equal(mr_parse_double(text, &again), MR_OK);
+        assert_true(again == cases[i].value);
+    }
+}
+
 static void times_are_read_strictly(void **state)
 {
     (void)state;
@@ -412,6 +440,7 @@ int main(void)
         cmocka_unit_test(sizes_are_read_strictly),
         cmocka_unit_test(integers_are_read_strictly),
         cmocka_unit_test(decimals_are_read_strictly),
+        cmocka_unit_test(decimals_are_written_so_that_they_read_back),
         cmocka_unit_test(times_are_read_strictly),
         cmocka_unit_test(no_prefix_of_a_time_is_read_beyond_its_end),
         cmocka_unit_test(times_are_written_in_utc_and_read_back),

@@ -22,6 +22,8 @@ struct scene {
     struct mr_queue_info queue;
     struct mr_node_info node;
     size_t nodes_n;
+    struct mr_limit limits[2];
+    size_t limits_n;
     struct mr_why why;
 };
 
@@ -54,6 +56,8 @@ static void explain(struct scene *scene)
                                   .queue = &scene->queue,
                                   .nodes = &scene->node,
                                   .nodes_n = scene->nodes_n,
+                                  .limits = scene->limits,
+                                  .limits_n = scene->limits_n,
                                   .now_ms = NOW},
            &scene->why);
 }
@@ -90,6 +94,18 @@ static void a_paused_queue_is_what_a_pending_task_waits_for(void **state)
     explain(&scene);
     assert_int_equal(scene.why.n, 1);
     assert_reason(&scene, 0, MR_WHY_PAUSED, "mail");
+}
+
+static void what_is_addressed_to_nobody_there_falls_to_others(void **state)
+{
+    (void)state;
+    struct scene scene = scene_of(MR_PENDING);
+    scene.task.queue = MR_SLICE_LIT("mail@gone");
+    explain(&scene);
+    assert_reason(&scene, 0, MR_WHY_NO_WORKER, "mail@gone is for; it falls to one of 1 others");
+    scene.node.state = MR_NODE_DEAD;
+    explain(&scene);
+    assert_reason(&scene, 0, MR_WHY_NO_WORKER, "no worker takes from its queue mail@gone");
 }
 
 static void a_worker_of_another_queue_and_a_dead_one_are_none(void **state)
@@ -226,11 +242,39 @@ static void every_reason_has_a_word(void **state)
         assert_true(strlen(mr_why_word((enum mr_why_reason)i)) > 2);
 }
 
+static void a_limit_that_keeps_it_back_is_named_and_one_that_does_not_is_not(void **state)
+{
+    (void)state;
+    struct scene scene = scene_of(MR_PENDING);
+    scene.task.key = MR_SLICE_LIT("k1");
+    scene.limits[0] = (struct mr_limit){.concurrency = 5, .active = 4, .rate = 9, .rate_ms = 1000};
+    scene.limits[1] = (struct mr_limit){.scope = MR_LIMIT_KEY,
+                                        .name = "*",
+                                        .concurrency = 2,
+                                        .active = 2,
+                                        .rate = 1,
+                                        .rate_ms = 500};
+    scene.limits_n = 2;
+    explain(&scene);
+    assert_int_equal(scene.why.n, 1);
+    assert_reason(&scene, 0, MR_WHY_LIMIT, "key k1 may have 2 tasks in hand at once, and has 2");
+    scene.limits[0].rate_until_ms = NOW + 250;
+    scene.limits[1].active = 0;
+    explain(&scene);
+    assert_int_equal(scene.why.n, 1);
+    assert_reason(&scene, 0, MR_WHY_LIMIT, "its queue may begin 9 tasks every 1s");
+    assert_reason(&scene, 0, MR_WHY_LIMIT, "(in 250ms)");
+    scene.limits[0].rate_until_ms = NOW;
+    explain(&scene);
+    assert_reason(&scene, 0, MR_WHY_NEXT, "nothing holds it up");
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_due_time_comes_before_what_would_hold_it_up_then),
         cmocka_unit_test(a_paused_queue_is_what_a_pending_task_waits_for),
+        cmocka_unit_test(what_is_addressed_to_nobody_there_falls_to_others),
         cmocka_unit_test(a_worker_of_another_queue_and_a_dead_one_are_none),
         cmocka_unit_test(a_type_is_handled_by_its_name_or_a_prefix),
         cmocka_unit_test(full_slots_are_told_from_free_ones),
@@ -241,6 +285,7 @@ int main(void)
         cmocka_unit_test(a_completed_task_succeeded),
         cmocka_unit_test(a_member_waits_for_its_group),
         cmocka_unit_test(every_reason_has_a_word),
+        cmocka_unit_test(a_limit_that_keeps_it_back_is_named_and_one_that_does_not_is_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

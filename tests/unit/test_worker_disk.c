@@ -180,7 +180,8 @@ static void a_failed_sync_ends_a_worker_that_waits_for_tasks(void **state)
     pthread_t thread;
     assert_int_equal(mr_thread_start(&thread, "run", run_worker, world), MR_OK);
     struct mr_worker_figures figures = {0};
-    while (figures.done == 0 || figures.slots[MR_SLOT_PENDING] < 2) {
+    while (figures.done == 0 ||
+           figures.slots[MR_SLOT_PENDING] + figures.slots[MR_SLOT_POLLING] < 2) {
         sched_yield();
         mr_worker_figures(world->worker, &figures);
     }

@@ -138,6 +138,17 @@ static bool queue_known(const struct state *state, uint32_t number)
     return number < state->queues_n && state->queues[number] != NULL;
 }
 
+/* A partition that its queue has; one that it has not only where damage took the record of the queue. */
+static enum mr_err part_in(const struct state *state, uint16_t number, uint8_t part,
+                           uint8_t *ret_part)
+{
+    const struct queue *queue = state->queues[number];
+    if (part >= queue->parts_n && !state->damage_seen)
+        return MR_DAMAGED;
+    *ret_part = part % queue->parts_n;
+    return MR_OK;
+}
+
 /* While replaying an id may still be held by a task that had expired when the new one came. */
 static enum mr_err make_way(struct state *state, const struct mr_uuid *id)
 {
@@ -173,8 +184,10 @@ static enum mr_err put_task(struct state *state, const struct mr_record *record,
         MR_TRY(mr_task_msg_decode(message, &msg));
     if (event.state == MR_AGGREGATING && msg.group.len == 0)
         return MR_DAMAGED;
+    uint8_t part;
     if (!queue_known(state, event.queue))
         MR_TRY(queue_restore(state, event.queue, message));
+    MR_TRY(part_in(state, event.queue, event.part, &part));
     if (state->replaying)
         MR_TRY(make_way(state, &event.id));
     MR_TRY(task_new(state, &event.id, &handle));
@@ -184,12 +197,13 @@ static enum mr_err put_task(struct state *state, const struct mr_record *record,
     task->pos = pos;
     task->size = (uint32_t)(MR_RECORD_HEADER + record->body.len);
     task->queue = event.queue;
+    task->part = part;
     task->max_retry = event.max_retry;
     task->state = event.state;
     task->flags = event.flags & (uint8_t)~MR_TASK_UNIQUE;
     if (event.state == MR_PENDING)
         task->fraction = state->fraction & 0x7f;
-    state->queues[event.queue]->counts[event.state]++;
+    count_task(state, task, event.state, 1);
     hold(state, pos, task->size, 1);
     if (needs_message(&event))
         MR_TRY(note_message(state, handle, &event, &msg));
@@ -214,7 +228,7 @@ void task_release(struct state *state, uint32_t handle)
     if (task->state == MR_ACTIVE)
         state->lease_ended(handle, state->lease_arg);
     set_leave(state, handle);
-    queue_of(state, task)->counts[task->state]--;
+    count_task(state, task, task->state, -1);
     if (task->state == MR_AGGREGATING)
         group_let_go(state, handle);
     unique_release(state, task, handle);
@@ -278,9 +292,8 @@ enum mr_err apply_take(struct state *state, const struct mr_event_run *run, int6
     state->touch(handle, state->touch_arg);
     MR_TRY(more_ensure(state, task, &more));
     set_leave(state, handle);
-    struct queue *queue = queue_of(state, task);
-    queue->counts[task->state]--;
-    queue->counts[MR_ACTIVE]++;
+    count_task(state, task, task->state, -1);
+    count_task(state, task, MR_ACTIVE, 1);
     if (task->state != MR_PENDING && more->order_ms != 0)
         task->key = more->order_ms; /* becoming due is not logged */
     task->state = MR_ACTIVE;
@@ -288,6 +301,7 @@ enum mr_err apply_take(struct state *state, const struct mr_event_run *run, int6
     more->epoch = run->epoch;
     more->started_ms = ms;
     more->percent = -1;
+    queue_of(state, task)->settings.taken_ms = ms;
     return set_enter(state, handle);
 }
 
@@ -373,8 +387,8 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
     task->flags = (uint8_t)((task->flags & ~MR_TASK_HELD) | (event->flags & MR_TASK_HELD));
     if (leaves_group)
         group_let_go(state, handle);
-    queue->counts[task->state]--;
-    queue->counts[event->state]++;
+    count_task(state, task, task->state, -1);
+    count_task(state, task, event->state, 1);
     MR_TRY(note_outcome(state, task, event, record, pos));
     bool ended = event->state == MR_ARCHIVED || event->state == MR_COMPLETED;
 #ifndef MR_PLANT_UNIQUE_LEAK
@@ -440,6 +454,9 @@ void entry_of(const struct task *task, const struct more *more, struct mr_entry 
         .offset = task->pos.offset,
         .size = task->size,
         .queue = task->queue,
+#ifndef MR_PLANT_PARTITION_FORGOTTEN
+        .part = task->part,
+#endif
         .retried = task->retried,
         .max_retry = task->max_retry,
         .state = task->state,
@@ -496,8 +513,10 @@ static enum mr_err put_entry(struct state *state, const struct mr_entry *entry,
         return MR_DAMAGED;
     bool needs_more = entry->state == MR_ACTIVE || entry->state == MR_AGGREGATING ||
                       (entry->flags & (MR_TASK_UNIQUE | MR_TASK_HELD));
+    uint8_t part;
     if (needs_more && !entry->has_more)
         return MR_DAMAGED;
+    MR_TRY(part_in(state, entry->queue, entry->part, &part));
     MR_TRY(task_new(state, &entry->id, &handle));
     struct task *task = task_at(state, handle);
     task->key = entry->key;
@@ -505,6 +524,7 @@ static enum mr_err put_entry(struct state *state, const struct mr_entry *entry,
     task->pos = (struct mr_log_pos){entry->segment, entry->offset};
     task->size = entry->size;
     task->queue = entry->queue;
+    task->part = part;
     task->retried = entry->retried;
     task->max_retry = entry->max_retry;
     task->state = entry->state;
@@ -512,7 +532,7 @@ static enum mr_err put_entry(struct state *state, const struct mr_entry *entry,
     task->crashes = entry->crashes & 0x7f;
     if (entry->has_more)
         MR_TRY(entry_more(state, handle, entry));
-    state->queues[entry->queue]->counts[entry->state]++;
+    count_task(state, task, entry->state, 1);
     *ret_handle = handle;
     return MR_OK;
 }

@@ -94,6 +94,7 @@ enum mr_err board_open(struct mr_engine *engine, struct mr_detail *detail)
     }
     if (ours && memcmp(head + AT_BOOT, boot.bytes, sizeof boot.bytes) == 0)
         return MR_OK;
+    engine->other_boot = true;
     board_clear(engine); /* before the head: a board that is believed was written in this boot */
     memset(head, 0, BOARD_HEAD);
     memcpy(head, magic, sizeof magic);

@@ -35,7 +35,7 @@ static int64_t key_of(const struct mr_task *carried)
 }
 
 static struct mr_entry entry_for(const struct mr_engine *engine, const struct mr_task *carried,
-                                 const struct item *item, const struct queue *queue)
+                                 const struct item *item, const struct queue *queue, uint8_t part)
 {
     bool ended = carried->state == MR_ARCHIVED || carried->state == MR_COMPLETED;
     bool keeps_key = !ended && carried->unique_until_ms > engine->now_ms &&
@@ -48,6 +48,7 @@ static struct mr_entry entry_for(const struct mr_engine *engine, const struct mr
         .id = item->id,
         .key = key,
         .queue = queue->number,
+        .part = part,
         .retried = (uint16_t)carried->retried,
         .max_retry = item->max_retry,
         .state = (uint8_t)carried->state,
@@ -126,10 +127,14 @@ enum mr_err carry_one(struct mr_engine *engine, const struct mr_task *carried,
         return MR_CONFLICT;
     }
     MR_TRY(ensure_queue(engine, item->queue, &queue));
+    struct mr_task_options options = mr_carried_options(carried);
+    struct part_choice choice;
+    MR_TRY(part_choose(queue, &options, item, &choice));
     MR_TRY(ensure_results(engine, carried->topic));
     /* Again: the record of a new queue may have taken the room. */
     MR_TRY(log_room(engine, len, MR_LOG_NEW_WORK));
-    struct mr_entry entry = entry_for(engine, carried, item, queue);
+    struct mr_entry entry = entry_for(engine, carried, item, queue, choice.part);
+    part_chosen(queue, choice);
     if (change.text.len > 0)
         MR_TRY(log_text(engine, &change, &entry));
     MR_TRY(log_carried(engine, carried, &entry, mr_slice_make(message, item->len)));

@@ -265,11 +265,28 @@ enum handled handle_control(struct mr_engine *engine, struct mr_req *base)
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
+/* limits: room for an encoding of its own, if that changes. */
+static enum mr_err change_settings(const struct queue *queue, const struct mr_req_queue_set *req,
+                                   int64_t now_ms, struct mr_buf *limits, struct mr_buf *ret_bytes)
+{
+    struct mr_queue_settings settings = queue->settings;
+    mr_queue_settings_change(&settings, req, now_ms);
+    if (req->setting == MR_QUEUE_RATE || req->setting == MR_QUEUE_CONCURRENCY) {
+        struct mr_limits changed = {0};
+        MR_TRY(mr_limits_decode(settings.limits, &changed));
+        enum mr_err err = mr_limits_change(&changed, req);
+        if (err == MR_OK)
+            err = mr_limits_encode(&changed, limits);
+        mr_limits_done(&changed);
+        MR_TRY(err);
+        settings.limits = mr_slice_make(limits->data, limits->len);
+    }
+    return mr_queue_settings_encode(&settings, ret_bytes);
+}
+
 static enum mr_err set_queue(struct mr_engine *engine, const struct mr_req_queue_set *req)
 {
     MR_TRY(mr_queue_set_check(req));
-    if (req->setting == MR_QUEUE_PARTITIONS && req->value != 1)
-        return MR_UNSUPPORTED;
     struct queue *queue = find_queue(&engine->state, req->queue);
     if (queue == NULL && req->setting == MR_QUEUE_PAUSED)
         return MR_NOT_FOUND;
@@ -278,6 +295,8 @@ static enum mr_err set_queue(struct mr_engine *engine, const struct mr_req_queue
     struct mr_event_queue event = {
         .number = queue->number,
         .paused = queue->paused,
+        .more_parts = (uint8_t)(queue->parts_n - 1),
+        .assign = queue->assign,
         .max_length = queue->max_length,
         .name = mr_slice_make(queue->name, queue->name_len),
     };
@@ -285,7 +304,28 @@ static enum mr_err set_queue(struct mr_engine *engine, const struct mr_req_queue
         event.paused = req->value != 0;
     else if (req->setting == MR_QUEUE_MAX_LENGTH)
         event.max_length = req->value;
-    MR_TRY(log_queue(engine, &event, &queue));
+    else if (req->setting == MR_QUEUE_PARTITIONS)
+        event.more_parts = (uint8_t)(req->value - 1);
+    else if (req->setting == MR_QUEUE_ASSIGN)
+        event.assign = (uint8_t)req->value;
+    struct mr_buf bytes = {0}, limits = {0};
+    enum mr_err err = change_settings(queue, req, engine->now_ms, &limits, &bytes);
+    event.settings = mr_slice_make(bytes.data, bytes.len);
+    if (err == MR_OK)
+        err = log_queue(engine, &event, &queue);
+    mr_buf_done(&bytes);
+    mr_buf_done(&limits);
+    MR_TRY(err);
+    if (req->setting == MR_QUEUE_RATE || req->setting == MR_QUEUE_CONCURRENCY)
+        err = limits_changed(engine, queue);
+    if (err == MR_OK)
+        err = state_retimed(&engine->state, queue, engine->now_ms);
+    if (err != MR_OK)
+        engine_fail(engine, err);
+    MR_TRY(err);
+    assignment_refit(engine, queue);
+    if (queue->parts_n > 1)
+        parts_assign(engine, queue);
     if (!queue->paused && mr_list_empty(&queue->ready))
         mr_list_push_back(&engine->state.ready, &queue->ready);
     return MR_OK;
@@ -301,15 +341,13 @@ enum handled handle_queue_set(struct mr_engine *engine, struct mr_req *base)
     return HANDLED;
 }
 
-static enum mr_err remove_queue(struct mr_engine *engine, const struct mr_req_queue_remove *req)
+enum mr_err remove_queue(struct mr_engine *engine, struct queue *queue,
+                         enum mr_queue_remove_mode mode)
 {
-    struct queue *queue = find_shown_queue(&engine->state, req->queue);
-    if (queue == NULL)
-        return MR_NOT_FOUND;
     uint64_t total = 0;
     for (size_t s = 0; s < MR_STATE_COUNT; s++)
         total += queue->counts[s];
-    if (total > 0 && req->mode == MR_QUEUE_REMOVE_EMPTY)
+    if (total > 0 && mode == MR_QUEUE_REMOVE_EMPTY)
         return MR_WRONG_STATE;
     if (queue->counts[MR_ACTIVE] > 0)
         return MR_RUNNING;
@@ -323,8 +361,10 @@ static enum mr_err remove_queue(struct mr_engine *engine, const struct mr_req_qu
     if (log_bytes(engine, MR_RECORD_UNQUEUE, MR_LOG_DURABLE, body, len, NULL) == 0)
         return MR_NOMEM;
     node_forget_queue(engine, queue);
+    assignments_forget(engine, queue);
     gather_forget_queue(engine, queue);
     await_queue_gone(engine, queue);
+    limits_forget_queue(queue);
     queue_drop(&engine->state, queue, engine->now_ms);
     return MR_OK;
 }
@@ -332,7 +372,8 @@ static enum mr_err remove_queue(struct mr_engine *engine, const struct mr_req_qu
 enum handled handle_queue_remove(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_queue_remove *req = mr_container(base, struct mr_req_queue_remove, req);
-    enum mr_err err = remove_queue(engine, req);
+    struct queue *queue = find_shown_queue(&engine->state, req->queue);
+    enum mr_err err = queue != NULL ? remove_queue(engine, queue, req->mode) : MR_NOT_FOUND;
     if (err == MR_BUSY)
         return STALLED;
     answer(engine, base, err);

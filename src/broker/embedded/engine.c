@@ -10,7 +10,7 @@
 static bool is_reading(enum mr_op op)
 {
     return op == MR_OP_GET || op == MR_OP_AWAIT || op == MR_OP_LIST || op == MR_OP_QUEUE_LIST ||
-           op == MR_OP_QUEUE_HISTORY;
+           op == MR_OP_QUEUE_HISTORY || op == MR_OP_QUEUE_LIMITS;
 }
 
 void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err)
@@ -188,6 +188,14 @@ enum mr_err quarantine_task(struct mr_engine *engine, uint32_t handle)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
+/* There is no server here, and nobody else looks into the store. */
+static enum handled handle_nothing(struct mr_engine *engine, struct mr_req *req)
+{
+    (void)engine;
+    mr_req_answer(req, MR_UNSUPPORTED);
+    return HANDLED;
+}
+
 static request_handler *const handlers[MR_OP_COUNT] = {
     [MR_OP_ENQUEUE] = handle_enqueue,
     [MR_OP_NODE_OPEN] = handle_node_open,
@@ -205,10 +213,14 @@ static request_handler *const handlers[MR_OP_COUNT] = {
     [MR_OP_QUEUE_HISTORY] = handle_queue_history,
     [MR_OP_QUEUE_SET] = handle_queue_set,
     [MR_OP_QUEUE_REMOVE] = handle_queue_remove,
+    [MR_OP_QUEUE_LIMITS] = handle_queue_limits,
     [MR_OP_STATS] = handle_stats,
     [MR_OP_BACKUP] = handle_backup,
     [MR_OP_GATHER] = handle_gather,
     [MR_OP_GATHERED] = handle_gathered,
+    [MR_OP_ASSIGN] = handle_assign,
+    [MR_OP_CALL] = handle_nothing,
+    [MR_OP_EXHIBIT] = handle_nothing,
 };
 
 static void receive(struct mr_msg *msg, void *receiver)
@@ -340,6 +352,7 @@ void mr_engine_turn(struct mr_engine *engine)
 {
     struct mr_msg *msg = mr_chan_take_all(engine->inbox);
     read_clocks(engine); /* after the messages: no request came later than the time it is given */
+    limits_turn(engine);
     pass_time(engine);
     for (size_t i = 0; msg != NULL; i++) {
         struct mr_msg *next = msg->next;
@@ -366,7 +379,7 @@ mr_mono mr_engine_next(struct mr_engine *engine)
     }
     bool busy = (engine->compacting != 0 && !engine->compact_waits) ||
                 (engine->snapshot != NULL && snapshot_idle(engine));
-    busy = busy && engine_failure(engine) == MR_OK;
+    busy = (busy || limits_looking(engine)) && engine_failure(engine) == MR_OK;
     return (mr_mono){busy ? engine->now.ns : next};
 }
 
@@ -437,6 +450,8 @@ void mr_engine_abandon(struct mr_engine *engine)
     if (engine->log != NULL)
         answer_failed(engine, MR_CLOSED);
     nodes_free(engine);
+    assignments_free(engine);
+    limits_free(engine);
     sets_free(engine);
     snapshot_abandon(engine);
     backup_abandon(engine);
@@ -482,6 +497,7 @@ enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_en
     mr_list_init(&engine->stalled);
     mr_list_init(&engine->granted);
     mr_list_init(&engine->nodes);
+    mr_list_init(&engine->assignments);
     mr_list_init(&engine->backups);
     for (size_t i = 0; i < AWAIT_BUCKETS; i++)
         mr_list_init(&engine->awaits[i]);
@@ -489,10 +505,14 @@ enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_en
     for (size_t i = 0; i < SET_BUCKETS; i++)
         mr_list_init(&engine->sets[i]);
     read_clocks(engine);
-    engine->started = engine->now;
+    engine->started = engine->leadership.free_since = engine->now;
     enum mr_err err = mr_wheel_new(0, &engine->wheel);
     if (err == MR_OK)
+        err = limits_new(engine);
+    if (err == MR_OK)
         err = store_open(engine, detail);
+    if (err == MR_OK)
+        err = limits_start(engine);
     if (err != MR_OK) {
         mr_engine_abandon(engine);
         return err;
@@ -500,6 +520,7 @@ enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_en
     mr_timer_init(&engine->space_timer, space_again);
     mr_timer_init(&engine->ceiling_timer, ceiling_again);
     mr_timer_init(&engine->watch_timer, watch_over);
+    fall_init(engine);
     mr_wheel_start(engine->wheel, &engine->ceiling_timer, CEILING_AHEAD_US / 2000);
     *ret_engine = engine;
     return MR_OK;

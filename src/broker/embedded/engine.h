@@ -5,7 +5,10 @@
  * sync, and gives the answers whose records have become durable.
  *
  *   enqueue.c control.c inspect.c node.c take.c finish.c await.c gather.c   the requests
+ *   parts.c      partitions of a queue
  *   result.c     what runs of tasks with a topic leave
+ *   limit.c      what queues with limits do, with limiter.c
+ *   leader.c     who leads, and what the leader writes
  *   carry.c      a task comes from another broker
  *   show.c       a task as people see it
  *   store.c      the folder: opening and closing, with meta.c and board.c    fsck.c  checking it
@@ -50,7 +53,14 @@ struct listen {
     char name[MR_NAME_MAX + 1];
     size_t name_len;
     int64_t weight, current; /* smooth weighted round robin */
+    size_t base;             /* its queue is an address of that of this listen; its own: of none */
+    /* Of a queue with partitions: see parts.c. */
+    uint64_t owned; /* by partition, a bit: the node prefers it */
+    uint32_t takes;
+    uint8_t turn, fair_turn;
 };
+
+enum { SLOTS_SAID = 1 }; /* number of a field */
 
 struct node {
     struct mr_link link; /* in the engine's nodes */
@@ -62,6 +72,10 @@ struct node {
     uint32_t slots, first_slot;
     uint64_t first_epoch; /* those of its leases are above */
     int64_t lease_ms;
+    int64_t fall_ms;   /* what is addressed to others falls to it after so long; 0: never */
+    bool leads;        /* it is a candidate */
+    bool inner;        /* it is not shown */
+    int64_t leader_ms; /* leads so long beyond a beat */
     int64_t started_ms, last_beat_ms;
     bool dying; /* declared dead; some of its tasks are still to be given back */
     struct mr_node_events events;
@@ -73,6 +87,7 @@ struct node {
     size_t in_hand;
     struct mr_slice *types; /* patterns of what it handles, to be shown; heap, with their bytes */
     size_t types_n;
+    struct mr_buf slots_said; /* of the last beat, as Slot of proto/ */
     size_t listens_n;
     struct listen listens[];
 };
@@ -84,10 +99,20 @@ struct take_wait {
     struct node *node;
 };
 
+/* Who leads. */
+struct leadership {
+    uint64_t node; /* its id; 0: nobody */
+    uint64_t term; /* of the last one */
+    int64_t since_ms;
+    mr_mono until;      /* unless it beats */
+    mr_mono free_since; /* nobody leads */
+};
+
 /* Space on disk kept for the next snapshot, since only that gives segments back. */
 struct spare_size {
     uint64_t bytes;
     size_t tasks, mores, queues, groups; /* it is big enough for so many */
+    size_t limits;                       /* and for so many bytes of limits */
 };
 
 struct spare {
@@ -125,6 +150,7 @@ struct mr_engine {
     _Atomic uint64_t *board;       /* epoch of the run in each slot; survives the process ... */
     _Atomic uint64_t *own_board;   /* ... unless it stands here; see nodes_elsewhere */
     uint8_t slot_use[BOARD_SLOTS]; /* enum slot_use */
+    bool other_boot;               /* the last life ended with the machine, or before it */
     struct mr_log *log;
     struct state state;
     size_t payload_max;
@@ -144,6 +170,8 @@ struct mr_engine {
     struct mr_link gathers;           /* waiting for a ripe group: gather.c */
     struct mr_link sets[SET_BUCKETS]; /* in somebody's hands, by name; they end with the engine */
 
+    struct leadership leadership;
+    struct mr_link assignments; /* as leaders wrote them */
     struct mr_link nodes;
     uint32_t node_numbers;
     struct node *nodes_by_number[NODES_MAX];
@@ -154,6 +182,8 @@ struct mr_engine {
     uint64_t last_epoch;
     uint64_t ceiling, ceiling_asked; /* durable; in the log */
     uint64_t ceiling_seq;
+
+    struct limits *limits;
 
     struct snapshot *snapshot; /* NULL: none in the making */
     struct spare spare;
@@ -169,7 +199,7 @@ struct mr_engine {
     bool compact_waits;     /* for room in the log */
     struct backup *backup;  /* under way */
     struct mr_link backups; /* requests waiting for it */
-    struct mr_timer space_timer, ceiling_timer, watch_timer;
+    struct mr_timer space_timer, ceiling_timer, watch_timer, fall_timer, sweep_timer;
     bool marked;         /* the last record is a mark */
     enum mr_err failure; /* the state no longer equals the log: out of memory while applying */
 
@@ -218,7 +248,8 @@ typedef enum handled request_handler(struct mr_engine *engine, struct mr_req *re
 request_handler handle_enqueue, handle_node_open, handle_node_close, handle_take, handle_beat,
     handle_finish, handle_control, handle_get, handle_list, handle_queue_list, handle_queue_history,
     handle_queue_set, handle_queue_remove, handle_stats, handle_backup, handle_await,
-    handle_unawait, handle_node_list, handle_gather, handle_gathered;
+    handle_unawait, handle_node_list, handle_gather, handle_gathered, handle_queue_limits,
+    handle_assign;
 
 /* ---- enqueue.c ------------------------------------------------------------------------------ */
 /* What is encoded of an enqueue or a gathered; on the caller's thread, and given up. */
@@ -246,9 +277,91 @@ bool board_has(const struct mr_engine *engine, uint32_t first, uint32_t n, uint6
 /* ---- take.c --------------------------------------------------------------------------------- */
 void serve_ready(struct mr_engine *engine);
 void answer_granted(struct mr_engine *engine);
+/* The first take that waits for this queue of the node; NULL: none. */
+struct mr_req_take *waiting_take(const struct node *node, size_t queue);
 void take_cancel_waits(struct mr_engine *engine, struct node *node, enum mr_err err);
 enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease);
 void renew_ceiling(struct mr_engine *engine);
+/* One above all that were; it is used up once it is engine->last_epoch. MR_BUSY: not just now. */
+MR_MUST_USE enum mr_err next_epoch(struct mr_engine *engine, uint64_t *ret_epoch);
+
+/* Its takes that wait get what there is for them now. */
+void take_serve_node(struct mr_engine *engine, struct node *node);
+/* What a take would be given of a partition. MR_EMPTY: nothing, limits keep all of it. */
+MR_MUST_USE enum mr_err take_first(struct mr_engine *engine, struct queue *queue, unsigned part,
+                                   uint32_t *ret_handle);
+/* It has something that may be taken now. */
+bool take_has_some(const struct mr_engine *engine, const struct queue *queue);
+/* Where it stands in the order; and since when it can run. */
+int64_t take_order_ms(const struct mr_engine *engine, const struct task *task);
+MR_MUST_USE enum mr_err take_ready_us(struct mr_engine *engine, const struct task *task,
+                                      int64_t *ret_us);
+
+/* ---- control.c ------------------------------------------------------------------------------ */
+/* Logs it and forgets it, with what it holds. */
+MR_MUST_USE enum mr_err remove_queue(struct mr_engine *engine, struct queue *queue,
+                                     enum mr_queue_remove_mode mode);
+
+/* ---- fall.c --------------------------------------------------------------------------------- */
+void fall_init(struct mr_engine *engine);
+/* What falls to the node of the listen, as if it were in its queue: the first by order time. NO_HANDLE: nothing. */
+uint32_t fall_first(struct mr_engine *engine, const struct listen *listen);
+/* Somebody waits, or something came, so that it may fall: it will be looked at in time. */
+void fall_watch(struct mr_engine *engine);
+
+/* ---- leader.c ------------------------------------------------------------------------------- */
+/* A node beats: it may lead from now on, or goes on to. Fills in the answer. */
+void leader_beat(struct mr_engine *engine, struct node *node, struct mr_req_beat *req);
+void leader_left(struct mr_engine *engine, const struct node *node); /* a node goes */
+/* Nobody has led for so long; 0: somebody leads. */
+int64_t leader_missing_ms(struct mr_engine *engine);
+/* What a leader wrote of this node; false: none wrote whose the partitions of the queue are. */
+bool assignment_owned(const struct mr_engine *engine, const struct queue *queue,
+                      const struct node *node, uint64_t *ret_owned);
+/* The queue has another number of partitions: those without an owner go to who has the least, under a new version,
+ * so that no version that is in force has a hole. The leader evens it out. */
+void assignment_refit(struct mr_engine *engine, const struct queue *queue);
+void assignments_forget(struct mr_engine *engine, const struct queue *queue);
+void assignments_free(struct mr_engine *engine);
+/* The leader and what it wrote, for the list of nodes. */
+MR_MUST_USE enum mr_err leader_show(struct mr_engine *engine, struct mr_req_node_list *req);
+
+/* ---- parts.c -------------------------------------------------------------------------------- */
+struct item; /* of enqueue.c */
+struct part_choice {
+    uint8_t part;
+    bool in_turns, full;
+};
+/* Where a task goes; MR_INVALID: the queue has no such partition. Once it is there: part_chosen. */
+MR_MUST_USE enum mr_err part_choose(const struct queue *queue,
+                                    const struct mr_task_options *options, const struct item *item,
+                                    struct part_choice *ret_choice);
+void part_chosen(struct queue *queue, struct part_choice choice);
+/* From which of several partitions a node takes next; there is something in one. */
+unsigned part_to_take(struct listen *listen);
+/* Shares the partitions among the nodes that are there; and those of all queues of a node. */
+void parts_assign(struct mr_engine *engine, const struct queue *queue);
+void node_parts_assign(struct mr_engine *engine, const struct node *node);
+
+/* ---- limit.c -------------------------------------------------------------------------------- */
+MR_MUST_USE enum mr_err limits_new(struct mr_engine *engine);
+void limits_free(struct mr_engine *engine);
+/* The state is there. */
+MR_MUST_USE enum mr_err limits_start(struct mr_engine *engine);
+MR_MUST_USE enum mr_err limits_changed(struct mr_engine *engine, struct queue *queue);
+void limits_forget_queue(struct queue *queue); /* it is about to go */
+/* What may be taken of a partition now. MR_EMPTY: nothing, and it counts as empty from now on. MR_BUSY: a
+ * later turn looks on. */
+MR_MUST_USE enum mr_err limiter_first(struct limiter *limiter, unsigned part, uint32_t *ret_handle);
+/* That was taken; and the lease of such a task ends. */
+MR_MUST_USE enum mr_err limiter_taken(struct limiter *limiter, uint32_t handle);
+void limiter_ended(struct limiter *limiter, struct more *more);
+/* A turn begins; and whether passing over goes on in the next one. */
+/* Retries of a class of their own that waited too long become pending; or the first of them, if nothing else
+ * can be taken. MR_BUSY: enough for this turn. */
+MR_MUST_USE enum mr_err limits_ready_retry(struct mr_engine *engine, struct queue *queue);
+void limits_turn(struct mr_engine *engine);
+bool limits_looking(const struct mr_engine *engine);
 
 /* ---- finish.c ------------------------------------------------------------------------------- */
 /* Far ahead its task is fetched, near ahead what the task leads to. */

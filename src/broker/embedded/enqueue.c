@@ -11,6 +11,8 @@
 enum { PREFETCH_AHEAD = 8 }; /* items of a batch whose place in the id map is fetched ahead */
 
 struct prepared {
+    bool inner; /* they go into inner queues */
+    mr_wall now;
     struct mr_buf bytes;
     struct item items[];
 };
@@ -40,13 +42,12 @@ static void choose_id(struct mr_engine *engine, const struct mr_task_options *op
 }
 
 static enum mr_err prepare_one(struct mr_engine *engine, const struct mr_task_options *options,
-                               mr_wall now, struct prepared *prepared, struct item *item,
+                               struct prepared *prepared, struct item *item,
                                char text[MR_ID_MAX + 1])
 {
-    MR_TRY(mr_task_options_check(options, engine->payload_max, NULL));
-    if (options->partition > 1) /* each queue is one */
-        return MR_INVALID;
-    choose_id(engine, options, now, item, text);
+    MR_TRY(prepared->inner ? mr_inner_task_check(options, engine->payload_max)
+                           : mr_task_options_check(options, engine->payload_max, NULL));
+    choose_id(engine, options, prepared->now, item, text);
     item->queue = options->queue.len ? options->queue : MR_SLICE_LIT("default");
     item->priority_ms = mr_priority_ms(options->priority_s);
     int32_t retry = options->max_retry == 0 ? MR_DEFAULT_MAX_RETRY : options->max_retry;
@@ -69,7 +70,7 @@ static enum mr_err prepare_one(struct mr_engine *engine, const struct mr_task_op
 
 /* NULL: out of memory. */
 static struct prepared *prepare(struct mr_engine *engine, const struct mr_task_options *tasks,
-                                size_t n, struct mr_enqueue_result *results)
+                                size_t n, struct mr_enqueue_result *results, bool inner)
 {
     for (size_t i = 0; i < n; i++)
         results[i] = (struct mr_enqueue_result){.err = MR_OK};
@@ -81,18 +82,20 @@ static struct prepared *prepare(struct mr_engine *engine, const struct mr_task_o
         free(prepared);
         return NULL;
     }
-    mr_wall now = mr_wall_now(engine->clock);
+    prepared->now = mr_wall_now(engine->clock);
+    prepared->inner = inner;
     for (size_t i = 0; i < n; i++)
         prepared->items[i].err =
-            prepare_one(engine, &tasks[i], now, prepared, &prepared->items[i], results[i].id);
+            prepare_one(engine, &tasks[i], prepared, &prepared->items[i], results[i].id);
     return prepared;
 }
 
 static void prepare_enqueue(struct mr_engine *engine, struct mr_req_enqueue *req)
 {
     /* More are answered with MR_TOO_BIG. */
-    req->prepared =
-        req->n <= MR_BATCH_MAX ? prepare(engine, req->tasks, req->n, req->results) : NULL;
+    req->prepared = req->n <= MR_BATCH_MAX
+                        ? prepare(engine, req->tasks, req->n, req->results, req->inner)
+                        : NULL;
 }
 
 static void prepare_gathered(struct mr_engine *engine, struct mr_req_gathered *req)
@@ -103,7 +106,7 @@ static void prepare_gathered(struct mr_engine *engine, struct mr_req_gathered *r
         return;
     struct mr_task_options task = *req->task;
     task.queue = req->queue;
-    struct prepared *prepared = prepare(engine, &task, 1, &req->result);
+    struct prepared *prepared = prepare(engine, &task, 1, &req->result, false);
     if (prepared != NULL && prepared->items[0].err == MR_OK)
         prepared->items[0].err = mr_gathered_task_check(req);
     req->prepared = prepared;
@@ -136,11 +139,15 @@ void unprepare_request(struct mr_req *base)
 enum mr_err log_queue(struct mr_engine *engine, const struct mr_event_queue *event,
                       struct queue **ret_queue)
 {
-    uint8_t body[MR_EVENT_QUEUE_SIZE + MR_NAME_MAX];
-    size_t len = MR_EVENT_QUEUE_SIZE + event->name.len;
+    size_t len = MR_EVENT_QUEUE_SIZE + event->name.len + event->settings.len;
     MR_TRY(log_room(engine, len, MR_LOG_ONGOING));
+    uint8_t *body = malloc(len);
+    if (body == NULL)
+        return MR_NOMEM;
     mr_event_queue_encode(event, body);
-    if (log_bytes(engine, MR_RECORD_QUEUE, MR_LOG_DURABLE, body, len, NULL) == 0)
+    uint64_t seq = log_bytes(engine, MR_RECORD_QUEUE, MR_LOG_DURABLE, body, len, NULL);
+    free(body);
+    if (seq == 0)
         return MR_NOMEM;
     enum mr_err err = queue_put(&engine->state, event, ret_queue);
     if (err != MR_OK)
@@ -276,13 +283,6 @@ static enum mr_err append_gathered(struct mr_engine *engine, const struct prepar
     return err;
 }
 
-static bool queue_full(const struct queue *queue)
-{
-    uint64_t waiting = queue->counts[MR_PENDING] + queue->counts[MR_SCHEDULED] +
-                       queue->counts[MR_RETRY] + queue->counts[MR_AGGREGATING];
-    return queue->max_length > 0 && waiting >= queue->max_length;
-}
-
 /* When it may run, and where it stands in the order. */
 static void place(const struct mr_engine *engine, const struct mr_task_options *options,
                   const struct item *item, struct mr_event_task *event, int64_t *ret_due_ms)
@@ -320,13 +320,20 @@ static enum mr_err enqueue_one(struct mr_engine *engine, const struct mr_task_op
     uint32_t holder = live_holder(engine, item);
     if (holder != NO_HANDLE)
         return on_duplicate(engine, options, holder, item->priority_ms, due_ms, result);
+    if (options->partition > 1 && find_queue(&engine->state, item->queue) == NULL)
+        return MR_INVALID; /* it would have one */
     MR_TRY(ensure_queue(engine, item->queue, &queue));
-    if (queue_full(queue))
+    struct part_choice choice = {.part = 0};
+    if (queue->parts_n > 1 || queue->max_length > 0 || options->partition > 1)
+        MR_TRY(part_choose(queue, options, item, &choice));
+    if (choice.full)
         return MR_QUEUE_FULL;
     MR_TRY(ensure_results(engine, options->topic));
     /* Again: the record of a new queue may have taken the room. */
     MR_TRY(log_room(engine, MR_EVENT_TASK_SIZE + item->len, MR_LOG_NEW_WORK));
     event.queue = queue->number;
+    event.part = choice.part;
+    part_chosen(queue, choice);
     result->state = event.state;
     return append_task(engine, item, message, &event);
 }
@@ -388,6 +395,7 @@ enum mr_err enqueue_gathered(struct mr_engine *engine, struct mr_req_gathered *r
     struct mr_event_task event = {.id = item->id,
                                   .created_ms = engine->now_ms,
                                   .queue = queue->number,
+                                  .part = task_at(&engine->state, members[0])->part,
                                   .max_retry = item->max_retry,
                                   .flags = item->flags};
     int64_t due_ms;

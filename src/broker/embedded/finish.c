@@ -20,6 +20,10 @@ static uint32_t find_leased(struct mr_engine *engine, const struct mr_finish *it
     struct state *state = &engine->state;
     bool is_uuid;
     struct mr_uuid id = id_key(state, item->id, &is_uuid);
+    if (only_results && !is_uuid) { /* no result has such an id */
+        *ret_err = MR_INVALID;
+        return NO_HANDLE;
+    }
     uint32_t handle = follow_ref(state, item->ref, &id);
     if (handle == NO_HANDLE)
         handle = find_task(state, &id);
@@ -82,7 +86,8 @@ static enum mr_err decide_fail(struct mr_engine *engine, const struct task *task
         to_archive(engine, change);
         return MR_OK;
     }
-    change->state = MR_RETRY;
+    bool gate = queue_of(&engine->state, task)->settings.retry_mode != MR_RETRY_ORDER;
+    change->state = gate ? MR_RETRY : MR_PENDING;
     change->retried++;
     change->key = engine->now_up_ms + item->delay_ms;
     return MR_OK;

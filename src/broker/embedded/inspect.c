@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "broker/embedded/engine.h"
+#include "wire/node.h"
 
 enum {
     LIST_DEFAULT = 50,
@@ -25,10 +26,10 @@ enum handled handle_get(struct mr_engine *engine, struct mr_req *base)
 
 /* ---- pages ---------------------------------------------------------------------------------- */
 
-/* Where a page begins: a set, and a place in it. As text: queue.state.key.tie */
+/* Where a page begins: a set, and a place in it. As text: queue.state.partition.key.tie */
 struct cursor {
     uint32_t queue;
-    unsigned state;
+    unsigned state, part;
     int64_t key;
     uint64_t tie;
 };
@@ -39,14 +40,14 @@ static enum mr_err cursor_parse(const char *text, struct cursor *ret_cursor)
     if (text == NULL || text[0] == '\0')
         return MR_OK;
     int used = 0;
-    unsigned queue, state;
+    unsigned queue, state, part;
     long long key;
     unsigned long long tie;
     if (strlen(text) >= MR_CURSOR_MAX ||
-        sscanf(text, "%u.%u.%lld.%llu%n", &queue, &state, &key, &tie, &used) != 4 ||
+        sscanf(text, "%u.%u.%u.%lld.%llu%n", &queue, &state, &part, &key, &tie, &used) != 5 ||
         text[used] != '\0' || state > MR_STATE_COUNT)
         return MR_INVALID;
-    *ret_cursor = (struct cursor){queue, state, key, tie};
+    *ret_cursor = (struct cursor){queue, state, part, key, tie};
     return MR_OK;
 }
 
@@ -120,25 +121,38 @@ static enum mr_err page_set(struct page *page, const struct order *set)
 static bool page_wants(const struct page *page, const struct queue *queue, unsigned state)
 {
     enum mr_state only = page->req->options.state;
-    if (queue->results || (page->only != NULL && page->only != queue))
+    if (queue->results || (page->only != NULL ? page->only != queue : queue->inner))
         return false;
     if (page->req->options.held)
         return state == HELD_SET;
     return state != HELD_SET && (only == MR_STATE_NONE || only == state);
 }
 
+/* Goes on in the sets of one state; those of another are not looked at. */
+static enum mr_err page_state(struct page *page, struct queue *queue)
+{
+    struct cursor *at = &page->at;
+    for (; at->part < queue_sets(queue, at->state); at->part++) {
+        if (page_wants(page, queue, at->state))
+            MR_TRY(page_set(page, queue_set(queue, at->state, at->part)));
+        if (page->full)
+            return MR_OK;
+        at->key = INT64_MIN;
+        at->tie = 0;
+    }
+    at->part = 0;
+    return MR_OK;
+}
+
 static enum mr_err page_fill(struct page *page)
 {
     const struct state *state = &page->engine->state;
     while (page->at.queue < state->queues_n) {
-        const struct queue *queue = state->queues[page->at.queue];
+        struct queue *queue = state->queues[page->at.queue];
         for (; queue != NULL && page->at.state < MR_STATE_COUNT; page->at.state++) {
-            if (page_wants(page, queue, page->at.state))
-                MR_TRY(page_set(page, &queue->sets[page->at.state]));
+            MR_TRY(page_state(page, queue));
             if (page->full)
                 return MR_OK;
-            page->at.key = INT64_MIN;
-            page->at.tie = 0;
         }
         page->at = (struct cursor){.queue = page->at.queue + 1, .key = INT64_MIN};
     }
@@ -154,16 +168,16 @@ static enum mr_err list_tasks(struct mr_engine *engine, struct mr_req_list *req)
         return MR_INVALID;
     MR_TRY(cursor_parse(options->cursor, &page.at));
     if (options->queue.len > 0)
-        page.only = find_shown_queue(&engine->state, options->queue);
-    if (options->queue.len > 0 && page.only == NULL)
+        page.only = find_queue(&engine->state, options->queue);
+    if (options->queue.len > 0 && (page.only == NULL || page.only->results))
         return MR_NOT_FOUND;
     req->tasks = mr_arena_calloc(&req->req.arena, page.limit + 1, sizeof *req->tasks);
     if (req->tasks == NULL)
         return MR_NOMEM;
     MR_TRY(page_fill(&page));
     if (page.full)
-        snprintf(req->next, sizeof req->next, "%u.%u.%lld.%llu", page.at.queue, page.at.state,
-                 (long long)page.at.key, (unsigned long long)page.at.tie);
+        snprintf(req->next, sizeof req->next, "%u.%u.%u.%lld.%llu", page.at.queue, page.at.state,
+                 page.at.part, (long long)page.at.key, (unsigned long long)page.at.tie);
     return MR_OK;
 }
 
@@ -191,45 +205,69 @@ static int64_t waiting_ms(struct mr_engine *engine, const struct task *task)
     return since < engine->now_ms ? engine->now_ms - since : 0;
 }
 
-static void queue_info(struct mr_engine *engine, const struct queue *queue,
-                       struct mr_queue_info *ret_info)
+/* By those at the heads of its partitions. */
+static int64_t oldest_pending_ms(struct mr_engine *engine, const struct queue *queue)
 {
     const struct state *state = &engine->state;
+    int64_t oldest = 0;
+    for (unsigned p = 0; p < queue->parts_n; p++) {
+        const struct order *pending = &queue->parts[p].pending;
+        struct order_at at = order_seek(pending, &state->tasks, INT64_MIN, 0);
+        uint32_t handle;
+        for (size_t i = 0; i < OLDEST_LOOK; i += queue->parts_n) {
+            if ((handle = order_next(pending, &at)) == NO_HANDLE)
+                break;
+            int64_t ms = waiting_ms(engine, task_at(state, handle));
+            oldest = ms > oldest ? ms : oldest;
+        }
+    }
+    return oldest;
+}
+
+/* Those that are durable. */
+static uint64_t count_durable(struct queue *queue, unsigned state)
+{
+    uint64_t n = 0;
+    for (unsigned p = 0; p < queue_sets(queue, state); p++)
+        n += queue_set(queue, state, p)->count;
+    return n;
+}
+
+static void queue_info(struct mr_engine *engine, struct queue *queue,
+                       struct mr_queue_info *ret_info)
+{
     *ret_info = (struct mr_queue_info){
         .paused = queue->paused,
         .processed_total = queue->processed,
         .failed_total = queue->failed,
         .quarantined = queue->quarantined,
         .max_length = queue->max_length,
-        .partitions = 1,
+        .partitions = queue->parts_n,
+        .assign = queue->assign,
     };
+    mr_queue_settings_show(&queue->settings, ret_info);
+    mr_limits_show(&queue->limits, ret_info);
     latency_show(queue->latency, engine->now, ret_info);
-    const char *name = queue->name + queue->results; /* of results: their topic */
-    memcpy(ret_info->name, name, strlen(name) + 1);
+    struct mr_slice name = mr_queue_shown(mr_slice_make(queue->name, queue->name_len));
+    memcpy(ret_info->name, name.data, name.len);
+    ret_info->name[name.len] = '\0';
     memcpy(ret_info->counts, queue->counts, sizeof queue->counts);
     if (mr_log_failure(engine->log) != MR_OK) /* the changes under way will never be durable */
-        for (size_t s = 0; s < MR_STATE_COUNT; s++)
-            ret_info->counts[s] = queue->sets[s].count;
+        for (unsigned s = 0; s < MR_STATE_COUNT; s++)
+            ret_info->counts[s] = count_durable(queue, s);
     const struct day *today = queue_day(queue, (int32_t)(engine->now_ms / MR_MS_PER_DAY));
     if (today != NULL) {
         ret_info->processed_today = today->processed;
         ret_info->failed_today = today->failed;
     }
-    const struct order *pending = &queue->sets[MR_PENDING];
-    struct order_at at = order_seek(pending, &state->tasks, INT64_MIN, 0);
-    uint32_t handle;
-    for (size_t i = 0; i < OLDEST_LOOK && (handle = order_next(pending, &at)) != NO_HANDLE; i++) {
-        int64_t ms = waiting_ms(engine, task_at(state, handle));
-        if (ms > ret_info->oldest_pending_ms)
-            ret_info->oldest_pending_ms = ms;
-    }
+    ret_info->oldest_pending_ms = oldest_pending_ms(engine, queue);
 }
 
 static enum mr_err list_queues(struct mr_engine *engine, struct mr_req_queue_list *req)
 {
     struct state *state = &engine->state;
     if (req->only.len > 0) {
-        const struct queue *queue = find_queue(state, req->only);
+        struct queue *queue = find_queue(state, req->only);
         if (queue == NULL)
             return MR_NOT_FOUND;
         if (req->max == 0)
@@ -300,6 +338,9 @@ static enum mr_err copy_names(const struct node *node, struct mr_arena *arena,
     info->queues_n = node->listens_n;
     info->types = types;
     info->types_n = node->types_n;
+    struct mr_slice slots;
+    MR_TRY(mr_arena_copy(arena, mr_buf_slice(&node->slots_said), &slots));
+    MR_TRY(mr_slot_infos_read(slots, SLOTS_SAID, arena, &info->slot_infos, &info->slot_infos_n));
     return mr_arena_copy(arena, mr_slice_str(node->name), &info->name);
 }
 
@@ -331,6 +372,8 @@ static enum mr_err list_nodes(const struct mr_engine *engine, struct mr_req_node
         return MR_NOMEM;
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
         const struct node *node = mr_container(link, struct node, link);
+        if (node->inner)
+            continue;
         MR_TRY(copy_node(engine, node, &req->req.arena, &req->nodes[req->n]));
         req->n++;
     }
@@ -342,30 +385,36 @@ enum handled handle_node_list(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_node_list *req = mr_container(base, struct mr_req_node_list, req);
     req->n = 0;
-    mr_req_answer(base, list_nodes(engine, req));
+    enum mr_err err = list_nodes(engine, req);
+    mr_req_answer(base, err == MR_OK ? leader_show(engine, req) : err);
     return HANDLED;
 }
 
 /* ---- figures -------------------------------------------------------------------------------- */
 
-static uint64_t count_results(const struct state *state)
+/* Of queues that people do not see. */
+static uint64_t count_hidden(const struct state *state, uint64_t *ret_results)
 {
-    uint64_t n = 0;
-    for (uint32_t i = 0; i < state->queues_n; i++)
-        for (size_t s = 0;
-             state->queues[i] != NULL && state->queues[i]->results && s < MR_STATE_COUNT; s++)
-            n += state->queues[i]->counts[s];
-    return n;
+    uint64_t inner = 0;
+    *ret_results = 0;
+    for (uint32_t i = 0; i < state->queues_n; i++) {
+        const struct queue *queue = state->queues[i];
+        if (queue == NULL || !(queue->results || queue->inner))
+            continue;
+        for (size_t s = 0; s < MR_STATE_COUNT; s++)
+            *(queue->results ? ret_results : &inner) += queue->counts[s];
+    }
+    return *ret_results + inner;
 }
 
 enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_stats *req = mr_container(base, struct mr_req_stats, req);
-    uint64_t results = count_results(&engine->state);
+    uint64_t results, hidden = count_hidden(&engine->state, &results);
     struct mr_log_figures log;
     mr_log_figures(engine->log, &log);
     req->stats = (struct mr_stats){
-        .tasks = engine->state.tasks.count - results,
+        .tasks = engine->state.tasks.count - hidden,
         .results = results,
         .memory_bytes = state_bytes(&engine->state),
         .disk_bytes =
@@ -385,6 +434,7 @@ enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
         .snapshots = engine->snapshots,
         .texts_dropped = engine->texts_dropped,
         .quarantined = engine->quarantined,
+        .leaderless_ms = leader_missing_ms(engine),
         .disk_full = mr_log_full(engine->log) != MR_OK || engine->spare.err != MR_OK,
         .failed = engine->failure != MR_OK || mr_log_failure(engine->log) != MR_OK,
         .upkeep = engine->snapshot != NULL || engine->compacting != 0,

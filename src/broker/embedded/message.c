@@ -92,6 +92,7 @@ enum mr_err message_fill(const struct mr_task_msg *msg, const struct mr_uuid *id
     task->unique_key = msg->unique_key;
     task->group = msg->group;
     task->topic = msg->topic;
+    task->key = msg->key;
     task->priority_s = (double)msg->priority_ms / 1000.0;
     task->max_retry = msg->max_retry;
     task->timeout_ms = msg->timeout_ms;

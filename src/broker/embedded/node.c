@@ -8,16 +8,30 @@
 #include <stdlib.h>
 
 #include "broker/embedded/engine.h"
+#include "wire/node.h"
 
 /* ---- tasks in hand -------------------------------------------------------------------------- */
+
+/* It waits for tasks that it had no slot for: those of queues with limits. */
+static void slot_is_free(struct mr_engine *engine, const struct node *node)
+{
+    for (size_t i = 0; i < node->listens_n; i++) {
+        struct queue *queue = node->listens[i].queue;
+        if (queue != NULL && queue->limiter != NULL && mr_list_empty(&queue->ready))
+            mr_list_push_back(&engine->state.ready, &queue->ready);
+    }
+}
 
 void node_lease_ended(uint32_t handle, void *arg)
 {
     struct mr_engine *engine = arg;
     struct state *state = &engine->state;
     struct more *more = more_of(state, task_at(state, handle));
+    struct queue *queue = queue_of(state, task_at(state, handle));
     free(more->progress);
     more->progress = NULL;
+    if (queue->limiter != NULL)
+        limiter_ended(queue->limiter, more);
     if (more->node == 0)
         return;
     struct node *node = engine->nodes_by_number[more->node];
@@ -32,6 +46,8 @@ void node_lease_ended(uint32_t handle, void *arg)
     more->node = 0;
     node->in_hand--;
     engine->in_hand--;
+    if (!mr_list_empty(&node->takes))
+        slot_is_free(engine, node);
     engine->in_hand_leaving -= (task_at(state, handle)->flags & MR_TASK_TOPIC) != 0;
 }
 
@@ -81,6 +97,7 @@ enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
 
 static void node_free(struct mr_engine *engine, struct node *node)
 {
+    leader_left(engine, node);
     for (size_t i = 0; i < node->listens_n; i++)
         mr_list_remove(&node->listens[i].waiter);
     mr_wheel_stop(engine->wheel, &node->lease);
@@ -89,7 +106,10 @@ static void node_free(struct mr_engine *engine, struct node *node)
     memset(engine->slot_use + node->first_slot, node->dying ? SLOT_RESTS : SLOT_FREE, node->slots);
     engine->nodes_by_number[node->number] = NULL;
     mr_list_remove(&node->link);
+    if (!engine->closing)
+        node_parts_assign(engine, node);
     free(node->types);
+    mr_buf_done(&node->slots_said);
     free(node);
 }
 
@@ -147,6 +167,7 @@ static void node_died(struct mr_timer *timer, void *arg)
     }
     node->dying = true;
     take_cancel_waits(engine, node, MR_CLOSED);
+    node_parts_assign(engine, node);
     if (node_release_tasks(engine, node, true) != MR_OK) {
         mr_wheel_start(engine->wheel, timer, tick_of(engine, engine->now) + RETRY_SPACE_MS);
         return;
@@ -231,6 +252,7 @@ static void listen_all(struct mr_engine *engine, struct node *node,
         listen->weight = req->queues[i].weight ? req->queues[i].weight : 1;
         listen->name_len = req->queues[i].name.len;
         memcpy(listen->name, req->queues[i].name.data, listen->name_len);
+        listen->base = mr_address_base(req->queues, req->queues_n, i);
         listen->queue = find_queue(&engine->state, req->queues[i].name);
         node->listens_n++;
     }
@@ -292,6 +314,10 @@ static enum mr_err node_new(struct mr_engine *engine, const struct mr_req_node_o
                           .first_epoch = engine->last_epoch,
                           .started_ms = engine->now_ms,
                           .lease_ms = req->lease_ms,
+                          .fall_ms = req->fall_ms,
+                          .leads = req->leads,
+                          .inner = req->inner,
+                          .leader_ms = req->leader_ms,
                           .events = req->events,
                           .order = req->order,
                           .first = NO_HANDLE,
@@ -322,6 +348,7 @@ enum handled handle_node_open(struct mr_engine *engine, struct mr_req *base)
         return HANDLED;
     }
     listen_all(engine, node, req);
+    node_parts_assign(engine, node);
     heard(engine, node);
     req->node = node->id;
     req->first_slot = node->first_slot;
@@ -340,7 +367,7 @@ void node_listen_again(struct mr_engine *engine, struct queue *queue)
                 !mr_slice_equal(mr_slice_make(listen->name, listen->name_len), name))
                 continue;
             listen->queue = queue;
-            if (!mr_list_empty(&node->takes))
+            if (waiting_take(node, i) != NULL)
                 mr_list_push_back(&queue->waiters, &listen->waiter);
         }
     }
@@ -378,10 +405,29 @@ static void note_progress(struct mr_engine *engine, const struct node *node,
     more->progress = len ? strndup(progress->text.data, len) : NULL;
 }
 
+/* Without memory it is shown as it was before. */
+static void note_slots(struct mr_engine *engine, struct node *node, const struct mr_req_beat *req)
+{
+    struct mr_slot_info infos[MR_SLOTS_SHOWN];
+    size_t n = req->slots_n < MR_SLOTS_SHOWN ? req->slots_n : MR_SLOTS_SHOWN;
+    for (size_t i = 0; i < n; i++) {
+        infos[i] = req->slots[i];
+        infos[i].since_ms = engine->now_ms - infos[i].since_ms;
+    }
+    size_t size = mr_slot_infos_size(infos, n);
+    mr_buf_clear(&node->slots_said);
+    if (mr_buf_reserve(&node->slots_said, size) != MR_OK)
+        return;
+    mr_slot_infos_write(infos, n, SLOTS_SAID, node->slots_said.data);
+    node->slots_said.len = size;
+}
+
 enum handled handle_beat(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_beat *req = mr_container(base, struct mr_req_beat, req);
     struct node *node = find_node(engine, req->node);
+    req->term = 0;
+    req->leader_ms = 0;
     if (node == NULL) {
         mr_req_answer(base, MR_NOT_FOUND);
         return HANDLED;
@@ -389,6 +435,9 @@ enum handled handle_beat(struct mr_engine *engine, struct mr_req *base)
     heard(engine, node);
     for (size_t i = 0; i < req->progress_n; i++)
         note_progress(engine, node, &req->progress[i]);
+    if (req->slots_n > 0)
+        note_slots(engine, node, req);
+    leader_beat(engine, node, req);
     mr_req_answer(base, MR_OK);
     return HANDLED;
 }

@@ -30,7 +30,7 @@ static struct mr_result result_of(const struct mr_engine *engine, const struct t
         .queue = msg->queue,
         .type = msg->type,
         .topic = msg->topic,
-        .partition = 1,
+        .partition = task->part + 1u,
         .attempt = 1u + task->retried + task->crashes,
         .cancel_requested = task->flags & MR_TASK_CANCEL,
         .finished_ms = engine->now_ms,

@@ -18,8 +18,8 @@ static enum mr_err copy_message(struct mr_engine *engine, const struct task *tas
         bytes.len -= msg.payload.len; /* it stands last */
     MR_TRY(mr_arena_copy(arena, bytes, &copy));
     ptrdiff_t moved = (const uint8_t *)copy.data - (const uint8_t *)bytes.data;
-    struct mr_slice *slices[] = {&msg.queue,      &msg.type,  &msg.id,    &msg.payload,
-                                 &msg.unique_key, &msg.group, &msg.topic, &msg.headers};
+    struct mr_slice *slices[] = {&msg.queue, &msg.type,  &msg.id,  &msg.payload, &msg.unique_key,
+                                 &msg.group, &msg.topic, &msg.key, &msg.headers};
     for (size_t i = 0; i < sizeof slices / sizeof *slices; i++)
         if (slices[i]->len > 0)
             slices[i]->data = (const uint8_t *)slices[i]->data + moved;
@@ -121,7 +121,7 @@ enum mr_err show_task(struct mr_engine *engine, uint32_t handle, bool with_paylo
     out.due_ms = by_due ? task->key : 0;
     out.retried = task->retried;
     out.crashes = task->crashes;
-    out.partition = 1;
+    out.partition = task->part + 1u;
     out.attempt = 1u + task->retried + task->crashes;
     out.cancel_requested = task->flags & MR_TASK_CANCEL;
     out.held = task->flags & MR_TASK_HELD;

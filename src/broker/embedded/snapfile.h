@@ -10,7 +10,8 @@
  *   HEAD   store id (16), u64 seq, u32 term, u32 zero, u64 epoch ceiling, u64 deleted, u64 expired,
  *          u64 gathered (from version 3 on)
  *   QUEUE  queue event (wire/event.h), u64 processed, u64 failed, u32 days, and per day
- *          i32 day since the Unix epoch, u64 processed, u64 failed
+ *          i32 day since the Unix epoch, u64 processed, u64 failed; from version 4 on the
+ *          settings (broker/settings.h)
  *   GROUP  u32 number, u32 number of its queue, its name; numbers rise; from version 3 on
  *   TASKS  entries (wire/event.h); version 1 only
  *   PACKED entries (wire/pack.h)
@@ -22,7 +23,7 @@
 #include "broker/embedded/parity.h"
 
 enum {
-    SNAP_VERSION = 3,
+    SNAP_VERSION = 4,
     SNAP_FILE_HEAD = 16,
     SNAP_BLOCK_HEAD = 16,
     SNAP_HEAD_BODY = 64,

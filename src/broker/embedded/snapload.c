@@ -57,13 +57,14 @@ static enum mr_err load_queue(struct loader *loader, struct mr_slice body)
     struct mr_event_queue event;
     struct queue *queue;
     MR_TRY(mr_event_queue_decode(mr_slice_make(at, event_len), &event));
-    MR_TRY(queue_put(&loader->engine->state, &event, &queue));
     at += event_len;
+    size_t days = mr_load32(at + 16), len = event_len + 20 + days * 20;
+    if (days > DAYS_KEPT || body.len < len)
+        return MR_DAMAGED;
+    event.settings = mr_slice_make((const uint8_t *)body.data + len, body.len - len);
+    MR_TRY(queue_put(&loader->engine->state, &event, &queue));
     queue->processed = mr_load64(at);
     queue->failed = mr_load64(at + 8);
-    size_t days = mr_load32(at + 16);
-    if (days > DAYS_KEPT || body.len != event_len + 20 + days * 20)
-        return MR_DAMAGED;
     for (size_t i = 0; i < days; i++) {
         const uint8_t *d = at + 20 + i * 20;
         struct day day = {(int32_t)mr_load32(d), mr_load64(d + 4), mr_load64(d + 12)};

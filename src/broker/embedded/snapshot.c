@@ -91,6 +91,8 @@ static enum mr_err save_queue(struct snapshot *snapshot, const struct queue *que
     struct mr_event_queue event = {
         .number = queue->number,
         .paused = queue->paused,
+        .more_parts = (uint8_t)(queue->parts_n - 1),
+        .assign = queue->assign,
         .max_length = queue->max_length,
         .name = mr_slice_make(queue->name, queue->name_len),
     };
@@ -110,6 +112,7 @@ static enum mr_err save_queue(struct snapshot *snapshot, const struct queue *que
         mr_store64(day + 12, queue->days[i].failed);
         MR_TRY(mr_buf_append(&snapshot->out, day, sizeof day));
     }
+    MR_TRY(mr_queue_settings_encode(&queue->settings, &snapshot->out));
     block_end(snapshot, at, SNAP_QUEUE);
     return MR_OK;
 }
@@ -210,7 +213,9 @@ void snapshot_touch(uint32_t task, void *arg)
 static enum mr_err make_blocks(struct snapshot *snapshot)
 {
     static const uint8_t zeroes[SECTOR];
-    const uint8_t *at = snapshot->records.data, *end = at + snapshot->records.len;
+    const uint8_t *at = snapshot->records.data, *end = at;
+    if (snapshot->records.len > 0) /* else there may be no memory at all to point behind */
+        end += snapshot->records.len;
     while (at < end)
         MR_TRY(save_tasks(snapshot, &at, end));
     if (!snapshot->last)

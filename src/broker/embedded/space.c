@@ -66,8 +66,9 @@ uint64_t log_left_beside(const struct mr_engine *engine)
 /* ---- the next snapshot ---------------------------------------------------------------------- */
 
 enum {
+    SETTINGS_BYTES = 64, /* of a queue, its limits apart */
     QUEUE_BYTES = SNAP_BLOCK_HEAD + MR_EVENT_QUEUE_SIZE + MR_NAME_MAX + SNAP_QUEUE_FIGURES +
-                  SNAP_DAY * DAYS_KEPT,
+                  SNAP_DAY * DAYS_KEPT + SETTINGS_BYTES,
     GROUP_BLOCK = SNAP_BLOCK_HEAD + SNAP_GROUP + MR_NAME_MAX,
     AHEAD = 256,      /* tasks that even a small store has space for ahead */
     AHEAD_QUEUES = 4, /* and queues */
@@ -85,12 +86,13 @@ static struct spare_size size_for(const struct state *state)
     struct spare_size size = {.tasks = ahead_of(state->tasks.count, AHEAD),
                               .mores = ahead_of(state->mores.count, AHEAD),
                               .queues = ahead_of(mr_map_count(state->by_name), AHEAD_QUEUES),
-                              .groups = ahead_of(state->groups.count, AHEAD_QUEUES)};
+                              .groups = ahead_of(state->groups.count, AHEAD_QUEUES),
+                              .limits = ahead_of(state->limits_bytes, 0)};
     uint64_t chunks = ahead_of(state->tasks.used, AHEAD) / SLAB_CHUNK + 1;
     uint64_t data = SNAP_FILE_HEAD + 2 * SNAP_BLOCK_HEAD + SNAP_HEAD_BODY + sizeof(uint64_t) +
                     chunks * SNAP_BLOCK_HEAD + size.tasks * MR_PACK_SIZE +
                     size.mores * MR_ENTRY_MORE_SIZE + size.queues * QUEUE_BYTES +
-                    size.groups * GROUP_BLOCK;
+                    size.groups * GROUP_BLOCK + size.limits;
     size.bytes = (data / GROUP_DATA + 1) * GROUP_BYTES;
     return size;
 }
@@ -160,7 +162,7 @@ static bool size_fits(const struct spare *spare, const struct state *state)
     if (!spare->needed)
         return size->bytes == 0;
     return covers(size->tasks, tasks) && covers(size->mores, mores) &&
-           size->queues >= mr_map_count(state->by_name) &&
+           size->queues >= mr_map_count(state->by_name) && size->limits >= state->limits_bytes &&
            covers(size->groups, state->groups.count) && !far_above(size->tasks, tasks) &&
            !far_above(size->mores, mores);
 }

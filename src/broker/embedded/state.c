@@ -64,6 +64,7 @@ enum mr_err state_init(struct state *state, struct mr_hash_key key, struct mr_wa
     slab_init(&state->groups, sizeof(struct group), NULL);
     mr_list_init(&state->ready);
     mr_list_init(&state->riper);
+    mr_list_init(&state->addressed);
     MR_TRY(mr_map_new(&id_ops, state, &state->by_id));
     mr_map_warm(state->by_id, warm);
     MR_TRY(mr_map_new(&unique_ops, state, &state->by_unique));
@@ -131,7 +132,7 @@ struct queue *queue_of(const struct state *state, const struct task *task)
 struct queue *find_shown_queue(struct state *state, struct mr_slice name)
 {
     struct queue *queue = find_queue(state, name);
-    return queue != NULL && !queue->results ? queue : NULL;
+    return queue != NULL && !queue->results && !queue->inner ? queue : NULL;
 }
 
 uint32_t find_shown_task(const struct state *state, const struct mr_uuid *id)
@@ -151,15 +152,30 @@ static unsigned set_of(const struct task *task)
     return task->flags & MR_TASK_HELD ? HELD_SET : task->state;
 }
 
+void count_task(struct state *state, const struct task *task, enum mr_state in, int by)
+{
+    static const uint8_t waits[MR_STATE_COUNT] = {
+        [MR_PENDING] = 1, [MR_SCHEDULED] = 1, [MR_RETRY] = 1, [MR_AGGREGATING] = 1};
+    struct queue *queue = queue_of(state, task);
+    queue->counts[in] += (uint64_t)(int64_t)by;
+    queue->parts[task->part].waiting += (uint64_t)(int64_t)(by * waits[in]);
+}
+
 enum mr_err set_enter(struct state *state, uint32_t handle)
 {
     struct task *task = task_at(state, handle);
     struct queue *queue = queue_of(state, task);
-    MR_TRY(order_insert(&queue->sets[set_of(task)], &state->tasks, handle));
+    MR_TRY(order_insert(queue_set(queue, set_of(task), task->part), &state->tasks, handle));
     if (task->flags & MR_TASK_HELD)
         return MR_OK;
-    if (task->state == MR_PENDING && mr_list_empty(&queue->ready))
-        mr_list_push_back(&state->ready, &queue->ready);
+    if (task->state == MR_PENDING && queue->limiter != NULL)
+        return limiter_enter(queue->limiter, handle);
+    if (task->state == MR_PENDING) {
+        queue->filled |= (uint64_t)1 << task->part;
+        if (mr_list_empty(&queue->ready))
+            mr_list_push_back(&state->ready, &queue->ready);
+        return MR_OK;
+    }
     if (task->state == MR_AGGREGATING && !state->replaying)
         return group_enter(state, handle);
     bool is_timed =
@@ -176,7 +192,13 @@ void set_leave(struct state *state, uint32_t handle)
         task->limbo = 0; /* its entry in the ring no longer matches */
         return;
     }
-    order_remove(&queue_of(state, task)->sets[set_of(task)], &state->tasks, handle);
+    struct queue *queue = queue_of(state, task);
+    struct order *set = queue_set(queue, set_of(task), task->part);
+    order_remove(set, &state->tasks, handle);
+    if (set_of(task) == MR_PENDING && queue->limiter != NULL)
+        limiter_leave(queue->limiter, handle);
+    else if (set_of(task) == MR_PENDING && set->count == 0)
+        queue->filled &= ~((uint64_t)1 << task->part);
     if (set_of(task) == MR_AGGREGATING && !state->replaying)
         group_leave(state, handle);
 }
@@ -237,11 +259,43 @@ enum mr_err state_durable(struct state *state, uint64_t seq)
 static const enum mr_state timed[] = {MR_SCHEDULED, MR_RETRY, MR_COMPLETED};
 enum { TIMED = sizeof timed / sizeof *timed };
 
-static int64_t queue_next_ms(const struct state *state, const struct queue *queue)
+/* But for what limits keep back. */
+static bool nothing_pending(const struct queue *queue)
+{
+    if (queue->limiter != NULL)
+        return limiter_is_empty(queue->limiter);
+    for (size_t i = 0; i < queue->parts_n; i++)
+        if (queue->parts[i].pending.count > 0)
+            return false;
+    return true;
+}
+
+/* The retries of the queue are a class of their own: those that are due wait until they are asked for. */
+static bool has_class(const struct queue *queue)
+{
+    return queue->settings.retry_mode == MR_RETRY_CLASS;
+}
+
+/* The first of a set for which something happens by the passing of time. */
+static uint32_t next_timed(const struct state *state, const struct queue *queue, enum mr_state set,
+                           int64_t now_ms)
+{
+    const struct order *order = &queue->sets[set];
+    uint32_t first = order_first(order);
+    int64_t since_ms = queue->settings.class_since_ms;
+    if (set != MR_RETRY || !has_class(queue) || first == NO_HANDLE ||
+        task_at(state, first)->key <= since_ms)
+        return first;
+    struct order_at at =
+        order_seek(order, &state->tasks, (now_ms > since_ms ? now_ms : since_ms) + 1, 0);
+    return order_next(order, &at);
+}
+
+static int64_t queue_next_ms(const struct state *state, const struct queue *queue, int64_t now_ms)
 {
     int64_t next = INT64_MAX;
     for (size_t i = 0; i < TIMED; i++) {
-        uint32_t handle = order_first(&queue->sets[timed[i]]);
+        uint32_t handle = next_timed(state, queue, timed[i], now_ms);
         if (handle != NO_HANDLE && task_at(state, handle)->key < next)
             next = task_at(state, handle)->key;
     }
@@ -287,7 +341,7 @@ static void expire(struct state *state, uint32_t handle)
     task_release(state, handle);
 }
 
-static enum mr_err tick_one(struct state *state, struct queue *queue, uint32_t handle)
+static enum mr_err tick_one(struct state *state, uint32_t handle)
 {
     struct task *task = task_at(state, handle);
     if (task->state == MR_COMPLETED) {
@@ -297,12 +351,48 @@ static enum mr_err tick_one(struct state *state, struct queue *queue, uint32_t h
     const struct more *more = more_of(state, task);
     state->touch(handle, state->touch_arg);
     set_leave(state, handle);
-    queue->counts[task->state]--;
-    queue->counts[MR_PENDING]++;
+    count_task(state, task, task->state, -1);
+    count_task(state, task, MR_PENDING, 1);
     task->state = MR_PENDING;
     if (more != NULL && more->order_ms != 0)
         task->key = more->order_ms;
     return set_enter(state, handle);
+}
+
+#define AHEAD_OF_ALL_MS (5000 * MR_MS_PER_DAY) /* more than any priority */
+
+uint32_t state_due_retry(const struct state *state, const struct queue *queue, int64_t now_ms,
+                         bool *ret_late)
+{
+    const struct order *order = &queue->sets[MR_RETRY];
+    if (!has_class(queue) || order->count == 0)
+        return NO_HANDLE;
+    struct order_at at = order_seek(order, &state->tasks, queue->settings.class_since_ms + 1, 0);
+    uint32_t handle = order_next(order, &at);
+    if (handle == NO_HANDLE || task_at(state, handle)->key > now_ms)
+        return NO_HANDLE;
+    int64_t wait_ms = queue->settings.retry_wait_ms;
+    *ret_late = now_ms - task_at(state, handle)->key >= (wait_ms > 0 ? wait_ms : MR_RETRY_WAIT_MS);
+    return handle;
+}
+
+enum mr_err state_ready_retry(struct state *state, struct queue *queue, int64_t now_ms)
+{
+    bool late;
+    uint32_t handle = state_due_retry(state, queue, now_ms, &late);
+    if (handle == NO_HANDLE || (!late && !nothing_pending(queue)))
+        return MR_OK;
+    struct task *task = task_at(state, handle);
+    struct more *more = more_of(state, task);
+    state->touch(handle, state->touch_arg);
+    if (late && more != NULL) /* those that waited too long among themselves as they were due */
+        more->order_ms = task->key - AHEAD_OF_ALL_MS;
+    return tick_one(state, handle);
+}
+
+enum mr_err state_retimed(struct state *state, struct queue *queue, int64_t now_ms)
+{
+    return queue_due_at(state, queue, queue_next_ms(state, queue, now_ms));
 }
 
 static enum mr_err queue_tick(struct state *state, struct queue *queue, int64_t now_ms,
@@ -310,14 +400,17 @@ static enum mr_err queue_tick(struct state *state, struct queue *queue, int64_t 
 {
     for (size_t i = 0; i < TIMED; i++) {
         while (*budget > 0) {
-            uint32_t handle = order_first(&queue->sets[timed[i]]);
+            uint32_t handle = next_timed(state, queue, timed[i], now_ms);
             if (handle == NO_HANDLE || task_at(state, handle)->key > now_ms)
                 break;
-            MR_TRY(tick_one(state, queue, handle));
+            MR_TRY(tick_one(state, handle));
             --*budget;
         }
     }
-    return queue_due_at(state, queue, queue_next_ms(state, queue));
+    bool late, due = state_due_retry(state, queue, now_ms, &late) != NO_HANDLE;
+    if (due && !mr_list_empty(&queue->waiters) && mr_list_empty(&queue->ready))
+        mr_list_push_back(&state->ready, &queue->ready); /* somebody asks for it */
+    return queue_due_at(state, queue, queue_next_ms(state, queue, now_ms));
 }
 
 enum mr_err state_tick(struct state *state, int64_t now_ms, size_t budget)
@@ -385,8 +478,9 @@ size_t state_bytes(const struct state *state)
                    slab_bytes(&state->groups) + mr_map_bytes(state->by_id) +
                    mr_map_bytes(state->by_unique) + state->limbo_cap * sizeof *state->limbo;
     for (uint32_t i = 0; i < state->queues_n; i++)
-        for (size_t s = 0; state->queues[i] != NULL && s < MR_STATE_COUNT; s++)
-            bytes += order_bytes(&state->queues[i]->sets[s]);
+        for (unsigned s = 0; state->queues[i] != NULL && s < MR_STATE_COUNT; s++)
+            for (unsigned p = 0; p < queue_sets(state->queues[i], s); p++)
+                bytes += order_bytes(queue_set(state->queues[i], s, p));
     return bytes;
 }
 
@@ -396,11 +490,47 @@ static void validate_task(const struct state *state, uint32_t handle)
     const struct more *more = more_of(state, task);
     mr_assert(find_task(state, &task->id) == handle);
     mr_assert(task->queue < state->queues_n && state->queues[task->queue] != NULL);
+    mr_assert(task->part < queue_of(state, task)->parts_n);
     mr_assert(task->state != MR_ACTIVE || (more != NULL && more->epoch != 0));
     mr_assert(!task->limbo || task->state != MR_ACTIVE);
     mr_assert(!(task->flags & MR_TASK_HELD) || task->state != MR_ACTIVE);
     if (task->flags & MR_TASK_UNIQUE)
         mr_assert(more != NULL && find_unique(state, &more->unique) == handle);
+}
+
+static uint64_t waiting_in(const struct state *state, const struct queue *queue, unsigned part)
+{
+    uint64_t n = 0;
+    for (uint32_t i = 0; i < state->tasks.used; i++) {
+        const struct task *task = task_at(state, i);
+        n += task->queue == queue->number && task->part == part &&
+             (task->state == MR_PENDING || task->state == MR_SCHEDULED || task->state == MR_RETRY ||
+              task->state == MR_AGGREGATING);
+    }
+    return n;
+}
+
+/* Answers how many are in its sets. */
+static size_t validate_sets(const struct state *state, struct queue *queue)
+{
+    size_t n = 0;
+    uint64_t waiting = queue->counts[MR_PENDING] + queue->counts[MR_SCHEDULED] +
+                       queue->counts[MR_RETRY] + queue->counts[MR_AGGREGATING];
+    for (unsigned s = 0; s < MR_STATE_COUNT; s++)
+        for (unsigned p = 0; p < queue_sets(queue, s); p++) {
+            const struct order *set = queue_set(queue, s, p);
+            order_validate(set, &state->tasks);
+            mr_assert(s != MR_PENDING || queue->limiter != NULL ||
+                      (queue->filled >> p & 1) == (set->count > 0));
+            n += set->count;
+        }
+    if (queue->limiter != NULL)
+        limiter_validate(queue->limiter);
+    for (unsigned p = 0; p < queue->parts_n; p++)
+        mr_assert(queue->parts[p].waiting ==
+                  (queue->parts_n == 1 ? waiting : waiting_in(state, queue, p)));
+    mr_assert(queue->parts_n == MR_PARTITIONS_MAX || queue->filled >> queue->parts_n == 0);
+    return n;
 }
 
 void state_validate(const struct state *state)
@@ -419,12 +549,10 @@ void state_validate(const struct state *state)
         total++;
     }
     for (uint32_t i = 0; i < state->queues_n; i++) {
-        const struct queue *queue = state->queues[i];
-        for (size_t s = 0; queue != NULL && s < MR_STATE_COUNT; s++) {
+        struct queue *queue = state->queues[i];
+        for (size_t s = 0; queue != NULL && s < MR_STATE_COUNT; s++)
             mr_assert(queue->counts[s] == counts[i][s]);
-            order_validate(&queue->sets[s], &state->tasks);
-            in_sets += queue->sets[s].count;
-        }
+        in_sets += queue != NULL ? validate_sets(state, queue) : 0;
     }
     free(counts);
     mr_assert(total == state->tasks.count && total == mr_map_count(state->by_id));

@@ -19,6 +19,8 @@
 #include "broker/embedded/order.h"
 #include "broker/embedded/task.h"
 #include "broker/latency.h"
+#include "broker/limit.h"
+#include "broker/settings.h"
 #include "log/log.h"
 #include "wire/event.h"
 
@@ -48,15 +50,31 @@ struct group {
     char name[MR_NAME_MAX];
 };
 
+/* A partition of a queue: a waiting line of its own. All else is the queue's. */
+struct partition {
+    struct order pending;
+    uint64_t waiting; /* its tasks that count for the greatest length, limbo included */
+};
+
 struct queue {
-    uint32_t number;
+    uint16_t number;
     char name[MR_NAME_MAX + 1];
     size_t name_len;
     bool paused;
-    bool results;                    /* of a topic */
-    uint64_t max_length;             /* 0: none */
-    uint64_t counts[MR_STATE_COUNT]; /* limbo included */
-    struct order sets[MR_STATE_COUNT];
+    bool results;                      /* of a topic */
+    bool inner;                        /* see broker/hidden.h */
+    uint64_t max_length;               /* of each partition; 0: none */
+    struct mr_queue_settings settings; /* its limits stand in limits_bytes */
+    struct mr_limits limits;
+    uint8_t *limits_bytes;             /* the same, encoded; NULL: none */
+    struct limiter *limiter;           /* what they do (limit.h); NULL: it has none */
+    uint64_t counts[MR_STATE_COUNT];   /* limbo included */
+    struct order sets[MR_STATE_COUNT]; /* but for pending ones: those are in the partitions */
+    struct partition *parts;
+    uint8_t parts_n;
+    uint8_t assign;  /* enum mr_assign */
+    uint8_t turn;    /* partition that is next for a task that may go into any */
+    uint64_t filled; /* by partition, a bit: it has something to take */
     uint64_t processed, failed;
     uint64_t quarantined; /* since the start */
     struct day *days;     /* the last DAYS_KEPT that had any run, oldest first */
@@ -68,6 +86,7 @@ struct queue {
     struct mr_heap ripe[RIPE_BY]; /* of groups, what is ripe first on top */
     struct mr_link gathers;       /* of struct gather_wait: those who wait for a ripe group */
     struct mr_link riper;         /* in the list of queues whose waiting gathers look again */
+    struct mr_link addressed;     /* in the list of queues with an @ in their names */
 };
 
 /* A task whose change is not durable yet. */
@@ -98,7 +117,9 @@ struct state {
     size_t limbo_head, limbo_n, limbo_cap;
     struct mr_link ready; /* of struct queue: got a pending task since last looked at */
     struct mr_link riper; /* of struct queue: a group got a member, and somebody waits for one */
-    uint64_t live_bytes;  /* of records that tasks need */
+    struct mr_link addressed; /* of struct queue: an address of some other, by its name */
+    uint64_t live_bytes;      /* of records that tasks need */
+    size_t limits_bytes;      /* of the limits of all queues, encoded */
     uint64_t deleted, expired, gathered;
     uint64_t epoch_ceiling; /* largest ceiling ever logged */
     uint64_t
@@ -168,6 +189,15 @@ void moved_note(struct state *state, uint32_t handle, struct mr_log_pos pos, uin
 
 MR_MUST_USE enum mr_err queue_put(struct state *state, const struct mr_event_queue *event,
                                   struct queue **ret_queue);
+/* The set of one state; pending ones have one for each partition. */
+static inline struct order *queue_set(struct queue *queue, unsigned set, unsigned part)
+{
+    return set == MR_PENDING ? &queue->parts[part].pending : &queue->sets[set];
+}
+static inline unsigned queue_sets(const struct queue *queue, unsigned set)
+{
+    return set == MR_PENDING ? queue->parts_n : 1;
+}
 /* A number for a new queue; there are fewer than QUEUES_MAX. */
 uint32_t queue_free_number(const struct state *state);
 void queue_drop(struct state *state, struct queue *queue, int64_t now_ms);
@@ -204,12 +234,30 @@ struct group *group_ripe(const struct queue *queue, const struct mr_req_gather *
 MR_MUST_USE enum mr_err groups_link(struct state *state);
 void groups_validate(const struct state *state);
 
+/* ---- limits (limit.h) ------------------------------------------------------------------------ */
+
+/* A pending task has come into, and left, the order of its partition. */
+MR_MUST_USE enum mr_err limiter_enter(struct limiter *limiter, uint32_t handle);
+void limiter_leave(struct limiter *limiter, uint32_t handle);
+/* All that is pending is known to be kept back. */
+bool limiter_is_empty(const struct limiter *limiter);
+void limiter_validate(const struct limiter *limiter);
+
 /* ---- time and durability -------------------------------------------------------------------- */
 
 /* Everything up to seq is durable: tasks leave limbo. */
 MR_MUST_USE enum mr_err state_durable(struct state *state, uint64_t seq);
 /* Due tasks become pending, expired ones go; about budget of them at most. */
 MR_MUST_USE enum mr_err state_tick(struct state *state, int64_t now_ms, size_t budget);
+/* The first retry that is due, of a queue where they are a class of their own; NO_HANDLE. Late: it has waited for
+ * too long, and goes before everything else. */
+uint32_t state_due_retry(const struct state *state, const struct queue *queue, int64_t now_ms,
+                         bool *ret_late);
+/* Where it cannot be taken as it is: it becomes pending if nothing else is, or, as the first of all, if it is
+ * late. */
+MR_MUST_USE enum mr_err state_ready_retry(struct state *state, struct queue *queue, int64_t now_ms);
+/* The settings of the queue were changed: other things may happen by the passing of time. */
+MR_MUST_USE enum mr_err state_retimed(struct state *state, struct queue *queue, int64_t now_ms);
 /* When state_tick has something to do; INT64_MAX for never. */
 int64_t state_next_ms(const struct state *state);
 

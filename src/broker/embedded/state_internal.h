@@ -8,6 +8,8 @@
 uint64_t queue_name_hash(const struct state *state, struct mr_slice name);
 void queue_free(struct queue *queue);
 
+/* One more task of its queue and partition is in this state (1), or one less (-1). */
+void count_task(struct state *state, const struct task *task, enum mr_state in, int by);
 /* Into the set of its queue and state, and out of it (or of limbo). */
 MR_MUST_USE enum mr_err set_enter(struct state *state, uint32_t handle);
 void set_leave(struct state *state, uint32_t handle);

@@ -43,7 +43,8 @@ static bool is_unfinished(const char *name)
 /* Files that say nothing of whether a store was made here. */
 static bool is_beside(const char *name)
 {
-    static const char *const names[] = {"lock", "meta", "board", "spare", "tokens"};
+    static const char *const names[] = {"lock",   "meta",     "board",        "spare",
+                                        "tokens", "store.db", "store.db-wal", "store.db-shm"};
     for (size_t i = 0; i < sizeof names / sizeof names[0]; i++)
         if (strcmp(name, names[i]) == 0)
             return true;

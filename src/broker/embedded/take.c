@@ -10,18 +10,23 @@
 
 #include "broker/embedded/engine.h"
 
+enum {
+    WAITERS_LOOK = 64,   /* nodes that wait are looked at for one that prefers what there is */
+    LOOK_WAIT_MS = 1000, /* so long a take that does not wait may pass over what limits keep back */
+};
+
 /* What the engine puts in front of the message in a lease. Never leaves the process. */
 struct lease_head {
     struct mr_uuid id;
     int64_t created_ms, order_ms, started_ms;
     int64_t priority_ms;
-    uint32_t retried, crashes;
+    uint32_t retried, crashes, part;
     bool is_uuid, cancel, reordered;
 };
 
 /* ---- epochs --------------------------------------------------------------------------------- */
 
-static enum mr_err next_epoch(struct mr_engine *engine, uint64_t *ret_epoch)
+enum mr_err next_epoch(struct mr_engine *engine, uint64_t *ret_epoch)
 {
     uint64_t now = (uint64_t)engine->now_us;
     uint64_t epoch = engine->last_epoch + 1 > now ? engine->last_epoch + 1 : now;
@@ -52,20 +57,45 @@ void renew_ceiling(struct mr_engine *engine)
 
 /* ---- choosing ------------------------------------------------------------------------------- */
 
+/* It has something that may be taken now. With limits, a retry of a class of its own becomes pending first. */
+bool take_has_some(const struct mr_engine *engine, const struct queue *queue)
+{
+    bool late;
+    return queue->filled != 0 ||
+           (queue->limiter == NULL &&
+            state_due_retry(&engine->state, queue, engine->now_ms, &late) != NO_HANDLE);
+}
+
+/* Of a queue with limits nothing is held ahead: what is in hand and does not run would keep others from
+ * running, and what was counted against a rate would run at another time. */
 static bool can_give(const struct listen *listen)
 {
-    return listen->queue != NULL && !listen->queue->paused &&
-           listen->queue->sets[MR_PENDING].count > 0;
+    const struct queue *queue = listen->queue, *base = listen->node->listens[listen->base].queue;
+    return queue != NULL && !queue->paused && (base == NULL || !base->paused) &&
+           take_has_some(listen->node->engine, queue) &&
+           (queue->limiter == NULL || listen->node->in_hand < listen->node->slots);
+}
+
+/* The same with what falls to it. */
+static bool can_give_any(const struct listen *listen)
+{
+    return can_give(listen) || fall_first(listen->node->engine, listen) != NO_HANDLE;
+}
+
+/* The take is for this queue of its node. */
+static bool is_for(uint64_t queues, size_t i)
+{
+    return queues == 0 || (queues >> i & 1) != 0;
 }
 
 /* Smooth weighted round robin: over any stretch each queue with tasks gets its share. */
-static struct queue *choose_weighted(struct node *node)
+static struct listen *choose_weighted(struct node *node, uint64_t queues)
 {
     struct listen *best = NULL;
     int64_t total = 0;
     for (size_t i = 0; i < node->listens_n; i++) {
         struct listen *listen = &node->listens[i];
-        if (!can_give(listen))
+        if (!is_for(queues, i) || !can_give_any(listen))
             continue;
         listen->current += listen->weight;
         total += listen->weight;
@@ -75,15 +105,38 @@ static struct queue *choose_weighted(struct node *node)
     if (best == NULL)
         return NULL;
     best->current -= total;
-    return best->queue;
+    return best;
 }
 
-static struct queue *choose_strict(struct node *node)
+static struct listen *choose_strict(struct node *node, uint64_t queues)
 {
     for (size_t i = 0; i < node->listens_n; i++)
-        if (can_give(&node->listens[i]))
-            return node->listens[i].queue;
+        if (is_for(queues, i) && can_give_any(&node->listens[i]))
+            return &node->listens[i];
     return NULL;
+}
+
+static enum mr_err ready_retries(struct mr_engine *engine, struct node *node, uint64_t queues)
+{
+    for (size_t i = 0; i < node->listens_n; i++) {
+        struct queue *queue = node->listens[i].queue;
+        if (queue != NULL && queue->limiter != NULL && !queue->paused && is_for(queues, i))
+            MR_TRY(limits_ready_retry(engine, queue));
+    }
+    return MR_OK;
+}
+
+enum mr_err take_first(struct mr_engine *engine, struct queue *queue, unsigned part,
+                       uint32_t *ret_handle)
+{
+    *ret_handle = order_first(&queue->parts[part].pending);
+    bool late = false;
+    uint32_t retry = NO_HANDLE;
+    if (queue->limiter == NULL && queue->settings.retry_mode == MR_RETRY_CLASS)
+        retry = state_due_retry(&engine->state, queue, engine->now_ms, &late);
+    if (retry != NO_HANDLE && (late || queue->filled == 0))
+        *ret_handle = retry;
+    return queue->limiter != NULL ? limiter_first(queue->limiter, part, ret_handle) : MR_OK;
 }
 
 /* ---- giving --------------------------------------------------------------------------------- */
@@ -95,12 +148,20 @@ static int64_t within_reach(int64_t ms)
     return ms > most ? most : ms < -most ? -most : ms;
 }
 
+/* Its order time, also of a retry that is taken out of its class. */
+int64_t take_order_ms(const struct mr_engine *engine, const struct task *task)
+{
+    const struct more *more = more_of(&engine->state, task);
+    return task->state != MR_PENDING && more != NULL && more->order_ms != 0 ? more->order_ms
+                                                                            : task->key;
+}
+
 /* When it could first run: it came, or was due. Its order time is that, less what a priority moved it
  * ahead; a retry has none. */
 static int64_t ready_us(const struct mr_engine *engine, const struct task *task,
                         const struct mr_task_msg *msg)
 {
-    int64_t ms = within_reach(task->key), ahead_ms = 0;
+    int64_t ms = within_reach(take_order_ms(engine, task)), ahead_ms = 0;
     if (task->flags & MR_TASK_REORDERED)
         ahead_ms = more_of(&engine->state, task)->priority_ms;
     else if (task->flags & MR_TASK_PRIORITY)
@@ -108,6 +169,17 @@ static int64_t ready_us(const struct mr_engine *engine, const struct task *task,
     ahead_ms = within_reach(ahead_ms);
     ms += ms + ahead_ms <= engine->now_ms ? ahead_ms : 0;
     return ms * MR_US_PER_MS + task->fraction * TASK_FRACTION_US;
+}
+
+enum mr_err take_ready_us(struct mr_engine *engine, const struct task *task, int64_t *ret_us)
+{
+    struct mr_task_msg msg = {0};
+    struct mr_slice bytes;
+    int64_t created_ms;
+    if (task->flags & MR_TASK_PRIORITY && !(task->flags & MR_TASK_REORDERED))
+        MR_TRY(read_message(engine, task, &created_ms, &msg, &bytes));
+    *ret_us = ready_us(engine, task, &msg);
+    return MR_OK;
 }
 
 static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle, int64_t *ret_ready_us,
@@ -136,10 +208,11 @@ static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle, int64_t
     struct lease_head head = {
         .id = task->id,
         .created_ms = created_ms,
-        .order_ms = task->key,
+        .order_ms = take_order_ms(engine, task),
         .started_ms = engine->now_ms,
         .retried = task->retried,
         .crashes = task->crashes,
+        .part = task->part,
         .is_uuid = task->flags & MR_TASK_UUID,
         .cancel = task->flags & MR_TASK_CANCEL,
         .reordered = task->flags & MR_TASK_REORDERED,
@@ -170,6 +243,28 @@ static void into_hand(struct mr_engine *engine, struct node *node, uint32_t hand
     engine->in_hand_leaving += (task_at(state, handle)->flags & MR_TASK_TOPIC) != 0;
 }
 
+/* The task that this node gets of the queue, or what falls to it there. MR_EMPTY: limits keep all of
+ * them. */
+static enum mr_err choose_task(struct mr_engine *engine, struct listen *listen,
+                               uint32_t *ret_handle)
+{
+    struct queue *queue = listen->queue;
+    uint32_t fallen = fall_first(engine, listen);
+    if (!can_give(listen)) {
+        *ret_handle = fallen;
+        return fallen != NO_HANDLE ? MR_OK : MR_EMPTY;
+    }
+    unsigned part = queue->parts_n > 1 && queue->filled != 0 ? part_to_take(listen) : 0;
+    enum mr_err err = take_first(engine, queue, part, ret_handle);
+    if (fallen == NO_HANDLE || (err != MR_OK && err != MR_EMPTY))
+        return err;
+    const struct state *state = &engine->state;
+    if (err == MR_EMPTY || take_order_ms(engine, task_at(state, fallen)) <
+                               take_order_ms(engine, task_at(state, *ret_handle)))
+        *ret_handle = fallen;
+    return MR_OK;
+}
+
 /* Logs and applies the hand-out of one task. */
 static enum mr_err give(struct mr_engine *engine, struct node *node, uint32_t handle,
                         uint64_t epoch, struct mr_lease *lease)
@@ -186,27 +281,38 @@ static enum mr_err give(struct mr_engine *engine, struct node *node, uint32_t ha
     engine->last_epoch = epoch;
     lease->epoch = epoch;
     into_hand(engine, node, handle);
+    struct queue *queue = queue_of(&engine->state, task_at(&engine->state, handle));
+    if (queue->limiter != NULL)
+        err = limiter_taken(queue->limiter, handle);
+    if (err != MR_OK)
+        engine_fail(engine, err);
     return MR_OK;
 }
 
 /* One task for the node. MR_EMPTY: there is none. Any other error: there may be one, but it cannot
  * be handed out now; MR_BUSY when a segment or a sync that is under way will change that. */
-static enum mr_err take_one(struct mr_engine *engine, struct node *node,
+static enum mr_err take_one(struct mr_engine *engine, struct node *node, uint64_t queues,
                             struct mr_lease **ret_lease)
 {
     for (;;) {
-        struct queue *queue =
-            node->order == MR_QUEUES_STRICT ? choose_strict(node) : choose_weighted(node);
-        if (queue == NULL)
+        MR_TRY(ready_retries(engine, node, queues));
+        struct listen *listen = node->order == MR_QUEUES_STRICT ? choose_strict(node, queues)
+                                                                : choose_weighted(node, queues);
+        if (listen == NULL)
             return MR_EMPTY;
         uint64_t epoch;
         MR_TRY(
             log_room_beside(engine, MR_EVENT_RUN_SIZE + MR_EVENT_RUNS_TIME, engine->in_hand + 1));
         MR_TRY(next_epoch(engine, &epoch));
-        uint32_t handle = order_first(&queue->sets[MR_PENDING]);
+        uint32_t handle;
+        enum mr_err err = choose_task(engine, listen, &handle);
+        if (err == MR_EMPTY)
+            continue;
+        MR_TRY(err);
+        struct queue *queue = queue_of(&engine->state, task_at(&engine->state, handle));
         int64_t since_us;
         struct mr_lease *lease;
-        enum mr_err err = make_lease(engine, handle, &since_us, &lease);
+        err = make_lease(engine, handle, &since_us, &lease);
         if (err == MR_DAMAGED) {
             MR_TRY(quarantine_task(engine, handle));
             continue;
@@ -234,7 +340,7 @@ static enum mr_err fill(struct mr_engine *engine, struct node *node, struct mr_r
     for (req->n = 0; req->n < max; req->n++) {
         if (req->bytes_max > 0 && bytes >= req->bytes_max)
             break;
-        err = take_one(engine, node, tail);
+        err = take_one(engine, node, req->queues, tail);
         if (err != MR_OK)
             break;
         bytes += (*tail)->body_len;
@@ -267,17 +373,29 @@ void answer_granted(struct mr_engine *engine)
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
-static void listen_start(struct node *node)
+static void listen_start(struct node *node, uint64_t queues)
 {
     for (size_t i = 0; i < node->listens_n; i++)
-        if (node->listens[i].queue != NULL && mr_list_empty(&node->listens[i].waiter))
+        if (is_for(queues, i) && node->listens[i].queue != NULL &&
+            mr_list_empty(&node->listens[i].waiter))
             mr_list_push_back(&node->listens[i].queue->waiters, &node->listens[i].waiter);
+}
+
+struct mr_req_take *waiting_take(const struct node *node, size_t i)
+{
+    for (struct mr_link *link = node->takes.next; link != &node->takes; link = link->next) {
+        struct mr_req_take *req = mr_container(link, struct mr_req_take, req.link);
+        if (is_for(req->queues, i))
+            return req;
+    }
+    return NULL;
 }
 
 static void listen_stop(struct node *node)
 {
     for (size_t i = 0; i < node->listens_n; i++)
-        mr_list_remove(&node->listens[i].waiter);
+        if (waiting_take(node, i) == NULL)
+            mr_list_remove(&node->listens[i].waiter);
 }
 
 static void wait_over(struct mr_engine *engine, struct mr_req_take *req, struct node *node)
@@ -285,8 +403,18 @@ static void wait_over(struct mr_engine *engine, struct mr_req_take *req, struct 
     struct take_wait *wait = req->wait;
     mr_wheel_stop(engine->wheel, &wait->timer);
     mr_list_remove(&req->req.link);
-    if (mr_list_empty(&node->takes))
-        listen_stop(node);
+    listen_stop(node);
+}
+
+/* Nothing came: whether limits are the reason. */
+static void answer_empty(const struct node *node, struct mr_req_take *req)
+{
+    for (size_t i = 0; i < node->listens_n; i++) {
+        const struct queue *queue = node->listens[i].queue;
+        req->held_back |= queue != NULL && queue->limiter != NULL && !queue->paused &&
+                          queue->counts[MR_PENDING] > 0 && is_for(req->queues, i);
+    }
+    mr_req_answer(&req->req, MR_EMPTY);
 }
 
 /* Nothing to take is one answer, something that a full disk keeps back is another. */
@@ -296,10 +424,13 @@ static void wait_timed_out(struct mr_timer *timer, void *arg)
     struct take_wait *wait = mr_container(timer, struct take_wait, timer);
     struct mr_req_take *req = wait->req;
     struct node *node = wait->node;
-    bool pending = choose_strict(node) != NULL;
+    bool pending = choose_strict(node, req->queues) != NULL;
     enum mr_err full = mr_log_full(engine->log);
     wait_over(engine, req, node);
-    mr_req_answer(&req->req, pending && full != MR_OK ? full : MR_EMPTY);
+    if (pending && full != MR_OK)
+        mr_req_answer(&req->req, full);
+    else
+        answer_empty(node, req);
 }
 
 void take_cancel_waits(struct mr_engine *engine, struct node *node, enum mr_err err)
@@ -326,7 +457,7 @@ static void ask_holders(struct mr_engine *engine, const struct node *waiter)
 }
 
 static enum mr_err start_waiting(struct mr_engine *engine, struct node *node,
-                                 struct mr_req_take *req)
+                                 struct mr_req_take *req, int64_t wait_ms)
 {
     struct take_wait *wait = mr_arena_alloc(&req->req.arena, sizeof *wait);
     if (wait == NULL)
@@ -334,16 +465,28 @@ static enum mr_err start_waiting(struct mr_engine *engine, struct node *node,
     *wait = (struct take_wait){.req = req, .node = node};
     mr_timer_init(&wait->timer, wait_timed_out);
     req->wait = wait;
-    int64_t wait_ms = req->wait_ms < MR_MS_PER_DAY ? req->wait_ms : MR_MS_PER_DAY;
+    wait_ms = wait_ms < MR_MS_PER_DAY ? wait_ms : MR_MS_PER_DAY;
     mr_wheel_start(engine->wheel, &wait->timer,
                    tick_of(engine, engine->now) + (uint64_t)wait_ms + 1);
     mr_list_push_back(&node->takes, &req->req.link);
-    listen_start(node);
+    listen_start(node, req->queues);
+    fall_watch(engine);
     ask_holders(engine, node);
     for (size_t i = 0; i < node->listens_n; i++) /* kept back by a full disk: later turns look */
         if (can_give(&node->listens[i]) && mr_list_empty(&node->listens[i].queue->ready))
             mr_list_push_back(&engine->state.ready, &node->listens[i].queue->ready);
     return MR_OK;
+}
+
+/* Another take of the node waits for one of these queues already. */
+static bool waits_before(const struct node *node, uint64_t queues)
+{
+    for (struct mr_link *link = node->takes.next; link != &node->takes; link = link->next) {
+        uint64_t others = mr_container(link, struct mr_req_take, req.link)->queues;
+        if (queues == 0 || others == 0 || (queues & others) != 0)
+            return true;
+    }
+    return false;
 }
 
 enum handled handle_take(struct mr_engine *engine, struct mr_req *base)
@@ -352,23 +495,28 @@ enum handled handle_take(struct mr_engine *engine, struct mr_req *base)
     struct node *node = find_node(engine, req->node);
     req->leases = NULL;
     req->n = 0;
+    req->held_back = false;
     if (node == NULL || req->max == 0 || req->max > MR_BATCH_MAX) {
         mr_req_answer(base, node == NULL ? MR_CLOSED : MR_INVALID);
         return HANDLED;
     }
     enum mr_err err = engine_failure(engine);
     if (err == MR_OK)
-        err = mr_list_empty(&node->takes) ? fill(engine, node, req, req->max) : MR_EMPTY;
+        err = waits_before(node, req->queues) ? MR_EMPTY : fill(engine, node, req, req->max);
     if (err == MR_OK) {
         grant(engine, req);
         return HANDLED;
     }
-    if (err == MR_BUSY)
+    /* What passes over many tasks goes on in later turns, and keeps nobody waiting meanwhile. */
+    bool looks = err == MR_BUSY && limits_looking(engine);
+    if (err == MR_BUSY && !looks)
         return STALLED;
     bool later = err == MR_EMPTY || err == mr_log_full(engine->log);
-    if (later && req->wait_ms > 0)
-        err = start_waiting(engine, node, req);
-    if (err != MR_OK)
+    if (looks || (later && req->wait_ms > 0))
+        err = start_waiting(engine, node, req, req->wait_ms > 0 ? req->wait_ms : LOOK_WAIT_MS);
+    if (err == MR_EMPTY)
+        answer_empty(node, req);
+    else if (err != MR_OK)
         mr_req_answer(base, err);
     return HANDLED;
 }
@@ -383,15 +531,55 @@ static size_t fair_share(const struct node *node, const struct mr_req_take *req,
     return alone || req->max < free_slots ? req->max : free_slots;
 }
 
+/* Who came first, of those that prefer a partition that has something; else of all. NULL: none of them may
+ * be given anything. */
+static struct listen *first_waiter(const struct queue *queue)
+{
+    const struct mr_link *link = queue->waiters.next;
+    struct listen *first = NULL;
+    bool choosy = queue->parts_n > 1 || queue->limiter != NULL;
+    for (size_t i = 0; choosy && i < WAITERS_LOOK && link != &queue->waiters; i++) {
+        struct listen *listen = mr_container(link, struct listen, waiter);
+        bool may = can_give(listen);
+        if (may && (queue->parts_n == 1 || (listen->owned & queue->filled)))
+            return listen;
+        first = first == NULL && may ? listen : first;
+        link = link->next;
+    }
+    return choosy ? first : mr_container(link, struct listen, waiter);
+}
+
 /* Serves the waiters of one queue while it has tasks; each take ends with whatever it got. */
 static void serve_queue(struct mr_engine *engine, struct queue *queue)
 {
-    while (!queue->paused && queue->sets[MR_PENDING].count > 0 && !mr_list_empty(&queue->waiters)) {
-        struct listen *listen = mr_container(queue->waiters.next, struct listen, waiter);
+    while (!queue->paused && !mr_list_empty(&queue->waiters)) {
+        if (queue->limiter != NULL &&
+            state_ready_retry(&engine->state, queue, engine->now_ms) != MR_OK)
+            return;
+        if (!take_has_some(engine, queue))
+            return;
+        const struct listen *listen = first_waiter(queue);
+        if (listen == NULL)
+            return;
         struct node *node = listen->node;
-        struct mr_req_take *req = mr_container(node->takes.next, struct mr_req_take, req.link);
+        struct mr_req_take *req = waiting_take(node, (size_t)(listen - node->listens));
+        mr_assert(req != NULL);
         if (fill(engine, node, req, fair_share(node, req, queue)) != MR_OK)
             return; /* no room in the log, or no epoch yet: a later turn comes back to this queue */
+        wait_over(engine, req, node);
+        grant(engine, req);
+    }
+}
+
+void take_serve_node(struct mr_engine *engine, struct node *node)
+{
+    struct mr_link *next;
+    for (struct mr_link *link = node->takes.next; link != &node->takes; link = next) {
+        struct mr_req_take *req = mr_container(link, struct mr_req_take, req.link);
+        next = link->next;
+        size_t free_slots = node->slots > node->in_hand ? node->slots - node->in_hand : 1;
+        if (fill(engine, node, req, req->max < free_slots ? req->max : free_slots) != MR_OK)
+            continue;
         wait_over(engine, req, node);
         grant(engine, req);
     }
@@ -405,8 +593,11 @@ void serve_ready(struct mr_engine *engine)
     while ((link = mr_list_pop_front(&engine->state.ready)) != NULL) {
         struct queue *queue = mr_container(link, struct queue, ready);
         serve_queue(engine, queue);
+        if (!mr_list_empty(&queue->addressed))
+            fall_watch(engine);
         bool left =
-            !queue->paused && queue->sets[MR_PENDING].count > 0 && !mr_list_empty(&queue->waiters);
+            !queue->paused && take_has_some(engine, queue) && !mr_list_empty(&queue->waiters);
+        mr_list_remove(link); /* serving it may have brought it back */
         if (left)
             mr_list_push_back(&again, link);
     }
@@ -441,7 +632,7 @@ enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease
     task->epoch = lease->epoch;
     task->retried = head.retried;
     task->crashes = head.crashes;
-    task->partition = 1;
+    task->partition = head.part + 1;
     task->attempt = 1 + head.retried + head.crashes;
     task->created_ms = head.created_ms;
     task->order_time_ms = head.order_ms;

@@ -21,7 +21,8 @@ struct task {
     uint64_t tie; /* number of its first record: orders equal keys, and names it for ever */
     struct mr_log_pos pos; /* of its record (TASK or COPY); segment 0: it is lost */
     uint32_t size;         /* of that record */
-    uint32_t queue;
+    uint16_t queue;
+    uint8_t part;  /* partition of its queue, from 0 */
     uint32_t more; /* struct more, or NO_HANDLE */
     uint32_t last; /* low bits of the number of the last record about it */
     uint16_t retried, max_retry;
@@ -38,7 +39,8 @@ struct more {
     uint32_t note_size;     /* 0: none */
     uint32_t node;       /* while active: number of its node, 0 for none; aggregating: 1 in a set */
     uint32_t next, prev; /* other tasks of the node, or members of the group */
-    uint32_t group;      /* while aggregating: number of its group */
+    uint32_t group;      /* while aggregating: number of its group; while active in a queue with
+                            limits: 1 + its track (limit.h), 0 for none */
     int32_t percent;     /* progress, -1: none said */
     char *progress;      /* text, heap */
     int64_t started_ms, finished_ms, failed_ms;

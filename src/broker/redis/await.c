@@ -214,13 +214,6 @@ static void message(struct mr_redis_channel *channel, struct mr_slice bytes)
         ended(awaits, bytes);
 }
 
-void look_ended(struct rqueue *queue, struct mr_slice id)
-{
-    struct awaits *awaits = look_of(queue->engine)->awaits;
-    if (awaits->n > 0)
-        ended(awaits, id);
-}
-
 /* ---- requests ------------------------------------------------------------------------------- */
 
 static enum mr_err said(struct fan *fan, struct rqueue *queue, const struct mr_reply *reply)

@@ -31,7 +31,7 @@ enum { BEAT_ARGS = 3 }; /* of one lease */
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-static void beat_over(struct ticket *ticket)
+void beat_over(struct ticket *ticket)
 {
     if (ticket != NULL && --ticket->calls == 0)
         ticket_done(ticket, ticket->err);
@@ -172,14 +172,18 @@ static enum mr_err beat_node(struct node *node, struct ticket *ticket)
 
 void node_beat_begin(struct ticket *ticket)
 {
-    const struct mr_req_beat *req = mr_container(ticket->req, struct mr_req_beat, req);
+    struct mr_req_beat *req = mr_container(ticket->req, struct mr_req_beat, req);
     struct node *node = node_get(ticket->engine, req->node);
+    req->term = 0;
+    req->leader_ms = 0;
     if (node == NULL) {
         ticket_done(ticket, MR_NOT_FOUND);
         return;
     }
     node_heard(node);
+    node_say_slots(node, req);
     ticket->calls = 1;
+    leader_vote(node, ticket);
     enum mr_err err = beat_node(node, ticket);
     if (err != MR_OK)
         ticket->err = err;

@@ -1,5 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* A task of another broker as carry.lua wants it: what says how it stood there. */
+#include <stdio.h>
+
 #include "broker/redis/internal.h"
 
 struct list {
@@ -28,6 +30,17 @@ static enum mr_err add_number(struct list *list, const char *name, int64_t numbe
     return add_text(list, name, value);
 }
 
+/* The failures so far left their results where it comes from. */
+static enum mr_err add_failures(struct list *list, const struct mr_task *task)
+{
+    char text[2 * NUMBER_MAX];
+    struct mr_slice value;
+    int len = snprintf(text, sizeof text, "%u %lld", task->retried,
+                       (long long)(task->last_failed_ms / MR_MS_PER_S));
+    MR_TRY(mr_arena_copy(list->arena, mr_slice_make(text, (size_t)len), &value));
+    return add_text(list, "mr:v", value);
+}
+
 static bool is_timed(const struct mr_task *task)
 {
     return task->state == MR_SCHEDULED || task->state == MR_RETRY;
@@ -52,6 +65,8 @@ static enum mr_err add_fields(struct list *list, const struct mr_task *task)
         MR_TRY(add_number(list, "mr:x", 1));
     if (task->last_failed_ms > 0)
         MR_TRY(add_number(list, "mr:l", task->last_failed_ms));
+    if (task->topic.len > 0)
+        MR_TRY(add_failures(list, task));
     if (task->state == MR_COMPLETED)
         MR_TRY(add_text(list, "result", task->result));
     if (task->state == MR_AGGREGATING)

@@ -20,6 +20,8 @@ const struct op work_ops[MR_OP_COUNT] = {
     [MR_OP_TAKE] = {NULL, take_begin},
     [MR_OP_BEAT] = {NULL, node_beat_begin},
     [MR_OP_FINISH] = {finish_prepare, finish_begin},
+    [MR_OP_ASSIGN] = {assign_prepare, assign_begin},
+    [MR_OP_EXHIBIT] = {exhibit_prepare, exhibit_begin},
 };
 
 static const struct op *op_of(enum mr_op op)
@@ -113,10 +115,14 @@ enum mr_err engine_refused(struct engine *engine, enum mr_err err, const struct 
 enum mr_err rqueue_refused(struct rqueue *queue, enum mr_err err, const struct mr_reply *reply)
 {
     struct engine *engine = queue->engine;
-    char text[WHY_MAX], line[MR_NAME_MAX + WHY_MAX + 16];
+    char text[WHY_MAX], line[2 * MR_NAME_MAX + WHY_MAX + 32];
+    const struct rqueue *named = queue->home != NULL ? queue->home : queue;
+    bool results = queue->topic.len > 0;
     refusal_text(engine, err, reply, text);
     err = err == MR_OK ? MR_FAILED : err;
-    (void)snprintf(line, sizeof line, "queue %s: %s", (const char *)queue->name.data, text);
+    (void)snprintf(line, sizeof line, "queue %s: %s%.*s%s%s", (const char *)named->name.data,
+                   results ? "results of " : "", (int)queue->topic.len,
+                   (const char *)queue->topic.data, results ? ": " : "", text);
     if (engine->refused != NULL)
         engine->refused(err, line, engine->refused_arg);
     return err;
@@ -248,6 +254,7 @@ static const struct mr_broker_ops broker_ops = {
     .lease_open = message_lease_open,
     .risk = engine_risk,
     .close = engine_close,
+    .exhibits = true,
 };
 
 static enum mr_err set_prefix(struct engine *engine, struct mr_slice namespace_)
@@ -314,6 +321,8 @@ static struct engine *engine_new(const struct mr_redis_broker_options *options)
     finish_init(engine);
     beat_init(engine);
     idle_init(engine);
+    falls_init(engine);
+    results_init(engine);
     return engine;
 }
 

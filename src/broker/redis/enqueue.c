@@ -51,12 +51,13 @@ struct find {
 
 struct enqueue {
     struct item *items;
-    size_t given;    /* ids that the caller chose */
-    bool repeatable; /* a second try does no harm */
-    bool routed;     /* they have their queues */
-    bool found;      /* the other queues have answered */
-    size_t refused;  /* items of batches that failed */
-    enum mr_err err; /* of the last of those */
+    size_t given;       /* ids that the caller chose */
+    bool repeatable;    /* a second try does no harm */
+    bool routed;        /* they have their queues */
+    bool found;         /* the other queues have answered */
+    size_t registering; /* queues that are put among those whose tasks leave results */
+    size_t refused;     /* items of batches that failed */
+    enum mr_err err;    /* of the last of those */
     struct queues_ask ask;
 };
 
@@ -67,11 +68,24 @@ static struct mr_req_enqueue *enqueue_of(const struct ticket *ticket)
 
 /* ---- on the caller's thread ----------------------------------------------------------------- */
 
+/* The checks, and the id. */
+static enum mr_err check(const struct ticket *ticket, const struct mr_task_options *task,
+                         mr_wall now, struct mr_enqueue_result *result)
+{
+    size_t payload_max = ticket->engine->payload_max;
+    if (ticket->req->op != MR_OP_ENQUEUE || !enqueue_of(ticket)->inner)
+        return mr_doubt_id(task, payload_max, now, result);
+    MR_TRY(mr_inner_task_check(task, payload_max));
+    struct mr_task_options shown = *task;
+    shown.queue = mr_queue_shown(task->queue);
+    return mr_doubt_id(&shown, payload_max + MR_INNER_MORE, now, result);
+}
+
 enum mr_err enqueue_prepare_one(const struct ticket *ticket, const struct mr_task_options *task,
                                 mr_wall now, struct new_task *ret_task,
                                 struct mr_enqueue_result *result)
 {
-    MR_TRY(mr_doubt_id(task, ticket->engine->payload_max, now, result));
+    MR_TRY(check(ticket, task, now, result));
     return message_make(ticket->engine, task, mr_slice_str(result->id), &ticket->req->arena,
                         ret_task);
 }
@@ -110,7 +124,7 @@ enum mr_err enqueue_prepare(struct ticket *ticket)
         if (req->results[i].err != MR_OK)
             continue;
         enqueue->given += task->id.len > 0;
-        enqueue->repeatable &= mr_doubt_none(task);
+        enqueue->repeatable &= req->inner || mr_doubt_none(task);
     }
     return MR_OK;
 }
@@ -312,7 +326,7 @@ static void send_all(struct ticket *ticket)
 static bool is_ready(const struct ticket *ticket)
 {
     const struct enqueue *enqueue = ticket->own;
-    return ticket->req->op != MR_OP_ENQUEUE || enqueue->found;
+    return ticket->req->op != MR_OP_ENQUEUE || (enqueue->found && enqueue->registering == 0);
 }
 
 /* In the order in which they came: one that waits for the other queues keeps the later ones back, and all
@@ -433,6 +447,42 @@ static enum mr_err make_again(const struct ticket *ticket, size_t i, const struc
     return message_make(ticket->engine, &options, mr_slice_str(req->results[i].id), arena, task);
 }
 
+struct registering {
+    struct mr_redis_call call;
+    struct ticket *ticket;
+    struct rqueue *queue;
+};
+
+/* If it could not be, the tasks are refused for the same reason, or workers do it. */
+static void registered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct registering *registering = call->arg;
+    struct ticket *ticket = registering->ticket;
+    struct enqueue *enqueue = ticket->own;
+    (void)reply;
+    registering->queue->leaves.known |= err == MR_OK;
+    if (--enqueue->registering == 0)
+        send_ready(ticket->engine);
+}
+
+/* Masters must know of the queue before its first task with a topic is there. */
+static enum mr_err register_queue(struct ticket *ticket, struct rqueue *queue)
+{
+    struct enqueue *enqueue = ticket->own;
+    if (queue->leaves.known || queue->leaves.registrant == ticket || !ticket->engine->up)
+        return MR_OK;
+    struct registering *one = mr_arena_calloc(&ticket->req->arena, 1, sizeof *one);
+    if (one == NULL)
+        return MR_NOMEM;
+    *one = (struct registering){.ticket = ticket, .queue = queue};
+    one->call = (struct mr_redis_call){
+        .answered = registered, .arg = one, .repeatable = true, .urgent = true, .durable = true};
+    queue->leaves.registrant = ticket;
+    enqueue->registering++;
+    results_name_add(queue, &one->call);
+    return MR_OK;
+}
+
 static enum mr_err route(struct ticket *ticket, size_t i)
 {
     struct enqueue *enqueue = ticket->own;
@@ -445,6 +495,8 @@ static enum mr_err route(struct ticket *ticket, size_t i)
         return MR_INVALID;
     if (part != queue)
         MR_TRY(make_again(ticket, i, part));
+    if (options->topic.len > 0)
+        MR_TRY(register_queue(ticket, part));
     enqueue->items[i].queue = part;
     return MR_OK;
 }

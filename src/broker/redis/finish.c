@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The ends of runs. Those that come in one turn of the loop leave together, one script call for each
- * queue. A lease knows its queue; for one that is not ours any more, all queues are asked.
+ * The ends of runs, and commits of results. Those that come in one turn of the loop leave together, one script
+ * call for each queue. A lease knows its queue; for one that is not ours any more, all queues are asked.
  *
  * While Redis is away they are kept and sent again. One whose answer was lost may have been carried out:
  * the second time the script is told so, and takes a task that has left this very epoch behind as the
@@ -13,7 +13,9 @@
 
 enum {
     HEAD_ARGS = 3,
-    ITEM_ARGS = 6,
+    ITEM_ARGS = 7,
+    COMMIT_HEAD = 1, /* of commit.lua */
+    COMMIT_ARGS = 3,
     CALL_ITEMS = 256,             /* of one call */
     CALL_BYTES = 8 * 1024 * 1024, /* of texts in one call */
     DONE_ARGS = 2,                /* of one item of done.lua */
@@ -28,8 +30,9 @@ struct end {
     struct ticket *ticket;
     struct rqueue *queue;
     uint32_t item;
-    bool doubtful;                 /* it may have been carried out */
-    bool awaited;                  /* somebody waits for it: not with done.lua */
+    bool doubtful; /* it may have been carried out */
+    bool awaited;  /* somebody waits for it: not with done.lua */
+    bool commit;   /* of a result: in this place, or somewhere among what this queue's tasks left */
     char texts[TEXTS][NUMBER_MAX]; /* epoch, delay */
 };
 
@@ -53,6 +56,7 @@ enum load_kind {
     LOAD_DONE,  /* done.lua: went well, leaves nothing */
     LOAD_ENDS,  /* finish.lua */
     LOAD_DOUBT, /* finish.lua, which is told that it may have had them before */
+    LOAD_COMMIT /* commit.lua: results */
 };
 
 struct load {
@@ -95,6 +99,17 @@ static enum mr_err clean_text(struct mr_arena *arena, struct mr_slice text,
     return MR_OK;
 }
 
+/* As results.lua makes them: the text of a SHA-1. */
+static bool is_result_id(struct mr_slice id)
+{
+    enum { LEN = 40 };
+    const char *text = id.data;
+    size_t n = 0;
+    while (n < id.len && ((text[n] >= '0' && text[n] <= '9') || (text[n] >= 'a' && text[n] <= 'f')))
+        n++;
+    return n == LEN && id.len == LEN;
+}
+
 enum mr_err finish_prepare(struct ticket *ticket)
 {
     struct mr_req_finish *req = finish_of(ticket);
@@ -109,6 +124,8 @@ enum mr_err finish_prepare(struct ticket *ticket)
     for (size_t i = 0; i < req->n; i++) {
         const struct mr_finish *item = &req->items[i];
         items[i].err = finish_check(item);
+        if (items[i].err == MR_OK && req->only_results && !is_result_id(item->id))
+            items[i].err = MR_INVALID;
         items[i].text = item->result;
         if (items[i].err == MR_OK && item->outcome != MR_DONE)
             items[i].err = clean_text(&req->req.arena, item->error, &items[i].text);
@@ -117,6 +134,12 @@ enum mr_err finish_prepare(struct ticket *ticket)
 }
 
 /* ---- answers -------------------------------------------------------------------------------- */
+
+/* What can be done with a result. */
+static bool is_commit(const struct mr_finish *item)
+{
+    return item->outcome == MR_DONE || item->outcome == MR_HAND_BACK;
+}
 
 static bool is_over(enum mr_err err)
 {
@@ -131,24 +154,33 @@ static void note_run(struct engine *engine, struct rqueue *queue, const struct m
                      now_us - (int64_t)item->epoch);
 }
 
+static void item_done(struct ticket *ticket, uint32_t number, enum mr_err err)
+{
+    struct finish *finish = ticket->own;
+    finish_of(ticket)->errs[number] = err;
+    if (--finish->left == 0)
+        ticket_done(ticket, MR_OK);
+}
+
 /* The last queue has answered for this item. */
 static void item_over(struct ticket *ticket, uint32_t number, enum mr_err err)
 {
     struct engine *engine = ticket->engine;
-    struct finish *finish = ticket->own;
-    struct mr_req_finish *req = finish_of(ticket);
-    const struct mr_finish *item = &req->items[number];
+    const struct mr_finish *item = &finish_of(ticket)->items[number];
     struct node *node;
     struct hold *hold = hold_find(engine, item->ref, item->epoch, &node);
     bool same = hold != NULL && mr_slice_equal(item->id, mr_slice_make(hold->id, hold->id_len));
     if (same)
         hold->ending = false;
-    if (same && is_over(err))
+    struct rqueue *queue = same ? hold->queue : NULL;
+    if (same && is_over(err)) {
         hold_remove(node, hold);
+        takes_slot_free(node);
+    }
+    if (queue != NULL && queue->limited)
+        watch_woken(queue); /* so is a permit; what is told of that may come later */
     engine->stale_refused += err == MR_STALE;
-    req->errs[number] = err;
-    if (--finish->left == 0)
-        ticket_done(ticket, MR_OK);
+    item_done(ticket, number, err);
 }
 
 /* Of several queues that were asked, the one that knows the task is right. */
@@ -157,7 +189,7 @@ static void end_over(struct end *end, enum mr_err err)
     struct ticket *ticket = end->ticket;
     struct finish *finish = ticket->own;
     struct item *item = &finish->items[end->item];
-    if (err == MR_OK)
+    if (err == MR_OK && !end->commit)
         note_run(ticket->engine, end->queue, &finish_of(ticket)->items[end->item]);
     if (item->err == MR_NOT_FOUND || err == MR_OK)
         item->err = err;
@@ -206,7 +238,7 @@ void finishes_leave(struct engine *engine)
 
 static void end_send(struct engine *engine, struct end *end);
 
-enum { CODE_AWAITED = 3 }; /* of done.lua alone */
+enum { CODE_NONE = 2, CODE_AWAITED /* of done.lua alone */ };
 static const enum mr_err code_errs[CODE_AWAITED] = {MR_OK, MR_STALE, MR_NOT_FOUND};
 
 /* done.lua did nothing about it: it goes with finish.lua. */
@@ -223,7 +255,7 @@ static void load_answered(struct mr_redis_call *call, enum mr_err err, const str
     struct engine *engine = queue->engine;
     bool away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
     bool broken = err == MR_FAILED; /* something is wrong with this queue: somebody may mend it */
-    size_t head = load->kind == LOAD_DONE ? 0 : 1;
+    size_t head = load->kind == LOAD_DONE || load->kind == LOAD_COMMIT ? 0 : 1;
     if (broken)
         queue->finish_after = mr_mono_add_ms(mr_redis_now(engine->redis), FAILED_MS);
     if (err == MR_OK && (reply->kind != MR_REPLY_ARRAY || reply->n != load->n + head))
@@ -237,6 +269,8 @@ static void load_answered(struct mr_redis_call *call, enum mr_err err, const str
             try_again(engine, end, call->doubt || broken);
         else if (code == CODE_AWAITED && load->kind == LOAD_DONE)
             end_awaited(end);
+        else if (load->kind == LOAD_COMMIT && end->doubtful && code == CODE_NONE)
+            end_over(end, MR_OK); /* the first time, whose answer was lost */
         else if (err != MR_OK || code < 0 || code >= CODE_AWAITED)
             end_over(end, err != MR_OK ? err : MR_FAILED);
         else
@@ -266,6 +300,8 @@ static enum load_kind end_kind(const struct end *end)
     const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
     const struct hold *hold = end_hold(end);
     bool ends = item->outcome == MR_DONE || item->outcome == MR_DROP;
+    if (end->commit)
+        return LOAD_COMMIT;
     if (end->doubtful)
         return LOAD_DOUBT;
     return ends && hold != NULL && hold->plain && !end->awaited ? LOAD_DONE : LOAD_ENDS;
@@ -274,6 +310,7 @@ static enum load_kind end_kind(const struct end *end)
 static void put_end(struct end *end, struct mr_slice *args)
 {
     static const char *const outcomes[] = {"0", "1", "2", "3", "4", "5"};
+    static const char *const reasons[] = {"0", "1", "2"};
     const struct finish *finish = end->ticket->own;
     const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
     const struct hold *hold = end_hold(end);
@@ -283,6 +320,7 @@ static void put_end(struct end *end, struct mr_slice *args)
     args[3] = number_arg(item->delay_ms, end->texts[1]);
     args[4] = mr_slice_str(hold == NULL ? "0" : hold->plain ? "1" : hold->kept ? "2" : "0");
     args[5] = finish->items[end->item].text;
+    args[6] = mr_slice_str(reasons[item->reason]);
 }
 
 /* Takes from the queue's ends as many as travel together. */
@@ -312,11 +350,12 @@ static struct load *load_next(struct rqueue *queue)
 static void send_ends(struct load *load)
 {
     struct engine *engine = load->queue->engine;
+    static const char *const bits[2][2] = {{"0", "1"}, {"2", "3"}};
     struct mr_slice args[HEAD_ARGS + ITEM_ARGS * CALL_ITEMS];
     char most[NUMBER_MAX], keep[NUMBER_MAX];
     args[0] = number_arg(engine->archive_max, most);
     args[1] = number_arg(engine->archive_ms, keep);
-    args[2] = mr_slice_str(load->kind == LOAD_DOUBT ? "1" : "0");
+    args[2] = mr_slice_str(bits[load->queue->leaves.known][load->kind == LOAD_DOUBT]);
     for (size_t i = 0; i < load->n; i++)
         put_end(load->ends[i], &args[HEAD_ARGS + ITEM_ARGS * i]);
     rqueue_eval(load->queue, &load->call, SCRIPT_FINISH, args, HEAD_ARGS + ITEM_ARGS * load->n);
@@ -324,14 +363,34 @@ static void send_ends(struct load *load)
 
 static void send_done(struct load *load)
 {
-    struct mr_slice args[DONE_ARGS * CALL_ITEMS];
+    struct mr_slice args[DONE_ARGS * CALL_ITEMS + 1];
+    size_t n = DONE_ARGS * load->n;
     for (size_t i = 0; i < load->n; i++) {
         struct end *end = load->ends[i];
         const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
         args[i] = item->id;
         args[load->n + i] = number_arg((int64_t)item->epoch, end->texts[0]);
     }
-    rqueue_eval(load->queue, &load->call, SCRIPT_DONE, args, DONE_ARGS * load->n);
+    if (load->queue->leaves.known)
+        args[n++] = MR_SLICE_LIT("1");
+    rqueue_eval(load->queue, &load->call, SCRIPT_DONE, args, n);
+}
+
+static void send_commits(struct load *load)
+{
+    struct mr_slice args[COMMIT_HEAD + COMMIT_ARGS * CALL_ITEMS];
+    struct rqueue *queue = load->queue;
+    args[0] = queue->topic;
+    for (size_t i = 0; i < load->n; i++) {
+        struct end *end = load->ends[i];
+        const struct mr_finish *item = &finish_of(end->ticket)->items[end->item];
+        struct mr_slice *at = &args[COMMIT_HEAD + COMMIT_ARGS * i];
+        at[0] = item->id;
+        at[1] = number_arg((int64_t)item->epoch, end->texts[0]);
+        at[2] = item->outcome == MR_DONE ? MR_SLICE_LIT("0") : MR_SLICE_LIT("3");
+    }
+    rqueue_eval(queue->home != NULL ? queue->home : queue, &load->call, SCRIPT_COMMIT, args,
+                COMMIT_HEAD + COMMIT_ARGS * load->n);
 }
 
 static void load_send(struct load *load)
@@ -341,6 +400,8 @@ static void load_send(struct load *load)
         .answered = load_answered, .arg = load, .durable = true, .urgent = true};
     if (load->kind == LOAD_DONE)
         send_done(load);
+    else if (load->kind == LOAD_COMMIT)
+        send_commits(load);
     else
         send_ends(load);
 }
@@ -413,17 +474,29 @@ void finish_init(struct engine *engine)
 
 /* ---- requests ------------------------------------------------------------------------------- */
 
-static enum mr_err add_end(struct ticket *ticket, uint32_t number, struct rqueue *queue)
+static enum mr_err add_end(struct ticket *ticket, uint32_t number, struct rqueue *queue,
+                           bool commit)
 {
     struct finish *finish = ticket->own;
     struct end *end = mr_arena_calloc(&ticket->req->arena, 1, sizeof *end);
     if (end == NULL)
         return MR_NOMEM;
-    *end = (struct end){.ticket = ticket, .queue = queue, .item = number};
+    *end = (struct end){.ticket = ticket, .queue = queue, .item = number, .commit = commit};
     mr_list_init(&end->link);
     finish->items[number].left++;
     finish->items[number].err = MR_NOT_FOUND;
     end_send(ticket->engine, end);
+    return MR_OK;
+}
+
+/* One that is not in hand here may be a task in any queue, or a result of any queue's tasks. */
+static enum mr_err ask_queue(struct ticket *ticket, uint32_t number, struct rqueue *queue)
+{
+    const struct mr_req_finish *req = finish_of(ticket);
+    if (queue->known && !req->only_results)
+        MR_TRY(add_end(ticket, number, queue, false));
+    if (queue->leaves.known && is_commit(&req->items[number]))
+        MR_TRY(add_end(ticket, number, queue, true));
     return MR_OK;
 }
 
@@ -441,7 +514,7 @@ static void search(struct queues_ask *ask, enum mr_err err)
         item->left = 1; /* until all are asked */
         item->err = err == MR_OK ? MR_NOT_FOUND : err;
         for (uint32_t k = 0; err == MR_OK && k < engine->queues_n; k++)
-            if (engine->queues[k]->known && add_end(ticket, i, engine->queues[k]) != MR_OK)
+            if (ask_queue(ticket, i, engine->queues[k]) != MR_OK)
                 item->err = MR_NOMEM;
         if (--item->left == 0)
             item_over(ticket, i, item->err);
@@ -459,8 +532,13 @@ static void begin_item(struct ticket *ticket, uint32_t number)
     struct hold *hold = hold_find(ticket->engine, item->ref, item->epoch, &node);
     if (hold != NULL && hold->queue != NULL &&
         mr_slice_equal(item->id, mr_slice_make(hold->id, hold->id_len))) {
+        bool result = hold->queue->topic.len > 0;
+        if ((result && !is_commit(item)) || (!result && finish_of(ticket)->only_results)) {
+            item_done(ticket, number, result ? MR_INVALID : MR_NOT_FOUND);
+            return;
+        }
         hold->ending = true;
-        if (add_end(ticket, number, hold->queue) != MR_OK)
+        if (add_end(ticket, number, hold->queue, result) != MR_OK)
             item_over(ticket, number, MR_NOMEM);
         return;
     }

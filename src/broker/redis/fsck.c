@@ -8,12 +8,16 @@
  * every queue: entries that are no task or not of that place, runs without a lease, leases without a run,
  * entries of ours that are stale. At last the table of partitions: what they say of themselves is in it.
  *
+ * Results are in places with the keys of a queue, "asynq:{Q}:mr:r:[T]:": these are looked at like queues, under the name
+ * "Q}:mr:r:[T]". What leads to them is the set of topics of Q, and the set of all such queues.
+ *
  * Thread: the caller's asks one question after the other; the loop of src/redis reads the answers.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "base/buf.h"
+#include "broker/hidden.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/row.h"
 #include "broker/redis/scripts.h"
@@ -61,7 +65,7 @@ struct check {
     struct names {
         struct mr_slice *items;
         size_t n, cap;
-    } queues, found, unusable, told, page, sets;
+    } queues, found, unusable, told, page, sets, leaving;
     struct mr_arena arena, page_arena;
     enum mr_err err; /* of what the loop reads */
 };
@@ -168,15 +172,37 @@ static void count(struct check *check, bool mended)
         check->report->damaged++;
 }
 
+static const char results_head[] = "mr:r:[";
+
+/* The topic of what is looked at like a queue, and its home; empty: it is one. */
+static struct mr_slice place_topic(struct mr_slice queue, struct mr_slice *ret_home)
+{
+    const char *name = queue.data, *end = memchr(name, '}', queue.len);
+    size_t head = strlen("}:") + strlen(results_head);
+    if (end == NULL)
+        return (struct mr_slice){0};
+    *ret_home = mr_slice_make(name, (size_t)(end - name));
+    return mr_slice_make(end + head, queue.len - ret_home->len - head - strlen("]"));
+}
+
+static bool is_queue(struct mr_slice queue)
+{
+    struct mr_slice home;
+    return place_topic(queue, &home).len == 0;
+}
+
 static void tell(struct check *check, struct mr_slice queue, struct mr_slice what, const char *text,
                  const char *mended)
 {
     struct mr_buf line = {0};
     bool done = mends(check) && mended != NULL;
+    struct mr_slice home = queue, topic = place_topic(queue, &home);
     count(check, done);
     if (check->options->line != NULL &&
-        mr_buf_printf(&line, "queue %.*s: %.*s: %s%s%s", (int)queue.len, (const char *)queue.data,
-                      (int)what.len, (const char *)what.data, text, done ? ": " : "",
+        mr_buf_printf(&line, "queue %.*s: %s%.*s%s%.*s: %s%s%s", (int)home.len,
+                      (const char *)home.data, topic.len > 0 ? "results of " : "", (int)topic.len,
+                      (const char *)topic.data, topic.len > 0 ? ": " : "", (int)what.len,
+                      (const char *)what.data, text, done ? ": " : "",
                       done ? mended : "") == MR_OK &&
         mr_buf_append(&line, "", 1) == MR_OK)
         check->options->line((const char *)line.data, check->options->arg);
@@ -236,6 +262,12 @@ static bool key_parts(const struct check *check, struct mr_slice key, struct mr_
         return false;
     *ret_queue = mr_slice_make(name, (size_t)(end - name));
     *ret_rest = mr_slice_make(end + 2, (size_t)(all - end - 2));
+    const char *close = memrchr(end, ']', (size_t)(all - end));
+    if (mr_slice_starts_with(*ret_rest, mr_slice_str(results_head)) && close != NULL &&
+        all - close > 1 && close[1] == ':') {
+        *ret_queue = mr_slice_make(name, (size_t)(close + 1 - name));
+        *ret_rest = mr_slice_make(close + 2, (size_t)(all - close - 2));
+    }
     return true;
 }
 
@@ -267,9 +299,9 @@ static struct mr_slice queue_prefix(const struct check *check, struct mr_slice q
     char *text = mr_arena_alloc(arena, len + 1);
     if (text == NULL)
         return (struct mr_slice){0};
-    (void)snprintf(text, len + 1, "%s%.*s}:", check->prefix, (int)queue.len,
-                   (const char *)queue.data);
-    return mr_slice_make(text, len);
+    int n = snprintf(text, len + 1, "%s%.*s%s:", check->prefix, (int)queue.len,
+                     (const char *)queue.data, is_queue(queue) ? "}" : "");
+    return mr_slice_make(text, (size_t)n);
 }
 
 static struct mr_slice key_of(struct check *check, struct mr_slice prefix, const char *rest)
@@ -301,6 +333,10 @@ static const struct {
     {"mr:size", "zset", false},      {"mr:oldest", "zset", false},
     {"mr:newest", "zset", false},    {"mr:full", "string", false},
     {"mr:members", "string", false}, {"mr:part", "string", false},
+    {"mr:open", "zset", false},      {"mr:topics", "set", false},
+    {"mr:last", "string", false},    {"mr:set", "hash", false},
+    {"mr:late", "zset", true},       {"mr:limits", "hash", false},
+    {"mr:ran", "string", false},     {"mr:looked", "string", false},
 };
 enum { PLACES = sizeof places / sizeof *places };
 
@@ -340,6 +376,8 @@ static enum mr_err check_some(struct check *check, size_t first, size_t *ret_nex
     size_t i = first, kind = KINDS;
     *ret_next = first + 1;
     if (!key_parts(check, check->page.items[first], &queue, &rest))
+        return MR_OK;
+    if (mr_slice_equal(rest, MR_SLICE_LIT("mr:topics"))) /* stays when its queue is removed */
         return MR_OK;
     if (!names_have(&check->found, queue)) {
         MR_TRY(names_add(&check->found, queue, &check->arena));
@@ -589,10 +627,10 @@ static enum mr_err check_queue(struct check *check, struct mr_slice queue)
     return check_groups(check, queue, prefix);
 }
 
-/* Tools and we find a queue by its name among all. */
+/* Tools and we find a queue by its name among all; but nobody shall find an inner one. */
 static enum mr_err check_name(struct check *check, struct mr_slice queues, struct mr_slice queue)
 {
-    if (names_have(&check->queues, queue))
+    if (names_have(&check->queues, queue) || mr_queue_is_inner(queue))
         return MR_OK;
     tell(check, queue, MR_SLICE_LIT("its name"), "not among all queues", "added");
     if (!mends(check))
@@ -602,6 +640,58 @@ static enum mr_err check_name(struct check *check, struct mr_slice queues, struc
     ask.args[ask.n++] = queues;
     ask.args[ask.n++] = queue;
     return ask_wait(&ask);
+}
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+static enum mr_err add_member(struct check *check, struct mr_slice set, struct mr_slice member)
+{
+    struct ask ask = {.check = check, .script = -1, .key = set};
+    ask.args[ask.n++] = MR_SLICE_LIT("SADD");
+    ask.args[ask.n++] = set;
+    ask.args[ask.n++] = member;
+    return mends(check) ? ask_wait(&ask) : MR_OK;
+}
+
+static void number_said(struct ask *ask, const struct mr_reply *reply)
+{
+    ask->next = mr_reply_int(reply, 0);
+}
+
+/* Whether it still has results: the last of them may be gone since its keys were seen. */
+static enum mr_err has_results(struct check *check, struct mr_slice place, bool *ret_has)
+{
+    struct mr_slice prefix = queue_prefix(check, place, &check->arena);
+    struct ask ask = {.check = check, .script = -1, .read = number_said};
+    ask.args[ask.n++] = MR_SLICE_LIT("EXISTS");
+    ask.args[ask.n++] = ask.key = key_of(check, prefix, "pending");
+    ask.args[ask.n++] = key_of(check, prefix, "active");
+    ask.args[ask.n++] = key_of(check, prefix, "scheduled");
+    enum mr_err err = ask_wait(&ask);
+    *ret_has = ask.next > 0;
+    return err;
+}
+
+/* Masters come to results by the name of the queue among all that leave some, and by the topic there. */
+static enum mr_err check_leads(struct check *check, struct mr_slice leaving, struct mr_slice place)
+{
+    struct mr_slice home, topic = place_topic(place, &home);
+    struct mr_slice topics = key_of(check, queue_prefix(check, home, &check->arena), "mr:topics");
+    if (topics.len == 0)
+        return MR_NOMEM;
+    if (!names_have(&check->leaving, home)) {
+        tell(check, home, MR_SLICE_LIT("its name"), "not among the queues with results", "added");
+        MR_TRY(add_member(check, leaving, home));
+        MR_TRY(names_add(&check->leaving, home, &check->arena));
+    }
+    MR_TRY(ask_names(check, topics, "SMEMBERS", &check->sets));
+    bool has = true;
+    if (!names_have(&check->sets, topic))
+        MR_TRY(has_results(check, place, &has));
+    if (names_have(&check->sets, topic) || !has)
+        return MR_OK;
+    tell(check, place, MR_SLICE_LIT("its topic"), "not among those with results", "added");
+    return add_member(check, topics, topic);
 }
 
 /* ---- partitions ----------------------------------------------------------------------------- */
@@ -682,16 +772,21 @@ static enum mr_err check_all(struct check *check)
 {
     struct mr_slice all = mr_slice_make(check->prefix, strlen(check->prefix) - 1);
     struct mr_slice queues = key_of(check, all, "queues"), table = key_of(check, all, "mr:parts");
-    if (queues.len == 0 || table.len == 0)
+    struct mr_slice leaving = key_of(check, all, "mr:results");
+    if (queues.len == 0 || table.len == 0 || leaving.len == 0)
         return MR_NOMEM;
     MR_TRY(ask_names(check, queues, "SMEMBERS", &check->queues));
+    MR_TRY(ask_names(check, leaving, "SMEMBERS", &check->leaving));
     MR_TRY(check_keys(check));
     for (size_t i = 0; i < check->found.n; i++) {
-        MR_TRY(check_name(check, queues, check->found.items[i]));
-        if (!names_have(&check->unusable, check->found.items[i]))
-            MR_TRY(check_queue(check, check->found.items[i]));
-        if (!names_have(&check->unusable, check->found.items[i]))
-            MR_TRY(check_mark(check, table, check->found.items[i]));
+        struct mr_slice queue = check->found.items[i];
+        bool usable = !names_have(&check->unusable, queue);
+        MR_TRY(is_queue(queue) ? check_name(check, queues, queue)
+                               : check_leads(check, leaving, queue));
+        if (usable)
+            MR_TRY(check_queue(check, queue));
+        if (usable && is_queue(queue))
+            MR_TRY(check_mark(check, table, queue));
     }
     return MR_OK;
 }
@@ -775,6 +870,7 @@ enum mr_err mr_redis_fsck(const struct mr_redis_check *options, struct mr_fsck_r
     free(check.told.items);
     free(check.page.items);
     free(check.sets.items);
+    free(check.leaving.items);
     mr_buf_done(&prefix);
     if (err == MR_OK)
         *ret_report = report;

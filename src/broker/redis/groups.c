@@ -445,6 +445,8 @@ void gathered_begin(struct ticket *ticket)
         ticket_done(ticket, gathered->queue == NULL ? MR_NOMEM : MR_OK);
         return;
     }
+    if (req->task != NULL && req->task->topic.len > 0 && !gathered->queue->leaves.known)
+        results_name_again(gathered->queue);
     gathered->call =
         (struct mr_redis_call){.answered = gathered_answered, .arg = gathered, .durable = true};
     rqueue_eval(gathered->queue, &gathered->call, SCRIPT_GATHERED, gathered->args, gathered->n);

@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * What nobody tells us of: what other programs put into `scheduled` and `retry`, and runs of other processes in
- * a queue where nothing ran. All queues that nodes listen to are asked together, once a second: with one EXISTS
- * of all their keys, and where there is something with one script. A Cluster takes no command for several slots;
- * there one queue is asked after the other, the faster the more there are.
+ * What nobody tells us of: what other programs put into `scheduled` and `retry`, runs of other processes in
+ * a queue where nothing ran, results of those who may not send messages, and pushes into lists that nobody waits
+ * for. All queues that nodes listen to are asked together, once a second: with one EXISTS of all their keys,
+ * and where there is something with one script. A Cluster takes no command for several slots; there one queue
+ * is asked after the other, the faster the more there are.
  */
 #include <stdio.h>
 
@@ -35,7 +36,8 @@ static uint32_t choose(struct engine *engine)
     idle->n = 0;
     for (uint32_t i = 0; i < engine->queues_n; i++) {
         uint32_t handle = (next + i) % engine->queues_n;
-        if (engine->queues[handle]->listeners == 0)
+        const struct rqueue *queue = engine->queues[handle];
+        if (queue->listeners == 0 || (queue->takers == 0 && !queue->known))
             continue;
         listened++;
         if (idle->n == most)
@@ -50,8 +52,11 @@ static int64_t pause_ms(const struct engine *engine, uint32_t listened)
 {
     int64_t ms = recover_look_ms(engine);
     ms = ms < LOOK_MS ? ms : LOOK_MS;
-    if (!is_cluster(engine))
-        return ms;
+    if (!is_cluster(
+            engine)) { /* who has no lane waits for this look, so each of them is looked at as often */
+        bool many = engine->part_lanes >= PART_LANES_MAX && listened > IDLE_QUEUES;
+        return many ? 1 + ms * IDLE_QUEUES / listened : ms;
+    }
     int64_t few_ms = ms / (listened < LOOKS ? listened : LOOKS), many_ms = ROUND_MS / listened;
     return 1 + (few_ms < many_ms ? few_ms : many_ms);
 }
@@ -112,10 +117,13 @@ static struct mr_redis_call *begin_call(struct engine *engine)
 static void look_closer(struct engine *engine)
 {
     struct idle *idle = &engine->idle;
-    struct mr_slice prefixes[IDLE_QUEUES];
-    for (uint32_t i = 0; i < idle->n; i++)
+    struct mr_slice prefixes[IDLE_QUEUES], lists[IDLE_QUEUES];
+    for (uint32_t i = 0; i < idle->n; i++) {
         prefixes[i] = queue_of(engine, i)->prefix;
-    mr_redis_eval(engine->redis, begin_call(engine), SCRIPT_IDLE, prefixes, idle->n, NULL, 0);
+        lists[i] = watch_has_no_lane(queue_of(engine, i)) ? MR_SLICE_LIT("1") : MR_SLICE_LIT("");
+    }
+    mr_redis_eval(engine->redis, begin_call(engine), SCRIPT_IDLE, prefixes, idle->n, lists,
+                  idle->n);
 }
 
 /* Whether there is anything at all. */
@@ -124,16 +132,18 @@ static void look(struct engine *engine)
     struct idle *idle = &engine->idle;
     mr_arena_reset(&engine->scratch);
     struct mr_slice *args =
-        mr_arena_calloc(&engine->scratch, 1 + (size_t)idle->n * KINDS, sizeof *args);
+        mr_arena_calloc(&engine->scratch, 1 + (size_t)idle->n * (KINDS + 1), sizeof *args);
     if (args == NULL)
         return;
     size_t n = 1;
     args[0] = MR_SLICE_LIT("EXISTS");
     for (uint32_t i = 0; i < idle->n; i++) {
-        for (size_t kind = 0; kind < KINDS; kind++) {
+        const struct rqueue *queue = queue_of(engine, i);
+        size_t names_n = KINDS + watch_has_no_lane(queue);
+        for (size_t kind = 0; kind < names_n; kind++) {
             char key[ID_KEY_MAX];
-            int len = snprintf(key, sizeof key, "%s%s",
-                               (const char *)queue_of(engine, i)->prefix.data, kinds[kind]);
+            int len = snprintf(key, sizeof key, "%s%s", (const char *)queue->prefix.data,
+                               kind < KINDS ? kinds[kind] : "pending");
             if (mr_arena_copy(&engine->scratch, mr_slice_make(key, (size_t)len), &args[n++]) !=
                 MR_OK)
                 return;

@@ -9,15 +9,18 @@
  * parts.c    partitions: several Redis queues as one; row.h what is written of them
  * enqueue.c  producing
  * node.c     nodes: opening, closing, what is in hand, what was lost
- * beat.c     beats, and what an outage means for them
+ * beat.c     beats, and what an outage means for them; leader.c who leads by them
  * say.c      what is said about them, for Asynq's tools and ours
+ * exhibit.c  what is said about timers, for Asynq's tools
  * release.c  what goes back: of a node that leaves, and what was taken while the answer was lost
  * begun.c    which runs have begun
  * take.c     handing out, and waiting for it
  * watch.c    what wakes a queue: pushes, messages, due times
  * idle.c     what nobody tells of: one look for all queues
+ * fall.c     what is addressed to others, and falls to our nodes in time
  * recover.c  leases and retentions that ended
  * finish.c   ends of runs
+ * results.c  what they leave for masters, and whose tasks do
  * look.h     the other half: what people look at, and what they do to tasks and queues
  * fsck.c     a program of its own, on a connection of its own
  *
@@ -40,7 +43,11 @@
  *   mr:held    zset id -> order time in ms, of tasks that were carried here and not released
  *   mr:lease   zset id -> end of the lease in ms, beside `lease`; it counts likewise
  *   mr:epoch   the last epoch that was handed out
+ *   mr:late    zset id -> due time in ms, of tasks in `retry` that are due and have a class of their own; it
+ *              counts as in mr:due
  *   mr:max     the greatest length of the queue
+ *   mr:set     hash of other settings: `retry`, what becomes of those that failed (as enum mr_retry_mode), and
+ *              `wait`, how many ms their class waits at most; without a field, the default
  *   mr:counts  hash: how many were `deleted`, `expired`, `trimmed` (off the archive), `quarantined`
  *   mr:wake    channel: something changed that may be of interest to whoever waits for a task
  *   mr:size    zset group -> how many members it has; mr:oldest, mr:newest: when the first and the last of
@@ -55,8 +62,17 @@
  *   mr:u:KEY   the lock of a unique key that the caller chose; others are Asynq's own
  *   mr:part    what asynq:mr:parts has of its queue, and that queue: "PARTITIONS WIDEST ASSIGN QUEUE"
  *   mr:none    never there: see begin_when_full of head.lua
+ *   mr:open    zset id -> from when on it can run, ms: tasks with a topic that have not ended, as far as is
+ *              known; it is what results of other programs' runs are found by, and nothing else
+ *   mr:topics  set of topics that have results of this queue's tasks
+ *   mr:ran     how many runs of ours ended, of those in `processed`, where tasks have topics: the others are those of
+ *              other programs. mr:looked: how far the look for what they left is, see topics.lua
+ *   mr:r:[T]:  prefix of the keys of these results, which are those of a queue: pending, active, lease, mr:order
+ *              and so on, and t:ID. mr:last there is the last order time that was given, us
  *
- * and for all queues asynq:mr:parts, the hash of how many partitions they have: see parts.c.
+ * and for all queues asynq:mr:parts, the hash of how many partitions they have: see parts.c;
+ * asynq:mr:cluster, who leads and whose they are: see leader.c; and asynq:mr:results, the set of queues that
+ * ever had tasks with a topic, and the channel of that name: see results.c.
  *
  * Fields of a task's hash, none of which a plain pending one has. Times in ns are text of 19 digits like
  * pending_since, so they compare as text.
@@ -64,16 +80,17 @@
  *   mr:t  when it was created, ns. A task that is still where its enqueue left it, plain and pending,
  *         has pending_since instead.
  *   mr:o  order time, ns, from when it is taken: only where that is not mr:t
- *   mr:p  priority in ms, if not 0
+ *   mr:p  priority in ms, if not 0; mr:y its key, if any
  *   mr:e  epoch of the last hand-out, mr:n holder (see struct node) that has it (while active)
  *   mr:b  epoch of the run that has begun
  *   mr:c  crashes, if any
  *   mr:x  1: somebody wanted to delete it while it ran, 2: to cancel it
  *   mr:g  progress: "PERCENT TEXT"
  *   mr:f  when it ended, ms; mr:l when it failed last, ms
- *   mr:k  result topic
+ *   mr:k  result topic; mr:v "RETRIED FAILED_S" of the last failure that left a result
  *   mr:m  timeout in ms where it is not whole seconds, 0: none
- *   mr:d  deadline, mr:r retention, in ms where they are not whole seconds
+ *   mr:d  deadline, mr:r retention, in ms where they are not whole seconds. With a topic mr:r is always there: the
+ *         message then says longer, so that Go programs keep what they end until its result was left
  *   mr:q  when its unique key is free by itself, ms
  *   mr:h  of a held task (its state field says so): the state it came in, mr:w the time that goes with
  *         that in ms, when it is due or its retention ends; mr:e then says since when it is held
@@ -89,6 +106,7 @@
 #include "broker/board.h"
 #include "broker/door.h"
 #include "broker/doubt.h"
+#include "broker/hidden.h"
 #include "broker/latency.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/scripts.h"
@@ -156,6 +174,7 @@ enum watch_look {
 /* What tells that a look at a queue is worth while. */
 struct watch {
     struct mr_redis_lane *lane; /* NULL: none */
+    bool counted;               /* ... among the lanes of partitions */
     struct mr_redis_call call;  /* BLMOVE on it: answered by a push */
     bool pushing;               /* ... is under way */
     bool refused;               /* ... by Redis, once at least, and that was said */
@@ -171,6 +190,10 @@ struct watch {
     bool due;       /* something came, or is due, since it was asked */
     bool something; /* the last look at all queues found something in this one */
 };
+
+/* One connection for each partition would use up what a process may have open, and Redis: so many partitions
+ * beyond the first of their queues have one; pushes into others are found by the look at all queues. */
+enum { PART_LANES_MAX = 64 };
 
 /* The look at all queues. */
 enum { IDLE_QUEUES = 256 }; /* at a time */
@@ -204,6 +227,15 @@ struct recover {
     int64_t from;   /* runs without a lease are looked for from this one on, the oldest is 1 */
 };
 
+/* Results that tasks of a queue leave. */
+struct leaves {
+    bool known;                      /* it is in asynq:mr:results */
+    const struct ticket *registrant; /* the last that put it there */
+    struct mr_redis_call call;       /* the look */
+    bool looking, refused;
+    mr_mono at; /* not before */
+};
+
 /*
  * One queue of Asynq. A queue of the contract is one of them, or several (its partitions).
  * `maybe` is false only while the watch is on and the last look found nothing: then there is nothing.
@@ -213,13 +245,18 @@ struct rqueue {
     struct mr_slice name;   /* with a NUL */
     struct mr_slice prefix; /* "asynq:{Q}:", with a NUL */
     uint32_t handle;        /* in engine->queues */
+    bool inner;             /* see broker/hidden.h: in no list of queues, and always known */
     bool known;             /* a member of asynq:queues, as far as we know */
     bool added;             /* by us: SADD was sent */
     mr_mono added_at;       /* last SADD */
     uint32_t listeners;     /* nodes that take from it */
+    uint32_t takers;        /* of them, those for which it is not only what falls to them */
+    bool lane_less;         /* it is an address of a queue of theirs: its messages will do */
     bool maybe, paused;
     bool beat_refused; /* the last beat was answered with an error, and that was said */
     bool plenty;       /* the last look left something */
+    bool limited;      /* it has limits, or had some at the last look */
+    bool keeps_some;   /* ... and nothing came, since they kept it back */
     bool asked_alone;  /* by a take that the others let go first */
     struct watch watch;
     struct recover recover;
@@ -238,9 +275,18 @@ struct rqueue {
     uint32_t turn;         /* where the last one went that could go anywhere */
     uint32_t gathers;      /* so far */
     enum mr_assign assign;
-    bool in_table; /* parts.c */
+    /* As a place of results: results.c. */
+    struct mr_slice topic; /* empty: it is none */
+    struct rqueue *home;   /* whose tasks leave them; NULL: it stands for the topic as a whole */
+    struct rqueue **places;
+    uint32_t places_n, places_cap;
+    struct leaves leaves; /* as a queue */
+    bool in_table;        /* parts.c */
+    bool assigned; /* a leader has written whose its partitions are, when that was looked at last */
 };
 
+/* NULL: nobody has spoken of it. */
+struct rqueue *rqueue_find(struct engine *engine, struct mr_slice name);
 /* Finds or makes it. NULL: no memory. Loop thread. */
 struct rqueue *rqueue_get(struct engine *engine, struct mr_slice name);
 /* As engine_refused, about this queue alone. */
@@ -276,7 +322,7 @@ void parts_write(struct engine *engine, struct mr_redis_call *call, struct mr_sl
  * never before this returns. Those that are not there any more have known = false. The struct is the
  * caller's. */
 struct queues_ask {
-    struct mr_redis_call call, parts;
+    struct mr_redis_call call, parts, results;
     size_t left; /* calls under way */
     enum mr_err err;
     struct engine *engine;
@@ -343,8 +389,9 @@ struct taken {
     int64_t ready_us; /* since when it could run */
     bool plain;       /* it leaves nothing when it is done */
 };
-MR_MUST_USE enum mr_err message_taken(const struct mr_reply *fields, struct mr_arena *arena,
-                                      struct taken *ret_taken);
+/* hash and order as take.lua answers them. */
+MR_MUST_USE enum mr_err message_taken(const struct mr_reply *hash, const struct mr_reply *order,
+                                      struct mr_arena *arena, struct taken *ret_taken);
 /* What HGETALL answered (names and values alternate) as a task. Slices point into the reply; headers are
  * in the arena. MR_NOT_FOUND: there are no fields. MR_DAMAGED: there is no message, or it is none; what
  * else is known stands in the task. */
@@ -406,13 +453,14 @@ struct hold {
 
 /* One of the queues that a node serves, with all its partitions. */
 struct served {
-    struct rqueue *queue; /* the first of them */
+    struct rqueue *queue; /* the first of them; of a master: the topic, with its places */
     uint32_t width;       /* so many are listened to */
     uint32_t turn;        /* which of them is asked next */
     uint32_t fair_turn;   /* ... when it is not asked whose they are */
     uint32_t asks;
-    uint64_t owned;  /* bits of those that the node prefers */
-    int64_t current; /* of the weighted round robin */
+    struct served *base; /* it is an address of that queue; itself: of none */
+    uint64_t owned;      /* bits of those that the node prefers */
+    int64_t current;     /* of the weighted round robin */
     uint32_t weight;
 };
 
@@ -420,7 +468,9 @@ struct served {
 struct listen {
     struct rqueue *queue;
     struct served *served;
-    bool lost_asked;    /* what was lost is being asked for */
+    bool fallen;      /* its queue is an address of others: only what falls is taken from it ... */
+    mr_mono falls_at; /* ... which is nothing before this */
+    bool lost_asked;  /* what was lost is being asked for */
     int64_t lost_since; /* answers of takes were lost since this epoch; 0: none */
 };
 
@@ -433,19 +483,30 @@ struct node {
     bool leaving;           /* closed or dead: nothing is taken for it any more */
     bool released;          /* what it held is given back, or the calls for that are under way */
     struct mr_arena memory; /* of what follows */
+    enum mr_node_role role;
+    uint32_t says; /* so often it said what it is */
+    bool lasts;    /* what it holds is its own until the lease ends, also when this process ends */
+    bool inner;    /* nothing is said of it */
     struct mr_slice name;
     struct mr_slice member; /* "host:pid:uuid", as Asynq names servers */
     struct mr_slice holder; /* name, HOLDER_MARK, incarnation: two may have the same name */
     struct mr_worker_queue *queues;
     struct served *served;
     size_t queues_n;
-    struct listen *listens; /* as they came; there is room for all that may come */
-    size_t listens_n;
+    struct listen **listens; /* as they came; heap, they themselves in the memory */
+    size_t listens_n, listens_cap;
     struct mr_slice *types;
     size_t types_n;
+    const struct mr_slot_info *slots_said; /* of the last beat, in slots_memory */
+    size_t slots_said_n;
+    struct mr_arena slots_memory;
+    struct mr_redis_call details; /* says it */
+    bool details_busy;
     enum mr_queue_order order;
     uint32_t slots, first_slot;
     int64_t lease_ms;
+    int64_t leader_ms; /* leads so long beyond a beat; 0: it is no candidate */
+    int64_t fall_ms;   /* what is addressed to others falls to it after so long; 0: never */
     uint64_t incarnation;
     int64_t started_ms, last_beat_ms; /* of our clock */
     struct mr_node_events events;
@@ -458,7 +519,8 @@ struct node {
     uint32_t holds_n, holds_cap, holds_free; /* free: index + 1, 0 none */
     struct mr_map *by_epoch;                 /* their indices */
     uint32_t in_hand;
-    size_t calls; /* under way for it; it ends when there are none */
+    bool slot_wanted; /* a take of it waits until one of its slots is free */
+    size_t calls;     /* under way for it; it ends when there are none */
 };
 
 /* The broker closes: all of them go. And when the loop is gone: what is left of them. */
@@ -469,6 +531,15 @@ enum mr_err node_open_prepare(struct ticket *ticket);
 void node_open_begin(struct ticket *ticket);
 void node_close_begin(struct ticket *ticket);
 void node_beat_begin(struct ticket *ticket);
+/* A part of it was answered. */
+void beat_over(struct ticket *ticket);
+/* It lives and may lead, or it goes; the ticket, if there is one, is a beat that waits for it. */
+void leader_vote(struct node *node, struct ticket *ticket);
+enum mr_err assign_prepare(struct ticket *ticket);
+/* Timers, for Asynq's tools: exhibit.c. */
+enum mr_err exhibit_prepare(struct ticket *ticket);
+void exhibit_begin(struct ticket *ticket);
+void assign_begin(struct ticket *ticket);
 /* Redis was away: whoever lives says so, before others take what ended meanwhile. */
 void nodes_beat(struct engine *engine);
 void beat_init(struct engine *engine);
@@ -478,6 +549,8 @@ uint32_t node_busy(const struct node *node);
 void node_info(const struct node *node, struct mr_node_info *ret_info);
 /* Listens to all partitions that its queues have now. */
 void node_widen(struct node *node);
+/* Takes what falls of this queue, which is an address of the served one. */
+void node_catches(struct node *node, struct rqueue *queue, struct served *served);
 /* The same for all nodes. */
 void nodes_widen(struct engine *engine);
 /* Makes its member. */
@@ -507,6 +580,8 @@ void losts_ask(struct engine *engine);
 void node_call_done(struct node *node);
 /* Says to everybody what it is. When it leaves: that it is gone. */
 void node_announce(struct node *node);
+/* What its slots do, if the beat says it; unless the last time is still under way. */
+void node_say_slots(struct node *node, const struct mr_req_beat *req);
 /* Somebody asked to cancel this task: whoever runs it is told. */
 /* The run is to be cancelled: its node is told once. */
 void hold_cancelled(struct node *node, struct hold *hold);
@@ -528,6 +603,8 @@ void take_begin(struct ticket *ticket);
 void takes_answer(struct node *node, enum mr_err err);
 /* Something may be there: whoever waits is served. */
 void takes_serve(struct engine *engine);
+/* The node has something less in hand: its takes are served that waited for that alone. */
+void takes_slot_free(struct node *node);
 
 /* groups.c */
 void ripe_init(struct rqueue *queue);
@@ -539,13 +616,21 @@ void watch_init(struct rqueue *queue);
 /* Nodes listen to this queue from now on, or stop to. */
 void watch_start(struct rqueue *queue);
 void watch_stop(struct rqueue *queue);
+/* The same for what falls to them: of that nobody tells, but leases that end there are seen. */
+void watch_start_fallen(struct rqueue *queue);
+void watch_stop_fallen(struct rqueue *queue);
+/* It is paused, as far as is known. */
+bool watch_is_paused(const struct rqueue *queue);
 void watch_free(struct rqueue *queue);
+/* Nobody tells of a push into this one, and somebody waits for it. */
+bool watch_has_no_lane(const struct rqueue *queue);
 /* A take asks it now; and has, and this is when the next task is due; < 0: none is. */
 void watch_looks(struct rqueue *queue);
 void watch_looked(struct rqueue *queue, int64_t next_ms);
 /* A take left nothing, or may take nothing: be told of what comes. */
 void watch_empty(struct rqueue *queue);
 void watch_paused(struct rqueue *queue);
+void watch_held_back(struct rqueue *queue);
 /* It could not be asked, and that does not pass by itself: a while passes until the next try. */
 void watch_failed(struct rqueue *queue);
 /* Something may be there. */
@@ -559,6 +644,29 @@ void idle_init(struct engine *engine);
 /* A queue is listened to. */
 void idle_start(struct engine *engine);
 
+/* ---- what falls ----------------------------------------------------------------------------- */
+
+struct falls {
+    struct mr_timer timer;
+    struct queues_ask names;
+    bool asking; /* ... is under way */
+    bool denied; /* they may not be read */
+    mr_mono names_at;
+    /* Those that nobody needs any more are looked for, one after the other. */
+    mr_mono sweep_at;
+    bool sweeping;
+    uint32_t sweep_next; /* handle */
+    struct mr_req_node_list sweep_nodes;
+    struct mr_req_queue_list sweep_look;
+    struct mr_queue_info sweep_info;
+    struct mr_req_queue_remove sweep_remove;
+};
+void falls_init(struct engine *engine);
+/* A node is there to which something may fall; or a time that was waited for is another one. */
+void falls_watch(struct engine *engine);
+/* Such a node has come, perhaps one that waits less long than the others: addresses are asked for at once. */
+void falls_joined(struct engine *engine);
+
 /* ---- recovering ----------------------------------------------------------------------------- */
 
 void recover_init(struct rqueue *queue);
@@ -567,6 +675,9 @@ void recover_stop(struct rqueue *queue);
 void recover_in(struct rqueue *queue, int64_t ms);
 /* Something runs there or is only kept: looks, if it rested because nothing did. */
 void recover_wakes(struct rqueue *queue, bool runs);
+/* Looks now, whether or not nodes listen. For so long that is too early: those who live may not have said so. */
+void recover_send(struct rqueue *queue, struct mr_redis_call *call);
+int64_t recover_early_ms(const struct engine *engine);
 /* So often a queue is looked at where something runs, at least. */
 int64_t recover_look_ms(const struct engine *engine);
 
@@ -581,6 +692,37 @@ void finishes_deliver(struct engine *engine);
 void finishes_leave(struct engine *engine);
 /* It will not: they are answered. */
 void finishes_fail(struct engine *engine, enum mr_err err);
+
+/* ---- results -------------------------------------------------------------------------------- */
+
+struct results {
+    uint32_t masters; /* of this process */
+    struct mr_timer timer;
+    struct mr_redis_channel channel;
+    char *channel_name;
+    struct mr_redis_call names;
+    bool asking; /* ... is under way */
+    bool unsure; /* messages were lost: the topics of all queues are asked for */
+    mr_mono names_at;
+    uint32_t topics_next; /* handle of the queue that is asked for its topics next */
+    uint32_t ends_next;   /* ... and whether other programs ended runs there */
+    bool wider;           /* there are places that nobody listens to yet */
+};
+
+/* Whether it is the name of a place, or of a topic: then home is empty. */
+bool result_place(struct mr_slice name, struct mr_slice *ret_topic, struct mr_slice *ret_home);
+/* SMEMBERS of asynq:mr:results, and what it answered. */
+void results_names_send(struct engine *engine, struct mr_redis_call *call);
+void results_names_read(struct engine *engine, const struct mr_reply *reply);
+/* SADD of this queue; and the same while nobody waits for it. */
+void results_name_add(struct rqueue *queue, struct mr_redis_call *call);
+void results_name_again(struct rqueue *queue);
+void results_init(struct engine *engine);
+/* Finds out which places the topics of this NODE_OPEN have; then `then`, unless that fails. */
+void results_open(struct ticket *ticket, void (*then)(struct ticket *ticket));
+/* A master is there; it is gone. */
+void results_start(struct engine *engine);
+void results_stop(struct engine *engine);
 
 /* ---- the whole ------------------------------------------------------------------------------ */
 
@@ -605,13 +747,17 @@ struct engine {
     struct mr_map *by_name;
     mr_mono queues_at; /* when all names were asked for last */
     mr_mono parts_at;  /* when the table of partitions was read last */
-    bool parts_asked, parts_again, parts_wider;
+    bool parts_asked, parts_again, parts_other;
+    uint32_t part_lanes; /* partitions beyond the first ones that have a lane */
     struct mr_redis_call parts_call;
     struct mr_req_node_list survey; /* who shares the partitions of queues */
-    bool surveying;
+    struct mr_redis_call survey_call;
+    bool surveying, survey_again;
 
     struct mr_link nodes;
+    struct results results;
     struct idle idle;
+    struct falls falls;
     struct mr_link releases; /* of those that left while Redis was away */
     struct node *by_index[NODES_MAX];
     uint32_t last_number;
@@ -627,9 +773,11 @@ struct engine {
     struct mr_redis_channel cancels;
     char *cancels_name;
     bool cancels_on;
-    bool unheard;     /* a subscription was refused, and that was said */
-    bool unsaid;      /* ... and so was what is said about nodes */
-    int64_t ahead_ms; /* so far is the clock of Redis ahead of ours */
+    bool unheard;           /* a subscription was refused, and that was said */
+    bool unsaid;            /* ... and so was what is said about nodes */
+    bool vote_refused;      /* ... and who leads */
+    int64_t assign_version; /* of the last assignment that we have heard of */
+    int64_t ahead_ms;       /* so far is the clock of Redis ahead of ours */
     uint64_t stale_refused;
     uint64_t beats;             /* so far */
     struct mr_timer beat_timer; /* not all of them beat again before it fires */
@@ -660,7 +808,5 @@ void look_done(struct engine *engine);
 void look_up(struct engine *engine);
 /* The broker closes: those that wait are answered. */
 void look_leave(struct engine *engine);
-/* Tasks of this queue ended here, or may have: whoever awaits them looks. */
-void look_ended(struct rqueue *queue, struct mr_slice id);
 
 #endif

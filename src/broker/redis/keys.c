@@ -51,19 +51,26 @@ static enum mr_err grow(struct engine *engine)
 /* One block: the struct, its name, its prefix. */
 static struct rqueue *rqueue_new(struct engine *engine, struct mr_slice name)
 {
-    static const char open[] = "asynq:{", close[] = "}:";
-    size_t prefix_len = engine->prefix.len + strlen(open) + name.len + strlen(close);
-    struct rqueue *queue = calloc(1, sizeof *queue + name.len + 1 + prefix_len + 1);
+    static const char form[] = "%.*sasynq:{%.*s}:%s%.*s%s"; /* longer than what it adds */
+    struct mr_slice topic, home;
+    size_t room = engine->prefix.len + sizeof form + name.len;
+    struct rqueue *queue = calloc(1, sizeof *queue + name.len + 1 + room);
     if (queue == NULL)
         return NULL;
     char *text = (char *)(queue + 1), *prefix = text + name.len + 1;
     memcpy(text, name.data, name.len);
-    (void)snprintf(prefix, prefix_len + 1, "%.*s%s%.*s%s", (int)engine->prefix.len,
-                   (const char *)engine->prefix.data, open, (int)name.len, (const char *)name.data,
-                   close);
+    bool results = result_place(mr_slice_make(text, name.len), &topic, &home);
+    struct mr_slice tag = results ? home : name;
+    int len =
+        snprintf(prefix, room, form, (int)engine->prefix.len, (const char *)engine->prefix.data,
+                 (int)tag.len, (const char *)tag.data, results ? "mr:r:[" : "", (int)topic.len,
+                 (const char *)topic.data, results ? "]:" : "");
+    mr_assert(len > 0 && (size_t)len < room);
     queue->engine = engine;
     queue->name = mr_slice_make(text, name.len);
-    queue->prefix = mr_slice_make(prefix, prefix_len);
+    queue->prefix = mr_slice_make(prefix, (size_t)len);
+    queue->topic = topic;
+    queue->inner = queue->known = mr_queue_is_inner(queue->name);
     queue->handle = engine->queues_n;
     queue->maybe = true;
     queue->number = queue->partitions = queue->widest = 1;
@@ -72,15 +79,21 @@ static struct rqueue *rqueue_new(struct engine *engine, struct mr_slice name)
     return queue;
 }
 
+struct rqueue *rqueue_find(struct engine *engine, struct mr_slice name)
+{
+    uint32_t handle = mr_map_find(engine->by_name, name_hash(name), &name);
+    return handle != MR_MAP_NONE ? engine->queues[handle] : NULL;
+}
+
 struct rqueue *rqueue_get(struct engine *engine, struct mr_slice name)
 {
     uint64_t hash = name_hash(name);
-    uint32_t handle = mr_map_find(engine->by_name, hash, &name);
-    if (handle != MR_MAP_NONE)
-        return engine->queues[handle];
+    struct rqueue *queue = rqueue_find(engine, name);
+    if (queue != NULL)
+        return queue;
     if (grow(engine) != MR_OK)
         return NULL;
-    struct rqueue *queue = rqueue_new(engine, name);
+    queue = rqueue_new(engine, name);
     if (queue == NULL)
         return NULL;
     engine->queues[queue->handle] = queue;
@@ -108,6 +121,7 @@ void rqueue_free(struct rqueue *queue)
     ripe_done(queue);
     latency_free(queue->latency);
     free(queue->parts);
+    free(queue->places);
     free(queue);
 }
 
@@ -140,8 +154,11 @@ void rqueue_used(struct rqueue *queue)
 {
     struct engine *engine = queue->engine;
     mr_mono now = mr_redis_now(engine->redis);
-    if (queue->added && now.ns - queue->added_at.ns < USED_AGAIN_MS * MR_NS_PER_MS)
+    bool lately = queue->added && now.ns - queue->added_at.ns < USED_AGAIN_MS * MR_NS_PER_MS;
+    if (lately || queue->topic.len > 0 || queue->inner)
         return;
+    if (queue->leaves.known)
+        results_name_again(queue);
     struct small_call *small = calloc(1, sizeof *small);
     struct mr_arena arena = {0};
     struct mr_slice key = global_key(engine, "queues", &arena);
@@ -160,16 +177,20 @@ void rqueue_used(struct rqueue *queue)
 
 void rqueue_removed(struct rqueue *queue)
 {
-    queue->known = queue->added = false;
+    queue->known = queue->added = queue->leaves.known = false;
+    queue->leaves.registrant = NULL;
 }
 
 static enum mr_err names_read(struct engine *engine, const struct mr_reply *reply)
 {
     enum mr_err err = MR_OK;
     for (uint32_t i = 0; i < engine->queues_n; i++)
-        engine->queues[i]->known = false;
+        engine->queues[i]->known = engine->queues[i]->inner;
     for (size_t i = 0; i < reply->n && err == MR_OK; i++) {
-        struct rqueue *queue = rqueue_get(engine, reply->items[i].text);
+        struct mr_slice name = reply->items[i].text, topic, home;
+        if (result_place(name, &topic, &home) || mr_queue_is_inner(name))
+            continue; /* nobody gave a queue such a name */
+        struct rqueue *queue = rqueue_get(engine, name);
         if (queue == NULL)
             err = MR_NOMEM;
         else
@@ -203,6 +224,16 @@ static void parts_came(struct mr_redis_call *call, enum mr_err err, const struct
     one_came(ask, parts_answered(ask->engine, err, reply));
 }
 
+/* A user that may not read that knows of no results. */
+static void results_came(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct queues_ask *ask = call->arg;
+    if (err == MR_OK)
+        results_names_read(ask->engine, reply);
+    one_came(ask,
+             err == MR_OK || err == MR_DENIED ? MR_OK : engine_refused(ask->engine, err, reply));
+}
+
 static void names_known(struct mr_msg *msg, void *receiver)
 {
     struct queues_ask *ask = mr_container(msg, struct queues_ask, msg);
@@ -227,12 +258,14 @@ void queues_ask(struct engine *engine, struct queues_ask *ask)
     }
     struct mr_slice key = global_key(engine, "queues", &arena);
     struct mr_slice args[] = {MR_SLICE_LIT("SMEMBERS"), key};
-    ask->left = 2;
+    ask->left = 3;
     ask->err = MR_OK;
     ask->call = (struct mr_redis_call){.answered = names_came, .arg = ask, .repeatable = true};
     ask->parts = (struct mr_redis_call){.answered = parts_came, .arg = ask, .repeatable = true};
     mr_redis_send(engine->redis, &ask->call, key, args, key.len > 0 ? 2 : 0);
     parts_send(engine, &ask->parts);
+    ask->results = (struct mr_redis_call){.answered = results_came, .arg = ask, .repeatable = true};
+    results_names_send(engine, &ask->results);
     mr_arena_done(&arena);
 }
 

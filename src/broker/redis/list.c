@@ -183,6 +183,15 @@ static int by_spot(const void *a, const void *b)
     return strcmp(x_spot, y_spot);
 }
 
+static void leave_out_inner(struct known *known)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < known->n; i++)
+        if (!known->queues[i]->inner)
+            known->queues[n++] = known->queues[i];
+    known->n = n;
+}
+
 /* Those that the page may still come to; the first one may be that of the cursor. */
 static enum mr_err page_queues(struct page *page)
 {
@@ -192,6 +201,8 @@ static enum mr_err page_queues(struct page *page)
     if (req->options.queue.len > 0 && (only = known_queue(engine, req->options.queue)) == NULL)
         return MR_NOT_FOUND;
     MR_TRY(known_parts(engine, only, &req->req.arena, &page->known));
+    if (only == NULL)
+        leave_out_inner(&page->known);
     qsort(page->known.queues, page->known.n, sizeof *page->known.queues, by_spot);
     char spot[SPOT_MAX + 1];
     for (; page->next < page->known.n; page->next++) {

@@ -13,6 +13,7 @@ const struct op look_ops[MR_OP_COUNT] = {
     [MR_OP_QUEUE_HISTORY] = {.begin = queue_history_begin},
     [MR_OP_QUEUE_SET] = {.prepare = queue_set_prepare, .begin = queue_set_begin},
     [MR_OP_QUEUE_REMOVE] = {.begin = queue_remove_begin},
+    [MR_OP_QUEUE_LIMITS] = {.begin = limits_begin},
     [MR_OP_CONTROL] = {.prepare = control_prepare, .begin = control_begin},
     [MR_OP_AWAIT] = {.prepare = await_prepare, .begin = await_begin},
     [MR_OP_UNAWAIT] = {.begin = unawait_begin},
@@ -129,7 +130,7 @@ static bool is_known(const struct rqueue *queue)
     bool known = queue->known;
     for (uint32_t i = 1; i < queue->widest; i++)
         known |= queue->parts[i]->known;
-    return known && mr_name_check(queue->name) == MR_OK;
+    return known && (queue->inner || mr_name_check(queue->name) == MR_OK);
 }
 
 enum mr_err known_queues(struct engine *engine, struct mr_arena *arena, struct known *ret_known)
@@ -138,7 +139,8 @@ enum mr_err known_queues(struct engine *engine, struct mr_arena *arena, struct k
     if (known.queues == NULL)
         return MR_NOMEM;
     for (uint32_t i = 0; i < engine->queues_n; i++)
-        if (engine->queues[i]->part_of == NULL && is_known(engine->queues[i]))
+        if (engine->queues[i]->part_of == NULL && !engine->queues[i]->inner &&
+            is_known(engine->queues[i]))
             known.queues[known.n++] = engine->queues[i];
     qsort(known.queues, known.n, sizeof *known.queues, by_name);
     *ret_known = known;
@@ -154,7 +156,24 @@ enum mr_err known_parts(struct engine *engine, const struct rqueue *only, struct
     for (uint32_t i = 0; i < engine->queues_n; i++) {
         struct rqueue *queue = engine->queues[i];
         bool wanted = only == NULL || only == queue || only == queue->part_of;
-        if (wanted && is_known(rqueue_whole(queue)) && mr_name_check(queue->name) == MR_OK)
+        bool named = queue->inner || mr_name_check(queue->name) == MR_OK;
+        if (wanted && is_known(rqueue_whole(queue)) && named)
+            known.queues[known.n++] = queue;
+    }
+    *ret_known = known;
+    return MR_OK;
+}
+
+static enum mr_err known_leaving(struct engine *engine, enum fan_whom whom, struct mr_arena *arena,
+                                 struct known *ret_known)
+{
+    struct known known = {.queues = mr_arena_calloc(arena, engine->queues_n + 1, sizeof(void *))};
+    if (known.queues == NULL)
+        return MR_NOMEM;
+    for (uint32_t i = 0; i < engine->queues_n; i++) {
+        struct rqueue *queue = engine->queues[i];
+        bool there = whom == FAN_BOTH && is_known(rqueue_whole(queue));
+        if ((there || queue->leaves.known) && mr_name_check(queue->name) == MR_OK)
             known.queues[known.n++] = queue;
     }
     *ret_known = known;
@@ -163,6 +182,8 @@ enum mr_err known_parts(struct engine *engine, const struct rqueue *only, struct
 
 struct rqueue *known_queue(struct engine *engine, struct mr_slice name)
 {
+    if (mr_queue_is_inner(name)) /* whether somebody has used it or not */
+        return name.len <= MR_NAME_MAX ? rqueue_get(engine, name) : NULL;
     for (uint32_t i = 0; i < engine->queues_n; i++)
         if (mr_slice_equal(engine->queues[i]->name, name))
             return is_known(engine->queues[i]) ? engine->queues[i] : NULL;
@@ -234,8 +255,10 @@ static void fan_start(struct fan *fan, enum mr_err err)
 static void fan_names(struct queues_ask *ask, enum mr_err err)
 {
     struct fan *fan = ask->arg;
-    if (err == MR_OK)
+    if (err == MR_OK && fan->whom == FAN_QUEUES)
         err = known_parts(ask->engine, NULL, &fan->ticket->req->arena, &fan->own.known);
+    else if (err == MR_OK)
+        err = known_leaving(ask->engine, fan->whom, &fan->ticket->req->arena, &fan->own.known);
     fan_start(fan, err);
 }
 

@@ -11,6 +11,7 @@
  * await.c    waiting for the end of a task
  * groups.c   groups and the sets that are made of them
  * nodes.c    nodes, ours and Asynq's servers
+ * leader.c   who leads, and whose the partitions are
  * stats.c    figures of the whole
  *
  * All of it runs on the loop, but for the checks of prepare.
@@ -52,10 +53,18 @@ MR_MUST_USE enum mr_err known_parts(struct engine *engine, const struct rqueue *
 /* NULL: it is not there. */
 struct rqueue *known_queue(struct engine *engine, struct mr_slice name);
 
+/* Whom a fan asks. */
+enum fan_whom {
+    FAN_QUEUES,  /* that there are */
+    FAN_LEAVING, /* those whose tasks leave results, also when they were removed */
+    FAN_BOTH,
+};
+
 /* One script on every queue that there is, all of them asked at once. */
 struct fan {
     struct ticket *ticket;
     enum script script;
+    enum fan_whom whom;
     const struct mr_slice *args;
     size_t args_n;
     /* What one of them said. NULL is not possible. */
@@ -91,6 +100,10 @@ void queue_list_begin(struct ticket *ticket);
 void queue_history_begin(struct ticket *ticket);
 enum mr_err queue_set_prepare(struct ticket *ticket);
 void queue_set_begin(struct ticket *ticket);
+void limit_set_begin(struct ticket *ticket);
+void limits_begin(struct ticket *ticket);
+/* What queue.lua says of them; of the first partition. */
+void limits_show(const struct mr_reply *fields, struct mr_queue_info *info);
 void parts_set_begin(struct ticket *ticket);
 void queue_remove_begin(struct ticket *ticket);
 enum mr_err control_prepare(struct ticket *ticket);
@@ -99,6 +112,38 @@ enum mr_err await_prepare(struct ticket *ticket);
 void await_begin(struct ticket *ticket);
 void unawait_begin(struct ticket *ticket);
 void node_list_begin(struct ticket *ticket);
+
+/* The hash of leader.c, as it was at now_ms. */
+struct cluster {
+    int64_t now_ms;
+    const struct mr_reply *fields; /* NULL: nothing is known */
+};
+struct cluster_node {
+    enum mr_node_state state;
+    int64_t beat_ms, dead_ms;
+};
+void cluster_ask(struct engine *engine, struct mr_redis_call *call);
+/* Of the answer: its fields are the reply's. */
+MR_MUST_USE enum mr_err cluster_read(struct engine *engine, enum mr_err err,
+                                     const struct mr_reply *reply, struct cluster *ret_cluster);
+/* Moves them into the arena. */
+MR_MUST_USE enum mr_err cluster_keep(struct cluster *cluster, struct mr_arena *arena);
+/* False: it has said nothing there. */
+bool cluster_node(const struct cluster *cluster, uint64_t incarnation,
+                  struct cluster_node *ret_node);
+MR_MUST_USE enum mr_err cluster_leader(const struct cluster *cluster, struct mr_arena *arena,
+                                       struct mr_leader *ret_leader);
+/* The queue gets so many partitions, or has: each of them has an owner in what is assigned, if anything is; if
+ * only: and no others have. One partition has none: what is assigned goes. */
+void cluster_fit(const struct rqueue *queue, struct mr_redis_call *call, uint32_t partitions,
+                 bool only);
+/* A user that may not touch the key has no leader whose assignment could have holes. */
+MR_MUST_USE enum mr_err cluster_fitted(struct engine *engine, enum mr_err err,
+                                       const struct mr_reply *reply);
+MR_MUST_USE enum mr_err cluster_assignment(const struct cluster *cluster,
+                                           const struct rqueue *queue, struct mr_arena *arena,
+                                           struct mr_assignment *ret_assignment);
+
 void stats_begin(struct ticket *ticket);
 enum mr_err gather_prepare(struct ticket *ticket);
 void gather_begin(struct ticket *ticket);
@@ -130,6 +175,10 @@ enum figure {
     FIGURE_MOVED,
     FIGURE_TRIMMED,
     FIGURE_QUARANTINED,
+    FIGURE_RESULTS,
+    FIGURE_LIMITS,
+    FIGURE_RETRY_MODE,
+    FIGURE_RETRY_WAIT,
 };
 
 /* Those who await the end of a task. */

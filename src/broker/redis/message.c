@@ -13,6 +13,9 @@
 /* Asynq knows no task without a limit; for its programs this is one. */
 #define FOR_EVER_S (10 * 366 * 86400LL)
 #define NS_PER_MS  1000000LL
+/* A task with a topic is kept by Asynq's programs that ended it so long at least: until a master has looked
+ * (topics.lua). Its own retention is in mr:r. */
+#define TOPIC_KEPT_S (30 * 86400LL)
 
 static const char own_lock[] =
     "mr:u:"; /* in the key of a lock: the caller chose the name behind it */
@@ -57,6 +60,16 @@ static enum mr_err add_timeout(struct new_task *task, int64_t timeout_ms, int64_
                       arena);
     *ret_s = FOR_EVER_S;
     return add_number(task, "mr:m", 0, arena);
+}
+
+/* With its retention: see TOPIC_KEPT_S. */
+static enum mr_err add_topic(struct new_task *task, const struct mr_task_options *options,
+                             int64_t *ret_retention_s, struct mr_arena *arena)
+{
+    int64_t own_s = up_s(options->retention_ms);
+    *ret_retention_s = own_s > TOPIC_KEPT_S ? own_s : TOPIC_KEPT_S;
+    MR_TRY(add_number(task, "mr:r", options->retention_ms, arena));
+    return add_field(task, "mr:k", options->topic);
 }
 
 static enum mr_err make_lock(const struct engine *engine, const struct mr_task_options *options,
@@ -118,11 +131,14 @@ static enum mr_err make(const struct engine *engine, const struct mr_task_option
     };
     MR_TRY(add_timeout(&task, options->timeout_ms, &message.timeout_s, arena));
     MR_TRY(add_ms(&task, "mr:d", options->deadline_ms, &message.deadline_s, arena));
-    MR_TRY(add_ms(&task, "mr:r", options->retention_ms, &message.retention_s, arena));
     if (options->topic.len > 0)
-        MR_TRY(add_field(&task, "mr:k", options->topic));
+        MR_TRY(add_topic(&task, options, &message.retention_s, arena));
+    else
+        MR_TRY(add_ms(&task, "mr:r", options->retention_ms, &message.retention_s, arena));
     if (task.priority_ms != 0)
         MR_TRY(add_number(&task, "mr:p", task.priority_ms, arena));
+    if (options->key.len > 0)
+        MR_TRY(add_field(&task, "mr:y", options->key));
     if (options->unique_ms > 0) {
         MR_TRY(make_lock(engine, options, message.queue, message.type, arena, &task.lock));
         message.unique_key = task.lock;
@@ -169,7 +185,7 @@ const struct mr_reply *message_field(const struct mr_reply *fields, const char *
 struct own_fields {
     int64_t created_ns, order_ns, since_ns, priority_ms, epoch, crashes, cancel, finished_ms,
         failed_ms, timeout_ms, deadline_ms, retention_ms, unique_until_ms;
-    struct mr_slice held, node, progress, topic, result, group, state, message;
+    struct mr_slice held, node, progress, topic, key, result, group, state, message;
 };
 
 static const struct {
@@ -200,6 +216,7 @@ static const struct {
     NUMBER("mr:f", finished_ms),
     NUMBER("mr:l", failed_ms),
     TEXT("mr:k", topic),
+    TEXT("mr:y", key),
     NUMBER("mr:m", timeout_ms),
     NUMBER("mr:d", deadline_ms),
     NUMBER("mr:r", retention_ms),
@@ -209,9 +226,12 @@ static const struct {
 #undef TEXT
 };
 
+static const struct own_fields no_fields = {
+    .timeout_ms = -1, .deadline_ms = -1, .retention_ms = -1};
+
 static struct own_fields read_fields(const struct mr_reply *reply)
 {
-    struct own_fields own = {.timeout_ms = -1, .deadline_ms = -1, .retention_ms = -1};
+    struct own_fields own = no_fields;
     for (size_t i = 0; i + 1 < reply->n; i += 2) {
         for (size_t row = 0; row < sizeof own_rows / sizeof own_rows[0]; row++) {
             if (!mr_slice_equal(reply->items[i].text, mr_slice_str(own_rows[row].name)))
@@ -303,6 +323,7 @@ static void from_fields(const struct own_fields *own, const struct standing *sta
     bool ended = state == MR_ARCHIVED || state == MR_COMPLETED;
     task->state = state;
     task->topic = own->topic;
+    task->key = own->key;
     task->result = own->result;
     task->priority_s = (double)own->priority_ms / 1000;
     task->order_time_ms = order_ms(own, standing, state);
@@ -342,12 +363,19 @@ enum mr_err message_read(const struct engine *engine, const struct mr_reply *fie
 }
 
 /* The hash is as it was before it was taken: plain ones have no creation time of their own yet. */
-enum mr_err message_taken(const struct mr_reply *fields, struct mr_arena *arena,
-                          struct taken *ret_taken)
+enum mr_err message_taken(const struct mr_reply *hash, const struct mr_reply *order,
+                          struct mr_arena *arena, struct taken *ret_taken)
 {
     struct mr_asynq_task message = {0};
     struct standing standing = {.state = MR_PENDING};
-    struct own_fields own = read_fields(fields);
+    struct own_fields own = no_fields;
+    if (hash->kind == MR_REPLY_ARRAY) {
+        own = read_fields(hash);
+        standing.order_ms = (double)mr_reply_int(order, 0);
+    } else {
+        own.since_ns = mr_reply_int(order, 0);
+        own.message = hash->text;
+    }
     struct taken taken = {.message = own.message};
     from_fields(&own, &standing, &taken.task);
     MR_TRY(mr_asynq_task_decode(own.message, arena, &message));
@@ -355,16 +383,17 @@ enum mr_err message_taken(const struct mr_reply *fields, struct mr_arena *arena,
     if (taken.task.id.len == 0 || taken.task.id.len > MR_ID_MAX)
         return MR_DAMAGED;
     taken.ready_us = (own.since_ns != 0 ? own.since_ns : own.created_ns) / MR_NS_PER_US;
-    taken.plain = taken.task.retention_ms == 0 && message.unique_key.len == 0;
+    taken.plain =
+        taken.task.retention_ms == 0 && message.unique_key.len == 0 && taken.task.topic.len == 0;
     *ret_taken = taken;
     return MR_OK;
 }
 
 enum mr_err message_keep(struct mr_task *task, struct mr_arena *arena)
 {
-    struct mr_slice *slices[] = {&task->id,         &task->queue,  &task->type,    &task->payload,
-                                 &task->unique_key, &task->group,  &task->topic,   &task->node,
-                                 &task->last_error, &task->result, &task->progress};
+    struct mr_slice *slices[] = {&task->id,         &task->queue,  &task->type,     &task->payload,
+                                 &task->unique_key, &task->group,  &task->topic,    &task->node,
+                                 &task->last_error, &task->result, &task->progress, &task->key};
     for (size_t i = 0; i < sizeof slices / sizeof slices[0]; i++)
         MR_TRY(mr_arena_copy(arena, *slices[i], slices[i]));
     struct mr_header *headers = mr_arena_calloc(arena, task->headers_n, sizeof *headers);
@@ -380,12 +409,12 @@ enum mr_err message_keep(struct mr_task *task, struct mr_arena *arena)
 
 /* ---- leases --------------------------------------------------------------------------------- */
 
-/* Before the topic and the message in the body of a lease. Never leaves the process. */
+/* Before the topic, the key and the message in the body of a lease. Never leaves the process. */
 struct lease_head {
     int64_t created_ms, order_ms, due_ms, started_ms, timeout_ms, deadline_ms, retention_ms,
         failed_ms;
     double priority_s;
-    uint32_t crashes, topic_len, partition;
+    uint32_t crashes, topic_len, key_len, partition;
     bool cancel;
 };
 
@@ -404,10 +433,11 @@ enum mr_err message_lease(const struct mr_task *task, struct mr_slice message,
         .priority_s = task->priority_s,
         .crashes = task->crashes,
         .topic_len = (uint32_t)task->topic.len,
+        .key_len = (uint32_t)task->key.len,
         .cancel = task->cancel_requested,
         .partition = task->partition,
     };
-    size_t len = sizeof head + task->topic.len + message.len;
+    size_t len = sizeof head + task->topic.len + task->key.len + message.len;
     struct mr_lease *lease = malloc(sizeof *lease + len);
     if (lease == NULL)
         return MR_NOMEM;
@@ -415,7 +445,10 @@ enum mr_err message_lease(const struct mr_task *task, struct mr_slice message,
     memcpy(lease->body, &head, sizeof head);
     if (task->topic.len > 0)
         memcpy(lease->body + sizeof head, task->topic.data, task->topic.len);
-    memcpy(lease->body + sizeof head + task->topic.len, message.data, message.len);
+    uint8_t *key = lease->body + sizeof head + task->topic.len;
+    if (task->key.len > 0)
+        memcpy(key, task->key.data, task->key.len);
+    memcpy(key + task->key.len, message.data, message.len);
     *ret_lease = lease;
     return MR_OK;
 }
@@ -448,8 +481,9 @@ enum mr_err message_lease_open(struct mr_broker *broker, struct mr_lease *lease)
         return MR_OK;
     memcpy(&head, lease->body, sizeof head);
     const uint8_t *topic = lease->body + sizeof head;
+    size_t names_len = (size_t)head.topic_len + head.key_len;
     struct mr_slice bytes =
-        mr_slice_make(topic + head.topic_len, lease->body_len - sizeof head - head.topic_len);
+        mr_slice_make(topic + names_len, lease->body_len - sizeof head - names_len);
     enum mr_err err = mr_asynq_task_decode(bytes, &arena, &message);
     if (err == MR_OK)
         err = keep_headers(lease, &message);
@@ -464,6 +498,7 @@ enum mr_err message_lease_open(struct mr_broker *broker, struct mr_lease *lease)
         task.finished_ms = 0;
         task.headers = lease->headers;
         task.topic = mr_slice_make(topic, head.topic_len);
+        task.key = mr_slice_make(topic + head.topic_len, head.key_len);
         task.state = MR_ACTIVE;
         task.priority_s = head.priority_s;
         task.order_time_ms = head.order_ms;

@@ -8,6 +8,8 @@
 #include <stdlib.h>
 
 #include "broker/redis/internal.h"
+#include "broker/result.h"
+#include "wire/node.h"
 
 enum {
     AWAY_MS = 50, /* a timer so late means that the loop itself did not run */
@@ -116,6 +118,7 @@ void hold_lost(struct node *node, struct hold *hold)
     uint64_t epoch = hold->epoch;
     hold_remove(node, hold);
     node->events.stop(epoch, MR_STOP_LOST, node->events.arg);
+    takes_slot_free(node);
 }
 
 void hold_cancelled(struct node *node, struct hold *hold)
@@ -165,6 +168,8 @@ static void node_free(struct node *node)
     mr_list_remove(&node->link);
     mr_map_free(node->by_epoch);
     free(node->holds);
+    free(node->listens);
+    mr_arena_done(&node->slots_memory);
     mr_arena_done(&node->memory);
     free(node);
 }
@@ -189,6 +194,7 @@ static void node_release(struct node *node)
     node->calls++;
     node_give_back(node);
     node_announce(node);
+    leader_vote(node, NULL);
     node_call_done(node);
 }
 
@@ -217,8 +223,14 @@ static void node_leave(struct node *node)
     node->calls++;
     takes_answer(node, MR_CLOSED);
     finishes_leave(node->engine);
-    for (size_t i = 0; i < node->listens_n; i++)
-        watch_stop(node->listens[i].queue);
+    for (size_t i = 0; i < node->listens_n; i++) {
+        if (node->listens[i]->fallen)
+            watch_stop_fallen(node->listens[i]->queue);
+        else
+            watch_stop(node->listens[i]->queue);
+    }
+    if (node->role == MR_NODE_MASTER)
+        results_stop(node->engine);
     node_call_done(node);
 }
 
@@ -276,6 +288,10 @@ void nodes_close(struct engine *engine)
         struct node *node = mr_container(link, struct node, link);
         next = link->next;
         node->events = (struct mr_node_events){.stop = tell_nobody};
+        if (node->lasts && node->in_hand > 0 && !node->leaving) {
+            node_announce(node); /* it says last what it holds, and stays so */
+            node->released = true;
+        }
         node_leave(node);
     }
 }
@@ -297,7 +313,7 @@ void nodes_done(struct engine *engine)
 enum mr_err node_open_prepare(struct ticket *ticket)
 {
     const struct mr_req_node_open *req = mr_container(ticket->req, struct mr_req_node_open, req);
-    return req->role == MR_NODE_MASTER ? MR_UNSUPPORTED : mr_node_open_check(req);
+    return mr_node_open_check(req);
 }
 
 static void say_again(struct mr_timer *timer, void *arg)
@@ -312,24 +328,24 @@ static enum mr_err node_fill(struct node *node, const struct mr_req_node_open *r
     struct mr_arena *memory = &node->memory;
     node->queues = mr_arena_calloc(memory, req->queues_n, sizeof *node->queues);
     node->served = mr_arena_calloc(memory, req->queues_n, sizeof *node->served);
-    node->listens =
-        mr_arena_calloc(memory, req->queues_n * MR_PARTITIONS_MAX, sizeof *node->listens);
     node->types = mr_arena_calloc(memory, req->types_n, sizeof *node->types);
-    if (node->queues == NULL || node->served == NULL || node->listens == NULL ||
-        (node->types == NULL && req->types_n > 0))
+    if (node->queues == NULL || node->served == NULL || (node->types == NULL && req->types_n > 0))
         return MR_NOMEM;
     MR_TRY(mr_arena_copy(memory, req->name, &node->name));
     for (size_t i = 0; i < req->types_n; i++)
         MR_TRY(mr_arena_copy(memory, req->types[i], &node->types[i]));
     for (size_t i = 0; i < req->queues_n; i++) {
         uint32_t weight = req->queues[i].weight != 0 ? req->queues[i].weight : 1;
-        MR_TRY(mr_arena_copy(memory, req->queues[i].name, &node->queues[i].name));
+        struct mr_slice name = req->queues[i].name, topic = mr_result_topic(name);
+        MR_TRY(mr_arena_copy(memory, topic.len > 0 ? topic : mr_queue_shown(name),
+                             &node->queues[i].name));
         node->queues[i].weight = weight;
         node->served[i] = (struct served){.queue = rqueue_of(node->engine, req->queues[i].name),
                                           .owned = UINT64_MAX,
                                           .weight = weight};
         if (node->served[i].queue == NULL)
             return MR_NOMEM;
+        node->served[i].base = &node->served[mr_address_base(req->queues, req->queues_n, i)];
     }
     return node_name(node);
 }
@@ -346,11 +362,16 @@ static enum mr_err node_new(struct engine *engine, const struct mr_req_node_open
     *node = (struct node){
         .engine = engine,
         .handle = mr_rand_next(&engine->rand) << 12 | index,
+        .role = req->role,
+        .lasts = req->lasts,
+        .inner = req->inner,
         .types_n = req->types_n,
         .queues_n = req->queues_n,
         .order = req->order,
         .slots = req->slots,
         .lease_ms = req->lease_ms,
+        .leader_ms = req->leads ? req->leader_ms : 0,
+        .fall_ms = req->fall_ms,
         .incarnation = mr_rand_next(&engine->rand) >> 1,
         .started_ms = mr_wall_ms(mr_wall_now(mr_clock_system())),
         .events = req->events,
@@ -371,6 +392,8 @@ static enum mr_err node_new(struct engine *engine, const struct mr_req_node_open
     mr_timer_init(&node->again, say_again);
     engine->by_index[index] = node;
     mr_list_push_back(&engine->nodes, &node->link);
+    if (node->role == MR_NODE_MASTER)
+        results_start(engine);
     *ret_node = node;
     return MR_OK;
 }
@@ -401,14 +424,58 @@ static enum mr_err cancels_hear(struct engine *engine)
     return MR_OK;
 }
 
+static struct listen *listen_add(struct node *node, struct rqueue *part, struct served *served)
+{
+    if (node->listens_n == node->listens_cap) {
+        size_t cap = node->listens_cap != 0 ? 2 * node->listens_cap : 8;
+        struct listen **listens = realloc(node->listens, cap * sizeof(*listens));
+        if (listens == NULL)
+            return NULL;
+        node->listens = listens;
+        node->listens_cap = cap;
+    }
+    struct listen *listen = mr_arena_calloc(&node->memory, 1, sizeof *listen);
+    if (listen == NULL)
+        return NULL;
+    *listen = (struct listen){.queue = part, .served = served};
+    node->listens[node->listens_n++] = listen;
+    return listen;
+}
+
+void node_catches(struct node *node, struct rqueue *queue, struct served *served)
+{
+    for (size_t i = 0; i < node->listens_n; i++)
+        if (node->listens[i]->queue == queue)
+            return;
+    struct listen *listen = listen_add(node, queue, served);
+    if (listen == NULL)
+        return; /* the next time */
+    listen->fallen = true;
+    watch_start_fallen(queue);
+}
+
+/* It listens to it as to what is its own: so others wake it by messages, and it needs no lane. */
+static bool listen_start(struct node *node, struct rqueue *part, struct served *served)
+{
+    bool address = served->base != served;
+    if (listen_add(node, part, served) == NULL)
+        return false;
+    served->width++;
+    part->lane_less = address && (part->takers == 0 || part->lane_less);
+    watch_start(part);
+    return true;
+}
+
 void node_widen(struct node *node)
 {
     for (size_t i = 0; i < node->queues_n && !node->leaving; i++) {
         struct served *served = &node->served[i];
-        while (served->width < served->queue->widest) {
-            struct rqueue *part = rqueue_part(served->queue, ++served->width);
-            node->listens[node->listens_n++] = (struct listen){.queue = part, .served = served};
-            watch_start(part);
+        const struct rqueue *topic = served->queue->topic.len > 0 ? served->queue : NULL;
+        while (served->width < (topic != NULL ? topic->places_n : served->queue->widest)) {
+            struct rqueue *part = topic != NULL ? topic->places[served->width]
+                                                : rqueue_part(served->queue, served->width + 1);
+            if (!listen_start(node, part, served))
+                return; /* the next time */
         }
     }
 }
@@ -432,10 +499,13 @@ static void open_node(struct ticket *ticket)
         return;
     }
     node_widen(node);
+    if (node->fall_ms > 0)
+        falls_joined(ticket->engine);
     node_heard(node);
     req->node = node->handle;
     req->first_slot = node->first_slot;
     node->opener = ticket;
+    leader_vote(node, NULL); /* first: whoever is seen, of it is known how long it lives */
     node_announce(node);
 }
 
@@ -446,6 +516,8 @@ static void parts_came(struct mr_redis_call *call, enum mr_err err, const struct
     err = parts_answered(ticket->engine, err, reply);
     if (err != MR_OK || ticket->engine->closing)
         ticket_done(ticket, err != MR_OK ? err : MR_CLOSED);
+    else if (mr_container(ticket->req, struct mr_req_node_open, req)->role == MR_NODE_MASTER)
+        results_open(ticket, open_node);
     else
         open_node(ticket);
 }

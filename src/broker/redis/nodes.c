@@ -9,16 +9,21 @@
 #include "wire/node.h"
 
 enum { NODES, SERVERS, SETS };
+enum { REPEATS_MAX = 16 }; /* of a look at partitions that come and go all the time */
 static const char *const set_names[SETS] = {"mr:nodes", "servers"};
 
 struct survey {
     struct ticket *ticket;
-    struct mr_redis_call calls[SETS];
+    struct mr_redis_call calls[SETS], hash, parts;
+    struct cluster cluster; /* who leads, who lives, what is assigned */
+    struct mr_slice sets[SETS];
     struct mr_slice *keys[SETS]; /* of what was said */
     size_t keys_n[SETS];
     struct question *questions;
     size_t left; /* calls under way */
     size_t room; /* in the answer */
+    bool begun;  /* the table of partitions has come once */
+    unsigned repeats;
     enum mr_err err;
 };
 
@@ -44,9 +49,40 @@ static int by_age(const void *a, const void *b)
     return x->incarnation < y->incarnation ? -1 : x->incarnation > y->incarnation;
 }
 
+static int by_queue(const void *a, const void *b)
+{
+    const struct mr_assignment *x = a, *y = b;
+    return mr_slice_compare(x->queue, y->queue);
+}
+
+/* Whose partitions are whose, by queue. Right when that has come: a table that is read later may have more
+ * partitions than had an owner then. */
+static enum mr_err add_assignments(struct survey *survey, bool *ret_holes)
+{
+    struct mr_req_node_list *req = req_of(survey);
+    struct mr_arena *arena = &req->req.arena;
+    struct engine *engine = survey->ticket->engine;
+    req->assignments_n = 0;
+    req->assignments = mr_arena_calloc(arena, engine->queues_n + 1, sizeof *req->assignments);
+    if (req->assignments == NULL)
+        return MR_NOMEM;
+    for (uint32_t i = 0; i < engine->queues_n; i++) {
+        const struct rqueue *queue = engine->queues[i];
+        if (queue->part_of != NULL || queue->partitions == 1)
+            continue;
+        struct mr_assignment *assignment = &req->assignments[req->assignments_n++];
+        MR_TRY(cluster_assignment(&survey->cluster, queue, arena, assignment));
+        *ret_holes |= assignment->version != 0 && assignment->owners_n == 0;
+    }
+    qsort(req->assignments, req->assignments_n, sizeof *req->assignments, by_queue);
+    return MR_OK;
+}
+
 static void finish(struct survey *survey)
 {
     struct mr_req_node_list *req = req_of(survey);
+    if (survey->err == MR_OK)
+        survey->err = cluster_leader(&survey->cluster, &req->req.arena, &req->leader);
     if (survey->err == MR_OK && req->n > 0)
         qsort(req->nodes, req->n, sizeof *req->nodes, by_age);
     else if (survey->err != MR_OK)
@@ -69,6 +105,15 @@ static enum mr_err keep(struct mr_node_info *info, struct mr_arena *arena)
         MR_TRY(mr_arena_copy(arena, info->types[i], &types[i]));
     info->queues = queues;
     info->types = types;
+    struct mr_slot_info *slots = mr_arena_calloc(arena, info->slot_infos_n + 1, sizeof *slots);
+    if (slots == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < info->slot_infos_n; i++) {
+        slots[i] = info->slot_infos[i];
+        MR_TRY(mr_arena_copy(arena, slots[i].id, &slots[i].id));
+        MR_TRY(mr_arena_copy(arena, slots[i].type, &slots[i].type));
+    }
+    info->slot_infos = slots;
     return mr_arena_copy(arena, info->name, &info->name);
 }
 
@@ -88,7 +133,7 @@ static enum mr_err add_local(struct survey *survey)
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
         const struct node *node = mr_container(link, struct node, link);
         struct mr_node_info info;
-        if (node->leaving)
+        if (node->leaving || node->inner)
             continue;
         node_info(node, &info);
         MR_TRY(add(survey, &info));
@@ -101,8 +146,13 @@ static enum mr_err add_local(struct survey *survey)
 static enum mr_err add_node(struct survey *survey, struct mr_slice bytes)
 {
     struct mr_node_info info;
+    struct cluster_node known;
     if (mr_node_read(bytes, &req_of(survey)->req.arena, &info) != MR_OK)
         return MR_OK; /* of a newer version, say */
+    if (cluster_node(&survey->cluster, info.incarnation, &known)) {
+        info.state = known.state;
+        info.last_beat_ms = known.beat_ms;
+    }
     return add(survey, &info);
 }
 
@@ -140,7 +190,10 @@ static void said(struct mr_redis_call *call, enum mr_err err, const struct mr_re
 {
     struct question *question = call->arg;
     struct survey *survey = question->survey;
-    if (err != MR_OK)
+    if (err ==
+        MR_FAILED) /* somebody made something else of it: the others can be seen all the same */
+        err = MR_OK;
+    else if (err != MR_OK)
         err = engine_refused(survey->ticket->engine, err, reply);
     else if (reply->kind == MR_REPLY_TEXT) /* else it is gone */
         err = question->ours ? add_node(survey, reply->text) : add_server(survey, reply->text);
@@ -235,40 +288,110 @@ static enum mr_err read_names(struct survey *survey, size_t set, const struct mr
     return MR_OK;
 }
 
-static void named(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+static void one_came(struct survey *survey, enum mr_err err)
 {
-    struct survey *survey = call->arg;
-    err = look_array(survey->ticket->engine, err, reply);
-    if (err == MR_OK)
-        err = read_names(survey, (size_t)(call - survey->calls), reply);
     if (survey->err == MR_OK)
         survey->err = err;
     if (--survey->left == 0)
         names_known(survey);
 }
 
+static void named(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct survey *survey = call->arg;
+    err = look_array(survey->ticket->engine, err, reply);
+    if (err == MR_OK)
+        err = read_names(survey, (size_t)(call - survey->calls), reply);
+    one_came(survey, err);
+}
+
+static void ask_table(struct survey *survey);
+
+/* The table and the owners are two keys, in a Cluster of two servers: who reads one after the other while partitions
+ * go, and those that went have no owner any more, sees a hole that never was. A leader fills those that are. */
+static void hash_came(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct survey *survey = call->arg;
+    bool holes = false;
+    err = cluster_read(survey->ticket->engine, err, reply, &survey->cluster);
+    if (err == MR_OK)
+        err = cluster_keep(&survey->cluster, &req_of(survey)->req.arena);
+    if (err == MR_OK)
+        err = add_assignments(survey, &holes);
+    if (holes && !req_of(survey)->for_assignments && survey->repeats++ < REPEATS_MAX)
+        ask_table(survey);
+    else
+        one_came(survey, err);
+}
+
+static bool any_shared(const struct engine *engine)
+{
+    for (uint32_t i = 0; i < engine->queues_n; i++)
+        if (engine->queues[i]->part_of == NULL && engine->queues[i]->partitions > 1)
+            return true;
+    return false;
+}
+
+static void ask_hash(struct survey *survey)
+{
+    survey->hash = (struct mr_redis_call){
+        .answered = hash_came, .arg = survey, .repeatable = true, .urgent = true};
+    cluster_ask(survey->ticket->engine, &survey->hash);
+}
+
+static void ask_names(struct survey *survey)
+{
+    struct mr_redis *redis = survey->ticket->engine->redis;
+    survey->begun = true;
+    ask_hash(survey);
+    for (size_t i = 0; i < SETS; i++) {
+        survey->calls[i] = (struct mr_redis_call){
+            .answered = named, .arg = survey, .repeatable = true, .urgent = true};
+        const struct mr_slice args[] = {MR_SLICE_LIT("ZRANGE"), survey->sets[i], MR_SLICE_LIT("0"),
+                                        MR_SLICE_LIT("-1")};
+        mr_redis_send(redis, &survey->calls[i], survey->sets[i], args, 4);
+    }
+}
+
+static void table_came(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct survey *survey = call->arg;
+    struct engine *engine = survey->ticket->engine;
+    err = parts_answered(engine, err, reply);
+    if (survey->begun && err == MR_OK)
+        ask_hash(survey);
+    else if (survey->begun)
+        one_came(survey, err);
+    else if (err == MR_OK && (!req_of(survey)->for_assignments || any_shared(engine)))
+        ask_names(survey);
+    else
+        ticket_done(survey->ticket, err);
+}
+
+static void ask_table(struct survey *survey)
+{
+    survey->parts = (struct mr_redis_call){
+        .answered = table_came, .arg = survey, .repeatable = true, .urgent = true};
+    parts_send(survey->ticket->engine, &survey->parts);
+}
+
+/* A leader asks with every beat: where nothing is assigned, the table of partitions is all that it costs. */
 void node_list_begin(struct ticket *ticket)
 {
     struct mr_req_node_list *req = mr_container(ticket->req, struct mr_req_node_list, req);
     struct mr_arena *arena = &req->req.arena;
     struct survey *survey = mr_arena_calloc(arena, 1, sizeof *survey);
-    struct mr_slice sets[SETS];
-    req->n = 0;
+    req->n = req->assignments_n = 0;
     bool room = survey != NULL;
-    for (size_t i = 0; i < SETS; i++) {
-        sets[i] = global_key(ticket->engine, set_names[i], arena);
-        room &= sets[i].len > 0;
+    for (size_t i = 0; room && i < SETS; i++) {
+        survey->sets[i] = global_key(ticket->engine, set_names[i], arena);
+        room = survey->sets[i].len > 0;
     }
     if (!room) {
         ticket_done(ticket, MR_NOMEM);
         return;
     }
-    *survey = (struct survey){.ticket = ticket, .left = SETS};
-    for (size_t i = 0; i < SETS; i++) {
-        survey->calls[i] = (struct mr_redis_call){
-            .answered = named, .arg = survey, .repeatable = true, .urgent = true};
-        const struct mr_slice args[] = {MR_SLICE_LIT("ZRANGE"), sets[i], MR_SLICE_LIT("0"),
-                                        MR_SLICE_LIT("-1")};
-        mr_redis_send(ticket->engine->redis, &survey->calls[i], sets[i], args, 4);
-    }
+    survey->ticket = ticket;
+    survey->left = SETS + 1;
+    ask_table(survey);
 }

@@ -67,7 +67,7 @@ static enum mr_err parts_fill(struct rqueue *queue, uint32_t widest)
 static enum mr_err parts_set(struct rqueue *queue, uint32_t n, uint32_t widest,
                              enum mr_assign assign)
 {
-    bool wider = widest != queue->widest;
+    bool wider = widest != queue->widest, other = wider || n != queue->partitions;
     if (wider && widest > 1)
         MR_TRY(parts_fill(queue, widest));
     if (wider)
@@ -81,7 +81,7 @@ static enum mr_err parts_set(struct rqueue *queue, uint32_t n, uint32_t widest,
     queue->partitions = n;
     queue->widest = widest;
     queue->assign = assign;
-    queue->engine->parts_wider |= wider;
+    queue->engine->parts_other |= other;
     return MR_OK;
 }
 
@@ -137,8 +137,8 @@ static enum mr_err parts_read(struct engine *engine, const struct mr_reply *repl
             parts_forget(engine->queues[i]);
     if (err == MR_OK)
         engine->parts_at = mr_redis_now(engine->redis);
-    if (engine->parts_wider) {
-        engine->parts_wider = false;
+    if (engine->parts_other) {
+        engine->parts_other = false;
         nodes_widen(engine);
         parts_survey(engine);
     }
@@ -225,16 +225,18 @@ struct rqueue *parts_choose(struct rqueue *queue, const struct mr_task_options *
 
 /* ---- setting -------------------------------------------------------------------------------- */
 
-/* How a queue comes to its partitions: what the first one has is looked at, then the table is written and
- * read, then each gets what the first one has. */
+/* How a queue comes to its partitions: what the first one has is looked at, those that come get an owner, if the
+ * others have one, the table is written, those that went have no owner any more, the table is read, then
+ * each gets what the first one has. Whoever reads the table first and the owners then sees no hole where some
+ * come; where some go, see nodes.c. */
 struct setting {
     struct ticket *ticket;
     struct rqueue *queue;
     struct mr_redis_call call;
     struct fan fan;
-    struct mr_slice table;
-    struct mr_slice args[3]; /* of set.lua */
-    char number[NUMBER_MAX], mark[MARK_ROOM];
+    struct mr_slice table, row[3]; /* of parts.lua */
+    struct mr_slice args[7];       /* of set.lua */
+    char value[NUMBER_MAX], number[NUMBER_MAX], mode[NUMBER_MAX], wait[NUMBER_MAX], mark[MARK_ROOM];
 };
 
 static void setting_done(struct fan *fan, enum mr_err err)
@@ -263,7 +265,7 @@ static void table_read(struct mr_redis_call *call, enum mr_err err, const struct
     setting->fan = (struct fan){.ticket = setting->ticket,
                                 .script = SCRIPT_SET,
                                 .args = setting->args,
-                                .args_n = setting->queue->widest > 1 ? 3 : 2,
+                                .args_n = sizeof setting->args / sizeof *setting->args,
                                 .said = part_said,
                                 .done = setting_done,
                                 .arg = setting,
@@ -274,7 +276,8 @@ static void table_read(struct mr_redis_call *call, enum mr_err err, const struct
 /* parts.lua refuses: see there. */
 enum { IS_PARTITION = 1 };
 
-static enum mr_err row_said(struct setting *setting, const struct mr_reply *reply)
+static enum mr_err row_said(struct setting *setting, const struct mr_reply *reply,
+                            uint32_t *ret_partitions)
 {
     struct parts_row row;
     if (reply->kind == MR_REPLY_INTEGER)
@@ -283,22 +286,58 @@ static enum mr_err row_said(struct setting *setting, const struct mr_reply *repl
         return engine_refused(setting->queue->engine, MR_FAILED, reply);
     int len = snprintf(setting->mark, sizeof setting->mark, "%.*s %s", (int)reply->text.len,
                        (const char *)reply->text.data, (const char *)setting->queue->name.data);
-    setting->args[2] = mr_slice_make(setting->mark, (size_t)len);
+    if (row.widest > 1)
+        setting->args[2] = mr_slice_make(setting->mark, (size_t)len);
+    *ret_partitions = row.partitions;
     return MR_OK;
+}
+
+static struct mr_redis_call setting_call(struct setting *setting,
+                                         void (*answered)(struct mr_redis_call *, enum mr_err,
+                                                          const struct mr_reply *))
+{
+    return (struct mr_redis_call){
+        .answered = answered, .arg = setting, .repeatable = true, .urgent = true, .durable = true};
+}
+
+static void owners_cut(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct setting *setting = call->arg;
+    err = cluster_fitted(setting->queue->engine, err, reply);
+    if (err != MR_OK) {
+        ticket_done(setting->ticket, err);
+        return;
+    }
+    setting->call = setting_call(setting, table_read);
+    setting->call.durable = false;
+    parts_send(setting->queue->engine, &setting->call);
 }
 
 static void table_written(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct setting *setting = call->arg;
-    err = err == MR_OK ? row_said(setting, reply)
+    uint32_t partitions = 1;
+    err = err == MR_OK ? row_said(setting, reply, &partitions)
                        : engine_refused(setting->queue->engine, err, reply);
     if (err != MR_OK) {
         ticket_done(setting->ticket, err);
         return;
     }
-    setting->call = (struct mr_redis_call){
-        .answered = table_read, .arg = setting, .repeatable = true, .urgent = true};
-    parts_send(setting->queue->engine, &setting->call);
+    setting->call = setting_call(setting, owners_cut);
+    cluster_fit(setting->queue, &setting->call, partitions, true);
+}
+
+static void owners_added(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct setting *setting = call->arg;
+    struct engine *engine = setting->queue->engine;
+    err = cluster_fitted(engine, err, reply);
+    if (err != MR_OK) {
+        ticket_done(setting->ticket, err);
+        return;
+    }
+    setting->call = setting_call(setting, table_written);
+    parts_write(engine, &setting->call, setting->table, setting->row);
 }
 
 void parts_write(struct engine *engine, struct mr_redis_call *call, struct mr_slice table,
@@ -318,21 +357,30 @@ static void first_said(struct mr_redis_call *call, enum mr_err err, const struct
         ticket_done(setting->ticket, err);
         return;
     }
+    const struct mr_reply *limits = mr_reply_at(reply, FIGURE_LIMITS);
+    bool limited = limits != NULL && limits->n > 0;
+    if (limited && req->setting == MR_QUEUE_PARTITIONS && req->value > 1 &&
+        mr_redis_kind(engine->redis) == MR_REDIS_CLUSTER) { /* see limits.c */
+        ticket_done(setting->ticket, MR_UNSUPPORTED);
+        return;
+    }
     bool paused = mr_reply_int(mr_reply_at(reply, FIGURE_PAUSED), 0) != 0;
     int64_t max = mr_reply_int(mr_reply_at(reply, FIGURE_MAX), 0);
-    char number[NUMBER_MAX];
-    struct mr_slice value = number_arg((int64_t)req->value, number), none = MR_SLICE_LIT("");
+    struct mr_slice value = number_arg((int64_t)req->value, setting->value), none = {"", 0};
     bool count = req->setting == MR_QUEUE_PARTITIONS;
-    const struct mr_slice row[3] = {setting->queue->name, count ? value : none,
-                                    count ? none : value};
+    setting->row[0] = setting->queue->name;
+    setting->row[1] = count ? value : none;
+    setting->row[2] = count ? none : value;
     setting->args[0] = paused ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
     setting->args[1] = number_arg(max, setting->number);
-    setting->call = (struct mr_redis_call){.answered = table_written,
-                                           .arg = setting,
-                                           .repeatable = true,
-                                           .urgent = true,
-                                           .durable = true};
-    parts_write(engine, &setting->call, setting->table, row);
+    setting->args[3] = MR_SLICE_LIT("retry");
+    setting->args[4] =
+        number_arg(mr_reply_int(mr_reply_at(reply, FIGURE_RETRY_MODE), 0), setting->mode);
+    setting->args[5] = MR_SLICE_LIT("wait");
+    setting->args[6] =
+        number_arg(mr_reply_int(mr_reply_at(reply, FIGURE_RETRY_WAIT), 0), setting->wait);
+    setting->call = setting_call(setting, owners_added);
+    cluster_fit(setting->queue, &setting->call, count ? (uint32_t)req->value : 1, false);
 }
 
 void parts_set_begin(struct ticket *ticket)
@@ -358,113 +406,63 @@ void parts_set_begin(struct ticket *ticket)
 
 /* ---- whose they are ------------------------------------------------------------------------- */
 
-/* A node that serves a queue. */
-struct server {
-    uint64_t id, incarnation;
-    int64_t started_ms;
-};
-
-static int by_id(const void *a, const void *b)
-{
-    const struct server *x = a, *y = b;
-    if (x->id != y->id)
-        return x->id < y->id ? -1 : 1;
-    return x->incarnation < y->incarnation ? -1 : x->incarnation > y->incarnation;
-}
-
-static int by_start(const void *a, const void *b)
-{
-    const struct server *x = a, *y = b;
-    if (x->started_ms != y->started_ms)
-        return x->started_ms < y->started_ms ? -1 : 1;
-    return by_id(a, b);
-}
-
 static bool serves(const struct mr_node_info *info, const struct rqueue *queue)
 {
-    for (size_t i = 0; i < info->queues_n; i++)
+    for (size_t i = 0; i < info->queues_n && info->role == MR_NODE_WORKER; i++)
         if (mr_slice_equal(info->queues[i].name, queue->name))
             return true;
     return false;
 }
 
-/* By a hash: ids by their names, so that one that starts again is the same. Of several with the same name all
- * but the first get others. */
-static void ids_by_name(struct server *servers, size_t n)
-{
-    qsort(servers, n, sizeof *servers, by_id);
-    for (size_t i = n; i-- > 1;)
-        if (servers[i].id == servers[i - 1].id)
-            servers[i].id ^= servers[i].incarnation;
-}
-
-/* Round robin: the order in which they came. */
-static void ids_by_start(struct server *servers, size_t n)
-{
-    qsort(servers, n, sizeof *servers, by_start);
-    for (size_t i = 0; i < n; i++)
-        servers[i].id = i;
-}
-
-/* Those that serve it. */
-static size_t find_servers(const struct mr_req_node_list *list, const struct rqueue *queue,
-                           struct server *servers)
-{
-    size_t n = 0;
-    for (size_t i = 0; i < list->n; i++) {
-        const struct mr_node_info *info = &list->nodes[i];
-        if (info->state != MR_NODE_LIVE || !serves(info, queue))
-            continue;
-        struct mr_uuid hash = mr_hash128((struct mr_hash_key){0, 0}, info->name);
-        servers[n++] = (struct server){mr_uuid_hash(&hash), info->incarnation, info->started_ms};
-    }
-    if (queue->assign == MR_ASSIGN_CONSISTENT_HASH)
-        ids_by_name(servers, n);
-    else
-        ids_by_start(servers, n);
-    return n;
-}
-
-static uint64_t owned_by(const struct mr_member *members, size_t n, uint64_t id)
-{
-    for (size_t i = 0; i < n; i++)
-        if (members[i].id == id)
-            return members[i].owned;
-    return 0;
-}
-
-/* Our own nodes know what they prefer. */
-static void tell_nodes(struct rqueue *queue, const struct server *servers,
-                       const struct mr_member *members, size_t n)
+/* Our own nodes know what they prefer. One that is not among the owners yet prefers nothing. */
+static void tell_nodes(struct rqueue *queue, const struct mr_owner *owners, size_t n)
 {
     struct engine *engine = queue->engine;
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
         struct node *node = mr_container(link, struct node, link);
-        uint64_t owned = UINT64_MAX; /* it is not among them yet */
+        uint64_t owned = UINT64_MAX;
         for (size_t i = 0; i < n; i++)
-            if (servers[i].incarnation == node->incarnation)
-                owned = owned_by(members, n, servers[i].id);
+            if (owners[i].incarnation == node->incarnation)
+                owned = owners[i].owned;
         for (size_t i = 0; i < node->queues_n; i++)
             if (node->served[i].queue == queue)
                 node->served[i].owned = owned;
     }
 }
 
-/* From what is written of the nodes and nothing else: so all programs that see the same nodes agree, whenever
- * each of them came. */
-static void assign(const struct mr_req_node_list *list, struct rqueue *queue)
+/* Without a leader: from what is written of the nodes and nothing else, so that all programs that see the
+ * same nodes agree, whenever each of them came. Without memory for it they go on as before. */
+static void share(const struct mr_req_node_list *list, struct rqueue *queue)
 {
-    struct server *servers = calloc(list->n + 1, sizeof *servers);
-    struct mr_member *members = calloc(list->n + 1, sizeof *members);
-    if (servers != NULL && members != NULL) {
-        size_t n = find_servers(list, queue, servers);
-        for (size_t i = 0; i < n; i++)
-            members[i] = (struct mr_member){.id = servers[i].id};
-        mr_partitions_assign_anew(queue->assign, queue->widest, members, n);
-        tell_nodes(queue, servers, members, n);
+    struct mr_sharer *sharers = calloc(list->n + 1, sizeof *sharers);
+    struct mr_owner *owners = calloc(list->n + 1, sizeof *owners);
+    size_t n = 0;
+    for (size_t i = 0; sharers != NULL && i < list->n; i++) {
+        const struct mr_node_info *info = &list->nodes[i];
+        if (info->state != MR_NODE_DEAD && info->role == MR_NODE_WORKER && serves(info, queue))
+            sharers[n++] = (struct mr_sharer){info->name, info->incarnation, info->started_ms, 0};
     }
-    free(servers);
-    free(members);
+    if (owners != NULL &&
+        mr_partitions_share(queue->assign, queue->partitions, sharers, n) == MR_OK) {
+        for (size_t i = 0; i < n; i++)
+            owners[i] =
+                (struct mr_owner){sharers[i].name, sharers[i].incarnation, sharers[i].owned};
+        tell_nodes(queue, owners, n);
+    }
+    free(sharers);
+    free(owners);
+}
+
+static bool is_shared(const struct rqueue *queue)
+{
+    return queue->widest > 1 && queue->listeners > 0;
+}
+
+static void survey_over(struct engine *engine)
+{
+    engine->surveying = false;
+    if (engine->survey_again)
+        parts_survey(engine);
 }
 
 static void surveyed(struct mr_req *req)
@@ -472,20 +470,54 @@ static void surveyed(struct mr_req *req)
     struct mr_req_node_list *list = mr_container(req, struct mr_req_node_list, req);
     struct engine *engine = mr_container(list, struct engine, survey);
     for (uint32_t i = 0; req->err == MR_OK && i < engine->queues_n; i++)
-        if (engine->queues[i]->widest > 1 && engine->queues[i]->listeners > 0)
-            assign(list, engine->queues[i]);
+        if (is_shared(engine->queues[i]) && !engine->queues[i]->assigned)
+            share(list, engine->queues[i]);
     mr_req_done(req);
-    engine->surveying = false;
+    survey_over(engine);
+}
+
+/* As a leader has written it. False: none has, or memory ran out. */
+static bool obey(const struct cluster *cluster, struct rqueue *queue)
+{
+    struct mr_assignment assignment;
+    struct mr_arena *arena = &queue->engine->scratch;
+    mr_arena_reset(arena);
+    if (cluster_assignment(cluster, queue, arena, &assignment) != MR_OK || assignment.owners_n == 0)
+        return false;
+    tell_nodes(queue, assignment.owners, assignment.owners_n);
+    return true;
+}
+
+/* Who else is there needs to be known only where no leader has written anything. */
+static void hash_came(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct engine *engine = call->arg;
+    struct cluster cluster;
+    bool missing = false;
+    err = cluster_read(engine, err, reply, &cluster);
+    for (uint32_t i = 0; err == MR_OK && i < engine->queues_n; i++) {
+        struct rqueue *queue = engine->queues[i];
+        queue->assigned = is_shared(queue) && obey(&cluster, queue);
+        missing |= is_shared(queue) && !queue->assigned;
+    }
+    if (!missing || engine->closing) {
+        survey_over(engine);
+        return;
+    }
+    engine->survey = (struct mr_req_node_list){.req = {.op = MR_OP_NODE_LIST, .done = surveyed}};
+    mr_broker_submit(&engine->broker, &engine->survey.req);
 }
 
 void parts_survey(struct engine *engine)
 {
     bool wanted = false;
     for (uint32_t i = 0; i < engine->queues_n; i++)
-        wanted |= engine->queues[i]->widest > 1 && engine->queues[i]->listeners > 0;
+        wanted |= is_shared(engine->queues[i]);
+    engine->survey_again = engine->surveying; /* what comes may be older */
     if (!wanted || engine->surveying || engine->closing)
         return;
     engine->surveying = true;
-    engine->survey = (struct mr_req_node_list){.req = {.op = MR_OP_NODE_LIST, .done = surveyed}};
-    mr_broker_submit(&engine->broker, &engine->survey.req);
+    engine->survey_call = (struct mr_redis_call){
+        .answered = hash_came, .arg = engine, .repeatable = true, .urgent = true};
+    cluster_ask(engine, &engine->survey_call);
 }

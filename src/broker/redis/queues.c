@@ -3,6 +3,8 @@
 #include <assert.h>
 
 #include "broker/redis/look.h"
+#include "broker/result.h"
+#include "broker/settings.h"
 
 /* ---- figures -------------------------------------------------------------------------------- */
 
@@ -35,8 +37,8 @@ static void begin_info(const struct rqueue *queue, struct mr_queue_info *info)
     *info = (struct mr_queue_info){.partitions = queue->partitions, .assign = queue->assign};
     /* Only runs of this process are known. */
     latency_show(queue->latency, mr_redis_now(queue->engine->redis), info);
-    size_t len = queue->name.len < MR_NAME_MAX ? queue->name.len : MR_NAME_MAX;
-    memcpy(info->name, queue->name.data, len);
+    struct mr_slice name = mr_queue_shown(queue->name);
+    memcpy(info->name, name.data, name.len < MR_NAME_MAX ? name.len : MR_NAME_MAX);
 }
 
 /* A partition of one of those that are listed. */
@@ -54,15 +56,29 @@ struct rows {
     struct row row[];
 };
 
+/* Settings, which are those of the first partition. */
+static void first_figures(const struct mr_reply *reply, struct mr_queue_info *info)
+{
+    uint64_t mode = figure(reply, FIGURE_RETRY_MODE);
+    struct mr_queue_settings settings = {
+        .retry_mode = mode < MR_RETRY_MODE_COUNT ? (enum mr_retry_mode)mode : MR_RETRY_GATE,
+        .retry_wait_ms = (int64_t)figure(reply, FIGURE_RETRY_WAIT)};
+    info->max_length = figure(reply, FIGURE_MAX);
+    mr_queue_settings_show(&settings, info);
+}
+
 static void row_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct row *row = call->arg;
     struct rows *rows = row->rows;
-    err = look_array(row->queue->engine, err, reply);
+    if (err != MR_OK || reply->kind != MR_REPLY_ARRAY)
+        err = rqueue_refused(row->queue, err, reply); /* of many, the one that is meant */
     if (err == MR_OK) {
         add_figures(reply, row->info);
         if (row->queue->part_of == NULL) /* the limit is that of each of them */
-            row->info->max_length = figure(reply, FIGURE_MAX);
+            first_figures(reply, row->info);
+        if (row->queue->part_of == NULL)
+            limits_show(mr_reply_at(reply, FIGURE_LIMITS), row->info);
     } else if (rows->err == MR_OK) {
         rows->err = err;
     }
@@ -131,10 +147,56 @@ static void list_queues(struct ticket *ticket)
     }
 }
 
+static enum mr_err topic_said(struct fan *fan, struct rqueue *queue, const struct mr_reply *reply)
+{
+    (void)queue;
+    add_figures(reply, mr_container(fan->ticket->req, struct mr_req_queue_list, req)->infos);
+    return MR_OK;
+}
+
+/* One that has no results is not there. */
+static void topic_done(struct fan *fan, enum mr_err err)
+{
+    struct mr_req_queue_list *req = mr_container(fan->ticket->req, struct mr_req_queue_list, req);
+    uint64_t n = 0;
+    for (size_t state = MR_SCHEDULED; state < MR_STATE_COUNT; state++)
+        n += req->infos[0].counts[state];
+    req->n = err == MR_OK && n > 0;
+    ticket_done(fan->ticket, err == MR_OK && n == 0 ? MR_NOT_FOUND : err);
+}
+
+/* What waits for masters of a topic, of all queues. */
+static void list_topic(struct ticket *ticket, struct mr_slice topic)
+{
+    struct mr_req_queue_list *req = mr_container(ticket->req, struct mr_req_queue_list, req);
+    struct fan *fan = mr_arena_calloc(&req->req.arena, 1, sizeof *fan);
+    struct mr_slice *arg = mr_arena_calloc(&req->req.arena, 1, sizeof *arg);
+    if (req->max == 0 || topic.len > MR_TOPIC_MAX || fan == NULL || arg == NULL) {
+        ticket_done(ticket, fan == NULL || arg == NULL ? MR_NOMEM : MR_INVALID);
+        return;
+    }
+    req->infos[0] = (struct mr_queue_info){.partitions = 1};
+    memcpy(req->infos[0].name, topic.data, topic.len);
+    *arg = topic;
+    *fan = (struct fan){.ticket = ticket,
+                        .script = SCRIPT_QUEUE,
+                        .whom = FAN_LEAVING,
+                        .args = arg,
+                        .args_n = 1,
+                        .said = topic_said,
+                        .done = topic_done};
+    fan_out(fan);
+}
+
 void queue_list_begin(struct ticket *ticket)
 {
-    mr_container(ticket->req, struct mr_req_queue_list, req)->n = 0;
-    look_names(ticket, list_queues);
+    struct mr_req_queue_list *req = mr_container(ticket->req, struct mr_req_queue_list, req);
+    struct mr_slice topic = mr_result_topic(req->only);
+    req->n = 0;
+    if (topic.len > 0)
+        list_topic(ticket, topic);
+    else
+        look_names(ticket, list_queues);
 }
 
 /* ---- history -------------------------------------------------------------------------------- */
@@ -210,9 +272,16 @@ void queue_history_begin(struct ticket *ticket)
 
 /* ---- settings ------------------------------------------------------------------------------- */
 
+static bool is_limit(const struct mr_req_queue_set *req)
+{
+    return req->setting == MR_QUEUE_RATE || req->setting == MR_QUEUE_CONCURRENCY;
+}
+
 enum mr_err queue_set_prepare(struct ticket *ticket)
 {
-    return mr_queue_set_check(mr_container(ticket->req, struct mr_req_queue_set, req));
+    const struct mr_req_queue_set *req = mr_container(ticket->req, struct mr_req_queue_set, req);
+    MR_TRY(mr_queue_set_check(req));
+    return req->setting <= MR_QUEUE_RETRY_WAIT || is_limit(req) ? MR_OK : MR_UNSUPPORTED;
 }
 
 static enum mr_err set_said(struct fan *fan, struct rqueue *queue, const struct mr_reply *reply)
@@ -224,29 +293,36 @@ static enum mr_err set_said(struct fan *fan, struct rqueue *queue, const struct 
 /* What holds for a queue holds for each of its partitions. */
 static void set(struct ticket *ticket)
 {
+    static const char *const fields[] = {
+        [MR_QUEUE_RETRY_MODE] = "retry", [MR_QUEUE_RETRY_WAIT] = "wait"};
+    enum { HEAD = 3, ARGS = HEAD + 2 }; /* of set.lua */
     const struct mr_req_queue_set *req = mr_container(ticket->req, struct mr_req_queue_set, req);
     struct mr_arena *arena = &ticket->req->arena;
-    bool pause = req->setting == MR_QUEUE_PAUSED;
+    bool pause = req->setting == MR_QUEUE_PAUSED, one = req->setting <= MR_QUEUE_MAX_LENGTH;
     struct rqueue *queue =
         pause ? known_queue(ticket->engine, req->queue) : rqueue_of(ticket->engine, req->queue);
     struct fan *fan = mr_arena_calloc(arena, 1, sizeof *fan);
-    struct mr_slice *args = mr_arena_calloc(arena, 2, sizeof *args);
+    struct mr_slice *args = mr_arena_calloc(arena, ARGS, sizeof *args);
     char number[NUMBER_MAX];
     int64_t value = req->value < INT64_MAX ? (int64_t)req->value : INT64_MAX;
     enum mr_err err = queue == NULL && pause ? MR_NOT_FOUND : MR_NOMEM;
     if (queue != NULL && fan != NULL && args != NULL)
         err = mr_arena_copy(arena, number_arg(pause ? value != 0 : value, number),
-                            &args[pause ? 0 : 1]);
+                            &args[pause ? 0
+                                  : one ? 1
+                                        : HEAD + 1]);
     if (err != MR_OK) {
         ticket_done(ticket, err);
         return;
     }
     if (!pause)
         rqueue_used(queue);
+    if (!one)
+        args[HEAD] = mr_slice_str(fields[req->setting]);
     *fan = (struct fan){.ticket = ticket,
                         .script = SCRIPT_SET,
                         .args = args,
-                        .args_n = 2,
+                        .args_n = one ? HEAD : ARGS,
                         .said = set_said,
                         .done = fan_is_done,
                         .acts = true};
@@ -256,14 +332,15 @@ static void set(struct ticket *ticket)
 void queue_set_begin(struct ticket *ticket)
 {
     const struct mr_req_queue_set *req = mr_container(ticket->req, struct mr_req_queue_set, req);
-    look_names(ticket, req->setting <= MR_QUEUE_MAX_LENGTH ? set : parts_set_begin);
+    bool parts = req->setting == MR_QUEUE_PARTITIONS || req->setting == MR_QUEUE_ASSIGN;
+    look_names(ticket, is_limit(req) ? limit_set_begin : parts ? parts_set_begin : set);
 }
 
 /* ---- the end of one ------------------------------------------------------------------------- */
 
 enum { REMOVE_DONE = 1, REMOVE_MORE, REMOVE_FILLED, REMOVE_RUNNING };
 
-/* One partition after the other, the first of them at last; then its row in the table. That stays, since whoever
+/* One partition after the other, the first of them at last; then its row in the table, and whose they were. The row stays, since whoever
  * has not heard of it puts tasks into all of them yet: they are worked off, and seen. */
 struct removal {
     struct mr_redis_call call;
@@ -279,12 +356,22 @@ struct removal {
 
 static void remove_step(struct removal *removal);
 
+static void owners_gone(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct removal *removal = call->arg;
+    ticket_done(removal->ticket, cluster_fitted(removal->whole->engine, err, reply));
+}
+
 static void row_reset(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct removal *removal = call->arg;
-    if (err != MR_OK)
-        err = engine_refused(removal->whole->engine, err, reply);
-    ticket_done(removal->ticket, err);
+    if (err != MR_OK) {
+        ticket_done(removal->ticket, engine_refused(removal->whole->engine, err, reply));
+        return;
+    }
+    removal->call = (struct mr_redis_call){
+        .answered = owners_gone, .arg = removal, .repeatable = true, .durable = true};
+    cluster_fit(removal->whole, &removal->call, 1, true);
 }
 
 static void reset_row(struct removal *removal)
@@ -359,10 +446,12 @@ static void remove_step(struct removal *removal)
     struct mr_req_queue_remove *req =
         mr_container(removal->ticket->req, struct mr_req_queue_remove, req);
     bool force = req->mode == MR_QUEUE_REMOVE_FORCE;
-    struct mr_slice arg = force ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0");
+    bool cluster = mr_redis_kind(removal->queue->engine->redis) == MR_REDIS_CLUSTER;
+    struct mr_slice args[] = {force ? MR_SLICE_LIT("1") : MR_SLICE_LIT("0"),
+                              cluster ? MR_SLICE_LIT("0") : MR_SLICE_LIT("1")};
     removal->call = (struct mr_redis_call){
         .answered = step_answered, .arg = removal, .urgent = true, .durable = true};
-    rqueue_eval(removal->queue, &removal->call, SCRIPT_REMOVE, &arg, 1);
+    rqueue_eval(removal->queue, &removal->call, SCRIPT_REMOVE, args, 2);
 }
 
 static enum mr_err part_said(struct fan *fan, struct rqueue *queue, const struct mr_reply *reply)

@@ -76,7 +76,13 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
     recover_in(queue, next_ms >= 0 && next_ms < most_ms ? next_ms + 1 : most_ms);
 }
 
-static void look(struct rqueue *queue)
+int64_t recover_early_ms(const struct engine *engine)
+{
+    int64_t ms = early_ms(engine);
+    return ms > 0 ? ms + 1 : 0;
+}
+
+void recover_send(struct rqueue *queue, struct mr_redis_call *call)
 {
     struct engine *engine = queue->engine;
     char most[NUMBER_MAX], keep[NUMBER_MAX], from[NUMBER_MAX], sent[NUMBER_MAX];
@@ -86,11 +92,16 @@ static void look(struct rqueue *queue)
     struct mr_slice args[] = {
         number_arg(engine->archive_max, most), number_arg(engine->archive_ms, keep),
         number_arg(queue->recover.away ? 0 : queue->recover.from, from), number_arg(now_ms, sent)};
+    rqueue_eval(queue, call, SCRIPT_RECOVER, args, 4);
+}
+
+static void look(struct rqueue *queue)
+{
     queue->recover.running = true;
     /* It must not wait for a Redis that is away: when that is back, whoever lives says so first. */
     queue->recover.call =
         (struct mr_redis_call){.answered = answered, .arg = queue, .urgent = true};
-    rqueue_eval(queue, &queue->recover.call, SCRIPT_RECOVER, args, 4);
+    recover_send(queue, &queue->recover.call);
 }
 
 static void fire(struct mr_timer *timer, void *arg)

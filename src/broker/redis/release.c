@@ -232,8 +232,8 @@ void losts_ask(struct engine *engine)
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
         struct node *node = mr_container(link, struct node, link);
         for (size_t i = 0; i < node->listens_n && !node->leaving; i++)
-            if (node->listens[i].lost_since != 0 && !node->listens[i].lost_asked)
-                mine_ask(node, &node->listens[i]);
+            if (node->listens[i]->lost_since != 0 && !node->listens[i]->lost_asked)
+                mine_ask(node, node->listens[i]);
     }
 }
 

@@ -14,12 +14,16 @@ enum {
     AGAIN_S = 5, /* Asynq's */
     SETS = 3,    /* sorted sets of members: servers, workers, nodes */
     CALLS = SETS + 1,
-    HEAD_ARGS = 4, /* of say.lua */
+    HEAD_ARGS = 5, /* of say.lua */
+    SWEEP_EVERY =
+        12, /* times that a node says what it is, those are forgotten that died without a word */
+    SAME_MS = 500, /* moments that near are one, seen by clocks that move */
 };
 
 struct say {
     struct mr_redis_call calls[CALLS];
     struct node *node;
+    struct mr_slice sweep;
     size_t left;
     enum mr_err err;
 };
@@ -53,6 +57,7 @@ void node_info(const struct node *node, struct mr_node_info *ret_info)
 {
     *ret_info = (struct mr_node_info){
         .name = node->name,
+        .role = node->role,
         .incarnation = node->incarnation,
         .state = MR_NODE_LIVE,
         .started_ms = node->started_ms,
@@ -64,6 +69,8 @@ void node_info(const struct node *node, struct mr_node_info *ret_info)
         .queues_n = node->queues_n,
         .types = node->types,
         .types_n = node->types_n,
+        .slot_infos = node->slots_said,
+        .slot_infos_n = node->slots_said_n,
     };
 }
 
@@ -205,9 +212,15 @@ static void say_member(struct say *say, struct mr_slice set, struct mr_slice mem
     const struct engine *engine = say->node->engine;
     int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + engine->ahead_ms;
     char score[NUMBER_MAX];
-    struct mr_slice args[] = {member,
-                              number_arg(ttl_s > 0 ? now_ms / MR_MS_PER_S + ttl_s : 0, score)};
-    mr_redis_eval(engine->redis, next_call(say), SCRIPT_MEMBER, &set, 1, args, 2);
+    struct mr_slice args[] = {
+        member, number_arg(ttl_s > 0 ? now_ms / MR_MS_PER_S + ttl_s : 0, score), say->sweep};
+    mr_redis_eval(engine->redis, next_call(say), SCRIPT_MEMBER, &set, 1, args, 3);
+}
+
+/* Our details of it outlive its lease: who looks sees that it is gone, not nothing. */
+static int64_t node_ttl_s(const struct node *node)
+{
+    return (node->lease_ms + MR_MS_PER_S - 1) / MR_MS_PER_S + SERVER_TTL_S;
 }
 
 /* The three things about it live in one slot; the sets that name them have their own, so in a Cluster each of
@@ -220,6 +233,7 @@ static enum mr_err say_all(struct say *say, struct mr_arena *arena)
     struct mr_redis *redis = node->engine->redis;
     struct mr_slice keys[2 * SETS], *set_keys = keys + SETS;
     bool together = mr_redis_kind(redis) != MR_REDIS_CLUSTER;
+    bool master = node->role == MR_NODE_MASTER;
     struct mr_slice *args =
         mr_arena_calloc(arena, HEAD_ARGS + 2 * (size_t)node->slots, sizeof *args);
     if (args == NULL)
@@ -232,17 +246,83 @@ static enum mr_err say_all(struct say *say, struct mr_arena *arena)
     }
     char ttl[NUMBER_MAX], node_ttl[NUMBER_MAX];
     int64_t ttl_s = node->leaving ? 0 : SERVER_TTL_S;
-    int64_t lease_s = (node->lease_ms + MR_MS_PER_S - 1) / MR_MS_PER_S + SERVER_TTL_S;
+    int64_t lease_s = node_ttl_s(node);
     size_t n = HEAD_ARGS;
     args[0] = number_arg(ttl_s, ttl);
     args[1] = number_arg(node->leaving ? 0 : lease_s, node_ttl);
-    MR_TRY(server_bytes(node, arena, &args[2]));
+    if (!master) /* Asynq's tools know no such thing */
+        MR_TRY(server_bytes(node, arena, &args[2]));
     MR_TRY(details_bytes(node, arena, &args[3]));
+    say->sweep = mr_slice_str(node->says++ % SWEEP_EVERY == 0 ? "1" : "0");
+    args[4] = say->sweep;
     MR_TRY(add_workers(node, arena, args, &n));
     mr_redis_eval(redis, next_call(say), SCRIPT_SAY, keys, together ? 2 * SETS : SETS, args, n);
-    for (size_t i = 0; i < SETS && !together; i++)
+    for (size_t i = master ? SETS - 1 : 0; i < SETS && !together; i++)
         say_member(say, set_keys[i], keys[i], node->leaving ? 0 : i == 2 ? lease_s : ttl_s);
     return MR_OK;
+}
+
+static void details_said(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct node *node = call->arg;
+    (void)err, (void)reply; /* the next announcement has it too */
+    node->details_busy = false;
+    node_call_done(node);
+}
+
+/* What is said of its slots is in the arena of the beat: it is copied. */
+static enum mr_err keep_slots(struct node *node, const struct mr_req_beat *req)
+{
+    int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + node->engine->ahead_ms;
+    size_t n = req->slots_n < MR_SLOTS_SHOWN ? req->slots_n : MR_SLOTS_SHOWN;
+    node->slots_said_n = 0;
+    mr_arena_reset(&node->slots_memory);
+    struct mr_slot_info *infos = mr_arena_calloc(&node->slots_memory, n, sizeof *infos);
+    if (infos == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        infos[i] = req->slots[i];
+        infos[i].since_ms = now_ms - infos[i].since_ms;
+        MR_TRY(mr_arena_copy(&node->slots_memory, infos[i].id, &infos[i].id));
+        MR_TRY(mr_arena_copy(&node->slots_memory, infos[i].type, &infos[i].type));
+    }
+    node->slots_said = infos;
+    node->slots_said_n = n;
+    return MR_OK;
+}
+
+/* As it was said: an idle node says nothing new with its beats. */
+static bool is_known(const struct node *node, const struct mr_req_beat *req)
+{
+    int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system())) + node->engine->ahead_ms;
+    bool same = req->slots_n == node->slots_said_n;
+    for (size_t i = 0; same && i < req->slots_n; i++) {
+        const struct mr_slot_info *new = &req->slots[i], *old = &node->slots_said[i];
+        int64_t apart_ms = now_ms - new->since_ms - old->since_ms;
+        same = new->state == old->state &&mr_slice_equal(new->id, old->id) &&
+               apart_ms > -SAME_MS &&apart_ms < SAME_MS;
+    }
+    return same;
+}
+
+void node_say_slots(struct node *node, const struct mr_req_beat *req)
+{
+    struct engine *engine = node->engine;
+    struct mr_slice args[4] = {MR_SLICE_LIT("SETEX")};
+    char ttl[NUMBER_MAX];
+    if (req->slots_n == 0 || is_known(node, req) || keep_slots(node, req) != MR_OK ||
+        node->details_busy || node->leaving)
+        return;
+    mr_arena_reset(&engine->scratch);
+    args[2] = number_arg(node_ttl_s(node), ttl);
+    if (member_key(node, "mr:node", &engine->scratch, &args[1]) != MR_OK ||
+        details_bytes(node, &engine->scratch, &args[3]) != MR_OK)
+        return;
+    node->details_busy = true;
+    node->calls++;
+    node->details = (struct mr_redis_call){
+        .answered = details_said, .arg = node, .repeatable = true, .urgent = true};
+    mr_redis_send(engine->redis, &node->details, args[1], args, 4);
 }
 
 void node_announce(struct node *node)
@@ -259,15 +339,16 @@ void node_announce(struct node *node)
         mr_redis_timer_start(engine->redis, &node->again,
                              mr_mono_add_ms(mr_redis_now(engine->redis), AGAIN_S * MR_MS_PER_S));
     }
-    if (say != NULL) {
+    if (say != NULL && !node->inner) {
         say->node = node;
         (void)say_all(say, &engine->scratch);
     }
     if (say != NULL && say->left > 0)
         return;
     free(say);
-    if (node->opener != NULL)
-        ticket_done(node->opener, MR_NOMEM);
+    struct ticket *opener = node->opener;
     node->opener = NULL;
+    if (opener != NULL)
+        ticket_done(opener, node->inner ? MR_OK : MR_NOMEM);
     node_call_done(node);
 }

@@ -8,12 +8,16 @@
             "script_" #file ":\n" LUA("head") shared LUA(#file) ".byte 0\n"                        \
                                                                 ".previous\n");                    \
     extern const char script_##file[] __attribute__((visibility("hidden")));
-#define HEAD_BYTES(NAME, file) SCRIPT_BYTES(file, "")
-#define WORK_BYTES(NAME, file) SCRIPT_BYTES(file, LUA("common"))
-#define LOOK_BYTES(NAME, file) SCRIPT_BYTES(file, LUA("common") LUA("look"))
-#define FSCK_BYTES(NAME, file) SCRIPT_BYTES(file, LUA("common") LUA("look") LUA("fsck"))
+#define HEAD_BYTES(NAME, file)   SCRIPT_BYTES(file, "")
+#define WORK_BYTES(NAME, file)   SCRIPT_BYTES(file, LUA("common"))
+#define LIMIT_BYTES(NAME, file)  SCRIPT_BYTES(file, LUA("common") LUA("limit"))
+#define RESULT_BYTES(NAME, file) SCRIPT_BYTES(file, LUA("common") LUA("results"))
+#define LOOK_BYTES(NAME, file)   SCRIPT_BYTES(file, LUA("common") LUA("look"))
+#define FSCK_BYTES(NAME, file)   SCRIPT_BYTES(file, LUA("common") LUA("look") LUA("fsck"))
 HEAD_SCRIPTS(HEAD_BYTES)
 WORK_SCRIPTS(WORK_BYTES)
+LIMIT_SCRIPTS(LIMIT_BYTES)
+RESULT_SCRIPTS(RESULT_BYTES)
 LOOK_SCRIPTS(LOOK_BYTES)
 FSCK_SCRIPTS(FSCK_BYTES)
 

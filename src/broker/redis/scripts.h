@@ -15,18 +15,34 @@
     X(MINE, mine)                                                                                  \
     X(SAY, say)                                                                                    \
     X(MEMBER, member)                                                                              \
-    X(PARTS, parts)
+    X(EXHIBIT, exhibit)                                                                            \
+    X(EXHIBITED, exhibited)                                                                        \
+    X(PARTS, parts)                                                                                \
+    X(LEAD, lead)                                                                                  \
+    X(ASSIGN, assign)                                                                              \
+    X(FIT, fit)                                                                                    \
+    X(CLUSTER, cluster)
 
 /* With lua/common.lua behind that. */
 #define WORK_SCRIPTS(X)                                                                            \
     X(ENQUEUE, enqueue)                                                                            \
     X(CARRY, carry)                                                                                \
     X(FIND, find)                                                                                  \
-    X(TAKE, take)                                                                                  \
-    X(FINISH, finish)                                                                              \
-    X(RECOVER, recover)
+    X(COMMIT, commit)
 
-/* And with lua/look.lua behind that. */
+/* And with lua/limit.lua behind that. */
+#define LIMIT_SCRIPTS(X)                                                                           \
+    X(TAKE, take)                                                                                  \
+    X(SET_LIMIT, set_limit)                                                                        \
+    X(LIMITS, limits)
+
+/* And with lua/results.lua behind that. */
+#define RESULT_SCRIPTS(X)                                                                          \
+    X(FINISH, finish)                                                                              \
+    X(RECOVER, recover)                                                                            \
+    X(TOPICS, topics)
+
+/* With lua/common.lua and lua/look.lua. */
 #define LOOK_SCRIPTS(X)                                                                            \
     X(GET, get)                                                                                    \
     X(LIST, list)                                                                                  \
@@ -46,7 +62,8 @@
     X(FSCK_LOCKS, fsck_locks)                                                                      \
     X(FSCK_GROUPS, fsck_groups)
 
-#define SCRIPT_MAP(X) HEAD_SCRIPTS(X) WORK_SCRIPTS(X) LOOK_SCRIPTS(X)
+#define SCRIPT_MAP(X)                                                                              \
+    HEAD_SCRIPTS(X) WORK_SCRIPTS(X) LIMIT_SCRIPTS(X) RESULT_SCRIPTS(X) LOOK_SCRIPTS(X)
 
 enum script {
 #define SCRIPT_ENUM(NAME, file) SCRIPT_##NAME,

@@ -8,7 +8,7 @@ enum { SERVERS_MAX = 256 };
 
 struct figures {
     struct fan fan;
-    struct mr_redis_call counts;
+    struct mr_redis_call counts, cluster;
     size_t left; /* parts under way */
     enum mr_err err;
     struct mr_redis_call servers[SERVERS_MAX];
@@ -45,6 +45,7 @@ static enum mr_err queue_said(struct fan *fan, struct rqueue *queue, const struc
     stats->moved += figure(reply, FIGURE_MOVED);
     stats->trimmed += figure(reply, FIGURE_TRIMMED);
     stats->quarantined += figure(reply, FIGURE_QUARANTINED);
+    stats->results += figure(reply, FIGURE_RESULTS);
     return MR_OK;
 }
 
@@ -68,6 +69,20 @@ static void counts_said(struct mr_redis_call *call, enum mr_err err, const struc
         stats->trimmed += (uint64_t)mr_reply_int(mr_reply_at(reply, 5), 0);
         stats->quarantined += (uint64_t)mr_reply_int(mr_reply_at(reply, 6), 0);
     }
+    part_done(figures, err);
+}
+
+static void cluster_said(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
+{
+    struct figures *figures = call->arg;
+    struct ticket *ticket = figures->fan.ticket;
+    struct cluster cluster;
+    struct mr_leader leader;
+    err = cluster_read(ticket->engine, err, reply, &cluster);
+    if (err == MR_OK)
+        err = cluster_leader(&cluster, &ticket->req->arena, &leader);
+    if (err == MR_OK)
+        stats_of(figures)->leaderless_ms = leader.leaderless_ms;
     part_done(figures, err);
 }
 
@@ -111,11 +126,15 @@ void stats_begin(struct ticket *ticket)
     }
     figures->fan = (struct fan){.ticket = ticket,
                                 .script = SCRIPT_QUEUE,
+                                .whom = FAN_BOTH,
                                 .said = queue_said,
                                 .done = queues_done,
                                 .arg = figures};
-    figures->left = 2;
+    figures->left = 3;
     fan_out(&figures->fan);
+    figures->cluster = (struct mr_redis_call){
+        .answered = cluster_said, .arg = figures, .repeatable = true, .urgent = true};
+    cluster_ask(ticket->engine, &figures->cluster);
     figures->counts = (struct mr_redis_call){
         .answered = counts_said, .arg = figures, .repeatable = true, .urgent = true};
     const struct mr_slice ask[] = {MR_SLICE_LIT("HMGET"),      counts,

@@ -10,10 +10,12 @@
 #include "broker/redis/internal.h"
 
 enum {
-    HEAD_ITEMS = 3,
-    TASK_ITEMS = 4,
-    TAKE_ARGS = 4,
-    FAIR_EVERY = 8, /* asks for a queue with partitions: one of them goes to any */
+    HEAD_ITEMS = 4,
+    TASK_ITEMS = 3,
+    TAKE_ARGS = 6,
+    FAIR_EVERY = 8,          /* asks for a queue with partitions: one of them goes to any */
+    FALLEN_AGAIN_MS = 250,   /* what has fallen, and may not be taken just now */
+    FALLEN_FAILED_MS = 5000, /* after an error of such a queue */
 };
 
 /* One call to one queue. */
@@ -24,9 +26,16 @@ struct ask {
     struct listen *listen;
     size_t asked;
     bool tried;
-    bool alone; /* nobody else asks before it is answered */
-    char args[3][NUMBER_MAX];
+    bool alone;              /* nobody else asks before it is answered */
+    bool full;               /* the node had no free slot when it was sent */
+    struct mr_lease *leases; /* what it brought, and how many of them the take has got */
+    struct mr_lease **tail;
+    size_t n, passed;
+    char args[5][NUMBER_MAX];
 };
+
+/* What an answer says of the queue; see take.lua. */
+enum { IS_PAUSED = 1, HAS_LIMITS = 2, IS_HELD_BACK = 4, KEEPS_SOME = 8 };
 
 struct take {
     struct ticket *ticket;
@@ -38,8 +47,7 @@ struct take {
     enum mr_err failed; /* what the last queue said that could not be asked */
     size_t asks;        /* under way */
     size_t bytes;       /* of what it has */
-    struct mr_lease **tail;
-    struct ask *own; /* by partition of each queue of the node */
+    struct ask *own;    /* by partition of each queue of the node */
     size_t own_n;
 };
 
@@ -64,11 +72,29 @@ static void take_answer(struct take *take, enum mr_err err)
     node_call_done(node);
 }
 
+/* The take is for its queue. */
+static bool is_for(const struct ask *ask)
+{
+    uint64_t queues = req_of(ask->take)->queues;
+    size_t i = (size_t)(ask->listen->served - ask->take->node->served);
+    return queues == 0 || (queues >> i & 1) != 0;
+}
+
+static void take_empty(struct take *take)
+{
+    for (size_t i = 0; i < take->own_n; i++)
+        req_of(take)->held_back |= take->own[i].listen->queue->keeps_some && is_for(&take->own[i]);
+    take_answer(take, MR_EMPTY);
+}
+
 /* Its wait is over. Whether there is anything, a Redis that is away does not tell. */
 static void take_nothing(struct take *take)
 {
     struct engine *engine = take->node->engine;
-    take_answer(take, engine->up ? MR_EMPTY : engine_refused(engine, MR_UNAVAILABLE, NULL));
+    if (engine->up)
+        take_empty(take);
+    else
+        take_answer(take, engine_refused(engine, MR_UNAVAILABLE, NULL));
 }
 
 /* Its node goes: what it has is in hand there, and is given back with the rest. */
@@ -100,6 +126,14 @@ void takes_answer(struct node *node, enum mr_err err)
 
 static void ask_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
 
+/* Of a queue with limits nothing is held ahead: what is in hand and does not run would keep others from
+ * running, and what was counted against a rate would run at another time. */
+static int64_t free_slots(const struct node *node)
+{
+    bool master = node->slots == 0;
+    return master ? MR_BATCH_MAX : node->in_hand < node->slots ? node->slots - node->in_hand : 0;
+}
+
 static void ask_send(struct ask *ask)
 {
     const struct mr_req_take *req = req_of(ask->take);
@@ -111,32 +145,55 @@ static void ask_send(struct ask *ask)
         number_arg(node->lease_ms, ask->args[1]),
         node->holder,
         number_arg(req->bytes_max > 0 ? (int64_t)bytes_left : 0, ask->args[2]),
+        number_arg(free_slots(node), ask->args[3]),
+        number_arg(ask->listen->fallen ? node->fall_ms : 0, ask->args[4]),
     };
-    watch_looks(queue);
+    if (!ask->listen->fallen)
+        watch_looks(queue);
     ask->tried = true;
-    ask->alone = req->wait_ms > 0 && !queue->plenty;
+    ask->alone = req->wait_ms > 0 && !queue->plenty && !ask->listen->fallen;
+    ask->full = free_slots(node) == 0;
     queue->asked_alone |= ask->alone;
     ask->sent = mr_redis_now(node->engine->redis);
     /* It must not wait for a Redis that is away: how long it may, the take knows. */
     ask->call = (struct mr_redis_call){.answered = ask_answered, .arg = ask, .urgent = true};
     ask->take->asks++;
+    ask->leases = NULL;
+    ask->tail = &ask->leases;
+    ask->n = ask->passed = 0;
     rqueue_eval(queue, &ask->call, SCRIPT_TAKE, args, TAKE_ARGS);
+}
+
+/* Of a queue with limits nothing would come before a slot is free; see takes_slot_free. */
+static bool lacks_slot(const struct ask *ask)
+{
+    struct node *node = ask->take->node;
+    bool lacks = ask->listen->queue->limited && free_slots(node) == 0;
+    node->slot_wanted |= lacks;
+    return lacks;
 }
 
 /* Whether this partition may have something for the take, and has not been asked. A take that does not wait
  * asks all: what somebody just enqueued is there, also when nobody has told us yet. */
 static bool is_candidate(const struct ask *ask)
 {
-    bool waits = req_of(ask->take)->wait_ms > 0;
-    return !ask->tried &&
-           (!waits || (ask->listen->queue->maybe && !ask->listen->queue->asked_alone));
+    const struct listen *listen = ask->listen;
+    const struct rqueue *queue = listen->queue;
+    const struct served *base = listen->served->base;
+    bool address = listen->fallen || listen->served != base;
+    if (ask->tried || !is_for(ask) || (address && watch_is_paused(base->queue)))
+        return false;
+    if (listen->fallen)
+        return queue->known && mr_redis_now(queue->engine->redis).ns >= listen->falls_at.ns;
+    return req_of(ask->take)->wait_ms == 0 ||
+           (queue->maybe && !queue->asked_alone && !lacks_slot(ask));
 }
 
 /* Somebody else asks it just now: what it has for this take will be known soon. */
 static bool is_held_back(const struct ask *ask)
 {
-    return !ask->tried && req_of(ask->take)->wait_ms > 0 && ask->listen->queue->maybe &&
-           ask->listen->queue->asked_alone;
+    return !ask->tried && is_for(ask) && req_of(ask->take)->wait_ms > 0 && !ask->listen->fallen &&
+           ask->listen->queue->maybe && ask->listen->queue->asked_alone;
 }
 
 /* The next one in turn that may have something, of those whose bits are set. NULL: none. */
@@ -144,7 +201,8 @@ static struct ask *next_part(struct ask *asks, size_t n, uint64_t which, uint32_
 {
     for (size_t i = 0; i < n; i++) {
         struct ask *ask = &asks[(*turn + i) % n];
-        if (!is_candidate(ask) || (which >> (ask->listen->queue->number - 1) & 1) == 0)
+        bool any = ask->listen->fallen || (which >> (ask->listen->queue->number - 1) & 1) != 0;
+        if (!any || !is_candidate(ask))
             continue;
         *turn = (uint32_t)((size_t)(ask - asks) + 1);
         return ask;
@@ -218,12 +276,23 @@ static struct ask *choose_strict(struct take *take)
     return NULL;
 }
 
+/* Most have one queue, and addresses of it that are empty. */
+static bool is_one_queue(const struct take *take)
+{
+    size_t queues = 0;
+    for (size_t i = 0, n; i < take->own_n && queues < 2; i += n) {
+        n = asks_of(take, i);
+        queues += any_of(&take->own[i], n, is_candidate);
+    }
+    return queues < 2;
+}
+
 /* Asks for what is missing; false: there is nobody to ask. */
 static bool ask_some(struct take *take)
 {
     const struct mr_req_take *req = req_of(take);
     const struct node *node = take->node;
-    bool strict = node->order == MR_QUEUES_STRICT || node->queues_n == 1, any = false;
+    bool strict = node->order == MR_QUEUES_STRICT || is_one_queue(take), any = false;
     for (size_t i = 0; i < take->own_n; i++)
         take->own[i].asked = 0;
     for (size_t missing = req->max - req->n, share; missing > 0; missing -= share) {
@@ -252,8 +321,8 @@ static enum mr_err take_widen(struct take *take)
         return MR_NOMEM;
     for (size_t i = 0; i < node->queues_n; i++)
         for (size_t k = 0; k < node->listens_n; k++)
-            if (node->listens[k].served == &node->served[i])
-                asks[n++] = (struct ask){.take = take, .listen = &node->listens[k]};
+            if (node->listens[k]->served == &node->served[i])
+                asks[n++] = (struct ask){.take = take, .listen = node->listens[k]};
     mr_assert(n == node->listens_n && take->asks == 0);
     take->own = asks;
     take->own_n = n;
@@ -284,7 +353,8 @@ static void ask_holders(const struct node *waiter)
     struct engine *engine = waiter->engine;
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
         struct node *node = mr_container(link, struct node, link);
-        if (node != waiter && node->in_hand > node->slots && node->events.wanted != NULL)
+        bool ahead = node->role == MR_NODE_WORKER && node->in_hand > node->slots;
+        if (node != waiter && ahead && node->events.wanted != NULL)
             node->events.wanted(node->events.arg);
     }
 }
@@ -320,8 +390,10 @@ static void take_on(struct take *take)
         return;
     if (req->wait_ms > 0)
         start_waiting(take);
+    else if (take->failed != MR_OK)
+        take_answer(take, take->failed);
     else
-        take_answer(take, take->failed != MR_OK ? take->failed : MR_EMPTY);
+        take_empty(take);
 }
 
 void takes_serve(struct engine *engine)
@@ -339,6 +411,14 @@ void takes_serve(struct engine *engine)
     }
 }
 
+void takes_slot_free(struct node *node)
+{
+    if (!node->slot_wanted)
+        return;
+    node->slot_wanted = false;
+    takes_serve(node->engine);
+}
+
 /* ---- what came ------------------------------------------------------------------------------ */
 
 /* The end of what never was in hand: it came and cannot be given to the taker. */
@@ -354,11 +434,11 @@ static void refused(struct mr_redis_call *call, enum mr_err err, const struct mr
     free(mr_container(call, struct refuse, call));
 }
 
-static void refuse(struct rqueue *queue, const struct mr_reply *items, enum mr_outcome outcome,
-                   struct mr_slice why)
+static void refuse(struct rqueue *queue, struct mr_slice id, uint64_t epoch,
+                   enum mr_outcome outcome, struct mr_slice why)
 {
     struct engine *engine = queue->engine;
-    char most[NUMBER_MAX], keep[NUMBER_MAX], number[NUMBER_MAX];
+    char most[NUMBER_MAX], keep[NUMBER_MAX], text[NUMBER_MAX], number[NUMBER_MAX];
     struct refuse *refuse = calloc(1, sizeof *refuse);
     if (refuse == NULL)
         return;
@@ -366,12 +446,13 @@ static void refuse(struct rqueue *queue, const struct mr_reply *items, enum mr_o
         number_arg(engine->archive_max, most),
         number_arg(engine->archive_ms, keep),
         MR_SLICE_LIT("0"),
-        items[0].text,
-        items[1].text,
+        id,
+        number_arg((int64_t)epoch, text),
         number_arg(outcome, number),
         MR_SLICE_LIT("0"),
         MR_SLICE_LIT("0"),
         why,
+        MR_SLICE_LIT("0"),
     };
     refuse->call = (struct mr_redis_call){.answered = refused, .arg = queue, .repeatable = true};
     rqueue_eval(queue, &refuse->call, SCRIPT_FINISH, args, sizeof args / sizeof args[0]);
@@ -379,28 +460,27 @@ static void refuse(struct rqueue *queue, const struct mr_reply *items, enum mr_o
 
 /* MR_DAMAGED: its message makes no sense; MR_CONFLICT: it is that of another task; MR_STALE: its epoch is
  * that of something in hand. */
-static enum mr_err read_task(struct ask *ask, const struct mr_reply *items,
+static enum mr_err read_task(struct ask *ask, const struct mr_reply *items, uint64_t epoch,
                              struct mr_lease **ret_lease)
 {
     struct engine *engine = ask->take->node->engine;
     struct rqueue *queue = ask->listen->queue;
     struct taken taken;
     mr_arena_reset(&engine->scratch);
-    MR_TRY(message_taken(&items[3], &engine->scratch, &taken));
+    MR_TRY(message_taken(&items[2], &items[1], &engine->scratch, &taken));
     if (!mr_slice_equal(taken.task.id, items[0].text)) /* nobody could end it under that id */
         return MR_CONFLICT;
-    int64_t epoch = mr_reply_int(&items[1], 0);
-    if (hold_of_epoch(ask->take->node, (uint64_t)epoch) != NULL)
+    if (hold_of_epoch(ask->take->node, epoch) != NULL)
         return MR_STALE;
+    if (taken.task.topic.len > 0 && !queue->leaves.known)
+        results_name_again(queue);
     taken.task.partition = queue->number;
-    taken.task.epoch = (uint64_t)epoch;
-    taken.task.started_ms = epoch / MR_US_PER_MS;
-    if (items[2].text.len > 0)
-        taken.task.order_time_ms = mr_reply_int(&items[2], 0);
+    taken.task.epoch = epoch;
+    taken.task.started_ms = (int64_t)epoch / MR_US_PER_MS;
     MR_TRY(message_lease(&taken.task, taken.message, ret_lease));
     (*ret_lease)->ref = hold_add(ask->take->node, queue, &taken);
     latency_note(&rqueue_whole(queue)->latency, LATENCY_WAIT, mr_redis_now(engine->redis),
-                 epoch - taken.ready_us);
+                 (int64_t)epoch - taken.ready_us);
     return MR_OK;
 }
 
@@ -408,23 +488,25 @@ static void read_tasks(struct ask *ask, const struct mr_reply *reply)
 {
     struct take *take = ask->take;
     struct mr_req_take *req = req_of(take);
-    for (size_t i = HEAD_ITEMS; i + TASK_ITEMS <= reply->n; i += TASK_ITEMS) {
+    uint64_t epoch = (uint64_t)mr_reply_int(&reply->items[HEAD_ITEMS - 1], 0);
+    for (size_t i = HEAD_ITEMS; i + TASK_ITEMS <= reply->n; i += TASK_ITEMS, epoch++) {
         const struct mr_reply *items = &reply->items[i];
         struct mr_lease *lease;
-        enum mr_err err = read_task(ask, items, &lease);
+        enum mr_err err = read_task(ask, items, epoch, &lease);
         if (err == MR_DAMAGED)
-            refuse(ask->listen->queue, items, MR_FAIL_FOR_GOOD,
+            refuse(ask->listen->queue, items[0].text, epoch, MR_FAIL_FOR_GOOD,
                    MR_SLICE_LIT("its message cannot be read"));
         if (err == MR_CONFLICT)
-            refuse(ask->listen->queue, items, MR_FAIL_FOR_GOOD,
+            refuse(ask->listen->queue, items[0].text, epoch, MR_FAIL_FOR_GOOD,
                    MR_SLICE_LIT("its message is that of another task"));
         if (err == MR_STALE) /* with another epoch it can come again */
-            refuse(ask->listen->queue, items, MR_HAND_BACK, MR_SLICE_LIT(""));
+            refuse(ask->listen->queue, items[0].text, epoch, MR_HAND_BACK, MR_SLICE_LIT(""));
         if (err != MR_OK)
             continue;
         lease->next = NULL;
-        *take->tail = lease;
-        take->tail = &lease->next;
+        *ask->tail = lease;
+        ask->tail = &lease->next;
+        ask->n++;
         take->bytes += lease->body_len;
         req->n++;
     }
@@ -434,7 +516,8 @@ static void read_answer(struct ask *ask, const struct mr_reply *reply)
 {
     struct rqueue *queue = ask->listen->queue;
     int64_t left = mr_reply_int(mr_reply_at(reply, 0), 0);
-    bool paused = mr_reply_int(mr_reply_at(reply, 1), 0) != 0;
+    int64_t bits = mr_reply_int(mr_reply_at(reply, 1), 0);
+    bool paused = (bits & IS_PAUSED) != 0;
     size_t before = req_of(ask->take)->n;
     read_tasks(ask, reply);
     if (req_of(ask->take)->n > before)
@@ -443,17 +526,67 @@ static void read_answer(struct ask *ask, const struct mr_reply *reply)
     int64_t next_ms = mr_reply_int(mr_reply_at(reply, 2), -1);
     if (reply->n > HEAD_ITEMS || left > 0 || paused || next_ms >= 0)
         rqueue_used(queue); /* its name may be gone, or never have been there */
+    queue->limited = (bits & HAS_LIMITS) != 0;
+    queue->keeps_some = (bits & KEEPS_SOME) != 0;
     watch_looked(queue, next_ms);
     if (paused)
         watch_paused(queue);
+    else if (bits & IS_HELD_BACK && !ask->full) /* else others may have more, or we have soon */
+        watch_held_back(queue);
     else if (left == 0)
         watch_empty(queue);
+}
+
+/* The same for what falls. What it has for those whose it is, is not our business. */
+static void read_fallen(struct ask *ask, const struct mr_reply *reply)
+{
+    struct node *node = ask->take->node;
+    size_t before = req_of(ask->take)->n;
+    int64_t wait_ms = mr_reply_int(mr_reply_at(reply, 2), -1);
+    read_tasks(ask, reply);
+    if (req_of(ask->take)->n > before) {
+        recover_in(ask->listen->queue, node->lease_ms + 1);
+        return; /* there may be more */
+    }
+    if (wait_ms <= 0) /* it is paused, or limits keep it back; or there is nothing */
+        wait_ms = wait_ms == 0 ? FALLEN_AGAIN_MS : node->fall_ms;
+    ask->listen->falls_at = mr_mono_add_ms(mr_redis_now(node->engine->redis),
+                                           wait_ms < node->fall_ms ? wait_ms : node->fall_ms);
+    falls_watch(node->engine);
+}
+
+/* Whose next one stands earlier, if what each brought is spread evenly over the whole. */
+static bool is_earlier(const struct ask *a, const struct ask *b)
+{
+    return (2 * a->passed + 1) * b->n < (2 * b->passed + 1) * a->n;
+}
+
+/* What was brought, in the order to run it: shares are kept in every stretch, not only in the sum. */
+static void spread(struct take *take)
+{
+    struct mr_lease **tail = &req_of(take)->leases;
+    for (;;) {
+        struct ask *first = NULL;
+        for (size_t i = 0; i < take->own_n; i++) {
+            struct ask *ask = &take->own[i];
+            if (ask->leases != NULL && (first == NULL || is_earlier(ask, first)))
+                first = ask;
+        }
+        if (first == NULL)
+            return;
+        *tail = first->leases;
+        first->leases = first->leases->next;
+        first->passed++;
+        (*tail)->next = NULL;
+        tail = &(*tail)->next;
+    }
 }
 
 /* All that were asked have answered. */
 static void round_over(struct take *take)
 {
     const struct mr_req_take *req = req_of(take);
+    spread(take);
     if (take->node->leaving)
         take_closed(take);
     else if (req->n > 0)
@@ -506,8 +639,12 @@ static void ask_over(struct take *take, const struct mr_reply *reply)
 /* Something is wrong with this queue, not with Redis: the others go on. */
 static void ask_failed(struct ask *ask, enum mr_err err, const struct mr_reply *reply)
 {
+    struct mr_redis *redis = ask->take->node->engine->redis;
     ask->take->failed = rqueue_refused(ask->listen->queue, err, reply);
-    watch_failed(ask->listen->queue);
+    if (ask->listen->fallen)
+        ask->listen->falls_at = mr_mono_add_ms(mr_redis_now(redis), FALLEN_FAILED_MS);
+    else
+        watch_failed(ask->listen->queue);
 }
 
 static void ask_answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
@@ -520,6 +657,8 @@ static void ask_answered(struct mr_redis_call *call, enum mr_err err, const stru
         queue->asked_alone = false;
     if (err == MR_FAILED || odd)
         ask_failed(ask, err, reply);
+    else if (err == MR_OK && ask->listen->fallen)
+        read_fallen(ask, reply);
     else if (err == MR_OK)
         read_answer(ask, reply);
     else
@@ -540,6 +679,7 @@ void take_begin(struct ticket *ticket)
     struct node *node = node_get(engine, req->node);
     req->leases = NULL;
     req->n = 0;
+    req->held_back = false;
     if (node == NULL || req->max == 0 || req->max > MR_BATCH_MAX) {
         ticket_done(ticket, node == NULL ? MR_CLOSED : MR_INVALID);
         return;
@@ -552,7 +692,6 @@ void take_begin(struct ticket *ticket)
     int64_t wait_ms = req->wait_ms < MR_MS_PER_DAY ? req->wait_ms : MR_MS_PER_DAY;
     take->ticket = ticket;
     take->node = node;
-    take->tail = &req->leases;
     take->until = mr_mono_add_ms(mr_redis_now(engine->redis), wait_ms + 1);
     take->order = ++engine->takes_n;
     mr_timer_init(&take->timer, wait_over);

@@ -52,10 +52,15 @@ static bool is_paused(const struct watch *watch)
     return watch->look == LOOK_PAUSED && (watch->peeking || mr_timer_running(&watch->timer));
 }
 
+bool watch_is_paused(const struct rqueue *queue)
+{
+    return is_paused(&queue->watch);
+}
+
 void watch_due_in(struct rqueue *queue, int64_t ms)
 {
     struct watch *watch = &queue->watch;
-    if (ms < 0 || queue->listeners == 0 || queue->maybe || is_paused(watch))
+    if (ms < 0 || queue->takers == 0 || queue->maybe || is_paused(watch))
         return;
     mr_mono at = mr_mono_add_ms(mr_redis_now(queue->engine->redis), ms);
     if (ms == 0)
@@ -68,7 +73,7 @@ static void peeked(struct mr_redis_call *call, enum mr_err err, const struct mr_
 {
     struct rqueue *queue = call->arg;
     queue->watch.peeking = false;
-    if (queue->listeners == 0 || err == MR_CLOSED || queue->maybe)
+    if (queue->takers == 0 || err == MR_CLOSED || queue->maybe)
         return;
     if (err == MR_OK && mr_reply_int(reply, 0) == 0)
         look_now(queue);
@@ -115,18 +120,51 @@ void watch_init(struct rqueue *queue)
     queue->watch.due = true;
 }
 
+bool watch_has_no_lane(const struct rqueue *queue)
+{
+    return queue->watch.lane == NULL && queue->takers > 0;
+}
+
+/* What it counts for is fixed then: a queue may become a partition, or cease to be one. */
+static enum mr_err lane_open(struct rqueue *queue, struct mr_slice list)
+{
+    struct watch *watch = &queue->watch;
+    MR_TRY(mr_redis_lane_new(queue->engine->redis, list, &watch->lane));
+    watch->counted = queue->part_of != NULL;
+    queue->engine->part_lanes += watch->counted;
+    return MR_OK;
+}
+
+static void lane_close(struct rqueue *queue)
+{
+    struct watch *watch = &queue->watch;
+    mr_redis_lane_free(watch->lane);
+    watch->lane = NULL;
+    queue->engine->part_lanes -= watch->counted;
+    watch->counted = false;
+}
+
+static bool may_have_lane(const struct rqueue *queue)
+{
+    return !queue->lane_less && (queue->watch.lane != NULL || queue->part_of == NULL ||
+                                 queue->engine->part_lanes < PART_LANES_MAX);
+}
+
 static void pushed(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);
 
 static void wait_for_push(struct rqueue *queue)
 {
     struct watch *watch = &queue->watch;
     char key[ID_KEY_MAX], seconds[NUMBER_MAX];
-    if (watch->pushing || queue->listeners == 0 || queue->engine->closing)
+    if (watch->pushing || queue->takers == 0 || queue->engine->closing)
+        return;
+    if (queue->topic.len > 0) /* nobody else puts anything there: all is told on the channel */
+        return;
+    if (!may_have_lane(queue)) /* idle.c looks */
         return;
     int len = snprintf(key, sizeof key, "%spending", (const char *)queue->prefix.data);
     struct mr_slice list = mr_slice_make(key, (size_t)len);
-    if (watch->lane == NULL &&
-        mr_redis_lane_new(queue->engine->redis, list, &watch->lane) != MR_OK) {
+    if (watch->lane == NULL && lane_open(queue, list) != MR_OK) {
         look_in(queue, AGAIN_MS, LOOK_DUE);
         return;
     }
@@ -146,7 +184,7 @@ static void pushed(struct mr_redis_call *call, enum mr_err err, const struct mr_
 {
     struct rqueue *queue = call->arg;
     queue->watch.pushing = false;
-    if (queue->listeners == 0 || err == MR_CLOSED)
+    if (queue->takers == 0 || err == MR_CLOSED)
         return;
     bool away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
     if ((err == MR_DENIED || err == MR_FAILED) && !queue->watch.refused)
@@ -160,10 +198,26 @@ static void pushed(struct mr_redis_call *call, enum mr_err err, const struct mr_
         wait_for_push(queue);
 }
 
+void watch_start_fallen(struct rqueue *queue)
+{
+    if (queue->listeners++ > 0)
+        return;
+    recover_in(queue, 0);
+    idle_start(queue->engine);
+}
+
+void watch_stop_fallen(struct rqueue *queue)
+{
+    mr_assert(queue->listeners > queue->takers);
+    if (--queue->listeners == 0)
+        recover_stop(queue);
+}
+
 void watch_start(struct rqueue *queue)
 {
     struct watch *watch = &queue->watch;
-    if (queue->listeners++ > 0)
+    watch_start_fallen(queue);
+    if (queue->takers++ > 0)
         return;
     queue->maybe = watch->due = true;
     size_t size = queue->prefix.len + sizeof "mr:wake";
@@ -174,22 +228,20 @@ void watch_start(struct rqueue *queue)
             .name = mr_slice_str(watch->channel_name), .message = told, .arg = queue};
         mr_redis_subscribe(queue->engine->redis, &watch->channel);
     }
-    recover_in(queue, 0);
-    idle_start(queue->engine);
 }
 
 void watch_stop(struct rqueue *queue)
 {
     struct watch *watch = &queue->watch;
-    mr_assert(queue->listeners > 0);
-    if (--queue->listeners > 0)
+    mr_assert(queue->takers > 0);
+    bool last = --queue->takers == 0;
+    watch_stop_fallen(queue);
+    if (!last)
         return;
-    recover_stop(queue);
     mr_redis_timer_stop(queue->engine->redis, &watch->timer);
     if (watch->channel_name != NULL)
         mr_redis_unsubscribe(queue->engine->redis, &watch->channel);
-    mr_redis_lane_free(watch->lane);
-    watch->lane = NULL;
+    lane_close(queue);
     free(watch->channel_name);
     watch->channel_name = NULL;
     watch->listening = false;
@@ -220,15 +272,25 @@ void watch_looked(struct rqueue *queue, int64_t next_ms)
 
 void watch_empty(struct rqueue *queue)
 {
-    if (queue->watch.due || queue->listeners == 0)
+    if (queue->watch.due || queue->takers == 0)
         return;
     queue->maybe = false;
     wait_for_push(queue);
 }
 
+/* By its limits: that there is something in it is known, and when it may go is told, or has a timer. */
+void watch_held_back(struct rqueue *queue)
+{
+    if (queue->takers == 0 || queue->watch.due)
+        return;
+    queue->maybe = false;
+    if (!mr_timer_running(&queue->watch.timer))
+        look_in(queue, FOREIGN_MS, LOOK_DUE);
+}
+
 void watch_paused(struct rqueue *queue)
 {
-    if (queue->listeners == 0)
+    if (queue->takers == 0)
         return;
     queue->maybe = false;
     look_in(queue, FOREIGN_MS, LOOK_PAUSED);
@@ -236,7 +298,7 @@ void watch_paused(struct rqueue *queue)
 
 void watch_failed(struct rqueue *queue)
 {
-    if (queue->listeners == 0)
+    if (queue->takers == 0)
         return;
     queue->watch.quiet = mr_mono_add_ms(mr_redis_now(queue->engine->redis), FAILED_MS);
     queue->maybe = false;

@@ -11,6 +11,7 @@
  * work.c     what goes over that stream: takes, finishes (a lane), beats, what is in hand
  * begun.c    and which runs have begun
  * probe.c    a question to the server when it is opened
+ * stream.c   calls of many messages, for a thread that waits
  *
  * Threads: a request is checked and encoded by its caller (prepare); everything else happens on the
  * loop of the rpc, which is the broker's thread. The only thing both touch is the board of begun
@@ -192,9 +193,9 @@ struct node {
     size_t types_n;
     enum mr_queue_order order;
     enum mr_node_role role;
-    bool lasts;
+    bool lasts, leads;
     uint32_t slots, first_slot;
-    int64_t lease_ms;
+    int64_t lease_ms, leader_ms, fall_ms;
     uint64_t incarnation;
     struct mr_node_events events;
 

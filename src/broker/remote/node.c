@@ -120,7 +120,8 @@ struct hello {
     bool strict;
     uint32_t slots;
     int64_t lease_ms;
-    bool lasts;
+    bool lasts, leads;
+    int64_t leader_ms, fall_ms;
 };
 static const struct mr_flat_field hello_fields[] = {
     {MR_FLAT_SLICE, offsetof(struct hello, node), 0},
@@ -133,6 +134,9 @@ static const struct mr_flat_field hello_fields[] = {
     {MR_FLAT_NONE, 0, 0},
     {MR_FLAT_NONE, 0, 0},
     {MR_FLAT_BOOL, offsetof(struct hello, lasts), 0},
+    {MR_FLAT_BOOL, offsetof(struct hello, leads), 0},
+    {MR_FLAT_64, offsetof(struct hello, leader_ms), 0},
+    {MR_FLAT_64, offsetof(struct hello, fall_ms), 0},
 };
 static MR_FLAT(struct hello, hello_flat, hello_fields);
 
@@ -153,6 +157,9 @@ static enum mr_err hello_encode(const struct node *node, struct mr_buf *buf)
         .slots = node->slots,
         .lease_ms = node->lease_ms,
         .lasts = node->lasts,
+        .leads = node->leads,
+        .leader_ms = node->leader_ms,
+        .fall_ms = node->fall_ms,
     };
     unsigned types_field = node->role == MR_NODE_MASTER ? FIELD_TOPICS : FIELD_TYPES;
     size_t holds_len = holds_count(node) * sizeof(uint64_t);
@@ -360,6 +367,9 @@ static enum mr_err copy_terms(struct node *node, const struct mr_req_node_open *
     MR_TRY(req->role == MR_NODE_MASTER ? copy_topics(node, req) : copy_queues(node, req));
     node->role = req->role;
     node->lasts = req->lasts;
+    node->leads = req->leads;
+    node->leader_ms = req->leader_ms;
+    node->fall_ms = req->fall_ms;
     node->order = req->order;
     node->lease_ms = req->lease_ms;
     node->events = req->events;

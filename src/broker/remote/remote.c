@@ -241,9 +241,9 @@ enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_br
     mr_timer_init(&remote->close_timer, close_late);
     producer_init(remote);
     enum mr_err err = start(remote, options, detail);
-    if (err == MR_OK)
+    if (err == MR_OK && !options->later)
         err = await_up(remote, options, detail);
-    if (err == MR_OK && options->namespace_.len > 0)
+    if (err == MR_OK && !options->later && options->namespace_.len > 0)
         err = remote_probe(remote, detail);
     if (err != MR_OK) {
         remote_free(remote);
@@ -251,4 +251,13 @@ enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_br
     }
     *ret_broker = &remote->broker;
     return MR_OK;
+}
+
+bool mr_remote_is_up(struct mr_broker *broker)
+{
+    struct remote *remote = mr_container(broker, struct remote, broker);
+    mr_lock_enter(&remote->door.lock);
+    bool up = remote->door.was_up && remote->door.err == MR_OK;
+    mr_lock_leave(&remote->door.lock);
+    return up;
 }

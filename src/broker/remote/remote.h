@@ -15,6 +15,7 @@ struct mr_remote_options {
     void *refused_arg;
     size_t payload_max; /* 0: MR_PAYLOAD_MAX; the server has a limit of its own */
     int64_t open_ms;    /* 0: 3 s; the first connection must be there by then */
+    bool later;         /* it need not: the server may come later, or never */
     int64_t away_ms;    /* 0: 10 s; tasks not sent yet wait so long for another one */
     int64_t answer_ms;  /* 0: 10 s; a server that lets a node wait longer hangs */
 };
@@ -23,5 +24,7 @@ struct mr_remote_options {
  * none, and where the server has another namespace; what mr_channel_new answers. detail may be NULL. */
 MR_MUST_USE enum mr_err mr_remote_open(const struct mr_remote_options *options,
                                        struct mr_broker **ret_broker, struct mr_detail *detail);
+/* Whether there is a connection now; of a broker that was opened so. Thread: any. */
+bool mr_remote_is_up(struct mr_broker *broker);
 
 #endif

@@ -3,6 +3,8 @@
  * Requests that are one call each. Without a connection they fail at once; what was under way when
  * it broke is answered with MR_UNAVAILABLE.
  */
+#include "broker/hidden.h"
+#include "broker/limit.h"
 #include "broker/remote/internal.h"
 #include "broker/result.h"
 #include "wire/node.h"
@@ -41,6 +43,9 @@ static void on_closed(struct mr_call *call, int status, struct mr_slice text)
     if (ticket->req->op == MR_OP_BACKUP && err != MR_OK)
         mr_detail_set(&REQ(ticket, mr_req_backup)->detail, "%.*s", (int)text.len,
                       text.len > 0 ? (const char *)text.data : "");
+    if (ticket->req->op == MR_OP_CALL && err != MR_OK)
+        mr_detail_set(&REQ(ticket, mr_req_call)->detail, "%.*s", (int)text.len,
+                      text.len > 0 ? (const char *)text.data : "");
     if (ticket->req->op == MR_OP_AWAIT && err == MR_UNAVAILABLE && await_away(ticket))
         return;
     if (call_said(call))
@@ -65,14 +70,18 @@ void unary_begin(struct ticket *ticket)
     static const struct mr_call_ops ops = {.message = on_message, .closed = on_closed};
     struct remote *remote = ticket->remote;
     enum mr_err err = remote->up ? MR_OK : MR_UNAVAILABLE;
+    struct mr_req_call *any = ticket->req->op == MR_OP_CALL ? REQ(ticket, mr_req_call) : NULL;
     if (ticket->unwanted)
         err = MR_CANCELLED;
     if (err == MR_OK)
-        err = mr_channel_call(remote->channel, ticket->path, 0, &ops, ticket, &ticket->call);
+        err = mr_channel_call(remote->channel, ticket->path, any ? any->timeout_ms : 0, &ops,
+                              ticket, &ticket->call);
     if (err != MR_OK) {
         ticket_answer(ticket, err);
         return;
     }
+    if (any != NULL)
+        any->sent = true;
     ticket->answered = false;
     mr_list_remove(&ticket->link);
     mr_list_push_back(&remote->calls, &ticket->link);
@@ -165,7 +174,8 @@ static enum mr_err prepare_list(struct ticket *ticket)
     if (options->limit > MR_BATCH_MAX || (unsigned)options->state >= MR_STATE_COUNT ||
         list.cursor.len >= MR_CURSOR_MAX || !mr_utf8_valid(list.cursor))
         return MR_INVALID;
-    if (options->queue.len > 0 && mr_name_check(options->queue) != MR_OK)
+    if (options->queue.len > 0 && !mr_queue_is_inner(options->queue) &&
+        mr_name_check(options->queue) != MR_OK)
         return MR_NOT_FOUND;
     if (options->type.len > 0)
         MR_TRY(mr_name_check(options->type));
@@ -357,10 +367,18 @@ static enum mr_err read_history(struct ticket *ticket, struct mr_slice bytes)
 
 struct queue_change {
     struct mr_slice queue;
-    uint64_t value; /* not sent with pause and resume, where it is the method */
+    uint64_t value;  /* not sent with pause and resume, where it is the method */
+    int64_t rate_ms; /* the rest is of limits */
+    enum mr_limit_scope scope;
+    struct mr_slice name;
 };
-static const struct mr_flat_field queue_change_fields[] = {FIELD(SLICE, queue_change, queue),
-                                                           FIELD(64, queue_change, value)};
+static const struct mr_flat_field queue_change_fields[] = {
+    FIELD(SLICE, queue_change, queue),
+    FIELD(64, queue_change, value),
+    FIELD(64, queue_change, rate_ms),
+    {MR_FLAT_ENUM, offsetof(struct queue_change, scope), MR_LIMIT_SCOPE_COUNT - 1},
+    FIELD(SLICE, queue_change, name),
+};
 FLAT(queue_change);
 
 static enum mr_err prepare_queue_set(struct ticket *ticket)
@@ -370,14 +388,57 @@ static enum mr_err prepare_queue_set(struct ticket *ticket)
         [MR_QUEUE_MAX_LENGTH] = "/millrace.v1.Queues/SetMaxLength",
         [MR_QUEUE_PARTITIONS] = "/millrace.v1.Queues/SetPartitions",
         [MR_QUEUE_ASSIGN] = "/millrace.v1.Queues/SetAssign",
+        [MR_QUEUE_RETRY_MODE] = "/millrace.v1.Queues/SetRetryMode",
+        [MR_QUEUE_RETRY_WAIT] = "/millrace.v1.Queues/SetRetryWait",
+        [MR_QUEUE_RATE] = "/millrace.v1.Queues/SetRate",
+        [MR_QUEUE_CONCURRENCY] = "/millrace.v1.Queues/SetConcurrency",
     };
     MR_TRY(mr_queue_set_check(req));
     if (req->setting == MR_QUEUE_PAUSED)
         return unary_encode(
             ticket, req->value != 0 ? "/millrace.v1.Queues/Pause" : "/millrace.v1.Queues/Resume",
             &text_flat, &(struct text){req->queue});
-    return unary_encode(ticket, paths[req->setting], &queue_change_flat,
-                        &(struct queue_change){req->queue, req->value});
+    struct queue_change change = {.queue = req->queue, .value = req->value};
+    if (req->setting == MR_QUEUE_RATE || req->setting == MR_QUEUE_CONCURRENCY) {
+        change.rate_ms = req->rate_ms;
+        change.scope = req->scope;
+        change.name = req->name;
+    }
+    return unary_encode(ticket, paths[req->setting], &queue_change_flat, &change);
+}
+
+struct limits_ask {
+    struct mr_slice queue, id;
+};
+static const struct mr_flat_field limits_ask_fields[] = {FIELD(SLICE, limits_ask, queue),
+                                                         FIELD(SLICE, limits_ask, id)};
+FLAT(limits_ask);
+
+static enum mr_err prepare_limits(struct ticket *ticket)
+{
+    struct mr_req_queue_limits *req = REQ(ticket, mr_req_queue_limits);
+    struct mr_slice id = req->id;
+    req->n = 0;
+    bool said = id.len <= MR_ID_MAX && mr_utf8_valid(id) &&
+                (id.len == 0 || memchr(id.data, '\0', id.len) == NULL);
+    if (mr_name_check(req->queue) != MR_OK || !said)
+        return MR_NOT_FOUND;
+    return unary_encode(ticket, "/millrace.v1.Queues/Limits", &limits_ask_flat,
+                        &(struct limits_ask){req->queue, id});
+}
+
+static enum mr_err read_limit(struct ticket *ticket, struct mr_slice bytes)
+{
+    struct mr_req_queue_limits *req = REQ(ticket, mr_req_queue_limits);
+    if (req->n == (req->id.len > 0 ? (size_t)MR_LIMIT_SCOPE_COUNT : MR_LIMITS_MAX))
+        return MR_INVALID;
+    return mr_flat_read(&mr_flat_limit, bytes, NULL, &req->limits[req->n++]);
+}
+
+static enum mr_err read_limits(struct ticket *ticket, struct mr_slice bytes)
+{
+    enum { FIELD_LIMITS = 1 };
+    return each(ticket, bytes, FIELD_LIMITS, read_limit);
 }
 
 static enum mr_err prepare_queue_remove(struct ticket *ticket)
@@ -385,8 +446,9 @@ static enum mr_err prepare_queue_remove(struct ticket *ticket)
     const struct mr_req_queue_remove *req = REQ(ticket, mr_req_queue_remove);
     if (mr_name_check(req->queue) != MR_OK)
         return MR_NOT_FOUND;
-    return unary_encode(ticket, "/millrace.v1.Queues/Remove", &queue_change_flat,
-                        &(struct queue_change){req->queue, req->mode == MR_QUEUE_REMOVE_FORCE});
+    return unary_encode(
+        ticket, "/millrace.v1.Queues/Remove", &queue_change_flat,
+        &(struct queue_change){.queue = req->queue, .value = req->mode == MR_QUEUE_REMOVE_FORCE});
 }
 
 /* ---- nodes ---------------------------------------------------------------------------------- */
@@ -401,9 +463,31 @@ static enum mr_err prepare_node_list(struct ticket *ticket)
 {
     struct mr_req_node_list *req = REQ(ticket, mr_req_node_list);
     req->nodes = NULL;
-    req->n = 0;
+    req->n = req->assignments_n = 0;
     return unary_encode(ticket, "/millrace.v1.Nodes/List", &node_page_flat,
                         &(struct node_page){ticket->next});
+}
+
+static enum mr_err read_assignment(struct ticket *ticket, struct mr_slice bytes)
+{
+    struct mr_req_node_list *req = REQ(ticket, mr_req_node_list);
+    return mr_assignment_read(bytes, &req->req.arena, &req->assignments[req->assignments_n++]);
+}
+
+/* The first page has it. */
+static enum mr_err read_leader(struct ticket *ticket, struct mr_slice bytes)
+{
+    enum { FIELD_LEADER = 3, FIELD_ASSIGNMENTS = 4 };
+    struct mr_req_node_list *req = REQ(ticket, mr_req_node_list);
+    struct fields fields;
+    size_t n;
+    MR_TRY(fields_read(bytes, &fields));
+    MR_TRY(mr_flat_read(&mr_flat_leader, fields.bytes[FIELD_LEADER], NULL, &req->leader));
+    MR_TRY(mr_flat_count(bytes, FIELD_ASSIGNMENTS, &n));
+    req->assignments = mr_arena_calloc(&req->req.arena, n + 1, sizeof *req->assignments);
+    if (req->assignments == NULL)
+        return MR_NOMEM;
+    return each(ticket, bytes, FIELD_ASSIGNMENTS, read_assignment);
 }
 
 static enum mr_err read_node(struct ticket *ticket, struct mr_slice bytes)
@@ -424,6 +508,8 @@ static enum mr_err read_node_list(struct ticket *ticket, struct mr_slice bytes)
     struct mr_node_info *nodes = mr_arena_calloc(&req->req.arena, req->n + n + 1, sizeof *nodes);
     if (nodes == NULL)
         return MR_NOMEM;
+    if (req->nodes == NULL)
+        MR_TRY(read_leader(ticket, bytes));
     if (req->n > 0)
         memcpy(nodes, req->nodes, req->n * sizeof *nodes);
     req->nodes = nodes;
@@ -436,6 +522,46 @@ static bool more_nodes(struct ticket *ticket)
     return ticket->next.len > 0 && REQ(ticket, mr_req_node_list)->n < NODES_LISTED_MAX &&
            unary_encode(ticket, ticket->path, &node_page_flat, &(struct node_page){ticket->next}) ==
                MR_OK;
+}
+
+/* ---- what the leader writes ----------------------------------------------------------------- */
+
+struct assign_head {
+    uint64_t term;
+    struct mr_slice queue;
+    uint64_t version;
+};
+static const struct mr_flat_field assign_head_fields[] = {FIELD(FIXED64, assign_head, term),
+                                                          FIELD(SLICE, assign_head, queue),
+                                                          FIELD(FIXED64, assign_head, version)};
+FLAT(assign_head);
+
+static enum mr_err prepare_assign(struct ticket *ticket)
+{
+    enum { FIELD_OWNERS = 4 };
+    const struct mr_req_assign *req = REQ(ticket, mr_req_assign);
+    struct assign_head head = {req->term, req->queue, req->version};
+    MR_TRY(mr_assign_check(req));
+    size_t size =
+        mr_flat_size(&assign_head_flat, &head) + mr_owners_size(req->owners, req->owners_n);
+    uint8_t *room = mr_arena_alloc(&ticket->req->arena, size);
+    if (room == NULL)
+        return MR_NOMEM;
+    uint8_t *at = mr_owners_write(req->owners, req->owners_n, FIELD_OWNERS,
+                                  mr_flat_write(&assign_head_flat, &head, room));
+    mr_assert(at == room + size);
+    ticket->path = "/millrace.v1.Nodes/Assign";
+    ticket->body = mr_slice_make(room, size);
+    return MR_OK;
+}
+
+static enum mr_err read_assign(struct ticket *ticket, struct mr_slice bytes)
+{
+    enum { FIELD_VERSION = 1 };
+    struct fields fields;
+    MR_TRY(fields_read(bytes, &fields));
+    REQ(ticket, mr_req_assign)->version = fields.value[FIELD_VERSION];
+    return MR_OK;
 }
 
 /* ---- the server ----------------------------------------------------------------------------- */
@@ -457,6 +583,21 @@ static enum mr_err prepare_backup(struct ticket *ticket)
                         &(struct text){mr_slice_str(REQ(ticket, mr_req_backup)->dir)});
 }
 
+static enum mr_err prepare_call(struct ticket *ticket)
+{
+    const struct mr_req_call *req = REQ(ticket, mr_req_call);
+    ticket->path = req->path;
+    ticket->body = req->message;
+    REQ(ticket, mr_req_call)->sent = false;
+    return MR_OK;
+}
+
+static enum mr_err read_call(struct ticket *ticket, struct mr_slice bytes)
+{
+    REQ(ticket, mr_req_call)->answer = bytes; /* copied already */
+    return MR_OK;
+}
+
 /* Behind the tasks that were enqueued before: who looks for one, or acts on it, finds it. */
 void unary_wait(struct ticket *ticket)
 {
@@ -474,8 +615,11 @@ const struct op unary_ops[MR_OP_COUNT] = {
     [MR_OP_QUEUE_HISTORY] = {prepare_history, unary_wait, read_history, NULL},
     [MR_OP_QUEUE_SET] = {prepare_queue_set, unary_wait, NULL, NULL},
     [MR_OP_QUEUE_REMOVE] = {prepare_queue_remove, unary_wait, NULL, NULL},
+    [MR_OP_QUEUE_LIMITS] = {prepare_limits, unary_wait, read_limits, NULL},
     [MR_OP_STATS] = {prepare_stats, unary_wait, read_stats, NULL},
     [MR_OP_BACKUP] = {prepare_backup, unary_wait, NULL, NULL},
     [MR_OP_GATHER] = {remote_prepare_gather, unary_wait, remote_read_gather, remote_more_gather},
     [MR_OP_GATHERED] = {remote_prepare_gathered, remote_begin_gathered, remote_read_gathered, NULL},
+    [MR_OP_ASSIGN] = {prepare_assign, unary_wait, read_assign, NULL},
+    [MR_OP_CALL] = {prepare_call, unary_wait, read_call, NULL},
 };

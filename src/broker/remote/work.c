@@ -7,11 +7,14 @@
 #include <stdlib.h>
 
 #include "broker/remote/internal.h"
+#include "wire/node.h"
 
 /* Fields of WorkerMessage, and of the messages in it. */
 enum { SAY_TAKE = 2, SAY_FINISH = 3, SAY_BEAT = 4, SAY_BYE = 6 };
-enum { FIELD_TAG = 1, FIELD_CODE = 2, FIELD_REST = 3 };
+enum { FIELD_TAG = 1, FIELD_CODE = 2, FIELD_REST = 3, FIELD_HELD_BACK = 4 };
 enum { FIELD_EPOCH = 1, FIELD_REASON = 2, FIELD_TASK_EPOCH = 13 };
+enum { FIELD_TERM = 3, FIELD_LEADER_MS = 4 };
+enum { FIELD_BEAT_SLOTS = 3, FIELD_TAKE_QUEUES = 4 };
 enum { TAG_SIZE = 5, NUMBER_SIZE = 11, REASON_LOST = 1 };
 
 static uint8_t *put_tag(uint8_t *at, uint32_t tag)
@@ -139,6 +142,7 @@ void remote_begin_take(struct ticket *ticket)
     struct node *node = node_find(ticket->remote, req->node);
     req->leases = NULL;
     req->n = 0;
+    req->held_back = false;
     if (node == NULL || node->state == NODE_DEAD || node->state == NODE_LEAVING) {
         ticket_answer(ticket, MR_CLOSED);
         return;
@@ -150,11 +154,16 @@ void remote_begin_take(struct ticket *ticket)
 static void say_take(struct node *node, struct ticket *ticket)
 {
     const struct mr_req_take *req = mr_container(ticket->req, struct mr_req_take, req);
-    uint8_t message[TAG_SIZE + 2 * NUMBER_SIZE];
+    uint8_t message[TAG_SIZE + 2 * NUMBER_SIZE + 1 + sizeof req->queues];
     ticket->tag = next_tag(node);
     uint8_t *at = put_tag(message, ticket->tag);
     at = mr_flat_put_varint(at, 2, req->max);
     at = mr_flat_put_varint(at, 3, (uint64_t)req->wait_ms);
+    if (req->queues != 0) {
+        *at++ = FIELD_TAKE_QUEUES << 3 | MR_FLAT_EIGHT;
+        mr_store64(at, req->queues);
+        at += sizeof req->queues;
+    }
     node_say(node, SAY_TAKE, mr_slice_make(message, (size_t)(at - message)));
 }
 
@@ -210,6 +219,7 @@ enum mr_err node_told_tasks(struct node *node, struct mr_slice bytes)
     enum mr_err err = code == MR_OK ? make_leases(node, bytes, req) : MR_OK;
     if (code == MR_OK && req->n == 0)
         code = err != MR_OK ? err : MR_EMPTY;
+    req->held_back = code == MR_EMPTY && fields.value[FIELD_HELD_BACK] != 0;
     ticket_answer(ticket, code);
     return err;
 }
@@ -389,8 +399,10 @@ static MR_FLAT(struct mr_progress, progress_flat, progress_fields);
 
 void remote_begin_beat(struct ticket *ticket)
 {
-    const struct mr_req_beat *req = mr_container(ticket->req, struct mr_req_beat, req);
+    struct mr_req_beat *req = mr_container(ticket->req, struct mr_req_beat, req);
     struct node *node = node_find(ticket->remote, req->node);
+    req->term = 0;
+    req->leader_ms = 0;
     if (node == NULL || node->state == NODE_DEAD || node->state == NODE_LEAVING) {
         ticket_answer(ticket, MR_NOT_FOUND);
         return;
@@ -409,7 +421,7 @@ static struct mr_progress cut_progress(const struct mr_progress *progress)
 static void say_beat(struct node *node, struct ticket *ticket)
 {
     const struct mr_req_beat *req = mr_container(ticket->req, struct mr_req_beat, req);
-    size_t len = TAG_SIZE;
+    size_t len = TAG_SIZE + mr_slot_infos_size(req->slots, req->slots_n);
     for (size_t i = 0; i < req->progress_n; i++) {
         struct mr_progress progress = cut_progress(&req->progress[i]);
         size_t size = mr_flat_size(&progress_flat, &progress);
@@ -425,6 +437,7 @@ static void say_beat(struct node *node, struct ticket *ticket)
         at = mr_flat_put_head(at, FIELD_CODE, mr_flat_size(&progress_flat, &progress));
         at = mr_flat_write(&progress_flat, &progress, at);
     }
+    mr_slot_infos_write(req->slots, req->slots_n, FIELD_BEAT_SLOTS, at);
 }
 
 enum mr_err node_told_beaten(struct node *node, struct mr_slice bytes)
@@ -434,6 +447,9 @@ enum mr_err node_told_beaten(struct node *node, struct mr_slice bytes)
     struct ticket *ticket = find_tag(&node->beats, fields.value[FIELD_TAG]);
     if (ticket == NULL)
         return node->state == NODE_LEAVING ? MR_OK : MR_INVALID;
+    struct mr_req_beat *req = mr_container(ticket->req, struct mr_req_beat, req);
+    req->term = fields.value[FIELD_TERM];
+    req->leader_ms = (int64_t)fields.value[FIELD_LEADER_MS];
     ticket_answer(ticket, code_of(fields.value[FIELD_CODE]));
     return MR_OK;
 }

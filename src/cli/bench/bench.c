@@ -19,12 +19,29 @@ struct bench_args {
 enum { SECONDS_DEFAULT = 5, SECONDS_MAX = 3600, BACKLOG_DEFAULT = 5 * 1000 * 1000 };
 
 static const struct bench_group *const groups[] = {
-    &bench_enqueue_batch,  &bench_enqueue_threads, &bench_latency,        &bench_lateness,
-    &bench_backlog,        &bench_snapshot,        &bench_disk,           &bench_idle,
-    &bench_server_batch,   &bench_server_unary,    &bench_server_process, &bench_server_latency,
-    &bench_server_idle,    &bench_server_start,    &bench_redis_batch,    &bench_redis_process,
-    &bench_redis_latency,  &bench_redis_lateness,  &bench_redis_memory,   &bench_redis_idle,
+    &bench_enqueue_batch,
+    &bench_enqueue_threads,
+    &bench_latency,
+    &bench_lateness,
+    &bench_backlog,
+    &bench_snapshot,
+    &bench_disk,
+    &bench_idle,
+    &bench_jobs,
+    &bench_server_batch,
+    &bench_server_unary,
+    &bench_server_process,
+    &bench_server_latency,
+    &bench_server_idle,
+    &bench_server_start,
+    &bench_redis_batch,
+    &bench_redis_process,
+    &bench_redis_latency,
+    &bench_redis_lateness,
+    &bench_redis_memory,
+    &bench_redis_idle,
     &bench_redis_recovery,
+    &bench_timer_operations,
 };
 
 /* ---- rows ----------------------------------------------------------------------------------- */

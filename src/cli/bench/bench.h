@@ -56,7 +56,8 @@ extern const struct bench_group bench_enqueue_batch, bench_enqueue_threads, benc
     bench_snapshot, bench_disk, bench_lateness, bench_backlog, bench_idle, bench_server_batch,
     bench_server_unary, bench_server_process, bench_server_latency, bench_server_idle,
     bench_server_start, bench_redis_batch, bench_redis_process, bench_redis_latency,
-    bench_redis_lateness, bench_redis_memory, bench_redis_idle, bench_redis_recovery;
+    bench_redis_lateness, bench_redis_memory, bench_redis_idle, bench_redis_recovery,
+    bench_timer_operations, bench_jobs;
 
 bool bench_wants(const struct bench *bench, const char *name);
 /* Adds a row; the ratio follows. */

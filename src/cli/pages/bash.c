@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Completion for bash. It finds command and verb among the words before the cursor, for which it must
- * know the options with a value, and offers what the tables have there, and the names of queues that
- * the broker has. Bash splits words at = and :, so both stand alone. The names are quoted, and never
+ * know the options with a value, and offers what the tables have there, and the names of queues and
+ * timers that the broker has. Bash splits words at = and :, so both stand alone. The names are quoted, and never
  * given to compgen, which would run what is between backticks in them.
  */
 #include "cli/pages/pages.h"
@@ -11,7 +11,7 @@ static const char head[] =
     "# bash completion for millrace; made from the tables of the program.\n"
     "_millrace() {\n"
     "    local cur=${COMP_WORDS[COMP_CWORD]} prev=${COMP_WORDS[COMP_CWORD - 1]}\n"
-    "    local command='' verb='' words='' queues='' plain=0 line i\n"
+    "    local command='' verb='' words='' names='' plain=0 line i\n"
     "    [ \"$prev\" = = ] && prev=${COMP_WORDS[COMP_CWORD - 2]}\n"
     "    [ \"$cur\" = = ] && cur=''\n"
     "    for ((i = 1; i < COMP_CWORD; i++)); do\n"
@@ -46,11 +46,11 @@ static const char tail[] = "        esac\n"
                            "        ;;\n"
                            "    esac\n"
                            "    mapfile -t COMPREPLY < <(compgen -W \"$words\" -- \"$cur\")\n"
-                           "    [[ -n $queues && $cur != -* ]] || return 0\n"
+                           "    [[ -n $names && $cur != -* ]] || return 0\n"
                            "    read -ra line <<<\"$COMP_LINE\"\n"
                            "    while IFS= read -r i; do\n"
                            "        [[ $i == \"$cur\"* ]] && COMPREPLY+=(\"$(printf %q \"$i\")\")\n"
-                           "    done < <(\"${COMP_WORDS[0]}\" __complete queues -- "
+                           "    done < <(\"${COMP_WORDS[0]}\" __complete $names -- "
                            "\"${line[@]:1}\" 2>/dev/null)\n"
                            "    return 0\n"
                            "}\n"
@@ -91,13 +91,13 @@ static void put_options(FILE *file, const struct cli_option *options, size_t n)
 /* The rows of the inner case: command and verb, what may follow. */
 static void put_row(FILE *file, const struct cli_command *command, const struct cli_verb *verb)
 {
-    bool queue = verb->words == CLI_FIRST_IS_QUEUE;
-    if (verb->options_n == 0 && !queue)
+    const char *names = pages_names(verb);
+    if (verb->options_n == 0 && !names)
         return;
     fprintf(file, "        \"%s %s\"%s) words+='", command->name, verb->name ? verb->name : "",
             verb->name ? "" : "*");
     put_options(file, verb->options, verb->options_n);
-    fprintf(file, "'%s ;;\n", queue ? "; ((plain)) || queues=1" : "");
+    fprintf(file, "'%s%s ;;\n", names ? "; ((plain)) || names=" : "", names ? names : "");
 }
 
 static void put_command(FILE *file, const struct cli_command *command)
@@ -118,7 +118,7 @@ void page_bash(FILE *file)
     pages_valued_pattern(file);
     fputs(middle, file);
     pages_valued(put_choices, file);
-    fputs("    " PAGES_QUEUE_OPTION ") queues=1 ;;\n    ", file);
+    fputs("    " PAGES_QUEUE_OPTION ") names=queues ;;\n    ", file);
     pages_valued_pattern(file);
     fputs("|:) return ;;\n    *)\n        words='", file);
     put_options(file, cli_global_options, cli_global_options_n);

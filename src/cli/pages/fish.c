@@ -2,7 +2,7 @@
 /* Completion for fish: a line for everything that can be typed, with the words it needs before it. */
 #include "cli/pages/pages.h"
 
-#define QUEUES "-a '(millrace __complete queues -- (commandline -opc)[2..-1] 2>/dev/null)'"
+#define NAMES "-a '(millrace __complete %s -- (commandline -opc)[2..-1] 2>/dev/null)'"
 
 static void put_text(FILE *file, const char *text)
 {
@@ -36,7 +36,7 @@ static void put_options(FILE *file, const struct cli_command *command, const str
             fprintf(file, " -s %c", option->letter);
         fprintf(file, " -l %s", option->name);
         if (strcmp(option->name, "queue") == 0) {
-            fputs(" -x " QUEUES, file);
+            fprintf(file, " -x " NAMES, "queues");
         } else if (option->choices) {
             fputs(" -x -a '", file);
             pages_choices(file, option);
@@ -75,10 +75,10 @@ void page_fish(FILE *file)
         for (size_t k = 0; k < command->verbs_n; k++) {
             const struct cli_verb *verb = &command->verbs[k];
             put_options(file, command, verb, verb->options, verb->options_n);
-            if (verb->words != CLI_FIRST_IS_QUEUE)
+            if (!pages_names(verb))
                 continue;
             put_condition(file, command->name, verb->name);
-            fputs(" -f " QUEUES "\n", file);
+            fprintf(file, " -f " NAMES "\n", pages_names(verb));
         }
     }
 }

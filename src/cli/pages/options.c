@@ -16,6 +16,17 @@ bool pages_takes_value(const struct cli_option *option)
     return option->kind != CLI_FLAG && option->kind != CLI_MAYBE_DURATION;
 }
 
+const char *pages_names(const struct cli_verb *verb)
+{
+    static const char *const names[] = {
+        [CLI_WORDS_PLAIN] = NULL,
+        [CLI_FIRST_IS_QUEUE] = "queues",
+        [CLI_FIRST_IS_TIMER] = "timers",
+        [CLI_FIRST_IS_JOB] = "jobs",
+    };
+    return names[verb->words];
+}
+
 bool pages_shown(const struct cli_option *option)
 {
     return option->note != CLI_NOT_HERE;

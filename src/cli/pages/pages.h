@@ -23,6 +23,8 @@ void page_bash(FILE *file);
 void page_zsh(FILE *file);
 void page_fish(FILE *file);
 
+/* What __complete is asked for the first word of the verb; NULL: nothing. */
+const char *pages_names(const struct cli_verb *verb);
 /* The option whose value is a queue, as a pattern of the shell. */
 #define PAGES_QUEUE_OPTION "--queue|-q"
 

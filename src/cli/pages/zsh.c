@@ -4,8 +4,8 @@
 
 static const char head[] = "#compdef millrace\n"
                            "# Made from the tables of the program.\n"
-                           "local command='' verb='' names='' plain=0 i\n"
-                           "local -a nouns options globals queues\n"
+                           "local command='' verb='' names='' only='' plain=0 i\n"
+                           "local -a nouns options globals known\n"
                            "for ((i = 2; i < CURRENT; i++)); do\n"
                            "    case $words[i] in\n"
                            "    (--)\n"
@@ -37,10 +37,10 @@ static const char tail[] = "for i in \"${globals[@]}\"; do\n"
                            "    [[ -n ${(M)options:#${i%%:*}:*} ]] || options+=(\"$i\")\n"
                            "done\n"
                            "if [[ -n $names ]]; then\n"
-                           "    queues=(\"${(@f)$($words[1] __complete queues -- "
+                           "    known=(\"${(@f)$($words[1] __complete $names -- "
                            "\"${(@Q)words[2,-1]}\" 2>/dev/null)}\")\n"
-                           "    compadd -- ${queues:#}\n"
-                           "    [[ $names == only ]] && return\n"
+                           "    compadd -- ${known:#}\n"
+                           "    [[ -n $only ]] && return\n"
                            "fi\n"
                            "[[ -n $nouns ]] && _describe word nouns\n"
                            "_describe -o option options\n";
@@ -87,13 +87,13 @@ static void put_command(FILE *file, const struct cli_command *command)
     }
     for (size_t i = 0; i < command->verbs_n; i++) {
         const struct cli_verb *verb = &command->verbs[i];
-        bool queue = verb->words == CLI_FIRST_IS_QUEUE;
-        if (verb->options_n == 0 && !queue)
+        const char *names = pages_names(verb);
+        if (verb->options_n == 0 && !names)
             continue;
         fprintf(file, "(\"%s %s\"%s) options=(", command->name, verbs ? verb->name : "",
                 verbs ? "" : "*");
         put_options(file, verb->options, verb->options_n);
-        fprintf(file, ")%s ;;\n", queue ? "; ((plain)) || names=1" : "");
+        fprintf(file, ")%s%s ;;\n", names ? "; ((plain)) || names=" : "", names ? names : "");
     }
 }
 
@@ -103,7 +103,7 @@ void page_zsh(FILE *file)
     pages_valued_pattern(file);
     fputs(middle, file);
     pages_valued(put_choices, file);
-    fputs("(" PAGES_QUEUE_OPTION ") names=only ;;\n(", file);
+    fputs("(" PAGES_QUEUE_OPTION ") names=queues only=1 ;;\n(", file);
     pages_valued_pattern(file);
     fputs(") _files; return ;;\nesac\ncase \"$command $verb\" in\n(\" \") nouns=(", file);
     for (size_t i = 0; cli_commands[i]; i++)

@@ -158,6 +158,7 @@ static void stats_json(struct jw *jw, const struct mr_stats *stats)
     jw_uint(jw, "sync_p99_us", stats->sync_p99_us);
     jw_bool(jw, "disk_full", stats->disk_full);
     jw_bool(jw, "failed", stats->failed);
+    jw_int(jw, "leaderless_ms", stats->leaderless_ms);
 }
 
 void top_json(struct jw *jw, const struct top_model *model)
@@ -175,7 +176,7 @@ void top_json(struct jw *jw, const struct top_model *model)
     jw_array_end(jw);
     jw_array_begin(jw, "nodes");
     for (size_t i = 0; i < model->nodes_n; i++)
-        node_json(jw, model->nodes[i]);
+        node_json(jw, model->node_list, model->nodes[i]);
     jw_array_end(jw);
     jw_object_end(jw);
 }

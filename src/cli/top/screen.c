@@ -211,7 +211,7 @@ static void draw_nodes(const struct top_model *model, size_t shown)
     struct out_table *table = node_table();
     out_printf("\n");
     for (size_t i = 0; i < shown; i++)
-        node_row(table, model->nodes[i]);
+        node_row(table, model->node_list, model->nodes[i]);
     out_table_flush(table);
     out_table_free(table);
 }

@@ -14,6 +14,7 @@ import queue
 import sys
 import tempfile
 import threading
+import time
 
 import grpc
 from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
@@ -314,6 +315,7 @@ def check_health(t):
     watch = t.channel.unary_stream("/grpc.health.v1.Health/Watch", **ways)
     assert check(request()).status == 1
     assert check(request(service="millrace.v1.Work")).status == 1
+    assert check(request(service="millrace.v1.Timers")).status == 1
     assert code_of(lambda: check(request(service="x")))[0] == grpc.StatusCode.NOT_FOUND
     stream = watch(request())
     assert next(stream).status == 1
@@ -363,6 +365,146 @@ def check_reflection(t, version):
     assert not list(answers)
 
 
+def timer_op(t, name, verb=0, **fields):
+    """An operation on a timer of the app "interop"; a put carries its definition."""
+    pb = t.timer_pb
+    definition = None
+    if verb == pb.TIMER_PUT:
+        definition = pb.TimerDefinition(app="interop", name=name, **fields)
+        fields = {}
+    return pb.TimerOperation(
+        verb=verb, app="interop", name=name, definition=definition, **fields
+    )
+
+
+def send_timers(t, operations, **fields):
+    request = t.timers_pb.TimerSendRequest(operations=operations, **fields)
+    results = list(t.timers.Send(request, timeout=PATIENCE).results)
+    assert len(results) == len(operations), results
+    return results
+
+
+def wait_for_firing(t, name, state):
+    """Waits until the newest firing is in this state, and answers it."""
+    request = t.timers_pb.TimerHistoryRequest(app="interop", name=name)
+    for _ in range(PATIENCE * 20):
+        firings = t.timers.History(request).firings
+        if firings and firings[0].state == state:
+            return firings[0]
+        time.sleep(0.05)
+    raise AssertionError("no firing of %s in state %d: %s" % (name, state, firings))
+
+
+def check_timers(t):
+    """Acceptance 100: every call of a producer and of an admin, from the .proto files alone."""
+    pb, one = t.timer_pb, t.timers_pb.TimerRequest(app="interop", name="nightly")
+    [made] = send_timers(
+        t,
+        [timer_op(t, "nightly", kind=pb.TIMER_CRON, expression="30 2 * * *", tz="Europe/Berlin")],
+    )
+    assert made.code == t.task_pb.OK and made.id and made.version, made
+    timer = t.timers.Get(one)
+    assert timer.id == made.id and timer.version == made.version, timer
+    assert timer.state == pb.TIMER_ACTIVE and timer.definition.queue == "interop", timer
+    times = t.timers.Next(t.timers_pb.TimerNextRequest(app="interop", name="nightly")).times_ms
+    assert len(times) == 10 and times[0] == timer.next_ms, times
+    tried = pb.TimerDefinition(kind=pb.TIMER_EVERY, expression="1h")
+    times = t.timers.Next(t.timers_pb.TimerNextRequest(definition=tried, limit=3)).times_ms
+    assert len(times) == 3 and times[1] - times[0] == 3600 * 1000, times
+    # It is changed, if nobody else has.
+    change = timer_op(t, "nightly", kind=pb.TIMER_EVERY, expression="10m")
+    change.id, change.created_ms, change.if_version = timer.id, timer.created_ms, timer.version
+    again = pb.TimerOperation()
+    again.CopyFrom(change)
+    results = send_timers(t, [change]) + send_timers(t, [again])
+    assert [r.code for r in results] == [t.task_pb.OK, t.task_pb.CONFLICT], results
+    # One that is wrong is refused with the reason, the others are not.
+    results = send_timers(
+        t,
+        [
+            timer_op(t, "one", kind=pb.TIMER_MANUAL),
+            timer_op(t, "wrong", kind=pb.TIMER_CRON, expression="61 * * * *"),
+            timer_op(t, "two", kind=pb.TIMER_MANUAL),
+        ],
+        wait=t.timers_pb.WAIT_DURABLE,
+    )
+    assert [r.code for r in results] == [t.task_pb.OK, t.task_pb.INVALID, t.task_pb.OK], results
+    assert "61" in results[1].why, results[1]
+    check_firings(t)
+    listed = t.timers.List(t.timers_pb.TimerListRequest(app="interop")).timers
+    names = [timer.definition.name for timer in listed]
+    assert names == sorted(names) and {"nightly", "one", "two"} <= set(names), names
+    status = t.timers.Status(t.timers_pb.TimerStatusRequest())
+    assert status.store.startswith("sqlite") and status.active >= 3, status
+    assert "interop" in [app.app for app in status.apps], status
+    dead = t.tasks.List(t.pb.ListRequest(queue="\x02timers", state=t.task_pb.ARCHIVED)).tasks
+    assert not dead and status.operations_dead == 0, dead
+    [gone] = send_timers(t, [timer_op(t, "nightly", verb=pb.TIMER_DELETE)])
+    [gone_again] = send_timers(t, [timer_op(t, "nightly", verb=pb.TIMER_DELETE)])
+    assert (gone.code, gone_again.code) == (t.task_pb.OK, t.task_pb.NOT_FOUND), gone_again
+    assert code_of(lambda: t.timers.Get(one)) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+
+
+def check_firings(t):
+    """Run, look, stop, run again."""
+    pb = t.timer_pb
+    [ran] = send_timers(t, [timer_op(t, "one", verb=pb.TIMER_RUN)])
+    assert ran.code == t.task_pb.OK, ran
+    firing = wait_for_firing(t, "one", pb.FIRING_DISPATCHED)
+    assert firing.cause == pb.FIRING_MANUAL and firing.task_id, firing
+    task = t.tasks.Get(t.pb.GetRequest(id=firing.task_id))
+    assert task.queue == "interop", task
+    which = {"planned_ms": firing.planned_ms}
+    [stopped] = send_timers(t, [timer_op(t, "one", verb=pb.TIMER_STOP, **which)])
+    assert stopped.code == t.task_pb.OK, stopped
+    wait_for_firing(t, "one", pb.FIRING_CANCELLED)
+    [again] = send_timers(t, [timer_op(t, "one", verb=pb.TIMER_RERUN, **which)])
+    assert again.code == t.task_pb.OK, again
+    assert wait_for_firing(t, "one", pb.FIRING_DISPATCHED).run == 1
+
+
+def check_jobs(t):
+    """A job by streams: in, watched, its parts done by hand, its result taken."""
+    pb, jobs = t.job_pb, t.jobs_pb
+
+    def requests(parts):
+        definition = pb.JobDefinition(name="py", queue="pyjobs", stages=["shout"], reduce="lines")
+        yield jobs.JobSubmitRequest(definition=definition)
+        for part in parts:
+            yield jobs.JobSubmitRequest(parts=[part])
+
+    assert code_of(lambda: t.jobs.Submit(requests([])))[1] == "INVALID"
+    parts = [b"one", b"two", b"three"]
+    job = t.jobs.Submit(requests(parts))
+    assert job.total == 3 and job.state == pb.JOB_CREATED and job.definition.name == "py", job
+    one = jobs.JobRequest(id=job.id)
+    assert code_of(lambda: list(t.jobs.Result(one)))[1] == "WRONG_STATE"
+    watch = t.jobs.Watch(jobs.JobWatchRequest(id=job.id))
+    assert next(watch).job.version == job.version
+    worker = Worker(t, "pyjobs", 7)
+    for _ in parts:
+        [task] = worker.take(1)
+        assert task.type == "shout" and task.id.startswith(job.id), task
+        assert worker.finish(task, result=task.payload.upper()) == t.task_pb.OK
+    seen = list(watch)
+    assert [e.job.version for e in seen] == [job.version + 1 + i for i in range(len(seen))], seen
+    assert seen[-1].end and seen[-1].job.state == pb.JOB_SUCCEEDED, seen[-1]
+    assert not any(event.end for event in seen[:-1])
+    worker.end()
+    assert b"".join(piece.bytes for piece in t.jobs.Result(one)) == b"ONE\nTWO\nTHREE\n"
+    assert not list(t.jobs.Watch(jobs.JobWatchRequest(id=job.id, after=seen[-1].job.version)))
+    listed = t.jobs.ListParts(jobs.PartListRequest(id=job.id, states=[pb.PART_DONE])).parts
+    assert [part.index for part in listed] == [0, 1, 2], listed
+    assert job.id in [j.id for j in t.jobs.List(jobs.JobListRequest(queue="pyjobs")).jobs]
+    assert code_of(lambda: t.jobs.Cancel(one))[1] == "WRONG_STATE"
+    other = t.jobs.Submit(requests(parts))
+    cancelled = t.jobs.Cancel(jobs.JobRequest(id=other.id))
+    assert cancelled.state == pb.JOB_CANCELLED, cancelled
+    none = jobs.JobRequest(id="01a1e36b-0000-7000-8000-000000000000")
+    assert code_of(lambda: t.jobs.Get(none)) == (grpc.StatusCode.NOT_FOUND, "NOT_FOUND")
+    assert code_of(lambda: list(t.jobs.Watch(jobs.JobWatchRequest(id=none.id))))[1] == "NOT_FOUND"
+
+
 def check_wrong_token(t):
     wrong = (("authorization", "Bearer sesame"),)
     status, _ = code_of(lambda: t.tasks.Get(t.pb.GetRequest(id="x"), metadata=wrong))
@@ -379,11 +521,17 @@ class Test:
         from millrace.v1 import (  # pylint: disable=import-outside-toplevel
             events_pb2,
             events_pb2_grpc,
+            job_pb2,
+            jobs_pb2,
+            jobs_pb2_grpc,
             nodes_pb2,
             nodes_pb2_grpc,
             task_pb2,
             tasks_pb2,
             tasks_pb2_grpc,
+            timer_pb2,
+            timers_pb2,
+            timers_pb2_grpc,
             work_pb2,
             work_pb2_grpc,
         )
@@ -395,6 +543,10 @@ class Test:
         self.nodes = nodes_pb2_grpc.NodesStub(channel)
         self.tasks = tasks_pb2_grpc.TasksStub(channel)
         self.work = work_pb2_grpc.WorkStub(channel)
+        self.timer_pb, self.timers_pb = timer_pb2, timers_pb2
+        self.timers = timers_pb2_grpc.TimersStub(channel)
+        self.job_pb, self.jobs_pb = job_pb2, jobs_pb2
+        self.jobs = jobs_pb2_grpc.JobsStub(channel)
 
     def new_task(self, headers=(), **fields):
         task = self.task_pb.NewTask(**fields)
@@ -421,6 +573,8 @@ CHECKS = [
     ("waiting for a task", check_wait),
     ("why, and the nodes", check_why_and_nodes),
     ("events", check_events),
+    ("100: timers", check_timers),
+    ("jobs", check_jobs),
     ("health", check_health),
     ("reflection v1", lambda t: check_reflection(t, "v1")),
     ("reflection v1alpha", lambda t: check_reflection(t, "v1alpha")),

@@ -3,7 +3,7 @@
 
 -- Whoever waits for a task of this queue looks again.
 local function wake()
-  call('PUBLISH', P .. 'mr:wake', '1')
+  tell(P .. 'mr:wake', '1')
 end
 
 local function count(name, n)
@@ -31,7 +31,7 @@ end
 local function tell_end(id)
   if not is_awaited(id) then return end
   call('ZREM', P .. 'mr:await', id)
-  call('PUBLISH', string.match(P, '^(.*){') .. 'mr:ended', id)
+  tell(string.match(P, '^(.*){') .. 'mr:ended', id)
 end
 
 -- The hash of a task that was done and leaves nothing: only for those who wait it stays for a while, beside.
@@ -48,6 +48,14 @@ end
 
 -- ---- ready tasks
 
+-- Tasks that limits keep back (limit.lua) stand in mr:order behind all others: so many ms behind their order time.
+local PARKED = 1e15
+
+local function order_of(score)
+  local ms = tonumber(score)
+  return ms and ms >= PARKED and format('%.17g', ms - PARKED) or score
+end
+
 local function put_in_order(id, ms)
   call('HSET', TASK .. id, 'state', 'scheduled')
   call('HDEL', TASK .. id, 'pending_since')
@@ -55,18 +63,21 @@ local function put_in_order(id, ms)
   call('ZADD', P .. 'mr:order', format('%.17g', ms), id)
 end
 
--- At an end of the list, where that keeps the list in order; false: it does not.
+-- At an end of the list, where that keeps the list in order; false: it does not, or nobody knows, since what stands
+-- there has no time.
 local function put_right(id, ns)
-  local right = since(call('LINDEX', P .. 'pending', -1))
-  if right and ns > right then return false end
+  local last = call('LINDEX', P .. 'pending', -1)
+  local right = since(last)
+  if last and (not right or ns > right) then return false end
   call('HSET', TASK .. id, 'state', 'pending', 'pending_since', ns)
   call('RPUSH', P .. 'pending', id)
   return true
 end
 
 local function put_left(id, ns)
-  local left = since(call('LINDEX', P .. 'pending', 0))
-  if left and ns < left then return false end
+  local first = call('LINDEX', P .. 'pending', 0)
+  local left = since(first)
+  if first and (not left or ns < left) then return false end
   call('HSET', TASK .. id, 'state', 'pending', 'pending_since', ns)
   call('LPUSH', P .. 'pending', id)
   return true
@@ -115,7 +126,7 @@ local told
 
 -- Those who gather look again.
 local function tell_ripe()
-  if not told then call('PUBLISH', P .. 'mr:ripe', '1') end
+  if not told then tell(P .. 'mr:ripe', '1') end
   told = true
 end
 
@@ -170,9 +181,34 @@ local function take_out(id, state)
   else
     call('ZREM', P .. state, id)
     call('ZREM', P .. 'mr:due', id)
+    call('ZREM', P .. 'mr:late', id)
     call('ZREM', P .. 'mr:order', id)
     call('ZREM', P .. 'mr:keep', id)
   end
+end
+
+-- ---- topics
+
+-- Tasks with a topic that are new, or run again: scores (the time from which on they can run, ms) and ids alternate.
+-- Some are gone without an end, by the hands of others: a few are looked at, and where there is such a one, two for each
+-- that comes.
+local function forget_gone(key, n)
+  local gone = 0
+  for _, id in ipairs(call('ZRANDMEMBER', key, n)) do
+    if call('EXISTS', TASK .. id) == 0 then gone = gone + call('ZREM', key, id) end
+  end
+  return gone
+end
+
+local function open_topics(entries)
+  local key, FEW = P .. 'mr:open', 8
+  if #entries == 0 then return end
+  -- Its name may be gone with a queue of that name (remove.lua). In a Cluster it never goes, and is another slot's.
+  if call('EXISTS', key) == 0 then
+    redis.pcall('SADD', string.match(P, '^(.*){') .. 'mr:results', string.match(P, '{([^}]*)}:$'))
+  end
+  if forget_gone(key, math.min(#entries, FEW)) > 0 and #entries > FEW then forget_gone(key, #entries) end
+  call('ZADD', key, unpack(entries))
 end
 
 -- ---- the archive
@@ -239,7 +275,7 @@ local function message_fields(msg)
     elseif kind == 2 then
       value, i = varint(msg, i)
       i = i + value
-      if number == 7 or number == 10 or number == 14 then value = sub(msg, i - value, i - 1) end
+      if number == 1 or number == 7 or number == 10 or number == 14 then value = sub(msg, i - value, i - 1) end
     else
       i = i + (kind == 1 and 8 or 4)
     end
@@ -261,7 +297,8 @@ local function message_read(msg)
   local ok, fields = pcall(message_fields, msg or '')
   if not ok or not fields.whole then fields = { rest = msg or '', damaged = true } end
   return { retry = fields[5] or 0, retried = fields[6] or 0, retention = fields[12] or 0,
-    unique_key = fields[10], group = fields[14], error = fields[7], failed_s = fields[11], rest = fields.rest, damaged = fields.damaged }
+    unique_key = fields[10], group = fields[14], error = fields[7], failed_s = fields[11], type = fields[1],
+    ended_s = fields[13], rest = fields.rest, damaged = fields.damaged }
 end
 
 -- The message again, with retried, error, failed_s and completed_s as they are now.

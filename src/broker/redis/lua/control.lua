@@ -76,7 +76,7 @@ end
 
 local function cancel_running(item)
   call('HSET', TASK .. item.id, 'mr:x', '2')
-  call('PUBLISH', ARGV[1], item.id)
+  tell(ARGV[1], item.id)
   return DONE
 end
 
@@ -104,6 +104,11 @@ local function lock_again(id, lock)
   return call('SET', lock, id, 'NX', 'PX', up_ms(until_ms - now_ms)) or call('GET', lock) == id
 end
 
+-- Its runs leave results (again), whoever ends them.
+local function open_topic(id, due_ms)
+  if call('HEXISTS', TASK .. id, 'mr:k') == 1 then open_topics({ up_ms(due_ms or now_ms), id }) end
+end
+
 local function run(item, number, score)
   local id, ns = item.id, now_us_text .. format('%03d', item.number)
   local lock, msg, priority = unpack(call('HMGET', TASK .. id, 'unique_key', 'msg', 'mr:p'))
@@ -112,12 +117,13 @@ local function run(item, number, score)
     if not lock_again(id, lock or message.unique_key) then return DUPLICATE end
     message.retried = 0
     call('HSET', TASK .. id, 'msg', message_write(message))
-    call('HDEL', TASK .. id, 'mr:c', 'mr:x', 'mr:f')
+    call('HDEL', TASK .. id, 'mr:c', 'mr:x', 'mr:f', 'mr:v')
   end
   if not leave(id, number, score) then return RUNNING end
   if not call('HGET', TASK .. id, 'mr:t') then call('HSET', TASK .. id, 'mr:t', ns) end
   call('HDEL', TASK .. id, 'mr:o')
   put_ready(id, priority and ns_of(now_ms - tonumber(priority)) or ns, priority)
+  open_topic(id)
   woken = true
   return DONE
 end
@@ -156,6 +162,7 @@ local function moved(item, number, score, ours)
   call('ZADD', P .. 'mr:keep', format('%.0f', until_ms), id)
   unlock(id, lock or message.unique_key)
   tell_end(id)
+  call('ZREM', P .. 'mr:open', id)
   count('moved', 1)
   return DONE
 end
@@ -168,8 +175,10 @@ local function release(id)
   call('HDEL', TASK .. id, 'mr:h', 'mr:w', 'mr:e')
   if state == 'scheduled' or state == 'retry' then
     put_due(id, state, tonumber(at or now_ms))
+    open_topic(id, tonumber(at or now_ms))
   elseif state == 'aggregating' and group then
     put_in_group(id, group)
+    open_topic(id)
   elseif state == 'archived' or state == 'completed' then
     call('HSET', TASK .. id, 'state', state)
     call('ZADD', P .. state, ceil_s(at or floor((ended or now_ms) / 1000) * 1000), id)
@@ -177,6 +186,7 @@ local function release(id)
   else
     call('HDEL', TASK .. id, 'mr:o')
     put_ready(id, order or created or now_ns, priority)
+    open_topic(id)
   end
   woken = true
   return DONE

@@ -1,14 +1,15 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- Ends runs that went well and leave nothing: nearly all of them.
 -- KEYS[1]  prefix of the queue
--- ARGV     ids, then as many epochs
+-- ARGV     ids, then as many epochs; 1 if tasks of this queue have topics, else nothing
 -- Returns  for each: 0 carried out, 1 it is another's or does not run, 2 there is no such task, 3 nothing was done:
 --          somebody waits for its end, so finish.lua is to be used
-local active, FEW, many = P .. 'active', 8, #ARGV / 2
+local active, FEW, many = P .. 'active', 8, floor(#ARGV / 2)
 local answer, gone, keys, seen, n = {}, {}, {}, {}, 0
 local leases = call('ZMSCORE', P .. 'lease', unpack(ARGV, 1, many))
 local own = call('ZMSCORE', P .. 'mr:lease', unpack(ARGV, 1, many))
 local awaited = call('EXISTS', P .. 'mr:await') == 1 and call('ZMSCORE', P .. 'mr:await', unpack(ARGV, 1, many)) or {}
+local limited = call('EXISTS', P .. 'mr:limits') == 1
 local text, second -- of one batch most leases end at the same time
 
 -- The lease in force is ours: only what runs has one.
@@ -42,6 +43,8 @@ for k = 1, many do
     if not awaited[k] then
       n = n + 1
       gone[n], keys[n], seen[id] = id, key, true
+      local held = limited and call('HGET', key, 'mr:w')
+      if held then release(id, held) end
     end
   else
     answer[k] = (seen[id] or call('EXISTS', key) == 0) and 2 or 1
@@ -52,6 +55,7 @@ if n > 0 then
   call('ZREM', P .. 'lease', unpack(gone))
   call('ZREM', P .. 'mr:lease', unpack(gone))
   leave_active()
-  count_runs(n, 0)
+  count_runs(n, 0, #ARGV > 2 * many)
+  if limited then release() end
 end
 return answer

@@ -26,6 +26,7 @@ end
 -- ---- new tasks: what all of them need is done once for the call
 
 local ids, scheduled, order, due, first_ms = {}, {}, {}, {}, math.huge
+local open = {} -- those with a topic
 
 local function add(list, value, id)
   local n = #list
@@ -55,7 +56,7 @@ end
 
 -- They go there. Who waits is told of the first one that is due, and of those with a priority.
 local function put_new()
-  if #ids > 0 then call('LPUSH', P .. 'pending', unpack(ids)) end
+  if #ids > 0 then tell_first(call('LPUSH', P .. 'pending', unpack(ids)), #ids) end
   if #scheduled > 0 then call('ZADD', P .. 'scheduled', unpack(scheduled)) end
   if #order > 0 then call('ZADD', P .. 'mr:order', unpack(order)) end
   local is_first = false
@@ -65,6 +66,8 @@ local function put_new()
     call('ZADD', P .. 'mr:due', unpack(due))
   end
   if is_first or #order > 0 then wake() end
+  open_topics(open)
+  open = {}
   ids, scheduled, order, due, first_ms = {}, {}, {}, {}, math.huge
 end
 
@@ -104,6 +107,10 @@ local function replace(holder, state, ns, due_ms, priority)
   return 4, place(holder, ns, due_ms, priority)
 end
 
+-- A key of another type, set by hand, ends the script here, while nothing is half done.
+call('LLEN', P .. 'pending')
+for _, name in ipairs({ 'scheduled', 'mr:order', 'mr:due' }) do call('ZCARD', P .. name) end
+
 local i, number = 1, 0
 while i <= #ARGV do
   local id, when, ms = ARGV[i], ARGV[i + 2], tonumber(ARGV[i + 3])
@@ -129,7 +136,10 @@ while i <= #ARGV do
   else
     if room then room = room - 1 end
     local hash = { 'msg', ARGV[i + 1] }
-    for f = i + 10, i + 9 + fields do hash[#hash + 1] = ARGV[f] end
+    for f = i + 10, i + 9 + fields do
+      hash[#hash + 1] = ARGV[f]
+      if ARGV[f] == 'mr:k' and f % 2 == i % 2 then add(open, up_ms(due_ms or now_ms), id) end
+    end
     if due_ms or priority ~= 0 or group ~= '' then
       hash[#hash + 1], hash[#hash + 2] = 'mr:t', ns
     end

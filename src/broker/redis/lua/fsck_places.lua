@@ -66,6 +66,7 @@ end
 local OURS = {
   ['mr:order'] = function(id) return is_ready(id) end,
   ['mr:due'] = function(id, score) return is_same(id, score, { 'scheduled', 'retry' }) end,
+  ['mr:late'] = function(id, score) return is_same(id, score, { 'retry' }) end,
   ['mr:held'] = function(id) return call('HGET', TASK .. id, 'state') == 'held' end,
   ['mr:keep'] = function(id, score) return is_same(id, score, { 'completed' }) end,
   ['mr:lease'] = function(id, score) return is_same(id, score, { 'lease' }) end,

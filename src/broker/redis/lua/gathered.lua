@@ -58,7 +58,10 @@ count('gathered', #members)
 count_members(-#members)
 
 local hash = { 'msg', message }
-for i = 12, 11 + fields_n do hash[#hash + 1] = ARGV[i] end
+for i = 12, 11 + fields_n do
+  hash[#hash + 1] = ARGV[i]
+  if ARGV[i] == 'mr:k' and i % 2 == 0 then open_topics({ up_ms(due_ms or now_ms), id }) end
+end
 if due_ms or priority ~= 0 then hash[#hash + 1], hash[#hash + 2] = 'mr:t', now_ns end
 if lock ~= '' then
   local hold_ms = lock_ms + (due_ms and due_ms - now_ms or 0)

@@ -19,6 +19,18 @@ local function begin_when_full()
   call('DEL', P .. 'mr:none')
 end
 
+-- A message only wakes others, who would look a little later without it: so a user who may not send any must not end
+-- a script that has written already.
+local function tell(channel, text)
+  redis.pcall('PUBLISH', channel, text)
+end
+
+-- Tasks were put into the list, which has so many now. Who listens to an address has no connection that waits for
+-- pushes: he is told of the first ones.
+local function tell_first(length, n)
+  if length == n and string.find(P, '@', 1, true) then tell(P .. 'mr:wake', '1') end
+end
+
 -- Numbers are written with %d, which costs a third of %.0f, where they are whole.
 local function ceil_s(ms)
   return format('%d', math.ceil(ms / 1000))
@@ -63,10 +75,31 @@ local function count_day(name, n)
   call('INCRBY', P .. name, n)
 end
 
--- A run ended: in processed, and in failed.
-local function count_runs(processed, failed)
+-- Runs of ours ended: in processed, and in failed; with topics also apart from those of other programs (topics.lua).
+local function count_runs(processed, failed, topics)
   if processed > 0 then count_day('processed', processed) end
+  if processed > 0 and topics then call('INCRBY', P .. 'mr:ran', processed) end
   if failed > 0 then count_day('failed', failed) end
+end
+
+-- What limits (limit.lua) have noted in mr:w of a task in hand is free, and the first that waits for it may go. At last,
+-- without a task, those who wait are told.
+local freed
+
+local function release(id, held)
+  if not id then
+    for _, prefix in ipairs(freed and call('SMEMBERS', freed .. 'mr:l:p') or {}) do
+      tell(prefix .. 'mr:wake', '1')
+    end
+    return
+  end
+  freed = string.match(held, '^[^\n]*')
+  for w in string.gmatch(sub(held, #freed + 1), '[^\n]+') do
+    call('ZREM', freed .. 'mr:l:a:' .. w, TASK .. id)
+    local top = call('ZPOPMIN', freed .. 'mr:l:w:' .. w)
+    local prefix, track = string.match(top[1] or '', '^([^\n]*)\n(.*)$')
+    if track then call('ZADD', prefix .. 'mr:l:y', top[2], track) end
+  end
 end
 
 -- Tasks in groups and in sets of them, by looking at each of those.

@@ -1,8 +1,9 @@
 -- SPDX-License-Identifier: Apache-2.0
 -- What is in queues of which nobody tells us: one look for many of them.
 -- KEYS     their prefixes
+-- ARGV     of each of them: '1' if nobody waits for what is pushed into its list
 -- Returns  the time in ms; then for each queue that has something: its number from 0, in how many ms something of
---          scheduled or retry is due, by its seconds (-1: nothing is there), 1 if something runs, 2 if something is
+--          scheduled or retry is due, by its seconds, or 0 if that list has any (-1: nothing is there), 1 if something runs, 2 if something is
 --          only kept
 local RUNS, KEPT = { 'mr:lease', 'lease', 'active' }, { 'mr:keep', 'completed' }
 local ALL = { 'scheduled', 'retry', 'mr:keep', 'completed', unpack(RUNS) }
@@ -12,6 +13,7 @@ local function there(from, to, names)
   local keys = {}
   for i = from, to do
     for _, name in ipairs(names) do keys[#keys + 1] = KEYS[i] .. name end
+    if names == ALL and ARGV[i] == '1' then keys[#keys + 1] = KEYS[i] .. 'pending' end
   end
   return call('EXISTS', unpack(keys)) > 0
 end
@@ -28,7 +30,8 @@ local function look_at(i)
   local retry = wait_ms(redis.pcall('ZRANGE', KEYS[i] .. 'retry', 0, 0, 'WITHSCORES'))
   local n = #answer
   answer[n + 1] = i - 1
-  answer[n + 2] = math.min(scheduled or retry or -1, retry or scheduled or -1)
+  answer[n + 2] = ARGV[i] == '1' and there(i, i, { 'pending' }) and 0
+    or math.min(scheduled or retry or -1, retry or scheduled or -1)
   answer[n + 3] = there(i, i, RUNS) and 1 or there(i, i, KEPT) and 2 or 0
 end
 

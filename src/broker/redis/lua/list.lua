@@ -149,7 +149,7 @@ local function list_pending()
     end
     if other and (not id or tonumber(score) <= ms_of(ns)) then
       local ready = tonumber(call('ZSCORE', P .. 'scheduled', other) or 0) == READY_SCORE
-      if ready and ends_before(other, 2, score, score) then return true end
+      if ready and ends_before(other, 2, order_of(score), order_of(score)) then return true end
       seen(2, 'z', score, other)
       o = o + 2
     else

@@ -89,7 +89,7 @@ local function standing(id, state)
   if number == 1 then
     local order = call('ZSCORE', P .. 'mr:order', id)
     if order and tonumber(call('ZSCORE', P .. 'scheduled', id) or 0) == READY_SCORE then
-      return 2, order, order
+      return 2, order_of(order), order_of(order)
     end
   end
   if number == 1 or number == 4 then

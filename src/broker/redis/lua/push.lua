@@ -9,6 +9,7 @@ local room = 1000
 if max > 0 then
   room = max - waiting()
 end
+call('LLEN', P .. 'pending') -- a key of another type ends the script here, while nothing is half done
 local answer, ids, n = {}, {}, 0
 for i = 1, #ARGV, 2 do
   local id = ARGV[i]
@@ -26,5 +27,5 @@ for i = 1, #ARGV, 2 do
     ids[n] = id
   end
 end
-if n > 0 then call('LPUSH', P .. 'pending', unpack(ids)) end
+if n > 0 then tell_first(call('LPUSH', P .. 'pending', unpack(ids)), n) end
 return answer

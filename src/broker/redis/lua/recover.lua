@@ -15,16 +15,26 @@ end
 if from > 0 and now_ms - sent_ms > LATE_MS then return { -1, AGAIN_MS, floor(now_ms), from, 1 } end
 local MANY, RUNS, CRASHES_MAX, OTHERS_GRACE_S = 500, 1000, 3, 30
 local lost = {}
+local is_result = string.find(P, '}:mr:r:[', 1, true) -- it is given back as it was, and may still be committed
 
 local function archive(id, task, error)
   task.error, task.failed_s = error, now_s
   call('HSET', TASK .. id, 'msg', message_write(task), 'mr:l', format('%.0f', floor(now_ms)))
+  if task.topic then note_failure(id, task) end
   put_archived(id, most, keep_ms)
   unlock(id, task.lock)
 end
 
+local limited -- whether limits are to be given back, once that was asked
+
 -- near: the end of the list it is nearer to, -1 where the oldest are, 1 where the newest are.
 local function leave_hand(id, near)
+  if limited == nil then limited = call('EXISTS', P .. 'mr:limits') == 1 end
+  local held = limited and call('HGET', TASK .. id, 'mr:w')
+  if held then
+    release(id, held)
+    call('HDEL', TASK .. id, 'mr:w')
+  end
   call('LREM', P .. 'active', near or -1, id)
   call('ZREM', P .. 'lease', id)
   call('ZREM', P .. 'mr:lease', id)
@@ -32,11 +42,12 @@ end
 
 local function read(id)
   local hash = call('HMGET', TASK .. id, 'state', 'mr:e', 'mr:b', 'mr:c', 'mr:x', 'mr:t', 'mr:o', 'mr:p', 'msg',
-    'unique_key')
+    'unique_key', 'mr:k', 'mr:v')
   local task = message_read(hash[9])
   task.id, task.state, task.epoch, task.lock = id, hash[1], hash[2], hash[10] or task.unique_key
   task.begun, task.crashes, task.cancel = hash[2] and hash[3] == hash[2], tonumber(hash[4] or 0), hash[5]
   task.order, task.priority = hash[7] or hash[6] or now_ns, hash[8]
+  task.topic, task.mark = hash[11], hash[12]
   return task
 end
 
@@ -50,22 +61,31 @@ local function lose(task, begun, near)
     call('HSET', TASK .. task.id, 'mr:c', task.crashes)
     task.poison = task.crashes >= CRASHES_MAX
   end
-  call('HDEL', TASK .. task.id, 'mr:b', 'mr:n', 'mr:g', 'mr:e')
+  task.begun = begun
+  call('HDEL', TASK .. task.id, 'mr:b', 'mr:n', 'mr:g')
+  if not is_result then call('HDEL', TASK .. task.id, 'mr:e') end
   call('HSET', TASK .. task.id, 'state', 'pending')
   lost[#lost + 1] = task
+end
+
+-- What is left of a run that was lost, or of one that is cancelled before it began. The crash is counted already.
+local function leave(task, final)
+  if not task.topic or not (task.begun or final) then return end
+  leave_missed(task.id, task, task.error)
+  leave_result({ id = task.id, run = task.epoch or now_us_text, topic = task.topic, type = task.type,
+    outcome = task.begun and LOST or CANCELLED, attempt = task.retried + task.crashes + (task.begun and 0 or 1),
+    final = final, cancel = task.cancel, text = final or 'its worker was lost' })
+  if final then close_topic(task.id) end
 end
 
 local function bring_back()
   local ready = {}
   for _, task in ipairs(lost) do
-    if task.poison then
-      archive(task.id, task, 'quarantined: its worker was lost 3 times while running it')
-      count('quarantined', 1)
-    elseif task.cancel then
-      archive(task.id, task, 'cancelled')
-    else
-      ready[#ready + 1] = task
-    end
+    local final = task.poison and 'quarantined: its worker was lost 3 times while running it'
+      or task.cancel and 'cancelled'
+    leave(task, final)
+    if task.poison then count('quarantined', 1) end
+    if final then archive(task.id, task, final) else ready[#ready + 1] = task end
   end
   put_ready_all(ready)
   if #lost > 0 then wake() end
@@ -85,19 +105,31 @@ local function find_ended()
   end
 end
 
+local EXPIRED = 'asynq: task lease expired'
+
+local function leave_other(id, task, final)
+  leave_missed(id, task, task.error)
+  leave_result({ id = id, run = format('expired:%d', now_s), topic = task.topic, type = task.type, outcome = LOST,
+    attempt = 1 + task.retried + task.crashes, final = final, cancel = task.cancel, text = EXPIRED })
+  if final then close_topic(id) end
+end
+
 -- The workers of other programs: as Asynq's recoverer does. A lease of what does not run says nothing.
 local function find_ended_of_others()
   for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'lease', '-inf', now_s - OTHERS_GRACE_S, 'LIMIT', 0, 100)) do
     local task = read(id)
     if not call('ZSCORE', P .. 'mr:lease', id) then
       leave_hand(id)
-      if task.state == 'active' and task.retried >= task.retry then
-        archive(id, task, 'asynq: task lease expired')
+      local final = task.retried >= task.retry
+      if task.state == 'active' and task.topic then leave_other(id, task, final) end
+      if task.state == 'active' and final then
+        archive(id, task, EXPIRED)
         count_runs(1, 1)
       elseif task.state == 'active' then
         local n = task.retried
-        task.retried, task.error, task.failed_s = n + 1, 'asynq: task lease expired', now_s
+        task.retried, task.error, task.failed_s = n + 1, EXPIRED, now_s
         call('HSET', TASK .. id, 'msg', message_write(task))
+        if task.topic then note_failure(id, task) end
         put_due(id, 'retry', math.ceil(now_ms) + (n ^ 4 + 15 + now_s % 30 * (n + 1)) * 1000)
         count_runs(1, 1)
       end
@@ -171,5 +203,6 @@ if from > 0 then
   expire()
 end
 bring_back()
+if limited then release() end
 local runs = call('EXISTS', P .. 'mr:lease', P .. 'lease', P .. 'active') > 0
 return { #lost, next_end(), floor(now_ms), from, runs and 1 or 0 }

@@ -1,7 +1,8 @@
 -- SPDX-License-Identifier: Apache-2.0
--- One step of the removal of a queue; Redis is not stopped longer for many tasks than for some.
+-- One step of the removal of a queue; Redis is not stopped longer for many tasks than for some. What its tasks left
+-- for masters stays.
 -- KEYS: 1 the queue
--- ARGV: 1 '1': with its tasks
+-- ARGV: 1 '1': with its tasks; 2 '1': also its name among those that have results, if none is left; not in a Cluster
 -- Returns: 1 it is empty and all of it is gone, then what it counted: names and numbers alternate
 --       2 there is more, go on; 3 it holds tasks; 4 some of them run
 local STEP, DAYS = 500, 91
@@ -61,12 +62,31 @@ local function drop_groups()
   end
 end
 
+-- What limits (limit.lua) kept back was dropped; where it stood goes.
+local function drop_tracks()
+  local tracks = left > 0 and call('ZRANGE', P .. 'mr:l:s', 0, left - 1) or {}
+  for _, track in ipairs(tracks) do
+    call('UNLINK', P .. 'mr:l:z:' .. track)
+    for w in string.gmatch(track, '[^\n]+') do call('DEL', P .. 'mr:l:w:' .. w) end
+  end
+  if #tracks > 0 then call('ZREMRANGEBYRANK', P .. 'mr:l:s', 0, #tracks - 1) end
+end
+
+-- Where a task with a topic comes later, its name does, too: see open_topics.
+local function drop_name()
+  if ARGV[2] ~= '1' or call('EXISTS', P .. 'mr:topics') == 1 then return end
+  redis.pcall('SREM', string.match(P, '^(.*){') .. 'mr:results', string.match(P, '{([^}]*)}:$'))
+end
+
 local function drop_rest()
+  local limits = call('HKEYS', P .. 'mr:limits') -- of each type or key on its own what is left has an end
   for _, name in ipairs({ 'lease', 'paused', 'processed', 'failed', 'mr:order', 'mr:due', 'mr:keep',
     'mr:lease', 'mr:epoch', 'mr:max', 'mr:counts', 'mr:await', 'mr:size', 'mr:oldest', 'mr:newest', 'mr:full',
-    'mr:members', 'mr:part' }) do
+    'mr:members', 'mr:part', 'mr:open', 'mr:limits', 'mr:l:p', 'mr:l:t', 'mr:l:y', 'mr:l:g', 'mr:l:f',
+    'mr:set', 'mr:late', 'mr:ran', 'mr:looked' }) do
     call('DEL', P .. name)
   end
+  for _, w in ipairs(limits) do call('DEL', P .. 'mr:l:r:' .. w, P .. 'mr:l:a:' .. w) end
   for day = 0, DAYS do
     local name = day_of(now_s - day * 86400)
     call('DEL', P .. 'processed:' .. name, P .. 'failed:' .. name)
@@ -84,8 +104,11 @@ drop_groups()
 if deleted > 0 then count('deleted', deleted) end
 if expired > 0 then count('expired', expired) end
 if filled() then return { 2 } end
+drop_tracks()
+if call('EXISTS', P .. 'mr:l:s') == 1 then return { 2 } end
 local out = { 1 }
 for _, one in ipairs(call('HGETALL', P .. 'mr:counts')) do out[#out + 1] = one end
 drop_rest()
+drop_name()
 wake()
 return out

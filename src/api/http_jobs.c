@@ -1,0 +1,340 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Routes of jobs, who may use them, and questions that have one answer. */
+#include <stdlib.h>
+
+#include "api/http_jobs_internal.h"
+#include "base/text.h"
+#include "wire/job_json.h"
+
+enum { STATUS_UNKNOWN_CALLER = 401, BODY_MAX = 16 * 1024 * 1024 };
+
+#define LOOKS                                                                                      \
+    (MR_ROLE_BIT(MR_ROLE_ADMIN) | MR_ROLE_BIT(MR_ROLE_PRODUCER) | MR_ROLE_BIT(MR_ROLE_VIEWER))
+#define ACTS (MR_ROLE_BIT(MR_ROLE_ADMIN) | MR_ROLE_BIT(MR_ROLE_PRODUCER))
+
+/* ---- who ------------------------------------------------------------------------------------ */
+
+bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request, unsigned roles,
+                struct mr_token *ret_token, struct mr_job_service **ret_service)
+{
+    struct mr_detail detail = {.text = ""};
+    const char *authorization = mr_http_header(request, "Authorization");
+    enum mr_verdict verdict = mr_access_check(
+        jobs->options.access, mr_slice_str(authorization != NULL ? authorization : ""),
+        mr_http_is_loopback(request), roles, ret_token, &detail);
+    if (jobs->http == NULL) /* once: other threads read it from the first watch or ask on */
+        jobs->http = mr_http_of(request);
+    *ret_service = atomic_load(&jobs->service);
+    jobs->feeds.service = *ret_service;
+    if (verdict == MR_UNKNOWN_CALLER)
+        mr_http_refuse(request, STATUS_UNKNOWN_CALLER, MR_DENIED, detail.text);
+    else if (verdict != MR_ALLOWED)
+        mr_http_fail(request, MR_DENIED, detail.text);
+    else if (*ret_service == NULL)
+        mr_http_fail(request, MR_UNAVAILABLE, "the server is starting or stopping");
+    else
+        return true;
+    return false;
+}
+
+void http_audit(struct mr_http_jobs *jobs, const struct mr_http_request *request,
+                const struct mr_audit *line)
+{
+    char peer[MR_ADDR_TEXT_MAX];
+    struct mr_audit whole = *line;
+    mr_http_peer(request, peer);
+    whole.peer = peer;
+    if (jobs->options.audit != NULL)
+        jobs->options.audit(&whole, jobs->options.audit_arg);
+}
+
+bool http_id(struct mr_http_request *request, char id[MR_JOB_ID_MAX + 1])
+{
+    struct mr_slice text = mr_http_parameter(request);
+    if (text.len > MR_JOB_ID_MAX) {
+        mr_http_fail(request, MR_NOT_FOUND, "no job has such an id");
+        return false;
+    }
+    memcpy(id, text.data, text.len);
+    id[text.len] = '\0';
+    return true;
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+static void reply(struct mr_http_request *request, int status, struct jw *jw)
+{
+    enum mr_err err = jw->err;
+    if (err == MR_OK)
+        err = mr_buf_append(&jw->buf, "\n", 1);
+    if (err == MR_OK)
+        mr_http_reply(request, status, HTTP_JSON, mr_buf_slice(&jw->buf));
+    else
+        mr_http_fail(request, err, mr_err_text(err));
+    mr_buf_done(&jw->buf);
+}
+
+void http_show(struct mr_http_request *request, int status, const struct mr_job_info *info)
+{
+    struct jw jw = {0};
+    jw_job(&jw, NULL, info);
+    reply(request, status, &jw);
+}
+
+void http_fail(struct mr_http_request *request, const struct mr_job_ask *ask)
+{
+    struct mr_detail text;
+    jobs_why(ask, &text);
+    mr_http_fail(request, ask->err, text.text);
+}
+
+static void reply_page(struct mr_http_request *request, const struct mr_job_ask *ask)
+{
+    struct jw jw = {0};
+    jw_object_begin(&jw, NULL);
+    jw_array_begin(&jw, "items");
+    for (size_t i = 0; ask->kind == MR_JOB_LIST && i < ask->jobs_n; i++)
+        jw_job(&jw, NULL, &ask->jobs[i].info);
+    for (size_t i = 0; ask->kind == MR_JOB_PARTS && i < ask->parts_n; i++)
+        jw_part(&jw, NULL, &ask->parts[i]);
+    jw_array_end(&jw);
+    if (ask->next[0] != '\0')
+        jw_text(&jw, "next", ask->next);
+    else
+        jw_null(&jw, "next");
+    jw_object_end(&jw);
+    reply(request, 200, &jw);
+}
+
+/* ---- asking --------------------------------------------------------------------------------- */
+
+static void deliver(struct mr_msg *msg, void *receiver)
+{
+    (void)receiver;
+    struct http_asking *asking = mr_container(msg, struct http_asking, msg);
+    mr_http_release(asking->jobs->http);
+    asking->back(asking);
+}
+
+/* Thread: the service's. */
+static void answered(struct jobs_asking *head)
+{
+    struct http_asking *asking = mr_container(head, struct http_asking, head);
+    asking->msg.deliver = deliver;
+    mr_http_post(asking->jobs->http, &asking->msg);
+}
+
+void http_ask(struct http_asking *asking, struct mr_job_service *service)
+{
+    asking->head.service = service;
+    asking->head.token = &asking->token;
+    asking->head.done = answered;
+    mr_http_hold(asking->jobs->http);
+    jobs_ask(&asking->head);
+}
+
+static void back(struct http_asking *asking)
+{
+    struct mr_job_ask *ask = &asking->head.ask;
+    bool acts = ask->kind == MR_JOB_CANCEL || ask->kind == MR_JOB_RETRY;
+    if (acts)
+        http_audit(
+            asking->jobs, asking->request,
+            &(struct mr_audit){.token = asking->token.id,
+                               .method = ask->kind == MR_JOB_CANCEL ? "Jobs/Cancel" : "Jobs/Retry",
+                               .about = ask->id,
+                               .err = ask->err});
+    if (ask->err != MR_OK)
+        http_fail(asking->request, ask);
+    else if (ask->kind == MR_JOB_LIST || ask->kind == MR_JOB_PARTS)
+        reply_page(asking->request, ask);
+    else
+        http_show(asking->request, 200, &ask->jobs[0].info);
+    mr_job_ask_done(ask);
+    free(asking);
+}
+
+/* What a page is of: the names of states, how many, from where on. */
+static enum mr_err read_page(struct mr_http_request *request, struct http_asking *asking,
+                             struct mr_detail *detail)
+{
+    struct mr_job_ask *ask = &asking->head.ask;
+    const char *limit = mr_http_query(request, "limit"), *state = mr_http_query(request, "state");
+    const char *queue = mr_http_query(request, "queue"), *cursor = mr_http_query(request, "cursor");
+    int64_t number = 0;
+    if (limit != NULL &&
+        (mr_parse_int64(limit, &number) != MR_OK || number < 0 || number > MR_BATCH_MAX)) {
+        mr_detail_set(detail, "limit: must be a number from 0 to %d", MR_BATCH_MAX);
+        return MR_INVALID;
+    }
+    ask->limit = (uint32_t)number;
+    ask->queue = mr_slice_str(queue != NULL ? queue : "");
+    ask->cursor = mr_slice_str(cursor != NULL ? cursor : "");
+    if (state == NULL)
+        return MR_OK;
+    bool parts = ask->kind == MR_JOB_PARTS;
+    size_t count = parts ? MR_PART_STATE_COUNT : MR_JOB_STATE_COUNT;
+    for (size_t i = parts ? 0 : 1; i < count; i++) {
+        const char *name = parts ? mr_part_state_name((enum mr_part_state)i)
+                                 : mr_job_state_name((enum mr_job_state)i);
+        if (strcmp(name, state) == 0)
+            ask->states = 1u << i;
+    }
+    if (ask->states == 0)
+        mr_detail_set(detail, "state: %.100s is none", state);
+    return ask->states != 0 ? MR_OK : MR_INVALID;
+}
+
+/* The library keeps the texts of a request until it is answered. */
+static void ask_of(struct mr_http_request *request, struct mr_http_jobs *jobs, unsigned roles,
+                   enum mr_job_ask_kind kind)
+{
+    struct mr_token token;
+    struct mr_job_service *service;
+    struct mr_detail detail;
+    if (!http_admit(jobs, request, roles, &token, &service))
+        return;
+    struct http_asking *asking = calloc(1, sizeof *asking);
+    if (asking == NULL) {
+        mr_http_fail(request, MR_NOMEM, mr_err_text(MR_NOMEM));
+        return;
+    }
+    *asking = (struct http_asking){
+        .jobs = jobs, .request = request, .token = token, .back = back, .head.ask.kind = kind};
+    bool pages = kind == MR_JOB_LIST || kind == MR_JOB_PARTS;
+    enum mr_err err = pages ? read_page(request, asking, &detail) : MR_OK;
+    if (err != MR_OK)
+        mr_http_fail(request, err, detail.text);
+    if (err != MR_OK || (kind != MR_JOB_LIST && !http_id(request, asking->id))) {
+        free(asking);
+        return;
+    }
+    asking->head.ask.id = mr_slice_str(asking->id);
+    mr_http_later(request);
+    http_ask(asking, service);
+}
+
+/* ---- routes --------------------------------------------------------------------------------- */
+
+static void on_list(struct mr_http_request *request, void *arg)
+{
+    ask_of(request, arg, LOOKS, MR_JOB_LIST);
+}
+
+static void on_get(struct mr_http_request *request, void *arg)
+{
+    ask_of(request, arg, LOOKS, MR_JOB_GET);
+}
+
+static void on_parts(struct mr_http_request *request, void *arg)
+{
+    ask_of(request, arg, LOOKS, MR_JOB_PARTS);
+}
+
+static void on_cancel(struct mr_http_request *request, void *arg)
+{
+    ask_of(request, arg, ACTS, MR_JOB_CANCEL);
+}
+
+static void on_retry(struct mr_http_request *request, void *arg)
+{
+    ask_of(request, arg, ACTS, MR_JOB_RETRY);
+}
+
+static void on_events(struct mr_http_request *request, void *arg)
+{
+    http_events(request, arg);
+}
+
+static void on_result(struct mr_http_request *request, void *arg)
+{
+    http_result(request, arg);
+}
+
+static void on_submit(struct mr_http_request *request, void *arg)
+{
+    http_submit(request, arg);
+}
+
+static const struct mr_http_route routes[] = {
+    {"POST", "/api/v1/jobs", on_submit, BODY_MAX},
+    {"GET", "/api/v1/jobs", on_list, 0},
+    {"GET", "/api/v1/jobs/{}", on_get, 0},
+    {"GET", "/api/v1/jobs/{}/parts", on_parts, 0},
+    {"GET", "/api/v1/jobs/{}/result", on_result, 0},
+    {"GET", "/api/v1/jobs/{}/events", on_events, 0},
+    {"POST", "/api/v1/jobs/{}/cancel", on_cancel, 0},
+    {"POST", "/api/v1/jobs/{}/retry", on_retry, 0},
+};
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+static void feeds_post(struct feeds *feeds, struct mr_msg *msg)
+{
+    mr_http_post(mr_container(feeds, struct mr_http_jobs, feeds)->http, msg);
+}
+
+enum mr_err mr_http_jobs_new(const struct mr_http_jobs_options *options,
+                             struct mr_http_jobs **ret_jobs)
+{
+    struct mr_http_jobs *jobs = calloc(1, sizeof *jobs);
+    if (jobs == NULL)
+        return MR_NOMEM;
+    jobs->options = *options;
+    if (jobs->options.payload_max == 0)
+        jobs->options.payload_max = MR_PAYLOAD_MAX;
+    if (jobs->options.alive_ms == 0)
+        jobs->options.alive_ms = 10 * MR_MS_PER_S;
+    mr_list_init(&jobs->events);
+    feeds_init(&jobs->feeds, feeds_post, http_encode_event);
+    *ret_jobs = jobs;
+    return MR_OK;
+}
+
+static void tick(void *arg)
+{
+    http_events_tick(arg);
+}
+
+struct mr_http_table mr_http_jobs_table(struct mr_http_jobs *jobs)
+{
+    return (struct mr_http_table){
+        .routes = routes, .routes_n = sizeof routes / sizeof *routes, .arg = jobs, .tick = tick};
+}
+
+void mr_http_jobs_set(struct mr_http_jobs *jobs, struct mr_job_service *service)
+{
+    atomic_store(&jobs->service, service);
+}
+
+struct order {
+    struct mr_msg msg;
+    struct mr_http_jobs *jobs;
+    struct mr_event done;
+};
+
+static void end(struct mr_msg *msg, void *receiver)
+{
+    (void)receiver;
+    struct order *order = mr_container(msg, struct order, msg);
+    http_events_end(order->jobs);
+    mr_event_set(&order->done);
+}
+
+void mr_http_jobs_stop(struct mr_http_jobs *jobs, struct mr_http *http)
+{
+    if (jobs == NULL)
+        return;
+    atomic_store(&jobs->service, NULL);
+    if (http == NULL)
+        return;
+    struct order order = {.msg.deliver = end, .jobs = jobs};
+    mr_event_init(&order.done);
+    mr_http_post(http, &order.msg);
+    mr_event_wait(&order.done, INT64_MAX);
+}
+
+void mr_http_jobs_free(struct mr_http_jobs *jobs)
+{
+    free(jobs);
+}

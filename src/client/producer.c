@@ -1,0 +1,546 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+#include "client/producer.h"
+
+#include <stdlib.h>
+
+#include "timer/def.h"
+
+#define SEND_PATH "/millrace.v1.Timers/Send"
+
+enum {
+    CALLS_MAX = 4, /* under way to a server: what comes meanwhile shares the next one */
+    MESSAGE_BYTES = 1024 * 1024,        /* of a call, unless one flight has more */
+    FLIGHT_BYTES_MAX = 3 * 1024 * 1024, /* of one flight of more than one operation */
+    SILENT_MS = 5000,                   /* a server that did not answer is passed over so long */
+    REQUEST_OPERATIONS = 1,             /* of TimerSendRequest */
+    REQUEST_WAIT = 2,
+    REQUEST_TIMEOUT = 3,
+    RESPONSE_RESULTS = 1, /* of TimerSendResponse */
+};
+
+struct server {
+    struct mr_broker *broker;
+    struct mr_link waiting; /* of struct flight */
+    size_t calls;           /* under way */
+    mr_mono silent_until;   /* it did not answer; see SILENT_MS */
+};
+
+struct mr_producer {
+    struct mr_timer_door *door;
+    struct mr_clock *clock;
+    int64_t answer_ms;
+    size_t pending_max;
+    _Atomic uint64_t version;
+    _Atomic int64_t run_ms; /* planned time of the last run */
+    _Atomic size_t pending; /* operations that are not answered */
+    _Atomic size_t flights;
+    struct mr_lock lock; /* over what follows */
+    bool stopped;
+    size_t turn; /* the next flight's */
+    size_t servers_n;
+    struct server servers[MR_SERVERS_MAX];
+};
+
+struct flight {
+    struct mr_link link;
+    struct mr_producer *producer;
+    struct mr_arena arena; /* of what it points to */
+    struct mr_timer_operation *ops;
+    size_t n, bytes;
+    enum mr_timer_wait wait;
+    struct mr_timer_result *results;
+    mr_timer_done *done;
+    void *arg;
+    size_t at;                       /* the server that has it */
+    size_t tried;                    /* so many have had it */
+    bool doubtful;                   /* one of them may have accepted it */
+    mr_mono end;                     /* MR_TIMER_APPLIED: it is waited for until then */
+    struct mr_timer_sending sending; /* to a door */
+};
+
+/* One message to a server. */
+struct call {
+    struct mr_req_call req;
+    struct server *server;
+    struct mr_producer *producer;
+    struct mr_link flights;
+    size_t n; /* operations */
+    uint8_t message[];
+};
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+enum mr_err mr_producer_new(const struct mr_producer_options *options,
+                            struct mr_producer **ret_producer)
+{
+    struct mr_producer *p = calloc(1, sizeof *p);
+    if (p == NULL)
+        return MR_NOMEM;
+    mr_assert(options->servers_n <= MR_SERVERS_MAX);
+    p->door = options->door;
+    p->clock = options->clock ? options->clock : mr_clock_system();
+    p->answer_ms = options->answer_ms ? options->answer_ms : MR_PRODUCER_ANSWER_MS;
+    p->pending_max = options->pending_max ? options->pending_max : MR_PRODUCER_PENDING_MAX;
+    mr_lock_init(&p->lock);
+    for (; p->servers_n < options->servers_n; p->servers_n++) {
+        p->servers[p->servers_n].broker = options->servers[p->servers_n];
+        mr_list_init(&p->servers[p->servers_n].waiting);
+    }
+    *ret_producer = p;
+    return MR_OK;
+}
+
+void mr_producer_free(struct mr_producer *producer)
+{
+    if (producer == NULL)
+        return;
+    struct mr_event never;
+    mr_event_init(&never);
+    while (atomic_load(&producer->flights) != 0) /* told of, and about to be freed */
+        (void)mr_event_wait(&never, MR_NS_PER_MS);
+    mr_lock_done(&producer->lock);
+    free(producer);
+}
+
+/* Thread: any, without the lock. */
+static void flight_end(struct flight *flight, enum mr_err err, const char *text)
+{
+    struct mr_producer *p = flight->producer;
+    for (size_t i = 0; err != MR_OK && i < flight->n; i++) {
+        struct mr_timer_result *result = &flight->results[i];
+        result->err = err;
+        result->unknown = flight->doubtful;
+        (void)snprintf(result->why, sizeof result->why, "%.*s", MR_TIMER_WHY_MAX, text);
+    }
+    if (flight->done != NULL)
+        flight->done(err, flight->results, flight->n, flight->arg);
+    atomic_fetch_sub(&p->pending, flight->n);
+    mr_arena_done(&flight->arena);
+    free(flight);
+    atomic_fetch_sub(&p->flights, 1);
+}
+
+static void flight_done(struct flight *flight, enum mr_err err)
+{
+    flight_end(flight, err, mr_err_text(err));
+}
+
+/* ---- the way in ----------------------------------------------------------------------------- */
+
+static void make_id(mr_wall now, char text[MR_TIMER_ID_MAX + 1])
+{
+    struct mr_uuid uuid;
+    mr_uuid_make(&uuid, now, mr_rand_of_thread());
+    mr_uuid_format(&uuid, text);
+}
+
+static enum mr_err copy_definition(struct flight *flight, const struct mr_timer_op *op,
+                                   struct mr_timer_operation *ret_op)
+{
+    const struct mr_timer_options *timer = op->timer;
+    if (timer == NULL)
+        return MR_INVALID;
+    for (size_t i = 0; i < timer->headers_n; i++)
+        if (timer->headers == NULL || timer->headers_n > MR_HEADERS_MAX)
+            return MR_INVALID;
+    size_t size = mr_flat_size(&mr_flat_timer_definition, timer);
+    if (size > MR_PAYLOAD_HARD_MAX)
+        return MR_TOO_BIG;
+    uint8_t *bytes = mr_arena_alloc(&flight->arena, size + 1);
+    if (bytes == NULL)
+        return MR_NOMEM;
+    mr_flat_write(&mr_flat_timer_definition, timer, bytes);
+    ret_op->definition = mr_slice_make(bytes, size);
+    return MR_OK;
+}
+
+static enum mr_err copy_op(struct flight *flight, const struct mr_timer_op *op, mr_wall now,
+                           struct mr_timer_result *result, struct mr_timer_operation *ret_op)
+{
+    struct mr_producer *p = flight->producer;
+    struct mr_arena *arena = &flight->arena;
+    bool put = op->verb == MR_TIMER_PUT;
+    *ret_op = (struct mr_timer_operation){
+        .verb = op->verb,
+        .version = mr_timer_version(&p->version, now, op->if_version),
+        .if_version = op->if_version,
+        .created_ms = !put             ? 0
+                      : op->created_ms ? op->created_ms
+                                       : mr_wall_ms(now),
+        .planned_ms = op->verb == MR_TIMER_RUN ? mr_timer_run_ms(&p->run_ms, now) : op->planned_ms,
+    };
+    *result = (struct mr_timer_result){.version = ret_op->version};
+    make_id(now, result->operation);
+    if (put && op->id.len == 0)
+        make_id(now, result->id);
+    else if (put && op->id.len <= MR_TIMER_ID_MAX)
+        memcpy(result->id, op->id.data, op->id.len);
+    if ((unsigned)op->verb >= MR_TIMER_VERB_COUNT || op->id.len > MR_TIMER_ID_MAX)
+        return MR_INVALID;
+    if (put)
+        MR_TRY(copy_definition(flight, op, ret_op));
+    MR_TRY(mr_arena_copy(arena, put ? op->timer->app : op->app, &ret_op->app));
+    MR_TRY(mr_arena_copy(arena, put ? op->timer->name : op->name, &ret_op->name));
+    MR_TRY(mr_arena_copy(arena, mr_slice_str(result->operation), &ret_op->operation));
+    return put ? mr_arena_copy(arena, mr_slice_str(result->id), &ret_op->id) : MR_OK;
+}
+
+static enum mr_err flight_fill(struct flight *flight, const struct mr_timer_op *ops)
+{
+    mr_wall now = mr_wall_now(flight->producer->clock);
+    flight->ops = mr_arena_calloc(&flight->arena, flight->n, sizeof *flight->ops);
+    flight->results = mr_arena_calloc(&flight->arena, flight->n, sizeof *flight->results);
+    if (flight->ops == NULL || flight->results == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < flight->n; i++) {
+        MR_TRY(copy_op(flight, &ops[i], now, &flight->results[i], &flight->ops[i]));
+        size_t size = mr_flat_size(&mr_flat_timer_operation, &flight->ops[i]);
+        flight->bytes += 8 + size;
+    }
+    return flight->n > 1 && flight->bytes > FLIGHT_BYTES_MAX ? MR_TOO_BIG : MR_OK;
+}
+
+/* ---- at a door ------------------------------------------------------------------------------ */
+
+static void door_done(struct mr_timer_sending *sending)
+{
+    struct flight *flight = sending->arg;
+    flight_done(flight, sending->err);
+}
+
+static void send_to_door(struct flight *flight)
+{
+    flight->sending = (struct mr_timer_sending){
+        .ops = flight->ops,
+        .n = flight->n,
+        .wait = flight->wait,
+        .wait_ms = MR_PRODUCER_APPLIED_MS,
+        .results = flight->results,
+        .done = door_done,
+        .arg = flight,
+    };
+    mr_timer_door_send(flight->producer->door, &flight->sending);
+}
+
+/* ---- to servers ----------------------------------------------------------------------------- */
+
+static void call_answered(struct mr_req *req);
+
+static size_t entry_size(const struct mr_timer_operation *op)
+{
+    size_t size = mr_flat_size(&mr_flat_timer_operation, op);
+    return mr_flat_head_size(size) + size;
+}
+
+static uint8_t *put_flight(const struct flight *flight, uint8_t *at)
+{
+    for (size_t i = 0; i < flight->n; i++) {
+        const struct mr_timer_operation *op = &flight->ops[i];
+        at = mr_flat_put_head(at, REQUEST_OPERATIONS, mr_flat_size(&mr_flat_timer_operation, op));
+        at = mr_flat_write(&mr_flat_timer_operation, op, at);
+    }
+    return at;
+}
+
+static size_t flight_size(const struct flight *flight)
+{
+    size_t size = 0;
+    for (size_t i = 0; i < flight->n; i++)
+        size += entry_size(&flight->ops[i]);
+    return size;
+}
+
+static struct flight *flight_of(struct mr_link *link)
+{
+    return mr_container(link, struct flight, link);
+}
+
+/* How many of those that wait go with the first one, and what they take up. Each that wants to know of the
+ * effect goes alone. Lock. */
+static size_t gather(const struct server *server, size_t *ret_bytes)
+{
+    size_t flights = 0, n = 0, bytes = 0;
+    for (struct mr_link *link = server->waiting.next; link != &server->waiting; link = link->next) {
+        const struct flight *flight = flight_of(link);
+        size_t size = flight_size(flight);
+        bool alone = flight->wait == MR_TIMER_APPLIED;
+        if (flights > 0 && (alone || n + flight->n > MR_BATCH_MAX || bytes + size > MESSAGE_BYTES))
+            break;
+        flights++;
+        n += flight->n;
+        bytes += size;
+        if (alone)
+            break;
+    }
+    *ret_bytes = bytes;
+    return flights;
+}
+
+/* The next message to the server; NULL: there is none to be sent now. Without memory those that wait for it
+ * are moved to `failed`. Lock. */
+static struct call *next_call(struct mr_producer *p, struct server *server, struct mr_link *failed)
+{
+    size_t bytes;
+    if (server->calls == CALLS_MAX || mr_list_empty(&server->waiting))
+        return NULL;
+    size_t flights = gather(server, &bytes);
+    struct call *call = malloc(sizeof *call + bytes + 2 * 12);
+    if (call == NULL) {
+        mr_list_splice_back(failed, &server->waiting);
+        return NULL;
+    }
+    *call = (struct call){.req = {.req = {.op = MR_OP_CALL, .done = call_answered, .arg = call},
+                                  .path = SEND_PATH,
+                                  .timeout_ms = p->answer_ms},
+                          .server = server,
+                          .producer = p};
+    mr_list_init(&call->flights);
+    uint8_t *at = call->message;
+    bool applied = false;
+    for (size_t i = 0; i < flights; i++) {
+        struct flight *flight = flight_of(server->waiting.next);
+        mr_list_remove(&flight->link);
+        mr_list_push_back(&call->flights, &flight->link);
+        at = put_flight(flight, at);
+        call->n += flight->n;
+        applied = flight->wait == MR_TIMER_APPLIED;
+    }
+    at = mr_flat_put_varint(at, REQUEST_WAIT, applied ? MR_TIMER_APPLIED : MR_TIMER_DURABLE);
+    if (applied) /* so that an answer comes before we give the server up */
+        at = mr_flat_put_varint(at, REQUEST_TIMEOUT, (uint64_t)(p->answer_ms * 3 / 5));
+    call->req.message = mr_slice_make(call->message, (size_t)(at - call->message));
+    server->calls++;
+    return call;
+}
+
+/* Sends what may be sent to this server. Without the lock. */
+static void pump(struct mr_producer *p, struct server *server)
+{
+    struct mr_link failed;
+    mr_list_init(&failed);
+    for (;;) {
+        mr_lock_enter(&p->lock);
+        struct call *call = next_call(p, server, &failed);
+        mr_lock_leave(&p->lock);
+        if (call == NULL)
+            break;
+        mr_broker_submit(server->broker, &call->req.req);
+    }
+    while (!mr_list_empty(&failed)) {
+        struct flight *flight = flight_of(failed.next);
+        mr_list_remove(&flight->link);
+        flight_done(flight, MR_NOMEM);
+    }
+}
+
+/* The server whose turn it is; those that did not answer are passed over while there are others. Lock. */
+static size_t choose(struct mr_producer *p)
+{
+    mr_mono now = mr_mono_now(mr_clock_system());
+    for (size_t i = 0; i < p->servers_n; i++) {
+        size_t at = p->turn++ % p->servers_n;
+        if (p->servers[at].silent_until.ns <= now.ns)
+            return at;
+    }
+    return p->turn++ % p->servers_n;
+}
+
+/* MR_CLOSED: nothing is sent any more. */
+static enum mr_err wait_at(struct flight *flight, size_t at)
+{
+    struct mr_producer *p = flight->producer;
+    mr_lock_enter(&p->lock);
+    bool stopped = p->stopped;
+    if (!stopped) {
+        flight->at = at;
+        mr_list_push_back(&p->servers[at].waiting, &flight->link);
+    }
+    mr_lock_leave(&p->lock);
+    return stopped ? MR_CLOSED : MR_OK;
+}
+
+static void send_to(struct flight *flight, size_t at)
+{
+    struct mr_producer *p = flight->producer;
+    enum mr_err err = wait_at(flight, at);
+    if (err == MR_OK)
+        pump(p, &p->servers[at]);
+    else
+        flight_done(flight, err);
+}
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+/* Another server may do better. */
+static bool is_passing(enum mr_err err)
+{
+    return err == MR_UNAVAILABLE || err == MR_TIMEOUT || err == MR_DISK_FULL || err == MR_IO ||
+           err == MR_BUSY || err == MR_QUEUE_FULL || err == MR_NOMEM || err == MR_CANCELLED ||
+           err == MR_CLOSED || err == MR_IN_USE;
+}
+
+/* To the next one, unless all have had it. */
+static void go_on(struct flight *flight, enum mr_err err, bool is_filled)
+{
+    struct mr_producer *p = flight->producer;
+    if (++flight->tried < p->servers_n)
+        send_to(flight, (flight->at + 1) % p->servers_n);
+    else
+        flight_done(flight, is_filled ? MR_OK : err);
+}
+
+/* What the server said of each of its operations is in its results. */
+static void settle(struct flight *flight)
+{
+    enum mr_err passing = MR_OK;
+    bool late = false;
+    for (size_t i = 0; i < flight->n; i++) {
+        enum mr_err err = flight->results[i].err;
+        bool durable = flight->wait == MR_TIMER_APPLIED && err == MR_TIMEOUT;
+        late |= durable;
+        if (!durable && is_passing(err))
+            passing = err;
+        flight->doubtful |= !durable && flight->results[i].unknown; /* by the server's own words */
+        flight->results[i].unknown = durable || (is_passing(err) && flight->doubtful);
+    }
+    if (passing != MR_OK)
+        go_on(flight, passing, true);
+    else if (late && mr_mono_now(mr_clock_system()).ns < flight->end.ns)
+        send_to(flight, flight->at); /* it knows them, and goes on waiting */
+    else
+        flight_done(flight, MR_OK);
+}
+
+/* Results of the flights, one behind the other. MR_FAILED: the server makes no sense. */
+static enum mr_err read_results(struct call *call)
+{
+    struct mr_slice bytes = call->req.answer;
+    size_t n;
+    if (mr_flat_count(bytes, RESPONSE_RESULTS, &n) != MR_OK || n != call->n)
+        return MR_FAILED;
+    struct mr_link *link = call->flights.next;
+    size_t at = 0;
+    while (bytes.len > 0) {
+        struct mr_flat_item item;
+        if (mr_flat_next(&bytes, &item) != MR_OK)
+            return MR_FAILED;
+        if (item.number != RESPONSE_RESULTS || item.type != MR_FLAT_BYTES)
+            continue;
+        struct flight *flight = flight_of(link);
+        if (mr_timer_result_decode(item.bytes, &flight->results[at]) != MR_OK)
+            return MR_FAILED;
+        if (++at == flight->n) {
+            link = link->next;
+            at = 0;
+        }
+    }
+    return MR_OK;
+}
+
+/* The call is over: the server may have the next one. */
+static void call_over(struct call *call, enum mr_err err)
+{
+    struct mr_producer *p = call->producer;
+    mr_lock_enter(&p->lock);
+    call->server->calls--;
+    if (err == MR_TIMEOUT)
+        call->server->silent_until = mr_mono_add_ms(mr_mono_now(mr_clock_system()), SILENT_MS);
+    else if (err == MR_OK)
+        call->server->silent_until = (mr_mono){0};
+    mr_lock_leave(&p->lock);
+    pump(p, call->server);
+}
+
+/* The server's broker's thread. */
+static void call_answered(struct mr_req *req)
+{
+    struct call *call = req->arg;
+    enum mr_err err = req->err;
+    const char *text = call->req.detail.text;
+    if (err == MR_OK)
+        err = read_results(call);
+    call_over(call, err);
+    while (!mr_list_empty(&call->flights)) {
+        struct flight *flight = flight_of(call->flights.next);
+        mr_list_remove(&flight->link);
+        if (err != MR_OK)
+            flight->doubtful |= call->req.sent && is_passing(err);
+        if (err == MR_OK)
+            settle(flight);
+        else if (is_passing(err))
+            go_on(flight, err, false);
+        else
+            flight_end(flight, err, text[0] != '\0' ? text : mr_err_text(err));
+    }
+    mr_req_done(req);
+    free(call);
+}
+
+/* ---- the whole ------------------------------------------------------------------------------ */
+
+static bool admit(struct mr_producer *p, size_t n)
+{
+    if (atomic_fetch_add(&p->pending, n) + n <= p->pending_max)
+        return true;
+    atomic_fetch_sub(&p->pending, n);
+    return false;
+}
+
+enum mr_err mr_producer_send(struct mr_producer *producer, const struct mr_timer_op *ops, size_t n,
+                             enum mr_timer_wait wait, struct mr_timer_result *ret_ids,
+                             mr_timer_done *done, void *arg)
+{
+    struct mr_producer *p = producer;
+    if (n == 0 || n > MR_BATCH_MAX)
+        return n == 0 ? MR_INVALID : MR_TOO_BIG;
+    if (!admit(p, n))
+        return MR_BUSY;
+    struct flight *flight = calloc(1, sizeof *flight);
+    if (flight == NULL) {
+        atomic_fetch_sub(&p->pending, n);
+        return MR_NOMEM;
+    }
+    atomic_fetch_add(&p->flights, 1);
+    *flight = (struct flight){.producer = p, .n = n, .wait = wait};
+    flight->end = mr_mono_add_ms(mr_mono_now(mr_clock_system()), MR_PRODUCER_APPLIED_MS);
+    enum mr_err err = flight_fill(flight, ops);
+    if (err != MR_OK) { /* done is not called */
+        flight->results = NULL;
+        flight->n = 0;
+        atomic_fetch_sub(&p->pending, n);
+        flight_done(flight, MR_OK);
+        return err;
+    }
+    flight->done = done;
+    flight->arg = arg;
+    if (ret_ids != NULL)
+        memcpy(ret_ids, flight->results, n * sizeof *ret_ids);
+    if (p->door != NULL) {
+        send_to_door(flight);
+        return MR_OK;
+    }
+    mr_lock_enter(&p->lock);
+    size_t at = choose(p);
+    mr_lock_leave(&p->lock);
+    send_to(flight, at);
+    return MR_OK;
+}
+
+void mr_producer_stop(struct mr_producer *producer)
+{
+    struct mr_producer *p = producer;
+    struct mr_link all;
+    if (p == NULL)
+        return;
+    mr_list_init(&all);
+    mr_lock_enter(&p->lock);
+    p->stopped = true;
+    for (size_t i = 0; i < p->servers_n; i++)
+        mr_list_splice_back(&all, &p->servers[i].waiting);
+    mr_lock_leave(&p->lock);
+    while (!mr_list_empty(&all)) {
+        struct flight *flight = flight_of(all.next);
+        mr_list_remove(&flight->link);
+        flight_done(flight, MR_CLOSED);
+    }
+}

@@ -1,0 +1,89 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the server. Thread: its own, for everything.
+ *
+ *   http.c      its socket, its certificates, its thread and its clients
+ *   request.c   from a request to its route, and answers
+ *   stream.c    answers that last
+ */
+#ifndef MR_HTTP_INTERNAL_H
+#define MR_HTTP_INTERNAL_H
+
+#include <microhttpd.h>
+
+#include "base/buf.h"
+#include "base/list.h"
+#include "base/loop.h"
+#include "http/http.h"
+
+struct mr_http {
+    struct MHD_Daemon *daemon;
+    struct mr_loop *loop;
+    struct mr_watch watch; /* of everything the library waits for */
+    pthread_t thread;
+    struct mr_msg stop_msg;
+    bool running, stopping;
+    int listen_fd;                    /* once nothing new is taken; -1: the library's */
+    struct mr_link waiting, answered; /* clients, the longest there first */
+    struct mr_link streaming;         /* clients that have a stream */
+    unsigned clients_n;               /* in all of them, and those that were cut */
+    struct mr_link streams;           /* of struct mr_http_stream */
+    unsigned streams_n;
+    unsigned held_n; /* requests that are answered later, and other things under way */
+    mr_mono ticked;
+    struct mr_http_options options;
+    struct mr_http_table tables[MR_HTTP_TABLES_MAX];
+    bool certificates;     /* clients need one */
+    char *cert, *key, *ca; /* PEM; NULL: none */
+    _Atomic bool starting;
+    struct mr_detail why; /* the library's last words while starting */
+};
+
+/* A connection. */
+struct client {
+    struct mr_link link; /* in waiting until a request is there as a whole, then in answered */
+    int fd;
+    mr_mono since; /* in its list */
+};
+
+/* NULL: there was no memory for it. */
+struct client *client_of(struct MHD_Connection *connection);
+void client_move(struct client *client, struct mr_link *list);
+/* The library finds it at its end. */
+void client_cut(struct client *client);
+
+/* From the first line of a request to its end. */
+struct mr_http_request {
+    struct mr_http *http;
+    struct MHD_Connection *connection;
+    const struct mr_http_route *route; /* NULL: it is refused */
+    void *arg;
+    struct mr_slice parameter; /* in path */
+    char *path;
+    struct mr_buf body;
+    size_t body_bytes; /* that came */
+    bool is_head, replied, later, suspended, asked;
+    enum MHD_Result result;
+    struct mr_http_stream *stream; /* NULL: none */
+};
+
+/* ---- request.c ------------------------------------------------------------------------------ */
+
+enum MHD_Result request_on(void *arg, struct MHD_Connection *connection, const char *path,
+                           const char *method, const char *version, const char *bytes,
+                           size_t *bytes_n, void **state);
+void request_completed(void *arg, struct MHD_Connection *connection, void **state,
+                       enum MHD_RequestTerminationCode how);
+/* Gives it to the library, and it is not ours any more; NULL: there was no memory. */
+void request_queue(struct mr_http_request *request, int status, struct MHD_Response *response);
+/* What every answer has. */
+bool response_head(struct MHD_Response *response, const char *type);
+
+/* ---- stream.c ------------------------------------------------------------------------------- */
+
+/* The server stops. */
+void streams_end(struct mr_http *http);
+/* Its request is over. */
+void stream_closed(struct mr_http_stream *stream);
+
+#endif

@@ -1,0 +1,311 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* From a request to its route, and its answer, at once or later. */
+#include <gnutls/gnutls.h>
+#include <netinet/in.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "http/internal.h"
+
+enum { STATUS_METHOD_NOT_ALLOWED = 405, TEXT_MAX = 400 };
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+bool response_head(struct MHD_Response *response, const char *type)
+{
+    return MHD_add_response_header(response, "Content-Type", type) == MHD_YES &&
+           MHD_add_response_header(response, "Cache-Control", "no-store") == MHD_YES &&
+           MHD_add_response_header(response, "X-Content-Type-Options", "nosniff") == MHD_YES;
+}
+
+/* Without an answer the connection is closed. */
+void request_queue(struct mr_http_request *request, int status, struct MHD_Response *response)
+{
+    mr_assert(!request->replied);
+    request->replied = true;
+    request->result = MHD_NO;
+    if (response)
+        request->result = MHD_queue_response(request->connection, (unsigned int)status, response);
+    if (request->later)
+        mr_http_release(request->http);
+    if (request->suspended) {
+        struct client *client = client_of(request->connection);
+        if (request->result == MHD_NO && client)
+            client_cut(client);
+        MHD_resume_connection(request->connection);
+    }
+}
+
+static void reply_with(struct mr_http_request *request, int status, const char *type,
+                       struct mr_slice body, const char *allow)
+{
+    /* The library copies, whatever the type of its argument says. */
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        body.len, (void *)(uintptr_t)body.data, MHD_RESPMEM_MUST_COPY);
+    bool good = response && response_head(response, type);
+    if (good && allow)
+        good = MHD_add_response_header(response, "Allow", allow) == MHD_YES;
+    request_queue(request, status, good ? response : NULL);
+    if (response)
+        MHD_destroy_response(response);
+}
+
+void mr_http_reply(struct mr_http_request *request, int status, const char *type,
+                   struct mr_slice body)
+{
+    reply_with(request, status, type, body, NULL);
+}
+
+/* What cannot stand in a text of JSON becomes a space; a quote is one of another kind. */
+static void plain_text(const char *text, char plain[TEXT_MAX + 1])
+{
+    size_t len = strnlen(text, TEXT_MAX);
+    while (len == TEXT_MAX && len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80)
+        len--; /* not in the middle of a character */
+    for (size_t i = 0; i < len; i++) {
+        unsigned char c = (unsigned char)text[i];
+        plain[i] = c == '"' || c == '\\' ? '\'' : c < 0x20 || c == 0x7f ? ' ' : (char)c;
+    }
+    plain[len] = '\0';
+}
+
+static void fail_with(struct mr_http_request *request, int status, enum mr_err err,
+                      const char *text, const char *allow)
+{
+    char body[TEXT_MAX + 128], plain[TEXT_MAX + 1];
+    plain_text(text, plain);
+    int len = snprintf(body, sizeof body, "{\"error\":{\"code\":\"%s\",\"message\":\"%s\"}}\n",
+                       mr_err_name(err), plain);
+    reply_with(request, status, "application/json", mr_slice_make(body, (size_t)len), allow);
+}
+
+void mr_http_refuse(struct mr_http_request *request, int status, enum mr_err err, const char *text)
+{
+    fail_with(request, status, err, text, NULL);
+}
+
+void mr_http_fail(struct mr_http_request *request, enum mr_err err, const char *text)
+{
+    fail_with(request, mr_err_http_status(err), err, text, NULL);
+}
+
+void mr_http_later(struct mr_http_request *request)
+{
+    mr_assert(!request->replied && !request->later);
+    request->later = true;
+    mr_http_hold(request->http);
+}
+
+/* ---- what it says --------------------------------------------------------------------------- */
+
+struct mr_http *mr_http_of(const struct mr_http_request *request)
+{
+    return request->http;
+}
+
+struct mr_slice mr_http_parameter(const struct mr_http_request *request)
+{
+    return request->parameter;
+}
+
+const char *mr_http_header(const struct mr_http_request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection, MHD_HEADER_KIND, name);
+}
+
+const char *mr_http_query(const struct mr_http_request *request, const char *name)
+{
+    return MHD_lookup_connection_value(request->connection, MHD_GET_ARGUMENT_KIND, name);
+}
+
+struct mr_slice mr_http_body(const struct mr_http_request *request)
+{
+    return mr_buf_slice(&request->body);
+}
+
+static void peer_of(const struct mr_http_request *request, struct mr_addr *ret_addr)
+{
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_CLIENT_ADDRESS);
+    *ret_addr = (struct mr_addr){.len = 0};
+    if (!info || !info->client_addr)
+        return;
+    ret_addr->len = info->client_addr->sa_family == AF_INET6 ? sizeof(struct sockaddr_in6)
+                                                             : sizeof(struct sockaddr_in);
+    memcpy(&ret_addr->storage, info->client_addr, ret_addr->len);
+}
+
+bool mr_http_is_loopback(const struct mr_http_request *request)
+{
+    struct mr_addr addr;
+    peer_of(request, &addr);
+    return addr.len > 0 && mr_addr_is_loopback(&addr);
+}
+
+void mr_http_peer(const struct mr_http_request *request, char text[MR_ADDR_TEXT_MAX])
+{
+    struct mr_addr addr;
+    peer_of(request, &addr);
+    text[0] = '\0';
+    if (addr.len > 0)
+        mr_addr_text(&addr, text);
+}
+
+/* ---- routes --------------------------------------------------------------------------------- */
+
+static bool method_fits(const struct mr_http_route *route, const char *method)
+{
+    bool head = strcmp(method, "HEAD") == 0 && strcmp(route->method, "GET") == 0;
+    return head || strcmp(route->method, method) == 0;
+}
+
+/* ret_parameter: what stands for "{}", at least one byte. */
+static bool path_fits(const char *pattern, const char *path, struct mr_slice *ret_parameter)
+{
+    const char *any = strstr(pattern, "{}");
+    if (!any) {
+        *ret_parameter = (struct mr_slice){0};
+        return strcmp(pattern, path) == 0;
+    }
+    size_t before = (size_t)(any - pattern);
+    if (strncmp(pattern, path, before) != 0)
+        return false;
+    size_t len = strcspn(path + before, "/");
+    *ret_parameter = mr_slice_make(path + before, len);
+    return len > 0 && strcmp(any + strlen("{}"), path + before + len) == 0;
+}
+
+/* The route that fits, or in *ret_other a method that the path has. */
+static void find_route(struct mr_http_request *request, const char *method, const char **ret_other)
+{
+    const struct mr_http *http = request->http;
+    *ret_other = NULL;
+    for (size_t t = 0; t < http->options.tables_n; t++) {
+        const struct mr_http_table *table = &http->tables[t];
+        for (size_t i = 0; i < table->routes_n; i++) {
+            const struct mr_http_route *route = &table->routes[i];
+            struct mr_slice parameter;
+            if (!path_fits(route->path, request->path, &parameter))
+                continue;
+            *ret_other = route->method;
+            if (!method_fits(route, method))
+                continue;
+            request->parameter = parameter;
+            request->route = route;
+            request->arg = table->arg;
+            return;
+        }
+    }
+}
+
+/* Whether the client has shown a certificate of ours, where it must. */
+static bool is_certified(const struct mr_http_request *request)
+{
+    if (!request->http->certificates)
+        return true;
+    const union MHD_ConnectionInfo *info =
+        MHD_get_connection_info(request->connection, MHD_CONNECTION_INFO_GNUTLS_SESSION);
+    unsigned int status = 0;
+    return info && gnutls_certificate_verify_peers2(info->tls_session, &status) == 0 && status == 0;
+}
+
+static void answer(struct mr_http_request *request, const char *method)
+{
+    const char *other;
+    if (!is_certified(request)) {
+        mr_http_fail(request, MR_DENIED, "a client certificate is needed");
+    } else if (request->route) {
+        request->route->handle(request, request->arg);
+        mr_assert(request->replied || request->later);
+        request->suspended = !request->replied; /* not before: it may have been answered since */
+        if (request->suspended)
+            MHD_suspend_connection(request->connection);
+    } else {
+        find_route(request, method, &other);
+        if (other)
+            fail_with(request, STATUS_METHOD_NOT_ALLOWED, MR_INVALID, "this path has other methods",
+                      other);
+        else
+            mr_http_fail(request, MR_NOT_FOUND, "no such path");
+    }
+}
+
+/* ---- its way -------------------------------------------------------------------------------- */
+
+static struct mr_http_request *request_new(struct mr_http *http, struct MHD_Connection *connection,
+                                           const char *path, const char *method)
+{
+    const char *other;
+    struct mr_http_request *request = calloc(1, sizeof *request);
+    if (!request)
+        return NULL;
+    *request = (struct mr_http_request){.http = http, .connection = connection};
+    request->is_head = strcmp(method, "HEAD") == 0;
+    request->path = strdup(path);
+    if (!request->path) {
+        free(request);
+        return NULL;
+    }
+    find_route(request, method, &other);
+    return request;
+}
+
+/* A piece of the body: kept for a route that reads it, else passed over, up to a limit. */
+static enum MHD_Result take_body(struct mr_http_request *request, const char *bytes, size_t n)
+{
+    size_t max = request->route ? request->route->body_max : 0;
+    request->body_bytes += n;
+    if (max == 0)
+        return request->body_bytes <= request->http->options.limits.body_bytes ? MHD_YES : MHD_NO;
+    if (request->body_bytes > max || mr_buf_append(&request->body, bytes, n) != MR_OK)
+        return MHD_NO;
+    return MHD_YES;
+}
+
+/* Called with the headers, then for each piece of the body, then at its end; and once more when it goes on after
+ * its answer came later. */
+enum MHD_Result request_on(void *arg, struct MHD_Connection *connection, const char *path,
+                           const char *method, const char *version, const char *bytes,
+                           size_t *bytes_n, void **state)
+{
+    (void)version;
+    struct mr_http *http = arg;
+    struct mr_http_request *request = *state;
+    if (!request) {
+        *state = request_new(http, connection, path, method);
+        return *state ? MHD_YES : MHD_NO;
+    }
+    if (*bytes_n > 0) {
+        size_t n = *bytes_n;
+        *bytes_n = 0;
+        return take_body(request, bytes, n);
+    }
+    if (request->asked)
+        return request->later && !request->replied ? MHD_YES : request->result;
+    request->asked = true;
+    request->result = MHD_YES;
+    struct client *client = client_of(connection);
+    if (client)
+        client_move(client, &http->answered);
+    answer(request, method);
+    return request->result;
+}
+
+void request_completed(void *arg, struct MHD_Connection *connection, void **state,
+                       enum MHD_RequestTerminationCode how)
+{
+    (void)how;
+    struct mr_http *http = arg;
+    struct client *client = client_of(connection);
+    struct mr_http_request *request = *state;
+    *state = NULL;
+    if (request) {
+        if (request->stream)
+            stream_closed(request->stream);
+        mr_buf_done(&request->body);
+        free(request->path);
+        free(request);
+    }
+    if (client)
+        client_move(client, &http->waiting);
+}

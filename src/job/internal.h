@@ -1,0 +1,315 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the service of jobs: its map.
+ *
+ *   service.c    the thread, its clock and wheel; opening and closing
+ *   queues.c     queues with live jobs; whose they are, and what begins and ends with that
+ *   live.c       the live jobs of the queues that are ours, in memory
+ *   slots.c      how many slots of workers serve each queue
+ *   pump.c       parts become tasks, as many as fit the window; then the cursor moves
+ *   results.c    results of tasks become outcomes of parts
+ *   sweep.c      tasks of which nobody wants the result are deleted, or told to stop
+ *   reducer.c    all outcomes are there: they become the result
+ *   command.c    a reduce that is a command
+ *   reconcile.c  jobs that do not move are held against their tasks; stragglers are run once more
+ *   govern.c     what is old is removed
+ *   load.c       a job comes into the store
+ *   ask.c        looking at jobs, cancelling and retrying them
+ *   watch.c      who watches a job is told of its changes
+ *   shown.c      a row of the store as people see it
+ *
+ * All of it belongs to the service's thread, but for load.c and ask.c, which talk to the store from whichever thread
+ * they are called on, and the reads of reducer.c, which has a thread beside it. Requests to the store and the broker are
+ * errands: they come back as messages. A queue that was lost meanwhile has another generation, and a job that was begun
+ * anew another epoch: what comes back for the old one is dropped; that it was carried out does no harm.
+ */
+#ifndef MR_JOB_INTERNAL_H
+#define MR_JOB_INTERNAL_H
+
+#include "base/chan.h"
+#include "base/diag.h"
+#include "base/exec.h"
+#include "base/map.h"
+#include "broker/broker.h"
+#include "job/def.h"
+#include "job/id.h"
+#include "job/service.h"
+#include "store/jobs.h"
+#include "wheel/wheel.h"
+
+enum {
+    AGAIN_MS = 1000, /* what failed for a passing reason is tried again after this */
+    PAGE_MAX = 1000, /* rows of one answer */
+    NODE_BEATS = 3,  /* within its lease, of the node that takes results */
+    RESULTS_WAIT_MS = 30000,
+};
+
+#define PUMP_LEASE   "pump:" /* and the name of the queue */
+#define GOVERN_LEASE "jobs"
+
+struct queue;
+struct live;
+struct governing;
+
+/* ---- errands --------------------------------------------------------------------------------- */
+
+/* The head of everything that is under way. */
+struct errand {
+    struct mr_msg msg;
+    struct mr_job_service *s;
+    void (*done)(struct errand *errand); /* on the service's thread; frees it */
+};
+
+void job_errand_store(struct errand *errand, struct mr_store_req *req);
+void job_errand_broker(struct errand *errand, struct mr_req *req);
+
+/* ---- live jobs ------------------------------------------------------------------------------- */
+
+/* A live job of a queue that is ours. */
+struct live {
+    struct mr_link link; /* in its queue's jobs, by order */
+    struct queue *queue; /* NULL: it is live no more, or its queue is not ours */
+    uint32_t handle;
+    unsigned refs;
+    uint32_t epoch; /* rises when what is under way for it is forgotten */
+    bool seen;      /* in the walk through the queue that is on */
+    /* The row, as it was last read. */
+    struct mr_uuid uid;
+    char id[MR_UUID_TEXT_LEN + 1];
+    uint64_t no, version, total;
+    int64_t order_ms;
+    uint32_t round;
+    bool pipeline;
+    enum mr_jobrow_state state;
+    struct mr_store_stage stages[MR_JOB_STAGES_MAX];
+    size_t stages_n;
+    uint64_t ready_last;
+    struct mr_arena arena; /* of what follows */
+    struct mr_job_options options;
+    /* Where submitting is: beyond the cursors, by what is in hand. */
+    uint64_t next[MR_JOB_STAGES_MAX], ready_next;
+    struct mr_link batches; /* in hand, in the order of the cursors */
+    uint64_t in_hand;       /* parts in those of them that are on their way to the broker */
+    uint64_t ahead;         /* and in those that are read, or being read, until there is room */
+    /* Parts whose results are in hand: their tasks are over, before a row says so. A row that comes first may have
+     * counted some of them: so many are known to be in no row. */
+    uint64_t in_results, uncounted;
+    uint64_t written;       /* of them, by the request whose rows come next */
+    bool reading;           /* one of them is being read */
+    bool reducing;          /* it was given to the reducer */
+    mr_mono moved;          /* when its version rose last */
+    mr_mono stalled;        /* it was held against its tasks last; zero: not since it moved */
+    bool walking;           /* it is being */
+    uint64_t sped;          /* round and stage whose stragglers were run once more, + 1 */
+    struct mr_link seconds; /* tasks of stragglers, both of each part: see reconcile.c */
+};
+
+struct queue {
+    struct mr_link link;
+    struct mr_job_service *s;
+    char name[MR_NAME_MAX + 1];
+    char lease[sizeof PUMP_LEASE + MR_NAME_MAX];
+    bool wanted; /* it has live jobs */
+    bool owned, asking;
+    uint64_t token, generation;
+    mr_mono until;   /* it is ours so long */
+    mr_mono renewed; /* when that was last asked for */
+    mr_mono shunned; /* it is left to others until then */
+    struct mr_link jobs;
+    bool walking, walk_again; /* the live jobs are being read */
+    uint64_t slots;           /* of workers that serve it */
+    bool advancing;           /* cursors are being moved */
+    bool paused;              /* until again: the broker or the store did not do something */
+    struct mr_timer again;
+    mr_mono heard; /* when something of it changed, as far as we know */
+};
+
+/* ---- the service ----------------------------------------------------------------------------- */
+
+/* A node of the broker that takes results. */
+struct results {
+    uint64_t node; /* 0: none */
+    bool wanted;   /* there are live jobs, or were a moment ago */
+    mr_mono live_at;
+    bool taking, opening;
+    unsigned writing;       /* batches that are in hand ... */
+    struct mr_link written; /* ... those */
+    struct mr_timer beat, again;
+};
+
+struct mr_job_service {
+    struct mr_broker *broker;
+    struct mr_store *store;
+    struct mr_clock *clock;
+    struct mr_job_settings settings;
+    size_t payload_max;
+    char owner[MR_STORE_OWNER_MAX + 1];
+    char temp_dir[512];
+    void (*step)(enum mr_job_step step, void *arg);
+    void *step_arg;
+    bool running;
+    struct mr_wheel *wheel;
+    mr_mono base; /* tick 0 */
+    struct mr_link queues;
+    bool listing;
+    struct mr_map *map; /* of live jobs, by uid */
+    struct live **lives;
+    uint32_t lives_n, lives_cap, free_handle;
+    bool slots_asking;
+    struct mr_timer look, govern, watch_look;
+    struct governing *governing; /* NULL: nothing is removed now */
+    struct results results;
+    struct mr_exec_thread *reducer;
+    size_t sweeping;
+    _Atomic bool stopping; /* read by the reducer */
+    size_t under_way;      /* errands, and what the reducer has */
+    struct mr_chan inbox;
+    _Atomic uint32_t answering; /* threads that are sending to it what they were asked */
+    _Atomic uint32_t asking;    /* asks and loads that talk to the store */
+    pthread_t thread;
+    bool thread_there;
+    struct mr_msg stop_msg;
+    /* Who watches: see watch.c. */
+    struct mr_lock watch_lock; /* over what follows */
+    struct mr_link watched;
+    struct mr_job_watch *calling; /* whose callback is under way ... */
+    const void *caller;           /* ... in which thread */
+    bool watch_dirty;             /* there is something new to be read */
+    bool watch_reading, watch_closed;
+    struct mr_lock lock; /* over figures */
+    struct mr_job_health figures;
+};
+
+/* Under the lock: figures.FIELD += n. */
+#define JOB_COUNT(s, field, n)                                                                     \
+    do {                                                                                           \
+        mr_lock_enter(&(s)->lock);                                                                 \
+        (s)->figures.field += (n);                                                                 \
+        mr_lock_leave(&(s)->lock);                                                                 \
+    } while (0)
+
+/* service.c */
+static inline void job_step(const struct mr_job_service *s, enum mr_job_step step)
+{
+    if (s->step != NULL)
+        s->step(step, s->step_arg);
+}
+void job_after(struct mr_job_service *s, struct mr_timer *timer, int64_t ms);
+int64_t job_since_ms(const struct mr_job_service *s, mr_mono since);
+/* Something that was sent to the service's thread by another one. */
+void job_send(struct mr_job_service *s, struct mr_msg *msg);
+/* Rows as they are after a request: jobs in memory are brought up to them, watchers are told. */
+void job_changed(struct mr_job_service *s, const struct mr_store_jobs_changed *changed);
+void job_changed_one(struct mr_job_service *s, const struct mr_store_job *row);
+/* There may be something new in the queue, or for those who watch the job. Copies. Thread: any. */
+void job_stir(struct mr_job_service *s, struct mr_slice queue, const struct mr_uuid *uid);
+
+/* queues.c */
+void job_queues_look(struct mr_job_service *s); /* asks for, and renews, what is due */
+void job_queues_list(struct mr_job_service *s); /* which ones have live jobs */
+/* NULL: no memory. */
+struct queue *job_queue(struct mr_job_service *s, struct mr_slice name);
+void job_queue_lost(struct queue *queue, enum mr_err err);
+/* We hold it, but cannot do what it takes: somebody else may. */
+void job_queue_give_up(struct queue *queue, enum mr_err err);
+void job_queues_release(struct mr_job_service *s);
+void job_queues_free(struct mr_job_service *s);
+/* A fence for what only the owner does. */
+static inline struct mr_store_fence job_fence(const struct queue *queue)
+{
+    return (struct mr_store_fence){mr_slice_str(queue->lease), queue->token};
+}
+
+/* live.c */
+MR_MUST_USE enum mr_err job_lives_init(struct mr_job_service *s);
+void job_lives_done(struct mr_job_service *s);
+struct live *job_live_find(struct mr_job_service *s, const struct mr_uuid *uid);
+/* The live jobs of the queue are read, all of them. */
+void job_live_walk(struct queue *queue);
+/* The row is newer than what is in memory, or not looked at. */
+void job_live_update(struct live *live, const struct mr_store_job *row);
+/* What is under way for it is forgotten. */
+void job_live_restart(struct live *live);
+void job_live_drop(struct live *live);
+void job_lives_drop(struct queue *queue); /* all of them */
+struct live *job_live_ref(struct live *live);
+void job_live_unref(struct live *live);
+/* Tasks in the broker, or on their way there. */
+uint64_t job_live_outstanding(const struct live *live);
+
+/* slots.c */
+void job_slots_look(struct mr_job_service *s);
+
+/* pump.c */
+void job_pump(struct queue *queue);    /* submits what fits */
+void job_advance(struct queue *queue); /* cursors follow what was submitted */
+void job_pump_drop(struct live *live); /* its batches: forgotten */
+/* Something of it can be submitted. */
+bool job_pump_has_more(const struct live *live);
+bool job_pump_waits(const struct queue *queue); /* there is more, and no room for it */
+
+/* results.c */
+void job_results_init(struct mr_job_service *s);
+/* Whether there are live jobs, whoever has them. */
+void job_results_want(struct mr_job_service *s, bool live);
+void job_results_end(struct mr_job_service *s);
+/* Outcomes, known by whatever means; copied. done (may be NULL): with what the store says of the whole. */
+typedef void ends_done(struct mr_job_service *s, enum mr_err err, void *arg);
+void job_ends_write(struct mr_job_service *s, const struct mr_store_end *ends, size_t n,
+                    ends_done *done, void *arg);
+
+/* sweep.c */
+/* The job has ended otherwise than by success: what was submitted of it is not wanted. */
+void job_sweep(struct mr_job_service *s, const struct mr_uuid *uid);
+/* These tasks; copied. */
+void job_sweep_tasks(struct mr_job_service *s, const struct mr_slice *ids, size_t n);
+
+/* reducer.c */
+void job_reduce(struct live *live);
+/* It can not go on: it ends. why is a literal. */
+void job_fail(struct live *live, const char *why);
+
+/* command.c */
+struct mr_reduce_command;
+/* What the command prints goes to chunk; MR_FAILED: it did not end well, detail says how. Any thread that may wait. */
+struct job_command {
+    struct mr_slice command;
+    const char *job_id;
+    const char *temp_dir;
+    uint64_t total;       /* parts, for the length of their names */
+    _Atomic bool *cancel; /* it ends when this is set */
+    enum mr_err (*chunk)(struct mr_slice bytes, void *arg);
+    void *arg;
+};
+MR_MUST_USE enum mr_err job_command_new(const struct job_command *options,
+                                        struct mr_reduce_command **ret_command,
+                                        struct mr_detail *detail);
+MR_MUST_USE enum mr_err job_command_part(struct mr_reduce_command *command, uint64_t index,
+                                         struct mr_slice bytes, struct mr_detail *detail);
+MR_MUST_USE enum mr_err job_command_run(struct mr_reduce_command *command,
+                                        struct mr_detail *detail);
+void job_command_free(struct mr_reduce_command *command);
+
+/* reconcile.c */
+void job_reconcile_look(struct queue *queue);
+void job_seconds_free(struct live *live);
+/* The part has its outcome: the other task of it is not wanted. */
+void job_seconds_end(struct live *live, const struct mr_part_id *part);
+
+/* govern.c */
+void job_govern_begin(struct mr_job_service *s);
+void job_govern_end(struct mr_job_service *s);
+
+/* watch.c */
+void job_watch_changed(struct mr_job_service *s, const struct mr_uuid *uid);
+void job_watch_look(struct mr_job_service *s); /* reads what is new */
+void job_watch_init(struct mr_job_service *s);
+void job_watch_close(struct mr_job_service *s); /* all of them end */
+void job_watch_done(struct mr_job_service *s);
+
+/* shown.c: a row with its definition, opened; in the arena. */
+MR_MUST_USE enum mr_err job_show(const struct mr_store_job *row, struct mr_slice definition,
+                                 int64_t now_ms, struct mr_arena *arena,
+                                 struct mr_job_shown *ret_shown);
+
+#endif

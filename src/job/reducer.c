@@ -1,0 +1,303 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * All outcomes are there: they become the result. It is read, made and written on a thread beside the service's, piece by
+ * piece, under the lease of the queue; then one request makes it the job's, once, whoever else has tried. What was
+ * written by one who lost the lease is nobody's, and removed with that. Trouble with the store is tried again; what the
+ * parts' results do not allow, or the command says, is the end of the job.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "job/internal.h"
+#include "job/reduce.h"
+
+struct reducing {
+    struct mr_job job;
+    struct errand errand;
+    struct queue *queue;
+    uint64_t generation, token;
+    struct live *live; /* a reference */
+    uint32_t epoch;
+    struct mr_uuid uid;
+    char id[MR_UUID_TEXT_LEN + 1];
+    uint32_t round;
+    uint64_t total;
+    uint32_t stages_n;
+    struct mr_arena arena;
+    struct mr_reduce_spec spec;
+    /* What came of it. */
+    struct mr_reduce *reduce;
+    struct mr_reduce_command *command;
+    uint64_t next; /* index of the next part */
+    uint32_t chunks;
+    uint64_t bytes;
+    enum mr_err store_err; /* of a request to the store */
+    enum mr_err err;       /* of the reduce */
+    struct mr_detail why;
+    struct mr_store_job_act act;
+};
+
+static void reducing_free(struct reducing *r)
+{
+    mr_reduce_free(r->reduce);
+    job_command_free(r->command);
+    mr_store_req_done(&r->act.req);
+    mr_arena_done(&r->arena);
+    job_live_unref(r->live);
+    free(r);
+}
+
+/* ---- beside the service's thread ------------------------------------------------------------- */
+
+static struct mr_store_fence fence_of(const struct reducing *r)
+{
+    return (struct mr_store_fence){mr_slice_str(r->queue->lease), r->token};
+}
+
+static enum mr_err add_chunk(struct mr_slice chunk, void *arg)
+{
+    struct reducing *r = arg;
+    struct mr_store_result_add add = {.req.op = MR_STORE_RESULT_ADD,
+                                      .fence = fence_of(r),
+                                      .uid = r->uid,
+                                      .round = r->round,
+                                      .seq = r->chunks,
+                                      .bytes = chunk};
+    r->store_err = mr_store_call(r->errand.s->store, &add.req);
+    mr_store_req_done(&add.req);
+    if (r->store_err == MR_OK) {
+        r->chunks++;
+        r->bytes += chunk.len;
+    }
+    return r->store_err;
+}
+
+static enum mr_err begin(struct reducing *r)
+{
+    struct mr_job_service *s = r->errand.s;
+    if (r->spec.kind == MR_REDUCE_COMMAND) {
+        struct job_command options = {.command = r->spec.command,
+                                      .job_id = r->id,
+                                      .temp_dir = s->settings.temp_dir,
+                                      .total = r->total,
+                                      .cancel = &s->stopping,
+                                      .chunk = add_chunk,
+                                      .arg = r};
+        return job_command_new(&options, &r->command, &r->why);
+    }
+    struct mr_reduce_options options = {
+        .kind = r->spec.kind, .chunk_max = MR_STORE_CHUNK_MAX, .chunk = add_chunk, .arg = r};
+    return mr_reduce_new(&options, &r->reduce);
+}
+
+/* Up to this index no part has a result. */
+static enum mr_err skip_to(struct reducing *r, uint64_t index)
+{
+    enum mr_err err = MR_OK;
+    for (; err == MR_OK && r->next < index; r->next++) {
+        if (r->reduce != NULL)
+            err = mr_reduce_gap(r->reduce, r->next, &r->why);
+    }
+    return err;
+}
+
+static enum mr_err add_part(struct reducing *r, const struct mr_store_payload *part)
+{
+    MR_TRY(skip_to(r, part->index));
+    r->next++;
+    if (r->command != NULL)
+        return job_command_part(r->command, part->index, part->bytes, &r->why);
+    return mr_reduce_part(r->reduce, part->index, part->bytes, &r->why);
+}
+
+/* One page; answers where the next one begins. */
+static enum mr_err add_page(struct reducing *r, uint64_t from, uint64_t *ret_next)
+{
+    struct mr_store_parts_read read = {.req.op = MR_STORE_PARTS_READ,
+                                       .uid = r->uid,
+                                       .stage = r->stages_n,
+                                       .from = from,
+                                       .max = MR_STORE_BATCH_MAX};
+    enum mr_err err = mr_store_call(r->errand.s->store, &read.req);
+    if (err == MR_EMPTY)
+        mr_detail_set(&r->why, "results of its parts are not kept any more");
+    else
+        r->store_err = err;
+    for (size_t i = 0; err == MR_OK && i < read.n; i++)
+        err = add_part(r, &read.parts[i]);
+    *ret_next = read.next;
+    mr_store_req_done(&read.req);
+    return err;
+}
+
+static enum mr_err make_result(struct reducing *r)
+{
+    uint64_t at = 0;
+    if (r->spec.kind == MR_REDUCE_NONE)
+        return MR_OK;
+    MR_TRY(begin(r));
+    while (at < r->total) {
+        uint64_t from = at;
+        if (atomic_load(&r->errand.s->stopping))
+            return r->store_err = MR_CANCELLED;
+        MR_TRY(add_page(r, from, &at));
+        if (at <= from)
+            return r->store_err = MR_DAMAGED;
+    }
+    MR_TRY(skip_to(r, r->total));
+    if (r->command != NULL)
+        return job_command_run(r->command, &r->why);
+    return mr_reduce_end(r->reduce, NULL, &r->why);
+}
+
+static void run(struct mr_job *job)
+{
+    struct reducing *r = mr_container(job, struct reducing, job);
+    r->err = make_result(r);
+}
+
+/* ---- on it again ----------------------------------------------------------------------------- */
+
+/* The next look at the job begins anew. */
+static void put_off(struct reducing *r, enum mr_err err)
+{
+    if (r->live->epoch == r->epoch)
+        r->live->reducing = false;
+    if (err != MR_CANCELLED)
+        mr_diag(MR_DIAG_WARN, "job.reduce", "job=%s error=%s", r->id, mr_err_name(err));
+    reducing_free(r);
+}
+
+static void ended(struct errand *errand)
+{
+    struct reducing *r = mr_container(errand, struct reducing, errand);
+    struct mr_job_service *s = errand->s;
+    enum mr_err err = r->act.req.err;
+    if (err != MR_OK) {
+        put_off(r, err);
+        return;
+    }
+    job_step(s, MR_JOB_STEP_CLOSED);
+    if (r->act.state == MR_JOBROW_SUCCEEDED)
+        JOB_COUNT(s, reduced, 1);
+    job_changed_one(s, &r->act.job);
+    reducing_free(r);
+}
+
+static void end_job(struct reducing *r)
+{
+    bool ok = r->err == MR_OK;
+    job_step(r->errand.s, MR_JOB_STEP_REDUCED);
+    if (!ok && r->why.text[0] == '\0')
+        mr_detail_set(&r->why, "the reduce failed: %s", mr_err_text(r->err));
+    r->act = (struct mr_store_job_act){
+        .req.op = MR_STORE_JOB_END,
+        .fence = fence_of(r),
+        .uid = r->uid,
+        .round = r->round,
+        .state = ok ? MR_JOBROW_SUCCEEDED : MR_JOBROW_FAILED,
+        .reason = ok ? (struct mr_slice){0} : mr_slice_str(r->why.text),
+        .chunks = ok ? r->chunks : 0,
+        .bytes = ok ? r->bytes : 0,
+    };
+    r->errand.done = ended;
+    job_errand_store(&r->errand, &r->act.req);
+}
+
+static void made(struct mr_job *job)
+{
+    struct reducing *r = mr_container(job, struct reducing, job);
+    struct mr_job_service *s = r->errand.s;
+    bool ours = r->queue->owned && r->queue->generation == r->generation;
+    s->under_way--;
+    if (r->store_err != MR_OK || s->stopping || !ours)
+        put_off(r, r->store_err != MR_OK ? r->store_err : MR_CANCELLED);
+    else
+        end_job(r);
+}
+
+static enum mr_err reducing_new(struct live *live, struct reducing **ret_reducing)
+{
+    struct queue *queue = live->queue;
+    struct reducing *r = calloc(1, sizeof *r);
+    struct mr_slice text;
+    if (r == NULL)
+        return MR_NOMEM;
+    r->errand.s = queue->s;
+    r->queue = queue;
+    r->generation = queue->generation;
+    r->token = queue->token;
+    r->live = job_live_ref(live);
+    r->epoch = live->epoch;
+    r->uid = live->uid;
+    memcpy(r->id, live->id, sizeof r->id);
+    r->round = live->round;
+    r->total = live->total;
+    r->stages_n = (uint32_t)live->stages_n;
+    enum mr_err err = mr_arena_copy(&r->arena, live->options.reduce, &text);
+    if (err == MR_OK)
+        err = mr_reduce_parse(text, &r->spec, &r->why);
+    if (err != MR_OK) {
+        reducing_free(r);
+        return err;
+    }
+    *ret_reducing = r;
+    return MR_OK;
+}
+
+void job_reduce(struct live *live)
+{
+    struct reducing *r;
+    struct mr_job_service *s = live->queue->s;
+    if (live->reducing || s->stopping)
+        return;
+    enum mr_err err = reducing_new(live, &r);
+    if (err != MR_OK) {
+        mr_diag(MR_DIAG_WARN, "job.reduce", "job=%s error=%s", live->id, mr_err_name(err));
+        return;
+    }
+    job_step(s, MR_JOB_STEP_REDUCE);
+    live->reducing = true;
+    s->under_way++;
+    if (r->spec.kind == MR_REDUCE_COMMAND && !s->settings.commands) {
+        r->err = MR_UNSUPPORTED;
+        mr_detail_set(&r->why, "this server runs no commands for jobs");
+        made(&r->job);
+        return;
+    }
+    mr_job_init(&r->job, run, made);
+    struct mr_exec *exec = mr_exec_thread_exec(s->reducer);
+    exec->submit(exec, &r->job);
+}
+
+/* ---- without a result ------------------------------------------------------------------------ */
+
+struct failing {
+    struct errand errand;
+    struct mr_store_job_act act;
+};
+
+static void failed(struct errand *errand)
+{
+    struct failing *f = mr_container(errand, struct failing, errand);
+    if (f->act.req.err == MR_OK)
+        job_changed_one(errand->s, &f->act.job);
+    mr_store_req_done(&f->act.req);
+    free(f);
+}
+
+void job_fail(struct live *live, const char *why)
+{
+    struct queue *queue = live->queue;
+    struct failing *f = calloc(1, sizeof *f);
+    if (f == NULL)
+        return; /* it is tried again */
+    f->errand = (struct errand){.s = queue->s, .done = failed};
+    f->act = (struct mr_store_job_act){.req.op = MR_STORE_JOB_END,
+                                       .fence = job_fence(queue),
+                                       .uid = live->uid,
+                                       .round = live->round,
+                                       .state = MR_JOBROW_FAILED,
+                                       .reason = mr_slice_str(why)};
+    job_errand_store(&f->errand, &f->act.req);
+}

@@ -1,0 +1,386 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Open rows of the ledger, walked through page by page: of a whole app when it has become ours, before anything else
+ * is fired; of a timer whose next run waits for an end; and every now and then, held against the tasks that they
+ * have become. Rows that wait are dispatched, which does no harm where somebody has done so before.
+ */
+#include <stdlib.h>
+
+#include "timer/sched/internal.h"
+#include "timer/strategy.h"
+
+enum walk_kind { WALK_RECOVERS, WALK_RELEASES, WALK_RECONCILES };
+
+enum { FRESH_MS = 5000 /* younger rows are under way: there is nothing to mend */ };
+
+struct look_up {
+    struct job job;
+    struct walk *walk;
+    struct mr_req_get get;
+    const struct mr_store_firing *row;
+    char id[MR_FIRING_ID_MAX + 1];
+};
+
+struct walk {
+    struct job job;
+    enum walk_kind kind;
+    struct mr_store_firing_open open;
+    struct mr_store_timer_get get;
+    struct mr_store_timer_key *keys; /* of the page, as open.firings */
+    int64_t after_ms;
+    struct mr_uuid after_uid;
+    struct mr_uuid only; /* zero: all */
+    size_t seen;         /* rows, on all pages */
+    struct look_up *look_ups;
+    size_t look_ups_n, pending;
+};
+
+/* Rows of before this time. */
+static int64_t fresh_since(const struct mr_scheduler *s)
+{
+    int64_t fresh_ms = s->settings.reconcile_ms < FRESH_MS ? s->settings.reconcile_ms : FRESH_MS;
+    return sched_now_ms(s) - fresh_ms;
+}
+
+static void page_next(struct walk *w);
+static void page_end(struct walk *w);
+
+static void page_free(struct walk *w)
+{
+    for (size_t i = 0; i < w->look_ups_n; i++)
+        mr_req_done(&w->look_ups[i].get.req);
+    free(w->look_ups);
+    free(w->keys);
+    mr_store_req_done(&w->open.req);
+    mr_store_req_done(&w->get.req);
+    w->look_ups = NULL;
+    w->keys = NULL;
+    w->look_ups_n = 0;
+}
+
+static void walk_end(struct walk *w, enum mr_err err)
+{
+    struct app *app = w->job.app;
+    bool current = sched_job_current(&w->job);
+    enum walk_kind kind = w->kind;
+    page_free(w);
+    free(w);
+    if (!current || kind == WALK_RELEASES)
+        return;
+    if (kind == WALK_RECOVERS && err == MR_OK) {
+        app->recovering = false;
+        sched_window_read(app);
+        sched_results_begin(app); /* an end is written when it is known what else is open */
+    }
+    sched_after(app->s, &app->reconcile,
+                app->recovering ? AGAIN_MS : app->s->settings.reconcile_ms);
+}
+
+/* ---- what a task says ------------------------------------------------------------------------ */
+
+static bool was_cancelled(const struct mr_task *task)
+{
+    return task->cancel_requested || mr_slice_equal(task->last_error, MR_SLICE_LIT("cancelled"));
+}
+
+bool sched_end_of_task(const struct mr_task *task, struct end *ret_end)
+{
+    struct mr_slice part_of = mr_broadcast_firing(task->id);
+    if ((task->state != MR_COMPLETED && task->state != MR_ARCHIVED) ||
+        !mr_firing_id_parse(part_of.len > 0 ? part_of : task->id, &ret_end->uid,
+                            &ret_end->planned_ms, &ret_end->run))
+        return false;
+    bool done = task->state == MR_COMPLETED;
+    ret_end->final = true;
+    ret_end->state = done                    ? MR_LEDGER_SUCCEEDED
+                     : !was_cancelled(task)  ? MR_LEDGER_FAILED
+                     : task->started_ms == 0 ? MR_LEDGER_CANCELLED
+                                             : MR_LEDGER_STOPPED;
+    ret_end->attempt = task->attempt;
+    ret_end->started_ms = task->started_ms;
+    ret_end->finished_ms = task->finished_ms > 0 ? task->finished_ms : task->last_failed_ms;
+    ret_end->reason = done ? (struct mr_slice){0} : task->last_error;
+    return true;
+}
+
+static bool end_of_look_up(struct app *app, const struct look_up *up, struct end *ret_end)
+{
+    if (up->get.req.err == MR_OK)
+        return sched_end_of_task(&up->get.task, ret_end);
+    if (up->get.req.err != MR_NOT_FOUND)
+        return false;
+    *ret_end = (struct end){.uid = up->row->uid,
+                            .planned_ms = up->row->planned_ms,
+                            .run = up->row->run,
+                            .final = true,
+                            .state = MR_LEDGER_FAILED,
+                            .finished_ms = sched_now_ms(app->s),
+                            .reason = MR_SLICE_LIT("its task is gone")};
+    return true;
+}
+
+static void looked_up_all(struct walk *w)
+{
+    struct app *app = w->job.app;
+    struct end *ends = calloc(w->look_ups_n, sizeof *ends);
+    size_t n = 0;
+    for (size_t i = 0; ends != NULL && i < w->look_ups_n; i++) {
+        if (end_of_look_up(app, &w->look_ups[i], &ends[n])) {
+            if (ends[n].finished_ms == 0)
+                ends[n].finished_ms = sched_now_ms(app->s);
+            n++;
+        }
+    }
+    if (n > 0 && sched_job_current(&w->job)) {
+        SCHED_COUNT(app->s, reconciled, n);
+        sched_ends_write(app, ends, n, NULL, NULL);
+    }
+    free(ends);
+    page_end(w);
+}
+
+static void looked_up(struct job *job)
+{
+    struct walk *w = mr_container(job, struct look_up, job)->walk;
+    if (--w->pending == 0)
+        looked_up_all(w);
+}
+
+/* ---- rows ------------------------------------------------------------------------------------ */
+
+/* Its runs matter: it is in memory as long as there are any. */
+static struct entry *watch(struct app *app, const struct mr_store_timer *timer)
+{
+    struct entry *entry = sched_entry_find(app, &timer->uid);
+    return entry != NULL ? entry : sched_entry_rest(app, timer);
+}
+
+static void row_waits(struct walk *w, const struct mr_store_firing *row,
+                      const struct mr_store_timer *timer, struct entry *entry,
+                      struct mr_link *shots)
+{
+    struct app *app = w->job.app;
+    struct def *def = entry != NULL ? sched_def_ref(entry->def) : NULL;
+    if (timer->state == MR_ROW_NONE) {
+        sched_stop_task(app, &row->uid, row->planned_ms, row->run, "its timer was deleted");
+        return;
+    }
+    if (def == NULL)
+        def = sched_def_new(app->s, timer);
+    if (def == NULL)
+        return;
+    bool held = entry != NULL && def->options.overlap == MR_OVERLAP_QUEUE &&
+                sched_entry_running_without(entry, row->planned_ms) >= def->limit;
+    if (entry != NULL)
+        sched_entry_opened(entry, row->planned_ms, row->run, held);
+    struct shot *shot =
+        held ? NULL : sched_shot_new(def, &row->uid, row->planned_ms, row->run, row->target);
+    if (shot != NULL) {
+        mr_list_push_back(shots, &shot->link);
+        SCHED_COUNT(app->s, recovered, 1);
+    }
+    sched_def_unref(def);
+}
+
+static void row_runs(struct walk *w, const struct mr_store_firing *row, struct entry *entry)
+{
+    sched_entry_opened(entry, row->planned_ms, row->run, false);
+    if (w->kind == WALK_RECOVERS && !sched_is_broadcast(row->target))
+        sched_expire(w->job.app, entry->def, &row->uid, row->planned_ms, row->run);
+}
+
+static bool is_waiting(const struct mr_store_firing *row)
+{
+    return row->state == MR_LEDGER_WAITING;
+}
+
+/* First what runs, then what waits for that. */
+static void rows_known(struct walk *w)
+{
+    struct app *app = w->job.app;
+    struct mr_link shots;
+    int64_t fresh_ms = fresh_since(app->s);
+    mr_list_init(&shots);
+    for (int pass = 0; pass < 2; pass++) {
+        for (size_t i = 0; i < w->open.n; i++) {
+            const struct mr_store_firing *row = &w->open.firings[i];
+            const struct mr_store_timer *timer = &w->get.timers[i];
+            if (is_waiting(row) != (pass == 1) ||
+                (w->kind == WALK_RECONCILES && row->fired_ms > fresh_ms))
+                continue;
+            struct entry *entry = timer->state != MR_ROW_NONE ? watch(app, timer) : NULL;
+            if (pass == 1)
+                row_waits(w, row, timer, entry, &shots);
+            else if (entry != NULL)
+                row_runs(w, row, entry);
+        }
+    }
+    sched_dispatch(app, &shots);
+}
+
+static void look_up(struct walk *w, const struct mr_store_firing *row)
+{
+    struct look_up *up = &w->look_ups[w->look_ups_n++];
+    up->walk = w;
+    up->row = row;
+    up->job = (struct job){.s = w->job.s, .app = w->job.app, .done = looked_up};
+    mr_firing_id(&row->uid, row->planned_ms, row->run, up->id);
+    up->get = (struct mr_req_get){.req.op = MR_OP_GET, .id = mr_slice_str(up->id)};
+    w->pending++;
+}
+
+/* Whether there is anything to be waited for. */
+static bool look_up_tasks(struct walk *w)
+{
+    int64_t fresh_ms = fresh_since(w->job.s);
+    w->look_ups = calloc(w->open.n, sizeof *w->look_ups);
+    for (size_t i = 0; w->look_ups != NULL && i < w->open.n; i++) {
+        const struct mr_store_firing *row = &w->open.firings[i];
+        if (is_waiting(row) || row->fired_ms > fresh_ms)
+            continue;
+        if (sched_is_broadcast(row->target))
+            sched_broadcast_look(w->job.app, &row->uid, row->planned_ms);
+        else
+            look_up(w, row);
+    }
+    for (size_t i = 0; i < w->look_ups_n; i++)
+        sched_job_broker(&w->look_ups[i].job, &w->look_ups[i].get.req);
+    return w->look_ups_n > 0;
+}
+
+/* ---- pages ----------------------------------------------------------------------------------- */
+
+static void timers_known(struct job *job)
+{
+    struct walk *w = mr_container(job, struct walk, job);
+    if (!sched_job_current(job) || w->get.req.err != MR_OK) {
+        walk_end(w, w->get.req.err != MR_OK ? w->get.req.err : MR_STALE);
+        return;
+    }
+    rows_known(w);
+    if (w->kind != WALK_RECONCILES || !look_up_tasks(w))
+        page_end(w);
+}
+
+/* The open rows of a timer, if they are one page: others may have ended some of those that are in memory. */
+static void all_of_timer(struct walk *w)
+{
+    struct app *app = w->job.app;
+    struct entry *entry = sched_job_current(&w->job) ? sched_entry_find(app, &w->only) : NULL;
+    if (entry == NULL || w->open.req.err != MR_OK || w->open.more || w->seen > 0)
+        return;
+    sched_entry_open_are(entry, w->open.firings, w->open.n);
+    if (entry->state == ENTRY_RESTS)
+        sched_entry_settle(entry);
+}
+
+static void page_known(struct job *job)
+{
+    struct walk *w = mr_container(job, struct walk, job);
+    if (w->kind == WALK_RELEASES)
+        all_of_timer(w);
+    if (!sched_job_current(job) || w->open.req.err != MR_OK || w->open.n == 0) {
+        walk_end(w, w->open.req.err);
+        return;
+    }
+    w->keys = calloc(w->open.n, sizeof *w->keys);
+    if (w->keys == NULL) {
+        walk_end(w, MR_NOMEM);
+        return;
+    }
+    for (size_t i = 0; i < w->open.n; i++)
+        w->keys[i].uid = w->open.firings[i].uid;
+    w->get =
+        (struct mr_store_timer_get){.req.op = MR_STORE_TIMER_GET, .keys = w->keys, .n = w->open.n};
+    w->job.done = timers_known;
+    sched_job_store(&w->job, &w->get.req);
+}
+
+static void page_end(struct walk *w)
+{
+    struct app *app = w->job.app;
+    const struct mr_store_firing *last = &w->open.firings[w->open.n - 1];
+    bool more = w->open.more && sched_job_current(&w->job);
+    w->after_ms = last->planned_ms;
+    w->after_uid = last->uid;
+    w->seen += w->open.n;
+    if (w->kind == WALK_RECONCILES) { /* a long walk goes on with the next one */
+        app->walk_ms = more ? w->after_ms : 0;
+        app->walk_uid = more ? w->after_uid : (struct mr_uuid){0};
+        more = more && w->seen < RECONCILE_MAX;
+    }
+    if (!more) {
+        walk_end(w, MR_OK);
+        return;
+    }
+    page_free(w);
+    page_next(w);
+}
+
+static void page_next(struct walk *w)
+{
+    w->open = (struct mr_store_firing_open){.req.op = MR_STORE_FIRING_OPEN,
+                                            .app = mr_slice_str(w->job.app->name),
+                                            .uid = w->only,
+                                            .after_ms = w->after_ms,
+                                            .after_uid = w->after_uid,
+                                            .max = w->kind == WALK_RECONCILES ? 100 : PAGE_MAX};
+    w->job.done = page_known;
+    sched_job_store(&w->job, &w->open.req);
+}
+
+static struct walk *walk_new(struct app *app, enum walk_kind kind)
+{
+    struct walk *w = calloc(1, sizeof *w);
+    if (w == NULL)
+        return NULL;
+    w->kind = kind;
+    w->job = (struct job){.s = app->s, .app = app};
+    return w;
+}
+
+static void reconcile(struct mr_timer *timer, void *arg)
+{
+    struct app *app = mr_container(timer, struct app, reconcile);
+    (void)arg;
+    if (!app->owned)
+        return;
+    struct walk *w = walk_new(app, app->recovering ? WALK_RECOVERS : WALK_RECONCILES);
+    if (w == NULL) {
+        sched_after(app->s, timer, AGAIN_MS);
+        return;
+    }
+    if (w->kind == WALK_RECONCILES) {
+        w->after_ms = app->walk_ms;
+        w->after_uid = app->walk_uid;
+    }
+    page_next(w);
+}
+
+void sched_recover_init(struct app *app)
+{
+    mr_timer_init(&app->reconcile, reconcile);
+}
+
+void sched_recover_begin(struct app *app)
+{
+    app->recovering = true;
+    reconcile(&app->reconcile, NULL);
+}
+
+void sched_recover_drop(struct app *app)
+{
+    app->recovering = false;
+    app->walk_ms = 0;
+    app->walk_uid = (struct mr_uuid){0};
+    mr_wheel_stop(app->s->wheel, &app->reconcile);
+}
+
+void sched_recover_timer(struct app *app, const struct mr_uuid *uid)
+{
+    struct walk *w = walk_new(app, WALK_RELEASES);
+    if (w == NULL)
+        return; /* the next walk through all of them finds it */
+    w->only = *uid;
+    page_next(w);
+}

@@ -1,0 +1,480 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * The scheduler's thread: messages, then the wheel, then what is due. Planned times are of the wall clock, and are
+ * waited for by the monotonic one; once a second at least both are held against each other, and when the wall clock
+ * has been set, everything is put into the wheel anew. Nothing happens before the wall clock says so.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "timer/sched/internal.h"
+
+enum {
+    STEP_US = 10000,    /* less than this is no step of the clock */
+    RETAIN_MS = 60000,  /* how often what is old is removed */
+    RETAIN_MAX = 1000,  /* rows at a time */
+    RETAIN_PAUSE = 100, /* ms until the next of them */
+    TOMBSTONES_MS = 24 * 3600000,
+};
+
+static const struct mr_timer_settings defaults = {
+    .lease_ms = 10 * 1000,
+    .window_ms = 10 * 1000,
+    .misfire_ms = 1000,
+    .catch_up_ms = 24 * 3600000LL,
+    .catch_up_max = 1000,
+    .backlog_max = 20000,
+    .history_ms = 30 * 24 * 3600000LL,
+    .reconcile_ms = 60 * 1000,
+};
+
+/* ---- jobs ------------------------------------------------------------------------------------ */
+
+static void job_deliver(struct mr_msg *msg, void *receiver)
+{
+    struct job *job = mr_container(msg, struct job, msg);
+    struct mr_scheduler *s = receiver;
+    mr_assert(s->under_way > 0);
+    s->under_way--;
+    job->done(job);
+}
+
+/* The scheduler is told. It may have ended before this returns, but is not freed before. */
+static void answer(struct job *job)
+{
+    struct mr_scheduler *s = job->s;
+    atomic_fetch_add(&s->answering, 1);
+    mr_chan_send(&s->inbox, &job->msg);
+    atomic_fetch_sub(&s->answering, 1);
+}
+
+static void store_done(struct mr_store_req *req)
+{
+    struct job *job = req->arg;
+    answer(job);
+}
+
+static void broker_done(struct mr_req *req)
+{
+    struct job *job = req->arg;
+    answer(job);
+}
+
+static void job_begin(struct job *job)
+{
+    job->msg.deliver = job_deliver;
+    job->generation = job->app != NULL ? job->app->generation : 0;
+    job->s->under_way++;
+}
+
+void sched_job_store(struct job *job, struct mr_store_req *req)
+{
+    job_begin(job);
+    req->done = store_done;
+    req->arg = job;
+    mr_store_submit(job->s->store, req);
+}
+
+void sched_job_broker(struct job *job, struct mr_req *req)
+{
+    job_begin(job);
+    req->done = broker_done;
+    req->arg = job;
+    mr_broker_submit(job->s->broker, req);
+}
+
+bool sched_job_current(const struct job *job)
+{
+    return job->app->owned && job->app->generation == job->generation;
+}
+
+/* ---- time ------------------------------------------------------------------------------------ */
+
+int64_t sched_now_ms(const struct mr_scheduler *s)
+{
+    return mr_wall_ms(mr_wall_now(s->clock));
+}
+
+/* Rounded up: never early. */
+static uint64_t tick_of(const struct mr_scheduler *s, int64_t mono_ns)
+{
+    int64_t ns = mono_ns - s->base.ns;
+    return ns > 0 ? (uint64_t)((ns - 1) / MR_NS_PER_MS + 1) : 0;
+}
+
+static uint64_t tick_now(const struct mr_scheduler *s)
+{
+    return (uint64_t)((mr_mono_now(s->clock).ns - s->base.ns) / MR_NS_PER_MS);
+}
+
+void sched_after(struct mr_scheduler *s, struct mr_timer *timer, int64_t ms)
+{
+    mr_wheel_start(s->wheel, timer, tick_of(s, mr_mono_now(s->clock).ns + ms * MR_NS_PER_MS));
+}
+
+void sched_at(struct mr_scheduler *s, struct mr_timer *timer, int64_t wall_ms)
+{
+    int64_t left_us = wall_ms * MR_US_PER_MS - mr_wall_now(s->clock).us;
+    /* Who waits so long is looked at on the way. */
+    if (left_us > MR_MS_PER_DAY * MR_US_PER_MS)
+        left_us = MR_MS_PER_DAY * MR_US_PER_MS;
+    int64_t ns = mr_mono_now(s->clock).ns + (left_us > 0 ? left_us * MR_NS_PER_US : 0);
+    mr_wheel_start(s->wheel, timer, tick_of(s, ns));
+}
+
+/* From the monotonic to the wall clock; read closely together. */
+static int64_t clock_offset_us(const struct mr_scheduler *s)
+{
+    int64_t offset_us = 0;
+    for (int i = 0; i < 3; i++) {
+        int64_t before_us = mr_mono_now(s->clock).ns / MR_NS_PER_US;
+        int64_t wall_us = mr_wall_now(s->clock).us;
+        int64_t after_us = mr_mono_now(s->clock).ns / MR_NS_PER_US;
+        offset_us = wall_us - after_us;
+        if (after_us - before_us < STEP_US / 10)
+            break;
+    }
+    return offset_us;
+}
+
+static void watch_clock(struct mr_scheduler *s)
+{
+    int64_t offset_us = clock_offset_us(s), step_us = offset_us - s->offset_us;
+    if (step_us > -STEP_US && step_us < STEP_US)
+        return;
+    s->offset_us = offset_us;
+    SCHED_COUNT(s, clock_steps, 1);
+    mr_diag(MR_DIAG_WARN, "timer.clock", "step_ms=%lld", (long long)(step_us / MR_US_PER_MS));
+    for (struct mr_link *at = s->apps.next; at != &s->apps; at = at->next)
+        sched_window_rewind(mr_container(at, struct app, link));
+}
+
+/* ---- apps ------------------------------------------------------------------------------------ */
+
+struct app *sched_app_find(struct mr_scheduler *s, struct mr_slice name)
+{
+    for (struct mr_link *at = s->apps.next; at != &s->apps; at = at->next) {
+        struct app *app = mr_container(at, struct app, link);
+        if (mr_slice_equal(mr_slice_str(app->name), name))
+            return app;
+    }
+    return NULL;
+}
+
+struct app *sched_app(struct mr_scheduler *s, struct mr_slice name)
+{
+    struct app *app = sched_app_find(s, name);
+    if (app != NULL)
+        return app;
+    app = name.len <= MR_NAME_MAX ? calloc(1, sizeof *app) : NULL;
+    if (app == NULL)
+        return NULL;
+    app->s = s;
+    app->wanted = s->all_apps;
+    mr_list_init(&app->broadcasts);
+    mr_list_init(&app->expiries);
+    snprintf(app->name, sizeof app->name, "%.*s", (int)name.len, (const char *)name.data);
+    snprintf(app->lease, sizeof app->lease, MR_APP_LEASE_PREFIX "%s", app->name);
+    mr_firing_topic(name, app->topic);
+    if (sched_window_init(app) != MR_OK) {
+        free(app);
+        return NULL;
+    }
+    sched_fire_init(app);
+    sched_dispatch_init(app);
+    sched_results_init(app);
+    sched_recover_init(app);
+    mr_list_push_back(&s->apps, &app->link);
+    SCHED_COUNT(s, apps, 1);
+    return app;
+}
+
+static void app_free(struct app *app)
+{
+    mr_assert(!app->owned);
+    sched_window_done(app);
+    mr_list_remove(&app->link);
+    free(app);
+}
+
+/* ---- once a second --------------------------------------------------------------------------- */
+
+static void look(struct mr_timer *timer, void *arg)
+{
+    struct mr_scheduler *s = arg;
+    if (s->stopping)
+        return;
+    sched_after(s, timer, LOOK_MS);
+    if (s->nodes_wanted)
+        (void)sched_nodes_ready(s);
+    for (struct mr_link *at = s->apps.next; at != &s->apps; at = at->next) {
+        struct app *app = mr_container(at, struct app, link);
+        if (app->owned)
+            sched_window_read(app);
+    }
+}
+
+struct retaining {
+    struct job job;
+    struct mr_store_retain req;
+};
+
+static void retained(struct job *job)
+{
+    struct retaining *r = mr_container(job, struct retaining, job);
+    struct mr_scheduler *s = job->s;
+    size_t n = r->req.req.err == MR_OK ? r->req.firings + r->req.tombstones : 0;
+    bool more = r->req.req.err == MR_OK &&
+                (r->req.firings == RETAIN_MAX || r->req.tombstones == RETAIN_MAX);
+    SCHED_COUNT(s, retained, n);
+    if (!s->stopping)
+        sched_after(s, &s->retain, more ? RETAIN_PAUSE : RETAIN_MS);
+    mr_store_req_done(&r->req.req);
+    free(r);
+}
+
+/* Every server does it; that several do is no harm. */
+static void retain(struct mr_timer *timer, void *arg)
+{
+    struct mr_scheduler *s = arg;
+    struct retaining *r = s->stopping ? NULL : calloc(1, sizeof *r);
+    if (r == NULL) {
+        sched_after(s, timer, RETAIN_MS);
+        return;
+    }
+    r->job = (struct job){.s = s, .done = retained};
+    r->req = (struct mr_store_retain){.req.op = MR_STORE_RETAIN,
+                                      .firings_ms = s->settings.history_ms,
+                                      .tombstones_ms = TOMBSTONES_MS,
+                                      .max = RETAIN_MAX};
+    sched_job_store(&r->job, &r->req.req);
+}
+
+void sched_alarm(struct mr_scheduler *s, const struct mr_scheduler_alarm *alarm)
+{
+    if (s->alarm != NULL)
+        s->alarm(alarm, s->alarm_arg);
+}
+
+/* ---- the thread ------------------------------------------------------------------------------ */
+
+static int64_t wait_ns(const struct mr_scheduler *s)
+{
+    uint64_t next = mr_wheel_next(s->wheel);
+    int64_t max_ns = LOOK_MS * MR_NS_PER_MS;
+    if (next >= UINT64_MAX / MR_NS_PER_MS)
+        return max_ns;
+    int64_t ns = s->base.ns + (int64_t)next * MR_NS_PER_MS - mr_mono_now(s->clock).ns;
+    return ns > max_ns ? max_ns : ns > 0 ? ns : 0;
+}
+
+static void turn(struct mr_scheduler *s)
+{
+    struct mr_msg *msg = mr_chan_take_all(&s->inbox);
+    while (msg != NULL) {
+        struct mr_msg *next = msg->next;
+        msg->deliver(msg, s);
+        msg = next;
+    }
+    watch_clock(s);
+    mr_wheel_advance(s->wheel, tick_now(s), s);
+    for (struct mr_link *at = s->apps.next; at != &s->apps; at = at->next) {
+        struct app *app = mr_container(at, struct app, link);
+        sched_fire_due(app);
+        sched_window_go_on(app);
+        sched_lease_leave(app);
+        if (app->owned && !sched_is_firing(app)) {
+            sched_dispatch_flush(app);
+            sched_results_flush(app);
+        }
+    }
+}
+
+static void *run(void *arg)
+{
+    struct mr_scheduler *s = arg;
+    while (!s->stopping || s->under_way > 0) {
+        turn(s);
+        if (!s->stopping || s->under_way > 0)
+            mr_chan_wait(&s->inbox, wait_ns(s));
+    }
+    return NULL;
+}
+
+static void stop(struct mr_msg *msg, void *receiver)
+{
+    struct mr_scheduler *s = receiver;
+    (void)msg;
+    s->stopping = true;
+    sched_share_end(s);
+}
+
+/* ---- life ------------------------------------------------------------------------------------ */
+
+#define DEFAULT(settings, field)                                                                   \
+    do {                                                                                           \
+        if ((settings)->field == 0)                                                                \
+            (settings)->field = defaults.field;                                                    \
+    } while (0)
+
+static void set_settings(struct mr_timer_settings *to, const struct mr_timer_settings *from)
+{
+    if (from != NULL)
+        *to = *from;
+    DEFAULT(to, lease_ms);
+    if (to->renew_ms == 0)
+        to->renew_ms = to->lease_ms * 3 / 10;
+    DEFAULT(to, window_ms);
+    DEFAULT(to, misfire_ms);
+    DEFAULT(to, catch_up_ms);
+    DEFAULT(to, catch_up_max);
+    DEFAULT(to, backlog_max);
+    DEFAULT(to, history_ms);
+    DEFAULT(to, reconcile_ms);
+}
+
+/* Two servers of one machine, and two lives of one server, are different owners. */
+static void name_owner(struct mr_scheduler *s, const char *node)
+{
+    struct mr_uuid uuid;
+    char text[MR_UUID_TEXT_LEN + 1];
+    mr_uuid_make(&uuid, mr_wall_now(s->clock), mr_rand_of_thread());
+    mr_uuid_format(&uuid, text);
+    snprintf(s->owner, sizeof s->owner, "%.*s%s%s", (int)MR_NAME_MAX, node != NULL ? node : "",
+             node != NULL && node[0] != '\0' ? "/" : "", text);
+}
+
+static enum mr_err name_apps(struct mr_scheduler *s, const struct mr_scheduler_options *o)
+{
+    size_t len = 0;
+    for (size_t i = 0; i < o->apps_n; i++)
+        len += strlen(o->apps[i]) + 1;
+    if (len > MR_STORE_APPS_MAX)
+        return MR_TOO_BIG;
+    s->apps_text = calloc(1, len + 1);
+    char *at = s->apps_text;
+    for (size_t i = 0; at != NULL && i < o->apps_n; i++) {
+        MR_TRY(mr_name_check(mr_slice_str(o->apps[i])));
+        struct app *app = sched_app(s, mr_slice_str(o->apps[i]));
+        if (app == NULL)
+            return MR_NOMEM;
+        app->wanted = true;
+        at += snprintf(at, MR_NAME_MAX + 2, "%s%s", i > 0 ? "\n" : "", app->name);
+    }
+    return at != NULL ? MR_OK : MR_NOMEM;
+}
+
+static enum mr_err begin(struct mr_scheduler *s, const struct mr_scheduler_options *o)
+{
+    s->base = mr_mono_now(s->clock);
+    s->offset_us = clock_offset_us(s);
+    MR_TRY(mr_wheel_new(0, &s->wheel));
+    MR_TRY(mr_zones_new(mr_fs_system(), NULL, &s->zones));
+    MR_TRY(name_apps(s, o));
+    sched_share_init(s);
+    mr_timer_init(&s->look, look);
+    mr_timer_init(&s->retain, retain);
+    sched_after(s, &s->look, 0);
+    sched_after(s, &s->retain, RETAIN_MS);
+    MR_TRY(mr_thread_start(&s->thread, "mr-timers", run, s));
+    s->thread_there = true;
+    return MR_OK;
+}
+
+static void scheduler_free(struct mr_scheduler *s)
+{
+    while (!mr_list_empty(&s->apps))
+        app_free(mr_container(s->apps.next, struct app, link));
+    sched_nodes_free(s->nodes);
+    free(s->apps_text);
+    mr_wheel_free(s->wheel);
+    mr_zones_free(s->zones);
+    mr_lock_done(&s->lock);
+    free(s);
+}
+
+enum mr_err mr_scheduler_start(const struct mr_scheduler_options *options,
+                               struct mr_scheduler **ret_scheduler)
+{
+    struct mr_scheduler *s = calloc(1, sizeof *s);
+    if (s == NULL)
+        return MR_NOMEM;
+    s->broker = options->broker;
+    s->store = options->store;
+    s->clock = options->clock != NULL ? options->clock : mr_clock_system();
+    s->alarm = options->alarm;
+    s->alarm_arg = options->arg;
+    s->all_apps = options->apps_n == 0;
+    mr_list_init(&s->apps);
+    mr_lock_init(&s->lock);
+    mr_chan_init(&s->inbox);
+    set_settings(&s->settings, options->settings);
+    name_owner(s, options->node);
+    enum mr_err err = begin(s, options);
+    if (err != MR_OK) {
+        scheduler_free(s);
+        return err;
+    }
+    *ret_scheduler = s;
+    return MR_OK;
+}
+
+void mr_scheduler_stop(struct mr_scheduler *scheduler)
+{
+    struct mr_scheduler *s = scheduler;
+    if (s == NULL)
+        return;
+    s->stop_msg.deliver = stop;
+    mr_chan_send(&s->inbox, &s->stop_msg);
+    mr_thread_join(s->thread);
+    turn(s); /* acts that came too late */
+    struct mr_event never;
+    mr_event_init(&never);
+    while (atomic_load(&s->answering) > 0) /* what they said was heard before they are through */
+        (void)mr_event_wait(&never, MR_NS_PER_MS);
+    scheduler_free(s);
+}
+
+/* ---- told by others -------------------------------------------------------------------------- */
+
+struct change {
+    struct mr_msg msg;
+    size_t len;
+    char app[];
+};
+
+static void change_deliver(struct mr_msg *msg, void *receiver)
+{
+    struct change *c = mr_container(msg, struct change, msg);
+    struct mr_scheduler *s = receiver;
+    struct mr_slice name = {c->app, c->len};
+    struct app *app = sched_app_find(s, name);
+    if (app != NULL && app->owned)
+        sched_window_read(app);
+    else if (app == NULL && s->all_apps && sched_app(s, name) != NULL)
+        sched_share_look(s); /* it is a new one: whoever is to have it is soon to know */
+    free(c);
+}
+
+void mr_scheduler_changed(struct mr_scheduler *scheduler, struct mr_slice app)
+{
+    struct change *c = malloc(sizeof *c + app.len);
+    if (c == NULL)
+        return; /* it looks within a second anyway */
+    c->msg.deliver = change_deliver;
+    c->len = app.len;
+    memcpy(c->app, app.data, app.len);
+    mr_chan_send(&scheduler->inbox, &c->msg);
+}
+
+void mr_scheduler_wake(struct mr_scheduler *scheduler)
+{
+    mr_chan_wake(&scheduler->inbox);
+}
+
+void mr_scheduler_figures(struct mr_scheduler *scheduler, struct mr_scheduler_figures *ret_figures)
+{
+    mr_lock_enter(&scheduler->lock);
+    *ret_figures = scheduler->figures;
+    mr_lock_leave(&scheduler->lock);
+}

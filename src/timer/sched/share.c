@@ -1,0 +1,314 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Which apps are to be ours. Every server says in the store that it is there, together with the renewal of its leases,
+ * looks who else is there and whose each app is, and does its part of what follows from that (timer/share.h): it
+ * leaves what is to be another's, and takes what is to be its own as soon as that is free. When a server dies its
+ * leases end no earlier than its row does, so what becomes free goes to one who lives.
+ *
+ * Who does not reach the broker could fire nothing: it is not there for others until it does.
+ */
+#include <stdlib.h>
+
+#include "broker/hidden.h"
+#include "timer/sched/internal.h"
+#include "timer/share.h"
+
+enum { SHUN_LEASES = 2 }; /* who gave up leaves all to others for so many leases at least */
+
+/* ---- that it is there ------------------------------------------------------------------------- */
+
+struct beating {
+    struct job job;
+    struct mr_store_server_beat req;
+};
+
+static void beaten(struct job *job)
+{
+    struct beating *b = mr_container(job, struct beating, job);
+    if (b->req.req.err != MR_OK) {
+        mr_diag(MR_DIAG_WARN, "timer.beat", "error=%s", mr_err_name(b->req.req.err));
+        job->s->beat = (mr_mono){0}; /* with the next look */
+    }
+    mr_store_req_done(&b->req.req);
+    free(b);
+}
+
+static void say(struct mr_scheduler *s, int64_t ttl_ms)
+{
+    struct beating *b = calloc(1, sizeof *b);
+    if (b == NULL)
+        return;
+    b->job = (struct job){.s = s, .done = beaten};
+    b->req = (struct mr_store_server_beat){.req.op = MR_STORE_SERVER_BEAT,
+                                           .server = mr_slice_str(s->owner),
+                                           .apps = mr_slice_str(s->apps_text),
+                                           .ttl_ms = ttl_ms};
+    sched_job_store(&b->job, &b->req.req);
+}
+
+static void beat(struct mr_scheduler *s)
+{
+    mr_mono now = mr_mono_now(s->clock);
+    if (now.ns < s->beat.ns)
+        return;
+    s->beat = mr_mono_add_ms(now, s->settings.renew_ms);
+    say(s, s->settings.lease_ms);
+    sched_lease_renew(s);
+}
+
+/* ---- whether it can be ------------------------------------------------------------------------ */
+
+struct probe {
+    struct job job;
+    struct mr_req_queue_list req;
+    struct mr_queue_info info;
+};
+
+static void probed(struct job *job)
+{
+    struct probe *p = mr_container(job, struct probe, job);
+    struct mr_scheduler *s = job->s;
+    enum mr_err err = p->req.req.err;
+    s->probing = false;
+    mr_req_done(&p->req.req);
+    free(p);
+    if (s->stopping || (err != MR_OK && err != MR_NOT_FOUND)) /* nobody has made a timer yet */
+        return;
+    s->present = true;
+    s->beat = (mr_mono){0};
+    sched_share_look(s);
+}
+
+static void probe(struct mr_scheduler *s)
+{
+    bool not_now = s->probing || mr_mono_now(s->clock).ns < s->back.ns;
+    struct probe *p = not_now ? NULL : calloc(1, sizeof *p);
+    if (p == NULL)
+        return;
+    s->probing = true;
+    p->job = (struct job){.s = s, .done = probed};
+    p->req = (struct mr_req_queue_list){.req.op = MR_OP_QUEUE_LIST,
+                                        .only = mr_slice_str(MR_TIMERS_QUEUE),
+                                        .infos = &p->info,
+                                        .max = 1};
+    sched_job_broker(&p->job, &p->req.req);
+}
+
+/* ---- what is to be ours ----------------------------------------------------------------------- */
+
+struct looking {
+    struct job job;
+    struct mr_store_server_list list;
+    struct mr_store_app_list page;
+    struct mr_arena arena; /* of the names of apps */
+    struct mr_share_server *servers;
+    struct mr_share_app *apps;
+    size_t n, cap;
+};
+
+static void looking_free(struct looking *l)
+{
+    mr_store_req_done(&l->list.req);
+    mr_store_req_done(&l->page.req);
+    mr_arena_done(&l->arena);
+    free(l->servers);
+    free(l->apps);
+    free(l);
+}
+
+static size_t server_of(const struct looking *l, struct mr_slice name)
+{
+    for (size_t i = 0; i < l->list.n; i++) {
+        if (mr_slice_equal(l->servers[i].name, name))
+            return i;
+    }
+    return MR_SHARE_NOBODY;
+}
+
+static enum mr_err add_app(struct looking *l, struct mr_slice name, struct mr_slice owner)
+{
+    if (l->n == l->cap) {
+        size_t cap = l->cap > 0 ? 2 * l->cap : 16;
+        struct mr_share_app *grown = realloc(l->apps, cap * sizeof *grown);
+        if (grown == NULL)
+            return MR_NOMEM;
+        l->apps = grown;
+        l->cap = cap;
+    }
+    struct mr_share_app *app = &l->apps[l->n];
+    *app = (struct mr_share_app){.owner = server_of(l, owner), .held = owner.len > 0};
+    MR_TRY(mr_arena_copy(&l->arena, name, &app->name));
+    l->n++;
+    return MR_OK;
+}
+
+static int compare_apps(const void *a, const void *b)
+{
+    return mr_slice_compare(((const struct mr_share_app *)a)->name,
+                            ((const struct mr_share_app *)b)->name);
+}
+
+/* Apps that we are here for, though the store does not know them yet. */
+static enum mr_err add_named(struct looking *l)
+{
+    struct mr_scheduler *s = l->job.s;
+    size_t n = l->n;
+    for (struct mr_link *at = s->apps.next; !s->all_apps && at != &s->apps; at = at->next) {
+        const struct app *app = mr_container(at, struct app, link);
+        struct mr_share_app key = {.name = mr_slice_str(app->name)};
+        if (app->wanted && (n == 0 || bsearch(&key, l->apps, n, sizeof key, compare_apps) == NULL))
+            MR_TRY(add_app(l, key.name, (struct mr_slice){0}));
+    }
+    if (l->n > n)
+        qsort(l->apps, l->n, sizeof *l->apps, compare_apps);
+    return MR_OK;
+}
+
+static void decide_one(struct mr_scheduler *s, const struct mr_share_app *to, bool is_ours,
+                       bool is_free)
+{
+    struct app *app = is_ours ? sched_app(s, to->name) : sched_app_find(s, to->name);
+    if (app == NULL)
+        return;
+    if (app->share && !is_ours)
+        app->leave = mr_mono_add_ms(mr_mono_now(s->clock), LEAVE_MS);
+    app->share = is_ours;
+    app->free = is_free;
+}
+
+/* Not when we are not seen ourselves: then the others do not count us, either. */
+static void decide(struct looking *l)
+{
+    struct mr_scheduler *s = l->job.s;
+    size_t us = server_of(l, mr_slice_str(s->owner));
+    s->others = l->list.n - (us != MR_SHARE_NOBODY);
+    if (us == MR_SHARE_NOBODY)
+        s->beat = (mr_mono){0};
+    if (us == MR_SHARE_NOBODY || add_named(l) != MR_OK)
+        return;
+    for (size_t i = 0; i < l->n; i++) /* what we hold and know nothing of, too */
+        l->apps[i].held = l->apps[i].held && l->apps[i].owner != us;
+    mr_share(l->servers, l->list.n, l->apps, l->n);
+    for (size_t i = 0; i < l->n; i++)
+        decide_one(s, &l->apps[i], l->apps[i].owner == us, !l->apps[i].held);
+    sched_lease_take(s);
+}
+
+static void end_look(struct looking *l, enum mr_err err)
+{
+    struct mr_scheduler *s = l->job.s;
+    bool again = s->share_again;
+    s->sharing = s->share_again = false;
+    if (err == MR_OK && s->present && !s->stopping)
+        decide(l);
+    looking_free(l);
+    if (again)
+        sched_share_look(s);
+}
+
+static void ask_apps(struct looking *l, struct mr_slice after);
+
+static void apps_listed(struct job *job)
+{
+    struct looking *l = mr_container(job, struct looking, job);
+    enum mr_err err = l->page.req.err;
+    for (size_t i = 0; err == MR_OK && i < l->page.n; i++)
+        err = add_app(l, l->page.apps[i].name, l->page.apps[i].owner);
+    bool more = err == MR_OK && l->page.more && l->page.n > 0;
+    mr_store_req_done(&l->page.req);
+    if (more && !job->s->stopping)
+        ask_apps(l, l->apps[l->n - 1].name);
+    else
+        end_look(l, err);
+}
+
+static void ask_apps(struct looking *l, struct mr_slice after)
+{
+    l->job.done = apps_listed;
+    l->page =
+        (struct mr_store_app_list){.req.op = MR_STORE_APP_LIST, .after = after, .max = PAGE_MAX};
+    sched_job_store(&l->job, &l->page.req);
+}
+
+static void servers_listed(struct job *job)
+{
+    struct looking *l = mr_container(job, struct looking, job);
+    enum mr_err err = l->list.req.err;
+    l->servers = err == MR_OK ? calloc(l->list.n + 1, sizeof *l->servers) : NULL;
+    if (err == MR_OK && l->servers == NULL)
+        err = MR_NOMEM;
+    if (err != MR_OK) {
+        end_look(l, err);
+        return;
+    }
+    for (size_t i = 0; i < l->list.n; i++)
+        l->servers[i] = (struct mr_share_server){.name = l->list.servers[i].server,
+                                                 .apps = l->list.servers[i].apps};
+    ask_apps(l, (struct mr_slice){0});
+}
+
+static void list(struct mr_scheduler *s)
+{
+    struct looking *l = s->sharing ? NULL : calloc(1, sizeof *l);
+    if (l == NULL)
+        return;
+    s->sharing = true;
+    l->job = (struct job){.s = s, .done = servers_listed};
+    l->list = (struct mr_store_server_list){.req.op = MR_STORE_SERVER_LIST, .max = PAGE_MAX};
+    sched_job_store(&l->job, &l->list.req);
+}
+
+static void go(struct mr_scheduler *s)
+{
+    if (s->stopping)
+        return;
+    if (!s->present) {
+        probe(s);
+        return;
+    }
+    sched_lease_check(s);
+    beat(s);
+    list(s);
+}
+
+void sched_share_look(struct mr_scheduler *s)
+{
+    s->share_again = s->sharing; /* which may be too early for what we are told of */
+    go(s);
+}
+
+/* ---- now and then, and not any more ----------------------------------------------------------- */
+
+static void look(struct mr_timer *timer, void *arg)
+{
+    struct mr_scheduler *s = arg;
+    int64_t ms = s->present && s->others > 0 ? SHARE_MS : LOOK_MS;
+    if (s->stopping)
+        return;
+    sched_after(s, timer, s->settings.renew_ms < ms ? s->settings.renew_ms : ms);
+    go(s);
+}
+
+void sched_share_init(struct mr_scheduler *s)
+{
+    mr_timer_init(&s->share, look);
+    sched_after(s, &s->share, 0);
+}
+
+/* It is gone before its apps are free: so they go to others at once. */
+void sched_share_end(struct mr_scheduler *s)
+{
+    if (s->present)
+        say(s, 0);
+    s->present = false;
+    sched_lease_release_all(s);
+}
+
+void sched_share_give_up(struct mr_scheduler *s, enum mr_err err)
+{
+    mr_diag(MR_DIAG_WARN, "timer.given_up", "apps=%u error=%s", s->figures.apps_owned,
+            mr_err_name(err));
+    SCHED_COUNT(s, lost, s->figures.apps_owned);
+    sched_share_end(s);
+    s->back = mr_mono_add_ms(mr_mono_now(s->clock), SHUN_LEASES * s->settings.lease_ms);
+}

@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""What job_events.sh asks of the events of a job: acceptance test 108."""
+
+import json
+import os
+import selectors
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+
+HOST, PORT = os.environ["EVENTS_HTTP"].rsplit(":", 1)
+MILLRACE = os.environ["MILLRACE"]
+PARTS = 100
+READERS = 1000
+WAIT_S = 60
+KEEP_ALIVE_S = 15
+
+
+def check(fine, what):
+    if not fine:
+        sys.exit(f"FAILED: {what}")
+
+
+def api(path, body=None, method=None):
+    data = json.dumps(body).encode() if body is not None else None
+    request = urllib.request.Request(f"http://{HOST}:{PORT}/api/v1{path}", data, method=method)
+    with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
+        return json.load(answer)
+
+
+def make_job(queue):
+    parts = [f"part {i}" for i in range(PARTS)]
+    return api("/jobs", {"parts": parts, "queue": queue, "reduce": "lines"})["id"]
+
+
+class Stream:
+    """A connection to the events of a job, and what has come over it."""
+
+    def __init__(self, job, after=None, token=None, small=False):
+        self.bytes, self.events, self.comments, self.closed = b"", [], 0, False
+        self.socket = socket.socket()
+        if small:  # it will not read; nobody must hold much for it
+            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
+        self.socket.connect((HOST, int(PORT)))
+        lines = [f"GET /api/v1/jobs/{job}/events HTTP/1.0", "Accept: text/event-stream"]
+        if after is not None:
+            lines.append(f"Last-Event-ID: {after}")
+        if token is not None:
+            lines.append(f"Authorization: Bearer {token}")
+        self.socket.sendall("\r\n".join(lines + ["", ""]).encode())
+        self.status = None
+
+    def take(self):
+        """Reads what there is; the socket is readable."""
+        more = self.socket.recv(256 * 1024)
+        self.closed = not more
+        self.bytes += more
+        if self.status is None and b"\r\n\r\n" in self.bytes:
+            head, self.bytes = self.bytes.split(b"\r\n\r\n", 1)
+            self.status = int(head.split()[1])
+        while self.status is not None and b"\n\n" in self.bytes:
+            block, self.bytes = self.bytes.split(b"\n\n", 1)
+            self.block(block.decode())
+
+    def block(self, text):
+        if text.startswith(":"):
+            self.comments += 1
+            return
+        fields = dict(line.split(": ", 1) for line in text.split("\n"))
+        self.events.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+
+    def ids(self):
+        return [event[0] for event in self.events]
+
+    def until(self, done, what):
+        """Reads until done(self)."""
+        self.socket.settimeout(WAIT_S)
+        while not done(self):
+            check(not self.closed, f"{what}: the stream ended")
+            try:
+                self.take()
+            except TimeoutError:
+                check(False, f"{what}: nothing came")
+
+    def to_end(self, what):
+        self.until(lambda s: s.closed, what) if not self.closed else None
+
+
+def whole(stream, what):
+    """A stream that was there until the end: every version, progress that never goes back, one end."""
+    ids = stream.ids()
+    check(ids == list(range(ids[0], ids[0] + len(ids))), f"{what}: ids {ids}")
+    kinds = [event[1] for event in stream.events]
+    check(kinds == ["progress"] * (len(kinds) - 1) + ["end"], f"{what}: events {kinds}")
+    done = [event[2]["done"] for event in stream.events]
+    check(done == sorted(done) and done[-1] == PARTS, f"{what}: done {done}")
+    check(stream.events[-1][2]["state"] == "succeeded", f"{what}: {stream.events[-1]}")
+
+
+def worker(queue, command):
+    broker = ["--quiet", "work", "-q", queue, "-c", "2", "--", "sh", "-c", command]
+    return subprocess.Popen([MILLRACE] + broker, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+
+
+def read_all(streams, deadline):
+    """All of them to their ends."""
+    with selectors.DefaultSelector() as selector:
+        for stream in streams:
+            stream.socket.setblocking(False)
+            selector.register(stream.socket, selectors.EVENT_READ, stream)
+        left = len(streams)
+        while left > 0:
+            check(time.monotonic() < deadline, f"{left} streams did not end")
+            for key, _ in selector.select(1):
+                key.data.take()
+                if key.data.closed:
+                    selector.unregister(key.fileobj)
+                    left -= 1
+
+
+def one_job():
+    """Before the start, at 40 %, again after a break."""
+    job = make_job("one")
+    first, leaves = Stream(job), Stream(job)
+    first.until(lambda s: s.events, "before the start")
+    check(first.events[0][2]["state"] == "created", f"the snapshot: {first.events[0]}")
+    process = worker("one", "cat; sleep 0.02")
+    leaves.until(lambda s: len(s.events) >= 3, "one that leaves")
+    leaves.socket.close()
+    first.until(lambda s: s.events[-1][2]["done"] >= PARTS * 4 // 10, "40 %")
+    seen = first.events[-1][2]["done"]
+    joins = Stream(job)
+    joins.until(lambda s: s.events, "one that joins")
+    check(joins.events[0][2]["done"] >= seen, f"one that joins: {joins.events[0]}")
+    again = Stream(job, after=leaves.ids()[-1])
+    for stream in (first, joins, again):
+        stream.to_end("to the end")
+    whole(first, "before the start")
+    whole(joins, "one that joins")
+    whole(again, "one that came back")
+    check(leaves.ids() + again.ids() == first.ids(), "one that came back has missed some, or has some twice")
+    late = Stream(job, after=first.ids()[-1])
+    late.until(lambda s: s.closed, "after the end")
+    check(late.status == 204 and not late.events, f"after the end: {late.status} {late.events}")
+    unknown = Stream("01a1e36b-0000-7000-8000-000000000000")
+    unknown.until(lambda s: s.closed, "unknown")
+    check(unknown.status == 404, f"unknown: {unknown.status}")
+    process.kill()
+    process.wait()
+
+
+def many_readers():
+    """A thousand, and one that reads nothing."""
+    job = make_job("many")
+    stuck = Stream(job, small=True)
+    streams = [Stream(job) for _ in range(READERS - 1)]
+    for stream in streams:
+        stream.until(lambda s: s.events, "the snapshot")
+    began = time.monotonic()
+    process = worker("many", "cat")
+    read_all(streams, began + WAIT_S)
+    for i, stream in enumerate(streams):
+        whole(stream, f"reader {i}")
+    check(stuck.status is None, "the one that is stuck has read something")
+    for stream in streams + [stuck]:
+        stream.socket.close()
+    process.kill()
+    process.wait()
+
+
+def revoked(job):
+    """A token that is revoked ends its streams."""
+    stream = Stream(job, token=os.environ["EVENTS_TOKEN"])
+    stream.until(lambda s: s.events, "with a token")
+    subprocess.run([MILLRACE, "--quiet", "token", "revoke", os.environ["EVENTS_TOKEN_ID"]], check=True)
+    stream.until(lambda s: s.closed, "a token that was revoked")
+    refused = Stream(job, token=os.environ["EVENTS_TOKEN"])
+    refused.until(lambda s: s.closed, "refused")
+    check(refused.status == 401, f"refused: {refused.status}")
+
+
+def main():
+    quiet = Stream(make_job("idle"))
+    quiet.until(lambda s: s.events, "a job that waits")
+    began = time.monotonic()
+    one_job()
+    many_readers()
+    revoked(make_job("idle"))
+    quiet.socket.settimeout(max(0.1, began + KEEP_ALIVE_S - time.monotonic()))
+    while quiet.comments == 0:
+        quiet.take()
+
+
+main()
