@@ -18,6 +18,7 @@ enum {
 };
 
 static const char line[PART_BYTES] = "It was the best of times, it was the worst of times, it was";
+static struct mr_slice inputs[LOAD_BATCH];
 
 static double seconds_since(mr_mono since)
 {
@@ -50,9 +51,6 @@ static void await(struct flight *f)
 
 static void send(struct suite *t, struct flight *f, unsigned uid, uint64_t first, size_t n)
 {
-    static struct mr_slice inputs[LOAD_BATCH];
-    for (size_t i = 0; i < LOAD_BATCH; i++)
-        inputs[i] = mr_slice_make(line, sizeof line);
     f->add = (struct mr_store_parts_add){.req = {.op = MR_STORE_PARTS_ADD, .done = set_event},
                                          .uid = suite_uid(uid),
                                          .first = first,
@@ -64,10 +62,18 @@ static void send(struct suite *t, struct flight *f, unsigned uid, uint64_t first
     mr_store_submit(t->store, &f->add.req);
 }
 
+/* Whoever carries out a request reads them while the next is made: they are written before the first. */
+static void fill_inputs(void)
+{
+    for (size_t i = 0; i < LOAD_BATCH; i++)
+        inputs[i] = mr_slice_make(line, sizeof line);
+}
+
 /* Answers how many seconds it took, from the beginning to the commit. */
 static double make(struct suite *t, unsigned uid, uint64_t parts)
 {
     struct flight flights[FLIGHT] = {0};
+    fill_inputs();
     mr_mono since = suite_mono();
     assert_err(kit_begin(t, (struct kit_job){.uid = uid}), MR_OK);
     size_t i = 0;
