@@ -350,6 +350,12 @@ static enum mr_err fire_row(struct work *work, const struct slot *slot,
     return reason_copy(&work->tx->scratch, item->reason, &slot->entry->row.reason);
 }
 
+/* Not one of another app, whose row may be there all the same: its numbers are others. */
+static void touch(const struct work *work, struct mover *mover, enum mr_err err)
+{
+    mover->touched |= !work->fenced && err == MR_OK && mover->state != MR_ROW_NONE;
+}
+
 /* Only a move. */
 static enum mr_err fire_move(struct mover *mover, const struct mr_store_move *move)
 {
@@ -367,7 +373,7 @@ static enum mr_err fire_item(struct work *work, const struct slot *slot,
     struct mover *mover = slot->mover;
     if (!slot->entry) {
         result->err = fire_move(mover, &item->move);
-        mover->touched |= !work->fenced && result->err == MR_OK;
+        touch(work, mover, result->err);
         return MR_OK;
     }
     struct mr_store_firing *row = &slot->entry->row;
@@ -385,7 +391,7 @@ static enum mr_err fire_item(struct work *work, const struct slot *slot,
     }
     if (moves && result->err == MR_OK)
         move_on(mover, &item->move);
-    mover->touched |= !work->fenced && result->err == MR_OK;
+    touch(work, mover, result->err);
     result->state = row->state;
     result->run = row->run;
     return MR_OK;
@@ -555,7 +561,7 @@ static enum mr_err set_item(struct work *work, const struct slot *slot,
     result->state = row->state;
     result->run = row->run;
     if (result->err == MR_OK && slot->mover) {
-        slot->mover->touched |= !work->fenced && slot->mover->state != MR_ROW_NONE;
+        touch(work, slot->mover, result->err);
         result->moved = item->move.moves && set_move(slot->mover, &item->move);
     }
     return MR_OK;

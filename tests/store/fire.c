@@ -80,6 +80,30 @@ static void test_timers_of_another_app_are_not_found(void **state)
     assert_int_equal(suite_get(t, "b", "n")->next_ms, 1000);
 }
 
+/* The other app has numbers of its own: written to this timer, they would hide what was done to it. */
+static void test_a_row_that_is_found_under_another_app_is_no_news_of_its_timer(void **state)
+{
+    struct suite *t = *state;
+    struct mr_store_due ask = {.until_ms = 5000, .max = 9};
+    for (uint64_t version = 1; version < 4; version++)
+        assert_err(PUT(t, .version = version).err, MR_OK);
+    ask.since = suite_due(t, ask)->changed;
+    assert_err(FIRE(t, .planned_ms = 1000).err, MR_OK);
+    assert_int_equal(suite_due(t, ask)->n, 1);
+    struct mr_store_fire item = {
+        .uid = suite_uid(1), .planned_ms = 1000, .state = MR_LEDGER_WAITING};
+    struct mr_store_fired result;
+    struct mr_store_fire_batch batch = {.req.op = MR_STORE_FIRE,
+                                        .app = MR_SLICE_LIT("b"),
+                                        .items = &item,
+                                        .n = 1,
+                                        .results = &result};
+    assert_err(mr_store_call(t->store, &batch.req), MR_OK);
+    mr_store_req_done(&batch.req);
+    assert_true(result.existed);
+    assert_int_equal(suite_due(t, ask)->n, 1);
+}
+
 static void test_several_firings_of_a_timer_in_a_batch_follow_each_other(void **state)
 {
     struct suite *t = *state;
@@ -228,6 +252,7 @@ int suite_fire(const struct suite_engine *engine)
         SUITE_TEST(test_firing_again_finds_the_row_and_changes_nothing),
         SUITE_TEST(test_a_timer_that_has_changed_is_not_fired),
         SUITE_TEST(test_timers_of_another_app_are_not_found),
+        SUITE_TEST(test_a_row_that_is_found_under_another_app_is_no_news_of_its_timer),
         SUITE_TEST(test_several_firings_of_a_timer_in_a_batch_follow_each_other),
         SUITE_TEST(test_a_run_by_hand_leaves_the_plan_alone),
         SUITE_TEST(test_a_timer_can_be_moved_without_a_row),
