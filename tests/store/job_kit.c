@@ -127,10 +127,18 @@ struct mr_store_result_read *kit_result(struct suite *t, unsigned uid, uint32_t 
     return KEPT(t, mr_store_result_read, read);
 }
 
+struct mr_store_segments *kit_segments_after(struct suite *t, uint64_t after)
+{
+    struct mr_store_segments segments = {
+        .req.op = MR_STORE_SEGMENTS, .after = after, .max = 1000};
+    return KEPT(t, mr_store_segments, segments);
+}
+
 struct mr_store_segments *kit_segments(struct suite *t)
 {
-    struct mr_store_segments segments = {.req.op = MR_STORE_SEGMENTS, .max = 1000};
-    return KEPT(t, mr_store_segments, segments);
+    struct mr_store_segments *segments = kit_segments_after(t, 0);
+    assert_false(segments->more);
+    return segments;
 }
 
 struct mr_store_job_retain *kit_job_retain(struct suite *t, struct mr_store_job_retain retain)

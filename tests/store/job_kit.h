@@ -38,7 +38,9 @@ struct mr_store_parts_list *kit_parts(struct suite *t, struct mr_store_parts_lis
 struct mr_store_parts_read *kit_read(struct suite *t, struct mr_store_parts_read read);
 struct mr_store_ready_read *kit_ready(struct suite *t, struct mr_store_ready_read read);
 struct mr_store_result_read *kit_result(struct suite *t, unsigned uid, uint32_t seq, size_t max);
+/* All of them, which are less than a page; and a page of them. */
 struct mr_store_segments *kit_segments(struct suite *t);
+struct mr_store_segments *kit_segments_after(struct suite *t, uint64_t after);
 struct mr_store_job_retain *kit_job_retain(struct suite *t, struct mr_store_job_retain retain);
 struct mr_store_segment_retain *kit_segment_retain(struct suite *t, int64_t age_ms, size_t max);
 
