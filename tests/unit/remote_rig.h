@@ -240,8 +240,10 @@ struct flight {
         struct mr_req_take take;
         struct mr_req_finish finish;
         struct mr_req_enqueue enqueue;
+        struct mr_req_node_open open;
     };
     struct mr_event done;
+    struct mr_worker_queue queue;
     struct mr_finish item;
     struct mr_task_options task;
     struct mr_enqueue_result result;
@@ -265,6 +267,19 @@ static inline enum mr_err flight_end(struct flight *flight)
     assert_true(mr_event_wait(&flight->done, WAIT_MS * MR_NS_PER_MS));
     mr_req_done(&flight->req);
     return flight->req.err;
+}
+
+static inline void open_start(struct world *w, struct flight *flight)
+{
+    *flight = (struct flight){.queue.name = MR_SLICE_LIT("default")};
+    flight->open.name = MR_SLICE_LIT("far");
+    flight->open.queues = &flight->queue;
+    flight->open.queues_n = 1;
+    flight->open.slots = 4;
+    flight->open.lease_ms = 60000;
+    flight->open.events.stop = on_stop;
+    flight->open.events.arg = w;
+    flight_start(w, flight, MR_OP_NODE_OPEN);
 }
 
 static inline void take_start(struct world *w, struct flight *flight, size_t max)

@@ -447,15 +447,46 @@ static void a_server_that_hangs_does_not_hang_a_worker(void **state)
     w->far = far;
 }
 
+static void a_node_that_opens_while_the_network_is_away_waits_for_it(void **state)
+{
+    struct world *w = *state;
+    struct flight opening;
+    w->network.refuse = true;
+    forwarder_cut(&w->network);
+    open_start(w, &opening);
+    assert_false(mr_event_wait(&opening.done, 100 * MR_NS_PER_MS));
+    w->network.refuse = false;
+    assert_int_equal(flight_end(&opening), MR_OK);
+    w->node = opening.open.node;
+    put_id(w, "a");
+    mr_lease_free(take(w, 1, 1));
+}
+
+static void a_node_whose_first_stream_breaks_opens_another(void **state)
+{
+    struct world *w = *state;
+    struct flight opening;
+    w->network.frozen = true;
+    open_start(w, &opening);
+    assert_false(mr_event_wait(&opening.done, 100 * MR_NS_PER_MS));
+    forwarder_cut(&w->network);
+    w->network.frozen = false;
+    assert_int_equal(flight_end(&opening), MR_OK);
+    w->node = opening.open.node;
+    assert_int_equal(beat(w), MR_OK);
+}
+
 static void closing_without_a_server_answers_everything(void **state)
 {
     struct world *w = *state;
-    struct flight taking, enqueueing;
+    struct flight taking, enqueueing, opening;
     open_node(w);
     take_start(w, &taking, 1);
     stop_server(w);
     enqueue_start(w, &enqueueing, (struct mr_task_options){.payload = MR_SLICE_LIT("x")});
+    open_start(w, &opening);
     mr_broker_close(w->far);
+    assert_int_equal(flight_end(&opening), MR_CLOSED);
     assert_int_equal(flight_end(&taking), MR_CLOSED);
     assert_int_equal(flight_end(&enqueueing), MR_CLOSED);
     start_server(w);
@@ -485,6 +516,8 @@ int main(int argc, char **argv)
         TEST(opening_says_where_nobody_answers),
         TEST(a_server_of_another_namespace_is_not_taken_for_ours),
         TEST(a_server_that_hangs_does_not_hang_a_worker),
+        TEST(a_node_that_opens_while_the_network_is_away_waits_for_it),
+        TEST(a_node_whose_first_stream_breaks_opens_another),
         TEST(closing_without_a_server_answers_everything),
     };
     if (argc > 1)

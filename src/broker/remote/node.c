@@ -7,9 +7,11 @@
  *
  *              Welcome             broken               Welcome
  *   OPENING ───────────> ATTACHED ────────> AWAY ────────────────> ATTACHED
- *      │ ended              │ close          │ fence, refused
+ *      │ fence, refused     │ close          │ fence, refused
  *      v                    v                v
  *    freed               LEAVING ─> freed   DEAD ── close ─> freed
+ *
+ * One that opens while the connection is away, or whose first stream breaks, waits for it as tasks do.
  *
  * A server that forgot the node (it was restarted, or the grace was over) opens a new one under the
  * same stream: the leases are lost, the node goes on.
@@ -197,8 +199,8 @@ static enum mr_err attach(struct node *node)
 
 static void attach_again(struct node *node)
 {
-    bool may = node->state == NODE_AWAY && node->call == NULL && node->remote->up;
-    if (may && attach(node) != MR_OK)
+    bool comes = node->state == NODE_AWAY || node->state == NODE_OPENING;
+    if (comes && node->call == NULL && node->remote->up && attach(node) != MR_OK)
         start_timer(node, &node->again, AGAIN_MS);
 }
 
@@ -305,8 +307,10 @@ static void on_closed(struct mr_call *call, int status, struct mr_slice text)
     node->call = NULL;
     if (node->remote->closing)
         node_free(node, MR_CLOSED);
+    else if (node->state == NODE_OPENING && is_break(err))
+        start_timer(node, &node->again, AGAIN_MS);
     else if (node->state == NODE_OPENING)
-        node_free(node, err != MR_OK ? err : MR_UNAVAILABLE);
+        node_free(node, err);
     else if (node->state == NODE_LEAVING)
         node_free(node, node->bye_sent ? err : MR_UNAVAILABLE);
     else
@@ -425,8 +429,8 @@ static enum mr_err node_new(struct ticket *ticket, struct node **ret_node)
 void remote_begin_node_open(struct ticket *ticket)
 {
     struct node *node = NULL;
-    enum mr_err err = ticket->remote->up ? node_new(ticket, &node) : MR_UNAVAILABLE;
-    if (err == MR_OK)
+    enum mr_err err = node_new(ticket, &node);
+    if (err == MR_OK && node->remote->up)
         err = attach(node);
     if (err == MR_OK) {
         node->ticket = ticket;
