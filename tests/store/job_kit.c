@@ -129,8 +129,7 @@ struct mr_store_result_read *kit_result(struct suite *t, unsigned uid, uint32_t 
 
 struct mr_store_segments *kit_segments_after(struct suite *t, uint64_t after)
 {
-    struct mr_store_segments segments = {
-        .req.op = MR_STORE_SEGMENTS, .after = after, .max = 1000};
+    struct mr_store_segments segments = {.req.op = MR_STORE_SEGMENTS, .after = after, .max = 1000};
     return KEPT(t, mr_store_segments, segments);
 }
 
