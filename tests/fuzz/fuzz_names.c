@@ -1,0 +1,71 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * What a nameserver hears from another: judged without harm. What was read reads the same when written again, a registry that hears it
+ * stays in order, and what it answers is a message again. The same bytes as a table of subApps.
+ */
+#include "fuzz/fuzz.h"
+#include "names/wire.h"
+
+static const mr_mono start = {MR_NS_PER_S};
+
+static enum mr_err answer(const struct mr_names_msg *msg, void *arg)
+{
+    struct mr_buf *buf = arg;
+    struct mr_arena arena = {0};
+    struct mr_names_msg back;
+    mr_buf_clear(buf);
+    mr_assert(mr_names_encode(msg, buf) == MR_OK && buf->len <= MR_NAMES_WIRE_MAX);
+    mr_assert(mr_names_decode(mr_buf_slice(buf), &arena, &back) == MR_OK);
+    mr_assert(back.entries_n == msg->entries_n && back.wants_n == msg->wants_n &&
+              back.marks_n == msg->marks_n);
+    mr_arena_done(&arena);
+    return MR_OK;
+}
+
+static void put(struct mr_registry *r, const char *name, uint64_t incarnation,
+                enum mr_names_fate fate)
+{
+    struct mr_names_entry e = {.kind = MR_NAMES_WORKER,
+                               .fate = fate,
+                               .name = mr_slice_str(name),
+                               .app = mr_slice_str("a"),
+                               .incarnation = incarnation,
+                               .version = 2};
+    enum mr_names_put put;
+    mr_assert(mr_registry_register(r, start, &e, &put) == MR_OK);
+}
+
+static void hear(const struct mr_names_msg *msg, struct mr_buf *buf)
+{
+    struct mr_registry_options options = {.entries_max = 8};
+    struct mr_registry *r = NULL;
+    mr_assert(mr_registry_new(&options, start, &r) == MR_OK);
+    put(r, "w", 1, MR_NAMES_LIVES);
+    put(r, "v", 2, MR_NAMES_LEFT);
+    mr_assert(mr_registry_hear(r, start, msg, answer, buf) == MR_OK);
+    mr_registry_validate(r);
+    mr_registry_tick(r, mr_mono_add_ms(start, 24LL * 3600 * 1000));
+    mr_registry_tick(r, mr_mono_add_ms(start, 24LL * 3600 * 1000 + 60 * 1000));
+    mr_registry_validate(r);
+    mr_registry_free(r);
+}
+
+int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
+{
+    struct mr_arena arena = {0};
+    struct mr_buf buf = {0};
+    struct mr_names_msg msg;
+    struct mr_subapps table;
+    if (mr_names_decode(mr_slice_make(data, size), &arena, &msg) == MR_OK) {
+        (void)answer(&msg, &buf);
+        hear(&msg, &buf);
+    }
+    if (mr_subapps_decode(mr_slice_make(data, size), &table) == MR_OK) {
+        mr_buf_clear(&buf);
+        mr_assert(mr_subapps_encode(&table, &buf) == MR_OK);
+        mr_assert(mr_subapps_decode(mr_buf_slice(&buf), &table) == MR_OK);
+    }
+    mr_buf_done(&buf);
+    mr_arena_done(&arena);
+    return 0;
+}
