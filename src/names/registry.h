@@ -114,6 +114,9 @@ MR_MUST_USE enum mr_err mr_registry_list(struct mr_registry *registry, mr_mono n
 uint64_t mr_registry_changed(struct mr_registry *registry, enum mr_names_kind kind,
                              struct mr_slice app);
 
+/* Of all of them together: no list has changed while this has not. */
+uint64_t mr_registry_changes(const struct mr_registry *registry);
+
 /* An app that has workers. */
 struct mr_names_app {
     struct mr_slice name; /* borrowed likewise */

@@ -73,6 +73,11 @@ uint64_t mr_registry_changed(struct mr_registry *registry, enum mr_names_kind ki
     return group != NULL ? group->changed : 0;
 }
 
+uint64_t mr_registry_changes(const struct mr_registry *registry)
+{
+    return registry->changes;
+}
+
 static int compare_apps(const void *a, const void *b)
 {
     return mr_slice_compare(((const struct mr_names_app *)a)->name,

@@ -15,7 +15,7 @@ enum {
     FIELD_WANTS = 5,
     FIELD_ENTRIES = 6
 };
-enum { FIELD_PARTS = 3 };
+enum { FIELD_PARTS = 3, FIELD_PAGE_ENTRIES = 5 };
 enum {
     DIGEST_BYTES = 8 * MR_NAMES_BUCKETS,
     BUCKETS_BYTES = MR_NAMES_BUCKETS / 8,
@@ -64,6 +64,38 @@ static const struct mr_flat_field table_fields[] = {
     {MR_FLAT_U32, offsetof(struct mr_subapps, next_id), 0},
 };
 static MR_FLAT(struct mr_subapps, table_flat, table_fields);
+
+#define FIELD(type, kind, member)                                                                  \
+    {                                                                                              \
+        MR_FLAT_##kind, offsetof(struct type, member), 0                                           \
+    }
+static const struct mr_flat_field registered_fields[] = {
+    {MR_FLAT_ENUM, offsetof(struct mr_names_registered, put), MR_PUT_OLD},
+    FIELD(mr_names_registered, BOOL, complete),
+    FIELD(mr_names_registered, FIXED64, from),
+    FIELD(mr_names_registered, 64, servers),
+    FIELD(mr_names_registered, 64, workers),
+};
+static MR_FLAT(struct mr_names_registered, registered_flat, registered_fields);
+
+static const struct mr_flat_field query_fields[] = {
+    {MR_FLAT_ENUM, offsetof(struct mr_names_query, kind), MR_NAMES_KIND_COUNT - 1},
+    FIELD(mr_names_query, SLICE, app),
+    FIELD(mr_names_query, FIXED64, from),
+    FIELD(mr_names_query, 64, known),
+    FIELD(mr_names_query, 64, wait_ms),
+    FIELD(mr_names_query, SLICE, after_name),
+    FIELD(mr_names_query, FIXED64, after_incarnation),
+};
+static MR_FLAT(struct mr_names_query, query_flat, query_fields);
+
+static const struct mr_flat_field page_fields[] = {
+    FIELD(mr_names_page, FIXED64, from),
+    FIELD(mr_names_page, 64, changed),
+    FIELD(mr_names_page, BOOL, complete),
+    FIELD(mr_names_page, BOOL, more),
+};
+static MR_FLAT(struct mr_names_page, page_flat, page_fields);
 
 /* ---- out -------------------------------------------------------------------------------------- */
 
@@ -202,13 +234,13 @@ static enum mr_err read_marks(const struct raw *raw, struct mr_arena *arena,
     return MR_OK;
 }
 
-static enum mr_err read_each_entry(struct mr_slice bytes, struct mr_arena *arena,
+static enum mr_err read_each_entry(struct mr_slice bytes, uint32_t number, struct mr_arena *arena,
                                    struct mr_names_entry *to)
 {
     while (bytes.len > 0) {
         struct mr_flat_item item;
         MR_TRY(mr_flat_next(&bytes, &item));
-        if (item.number == FIELD_ENTRIES && item.type == MR_FLAT_BYTES)
+        if (item.number == number && item.type == MR_FLAT_BYTES)
             MR_TRY(mr_flat_read(&entry_flat, item.bytes, arena, to++));
     }
     return MR_OK;
@@ -228,7 +260,7 @@ static enum mr_err read_entries(const struct raw *raw, struct mr_arena *arena,
         return MR_NOMEM;
     if (n > 0)
         memcpy(wants, raw->wants.data, raw->wants.len);
-    MR_TRY(read_each_entry(raw->all, arena, entries));
+    MR_TRY(read_each_entry(raw->all, FIELD_ENTRIES, arena, entries));
     msg->wants = wants;
     msg->wants_n = n;
     msg->entries = entries;
@@ -254,6 +286,97 @@ enum mr_err mr_names_decode(struct mr_slice bytes, struct mr_arena *arena,
     else
         MR_TRY(read_entries(&raw, arena, &msg));
     *ret_msg = msg;
+    return MR_OK;
+}
+
+/* ---- registrations and lists ------------------------------------------------------------------ */
+
+static enum mr_err encode(const struct mr_flat *flat, const void *in, struct mr_buf *buf)
+{
+    size_t size = mr_flat_size(flat, in);
+    MR_TRY(mr_buf_reserve(buf, size + 1));
+    mr_flat_write(flat, in, buf->data + buf->len);
+    buf->len += size;
+    return MR_OK;
+}
+
+/* None of them has headers, which alone need memory. */
+static enum mr_err decode(const struct mr_flat *flat, struct mr_slice bytes, void *out)
+{
+    struct mr_arena unused = {0};
+    return bytes.len > MR_NAMES_WIRE_MAX ? MR_TOO_BIG : mr_flat_read(flat, bytes, &unused, out);
+}
+
+enum mr_err mr_names_entry_encode(const struct mr_names_entry *entry, struct mr_buf *buf)
+{
+    return encode(&entry_flat, entry, buf);
+}
+
+enum mr_err mr_names_entry_decode(struct mr_slice bytes, struct mr_names_entry *ret_entry)
+{
+    return decode(&entry_flat, bytes, ret_entry);
+}
+
+enum mr_err mr_names_registered_encode(const struct mr_names_registered *answer, struct mr_buf *buf)
+{
+    return encode(&registered_flat, answer, buf);
+}
+
+enum mr_err mr_names_registered_decode(struct mr_slice bytes,
+                                       struct mr_names_registered *ret_answer)
+{
+    return decode(&registered_flat, bytes, ret_answer);
+}
+
+enum mr_err mr_names_query_encode(const struct mr_names_query *query, struct mr_buf *buf)
+{
+    return encode(&query_flat, query, buf);
+}
+
+enum mr_err mr_names_query_decode(struct mr_slice bytes, struct mr_names_query *ret_query)
+{
+    return decode(&query_flat, bytes, ret_query);
+}
+
+enum mr_err mr_names_page_encode(struct mr_names_page *page, struct mr_buf *buf)
+{
+    size_t n = 0, size = 0;
+    for (; n < page->entries_n; n++) {
+        size_t len = mr_flat_size(&entry_flat, &page->entries[n]);
+        if (n == MR_NAMES_PAGE_MAX || size + mr_flat_head_size(len) + len > MR_NAMES_MSG_BYTES)
+            break;
+        size += mr_flat_head_size(len) + len;
+    }
+    page->more = page->more || n < page->entries_n;
+    page->entries_n = n;
+    MR_TRY(encode(&page_flat, page, buf));
+    MR_TRY(mr_buf_reserve(buf, size + 1));
+    uint8_t *at = buf->data + buf->len;
+    for (size_t i = 0; i < n; i++) {
+        size_t len = mr_flat_size(&entry_flat, &page->entries[i]);
+        at = mr_flat_put_head(at, FIELD_PAGE_ENTRIES, len);
+        at = mr_flat_write(&entry_flat, &page->entries[i], at);
+    }
+    buf->len += size;
+    return MR_OK;
+}
+
+enum mr_err mr_names_page_decode(struct mr_slice bytes, struct mr_arena *arena,
+                                 struct mr_names_page *ret_page)
+{
+    struct mr_names_page page;
+    size_t n;
+    MR_TRY(decode(&page_flat, bytes, &page));
+    MR_TRY(mr_flat_count(bytes, FIELD_PAGE_ENTRIES, &n));
+    if (n > MR_NAMES_PAGE_MAX)
+        return MR_TOO_BIG;
+    struct mr_names_entry *entries = mr_arena_calloc(arena, n + 1, sizeof *entries);
+    if (entries == NULL)
+        return MR_NOMEM;
+    MR_TRY(read_each_entry(bytes, FIELD_PAGE_ENTRIES, arena, entries));
+    page.entries = entries;
+    page.entries_n = n;
+    *ret_page = page;
     return MR_OK;
 }
 
