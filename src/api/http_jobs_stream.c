@@ -239,7 +239,7 @@ static void pull_try_free(struct pull *pull)
     free(pull);
 }
 
-static void pull_ask(struct pull *pull, uint32_t seq)
+static void pull_ask(struct pull *pull, uint32_t seq, uint64_t stamp)
 {
     struct mr_job_service *service = atomic_load(&pull->asking.jobs->service);
     pull->there = false;
@@ -248,8 +248,8 @@ static void pull_ask(struct pull *pull, uint32_t seq)
         return;
     }
     pull->asked = true;
-    pull->asking.head.ask =
-        (struct mr_job_ask){.kind = MR_JOB_RESULT, .id = mr_slice_str(pull->asking.id), .seq = seq};
+    pull->asking.head.ask = (struct mr_job_ask){
+        .kind = MR_JOB_RESULT, .id = mr_slice_str(pull->asking.id), .seq = seq, .stamp = stamp};
     http_ask(&pull->asking, service);
 }
 
@@ -264,6 +264,7 @@ static void pull_more(struct mr_http_stream *stream, void *data)
         err = mr_http_stream_write(stream, ask->bytes);
     bool more = ask->more;
     uint32_t next = ask->seq + 1;
+    uint64_t stamp = ask->stamp;
     if (err != MR_OK)
         mr_http_stream_break(stream);
     else if (!more)
@@ -271,7 +272,7 @@ static void pull_more(struct mr_http_stream *stream, void *data)
     mr_job_ask_done(ask);
     pull->there = false;
     if (err == MR_OK && more)
-        pull_ask(pull, next);
+        pull_ask(pull, next, stamp);
 }
 
 static void pull_closed(void *data)

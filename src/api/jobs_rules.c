@@ -59,6 +59,7 @@ static void answered(struct mr_job_ask *ask)
                               .cursor = ask->cursor,
                               .limit = ask->limit,
                               .seq = ask->seq,
+                              .stamp = ask->stamp,
                               .done = answered,
                               .arg = asking};
     mr_job_ask_done(ask);

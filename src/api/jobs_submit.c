@@ -103,10 +103,6 @@ static void on_done(struct mr_job_load *load, enum mr_err err, const struct mr_j
     submit->err = err;
     if (detail != NULL)
         submit->detail = *detail;
-    if (err == MR_EMPTY) {
-        submit->err = MR_INVALID;
-        mr_detail_set(&submit->detail, "a job has one part at least");
-    }
     if (err == MR_OK)
         submit->err = mr_job_info_encode(&job->info, job->definition, &submit->answer);
     job_return(&submit->job);

@@ -195,6 +195,7 @@ struct job_result {
     struct jobs_asking asking;
     char id[MR_JOB_ID_MAX + 1];
     uint32_t seq;
+    uint64_t stamp; /* of the piece before */
     bool busy, closed, over;
 };
 
@@ -249,6 +250,7 @@ static void result_back(struct job *job)
     if (!result->closed)
         result_told(result, &result->asking.ask);
     mr_job_ask_done(&result->asking.ask);
+    result->stamp = result->asking.ask.stamp;
     result->seq++;
     result_go_on(result);
     result_try_free(result);
@@ -264,11 +266,13 @@ static void result_ask(struct job_result *result)
 {
     struct mr_api *api = result->head.head.api;
     result->busy = true;
-    result->asking = (struct jobs_asking){
-        .ask = {.kind = MR_JOB_RESULT, .id = mr_slice_str(result->id), .seq = result->seq},
-        .service = api->options.jobs,
-        .token = &result->head.head.token,
-        .done = result_done};
+    result->asking = (struct jobs_asking){.ask = {.kind = MR_JOB_RESULT,
+                                                  .id = mr_slice_str(result->id),
+                                                  .seq = result->seq,
+                                                  .stamp = result->stamp},
+                                          .service = api->options.jobs,
+                                          .token = &result->head.head.token,
+                                          .done = result_done};
     job_leave(&result->job, api, result_back);
     jobs_ask(&result->asking);
 }

@@ -267,10 +267,12 @@ static enum mr_err result_here(struct mr_job_service *service, struct mr_slice i
 {
     enum mr_err err = MR_OK;
     bool more = true;
+    uint64_t stamp = 0;
     for (uint32_t seq = 0; err == MR_OK && more; seq++) {
-        struct mr_job_ask ask = {.kind = MR_JOB_RESULT, .id = id, .seq = seq};
+        struct mr_job_ask ask = {.kind = MR_JOB_RESULT, .id = id, .seq = seq, .stamp = stamp};
         err = mr_job_service_ask_wait(service, &ask);
         more = ask.more;
+        stamp = ask.stamp;
         if (err == MR_OK && ask.bytes.len > 0)
             err = piece(ask.bytes, arg);
         else if (err != MR_OK && detail != NULL)

@@ -237,8 +237,7 @@ struct changed {
     struct mr_msg msg;
     struct mr_uuid uid;
     enum mr_jobrow_state state;
-    size_t len;
-    char queue[MR_NAME_MAX + 1];
+    uint32_t round;
 };
 
 static void changed_deliver(struct mr_msg *msg, void *receiver)
@@ -246,7 +245,7 @@ static void changed_deliver(struct mr_msg *msg, void *receiver)
     struct changed *c = mr_container(msg, struct changed, msg);
     struct mr_job_service *s = receiver;
     if (c->state == MR_JOBROW_CANCELLED && !s->stopping)
-        job_sweep(s, &c->uid);
+        job_sweep(s, &c->uid, c->round);
     free(c);
 }
 
@@ -259,6 +258,7 @@ static void tell_changed(struct mr_job_service *s, const struct mr_store_job *ro
     c->msg.deliver = changed_deliver;
     c->uid = row->uid;
     c->state = row->state;
+    c->round = row->round;
     job_send(s, &c->msg);
 }
 
@@ -305,12 +305,19 @@ static void result_read(struct mr_store_req *req)
     struct work *w = req->arg;
     struct mr_job_ask *ask = w->ask;
     enum mr_err err = req->err;
+    uint64_t stamp = (uint64_t)w->result.round + 1;
+    if (err == MR_WRONG_STATE) {
+        mr_detail_set(&ask->detail, "it has no result: it did not succeed (yet)");
+    } else if (err == MR_OK && ask->stamp != 0 && ask->stamp != stamp) {
+        mr_detail_set(&ask->detail, "it has another result by now: it was retried");
+        err = MR_WRONG_STATE;
+    }
     if (err == MR_OK && w->result.n > 0)
         err = mr_arena_copy(&ask->arena, w->result.chunks[0], &ask->bytes);
-    if (err == MR_OK)
+    if (err == MR_OK) {
         ask->more = w->result.more;
-    if (err == MR_WRONG_STATE)
-        mr_detail_set(&ask->detail, "it has no result: it did not succeed (yet)");
+        ask->stamp = stamp;
+    }
     answer(w, err);
 }
 

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * A reduce that is a command. Each part's result is a file in a folder of its own, which is the command's working folder;
- * the names are the indexes, padded so that * has them in order. What it prints is the result. The folder goes with it.
+ * the names are the indexes, padded so that * has them in order. What it prints is the result. The folder goes with it;
+ * one that a crash has left, which nobody has locked, with the next server that starts on this machine.
  */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <ftw.h>
@@ -10,6 +12,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -24,17 +27,22 @@ enum {
     STDERR_MAX = 2048, /* bytes kept of what it says on its standard error */
     LOOK_MS = 100,     /* how often it is seen whether it is to be given up */
     OPEN_FOLDERS = 8,
-    STDOUT = 0, /* of the pipes */
+    LEFT_S = 60, /* a folder that is younger may be about to be locked */
+    STDOUT = 0,  /* of the pipes */
     STDERR = 1,
     PIPES = 2,
 };
 
+#define FOLDER "millrace-job-"
+
 struct mr_reduce_command {
     struct job_command options;
     char *dir;
+    int lock;   /* on it; -1: none */
     int digits; /* of the names */
     struct mr_arena arena;
     struct mr_buf out; /* a piece of the result that is not full yet */
+    mr_mono end;       /* it may run so long, if there is a limit */
     char said[STDERR_MAX + 1];
     size_t said_n;
 };
@@ -53,16 +61,28 @@ void job_command_free(struct mr_reduce_command *command)
         return;
     if (command->dir != NULL)
         (void)nftw(command->dir, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS);
+    if (command->lock >= 0)
+        close(command->lock);
     free(command->dir);
     mr_buf_done(&command->out);
     mr_arena_done(&command->arena);
     free(command);
 }
 
+/* The lock goes with the process. -1: somebody has it. */
+static int lock_folder(const char *path)
+{
+    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
+        return fd;
+    close(fd);
+    return -1;
+}
+
 static enum mr_err make_dir(struct mr_reduce_command *command, struct mr_detail *detail)
 {
     char *dir = NULL;
-    if (asprintf(&dir, "%s/millrace-job-XXXXXX", command->options.temp_dir) < 0)
+    if (asprintf(&dir, "%s/" FOLDER "XXXXXX", command->options.temp_dir) < 0)
         return MR_NOMEM;
     if (mkdtemp(dir) == NULL) {
         mr_detail_set(detail, "cannot make a folder in %s: %s", command->options.temp_dir,
@@ -72,7 +92,36 @@ static enum mr_err make_dir(struct mr_reduce_command *command, struct mr_detail 
         return err;
     }
     command->dir = dir;
+    command->lock = lock_folder(dir);
     return MR_OK;
+}
+
+/* One that nobody has locked for long enough. */
+static void remove_left(const char *path)
+{
+    struct stat status;
+    int64_t now_s = mr_wall_ms(mr_wall_now(mr_clock_system())) / MR_MS_PER_S;
+    bool ours = lstat(path, &status) == 0 && S_ISDIR(status.st_mode) && status.st_uid == geteuid();
+    int lock = ours && now_s - status.st_mtime > LEFT_S ? lock_folder(path) : -1;
+    if (lock < 0)
+        return;
+    (void)nftw(path, remove_entry, OPEN_FOLDERS, FTW_DEPTH | FTW_PHYS);
+    close(lock);
+}
+
+void job_command_clean(const char *temp_dir)
+{
+    DIR *folder = opendir(temp_dir);
+    for (const struct dirent *entry; folder != NULL && (entry = readdir(folder)) != NULL;) {
+        char *path = NULL;
+        if (strncmp(entry->d_name, FOLDER, sizeof FOLDER - 1) != 0 ||
+            asprintf(&path, "%s/%s", temp_dir, entry->d_name) < 0)
+            continue;
+        remove_left(path);
+        free(path);
+    }
+    if (folder != NULL)
+        (void)closedir(folder);
 }
 
 enum mr_err job_command_new(const struct job_command *options,
@@ -82,6 +131,7 @@ enum mr_err job_command_new(const struct job_command *options,
     if (command == NULL)
         return MR_NOMEM;
     command->options = *options;
+    command->lock = -1;
     command->digits = 1;
     for (uint64_t last = options->total - 1; last >= 10; last /= 10)
         command->digits++;
@@ -231,17 +281,33 @@ static enum mr_err heard(struct mr_reduce_command *command, int pipe, const char
     return MR_OK;
 }
 
+/* MR_OK: it is still waited for. */
+static enum mr_err patience(const struct mr_reduce_command *command, struct mr_detail *detail)
+{
+    int64_t limit_ms = command->options.limit_ms;
+    if (atomic_load(command->options.cancel))
+        return MR_CANCELLED;
+    if (limit_ms <= 0 || mr_mono_now(mr_clock_system()).ns < command->end.ns)
+        return MR_OK;
+    mr_detail_set(detail, "the reduce command was still running after %lld s, and was killed",
+                  (long long)(limit_ms / MR_MS_PER_S));
+    return MR_TIMEOUT;
+}
+
 /* Until both are closed, by all who have them. */
-static enum mr_err listen_to(struct mr_reduce_command *command, int ends[PIPES])
+static enum mr_err listen_to(struct mr_reduce_command *command, int ends[PIPES],
+                             struct mr_detail *detail)
 {
     char bytes[16 * 1024];
     while (ends[STDOUT] >= 0 || ends[STDERR] >= 0) {
         struct pollfd polled[PIPES] = {{.fd = ends[STDOUT], .events = POLLIN},
                                        {.fd = ends[STDERR], .events = POLLIN}};
-        if (atomic_load(command->options.cancel))
-            return MR_CANCELLED;
-        if (poll(polled, PIPES, LOOK_MS) < 0 && errno != EINTR)
-            return mr_err_from_errno(errno);
+        MR_TRY(patience(command, detail));
+        if (poll(polled, PIPES, LOOK_MS) < 0) {
+            if (errno != EINTR)
+                return mr_err_from_errno(errno);
+            continue; /* what is polled was not looked at */
+        }
         for (int i = 0; i < PIPES; i++) {
             if (polled[i].revents == 0 || ends[i] < 0)
                 continue;
@@ -253,6 +319,18 @@ static enum mr_err listen_to(struct mr_reduce_command *command, int ends[PIPES])
         }
     }
     return flush(command);
+}
+
+/* One that prints nothing more may run on. */
+static enum mr_err await_exit(const struct mr_reduce_command *command, int pidfd,
+                              struct mr_detail *detail)
+{
+    for (;;) {
+        struct pollfd polled = {.fd = pidfd, .events = POLLIN};
+        if (poll(&polled, 1, LOOK_MS) > 0)
+            return MR_OK;
+        MR_TRY(patience(command, detail));
+    }
 }
 
 static enum mr_err await_end(struct mr_reduce_command *command, pid_t pid, struct mr_detail *detail)
@@ -277,11 +355,16 @@ enum mr_err job_command_run(struct mr_reduce_command *command, struct mr_detail 
     pid_t pid = 0;
     enum mr_err err = start(command, ends, &pid, &pidfd, &errnum);
     if (err != MR_OK) {
-        mr_detail_set(detail, "cannot start the reduce command: %s", strerror(errnum));
+        mr_detail_set(detail, "cannot start the reduce command: %s",
+                      errnum != 0 ? strerror(errnum) : "no descriptors are left");
         close_all(ends, PIPES);
         return err;
     }
-    err = listen_to(command, ends);
+    if (command->options.limit_ms > 0)
+        command->end = mr_mono_add_ms(mr_mono_now(mr_clock_system()), command->options.limit_ms);
+    err = listen_to(command, ends, detail);
+    if (err == MR_OK)
+        err = await_exit(command, pidfd, detail);
     if (err != MR_OK)
         (void)kill(-pid, SIGKILL);
     close_all(ends, PIPES);

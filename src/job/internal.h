@@ -38,9 +38,10 @@
 #include "wheel/wheel.h"
 
 enum {
-    AGAIN_MS = 1000, /* what failed for a passing reason is tried again after this */
-    PAGE_MAX = 1000, /* rows of one answer */
-    NODE_BEATS = 3,  /* within its lease, of the node that takes results */
+    AGAIN_MS = 1000,  /* what failed for a passing reason is tried again after this */
+    COMMANDS_MAX = 4, /* reduces that are commands, at once */
+    PAGE_MAX = 1000,  /* rows of one answer */
+    NODE_BEATS = 3,   /* within its lease, of the node that takes results */
     RESULTS_WAIT_MS = 30000,
 };
 
@@ -49,6 +50,7 @@ enum {
 
 struct queue;
 struct live;
+struct reducing;
 struct governing;
 
 /* ---- errands --------------------------------------------------------------------------------- */
@@ -94,14 +96,16 @@ struct live {
     /* Parts whose results are in hand: their tasks are over, before a row says so. A row that comes first may have
      * counted some of them: so many are known to be in no row. */
     uint64_t in_results, uncounted;
-    uint64_t written;       /* of them, by the request whose rows come next */
-    bool reading;           /* one of them is being read */
-    bool reducing;          /* it was given to the reducer */
-    mr_mono moved;          /* when its version rose last */
-    mr_mono stalled;        /* it was held against its tasks last; zero: not since it moved */
-    bool walking;           /* it is being */
-    uint64_t sped;          /* round and stage whose stragglers were run once more, + 1 */
-    struct mr_link seconds; /* tasks of stragglers, both of each part: see reconcile.c */
+    uint64_t written;          /* of them, by the request whose rows come next */
+    bool reading;              /* one of them is being read */
+    struct reducing *reducing; /* it was given to the reducer; see there */
+    int64_t reduce_wait_ms;    /* the last time it could not be done, and is tried again ... */
+    mr_mono reduce_again;      /* ... then */
+    mr_mono moved;             /* when its version rose last */
+    mr_mono stalled;           /* it was held against its tasks last; zero: not since it moved */
+    bool walking;              /* it is being */
+    uint64_t sped;             /* round and stage whose stragglers were run once more, + 1 */
+    struct mr_link seconds;    /* tasks of stragglers, both of each part: see reconcile.c */
 };
 
 struct queue {
@@ -122,6 +126,11 @@ struct queue {
     bool paused;              /* until again: the broker or the store did not do something */
     struct mr_timer again;
     mr_mono heard; /* when something of it changed, as far as we know */
+    /* Jobs of it want commands, which are not run here: since when, and when that was seen last. It is given up for that
+     * then, after so long again; now. */
+    mr_mono commandless, commandless_seen, hand_over;
+    int64_t hand_over_ms;
+    bool hands_over;
 };
 
 /* ---- the service ----------------------------------------------------------------------------- */
@@ -160,9 +169,13 @@ struct mr_job_service {
     struct governing *governing; /* NULL: nothing is removed now */
     struct results results;
     struct mr_exec_thread *reducer;
+    /* Commands have threads of their own: how long they last nobody knows. */
+    struct mr_exec_thread *commanders[COMMANDS_MAX];
+    size_t commands[COMMANDS_MAX]; /* that each of them has */
     size_t sweeping;
-    _Atomic bool stopping; /* read by the reducer */
-    size_t under_way;      /* errands, and what the reducer has */
+    struct mr_link sweeps; /* that wait until others are through */
+    bool stopping;
+    size_t under_way; /* errands, and what the reducer has */
     struct mr_chan inbox;
     _Atomic uint32_t answering; /* threads that are sending to it what they were asked */
     _Atomic uint32_t asking;    /* asks and loads that talk to the store */
@@ -176,8 +189,10 @@ struct mr_job_service {
     const void *caller;           /* ... in which thread */
     bool watch_dirty;             /* there is something new to be read */
     bool watch_reading, watch_closed;
-    struct mr_lock lock; /* over figures */
+    struct mr_lock lock; /* over what follows */
     struct mr_job_health figures;
+    struct mr_link loads; /* that are there: see load.c */
+    mr_mono loads_looked; /* the service's thread's */
 };
 
 /* Under the lock: figures.FIELD += n. */
@@ -259,13 +274,18 @@ void job_ends_write(struct mr_job_service *s, const struct mr_store_end *ends, s
                     ends_done *done, void *arg);
 
 /* sweep.c */
-/* The job has ended otherwise than by success: what was submitted of it is not wanted. */
-void job_sweep(struct mr_job_service *s, const struct mr_uuid *uid);
+/* The job has ended otherwise than by success: what was submitted of it is not wanted. But for what is submitted in
+ * another round, when it was retried meanwhile. */
+void job_sweep(struct mr_job_service *s, const struct mr_uuid *uid, uint32_t round);
+void job_sweeps_end(struct mr_job_service *s);
 /* These tasks; copied. */
 void job_sweep_tasks(struct mr_job_service *s, const struct mr_slice *ids, size_t n);
 
 /* reducer.c */
+void job_reduces_begin(struct mr_job_service *s);
 void job_reduce(struct live *live);
+/* Nobody waits for it any more: it ends before long. */
+void job_reduce_forget(struct live *live);
 /* It can not go on: it ends. why is a literal. */
 void job_fail(struct live *live, const char *why);
 
@@ -277,6 +297,7 @@ struct job_command {
     const char *job_id;
     const char *temp_dir;
     uint64_t total;       /* parts, for the length of their names */
+    int64_t limit_ms;     /* it may run so long, MR_TIMEOUT; 0: as long as it likes */
     _Atomic bool *cancel; /* it ends when this is set */
     enum mr_err (*chunk)(struct mr_slice bytes, void *arg);
     void *arg;
@@ -289,6 +310,8 @@ MR_MUST_USE enum mr_err job_command_part(struct mr_reduce_command *command, uint
 MR_MUST_USE enum mr_err job_command_run(struct mr_reduce_command *command,
                                         struct mr_detail *detail);
 void job_command_free(struct mr_reduce_command *command);
+/* Folders that others have left here when they were killed. */
+void job_command_clean(const char *temp_dir);
 
 /* reconcile.c */
 void job_reconcile_look(struct queue *queue);
@@ -299,6 +322,9 @@ void job_seconds_end(struct live *live, const struct mr_part_id *part);
 /* govern.c */
 void job_govern_begin(struct mr_job_service *s);
 void job_govern_end(struct mr_job_service *s);
+
+/* load.c */
+void job_loads_look(struct mr_job_service *s); /* those that are slow are kept from being removed */
 
 /* watch.c */
 void job_watch_changed(struct mr_job_service *s, const struct mr_uuid *uid);

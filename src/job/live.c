@@ -127,7 +127,10 @@ void job_live_restart(struct live *live)
 {
     live->epoch++;
     job_pump_drop(live);
-    live->reading = live->reducing = live->walking = false;
+    job_reduce_forget(live);
+    live->reduce_wait_ms = 0;
+    live->reduce_again = (mr_mono){0};
+    live->reading = live->walking = false;
     live->version = 0; /* the next row that comes is looked at, whichever it is */
 }
 
@@ -137,6 +140,7 @@ void job_live_drop(struct live *live)
     struct mr_job_service *s = queue->s;
     live->epoch++;
     job_pump_drop(live);
+    job_reduce_forget(live);
     job_seconds_free(live);
     mr_map_remove(s->map, mr_uuid_hash(&live->uid), live->handle);
     s->lives[live->handle] = NULL;
@@ -169,7 +173,7 @@ void job_live_update(struct live *live, const struct mr_store_job *row)
     if (mr_jobrow_is_live(row->state))
         return;
     if (row->state == MR_JOBROW_FAILED || row->state == MR_JOBROW_CANCELLED)
-        job_sweep(s, &row->uid);
+        job_sweep(s, &row->uid, row->round);
     if (mr_jobrow_is_ended(row->state))
         JOB_COUNT(s, ended, 1);
     job_live_drop(live);

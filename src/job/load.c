@@ -3,6 +3,9 @@
  * A job comes into the store. Parts are gathered into chunks; a few of these are on their way at once, in order, so a load of
  * any size takes the same memory. The commit is sent when all chunks are written. Called on any thread, answered on
  * the store's; what both use is under the lock.
+ *
+ * A load that nobody goes on with is removed from the store. An input may come slowly, though: while the load is there the
+ * store is told so.
  */
 #include <stdlib.h>
 
@@ -13,6 +16,7 @@ enum {
     CHUNK_PARTS = 4000,
     CHUNK_BYTES = 2 * 1024 * 1024, /* a chunk with so many is full; one part may be bigger */
     CHUNKS_MAX = 4,                /* on their way */
+    LOOKS = 4, /* so often the store hears of a load before it would remove it */
 };
 
 struct chunk {
@@ -26,6 +30,7 @@ struct chunk {
 
 struct mr_job_load {
     struct mr_job_service *s;
+    struct mr_link link; /* in the service's loads; under its lock */
     struct mr_job_load_options options;
     struct mr_arena arena;
     struct mr_slice definition; /* as it is kept */
@@ -316,6 +321,40 @@ enum mr_err mr_job_load_commit_wait(struct mr_job_load *load, const struct mr_jo
     return err;
 }
 
+/* ---- slow ones ------------------------------------------------------------------------------- */
+
+/* The begin, once more. What it finds otherwise than it was the next chunk finds, too. */
+static void touched(struct mr_store_req *req)
+{
+    struct mr_job_load *load = req->arg;
+    mr_store_req_done(req);
+    arrived(load, MR_OK);
+}
+
+static void send_begin(struct mr_job_load *load, void (*done)(struct mr_store_req *req));
+
+/* With the service's lock, so it is not freed before it is on its way. */
+static void touch(struct mr_job_load *load)
+{
+    mr_lock_enter(&load->lock);
+    bool wanted = load->on_their_way == 0 && !load->committing && !load->commit_sent &&
+                  !load->abandoned && load->caller == NULL && load->err == MR_OK;
+    if (wanted)
+        send_begin(load, touched);
+    mr_lock_leave(&load->lock);
+}
+
+void job_loads_look(struct mr_job_service *s)
+{
+    if (job_since_ms(s, s->loads_looked) < s->settings.load_ms / LOOKS)
+        return;
+    s->loads_looked = mr_mono_now(s->clock);
+    mr_lock_enter(&s->lock);
+    for (struct mr_link *at = s->loads.next; at != &s->loads; at = at->next)
+        touch(mr_container(at, struct mr_job_load, link));
+    mr_lock_leave(&s->lock);
+}
+
 /* ---- life ------------------------------------------------------------------------------------ */
 
 static enum mr_err set_definition(struct mr_job_load *load, struct mr_slice bytes,
@@ -342,12 +381,12 @@ static enum mr_err set_definition(struct mr_job_load *load, struct mr_slice byte
     return err;
 }
 
-static void send_begin(struct mr_job_load *load)
+static void send_begin(struct mr_job_load *load, void (*done)(struct mr_store_req *req))
 {
-    load->on_their_way = 1;
+    load->on_their_way++;
     atomic_fetch_add(&load->s->asking, 1);
     load->begin = (struct mr_store_job_begin){
-        .req = {.op = MR_STORE_JOB_BEGIN, .done = begun, .arg = load},
+        .req = {.op = MR_STORE_JOB_BEGIN, .done = done, .arg = load},
         .uid = load->uid,
         .name = load->job.name,
         .queue = load->job.queue,
@@ -380,8 +419,11 @@ enum mr_err mr_job_load_new(struct mr_job_service *service,
     }
     mr_uuid_make(&load->uid, mr_wall_now(service->clock), mr_rand_of_thread());
     mr_uuid_format(&load->uid, load->id);
-    JOB_COUNT(service, loads, 1);
-    send_begin(load);
+    send_begin(load, begun);
+    mr_lock_enter(&service->lock);
+    service->figures.loads++;
+    mr_list_push_back(&service->loads, &load->link);
+    mr_lock_leave(&service->lock);
     *ret_load = load;
     return MR_OK;
 }
@@ -415,11 +457,12 @@ static void send_abort(struct mr_job_load *load)
 static void load_end(struct mr_job_load *load)
 {
     struct mr_job_service *s = load->s;
-    if (!load->committed)
-        send_abort(load);
     mr_lock_enter(&s->lock);
     s->figures.loads--;
+    mr_list_remove(&load->link);
     mr_lock_leave(&s->lock);
+    if (!load->committed)
+        send_abort(load);
     chunk_free(load->filling);
     mr_lock_done(&load->lock);
     mr_arena_done(&load->arena);

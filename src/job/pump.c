@@ -115,9 +115,11 @@ static void start_over(struct live *live)
 
 /* ---- the tasks ------------------------------------------------------------------------------- */
 
-static bool is_passing(enum mr_err err)
+/* What is wrong with the task itself. All else is wrong with the broker, and passes, if only by somebody's hand: no
+ * part fails by it. */
+static bool is_refusal(enum mr_err err)
 {
-    return mr_err_retriable(err) || err == MR_CLOSED || err == MR_IO;
+    return err == MR_INVALID || err == MR_TOO_BIG || err == MR_UNSUPPORTED;
 }
 
 /* What the broker will never take: these parts have failed. The cursor passes them first. */
@@ -126,7 +128,7 @@ static void end_refused(struct batch *b)
     struct mr_job_service *s = b->errand.s;
     for (size_t i = 0; i < b->n; i++) {
         enum mr_err err = b->results[i].err;
-        if (err == MR_OK || err == MR_CONFLICT)
+        if (!is_refusal(err))
             continue;
         const struct mr_part_id *part = &b->parts[i];
         struct mr_store_end end = {.uid = part->job,
@@ -140,11 +142,13 @@ static void end_refused(struct batch *b)
     }
 }
 
+/* What failed as a whole failed in each of its items. */
 static enum mr_err first_passing(const struct batch *b)
 {
     for (size_t i = 0; i < b->n; i++) {
-        if (b->results[i].err != MR_CONFLICT && is_passing(b->results[i].err))
-            return b->results[i].err;
+        enum mr_err err = b->results[i].err;
+        if (err != MR_OK && err != MR_CONFLICT && !is_refusal(err))
+            return err;
     }
     return MR_OK;
 }
@@ -152,14 +156,12 @@ static enum mr_err first_passing(const struct batch *b)
 static void enqueued(struct errand *errand)
 {
     struct batch *b = mr_container(errand, struct batch, errand);
-    enum mr_err err = b->enqueue.req.err;
     if (!is_current(b)) {
         batch_discard(b);
         return;
     }
     struct queue *queue = b->live->queue;
-    if (!is_passing(err))
-        err = first_passing(b); /* what is wrong with a request for good is wrong with its items */
+    enum mr_err err = first_passing(b);
     if (err != MR_OK) {
         b->state = BATCH_WAITS;
         if (err == MR_UNAVAILABLE) /* the broker is away for longer than it takes to come back */

@@ -140,6 +140,7 @@ static void dropped(struct queue *queue)
     queue->owned = false;
     queue->generation++;
     queue->walking = queue->walk_again = queue->advancing = queue->paused = false;
+    queue->hands_over = false;
     mr_wheel_stop(s->wheel, &queue->again);
     mr_lock_enter(&s->lock);
     s->figures.queues--;

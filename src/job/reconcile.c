@@ -5,7 +5,8 @@
  * that does not know of results has finished it, or they were lost). The rest runs, and is left alone.
  *
  * Stragglers: when a job asks for it and all that can be submitted is, those that are left for so long get a second task
- * each. What ends first counts; the other one is not wanted any more.
+ * each. What is done first counts, and the other one is not wanted any more. A second task that fails leaves it to the
+ * first: no part is worse off for having had one.
  */
 #include <stdlib.h>
 
@@ -180,15 +181,40 @@ static void add_again(struct walk *w, const struct mr_store_part *part)
 
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
-/* What the task says of its end; false: it has not ended. */
+static bool is_moved(const struct mr_task *task)
+{
+    static const char prefix[] = MR_MOVED_PREFIX;
+    return task->state == MR_COMPLETED &&
+           mr_slice_starts_with(task->last_error, mr_slice_make(prefix, sizeof prefix - 1));
+}
+
+/* What the task says of its end; false: it has not ended, or goes on elsewhere. */
 static bool end_of(const struct mr_task *task, struct mr_store_end *end)
 {
-    if (task->state != MR_COMPLETED && task->state != MR_ARCHIVED)
+    if ((task->state != MR_COMPLETED && task->state != MR_ARCHIVED) || is_moved(task))
         return false;
     end->failed = task->state == MR_ARCHIVED;
     end->bytes = end->failed ? task->last_error : task->result;
     end->finished_ms = task->finished_ms;
     return true;
+}
+
+/* What the tasks of a part say: it has ended so, it is to be submitted again, or neither. */
+enum verdict { GOES_ON, HAS_ENDED, IS_GONE };
+
+static enum verdict judge_part(const struct look_up *ups, bool two, struct mr_store_end *end)
+{
+    size_t gone = 0, tasks = two ? 2 : 1;
+    for (size_t k = 0; k < tasks; k++) {
+        bool there = ups[k].get.req.err == MR_OK;
+        if (there && end_of(&ups[k].get.task, end)) {
+            if (k == 0 || !end->failed)
+                return HAS_ENDED;
+            gone++; /* of no use */
+        }
+        gone += ups[k].get.req.err == MR_NOT_FOUND;
+    }
+    return gone == tasks ? IS_GONE : GOES_ON;
 }
 
 /* All tasks of the page are known. */
@@ -199,21 +225,15 @@ static void judge(struct walk *w)
     size_t n = 0;
     for (size_t i = 0; ends != NULL && i < w->list.n; i++) {
         const struct mr_store_part *part = &w->list.parts[i];
-        const struct look_up *ups = &w->look_ups[i * 2];
-        size_t tasks = part->again ? 2 : 1, gone = 0;
         struct mr_store_end end = {.uid = w->live->uid,
                                    .index = part->index,
                                    .segment = part->segment,
                                    .stage = part->stage,
                                    .round = part->round};
-        bool ended = false;
-        for (size_t k = 0; k < tasks && !ended; k++) {
-            gone += ups[k].get.req.err == MR_NOT_FOUND;
-            ended = ups[k].get.req.err == MR_OK && end_of(&ups[k].get.task, &end);
-        }
-        if (ended)
+        enum verdict verdict = judge_part(&w->look_ups[i * 2], part->again, &end);
+        if (verdict == HAS_ENDED)
             ends[n++] = end;
-        else if (gone == tasks)
+        else if (verdict == IS_GONE)
             add_again(w, part);
     }
     if (n > 0) {

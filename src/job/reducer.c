@@ -2,22 +2,39 @@
 /*
  * All outcomes are there: they become the result. It is read, made and written on a thread beside the service's, piece by
  * piece, under the lease of the queue; then one request makes it the job's, once, whoever else has tried. What was
- * written by one who lost the lease is nobody's, and removed with that. Trouble with the store is tried again; what the
- * parts' results do not allow, or the command says, is the end of the job.
+ * written by one who lost the lease is nobody's, and removed with that. Trouble with the store is tried again, later each
+ * time; what the parts' results do not allow, or the command says, is the end of the job.
+ *
+ * Commands are run on threads beside that one, so that who waits for a reduce does not wait for the commands of others.
+ * They may last as long as a task of the job may, and are killed when the job is cancelled or becomes another server's.
+ *
+ * Who runs no commands leaves such a job to a server that does: it gives the queue up for a moment, now and then. If
+ * nobody comes, the job fails; a retry of it begins with the reduce.
  */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "job/internal.h"
 #include "job/reduce.h"
+#include "wire/task.h"
+
+enum {
+    WAIT_MAX_MS = 60 * 1000, /* at most so long until it is tried again */
+    /* A queue is given up for want of commands, again after so many looks, then after twice as many; until nobody has come
+     * for so many. */
+    HAND_OVER_LOOKS = 5,
+    HAND_OVER_MAX = 300,
+};
 
 struct reducing {
     struct mr_job job;
     struct errand errand;
     struct queue *queue;
     uint64_t generation, token;
-    struct live *live; /* a reference */
-    uint32_t epoch;
+    struct live *live;      /* a reference */
+    _Atomic bool cancelled; /* its job is not ours any more: it is of no use */
+    size_t commander;       /* that has it; COMMANDS_MAX: none */
+    int64_t limit_ms;       /* of a command; 0: none */
     struct mr_uuid uid;
     char id[MR_UUID_TEXT_LEN + 1];
     uint32_t round;
@@ -80,7 +97,8 @@ static enum mr_err begin(struct reducing *r)
                                       .job_id = r->id,
                                       .temp_dir = s->settings.temp_dir,
                                       .total = r->total,
-                                      .cancel = &s->stopping,
+                                      .limit_ms = r->limit_ms,
+                                      .cancel = &r->cancelled,
                                       .chunk = add_chunk,
                                       .arg = r};
         return job_command_new(&options, &r->command, &r->why);
@@ -138,7 +156,7 @@ static enum mr_err make_result(struct reducing *r)
     MR_TRY(begin(r));
     while (at < r->total) {
         uint64_t from = at;
-        if (atomic_load(&r->errand.s->stopping))
+        if (atomic_load(&r->cancelled))
             return r->store_err = MR_CANCELLED;
         MR_TRY(add_page(r, from, &at));
         if (at <= from)
@@ -154,18 +172,37 @@ static void run(struct mr_job *job)
 {
     struct reducing *r = mr_container(job, struct reducing, job);
     r->err = make_result(r);
+    job_command_free(r->command); /* here: it may have a million files */
+    r->command = NULL;
 }
 
 /* ---- on it again ----------------------------------------------------------------------------- */
 
-/* The next look at the job begins anew. */
+/* A look at the job begins anew: soon, then later each time, since it may be long, and a command somebody's. */
+static void wait_a_while(struct live *live)
+{
+    int64_t ms = live->reduce_wait_ms * 2;
+    live->reduce_wait_ms = ms > WAIT_MAX_MS ? WAIT_MAX_MS : ms > 0 ? ms : AGAIN_MS / 4;
+    live->reduce_again = mr_mono_add_ms(mr_mono_now(live->queue->s->clock), live->reduce_wait_ms);
+}
+
 static void put_off(struct reducing *r, enum mr_err err)
 {
-    if (r->live->epoch == r->epoch)
-        r->live->reducing = false;
+    struct live *live = r->live;
+    if (live->reducing == r) {
+        live->reducing = NULL;
+        wait_a_while(live);
+    }
     if (err != MR_CANCELLED)
         mr_diag(MR_DIAG_WARN, "job.reduce", "job=%s error=%s", r->id, mr_err_name(err));
     reducing_free(r);
+}
+
+void job_reduce_forget(struct live *live)
+{
+    if (live->reducing != NULL)
+        atomic_store(&live->reducing->cancelled, true);
+    live->reducing = NULL;
 }
 
 static void ended(struct errand *errand)
@@ -181,6 +218,8 @@ static void ended(struct errand *errand)
     if (r->act.state == MR_JOBROW_SUCCEEDED)
         JOB_COUNT(s, reduced, 1);
     job_changed_one(s, &r->act.job);
+    if (r->live->reducing == r)
+        r->live->reducing = NULL;
     reducing_free(r);
 }
 
@@ -210,8 +249,12 @@ static void made(struct mr_job *job)
     struct mr_job_service *s = r->errand.s;
     bool ours = r->queue->owned && r->queue->generation == r->generation;
     s->under_way--;
-    if (r->store_err != MR_OK || s->stopping || !ours)
-        put_off(r, r->store_err != MR_OK ? r->store_err : MR_CANCELLED);
+    if (r->commander < COMMANDS_MAX)
+        s->commands[r->commander]--;
+    if (atomic_load(&r->cancelled) || s->stopping || !ours)
+        put_off(r, MR_CANCELLED);
+    else if (r->store_err != MR_OK)
+        put_off(r, r->store_err);
     else
         end_job(r);
 }
@@ -228,7 +271,10 @@ static enum mr_err reducing_new(struct live *live, struct reducing **ret_reducin
     r->generation = queue->generation;
     r->token = queue->token;
     r->live = job_live_ref(live);
-    r->epoch = live->epoch;
+    r->commander = COMMANDS_MAX;
+    r->limit_ms = live->options.timeout_ms == 0  ? MR_DEFAULT_TIMEOUT_MS
+                  : live->options.timeout_ms > 0 ? live->options.timeout_ms
+                                                 : 0;
     r->uid = live->uid;
     memcpy(r->id, live->id, sizeof r->id);
     r->round = live->round;
@@ -245,28 +291,101 @@ static enum mr_err reducing_new(struct live *live, struct reducing **ret_reducin
     return MR_OK;
 }
 
+/* ---- commands --------------------------------------------------------------------------------- */
+
+/* The one that has the least to do. */
+static struct mr_exec_thread *choose_commander(struct mr_job_service *s, struct reducing *r)
+{
+    size_t least = 0;
+    for (size_t i = 1; i < COMMANDS_MAX; i++)
+        least = s->commands[i] < s->commands[least] ? i : least;
+    r->commander = least;
+    s->commands[least]++;
+    return s->commanders[least];
+}
+
+/* Before the first of them, beside the service's thread: what was left may be much. */
+struct cleaning {
+    struct mr_job job;
+    struct mr_job_service *s;
+};
+
+static void clean(struct mr_job *job)
+{
+    job_command_clean(mr_container(job, struct cleaning, job)->s->settings.temp_dir);
+}
+
+static void cleaned(struct mr_job *job)
+{
+    struct cleaning *c = mr_container(job, struct cleaning, job);
+    c->s->under_way--;
+    free(c);
+}
+
+void job_reduces_begin(struct mr_job_service *s)
+{
+    struct cleaning *c = s->settings.commands ? calloc(1, sizeof *c) : NULL;
+    if (c == NULL)
+        return;
+    mr_job_init(&c->job, clean, cleaned);
+    c->s = s;
+    s->under_way++;
+    struct mr_exec *exec = mr_exec_thread_exec(s->commanders[0]);
+    exec->submit(exec, &c->job);
+}
+
+/* Another server may run it, and gets the chance. False: none came for long enough. */
+static bool leave_to_others(struct live *live)
+{
+    struct queue *queue = live->queue;
+    struct mr_job_service *s = queue->s;
+    int64_t look_ms = s->settings.look_ms;
+    mr_mono now = mr_mono_now(s->clock);
+    /* A while without such jobs: there may be others by now. */
+    if (queue->commandless.ns == 0 ||
+        job_since_ms(s, queue->commandless_seen) > HAND_OVER_MAX * look_ms) {
+        queue->commandless = queue->hand_over = now;
+        queue->hand_over_ms = HAND_OVER_LOOKS * look_ms;
+    }
+    queue->commandless_seen = now;
+    if (job_since_ms(s, queue->commandless) > HAND_OVER_MAX * look_ms)
+        return false;
+    if (now.ns >= queue->hand_over.ns) {
+        queue->hand_over = mr_mono_add_ms(now, queue->hand_over_ms);
+        queue->hand_over_ms *= 2;
+        queue->hands_over =
+            true; /* at the end of the turn: somebody may be going through its jobs */
+    }
+    return true;
+}
+
 void job_reduce(struct live *live)
 {
     struct reducing *r;
     struct mr_job_service *s = live->queue->s;
-    if (live->reducing || s->stopping)
+    if (live->reducing != NULL || s->stopping || mr_mono_now(s->clock).ns < live->reduce_again.ns)
         return;
     enum mr_err err = reducing_new(live, &r);
     if (err != MR_OK) {
         mr_diag(MR_DIAG_WARN, "job.reduce", "job=%s error=%s", live->id, mr_err_name(err));
         return;
     }
+    bool command = r->spec.kind == MR_REDUCE_COMMAND;
+    if (command && !s->settings.commands && leave_to_others(live)) {
+        reducing_free(r);
+        return;
+    }
     job_step(s, MR_JOB_STEP_REDUCE);
-    live->reducing = true;
+    live->reducing = r;
     s->under_way++;
-    if (r->spec.kind == MR_REDUCE_COMMAND && !s->settings.commands) {
+    if (command && !s->settings.commands) {
         r->err = MR_UNSUPPORTED;
-        mr_detail_set(&r->why, "this server runs no commands for jobs");
+        mr_detail_set(&r->why, "no server that is there runs commands for jobs");
         made(&r->job);
         return;
     }
     mr_job_init(&r->job, run, made);
-    struct mr_exec *exec = mr_exec_thread_exec(s->reducer);
+    struct mr_exec *exec = mr_exec_thread_exec(command ? choose_commander(s, r) : s->reducer);
     exec->submit(exec, &r->job);
 }
 

@@ -101,7 +101,7 @@ void job_changed_one(struct mr_job_service *s, const struct mr_store_job *row)
     if (live != NULL)
         job_live_update(live, row);
     else if (row->state == MR_JOBROW_FAILED || row->state == MR_JOBROW_CANCELLED)
-        job_sweep(s, &row->uid);
+        job_sweep(s, &row->uid, row->round);
 }
 
 void job_changed(struct mr_job_service *s, const struct mr_store_jobs_changed *changed)
@@ -209,6 +209,8 @@ static void turn(struct mr_job_service *s)
     mr_wheel_advance(s->wheel, tick_now(s), s);
     for (struct mr_link *at = s->queues.next; at != &s->queues; at = at->next) {
         struct queue *queue = mr_container(at, struct queue, link);
+        if (queue->hands_over)
+            job_queue_give_up(queue, MR_UNSUPPORTED);
         if (!queue->owned)
             continue;
         job_pump(queue);
@@ -216,6 +218,7 @@ static void turn(struct mr_job_service *s)
         look_closer(queue);
     }
     job_watch_look(s);
+    job_loads_look(s);
 }
 
 static void *run(void *arg)
@@ -236,6 +239,7 @@ static void begin_running(struct mr_msg *msg, void *receiver)
     if (s->running || s->stopping)
         return;
     s->running = true;
+    job_reduces_begin(s);
     job_after(s, &s->look, 0);
     job_govern_begin(s);
 }
@@ -247,6 +251,7 @@ static void stop(struct mr_msg *msg, void *receiver)
     s->stopping = true;
     job_watch_close(s);
     job_results_end(s);
+    job_sweeps_end(s);
     if (s->running)
         job_govern_end(s);
     job_queues_release(s);
@@ -296,6 +301,8 @@ static enum mr_err begin(struct mr_job_service *s)
     MR_TRY(mr_wheel_new(0, &s->wheel));
     MR_TRY(job_lives_init(s));
     MR_TRY(mr_exec_thread_new("mr-reduce", false, &s->inbox, &s->reducer));
+    for (size_t i = 0; s->settings.commands && i < COMMANDS_MAX; i++)
+        MR_TRY(mr_exec_thread_new("mr-command", false, &s->inbox, &s->commanders[i]));
     mr_timer_init(&s->look, look);
     job_results_init(s);
     MR_TRY(mr_thread_start(&s->thread, "mr-jobs", run, s));
@@ -306,6 +313,8 @@ static enum mr_err begin(struct mr_job_service *s)
 static void service_free(struct mr_job_service *s)
 {
     mr_exec_thread_free(s->reducer);
+    for (size_t i = 0; i < COMMANDS_MAX; i++)
+        mr_exec_thread_free(s->commanders[i]);
     job_queues_free(s);
     job_lives_done(s);
     mr_wheel_free(s->wheel);
@@ -335,6 +344,8 @@ enum mr_err mr_job_service_open(const struct mr_job_service_options *options,
     s->step_arg = options->step_arg;
     s->payload_max = options->payload_max != 0 ? options->payload_max : MR_PAYLOAD_MAX;
     mr_list_init(&s->queues);
+    mr_list_init(&s->sweeps);
+    mr_list_init(&s->loads);
     mr_lock_init(&s->lock);
     job_watch_init(s);
     mr_chan_init(&s->inbox);

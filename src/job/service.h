@@ -35,7 +35,7 @@ struct mr_job_settings {
     int64_t look_ms;   /* 1 s: how often it looks for jobs, workers, and what others have changed */
     int64_t watch_ms;  /* 200 ms: the same for a job that somebody watches */
     uint32_t segment_parts; /* 100000: with so many a segment is full, and the next one begins */
-    int64_t load_ms;        /* 10 min: a load that nothing was added to for so long is removed */
+    int64_t load_ms;        /* 10 min: a load that nobody has had in hand for so long is removed */
     int64_t retention_ms;   /* 7 days: of a job that has ended, where it says nothing itself */
     int64_t segment_ms; /* retention_ms: a segment all of whose parts have ended is kept so long */
     int64_t govern_ms;  /* 60 s: how often what is old is removed */
@@ -122,9 +122,12 @@ struct mr_job_ask {
     struct mr_slice id;    /* of all but lists */
     struct mr_slice queue; /* of lists; empty: of all */
     unsigned states;       /* of lists: bits, 1 << state; 0: all. Of parts: bits of mr_part_state */
-    struct mr_slice cursor;               /* of the page before; empty: from the start */
-    uint32_t limit;                       /* at most MR_BATCH_MAX */
-    uint32_t seq;                         /* of results: pieces are counted from 0 */
+    struct mr_slice cursor; /* of the page before; empty: from the start */
+    uint32_t limit;         /* at most MR_BATCH_MAX */
+    uint32_t seq;           /* of results: pieces are counted from 0 */
+    /* Of results: 0, or what the piece before was answered with. MR_WRONG_STATE: the job was retried since, and has
+     * another result. Answer: what to give with the next piece. */
+    uint64_t stamp;
     void (*done)(struct mr_job_ask *ask); /* once */
     void *arg;                            /* the caller's */
     /* The answer; all of it in the arena. */
@@ -181,7 +184,7 @@ MR_MUST_USE enum mr_err mr_job_load_add_wait(struct mr_job_load *load, const str
                                              size_t n, struct mr_detail *detail);
 uint64_t mr_job_load_count(const struct mr_job_load *load); /* parts so far */
 const char *mr_job_load_id(const struct mr_job_load *load); /* that the job will have */
-/* No more parts: done is called. MR_EMPTY there: there are none. */
+/* No more parts: done is called. MR_INVALID there: there are none. */
 void mr_job_load_commit(struct mr_job_load *load);
 /* The same, and waits; ret_job (may be NULL) lives in the load. Not from a callback. */
 MR_MUST_USE enum mr_err mr_job_load_commit_wait(struct mr_job_load *load,

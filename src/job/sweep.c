@@ -96,19 +96,39 @@ enum { SWEEPS_MAX = 64 }; /* at once */
 
 struct sweep {
     struct errand errand;
+    struct mr_link link; /* in the service's sweeps while it waits */
     struct mr_store_parts_list list;
     struct mr_uuid uid;
+    uint32_t round; /* in which it ended */
     uint64_t from;
 };
 
+static void sweep_page(struct sweep *w);
+
 static void sweep_free(struct sweep *w)
 {
-    w->errand.s->sweeping--;
+    struct mr_job_service *s = w->errand.s;
+    struct mr_link *next = mr_list_pop_front(&s->sweeps);
     mr_store_req_done(&w->list.req);
     free(w);
+    if (next != NULL)
+        sweep_page(mr_container(next, struct sweep, link));
+    else
+        s->sweeping--;
 }
 
-static void sweep_page(struct sweep *w);
+void job_sweeps_end(struct mr_job_service *s)
+{
+    struct mr_link *link;
+    while ((link = mr_list_pop_front(&s->sweeps)) != NULL)
+        free(mr_container(link, struct sweep, link));
+}
+
+/* It was retried: what is submitted from now on is wanted. */
+static bool is_retried(const struct sweep *w)
+{
+    return w->list.n > 0 && w->list.parts[0].round != w->round;
+}
 
 /* The tasks of a page: of a part that was run once more there are two. */
 static void sweep_parts(struct sweep *w)
@@ -133,8 +153,9 @@ static void sweep_parts(struct sweep *w)
 static void swept(struct errand *errand)
 {
     struct sweep *w = mr_container(errand, struct sweep, errand);
-    bool more = w->list.req.err == MR_OK && w->list.next > w->from && !errand->s->stopping;
-    if (w->list.req.err == MR_OK)
+    bool fine = w->list.req.err == MR_OK && !is_retried(w);
+    bool more = fine && w->list.next > w->from && !errand->s->stopping;
+    if (fine)
         sweep_parts(w);
     w->from = w->list.next;
     if (more)
@@ -155,13 +176,18 @@ static void sweep_page(struct sweep *w)
     job_errand_store(&w->errand, &w->list.req);
 }
 
-void job_sweep(struct mr_job_service *s, const struct mr_uuid *uid)
+void job_sweep(struct mr_job_service *s, const struct mr_uuid *uid, uint32_t round)
 {
-    struct sweep *w = s->sweeping < SWEEPS_MAX && !s->stopping ? calloc(1, sizeof *w) : NULL;
+    struct sweep *w = !s->stopping ? calloc(1, sizeof *w) : NULL;
     if (w == NULL)
         return;
-    s->sweeping++;
     w->errand.s = s;
     w->uid = *uid;
+    w->round = round;
+    if (s->sweeping == SWEEPS_MAX) {
+        mr_list_push_back(&s->sweeps, &w->link);
+        return;
+    }
+    s->sweeping++;
     sweep_page(w);
 }

@@ -41,6 +41,14 @@ static enum mr_err read_ranges(struct tx *tx, const struct tx_job *job, enum sql
     return job_run(tx, statement, values, 1, take_range, ret_ranges);
 }
 
+/* What was asked for is carried out by now. A database that is asked for many things at once, a range of 100 000 parts
+ * each, would be taken for one that does not answer. */
+static enum mr_err catch_up(struct tx *tx)
+{
+    int64_t now_ms = 0;
+    return tx->db->ops->now(tx->db, &now_ms);
+}
+
 /* ---- counting ------------------------------------------------------------------------------- */
 
 struct count {
@@ -136,6 +144,7 @@ static enum mr_err fill_stage(struct tx *tx, struct tx_job *job, size_t stage,
         };
         MR_TRY(
             job_run(tx, stage == 0 ? SQL_READY_INPUTS : SQL_READY_RESULTS, values, 1, NULL, NULL));
+        MR_TRY(catch_up(tx));
     }
     job->row.ready_last += job->row.total;
     return MR_OK;
@@ -184,6 +193,7 @@ enum mr_err job_forgive(struct tx *tx, struct tx_job *job)
         struct db_value values[] = {db_number((int64_t)ranges.rows[i].segment),
                                     db_number((int64_t)job->row.no)};
         MR_TRY(job_run(tx, SQL_OUTCOMES_FORGET, values, 1, NULL, NULL));
+        MR_TRY(catch_up(tx));
     }
     struct db_value trim[] = {db_number((int64_t)job->row.no), db_number(0), db_number(0)};
     MR_TRY(job_run(tx, SQL_CHUNKS_TRIM, trim, 1, NULL, NULL));

@@ -26,8 +26,9 @@ static enum mr_err refusal(const struct tx_job *job, const struct mr_store_end *
 {
     if (!job || item->stage >= job->row.stages_n)
         return MR_NOT_FOUND;
-    bool earlier = item->failed && item->round < job->row.round;
-    return mr_jobrow_is_live(job->row.state) && !earlier ? MR_OK : MR_STALE;
+    /* A second task can only help: when it fails, the first one goes on. */
+    bool counts = !item->failed || (item->round >= job->row.round && item->round % 2 == 0);
+    return mr_jobrow_is_live(job->row.state) && counts ? MR_OK : MR_STALE;
 }
 
 /* The items that may be outcomes. */

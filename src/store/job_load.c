@@ -63,6 +63,10 @@ static enum mr_err begin_carry(struct tx *tx, struct mr_store_req *req)
     struct tx_job *job = tx_job(tx, &begin->uid);
     if (job->there) {
         req->err = job->row.state == MR_JOBROW_LOADING ? MR_OK : MR_CONFLICT;
+        if (req->err == MR_OK) {
+            job->loaded_ms = tx->now_ms;
+            job_change(tx, job);
+        }
         return MR_OK;
     }
     struct db_value row[] = {

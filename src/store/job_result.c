@@ -79,6 +79,7 @@ static enum mr_err read_carry(struct tx *tx, struct mr_store_req *req)
     read->chunks = page.rows;
     read->n = page.n;
     read->more = page.more;
+    read->round = job->row.round;
     return MR_OK;
 }
 

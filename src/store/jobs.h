@@ -24,7 +24,8 @@
  *
  * Rounds: the task of a part has the round of its job, which a retry raises by two; the second task
  * of a part that lasts (PARTS_AGAIN) has the odd number behind it. A success counts whatever its
- * round is, a failure only when its round is not lower than the job's.
+ * round is, a failure only when its round is not lower than the job's, and even: that of a second
+ * task leaves the part to the first.
  *
  * Each transaction that changes a job raises its version by one and keeps how it is then
  * (JOB_EVENTS).
@@ -144,8 +145,8 @@ struct mr_store_jobs_changed {
 /* ---- loading --------------------------------------------------------------------------------- */
 
 /*
- * MR_STORE_JOB_BEGIN: a job that nobody sees. MR_CONFLICT: there is another one with this uid, or
- * this one is not loading any more.
+ * MR_STORE_JOB_BEGIN: a job that nobody sees. Of one that is loading: it goes on, as when parts are added to it
+ * (JOB_RETAIN). MR_CONFLICT: there is another one with this uid, or this one is not loading any more.
  */
 struct mr_store_job_begin {
     struct mr_store_req req;
@@ -429,7 +430,8 @@ struct mr_store_parts_again {
  * next stage, and so does one whose next stage has passed it. Per item:
  *   MR_OK         this is the outcome of the part in this stage
  *   MR_CONFLICT   it has one: another, or this one by a request before
- *   MR_STALE      the job is not running (any more), or this is a failure of an earlier round: discarded
+ *   MR_STALE      the job is not running (any more), or this is a failure of an earlier round or of a second
+ *                 task: discarded
  *   MR_NOT_FOUND  no such job (any more), no such part of it in this segment, or it did not come to this stage
  *   MR_INVALID, MR_TOO_BIG (of the bytes: MR_PAYLOAD_HARD_MAX)
  * All but MR_INVALID and MR_TOO_BIG mean that the result is dealt with. As a whole MR_TOO_BIG: more
@@ -477,6 +479,7 @@ struct mr_store_result_read {
     struct mr_slice *chunks; /* answer */
     size_t n;
     bool more;
+    uint32_t round; /* answer: the job's. There is another result when that is another one */
 };
 
 /* ---- segments, retention --------------------------------------------------------------------- */

@@ -112,11 +112,13 @@ enum mr_outcome child_handle(struct mr_run *run, const struct child_orders *orde
     if (strncmp(payload, "hold", 4) == 0) {
         while (orders->let_go != NULL && !atomic_load(orders->let_go) && !*ret_stopped)
             *ret_stopped = mr_run_wait_cancelled(run, 5);
-    } else if (sscanf(payload, "sleep %d", &number) == 1 && !is_second(task->id)) {
+    } else if ((sscanf(payload, "sleep %d", &number) == 1 ||
+                sscanf(payload, "slow %d", &number) == 1) &&
+               !is_second(task->id)) {
         *ret_stopped = mr_run_wait_cancelled(run, number);
     }
     bool fails = sscanf(payload, "fail %d", &number) == 1 && (int)task->attempt <= number;
-    if (strcmp(payload, "fail") == 0) {
+    if (strcmp(payload, "fail") == 0 || (strncmp(payload, "slow", 4) == 0 && is_second(task->id))) {
         mr_run_error(run, "as told");
         return MR_FAIL_FOR_GOOD;
     }

@@ -116,6 +116,25 @@ static void test_99_a_load_that_is_given_up_leaves_no_job(void **state)
     rig_free(rig);
 }
 
+static void test_99_a_load_that_is_slow_is_not_removed(void **state)
+{
+    struct rig *rig = rig_make();
+    struct mr_detail detail = {.text = ""};
+    (void)state;
+    rig->settings.govern_ms = 50;
+    rig->settings.load_ms = 1000;
+    rig_serve(rig, 0);
+    struct mr_job_load *load = rig_load_begin(rig, RIG_JOB());
+    assert_int_equal(child_add(load, "part %zu\n", 0, 10), MR_OK);
+    rig_sleep_ms(3 * rig->settings.load_ms);
+    assert_int_equal(child_add(load, "part %zu\n", 10, 20), MR_OK);
+    if (mr_job_load_commit_wait(load, NULL, &detail) != MR_OK)
+        fail_msg("%s", detail.text);
+    mr_job_load_free(load);
+    assert_int_equal(rig_jobs(rig), 1);
+    rig_free(rig);
+}
+
 /* ---- 100 ------------------------------------------------------------------------------------- */
 
 /* After the death there is no job or the whole one; one that was acknowledged is there. */
@@ -179,6 +198,7 @@ int jobs_create(void)
         cmocka_unit_test(test_99_a_job_without_parts_is_refused),
         cmocka_unit_test(test_99_a_part_over_the_limit_is_refused_with_its_number),
         cmocka_unit_test(test_99_a_load_that_is_given_up_leaves_no_job),
+        cmocka_unit_test(test_99_a_load_that_is_slow_is_not_removed),
         cmocka_unit_test(test_100_a_kill_at_any_step_leaves_no_job_or_all_of_it),
     };
     return JOBS_RUN("jobs: create", tests);

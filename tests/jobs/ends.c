@@ -187,6 +187,78 @@ static void test_111_a_result_that_comes_after_the_cancel_is_discarded(void **st
     rig_free(rig);
 }
 
+/* A server that is slow learns of the cancel when the job is on again. */
+static void test_111_a_sweep_that_comes_after_a_retry_leaves_it_alone(void **state)
+{
+    struct rig *rig = rig_make();
+    char id[RIG_ID_MAX], quick[RIG_ID_MAX];
+    (void)state;
+    rig->settings.window = 5;
+    rig_serve(rig, 0);
+    rig_serve(rig, 1);
+    rig_work(rig, 0, 2);
+    rig_work_on(rig, 1, 1, "quick");
+    /* The second one hangs when it takes a result; meanwhile the first one has the queue. */
+    rig_load(rig, RIG_JOB(), "hold %zu\n", 40, id);
+    RIG_UNTIL(atomic_load(&rig->running) == 2);
+    struct mr_job_health health;
+    rig_health(rig, 0, &health);
+    size_t owner = health.queues == 1 ? 0 : 1, other = 1 - owner;
+    atomic_store(&rig->freezes[other].wanted, true);
+    while (!atomic_load(&rig->freezes[other].is)) {
+        rig_load(rig, RIG_JOB(.queue = MR_SLICE_LIT("quick")), "part %zu\n", 5, quick);
+        rig_sleep_ms(20);
+    }
+    struct mr_job_service *owning = rig->services[owner];
+    rig->services[owner] = NULL;
+    assert_int_equal(rig_act(rig, MR_JOB_CANCEL, id), MR_OK);
+    assert_int_equal(rig_act(rig, MR_JOB_RETRY, id), MR_OK);
+    rig->services[owner] = owning;
+    RIG_UNTIL(rig_parts(rig, id, MR_PART_SUBMITTED) >= 5);
+    rig_thaw(rig, other);
+    rig_sleep_ms(300);
+    atomic_store(&rig->let_go, true);
+    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_check_result(rig, id, "hold %zu\n", 40);
+    rig_health(rig, owner, &health);
+    assert_int_equal(health.resubmitted, 0);
+    rig_free(rig);
+}
+
+static void count_down(struct mr_job_ask *ask)
+{
+    assert_int_equal(ask->err, MR_OK);
+    atomic_fetch_sub((_Atomic size_t *)ask->arg, 1);
+}
+
+static void test_111_the_tasks_of_many_jobs_that_are_cancelled_at_once_go(void **state)
+{
+    enum { JOBS = 150 };
+    struct rig *rig = rig_make();
+    static char ids[JOBS][RIG_ID_MAX];
+    static struct mr_job_ask asks[JOBS];
+    _Atomic size_t left = JOBS;
+    (void)state;
+    rig->settings.window = 1000;
+    rig_serve(rig, 0);
+    rig_work(rig, 0, 1);
+    for (size_t i = 0; i < JOBS; i++)
+        rig_load(rig, RIG_JOB(), "hold %zu\n", 2, ids[i]);
+    RIG_UNTIL(rig_tasks(rig, "default", MR_STATE_NONE) == 2 * JOBS);
+    for (size_t i = 0; i < JOBS; i++)
+        RIG_UNTIL(rig_parts(rig, ids[i], MR_PART_SUBMITTED) == 2);
+    for (size_t i = 0; i < JOBS; i++) {
+        asks[i] = (struct mr_job_ask){
+            .kind = MR_JOB_CANCEL, .id = mr_slice_str(ids[i]), .done = count_down, .arg = &left};
+        mr_job_service_ask(rig->services[0], &asks[i]);
+    }
+    RIG_UNTIL(atomic_load(&left) == 0);
+    for (size_t i = 0; i < JOBS; i++)
+        mr_job_ask_done(&asks[i]);
+    RIG_UNTIL(rig_tasks(rig, "default", MR_STATE_NONE) == 0);
+    rig_free(rig);
+}
+
 /* ---- 107 ------------------------------------------------------------------------------------- */
 
 static void test_107_a_counter_that_was_deleted_is_made_again(void **state)
@@ -212,6 +284,8 @@ static void control(struct rig *rig, enum mr_verb verb, const char *id, size_t i
     struct mr_part_id part = {.segment = 1, .index = index};
     char text[MR_PART_ID_MAX + 1];
     struct mr_control item = {.verb = verb};
+    if (verb == MR_VERB_MOVED)
+        item.text = MR_SLICE_LIT("elsewhere");
     enum mr_err err = MR_OK;
     assert_true(mr_uuid_parse(mr_slice_str(id), &part.job));
     item.id = mr_slice_make(text, mr_part_id_format(&part, text));
@@ -265,6 +339,32 @@ static void test_105_an_end_that_no_result_told_of_is_found(void **state)
     rig_free(rig);
 }
 
+/* It goes on at another broker: what is left of it here is no end. */
+static void test_105_a_task_that_was_moved_is_not_taken_for_done(void **state)
+{
+    struct rig *rig = rig_make();
+    struct mr_job_health health;
+    char id[RIG_ID_MAX];
+    (void)state;
+    if (rig_is_shared()) { /* nothing moves from there */
+        rig_free(rig);
+        skip();
+    }
+    rig->settings.reconcile_ms = 100;
+    rig_serve(rig, 0);
+    rig_work(rig, 0, 1);
+    rig_load(rig, RIG_JOB(), "hold %zu\n", 10, id);
+    RIG_UNTIL(rig_parts(rig, id, MR_PART_SUBMITTED) == 10);
+    control(rig, MR_VERB_MOVED, id, 9);
+    atomic_store(&rig->let_go, true);
+    RIG_UNTIL(rig_job(rig, id).done == 9);
+    rig_sleep_ms(10 * rig->settings.reconcile_ms);
+    rig_health(rig, 0, &health);
+    assert_int_equal(health.reconciled, 0);
+    assert_int_equal(rig_job(rig, id).done, 9);
+    rig_free(rig);
+}
+
 /* ---- stragglers ------------------------------------------------------------------------------ */
 
 static void test_104_a_part_that_lasts_is_run_once_more_and_counts_once(void **state)
@@ -291,11 +391,33 @@ static void test_104_a_part_that_lasts_is_run_once_more_and_counts_once(void **s
     rig_free(rig);
 }
 
+static void test_104_a_second_task_that_fails_leaves_the_part_to_the_first(void **state)
+{
+    struct rig *rig = rig_make();
+    struct mr_job_health health;
+    char id[RIG_ID_MAX];
+    (void)state;
+    rig->settings.reconcile_ms = 300; /* it finds the one that failed, too */
+    rig_serve(rig, 0);
+    rig_work(rig, 0, 4);
+    load_with(rig, RIG_JOB(.speculate_ms = 1000), 20, 3, "slow 4000", id);
+    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    struct rig_job job = rig_job(rig, id);
+    assert_int_equal(job.state, MR_JOB_SUCCEEDED);
+    assert_int_equal(job.done, 20);
+    rig_health(rig, 0, &health);
+    assert_int_equal(health.speculated, 1);
+    assert_int_equal(rig->runs, 21);
+    rig_free(rig);
+}
+
 int jobs_ends(void)
 {
     struct CMUnitTest tests[] = {
         cmocka_unit_test(test_104_a_part_that_lasts_is_run_once_more_and_counts_once),
+        cmocka_unit_test(test_104_a_second_task_that_fails_leaves_the_part_to_the_first),
         cmocka_unit_test(test_105_a_task_that_is_gone_is_submitted_again),
+        cmocka_unit_test(test_105_a_task_that_was_moved_is_not_taken_for_done),
         cmocka_unit_test(test_105_an_end_that_no_result_told_of_is_found),
         cmocka_unit_test(test_106_fail_fast_ends_the_job_and_its_siblings),
         cmocka_unit_test(test_106_by_the_other_policy_the_rest_goes_on),
@@ -305,6 +427,8 @@ int jobs_ends(void)
         cmocka_unit_test(test_111_a_job_that_was_cancelled_can_be_retried),
         cmocka_unit_test(test_111_a_cancelled_job_ends_at_once_and_its_tasks_go),
         cmocka_unit_test(test_111_a_result_that_comes_after_the_cancel_is_discarded),
+        cmocka_unit_test(test_111_a_sweep_that_comes_after_a_retry_leaves_it_alone),
+        cmocka_unit_test(test_111_the_tasks_of_many_jobs_that_are_cancelled_at_once_go),
     };
     return JOBS_RUN("jobs: ends", tests);
 }

@@ -154,10 +154,39 @@ void rig_sql(struct rig *rig, const char *text)
 
 /* ---- services -------------------------------------------------------------------------------- */
 
+/* Steps of the service's own thread alone: others are the store's, and of whoever loads. */
+static void on_step(enum mr_job_step step, void *arg)
+{
+    struct rig_freeze *freeze = arg;
+    bool own = step >= MR_JOB_STEP_SUBMIT && step <= MR_JOB_STEP_SETTLED;
+    while (own && atomic_load(&freeze->wanted)) {
+        atomic_store(&freeze->is, true);
+        rig_sleep_ms(1);
+    }
+    if (own)
+        atomic_store(&freeze->is, false);
+}
+
+void rig_freeze(struct rig *rig, size_t i)
+{
+    atomic_store(&rig->freezes[i].wanted, true);
+    RIG_UNTIL(atomic_load(&rig->freezes[i].is));
+}
+
+void rig_thaw(struct rig *rig, size_t i)
+{
+    atomic_store(&rig->freezes[i].wanted, false);
+    RIG_UNTIL(!atomic_load(&rig->freezes[i].is));
+}
+
 void rig_serve(struct rig *rig, size_t i)
 {
-    struct mr_job_service_options options = {
-        .broker = rig->broker, .store = rig->store, .node = "rig", .settings = rig->settings};
+    struct mr_job_service_options options = {.broker = rig->broker,
+                                             .store = rig->store,
+                                             .node = "rig",
+                                             .settings = rig->settings,
+                                             .step = on_step,
+                                             .step_arg = &rig->freezes[i]};
     struct mr_detail detail = {.text = ""};
     assert_null(rig->services[i]);
     if (mr_job_service_open(&options, &rig->services[i], &detail) != MR_OK)
@@ -166,6 +195,7 @@ void rig_serve(struct rig *rig, size_t i)
 
 void rig_unserve(struct rig *rig, size_t i)
 {
+    atomic_store(&rig->freezes[i].wanted, false);
     mr_job_service_close(rig->services[i]);
     rig->services[i] = NULL;
 }

@@ -8,6 +8,7 @@
  *   type "echo"       its result is its payload; any other type T: "T(PAYLOAD)"
  *   payload "fail"    it fails for good; "fail N": so many times, then it is done
  *   payload "sleep N" it takes N ms, unless it is stopped; in round 1 of a part it takes none
+ *   payload "slow N"  the same, and in round 1 it fails for good
  *   payload "hold"    it goes on until the rig lets it go, or it is stopped
  *   others            done at once, or by the rig's luck
  * Whatever they say first, the whole payload is what the result is made of.
@@ -41,6 +42,11 @@ bool rig_full(void);
 /* MR_JOBS=shared: on a Redis and a PostgreSQL. */
 bool rig_is_shared(void);
 
+/* A service that hangs: its thread goes no further than the next step of it. It answers who asks. */
+struct rig_freeze {
+    _Atomic bool wanted, is;
+};
+
 struct rig {
     char dir[64];
     struct redis_rig *redis;
@@ -50,6 +56,7 @@ struct rig {
     struct mr_job_settings settings; /* of services that are started from now on */
     struct mr_job_service *services[RIG_SERVICES_MAX];
     struct mr_worker *workers[RIG_WORKERS_MAX];
+    struct rig_freeze freezes[RIG_SERVICES_MAX];
     unsigned luck; /* so many of 100 runs fail, and are tried again */
     _Atomic bool let_go;
     _Atomic size_t runs, running, stopped; /* begun; now; told to stop */
@@ -67,6 +74,9 @@ void rig_close(struct rig *rig);
 void rig_open(struct rig *rig);
 void rig_serve(struct rig *rig, size_t i);
 void rig_unserve(struct rig *rig, size_t i);
+/* Waits until it hangs: something must go on in it. And until it goes on. */
+void rig_freeze(struct rig *rig, size_t i);
+void rig_thaw(struct rig *rig, size_t i);
 /* With so many slots for the queue "default". */
 void rig_work(struct rig *rig, size_t i, uint32_t slots);
 void rig_unwork(struct rig *rig, size_t i);
@@ -161,6 +171,7 @@ int jobs_run(const char *theme, struct CMUnitTest *tests, size_t n);
 int jobs_create(void);
 int jobs_pump(void);
 int jobs_running(void);
+int jobs_reduces(void);
 int jobs_ends(void);
 int jobs_segments(void);
 int jobs_deaths(void);

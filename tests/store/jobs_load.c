@@ -109,6 +109,9 @@ static void test_a_load_that_is_given_up_leaves_nothing(void **state)
         steps++;
     assert_true(steps >= 3);
     t->engine->sql(t->engine->arg, "UPDATE job SET loaded_ms = 1000");
+    assert_err(kit_begin(t, (struct kit_job){.uid = 2}), MR_OK); /* somebody has it */
+    assert_int_equal(kit_job_retain(t, retain)->loads, 0);
+    t->engine->sql(t->engine->arg, "UPDATE job SET loaded_ms = 1000");
     assert_int_equal(kit_job_retain(t, retain)->loads, 1);
     assert_err(kit_add(t, 2, 10, 1, 0), MR_NOT_FOUND);
     assert_false(kit_job_retain(t, retain)->more);

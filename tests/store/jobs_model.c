@@ -395,7 +395,8 @@ static enum mr_err judge_end(struct model *m, const struct model_job *job,
 {
     if (!is_seen(job) || item->stage >= job->stages)
         return MR_NOT_FOUND;
-    if (!mr_jobrow_is_live(job->state) || (item->failed && item->round < job->round))
+    if (!mr_jobrow_is_live(job->state) ||
+        (item->failed && (item->round < job->round || item->round % 2 != 0)))
         return MR_STALE;
     if (item->index >= job->total || job->parts[item->index].segment != item->segment ||
         item->segment <= m->dropped || !has_input(job, item->stage, item->index))

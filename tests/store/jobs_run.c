@@ -427,6 +427,9 @@ static void test_a_part_has_one_second_task_in_a_round(void **state)
         kit_parts(t, (struct mr_store_parts_list){.uid = suite_uid(1), .from = 4, .max = 1});
     assert_true(list->parts[0].again);
     assert_int_equal(list->parts[0].state, MR_PART_SUBMITTED);
+    /* When it fails, the first one goes on. */
+    assert_err(END(t, 1, .index = 4, .round = 1, .failed = true), MR_STALE);
+    assert_int_equal(kit_get(t, 1)->state, MR_JOBROW_RUNNING);
     assert_err(END(t, 1, .index = 4, .round = 1), MR_OK);
     assert_err(END(t, 1, .index = 4, .round = 0), MR_CONFLICT);
     kit_check(t, 1);
