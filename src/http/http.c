@@ -16,6 +16,7 @@ enum {
     PEM_BYTES_MAX = 1024 * 1024,
     HEADER_BYTES_DEFAULT = 32 * 1024,
     BODY_BYTES_DEFAULT = 1024 * 1024,
+    BODIES_BYTES_DEFAULT = 64 * 1024 * 1024,
     CONNECTIONS_DEFAULT = 4096,
     STREAMS_DEFAULT = 2048,
     CONNECTIONS_LEAVING = 64, /* beside them: cut, and not yet found so by the library */
@@ -296,6 +297,7 @@ static void set_limits(struct mr_http_limits *limits)
 #define DEFAULT(field, value) limits->field = limits->field ? limits->field : (value)
     DEFAULT(header_bytes, HEADER_BYTES_DEFAULT);
     DEFAULT(body_bytes, BODY_BYTES_DEFAULT);
+    DEFAULT(bodies_bytes, BODIES_BYTES_DEFAULT);
     DEFAULT(connections_max, CONNECTIONS_DEFAULT);
     DEFAULT(streams_max, STREAMS_DEFAULT);
     DEFAULT(request_s, REQUEST_S_DEFAULT);

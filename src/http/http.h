@@ -21,11 +21,15 @@ struct mr_http_stream;
 /* Answers the request, once: before it returns, or later; it waits for nothing. Thread: the server's own. */
 typedef void mr_http_handler(struct mr_http_request *request, void *arg);
 
+/* Whether a request may send its body, by its headers; else this answers it. Thread: the server's own. */
+typedef bool mr_http_admit(struct mr_http_request *request, void *arg);
+
 struct mr_http_route {
     const char *method; /* "GET" serves HEAD too */
     const char *path;   /* "/livez"; one part of it may stand for any: "/jobs/{}/events" */
     mr_http_handler *handle;
-    size_t body_max; /* bytes that it reads of a body; 0: none, it is passed over */
+    size_t body_max;      /* bytes that it reads of a body; 0: none, it is passed over */
+    mr_http_admit *admit; /* of a body that is read; NULL: everybody may send one */
 };
 
 struct mr_http_table {
@@ -46,6 +50,7 @@ struct mr_http_tls {
 struct mr_http_limits {       /* 0: the default */
     size_t header_bytes;      /* 32 KiB: request line and headers */
     size_t body_bytes;        /* 1 MiB, of those that are passed over */
+    size_t bodies_bytes;      /* 64 MiB: of all that are read at a time; then they are refused */
     unsigned connections_max; /* 4096 */
     unsigned streams_max;     /* 2048: of them; then they are refused */
     unsigned request_s;       /* 10: until a request is there as a whole, from the beginning of the

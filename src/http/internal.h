@@ -29,7 +29,8 @@ struct mr_http {
     unsigned clients_n;               /* in all of them, and those that were cut */
     struct mr_link streams;           /* of struct mr_http_stream */
     unsigned streams_n;
-    unsigned held_n; /* requests that are answered later, and other things under way */
+    size_t bodies_bytes; /* that are kept of bodies now */
+    unsigned held_n;     /* requests that are answered later, and other things under way */
     mr_mono ticked;
     struct mr_http_options options;
     struct mr_http_table tables[MR_HTTP_TABLES_MAX];

@@ -5,9 +5,12 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/text.h"
 #include "http/internal.h"
 
 enum { STATUS_METHOD_NOT_ALLOWED = 405, TEXT_MAX = 400 };
+
+#define NO_CERTIFICATE "a client certificate is needed"
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
@@ -56,15 +59,20 @@ void mr_http_reply(struct mr_http_request *request, int status, const char *type
     reply_with(request, status, type, body, NULL);
 }
 
-/* What cannot stand in a text of JSON becomes a space; a quote is one of another kind. */
+/* What cannot stand in a text of JSON becomes a space, or a question mark where it is not UTF-8, as what a client has sent may
+ * be; a quote is one of another kind. */
 static void plain_text(const char *text, char plain[TEXT_MAX + 1])
 {
-    size_t len = strnlen(text, TEXT_MAX);
-    while (len == TEXT_MAX && len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80)
-        len--; /* not in the middle of a character */
+    size_t len = strnlen(text, TEXT_MAX + 1);
+    if (len > TEXT_MAX)
+        for (len = TEXT_MAX; len > 0 && ((unsigned char)text[len] & 0xc0) == 0x80;)
+            len--; /* not in the middle of a character */
+    bool valid = mr_utf8_valid(mr_slice_make(text, len));
     for (size_t i = 0; i < len; i++) {
         unsigned char c = (unsigned char)text[i];
         plain[i] = c == '"' || c == '\\' ? '\'' : c < 0x20 || c == 0x7f ? ' ' : (char)c;
+        if (c >= 0x80 && !valid)
+            plain[i] = '?';
     }
     plain[len] = '\0';
 }
@@ -213,7 +221,7 @@ static void answer(struct mr_http_request *request, const char *method)
 {
     const char *other;
     if (!is_certified(request)) {
-        mr_http_fail(request, MR_DENIED, "a client certificate is needed");
+        mr_http_fail(request, MR_DENIED, NO_CERTIFICATE);
     } else if (request->route) {
         request->route->handle(request, request->arg);
         mr_assert(request->replied || request->later);
@@ -253,13 +261,52 @@ static struct mr_http_request *request_new(struct mr_http *http, struct MHD_Conn
 /* A piece of the body: kept for a route that reads it, else passed over, up to a limit. */
 static enum MHD_Result take_body(struct mr_http_request *request, const char *bytes, size_t n)
 {
+    struct mr_http *http = request->http;
     size_t max = request->route ? request->route->body_max : 0;
     request->body_bytes += n;
     if (max == 0)
-        return request->body_bytes <= request->http->options.limits.body_bytes ? MHD_YES : MHD_NO;
-    if (request->body_bytes > max || mr_buf_append(&request->body, bytes, n) != MR_OK)
+        return request->body_bytes <= http->options.limits.body_bytes ? MHD_YES : MHD_NO;
+    if (request->body_bytes > max || http->bodies_bytes + n > http->options.limits.bodies_bytes ||
+        mr_buf_append(&request->body, bytes, n) != MR_OK)
         return MHD_NO;
+    http->bodies_bytes += n;
     return MHD_YES;
+}
+
+/* What the headers say of the length of the body; 0: nothing. */
+static uint64_t announced(const struct mr_http_request *request)
+{
+    const char *text = mr_http_header(request, "Content-Length");
+    int64_t number = 0;
+    if (!text || mr_parse_int64(text, &number) != MR_OK)
+        return 0;
+    return number > 0 ? (uint64_t)number : 0;
+}
+
+/* The headers are there. Who may not send a body, or sends one that is too big, is told so before it is read. */
+static enum MHD_Result begin_body(struct mr_http_request *request)
+{
+    const struct mr_http_route *route = request->route;
+    const struct mr_http *http = request->http;
+    char text[80];
+    if (!route || route->body_max == 0)
+        return MHD_YES;
+    uint64_t bytes = announced(request);
+    request->result = MHD_YES;
+    if (!is_certified(request)) {
+        mr_http_fail(request, MR_DENIED, NO_CERTIFICATE);
+    } else if (bytes > route->body_max) {
+        snprintf(text, sizeof text, "the body has %llu bytes, the limit is %zu",
+                 (unsigned long long)bytes, route->body_max);
+        mr_http_fail(request, MR_TOO_BIG, text);
+    } else if (!route->admit || route->admit(request, request->arg)) {
+        if (http->bodies_bytes + bytes <= http->options.limits.bodies_bytes)
+            return MHD_YES;
+        mr_http_fail(request, MR_BUSY, "too much is being sent at once: try again");
+    }
+    mr_assert(request->replied);
+    request->asked = true;
+    return request->result;
 }
 
 /* Called with the headers, then for each piece of the body, then at its end; and once more when it goes on after
@@ -272,8 +319,8 @@ enum MHD_Result request_on(void *arg, struct MHD_Connection *connection, const c
     struct mr_http *http = arg;
     struct mr_http_request *request = *state;
     if (!request) {
-        *state = request_new(http, connection, path, method);
-        return *state ? MHD_YES : MHD_NO;
+        *state = request = request_new(http, connection, path, method);
+        return request ? begin_body(request) : MHD_NO;
     }
     if (*bytes_n > 0) {
         size_t n = *bytes_n;
@@ -302,6 +349,7 @@ void request_completed(void *arg, struct MHD_Connection *connection, void **stat
     if (request) {
         if (request->stream)
             stream_closed(request->stream);
+        http->bodies_bytes -= request->body.len;
         mr_buf_done(&request->body);
         free(request->path);
         free(request);

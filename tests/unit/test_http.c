@@ -42,6 +42,30 @@ static void say_body(struct mr_http_request *request, void *arg)
     mr_http_reply(request, 200, "text/plain", mr_http_body(request));
 }
 
+/* Only who says so may send a body. */
+static bool may_send(struct mr_http_request *request, void *arg)
+{
+    (void)arg;
+    if (mr_http_header(request, "X-May"))
+        return true;
+    mr_http_fail(request, MR_DENIED, "may not");
+    return false;
+}
+
+/* What somebody else has written stands in the answer. */
+static void say_failure(struct mr_http_request *request, void *arg)
+{
+    char text[512];
+    (void)arg;
+    struct mr_slice parameter = mr_http_parameter(request);
+    const char *times = mr_http_query(request, "times");
+    size_t len = 0;
+    for (long i = times ? strtol(times, NULL, 10) : 1; i > 0; i--)
+        len += (size_t)snprintf(text + len, sizeof text - len, "%.*s", (int)parameter.len,
+                                (const char *)parameter.data);
+    mr_http_fail(request, MR_INVALID, text);
+}
+
 /* An answer that comes from another thread. */
 struct late {
     struct mr_msg msg;
@@ -125,10 +149,16 @@ static void add_end(struct mr_msg *msg, void *receiver)
 }
 
 static const struct mr_http_route routes[] = {
-    {"GET", "/hello", say_hello, 0},         {"POST", "/hello-post", say_hello, 0},
-    {"GET", "/things/{}", say_parameter, 0}, {"GET", "/things/{}/colour", say_parameter, 0},
-    {"POST", "/things", say_body, 500},      {"GET", "/late", say_late, 0},
-    {"GET", "/soon", say_soon, 0},           {"GET", "/flow", say_flow, 0},
+    {"GET", "/hello", say_hello, 0, NULL},
+    {"POST", "/hello-post", say_hello, 0, NULL},
+    {"GET", "/things/{}", say_parameter, 0, NULL},
+    {"GET", "/things/{}/colour", say_parameter, 0, NULL},
+    {"POST", "/things", say_body, 500, NULL},
+    {"GET", "/late", say_late, 0, NULL},
+    {"GET", "/soon", say_soon, 0, NULL},
+    {"GET", "/flow", say_flow, 0, NULL},
+    {"POST", "/guarded", say_body, 500, may_send},
+    {"GET", "/fail/{}", say_failure, 0, NULL},
 };
 static _Atomic unsigned ticks;
 
@@ -149,7 +179,7 @@ static const struct mr_http_options plain = {
     .address = "127.0.0.1:0",
     .tables = &table,
     .tables_n = 1,
-    .limits = {.header_bytes = 8 * 1024, .body_bytes = 1000, .request_s = 1},
+    .limits = {.header_bytes = 8 * 1024, .body_bytes = 1000, .bodies_bytes = 800, .request_s = 1},
 };
 
 static int setup(void **state)
@@ -388,7 +418,61 @@ static void a_body_is_read_up_to_its_limit(void **state)
     assert_non_null(strstr(text, "\r\n\r\nbody"));
     snprintf(request, sizeof request,
              "POST /things HTTP/1.1\r\nContent-Length: 501\r\n" END "%501s", "x");
+    text = ask(request);
+    assert_non_null(strstr(text, "HTTP/1.1 413"));
+    assert_non_null(strstr(text, "{\"error\":{\"code\":\"TOO_BIG\",\"message\":\"the body has 501 "
+                                 "bytes, the limit is 500\"}}"));
+    /* Without its length it is known only when it is too late for an answer. */
+    snprintf(request, sizeof request,
+             "POST /things HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" END
+             "1f5\r\n%501s\r\n0\r\n\r\n",
+             "x");
     assert_null(strstr(ask(request), "HTTP/1.1 200"));
+}
+
+/* Who may not send a body is told so by its headers alone. */
+static void a_body_is_read_of_those_who_may_send_one(void **state)
+{
+    (void)state;
+    const char *text = ask("POST /guarded HTTP/1.1\r\nContent-Length: 400\r\n" END);
+    assert_non_null(strstr(text, "HTTP/1.1 403"));
+    assert_non_null(strstr(text, "may not"));
+    text = ask("POST /guarded HTTP/1.1\r\nX-May: yes\r\nContent-Length: 4\r\n" END "body");
+    assert_non_null(strstr(text, "\r\n\r\nbody"));
+}
+
+/* What many have sent by halves is no more than it may be, and goes with them. */
+static void bodies_have_a_limit_all_together(void **state)
+{
+    (void)state;
+    static const char head[] = "POST /things HTTP/1.1\r\nHost: x\r\nContent-Length: 450\r\n\r\n";
+    static const char whole[] = "POST /things HTTP/1.1\r\nContent-Length: 480\r\n" END;
+    char request[1024], text[1024];
+    int half = connect_client();
+    snprintf(request, sizeof request, "%s%400s", head, "x");
+    send_text(half, request);
+    snprintf(request, sizeof request, "%s%480s", whole, "x");
+    mr_mono end = mr_mono_add_ms(mr_mono_now(mr_clock_system()), WAIT_MS);
+    /* Until it has read the half one; that goes after a second. */
+    while (!strstr(ask(request), "HTTP/1.1 429"))
+        assert_true(mr_mono_now(mr_clock_system()).ns < end.ns);
+    read_all(half, text, sizeof text);
+    assert_non_null(strstr(ask(request), "HTTP/1.1 200"));
+}
+
+static void what_clients_say_makes_no_answer_that_is_not_json(void **state)
+{
+    (void)state;
+    const char *text = ask("GET /fail/a%ff%fe%22b%0ac HTTP/1.1\r\n" END);
+    assert_non_null(strstr(text, "\"message\":\"a\?\?'b c\"}}"));
+    text = ask("GET /fail/%e2%82%ac HTTP/1.1\r\n" END);
+    assert_non_null(strstr(text, "\"message\":\"\xe2\x82\xac\"}}"));
+    /* The limit of 400 is in the middle of the 134th character. */
+    text = ask("GET /fail/%e2%82%ac?times=140 HTTP/1.1\r\n" END);
+    const char *begin = strstr(text, "\"message\":\""), *after = strstr(text, "\"}}");
+    assert_true(begin != NULL && after != NULL);
+    begin += strlen("\"message\":\"");
+    assert_int_equal(after - begin, 399);
 }
 
 static void an_answer_may_come_later(void **state)
@@ -502,6 +586,9 @@ int main(void)
         TEST(connections_that_say_nothing_shut_nobody_out),
         TEST(a_path_has_a_parameter),
         TEST(a_body_is_read_up_to_its_limit),
+        TEST(a_body_is_read_of_those_who_may_send_one),
+        TEST(bodies_have_a_limit_all_together),
+        TEST(what_clients_say_makes_no_answer_that_is_not_json),
         TEST(an_answer_may_come_later),
         TEST(a_stop_waits_for_answers_that_come_later),
         TEST(a_stream_says_what_comes_and_ends),
