@@ -414,15 +414,27 @@ static bool all_ended(struct chaos *chaos)
     return true;
 }
 
-static bool all_results_came(struct chaos *chaos)
+static uint32_t results_missing(struct chaos *chaos)
 {
+    uint32_t n = 0;
     for (uint32_t p = 0; p < PRODUCERS; p++)
         for (uint32_t i = 0; i < atomic_load(&chaos->sent[p]); i++) {
             const struct fate *fate = fate_of(chaos, p, i);
-            if (has_topic(i) && fate->accepted > 0 && !fate->result)
-                return false;
+            n += has_topic(i) && fate->accepted > 0 && !fate->result;
         }
-    return true;
+    return n;
+}
+
+/* As long as some come: the master commits them one by one, and may be far behind. */
+static void await_results(struct chaos *chaos)
+{
+    int64_t since = now_ms();
+    for (uint32_t missing = results_missing(chaos); missing > 0 && now_ms() - since < 8 * LEASE_MS;
+         rest(PACE_MS)) {
+        uint32_t now_missing = results_missing(chaos);
+        since = now_missing < missing ? now_ms() : since;
+        missing = now_missing;
+    }
 }
 
 /* Ends the load and answers whether all is as it must be. */
@@ -437,8 +449,7 @@ static bool end(struct chaos *chaos, uint32_t blows)
     atomic_store(&chaos->workers_stop, true);
     for (size_t i = 0; i < WORKERS; i++)
         mr_thread_join(chaos->workers[i].thread);
-    for (int64_t since = now_ms(); !all_results_came(chaos) && now_ms() - since < 8 * LEASE_MS;)
-        rest(PACE_MS);
+    await_results(chaos);
     atomic_store(&chaos->master_stops, true);
     mr_thread_join(chaos->master.thread);
     note_what_is_there(chaos);

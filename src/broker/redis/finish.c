@@ -5,7 +5,8 @@
  *
  * While Redis is away they are kept and sent again. One whose answer was lost may have been carried out:
  * the second time the script is told so, and takes a task that has left this very epoch behind as the
- * proof, or one that is gone where its end leaves nothing.
+ * proof, or one that is gone where its end leaves nothing. That it is gone counts only where no other queue
+ * has it.
  */
 #include <stdlib.h>
 
@@ -40,6 +41,7 @@ struct end {
 struct item {
     size_t left; /* queues that have not answered */
     enum mr_err err;
+    bool gone; /* a queue has it no more, or never had it; it may have been carried out there */
     struct mr_slice text;
 };
 
@@ -183,6 +185,11 @@ static void item_over(struct ticket *ticket, uint32_t number, enum mr_err err)
     item_done(ticket, number, err);
 }
 
+static enum mr_err item_err(const struct item *item)
+{
+    return item->err == MR_NOT_FOUND && item->gone ? MR_OK : item->err;
+}
+
 /* Of several queues that were asked, the one that knows the task is right. */
 static void end_over(struct end *end, enum mr_err err)
 {
@@ -194,7 +201,14 @@ static void end_over(struct end *end, enum mr_err err)
     if (item->err == MR_NOT_FOUND || err == MR_OK)
         item->err = err;
     if (--item->left == 0)
-        item_over(ticket, end->item, item->err);
+        item_over(ticket, end->item, item_err(item));
+}
+
+static void end_gone(struct end *end)
+{
+    struct finish *finish = end->ticket->own;
+    finish->items[end->item].gone = true;
+    end_over(end, MR_NOT_FOUND);
 }
 
 /* Why it is kept no longer; MR_OK: it is. */
@@ -238,7 +252,11 @@ void finishes_leave(struct engine *engine)
 
 static void end_send(struct engine *engine, struct end *end);
 
-enum { CODE_NONE = 2, CODE_AWAITED /* of done.lua alone */ };
+enum {
+    CODE_NONE = 2,
+    CODE_AWAITED /* of done.lua */,
+    CODE_GONE = CODE_AWAITED /* of finish.lua */
+};
 static const enum mr_err code_errs[CODE_AWAITED] = {MR_OK, MR_STALE, MR_NOT_FOUND};
 
 /* done.lua did nothing about it: it goes with finish.lua. */
@@ -269,8 +287,8 @@ static void load_answered(struct mr_redis_call *call, enum mr_err err, const str
             try_again(engine, end, call->doubt || broken);
         else if (code == CODE_AWAITED && load->kind == LOAD_DONE)
             end_awaited(end);
-        else if (load->kind == LOAD_COMMIT && end->doubtful && code == CODE_NONE)
-            end_over(end, MR_OK); /* the first time, whose answer was lost */
+        else if (code == (load->kind == LOAD_COMMIT ? CODE_NONE : CODE_GONE) && end->doubtful)
+            end_gone(end); /* the first time, whose answer was lost */
         else if (err != MR_OK || code < 0 || code >= CODE_AWAITED)
             end_over(end, err != MR_OK ? err : MR_FAILED);
         else
@@ -517,7 +535,7 @@ static void search(struct queues_ask *ask, enum mr_err err)
             if (ask_queue(ticket, i, engine->queues[k]) != MR_OK)
                 item->err = MR_NOMEM;
         if (--item->left == 0)
-            item_over(ticket, i, item->err);
+            item_over(ticket, i, item_err(item));
     }
     finish->left--;
     if (finish->left == 0)

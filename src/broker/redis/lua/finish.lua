@@ -6,7 +6,7 @@
 --          retention and no lock; 2: itself, it has a retention; 0: that is not known), error or result, why it failed
 --          (as enum mr_finish_reason)
 -- Returns  in how many ms the first retention ends (-1: none began here), then for each: 0 carried out, 1 it is
---          another's or does not run, 2 there is no such task
+--          another's or does not run, 2 there is no such task, 3 there is none, as it would be after this end
 local most, keep_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
 local again, topics = ARGV[3] % 2 == 1, tonumber(ARGV[3]) >= 2
 local answer, gone, ids = { -1 }, {}, {}
@@ -27,7 +27,7 @@ local limited = call('EXISTS', P .. 'mr:limits') == 1
 
 local function verdict(k, id, epoch, leaves_nothing)
   local hash = call('HMGET', TASK .. id, 'state', 'mr:e')
-  if not hash[1] then return again and leaves_nothing and 0 or 2, false end
+  if not hash[1] then return again and leaves_nothing and 3 or 2, false end
   if hash[1] ~= 'active' then return (again and hash[2] == epoch) and 0 or 1, false end
   if hash[2] ~= epoch or not own[k] or leases[k] ~= ceil_s(own[k]) then return 1, false end
   return 0, true
