@@ -17,7 +17,7 @@ void call_end(struct mr_call *call, enum mr_err err, struct mr_slice text)
 
 static void audit(const struct mr_api *api, const struct method *method, struct mr_audit line)
 {
-    if (method->about == NULL || api->options.audit == NULL)
+    if ((method->about == NULL && !method->changes) || api->options.audit == NULL)
         return;
     line.method = strrchr(method->path, '.') + 1; /* behind the package */
     api->options.audit(&line, api->options.audit_arg);
@@ -369,6 +369,16 @@ static bool is_meant(const struct mr_api *api, struct mr_call *call)
 
 /* ---- the door ------------------------------------------------------------------------------- */
 
+static void refuse(struct mr_call *call, const struct mr_api *api, const struct method *method,
+                   enum mr_verdict verdict, const struct mr_token *token,
+                   const struct mr_detail *detail)
+{
+    if (verdict == MR_NOT_ALLOWED)
+        audit(api, method,
+              (struct mr_audit){.token = token->id, .peer = mr_call_peer(call), .err = MR_DENIED});
+    call_refuse(call, verdict, detail);
+}
+
 void method_begin(struct mr_call *call, struct mr_api *api, const struct method *method)
 {
     struct mr_token token;
@@ -380,7 +390,7 @@ void method_begin(struct mr_call *call, struct mr_api *api, const struct method 
     if (verdict == MR_NOT_ALLOWED && method->about != NULL)
         unary_begin(api, call, method, &token, &detail);
     else if (verdict != MR_ALLOWED)
-        call_refuse(call, verdict, &detail);
+        refuse(call, api, method, verdict, &token, &detail);
     else if (api->stopped || (api->stopping && method->open != NULL))
         call_end(call, MR_UNAVAILABLE, MR_SLICE_LIT("the server is stopping"));
     else if (!is_meant(api, call))

@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Routes of jobs, who may use them, and questions that have one answer. */
+#include <stdio.h>
 #include <stdlib.h>
+#include <strings.h>
 
 #include "api/http_jobs_internal.h"
 #include "base/text.h"
@@ -14,14 +16,57 @@ enum { STATUS_UNKNOWN_CALLER = 401, BODY_MAX = 16 * 1024 * 1024 };
 
 /* ---- who ------------------------------------------------------------------------------------ */
 
-bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request, unsigned roles,
-                struct mr_token *ret_token, struct mr_job_service **ret_service)
+/* What a Host header says: this machine by an address, or by the name that every machine has for itself. */
+static bool is_this_machine(const char *host)
+{
+    char text[MR_HOST_MAX + 16], name[MR_HOST_MAX + 1];
+    const char *end = host[0] == '[' ? strchr(host, ']') : host;
+    struct mr_addr addr;
+    uint16_t port;
+    size_t n;
+    if (end == NULL)
+        return false;
+    (void)snprintf(text, sizeof text, "%s%s", host, strchr(end, ':') == NULL ? ":80" : "");
+    if (mr_host_parse(text, name, &port) != MR_OK)
+        return false;
+    return strcasecmp(name, "localhost") == 0 ||
+           (mr_host_resolve(name, port, MR_RESOLVE_NUMBERS, &addr, 1, &n, NULL) == MR_OK &&
+            mr_addr_is_loopback(&addr));
+}
+
+/* A browser sends along from whose page a request comes. Where no token is needed, a page of somebody else must not act by being
+ * looked at on this machine; nor by a name of its own that it lets stand for this machine for a while. */
+static bool is_of_other_page(const struct mr_http_jobs *jobs, const struct mr_http_request *request)
+{
+    const char *origin = mr_http_header(request, "Origin"), *host = mr_http_header(request, "Host");
+    const char *authority = origin != NULL ? strstr(origin, "://") : NULL;
+    if (origin != NULL &&
+        (authority == NULL || host == NULL || strcasecmp(authority + strlen("://"), host) != 0))
+        return true;
+    return jobs->options.access->mode == MR_ACCESS_LOOPBACK && host != NULL &&
+           !is_this_machine(host);
+}
+
+/* As http_admit; method: of the audit, NULL: it only looks. */
+static bool admit(struct mr_http_jobs *jobs, struct mr_http_request *request, const char *method,
+                  unsigned roles, struct mr_token *ret_token, struct mr_job_service **ret_service)
 {
     struct mr_detail detail = {.text = ""};
     const char *authorization = mr_http_header(request, "Authorization");
     enum mr_verdict verdict = mr_access_check(
         jobs->options.access, mr_slice_str(authorization != NULL ? authorization : ""),
         mr_http_is_loopback(request), roles, ret_token, &detail);
+    if (verdict == MR_ALLOWED && ret_token->id[0] == '\0' && is_of_other_page(jobs, request)) {
+        verdict = MR_NOT_ALLOWED;
+        mr_detail_set(&detail, "Origin or Host is of another server: send a token, or ask this "
+                               "machine by its address");
+    }
+    if (verdict == MR_NOT_ALLOWED && method != NULL)
+        http_audit(jobs, request,
+                   &(struct mr_audit){.token = ret_token->id,
+                                      .method = method,
+                                      .about = mr_http_parameter(request),
+                                      .err = MR_DENIED});
     if (jobs->http == NULL) /* once: other threads read it from the first watch or ask on */
         jobs->http = mr_http_of(request);
     *ret_service = atomic_load(&jobs->service);
@@ -35,6 +80,18 @@ bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request, unsi
     else
         return true;
     return false;
+}
+
+bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request, unsigned roles,
+                struct mr_token *ret_token, struct mr_job_service **ret_service)
+{
+    return admit(jobs, request, NULL, roles, ret_token, ret_service);
+}
+
+bool http_admit_act(struct mr_http_jobs *jobs, struct mr_http_request *request, const char *method,
+                    struct mr_token *ret_token, struct mr_job_service **ret_service)
+{
+    return admit(jobs, request, method, ACTS, ret_token, ret_service);
 }
 
 void http_audit(struct mr_http_jobs *jobs, const struct mr_http_request *request,
@@ -133,17 +190,21 @@ void http_ask(struct http_asking *asking, struct mr_job_service *service)
     jobs_ask(&asking->head);
 }
 
+/* For the audit; NULL: it only looks. */
+static const char *act_of(enum mr_job_ask_kind kind)
+{
+    return kind == MR_JOB_CANCEL ? "Jobs/Cancel" : kind == MR_JOB_RETRY ? "Jobs/Retry" : NULL;
+}
+
 static void back(struct http_asking *asking)
 {
     struct mr_job_ask *ask = &asking->head.ask;
-    bool acts = ask->kind == MR_JOB_CANCEL || ask->kind == MR_JOB_RETRY;
-    if (acts)
+    const char *act = act_of(asking->head.wanted);
+    if (act != NULL)
         http_audit(
             asking->jobs, asking->request,
-            &(struct mr_audit){.token = asking->token.id,
-                               .method = ask->kind == MR_JOB_CANCEL ? "Jobs/Cancel" : "Jobs/Retry",
-                               .about = ask->id,
-                               .err = ask->err});
+            &(struct mr_audit){
+                .token = asking->token.id, .method = act, .about = ask->id, .err = ask->err});
     if (ask->err != MR_OK)
         http_fail(asking->request, ask);
     else if (ask->kind == MR_JOB_LIST || ask->kind == MR_JOB_PARTS)
@@ -170,6 +231,11 @@ static enum mr_err read_page(struct mr_http_request *request, struct http_asking
     ask->limit = (uint32_t)number;
     ask->queue = mr_slice_str(queue != NULL ? queue : "");
     ask->cursor = mr_slice_str(cursor != NULL ? cursor : "");
+    if (ask->queue.len > 0 && !mr_access_queue(&asking->token, ask->queue)) {
+        mr_detail_set(detail, "token %s is for queues %s, not for %.100s", asking->token.id,
+                      asking->token.queue, queue);
+        return MR_DENIED;
+    }
     if (state == NULL)
         return MR_OK;
     bool parts = ask->kind == MR_JOB_PARTS;
@@ -186,13 +252,14 @@ static enum mr_err read_page(struct mr_http_request *request, struct http_asking
 }
 
 /* The library keeps the texts of a request until it is answered. */
-static void ask_of(struct mr_http_request *request, struct mr_http_jobs *jobs, unsigned roles,
+static void ask_of(struct mr_http_request *request, struct mr_http_jobs *jobs,
                    enum mr_job_ask_kind kind)
 {
     struct mr_token token;
     struct mr_job_service *service;
     struct mr_detail detail;
-    if (!http_admit(jobs, request, roles, &token, &service))
+    const char *act = act_of(kind);
+    if (!admit(jobs, request, act, act != NULL ? ACTS : LOOKS, &token, &service))
         return;
     struct http_asking *asking = calloc(1, sizeof *asking);
     if (asking == NULL) {
@@ -218,27 +285,27 @@ static void ask_of(struct mr_http_request *request, struct mr_http_jobs *jobs, u
 
 static void on_list(struct mr_http_request *request, void *arg)
 {
-    ask_of(request, arg, LOOKS, MR_JOB_LIST);
+    ask_of(request, arg, MR_JOB_LIST);
 }
 
 static void on_get(struct mr_http_request *request, void *arg)
 {
-    ask_of(request, arg, LOOKS, MR_JOB_GET);
+    ask_of(request, arg, MR_JOB_GET);
 }
 
 static void on_parts(struct mr_http_request *request, void *arg)
 {
-    ask_of(request, arg, LOOKS, MR_JOB_PARTS);
+    ask_of(request, arg, MR_JOB_PARTS);
 }
 
 static void on_cancel(struct mr_http_request *request, void *arg)
 {
-    ask_of(request, arg, ACTS, MR_JOB_CANCEL);
+    ask_of(request, arg, MR_JOB_CANCEL);
 }
 
 static void on_retry(struct mr_http_request *request, void *arg)
 {
-    ask_of(request, arg, ACTS, MR_JOB_RETRY);
+    ask_of(request, arg, MR_JOB_RETRY);
 }
 
 static void on_events(struct mr_http_request *request, void *arg)
@@ -256,15 +323,23 @@ static void on_submit(struct mr_http_request *request, void *arg)
     http_submit(request, arg);
 }
 
+/* Nobody sends megabytes that are refused by who sends them. */
+static bool may_submit(struct mr_http_request *request, void *arg)
+{
+    struct mr_token token;
+    struct mr_job_service *service;
+    return http_admit_act(arg, request, HTTP_SUBMIT, &token, &service);
+}
+
 static const struct mr_http_route routes[] = {
-    {"POST", "/api/v1/jobs", on_submit, BODY_MAX},
-    {"GET", "/api/v1/jobs", on_list, 0},
-    {"GET", "/api/v1/jobs/{}", on_get, 0},
-    {"GET", "/api/v1/jobs/{}/parts", on_parts, 0},
-    {"GET", "/api/v1/jobs/{}/result", on_result, 0},
-    {"GET", "/api/v1/jobs/{}/events", on_events, 0},
-    {"POST", "/api/v1/jobs/{}/cancel", on_cancel, 0},
-    {"POST", "/api/v1/jobs/{}/retry", on_retry, 0},
+    {"POST", "/api/v1/jobs", on_submit, BODY_MAX, may_submit},
+    {"GET", "/api/v1/jobs", on_list, 0, NULL},
+    {"GET", "/api/v1/jobs/{}", on_get, 0, NULL},
+    {"GET", "/api/v1/jobs/{}/parts", on_parts, 0, NULL},
+    {"GET", "/api/v1/jobs/{}/result", on_result, 0, NULL},
+    {"GET", "/api/v1/jobs/{}/events", on_events, 0, NULL},
+    {"POST", "/api/v1/jobs/{}/cancel", on_cancel, 0, NULL},
+    {"POST", "/api/v1/jobs/{}/retry", on_retry, 0, NULL},
 };
 
 /* ---- life ----------------------------------------------------------------------------------- */

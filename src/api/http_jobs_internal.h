@@ -39,6 +39,9 @@ struct http_asking {
 /* Who asks, and whether it may: else it is answered, and this is false. */
 bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request, unsigned roles,
                 struct mr_token *ret_token, struct mr_job_service **ret_service);
+/* The same for what changes something; method: for the audit. */
+bool http_admit_act(struct mr_http_jobs *jobs, struct mr_http_request *request, const char *method,
+                    struct mr_token *ret_token, struct mr_job_service **ret_service);
 /* Asks; back is called on the server's thread. The service is there. */
 void http_ask(struct http_asking *asking, struct mr_job_service *service);
 void http_fail(struct mr_http_request *request, const struct mr_job_ask *ask);
@@ -58,6 +61,7 @@ void http_events_tick(struct mr_http_jobs *jobs);
 /* All of them end. */
 void http_events_end(struct mr_http_jobs *jobs);
 
-#define HTTP_JSON "application/json"
+#define HTTP_JSON   "application/json"
+#define HTTP_SUBMIT "Jobs/Submit" /* in the audit */
 
 #endif

@@ -2,6 +2,9 @@
 /*
  * POST /api/v1/jobs: one object with what the job is, and its input, to be split here, or its parts. A larger input
  * than a request can have is for the command line or gRPC, which stream it.
+ *
+ * Somebody else has written the body, so nothing of it is larger in memory than it is: what JSON it is, is looked at before
+ * it becomes values; the input is split piece by piece, as fast as the store takes the parts.
  */
 #include <jansson.h>
 #include <stdlib.h>
@@ -11,9 +14,15 @@
 #include "job/split.h"
 #include "wire/job_json.h"
 
-enum { STATUS_CREATED = 201 };
-
-#define ACTS (MR_ROLE_BIT(MR_ROLE_ADMIN) | MR_ROLE_BIT(MR_ROLE_PRODUCER))
+enum {
+    STATUS_CREATED = 201,
+    KEYS_MAX = 64,           /* of the object */
+    PARTS_MAX = 100 * 1000,  /* in its array; a value of JSON is many bytes */
+    DEPTH = 2,               /* of an array in the object */
+    PIECE_BYTES = 64 * 1024, /* of an input that are split at once */
+    MADE_BYTES_MAX =
+        128 * 1024 * 1024, /* of all parts: a header stands before each row of a table */
+};
 
 struct posting {
     struct mr_http_jobs *jobs;
@@ -22,7 +31,16 @@ struct posting {
     struct mr_arena arena;
     json_t *json; /* texts of the job, and parts, point into it */
     struct mr_job_options job;
-    struct mr_slice *parts; /* those before `added` are in the load */
+    /* What the parts are made of: the rest of an input, or an array. */
+    struct mr_split *split; /* NULL: an array */
+    struct mr_slice input;
+    const json_t *array;
+    size_t array_at;
+    bool whole; /* all of it was made into parts */
+    uint64_t made_bytes;
+    /* Some parts; those before `added` are in the load. Of an input they are copies. */
+    struct mr_arena made;
+    struct mr_slice *parts;
     size_t parts_n, parts_cap, added;
     struct mr_job_load *load;
     uint64_t spent;
@@ -38,7 +56,9 @@ struct posting {
 static void posting_free(struct posting *p)
 {
     mr_job_load_free(p->load);
+    mr_split_free(p->split);
     json_decref(p->json);
+    mr_arena_done(&p->made);
     free(p->parts);
     mr_buf_done(&p->answer.buf);
     mr_arena_done(&p->arena);
@@ -51,7 +71,7 @@ static void posting_end(struct posting *p, enum mr_err err)
     http_audit(
         p->jobs, p->request,
         &(struct mr_audit){
-            .token = p->token.id, .method = "Jobs/Submit", .about = mr_slice_str(id), .err = err});
+            .token = p->token.id, .method = HTTP_SUBMIT, .about = mr_slice_str(id), .err = err});
     if (err != MR_OK && p->spent > 0)
         mr_tokens_give_back(p->jobs->options.access->tokens, p->token.id, p->spent);
     if (err == MR_OK)
@@ -175,64 +195,148 @@ static enum mr_err read_key(struct posting *p, const char *key, const json_t *va
     return wrong(p, key, "is not known, or not of this kind");
 }
 
-/* A part that was cut. */
-static enum mr_err keep_part(struct mr_slice part, uint64_t index, void *arg)
+/* ---- parts ---------------------------------------------------------------------------------- */
+
+static enum mr_err push_part(struct posting *p, struct mr_slice part)
 {
-    (void)index;
-    struct posting *p = arg;
     if (p->parts_n == p->parts_cap) {
-        size_t cap = p->parts_cap > 0 ? 2 * p->parts_cap : 1024;
+        size_t cap = p->parts_cap > 0 ? 2 * p->parts_cap : MR_BATCH_MAX;
         struct mr_slice *parts = realloc(p->parts, cap * sizeof *parts);
         if (parts == NULL)
             return MR_NOMEM;
         p->parts = parts;
         p->parts_cap = cap;
     }
-    MR_TRY(mr_arena_copy(&p->arena, part, &p->parts[p->parts_n]));
-    p->parts_n++;
+    p->parts[p->parts_n++] = part;
     return MR_OK;
 }
 
-static enum mr_err split_input(struct posting *p, struct mr_slice input)
+/* A part that was cut. */
+static enum mr_err keep_part(struct mr_slice part, uint64_t index, void *arg)
 {
-    struct mr_split *split = NULL;
-    struct mr_split_options options = {
-        .part_max = p->jobs->options.payload_max, .part = keep_part, .arg = p};
-    MR_TRY(mr_split_parse(p->job.split, &options.spec, &p->detail));
-    if (options.spec.kind == MR_SPLIT_COMMAND)
-        return wrong(p, "split", "a command is run by the command line alone");
-    MR_TRY(mr_split_new(&options, &split));
-    enum mr_err err = mr_split_write(split, input, &p->detail);
-    if (err == MR_OK)
-        err = mr_split_end(split, &p->detail);
-    mr_split_free(split);
-    if (p->job.split.len == 0)
-        p->job.split = MR_SLICE_LIT("lines");
+    (void)index;
+    struct posting *p = arg;
+    struct mr_slice copy;
+    p->made_bytes += part.len;
+    if (p->made_bytes > MADE_BYTES_MAX) {
+        mr_detail_set(&p->detail,
+                      "the parts are more than %d MiB, all together: the command line "
+                      "and gRPC take any number",
+                      MADE_BYTES_MAX / (1024 * 1024));
+        return MR_TOO_BIG;
+    }
+    MR_TRY(mr_arena_copy(&p->made, part, &copy));
+    return push_part(p, copy);
+}
+
+/* What the splitter says is said unless its callback had something to say. */
+static enum mr_err split_more(struct posting *p)
+{
+    struct mr_detail detail = {.text = ""};
+    struct mr_slice piece = p->input;
+    piece.len = piece.len < PIECE_BYTES ? piece.len : PIECE_BYTES;
+    enum mr_err err = mr_split_write(p->split, piece, &detail);
+    p->input = mr_slice_make((const char *)p->input.data + piece.len, p->input.len - piece.len);
+    p->whole = p->input.len == 0;
+    if (err == MR_OK && p->whole)
+        err = mr_split_end(p->split, &detail);
+    if (p->detail.text[0] == '\0')
+        p->detail = detail;
     return err;
 }
 
-/* Parts as they are given. */
-static enum mr_err take_parts(struct posting *p, const json_t *value)
+/* The next parts, perhaps none; those before them are in the load. */
+static enum mr_err make_parts(struct posting *p)
 {
-    size_t n = json_array_size(value);
-    if (!json_is_array(value) || n == 0)
+    mr_arena_done(&p->made);
+    p->made = (struct mr_arena){0};
+    p->parts_n = p->added = 0;
+    if (p->split != NULL)
+        return split_more(p);
+    for (size_t i = 0; i < MR_BATCH_MAX && p->array_at < json_array_size(p->array); i++)
+        MR_TRY(push_part(p, text_of(json_array_get(p->array, p->array_at++))));
+    p->whole = p->array_at == json_array_size(p->array);
+    return MR_OK;
+}
+
+/* ---- the document --------------------------------------------------------------------------- */
+
+/* What stands outside of texts, so far. */
+struct shape {
+    size_t depth, keys, items;
+    bool in_text, escaped;
+};
+
+/* Whether it can still be an object of texts, numbers and arrays of those, of a bearable size. */
+static bool shape_goes_on(struct shape *shape, char c)
+{
+    if (shape->in_text) {
+        shape->in_text = c != '"' || shape->escaped;
+        shape->escaped = c == '\\' && !shape->escaped;
+        return true;
+    }
+    shape->in_text = c == '"';
+    if (c == '{' && shape->depth > 0)
+        return false;
+    if (c == '[' || c == '{')
+        return ++shape->depth <= DEPTH;
+    if ((c == ']' || c == '}') && shape->depth > 0)
+        shape->depth--;
+    if (c == ',' && shape->depth < DEPTH)
+        return ++shape->keys < KEYS_MAX;
+    return c != ',' || ++shape->items < PARTS_MAX;
+}
+
+static enum mr_err check_shape(struct posting *p, struct mr_slice body)
+{
+    struct shape shape = {.depth = 0};
+    const char *text = body.data;
+    for (size_t i = 0; i < body.len; i++) {
+        if (shape_goes_on(&shape, text[i]))
+            continue;
+        mr_detail_set(&p->detail,
+                      "offset %zu: must be one object of texts, numbers and arrays of texts, with "
+                      "at most %d parts; the command line and gRPC take any number",
+                      i, PARTS_MAX);
+        return shape.items >= PARTS_MAX ? MR_TOO_BIG : MR_INVALID;
+    }
+    return MR_OK;
+}
+
+static enum mr_err begin_split(struct posting *p, const json_t *input)
+{
+    struct mr_split_options options = {
+        .part_max = p->jobs->options.payload_max, .part = keep_part, .arg = p};
+    MR_TRY(read_text(p, "input", input, &p->input));
+    MR_TRY(mr_split_parse(p->job.split, &options.spec, &p->detail));
+    if (options.spec.kind == MR_SPLIT_COMMAND)
+        return wrong(p, "split", "a command is run by the command line alone");
+    if (p->job.split.len == 0)
+        p->job.split = MR_SLICE_LIT("lines");
+    return mr_split_new(&options, &p->split);
+}
+
+/* Parts as they are given. */
+static enum mr_err begin_array(struct posting *p, const json_t *parts)
+{
+    size_t n = json_array_size(parts);
+    if (!json_is_array(parts) || n == 0)
         return wrong(p, "parts", "must be an array of texts that is not empty");
-    p->parts = calloc(n, sizeof *p->parts);
-    if (p->parts == NULL)
-        return MR_NOMEM;
     for (size_t i = 0; i < n; i++)
-        MR_TRY(read_text(p, "parts", json_array_get(value, i), &p->parts[i]));
-    p->parts_n = n;
+        if (!json_is_string(json_array_get(parts, i)))
+            return wrong(p, "parts", "must be an array of texts");
+    p->array = parts;
     p->job.split = (struct mr_slice){0};
     return MR_OK;
 }
 
 static enum mr_err read_document(struct posting *p)
 {
-    struct mr_slice body = mr_http_body(p->request), text;
+    struct mr_slice body = mr_http_body(p->request);
     json_error_t error;
     const char *key;
     json_t *value;
+    MR_TRY(check_shape(p, body));
     p->json = json_loadb(body.data, body.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
     if (!json_is_object(p->json)) {
         mr_detail_set(&p->detail, "the body must be an object of JSON%s%s",
@@ -248,10 +352,7 @@ static enum mr_err read_document(struct posting *p)
     const json_t *parts = json_object_get(p->json, "parts");
     if ((input != NULL) == (parts != NULL))
         return wrong(p, "input", "give it, or parts, and not both");
-    if (parts != NULL)
-        return take_parts(p, parts);
-    MR_TRY(read_text(p, "input", input, &text));
-    return split_input(p, text);
+    return input != NULL ? begin_split(p, input) : begin_array(p, parts);
 }
 
 /* ---- into the store ------------------------------------------------------------------------- */
@@ -302,35 +403,48 @@ static void on_room(struct mr_job_load *load, void *arg)
 
 static void commit(struct posting *p)
 {
+    uint64_t n = mr_job_load_count(p->load);
     enum mr_err err = MR_OK;
     if (p->token.quota > 0)
-        err = mr_tokens_spend(p->jobs->options.access->tokens, p->token.id, p->parts_n, &p->detail);
+        err = mr_tokens_spend(p->jobs->options.access->tokens, p->token.id, n, &p->detail);
     if (err != MR_OK) {
         posting_end(p, err);
         return;
     }
-    p->spent = p->token.quota > 0 ? p->parts_n : 0;
+    p->spent = p->token.quota > 0 ? n : 0;
     mr_http_hold(p->jobs->http);
     mr_job_load_commit(p->load);
 }
 
-/* Until the load has no room. `waits` and the hold are there before it says so, since room may come at once. */
+/* Some of them; false: the load has no room, or has some again, and a message goes on from here. `waits` and the hold are
+ * there before it says so, since room may come at once. */
+static bool add_some(struct posting *p, enum mr_err *ret_err)
+{
+    size_t left = p->parts_n - p->added, n = left < MR_BATCH_MAX ? left : MR_BATCH_MAX;
+    *ret_err = jobs_check_quota(&p->token, mr_job_load_count(p->load) + n, &p->detail);
+    if (*ret_err != MR_OK)
+        return true;
+    mr_http_hold(p->jobs->http);
+    atomic_store(&p->waits, true);
+    *ret_err = mr_job_load_add(p->load, &p->parts[p->added], n, &p->detail);
+    if (*ret_err == MR_BUSY)
+        return false;
+    if (*ret_err == MR_OK)
+        p->added += n;
+    if (!atomic_exchange(&p->waits, false))
+        return false;
+    mr_http_release(p->jobs->http);
+    return true;
+}
+
 static void add_parts(struct posting *p)
 {
     enum mr_err err = MR_OK;
-    while (err == MR_OK && p->added < p->parts_n) {
-        size_t n = p->parts_n - p->added < MR_BATCH_MAX ? p->parts_n - p->added : MR_BATCH_MAX;
-        mr_http_hold(p->jobs->http);
-        atomic_store(&p->waits, true);
-        err = mr_job_load_add(p->load, &p->parts[p->added], n, &p->detail);
-        if (err == MR_BUSY)
+    while (err == MR_OK && (p->added < p->parts_n || !p->whole))
+        if (p->added == p->parts_n)
+            err = make_parts(p);
+        else if (!add_some(p, &err))
             return;
-        if (err == MR_OK)
-            p->added += n;
-        if (!atomic_exchange(&p->waits, false))
-            return; /* the message is on its way, and goes on from here */
-        mr_http_release(p->jobs->http);
-    }
     if (err == MR_OK)
         commit(p);
     else
@@ -355,7 +469,7 @@ void http_submit(struct mr_http_request *request, struct mr_http_jobs *jobs)
 {
     struct mr_token token;
     struct mr_job_service *service;
-    if (!http_admit(jobs, request, ACTS, &token, &service))
+    if (!http_admit_act(jobs, request, HTTP_SUBMIT, &token, &service))
         return;
     struct posting *p = calloc(1, sizeof *p);
     if (p == NULL) {

@@ -162,8 +162,9 @@ struct method {
     void (*start)(struct unary *u);
     /* The queue the request names; NULL: none, or the method looks itself. */
     struct mr_slice (*queue)(const ProtobufCMessage *message);
-    /* Streams. */
+    /* Streams. changes: it is a change by a person, and has its line of audit. */
     void (*open)(struct mr_api *api, struct mr_call *call, const struct mr_token *token);
+    bool changes;
 };
 
 void method_begin(struct mr_call *call, struct mr_api *api, const struct method *method);

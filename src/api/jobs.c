@@ -178,5 +178,8 @@ void jobs_parts(struct unary *u)
     for (size_t i = 0; i < in->n_states; i++)
         if (in->states[i] >= 0 && in->states[i] < (int)MR_PART_STATE_COUNT)
             ask.states |= 1u << in->states[i];
-    ask_start(u, &ask);
+    if (in->n_states > 0 && ask.states == 0)
+        unary_fail(u, MR_INVALID, "states: none of them is one");
+    else
+        ask_start(u, &ask);
 }

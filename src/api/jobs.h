@@ -10,6 +10,10 @@
  * MR_DENIED with detail. */
 MR_MUST_USE enum mr_err jobs_admit(const struct mr_token *token, struct mr_job_options *job,
                                    struct mr_detail *detail);
+/* Whether so many parts are within what is left of its quota, as far as that is known: nobody fills a store with what the
+ * commit will refuse. The same. */
+MR_MUST_USE enum mr_err jobs_check_quota(const struct mr_token *token, uint64_t parts,
+                                         struct mr_detail *detail);
 /* Whether it may see and change this one. The same. */
 MR_MUST_USE enum mr_err jobs_may_touch(const struct mr_token *token, const struct mr_job_info *info,
                                        struct mr_detail *detail);

@@ -23,6 +23,16 @@ enum mr_err jobs_admit(const struct mr_token *token, struct mr_job_options *job,
     return MR_OK;
 }
 
+enum mr_err jobs_check_quota(const struct mr_token *token, uint64_t parts, struct mr_detail *detail)
+{
+    uint64_t left = token->quota > token->used ? token->quota - token->used : 0;
+    if (token->quota == 0 || parts <= left)
+        return MR_OK;
+    mr_detail_set(detail, "token %s has %llu of its quota of %llu left, and the job has more parts",
+                  token->id, (unsigned long long)left, (unsigned long long)token->quota);
+    return MR_DENIED;
+}
+
 enum mr_err jobs_may_touch(const struct mr_token *token, const struct mr_job_info *info,
                            struct mr_detail *detail)
 {

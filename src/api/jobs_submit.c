@@ -145,7 +145,10 @@ static void add_parts(struct submit *submit)
 {
     struct mr_detail detail = {.text = ""};
     enum mr_err err = MR_OK;
-    if (submit->parts_n > 0) {
+    if (submit->parts_n > 0)
+        err = jobs_check_quota(&submit->head.token,
+                               mr_job_load_count(submit->load) + submit->parts_n, &detail);
+    if (submit->parts_n > 0 && err == MR_OK) {
         atomic_store(&submit->waits, true);
         err = mr_job_load_add(submit->load, submit->parts, submit->parts_n, &detail);
     }

@@ -163,17 +163,17 @@ static struct mr_slice about_token(struct unary *u)
     X(check, HEALTH "Check", ANYBODY, NULL, &grpc__health__v1__health_check_request__descriptor,   \
       health_check, NULL)
 
-/* name, path, roles, open */
+/* name, path, roles, open, whether a person changes something by it */
 #define STREAM_ROWS(X)                                                                             \
-    X(enqueue_stream, OURS "Tasks/EnqueueStream", A | P, enqueue_stream_open)                      \
-    X(attach, OURS "Work/Attach", A | P | W, attach_open)                                          \
-    X(events, OURS "Events/Watch", A | P | V, events_watch_open)                                   \
-    X(job_submit, OURS "Jobs/Submit", A | P, jobs_submit_open)                                     \
-    X(job_watch, OURS "Jobs/Watch", A | P | V, jobs_watch_open)                                    \
-    X(job_result, OURS "Jobs/Result", A | P | V, jobs_result_open)                                 \
-    X(watch, HEALTH "Watch", ANYBODY, health_watch_open)                                           \
-    X(reflect, BETA, MR_ROLES_ALL, reflection_open)                                                \
-    X(reflect_alpha, ALPHA, MR_ROLES_ALL, reflection_open)
+    X(enqueue_stream, OURS "Tasks/EnqueueStream", A | P, enqueue_stream_open, false)               \
+    X(attach, OURS "Work/Attach", A | P | W, attach_open, false)                                   \
+    X(events, OURS "Events/Watch", A | P | V, events_watch_open, false)                            \
+    X(job_submit, OURS "Jobs/Submit", A | P, jobs_submit_open, true)                               \
+    X(job_watch, OURS "Jobs/Watch", A | P | V, jobs_watch_open, false)                             \
+    X(job_result, OURS "Jobs/Result", A | P | V, jobs_result_open, false)                          \
+    X(watch, HEALTH "Watch", ANYBODY, health_watch_open, false)                                    \
+    X(reflect, BETA, MR_ROLES_ALL, reflection_open, false)                                         \
+    X(reflect_alpha, ALPHA, MR_ROLES_ALL, reflection_open, false)
 
 #define UNARY_BEGIN(name, path_, roles_, about_, kind_, start_, queue_)                            \
     static void begin_##name(struct mr_call *call, void *arg)                                      \
@@ -186,17 +186,18 @@ static struct mr_slice about_token(struct unary *u)
                                              .queue = queue_};                                     \
         method_begin(call, arg, &method);                                                          \
     }
-#define STREAM_BEGIN(name, path_, roles_, open_)                                                   \
+#define STREAM_BEGIN(name, path_, roles_, open_, changes_)                                         \
     static void begin_##name(struct mr_call *call, void *arg)                                      \
     {                                                                                              \
-        static const struct method method = {.path = path_, .roles = roles_, .open = open_};       \
+        static const struct method method = {                                                      \
+            .path = path_, .roles = roles_, .open = open_, .changes = changes_};                   \
         method_begin(call, arg, &method);                                                          \
     }
 UNARY_ROWS(UNARY_BEGIN)
 STREAM_ROWS(STREAM_BEGIN)
 
 #define UNARY_PATH(name, path, roles, about, kind, start, queue) {path, begin_##name},
-#define STREAM_PATH(name, path, roles, open)                     {path, begin_##name},
+#define STREAM_PATH(name, path, roles, open, changes)            {path, begin_##name},
 static const struct mr_rpc_method methods[] = {UNARY_ROWS(UNARY_PATH) STREAM_ROWS(STREAM_PATH)};
 
 const struct mr_rpc_method *mr_api_methods(size_t *ret_n)

@@ -20,11 +20,15 @@
 #include "broker/embedded/embedded.h"
 #include "grpc/health/v1/health.pb-c.h"
 #include "grpc/reflection/v1/reflection.pb-c.h"
+#include "job/service.h"
+#include "millrace/v1/jobs.pb-c.h"
 #include "millrace/v1/server.pb-c.h"
 #include "millrace/v1/tokens.pb-c.h"
+#include "store/store.h"
 #include "support/on_loop.h"
 #include "support/pb_of.h"
 #include "support/slow_fs.h"
+#include "timer/service.h"
 
 enum { AUDIT_MAX = 64 };
 
@@ -37,6 +41,10 @@ struct client {
 struct rig {
     char dir[64];
     struct mr_broker *broker;
+    /* NULL: it has none. */
+    struct mr_store *store;
+    struct mr_timer_service *timers;
+    struct mr_job_service *jobs;
     struct mr_rpc *server, *loop; /* loop: of the clients */
     struct mr_api *api;
     struct mr_tokens *tokens;
@@ -107,11 +115,28 @@ static inline void client_close(struct client *client)
     client->channel = NULL;
 }
 
-/* changes: options that are not the default; broker, rpc and tokens are set here. wrap: puts another
+/* Whether it has timers and jobs, in a SQLite. */
+enum rig_has { RIG_HAS_TASKS, RIG_HAS_ALL };
+
+static inline void rig_open_services(struct rig *rig)
+{
+    char url[96];
+    struct mr_detail detail = {.text = ""};
+    snprintf(url, sizeof url, "sqlite:%s/jobs.db", rig->dir);
+    struct mr_store_options store = {.url = url};
+    assert_int_equal(mr_store_open(&store, &rig->store, &detail), MR_OK);
+    struct mr_timer_service_options timers = {
+        .broker = rig->broker, .store = rig->store, .node = ""};
+    assert_int_equal(mr_timer_service_open(&timers, &rig->timers, &detail), MR_OK);
+    struct mr_job_service_options jobs = {.broker = rig->broker, .store = rig->store};
+    assert_int_equal(mr_job_service_open(&jobs, &rig->jobs, &detail), MR_OK);
+}
+
+/* changes: options that are not the default; broker, rpc, tokens and services are set here. wrap: puts another
  * broker before the real one and owns it; NULL: none. */
 typedef struct mr_broker *rig_wrap(struct mr_broker *real, void *arg);
-static inline struct rig *rig_start_behind(const struct mr_api_options *changes, rig_wrap *wrap,
-                                           void *arg)
+static inline struct rig *rig_start_as(const struct mr_api_options *changes, enum rig_has has,
+                                       rig_wrap *wrap, void *arg)
 {
     struct rig *rig = calloc(1, sizeof *rig);
     struct mr_detail detail = {.text = ""};
@@ -128,7 +153,11 @@ static inline struct rig *rig_start_behind(const struct mr_api_options *changes,
     assert_int_equal(mr_rpc_new("server", NULL, &rig->server), MR_OK);
     assert_int_equal(mr_rpc_new("client", NULL, &rig->loop), MR_OK);
     struct mr_api_options options = changes != NULL ? *changes : (struct mr_api_options){0};
+    if (has == RIG_HAS_ALL)
+        rig_open_services(rig);
     options.broker = rig->broker;
+    options.timers = rig->timers;
+    options.jobs = rig->jobs;
     options.rpc = rig->server;
     options.access.tokens = rig->tokens;
     options.audit = note_audit;
@@ -141,9 +170,15 @@ static inline struct rig *rig_start_behind(const struct mr_api_options *changes,
     return rig;
 }
 
+static inline struct rig *rig_start_behind(const struct mr_api_options *changes, rig_wrap *wrap,
+                                           void *arg)
+{
+    return rig_start_as(changes, RIG_HAS_TASKS, wrap, arg);
+}
+
 static inline struct rig *rig_start(const struct mr_api_options *changes)
 {
-    return rig_start_behind(changes, NULL, NULL);
+    return rig_start_as(changes, RIG_HAS_TASKS, NULL, NULL);
 }
 
 static inline void remove_dir(const char *dir)
@@ -158,6 +193,9 @@ static inline void rig_stop_server(struct rig *rig, int64_t max_ms)
     mr_api_stop(rig->api, max_ms);
     mr_rpc_free(rig->server);
     mr_api_free(rig->api);
+    mr_job_service_close(rig->jobs);
+    mr_timer_service_close(rig->timers);
+    mr_store_close(rig->store);
     mr_broker_close(rig->broker);
     rig->api = NULL;
 }
@@ -385,6 +423,25 @@ static inline const char *put(struct client *client, const char *queue, const ch
     assert_int_equal(reply->n_results, 1);
     assert_int_equal(reply->results[0]->code, MR_OK);
     return reply->results[0]->id;
+}
+
+/* Submits a job of two parts that nobody works on; its id. */
+static inline const char *put_job(struct client *client, const char *queue)
+{
+    Millrace__V1__JobSubmitRequest request = MILLRACE__V1__JOB_SUBMIT_REQUEST__INIT;
+    Millrace__V1__JobDefinition definition = MILLRACE__V1__JOB_DEFINITION__INIT;
+    ProtobufCBinaryData parts[] = {mr_pb_of_bytes(MR_SLICE_LIT("one")),
+                                   mr_pb_of_bytes(MR_SLICE_LIT("two"))};
+    struct talk talk = {0};
+    definition.queue = (char *)(uintptr_t)queue;
+    request.definition = &definition;
+    request.parts = parts;
+    request.n_parts = 2;
+    const Millrace__V1__Job *job = (const void *)call_unary(
+        &talk, client, PATH("Jobs/Submit"), &request.base, &millrace__v1__job__descriptor);
+    assert_int_equal(talk.status, MR_RPC_OK);
+    assert_int_equal(job->total, 2);
+    return job->id;
 }
 
 /* NULL: not found. */

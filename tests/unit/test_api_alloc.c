@@ -8,6 +8,7 @@
 
 #include "millrace/v1/events.pb-c.h"
 #include "millrace/v1/nodes.pb-c.h"
+#include "millrace/v1/timers.pb-c.h"
 #include "unit/api_rig.h"
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -138,7 +139,47 @@ static void wait_and_wonder(struct client *client)
     call_once(client, PATH("Nodes/List"), &nodes.base);
 }
 
+/* Jobs, and their streams; timers. */
+static void look_at_jobs(struct client *client, const char *job)
+{
+    Millrace__V1__JobSubmitRequest submit = MILLRACE__V1__JOB_SUBMIT_REQUEST__INIT;
+    Millrace__V1__JobDefinition definition = MILLRACE__V1__JOB_DEFINITION__INIT;
+    Millrace__V1__JobRequest one = MILLRACE__V1__JOB_REQUEST__INIT;
+    Millrace__V1__JobListRequest list = MILLRACE__V1__JOB_LIST_REQUEST__INIT;
+    Millrace__V1__PartListRequest parts = MILLRACE__V1__PART_LIST_REQUEST__INIT;
+    Millrace__V1__TimerListRequest timers = MILLRACE__V1__TIMER_LIST_REQUEST__INIT;
+    ProtobufCBinaryData part = mr_pb_of_bytes(MR_SLICE_LIT("part"));
+    definition.queue = (char *)(uintptr_t) "j";
+    submit.definition = &definition;
+    submit.parts = &part;
+    submit.n_parts = 1;
+    one.id = parts.id = (char *)(uintptr_t)job;
+    list.limit = 1;
+    call_once(client, PATH("Jobs/Submit"), &submit.base);
+    call_once(client, PATH("Jobs/Get"), &one.base);
+    call_once(client, PATH("Jobs/List"), &list.base);
+    call_once(client, PATH("Jobs/ListParts"), &parts.base);
+    call_once(client, PATH("Jobs/Result"), &one.base); /* there is none */
+    call_once(client, PATH("Jobs/Retry"), &one.base);  /* nothing has failed */
+    call_once(client, PATH("Timers/List"), &timers.base);
+}
+
 /* Until it was told something, or the call has ended. */
+static void watch_job(struct client *client, const char *job)
+{
+    Millrace__V1__JobWatchRequest request = MILLRACE__V1__JOB_WATCH_REQUEST__INIT;
+    struct talk talk;
+    if (!call_begin(&talk, client, PATH("Jobs/Watch")))
+        return;
+    request.id = (char *)(uintptr_t)job;
+    talk_send(&talk, &request.base);
+    talk_half_close(&talk);
+    if (talk_next(&talk, &millrace__v1__job_event__descriptor) == NULL)
+        assert_int_not_equal(talk_end(&talk), MR_RPC_DEADLINE);
+    talk_done(&talk);
+}
+
+/* The same of all queues. */
 static void watch(struct client *client)
 {
     Millrace__V1__WatchRequest request = MILLRACE__V1__WATCH_REQUEST__INIT;
@@ -208,9 +249,11 @@ static void without_memory_calls_end_and_nothing_is_left(void **state)
 {
     (void)state;
     struct mr_api_options options = {.grace_ms = 50};
-    struct rig *rig = rig_start(&options);
+    struct rig *rig = rig_start_as(&options, RIG_HAS_ALL, NULL, NULL);
     long failed = 1;
+    char job[64];
     put(&rig->client, "held", "waits");
+    snprintf(job, sizeof job, "%s", put_job(&rig->client, "j"));
     for (long n = 0; failed > 0 && n < 3000; n++) {
         on_loop(rig->server, arm, &n);
         produce(&rig->client);
@@ -218,6 +261,8 @@ static void without_memory_calls_end_and_nothing_is_left(void **state)
         look_around(&rig->client);
         wait_and_wonder(&rig->client);
         watch(&rig->client);
+        look_at_jobs(&rig->client, job);
+        watch_job(&rig->client, job);
         on_loop(rig->server, disarm, &failed);
         WAIT_UNTIL(is_up(&rig->client));
         mr_arena_reset(&rig->arena);

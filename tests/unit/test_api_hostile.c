@@ -4,10 +4,11 @@
 
 #include "api/api.h"
 #include "base/rand.h"
+#include "millrace/v1/timers.pb-c.h"
 
 static int begin(void **state)
 {
-    *state = rig_start(NULL);
+    *state = rig_start_as(NULL, RIG_HAS_ALL, NULL, NULL);
     return 0;
 }
 
@@ -31,11 +32,12 @@ struct template
 };
 
 /* Of every method but Server/Backup, which would write wherever a mutation says. */
-static struct template templates[64];
+static struct template templates[96];
 static size_t templates_n;
 
 static void add_template(const char *path, const ProtobufCMessage *message)
 {
+    assert_true(templates_n < sizeof templates / sizeof *templates);
     struct template *template = &templates[templates_n++];
     assert_true(protobuf_c_message_get_packed_size(message) <= TEMPLATE_MAX);
     template->path = path;
@@ -101,6 +103,76 @@ static void make_hello(void)
     hello = templates[templates_n - 1];
 }
 
+/* Of jobs and timers that are there: what is wrong is found deep inside. */
+static void add_job_templates(struct rig *rig)
+{
+    Millrace__V1__JobSubmitRequest submit = MILLRACE__V1__JOB_SUBMIT_REQUEST__INIT;
+    Millrace__V1__JobDefinition definition = MILLRACE__V1__JOB_DEFINITION__INIT;
+    Millrace__V1__JobRequest one = MILLRACE__V1__JOB_REQUEST__INIT;
+    Millrace__V1__JobListRequest list = MILLRACE__V1__JOB_LIST_REQUEST__INIT;
+    Millrace__V1__PartListRequest parts = MILLRACE__V1__PART_LIST_REQUEST__INIT;
+    Millrace__V1__JobWatchRequest watch = MILLRACE__V1__JOB_WATCH_REQUEST__INIT;
+    Millrace__V1__JobState state = MILLRACE__V1__JOB_STATE__JOB_CREATED;
+    Millrace__V1__PartState part_state = MILLRACE__V1__PART_STATE__PART_SUBMITTED;
+    char *stages[] = {(char *)(uintptr_t) "one", (char *)(uintptr_t) "two"};
+    ProtobufCBinaryData bytes[] = {mr_pb_of_bytes(MR_SLICE_LIT("part")),
+                                   mr_pb_of_bytes(MR_SLICE_LIT("part"))};
+    definition.queue = definition.name = list.queue = (char *)(uintptr_t) "storm";
+    definition.split = (char *)(uintptr_t) "lines:2";
+    definition.reduce = (char *)(uintptr_t) "command:cat *";
+    definition.stages = stages;
+    definition.n_stages = 2;
+    definition.priority = 5;
+    submit.definition = &definition;
+    submit.parts = bytes;
+    submit.n_parts = 2;
+    add_template(PATH("Jobs/Submit"), &submit.base);
+    definition.reduce = (char *)(uintptr_t) "sum";
+    add_template(PATH("Jobs/Submit"), &submit.base);
+    one.id = parts.id = watch.id = (char *)(uintptr_t)put_job(&rig->client, "storm");
+    list.states = &state;
+    parts.states = &part_state;
+    list.n_states = parts.n_states = 1;
+    list.cursor = parts.cursor = (char *)(uintptr_t) "1";
+    list.limit = parts.limit = 7;
+    watch.after = 1;
+    add_template(PATH("Jobs/List"), &list.base);
+    add_template(PATH("Jobs/ListParts"), &parts.base);
+    add_template(PATH("Jobs/Watch"), &watch.base);
+    add_template(PATH("Jobs/Result"), &one.base);
+    add_template(PATH("Jobs/Get"), &one.base);
+    add_template(PATH("Jobs/Cancel"), &one.base);
+    add_template(PATH("Jobs/Retry"), &one.base);
+}
+
+static void add_timer_templates(void)
+{
+    Millrace__V1__TimerSendRequest send = MILLRACE__V1__TIMER_SEND_REQUEST__INIT;
+    Millrace__V1__TimerOperation operation = MILLRACE__V1__TIMER_OPERATION__INIT;
+    Millrace__V1__TimerOperation *operations[] = {&operation};
+    Millrace__V1__TimerDefinition definition = MILLRACE__V1__TIMER_DEFINITION__INIT;
+    Millrace__V1__TimerRequest one = MILLRACE__V1__TIMER_REQUEST__INIT;
+    Millrace__V1__TimerListRequest list = MILLRACE__V1__TIMER_LIST_REQUEST__INIT;
+    Millrace__V1__TimerNextRequest next = MILLRACE__V1__TIMER_NEXT_REQUEST__INIT;
+    Millrace__V1__TimerHistoryRequest history = MILLRACE__V1__TIMER_HISTORY_REQUEST__INIT;
+    definition.app = one.app = list.app = history.app = (char *)(uintptr_t) "storm";
+    definition.name = one.name = history.name = (char *)(uintptr_t) "timer";
+    definition.expression = (char *)(uintptr_t) "*/5 * * * *";
+    definition.tz = (char *)(uintptr_t) "Europe/Berlin";
+    operation.definition = &definition;
+    send.operations = operations;
+    send.n_operations = 1;
+    send.wait = MILLRACE__V1__TIMER_WAIT__WAIT_DURABLE;
+    next.definition = &definition;
+    next.limit = 7;
+    list.cursor = history.cursor = (char *)(uintptr_t) "1";
+    add_template(PATH("Timers/Send"), &send.base);
+    add_template(PATH("Timers/Get"), &one.base);
+    add_template(PATH("Timers/List"), &list.base);
+    add_template(PATH("Timers/Next"), &next.base);
+    add_template(PATH("Timers/History"), &history.base);
+}
+
 static bool has_template(const char *path)
 {
     for (size_t i = 0; i < templates_n; i++)
@@ -119,7 +191,7 @@ static void add_others(const ProtobufCMessage *message)
             add_template(methods[i].path, message);
 }
 
-static void make_templates(void)
+static void make_templates(struct rig *rig)
 {
     Millrace__V1__EnqueueRequest enqueue = MILLRACE__V1__ENQUEUE_REQUEST__INIT;
     Millrace__V1__Header header = MILLRACE__V1__HEADER__INIT, *headers[] = {&header};
@@ -157,6 +229,8 @@ static void make_templates(void)
     add_template("/grpc.reflection.v1.ServerReflection/ServerReflectionInfo", &ask.base);
     add_worker_templates();
     make_hello();
+    add_job_templates(rig);
+    add_timer_templates();
     add_others(&queue.base);
 }
 
@@ -241,13 +315,14 @@ static void a_storm_of_malformed_messages_harms_nobody(void **state)
     storm = (struct storm){.rig = rig, .size = from_env("MR_MESSAGES", STORM_DEFAULT)};
     mr_rand_seed(&storm.rand, from_env("MR_SEED", STORM_SEED));
     mr_event_init(&storm.over);
-    make_templates();
+    make_templates(rig);
     put(&rig->client, "safe", "untouched");
     on_loop(rig->loop, storm_begin, &storm);
     assert_true(mr_event_wait(&storm.over, 5 * patience_ns));
     assert_int_equal(storm.internal, 0);
     assert_int_equal(state_of(&rig->client, "untouched"), MR_PENDING);
     assert_non_null(put(&rig->client, "safe", "after"));
+    assert_non_null(put_job(&rig->client, "safe"));
 }
 
 /* ---- small messages that become large ------------------------------------------------------- */
@@ -281,6 +356,102 @@ static void millions_of_empty_items_are_refused_before_they_cost(void **state)
     assert_int_equal(send_many(rig, PATH("Work/Finish"), "\x0a\0", 2, N, &talk), MR_RPC_INVALID);
     assert_non_null(strstr(talk.text, "1000 items"));
     assert_int_equal(send_many(rig, PATH("Queues/Pause"), "\x0a\0", 2, N, &talk), MR_RPC_INVALID);
+    assert_int_equal(send_many(rig, PATH("Jobs/Submit"), "\x12\0", 2, N, &talk), MR_RPC_INVALID);
+    assert_string_equal(talk.text, "1000000 parts in one message, the limit is 10000");
+    assert_int_equal(send_many(rig, PATH("Jobs/Submit"), "\x0a\0", 2, N, &talk), MR_RPC_INVALID);
+    assert_string_equal(talk.text, "one definition is asked for, not more");
+    assert_int_equal(send_many(rig, PATH("Jobs/List"), "\x10\x01", 2, N, &talk), MR_RPC_INVALID);
+    assert_int_equal(send_many(rig, PATH("Jobs/Watch"), "\x10\x01", 2, N, &talk), MR_RPC_INVALID);
+    assert_int_equal(send_many(rig, PATH("Timers/Send"), "\x0a\0", 2, N, &talk), MR_RPC_INVALID);
+}
+
+/* ---- jobs that are not whole ---------------------------------------------------------------- */
+
+static size_t jobs_there(struct rig *rig)
+{
+    Millrace__V1__JobListRequest in = MILLRACE__V1__JOB_LIST_REQUEST__INIT;
+    struct talk talk = {0};
+    const Millrace__V1__JobListResponse *out =
+        (const void *)call_unary(&talk, &rig->client, PATH("Jobs/List"), &in.base,
+                                 &millrace__v1__job_list_response__descriptor);
+    assert_int_equal(talk.status, MR_RPC_OK);
+    return out->n_jobs;
+}
+
+/* Begins a job; more parts may follow. */
+static void begin_job(struct talk *talk, struct client *client, const char *reduce, size_t parts)
+{
+    Millrace__V1__JobSubmitRequest in = MILLRACE__V1__JOB_SUBMIT_REQUEST__INIT;
+    Millrace__V1__JobDefinition definition = MILLRACE__V1__JOB_DEFINITION__INIT;
+    ProtobufCBinaryData bytes[64];
+    assert_true(parts <= sizeof bytes / sizeof *bytes);
+    for (size_t i = 0; i < parts; i++)
+        bytes[i] = mr_pb_of_bytes(MR_SLICE_LIT("part"));
+    definition.reduce = (char *)(uintptr_t)reduce;
+    in.definition = &definition;
+    in.parts = bytes;
+    in.n_parts = parts;
+    *talk = (struct talk){0};
+    talk_begin(talk, client, PATH("Jobs/Submit"));
+    (void)talk_send(talk, &in.base); /* who is refused at once may be so before it */
+}
+
+static void what_is_half_sent_or_empty_or_a_command_is_no_job(void **state)
+{
+    struct rig *rig = *state;
+    struct talk talk;
+    begin_job(&talk, &rig->client, "concat", 3);
+    talk_done(&talk); /* the client gives up */
+    begin_job(&talk, &rig->client, "concat", 0);
+    talk_half_close(&talk);
+    assert_int_equal(talk_end(&talk), MR_RPC_INVALID);
+    talk_done(&talk);
+    begin_job(&talk, &rig->client, "command:touch /tmp/never", 1); /* this server runs none */
+    talk_half_close(&talk);
+    assert_int_not_equal(talk_end(&talk), MR_RPC_OK);
+    assert_string_equal(talk.code, "UNSUPPORTED");
+    talk_done(&talk);
+    assert_int_equal(jobs_there(rig), 0);
+}
+
+static void a_quota_ends_a_job_before_it_fills_the_store(void **state)
+{
+    struct rig *rig = *state;
+    struct mr_token wanted = {.role = MR_ROLE_PRODUCER, .queue = "*", .quota = 5}, made;
+    char text[MR_TOKEN_TEXT_LEN + 1];
+    struct client few;
+    struct talk talk;
+    assert_int_equal(mr_tokens_create(rig->tokens, &wanted, &made, text, NULL), MR_OK);
+    client_open(rig, &few, text);
+    begin_job(&talk, &few, "concat", 6); /* and it does not say that this was all */
+    assert_int_not_equal(talk_end(&talk), MR_RPC_OK);
+    assert_string_equal(talk.code, "DENIED");
+    talk_done(&talk);
+    begin_job(&talk, &few, "concat", 5);
+    talk_half_close(&talk);
+    assert_int_equal(talk_end(&talk), MR_RPC_OK);
+    talk_done(&talk);
+    assert_int_equal(jobs_there(rig), 1);
+    client_close(&few);
+}
+
+static void who_may_not_submit_leaves_a_line_of_audit(void **state)
+{
+    struct rig *rig = *state;
+    struct mr_token token;
+    const char *text = make_token(rig, MR_ROLE_VIEWER, "*", &token);
+    char line[128];
+    struct client viewer;
+    struct talk talk;
+    client_open(rig, &viewer, text);
+    begin_job(&talk, &viewer, "concat", 1);
+    assert_int_not_equal(talk_end(&talk), MR_RPC_OK);
+    assert_string_equal(talk.code, "DENIED");
+    talk_done(&talk);
+    snprintf(line, sizeof line, "%s Jobs/Submit  DENIED", token.id);
+    assert_int_equal(rig->audit_n, 1);
+    assert_string_equal(rig->audit[0], line);
+    client_close(&viewer);
 }
 
 /* ---- a broker that does not answer ---------------------------------------------------------- */
@@ -460,6 +631,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(a_storm_of_malformed_messages_harms_nobody, begin, end),
         cmocka_unit_test_setup_teardown(millions_of_empty_items_are_refused_before_they_cost, begin,
                                         end),
+        cmocka_unit_test_setup_teardown(what_is_half_sent_or_empty_or_a_command_is_no_job, begin,
+                                        end),
+        cmocka_unit_test_setup_teardown(a_quota_ends_a_job_before_it_fills_the_store, begin, end),
+        cmocka_unit_test_setup_teardown(who_may_not_submit_leaves_a_line_of_audit, begin, end),
         cmocka_unit_test(a_worker_that_is_not_read_stays_alive),
         cmocka_unit_test(a_connection_has_few_big_answers_under_way),
     };
