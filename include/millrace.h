@@ -759,8 +759,8 @@ struct mr_worker_options {
     mr_retry_delay *retry_delay; /* or the caller's own */
     mr_is_failure *is_failure;
     mr_error_handler *on_error;
-    void *arg;               /* for the three above */
-    bool burst;              /* mr_worker_run returns when the queues are empty */
+    void *arg;  /* for the three above */
+    bool burst; /* mr_worker_run returns when the queues are empty, and jobs have no more for it */
     mr_aggregate *aggregate; /* NULL: this worker leaves groups alone */
     void *aggregate_arg;
     uint32_t group_max_size;    /* a group of so many is ripe; 0: MR_BATCH_MAX, the most of a set */

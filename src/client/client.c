@@ -8,6 +8,7 @@
 #include "broker/embedded/embedded.h"
 #include "broker/redis/redis.h"
 #include "client/job.h"
+#include "client/more.h"
 #include "client/producer.h"
 #include "cluster/cluster.h"
 #include "store/store.h"
@@ -199,7 +200,9 @@ enum mr_err mr_worker_new(struct mr_client *client, const struct mr_worker_optio
     struct mr_worker *worker;
     MR_TRY(begin_services(client));
     MR_TRY(mr_worker_new_on(client->broker, options, &worker));
-    enum mr_err err = leading_new(client, &leading);
+    enum mr_err err = mr_client_more(client, options, worker);
+    if (err == MR_OK)
+        err = leading_new(client, &leading);
     if (err != MR_OK) {
         mr_worker_free(worker);
         return err;

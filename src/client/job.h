@@ -13,6 +13,10 @@ MR_MUST_USE enum mr_err mr_client_jobs(struct mr_client *client, enum mr_jobs_fo
                                        struct mr_job_service **ret_service,
                                        struct mr_detail *detail);
 
+/* A page of jobs of this queue that have not ended. cursor: empty, from the start. Errors of mr_job_list_get. */
+MR_MUST_USE enum mr_err mr_job_list_live(struct mr_client *client, struct mr_slice queue,
+                                         const char *cursor, struct mr_job_list **ret_list);
+
 /* A list of one, from a job that stands elsewhere: it is copied. */
 MR_MUST_USE enum mr_err mr_job_list_of(const struct mr_job_info *info, struct mr_slice definition,
                                        struct mr_job_list **ret_list);

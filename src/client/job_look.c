@@ -231,6 +231,17 @@ enum mr_err mr_job_list_get(struct mr_client *client, const struct mr_job_list_o
     return get_jobs(client, &asked, ret_list, NULL);
 }
 
+enum mr_err mr_job_list_live(struct mr_client *client, struct mr_slice queue, const char *cursor,
+                             struct mr_job_list **ret_list)
+{
+    struct mr_job_ask asked = {.kind = MR_JOB_LIST,
+                               .queue = queue,
+                               .states = 1u << MR_JOB_CREATED | 1u << MR_JOB_RUNNING,
+                               .cursor = cursor_of(cursor),
+                               .limit = MR_JOB_LIMIT};
+    return get_jobs(client, &asked, ret_list, NULL);
+}
+
 enum mr_err mr_job_get(struct mr_client *client, struct mr_slice id, struct mr_job_list **ret_list)
 {
     struct mr_job_ask asked = {.kind = MR_JOB_GET, .id = id};

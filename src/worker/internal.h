@@ -50,6 +50,7 @@ enum {
     TAKE_WAIT_MS = 60 * 1000, /* a take waits this long at the broker */
     BURST_WAIT_MS = 20,       /* ... with burst, while runs may still add tasks */
     HELD_WAIT_MS = 200,       /* ... or when limits keep back all that is left */
+    MORE_WAIT_MS = 100,       /* ... or while more will come */
     RETRY_MS = 500, /* a request that failed for a passing reason is sent again, or about then */
     SHOW_MS = 1000, /* the broker learns of what slots do at most this late */
     RECALL_MS = 20, /* leases not begun for about this long are handed back */
@@ -209,6 +210,14 @@ struct machine {
     uint64_t recall_popped;
 };
 
+/*
+ * How near the end of a burst is. When the queues are empty and all is reported, whoever knows of more is asked (struct mr_more);
+ * where nobody does, it is over. Nothing is taken meanwhile. If more comes, takes wait for it, and when they bring nothing it
+ * is asked again; if not, the queues are looked at once more, since something may have come before the answer. Every task that is
+ * taken begins it anew.
+ */
+enum burst { BURST_TAKES, BURST_ASKS, BURST_WAITS, BURST_LAST, BURST_OVER };
+
 enum worker_life { WORKER_NEW, WORKER_RUNNING, WORKER_STOPPING, WORKER_STOPPED };
 
 struct mr_worker {
@@ -221,6 +230,7 @@ struct mr_worker {
     struct mr_handlers handlers;
     int64_t lease_ms;
     struct mr_leading leading; /* leads is NULL: it is no candidate */
+    struct mr_more more;       /* comes is NULL: nobody knows of any */
     uint32_t slots_n;
     struct mr_slot *slots; /* of the first machine, of the second, ... */
     struct machine *machines;
@@ -233,7 +243,7 @@ struct mr_worker {
     bool starting;               /* threads are being made: a stop waits */
     bool hurried;                /* stopped a second time: nothing is waited for */
     uint64_t reported;           /* finish requests sent */
-    bool burst_over;             /* the queues are empty and all is reported */
+    enum burst burst;            /* of a worker that has options.burst */
     enum mr_err failure;         /* why the broker carries out nothing any more; MR_OK: it does */
     bool awaited;                /* mr_worker_run tells it */
     struct mr_hash_key back_key; /* fixed */

@@ -99,12 +99,13 @@ static void note_empty(struct machine *m)
     struct mr_worker *w = m->worker;
     m->empty = m->take_idle && mr_worker_idle(w) && !m->take.held_back;
     m->held_back = m->take.held_back && m->take.wait_ms == 0;
-    bool over = w->options.burst;
+    bool all = w->options.burst && w->burst != BURST_OVER;
     for (size_t i = 0; i < w->machines_n; i++)
-        over = over && w->machines[i].empty;
-    w->burst_over = w->burst_over || over;
-    if (over)
-        mr_lock_notify_all(&w->lock);
+        all = all && w->machines[i].empty;
+    if (!all)
+        return;
+    w->burst = w->burst == BURST_LAST || w->more.comes == NULL ? BURST_OVER : BURST_ASKS;
+    mr_lock_notify_all(&w->lock);
 }
 
 /* A take ended without a lease; answers the pause until the next. Under the lock. */
@@ -161,6 +162,8 @@ static struct mr_lease *accept(struct machine *m, mr_mono now)
 {
     struct mr_worker *w = m->worker;
     m->take_said = MR_OK;
+    if (w->burst != BURST_OVER)
+        w->burst = BURST_TAKES;
     for (struct mr_lease *lease = m->take.leases; lease; lease = lease->next)
         m->taken_epoch = lease->epoch;
     struct mr_lease *passed = mr_machine_accept(m, m->take.leases, now);
@@ -245,17 +248,19 @@ static void take_done(struct mr_req *req)
 
 static int64_t wait_ms(const struct machine *m)
 {
-    const struct mr_worker_options *o = &m->worker->options;
-    if (o->burst)
-        return !m->take_idle ? BURST_WAIT_MS : m->held_back ? HELD_WAIT_MS : 0;
-    return o->poll_ms;
+    const struct mr_worker *w = m->worker;
+    if (!w->options.burst)
+        return w->options.poll_ms;
+    if (!m->take_idle)
+        return BURST_WAIT_MS;
+    return m->held_back ? HELD_WAIT_MS : w->burst == BURST_WAITS ? MORE_WAIT_MS : 0;
 }
 
 bool mr_pump_prepare(struct machine *m, mr_mono now)
 {
     struct mr_worker *w = m->worker;
-    if (m->take_busy || !w->node_open || !mr_worker_works(w) || w->burst_over ||
-        now.ns < m->take_after.ns)
+    bool rests = w->burst == BURST_ASKS || w->burst == BURST_OVER;
+    if (m->take_busy || !w->node_open || !mr_worker_works(w) || rests || now.ns < m->take_after.ns)
         return false;
     size_t want = wanted_now(m, now);
     if (want == 0)

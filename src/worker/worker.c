@@ -195,6 +195,16 @@ void mr_worker_leading(struct mr_worker *worker, const struct mr_leading *leadin
     worker->leading = *leading;
 }
 
+void mr_worker_more(struct mr_worker *worker, const struct mr_more *more)
+{
+    worker->more = *more;
+}
+
+bool mr_worker_handles(const struct mr_worker *worker, struct mr_slice type)
+{
+    return mr_handlers_find(&worker->handlers, type) != NULL;
+}
+
 enum mr_err mr_worker_handle(struct mr_worker *worker, const char *pattern, mr_handler *handler,
                              void *arg)
 {
@@ -404,14 +414,32 @@ void mr_worker_stop(struct mr_worker *worker)
     stop(worker, STOP_HURRIES);
 }
 
+/* The queues are empty. With the lock, which is left while somebody is asked. */
+static void ask_for_more(struct mr_worker *w)
+{
+    mr_lock_leave(&w->lock);
+    bool comes = w->more.comes(w, w->more.arg);
+    mr_lock_enter(&w->lock);
+    if (w->burst != BURST_ASKS)
+        return; /* a take that was on its way has brought something */
+    w->burst = comes ? BURST_WAITS : BURST_LAST;
+    for (size_t i = 0; i < w->machines_n; i++)
+        w->machines[i].empty = w->machines[i].take_idle =
+            false; /* takes from before do not count */
+    mr_monitor_by(w, mr_mono_now(w->clock));
+}
+
 enum mr_err mr_worker_run(struct mr_worker *worker)
 {
     struct mr_worker *w = worker;
     MR_TRY(mr_worker_start(w));
     mr_lock_enter(&w->lock);
     w->awaited = true;
-    while (mr_worker_works(w) && !w->burst_over)
-        mr_lock_wait(&w->lock, INT64_MAX);
+    while (mr_worker_works(w) && w->burst != BURST_OVER)
+        if (w->burst == BURST_ASKS)
+            ask_for_more(w);
+        else
+            mr_lock_wait(&w->lock, INT64_MAX);
     mr_lock_leave(&w->lock);
     stop(w, STOP_WAITS);
     return w->failure; /* also when the last reports were refused */
@@ -425,6 +453,8 @@ void mr_worker_free(struct mr_worker *worker)
     stop(w, STOP_WAITS);
     if (w->leading.free)
         w->leading.free(w->leading.arg);
+    if (w->more.free)
+        w->more.free(w->more.arg);
     for (uint32_t i = 0; w->slots && i < w->slots_n; i++) {
         if (w->slots[i].thread_there)
             mr_thread_join(w->slots[i].thread);

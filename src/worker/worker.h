@@ -23,6 +23,21 @@ MR_MUST_USE enum mr_err mr_worker_new_on(struct mr_broker *broker,
 /* Before it is started; it is the worker's from then on. */
 void mr_worker_leading(struct mr_worker *worker, const struct mr_leading *leading);
 
+/*
+ * Whoever knows of work that is no task yet: with burst it is asked once the queues are empty, again and again while it says
+ * that some will come.
+ */
+struct mr_more {
+    /* Whether some will come for this worker. It may wait. Thread: that of mr_worker_run. */
+    bool (*comes)(const struct mr_worker *worker, void *arg);
+    void (*free)(void *arg); /* the worker is */
+    void *arg;
+};
+/* Before it is started; it is the worker's from then on. */
+void mr_worker_more(struct mr_worker *worker, const struct mr_more *more);
+/* Whether tasks of this type are run by it. Thread: any, once it is started. */
+bool mr_worker_handles(const struct mr_worker *worker, struct mr_slice type);
+
 /* The same of a master, to whom leading (NULL: none) goes, also when it cannot be opened. Errors also: what
  * opening a node can answer. */
 MR_MUST_USE enum mr_err mr_master_open_on(struct mr_broker *broker,

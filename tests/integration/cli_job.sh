@@ -8,10 +8,7 @@ set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 source "$here/cli_lib.bash"
 source "$here/serve_lib.bash"
-
-# of ID FIELD: of a job.
-of() { m job show "$1" --json | jq -r ".$2"; }
-state_is() { [ "$(of "$1" state)" = "$2" ]; }
+source "$here/job_lib.bash"
 
 # What the worker does, by the type of the task.
 cat >task.sh <<TASK
@@ -138,57 +135,16 @@ is "nothing twice" '204 0' "$(curl -s -N -m 20 -H "Last-Event-ID: $version" -w '
 
 # ---- 110: tokens ----------------------------------------------------------------------------------
 
-token() { m token create "$@" --json | jq -r .token; }
-producer=$(token --role producer --queue 'a*' --priority-max 60)
-viewer=$(token --role viewer)
-few=$(token --role producer --quota 5)
-as() { # as TOKEN ARG...
-    local token=$1
-    shift
-    MILLRACE_TOKEN=$token m "$@"
-}
-seq 6 >six
-seq 5 >five
-code=0
-as "$few" job submit six >"$room/out" 2>"$room/err" || code=$?
-is "six parts of a quota of five" 5 "$code"
-is "refused as a whole" 0 "$(m job list --json | jq '[.[] | select(.total == 6)] | length')"
-as "$few" job submit -q rest five >/dev/null || fail "five of five are not allowed"
-code=0
-as "$few" job submit -q rest <(echo x) >/dev/null 2>&1 || code=$?
-is "then it is used up" 5 "$code"
-high=$(as "$producer" job submit -q alpha five)
-is "the priority of the token" 60 "$(of "$high" priority)"
+check_tokens
+grep -q 'method=Jobs/Submit.*result=OK' "$room/server.err" || fail "no line of audit"
 
-# Created together, behind one that has no priority: the tasks of the token with one run first.
-normal=$(token --role producer)
-seq 1 5 | sed 's/^/normal /' | as "$normal" job submit -q avenue - >"$room/normal"
-seq 1 5 | sed 's/^/high /' | as "$producer" job submit -q avenue - >/dev/null
-"$MILLRACE" --quiet work -q avenue -c 1 -- sh -c "cat >>'$room/order'" >/dev/null 2>&1 &
-servers+=("$!")
-until_true state_is "$(cat "$room/normal")" succeeded
-is "who was first" 'high high high high high normal normal normal normal normal' \
-    "$(cut -d ' ' -f 1 "$room/order" | tr '\n' ' ' | sed 's/ $//')"
+# ---- burst: parts that are no tasks yet are waited for ---------------------------------------------
 
-for try in "$producer job submit -q beta five" "$producer job submit -q alpha --priority 61 five" \
-    "$viewer job submit -q alpha five" "$viewer job cancel $high"; do
-    code=0
-    # shellcheck disable=SC2086 # words are meant to be split
-    as $try >/dev/null 2>&1 || code=$?
-    is "not allowed: ${try#* }" 5 "$code"
-done
-as "$viewer" job show "$high" --json >/dev/null || fail "a viewer cannot look"
-code=0
-as "$producer" job show "$id" --json >/dev/null 2>&1 || code=$?
-is "of another queue" 5 "$code"
-is "over HTTP too" '403 401' "$(curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $viewer" -X POST "$api/$high/cancel") $(
-    curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer mr_nonsense" "$api/$high")"
-m token revoke "$(m token list --json | jq -r '.[] | select(.quota == 5) | .id')" >/dev/null
-code=0
-as "$few" job submit five >/dev/null 2>"$room/err" || code=$?
-is "a revoked token" 5 "$code"
-grep -q revoked "$room/err" || fail "said: $(cat "$room/err")"
-grep -q 'method=Jobs/Submit' "$room/server.err" || fail "no line of audit"
+expect 0 job submit -q burst --stage upper --stage count lines
+burst=$(cat "$room/out")
+expect 0 work -q burst -c 4 --burst -- sh "$room/task.sh"
+grep -q '^millrace: 100 done, 0 failed' "$room/err" || fail "said: $(tail -n 1 "$room/err")"
+until_true state_is "$burst" succeeded
 
 stop 0
 
@@ -200,6 +156,12 @@ own=$(cat "$room/out")
 is "in a folder" '50 created' "$(m job show "$own" --json | jq -r '"\(.total) \(.state)"')"
 refuses 2 'needs a server' job watch "$own"
 refuses 2 'needs a server' job submit --watch lines
+# A worker with --burst does all of it and puts it together, though nothing is a task when it comes.
+expect 0 job submit -q burst --reduce sum lines
+burst=$(cat "$room/out")
+expect 0 work -q burst --burst -- wc -l
+grep -q '^millrace: 50 done, 0 failed' "$room/err" || fail "said: $(tail -n 1 "$room/err")"
+is "its result" 50 "$(m job result "$burst")"
 # The folder is the worker's until it ends; it also gives out the parts, and puts them together.
 "$MILLRACE" --quiet work -c 4 -- sh -c "tr a-z A-Z; echo >>'$room/ran'" >/dev/null 2>&1 &
 worked=$!

@@ -325,6 +325,62 @@ static void a_watch_sees_each_version_and_can_be_taken_up_again(void **state)
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, make_world, end_world)
 
+/* ---- burst ------------------------------------------------------------------------------------ */
+
+static void run_burst(struct world *world, const char *type)
+{
+    struct mr_worker_options options = {.slots = 4, .burst = true};
+    struct mr_worker *worker;
+    assert_int_equal(mr_worker_new(world->client, &options, &worker), MR_OK);
+    assert_int_equal(mr_worker_handle(worker, type, echo, world), MR_OK);
+    assert_int_equal(mr_worker_run(worker), MR_OK);
+    mr_worker_free(worker);
+}
+
+static enum mr_job_state state_of(struct world *world, struct mr_slice id)
+{
+    struct mr_job_list *list;
+    assert_int_equal(mr_job_get(world->client, id, &list), MR_OK);
+    enum mr_job_state state = mr_job_list_at(list, 0)->state;
+    mr_job_list_free(list);
+    return state;
+}
+
+/* Parts become tasks only when somebody serves their queue: right after the submit there is none. */
+static void a_burst_does_all_of_a_job_that_was_just_submitted(void **state)
+{
+    struct world *world = *state;
+    const struct mr_slice stages[] = {s("one"), s("two")};
+    struct mr_job_options options = {.stages = stages, .stages_n = 2, .reduce = s("lines")};
+    const char *const parts[] = {"a", "b", "c", "d", "e", "f", "g"};
+    struct mr_slice id = submit_parts(world, &options, parts, 7);
+    run_burst(world, "*");
+    assert_int_equal(state_of(world, id), MR_JOB_SUCCEEDED);
+    assert_result(world, id, s("a\nb\nc\nd\ne\nf\ng\n"));
+}
+
+/* What it will not run, and what is not handed out, does not keep it. */
+static void a_burst_does_not_wait_for_jobs_of_others(void **state)
+{
+    struct world *world = *state;
+    const struct mr_slice stage = s("other");
+    struct mr_job_options options = {.stages = &stage, .stages_n = 1};
+    const char *const parts[] = {"a", "b"};
+    char ids[2][MR_JOB_ID_MAX + 1];
+    struct mr_slice id = submit_parts(world, &options, parts, 2);
+    snprintf(ids[0], sizeof ids[0], "%.*s", (int)id.len, (const char *)id.data);
+    run_burst(world, "one");
+    assert_int_not_equal(state_of(world, s(ids[0])), MR_JOB_SUCCEEDED);
+    assert_int_equal(mr_queue_pause(world->client, s("default")), MR_OK);
+    id = submit_parts(world, NULL, parts, 2);
+    snprintf(ids[1], sizeof ids[1], "%.*s", (int)id.len, (const char *)id.data);
+    run_burst(world, "*");
+    assert_int_not_equal(state_of(world, s(ids[1])), MR_JOB_SUCCEEDED);
+    assert_int_equal(mr_queue_resume(world->client, s("default")), MR_OK);
+    run_burst(world, "*");
+    assert_int_equal(state_of(world, s(ids[1])), MR_JOB_SUCCEEDED);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -335,6 +391,8 @@ int main(void)
         TEST(a_job_that_waits_can_be_cancelled),
         TEST(a_job_that_is_not_there_is_not_found),
         TEST(a_watch_sees_each_version_and_can_be_taken_up_again),
+        TEST(a_burst_does_all_of_a_job_that_was_just_submitted),
+        TEST(a_burst_does_not_wait_for_jobs_of_others),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -283,6 +283,69 @@ static void a_burst_ends_with_the_last_task(void **state)
     assert_int_equal(figures(world).done, 1000);
 }
 
+/* Knows of work that is no task yet: what comes is added behind its answer, as if somebody were slow with it. */
+struct knows {
+    struct world *world;
+    int comes; /* so often it says that more comes */
+    _Atomic int asked, freed;
+};
+
+static bool knows_of_more(const struct mr_worker *worker, void *arg)
+{
+    struct knows *knows = arg;
+    assert_true(mr_worker_handles(worker, MR_SLICE_LIT("task")));
+    int asked = atomic_fetch_add(&knows->asked, 1);
+    if (asked % 2 == 0 && asked <= knows->comes)
+        fake_add_many(knows->world->fake, "task", 10); /* also with the answer that nothing comes */
+    return asked < knows->comes;
+}
+
+static void knows_freed(void *arg)
+{
+    atomic_fetch_add(&((struct knows *)arg)->freed, 1);
+}
+
+static void a_burst_waits_for_what_is_no_task_yet(void **state)
+{
+    struct world *world = *state;
+    struct knows knows = {.world = world, .comes = 4};
+    make_worker(world, (struct mr_worker_options){.slots = 4, .burst = true});
+    mr_worker_more(world->worker, &(struct mr_more){knows_of_more, knows_freed, &knows});
+    assert_int_equal(mr_worker_run(world->worker), MR_OK);
+    assert_int_equal(figures(world).done, 30); /* of the questions 0, 2 and 4 */
+    assert_true(knows.asked >= 5);
+    mr_worker_free(world->worker);
+    world->worker = NULL;
+    assert_int_equal(knows.freed, 1);
+}
+
+static bool always_more(const struct mr_worker *worker, void *arg)
+{
+    (void)worker;
+    mr_event_set(arg);
+    return true;
+}
+
+/* Who waits for more can be stopped. */
+static void *stop_when_asked(void *arg)
+{
+    struct world *world = arg;
+    mr_event_wait(&world->entered, INT64_MAX);
+    mr_worker_stop(world->worker);
+    return NULL;
+}
+
+static void a_burst_that_waits_can_be_stopped(void **state)
+{
+    struct world *world = *state;
+    pthread_t thread;
+    make_worker(world, (struct mr_worker_options){.slots = 1, .burst = true});
+    mr_worker_more(world->worker, &(struct mr_more){always_more, NULL, &world->entered});
+    assert_int_equal(mr_thread_start(&thread, "stop", stop_when_asked, world), MR_OK);
+    assert_int_equal(mr_worker_run(world->worker), MR_OK);
+    mr_thread_join(thread);
+}
+
 static void *stop_it(void *arg)
 {
     mr_worker_stop(((struct world *)arg)->worker);
@@ -470,6 +533,8 @@ int main(void)
         WITH_WORLD(a_worker_that_never_started_can_be_stopped_and_freed),
         WITH_WORLD(a_started_worker_takes_no_handlers),
         WITH_WORLD(a_burst_ends_with_the_last_task),
+        WITH_WORLD(a_burst_waits_for_what_is_no_task_yet),
+        WITH_WORLD(a_burst_that_waits_can_be_stopped),
         WITH_WORLD(run_returns_when_another_thread_stops_it),
         WITH_WORLD(a_second_stop_ends_the_drain),
         WITH_WORLD(a_second_stop_ends_the_grace),
