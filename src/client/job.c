@@ -19,7 +19,8 @@ enum {
 
 /* ---- where jobs are --------------------------------------------------------------------------- */
 
-/* With the lock. */
+/* With the lock. A folder is worked on by its owner alone, who may run what stands in it; a store that is shared has jobs of
+ * others, whose commands are run where somebody has said so (serve --job-commands). */
 static enum mr_err open_jobs(struct mr_client *client, struct mr_detail *detail)
 {
     if (client->store == NULL)
@@ -28,7 +29,7 @@ static enum mr_err open_jobs(struct mr_client *client, struct mr_detail *detail)
                                              .store = client->store,
                                              .payload_max = client->payload_max,
                                              .node = "",
-                                             .settings.commands = true,
+                                             .settings.commands = !client->is_redis,
                                              .looks = true};
     return mr_job_service_open(&options, &client->jobs, detail);
 }
