@@ -4,10 +4,9 @@
 
 #include <stdlib.h>
 
+#include "cli/listing.h"
 #include "cli/server.h"
 #include "wire/job_json.h"
-
-enum { LIMIT_DEFAULT = 50 };
 
 int job_failed(const struct cli *cli, enum mr_err err, const char *id,
                const struct mr_detail *detail)
@@ -36,107 +35,62 @@ static const char *const state_words[] = {"created", "running",   "succeeded",
                                           "failed",  "cancelled", NULL};
 static const char *const part_words[] = {"waiting", "submitted", "done", "failed", NULL};
 
-/* Prints pages until the limit or the end. */
-static enum mr_err list_pages(struct cli *cli, const struct look_args *args, struct jw *jw,
-                              size_t *ret_shown, bool *ret_more)
+static enum mr_err job_page(struct cli *cli, const void *args_, struct listing *listing)
 {
-    size_t limit = args->limit.given ? (size_t)args->limit.number : LIMIT_DEFAULT, shown = 0;
-    struct out_table *table = jw == NULL ? job_table() : NULL;
-    char cursor[512] = "";
+    const struct look_args *args = args_;
+    struct mr_job_list *list = NULL;
     struct mr_job_list_options options = {
         .queue = mr_slice_str(args->queue.given ? args->queue.text : ""),
         .state =
             args->state.given ? (enum mr_job_state)(args->state.number + 1) : MR_JOB_STATE_NONE,
+        .cursor = listing_cursor(listing),
+        .limit = listing->limit,
     };
-    enum mr_err err = MR_OK;
-    for (bool more = true; more && shown < limit && !out_broken();) {
-        struct mr_job_list *list = NULL;
-        options.limit = limit - shown < MR_BATCH_MAX ? limit - shown : MR_BATCH_MAX;
-        options.cursor = cursor[0] ? cursor : NULL;
-        err = mr_job_list_get(cli->client, &options, &list);
-        if (err != MR_OK)
-            break;
-        for (size_t i = 0; i < mr_job_list_count(list); i++, shown++)
-            if (jw)
-                jw_job(jw, NULL, mr_job_list_at(list, i));
-            else
-                job_row(table, mr_job_list_at(list, i));
-        snprintf(cursor, sizeof cursor, "%s", mr_job_list_next(list));
-        *ret_more = more = cursor[0] != '\0';
-        mr_job_list_free(list);
-    }
-    if (table && shown > 0)
-        out_table_flush(table);
-    out_table_free(table);
-    *ret_shown = shown;
-    return err;
+    MR_TRY(mr_job_list_get(cli->client, &options, &list));
+    for (size_t i = 0; i < mr_job_list_count(list); i++)
+        if (listing->jw)
+            jw_job(listing->jw, NULL, mr_job_list_at(list, i));
+        else
+            job_row(listing->table, mr_job_list_at(list, i));
+    listing_turn(listing, mr_job_list_count(list), mr_job_list_next(list));
+    mr_job_list_free(list);
+    return MR_OK;
 }
 
-/* The same for the parts of a job. */
-static enum mr_err part_pages(struct cli *cli, const struct look_args *args, struct jw *jw,
-                              size_t *ret_shown, bool *ret_more)
+static enum mr_err part_page(struct cli *cli, const void *args_, struct listing *listing)
 {
-    size_t limit = args->limit.given ? (size_t)args->limit.number : LIMIT_DEFAULT, shown = 0;
-    struct out_table *table = jw == NULL ? part_table() : NULL;
-    char cursor[512] = "";
+    const struct look_args *args = args_;
+    struct mr_part_list *list = NULL;
     struct mr_part_list_options options = {
         .id = mr_slice_str(cli->words[0]),
         .states = args->state.given ? 1u << args->state.number : 0,
+        .cursor = listing_cursor(listing),
+        .limit = listing->limit,
     };
-    enum mr_err err = MR_OK;
-    for (bool more = true; more && shown < limit && !out_broken();) {
-        struct mr_part_list *list = NULL;
-        options.limit = limit - shown < MR_BATCH_MAX ? limit - shown : MR_BATCH_MAX;
-        options.cursor = cursor[0] ? cursor : NULL;
-        err = mr_part_list_get(cli->client, &options, &list);
-        if (err != MR_OK)
-            break;
-        for (size_t i = 0; i < mr_part_list_count(list); i++, shown++)
-            if (jw)
-                jw_part(jw, NULL, mr_part_list_at(list, i));
-            else
-                part_row(table, mr_part_list_at(list, i));
-        snprintf(cursor, sizeof cursor, "%s", mr_part_list_next(list));
-        *ret_more = more = cursor[0] != '\0';
-        mr_part_list_free(list);
-    }
-    if (table && shown > 0)
-        out_table_flush(table);
-    out_table_free(table);
-    *ret_shown = shown;
-    return err;
+    MR_TRY(mr_part_list_get(cli->client, &options, &list));
+    for (size_t i = 0; i < mr_part_list_count(list); i++)
+        if (listing->jw)
+            jw_part(listing->jw, NULL, mr_part_list_at(list, i));
+        else
+            part_row(listing->table, mr_part_list_at(list, i));
+    listing_turn(listing, mr_part_list_count(list), mr_part_list_next(list));
+    mr_part_list_free(list);
+    return MR_OK;
 }
 
-typedef enum mr_err print_pages(struct cli *cli, const struct look_args *args, struct jw *jw,
-                                size_t *ret_shown, bool *ret_more);
-
-static int print_all(struct cli *cli, const struct look_args *args, print_pages *pages,
-                     const char *id, const char *none)
+static int list_once(struct cli *cli, void *args_)
 {
-    struct jw jw = {0};
-    size_t shown = 0;
-    bool more = false;
-    if (cli->json)
-        jw_array_begin(&jw, NULL);
-    enum mr_err err = pages(cli, args, cli->json ? &jw : NULL, &shown, &more);
-    if (cli->json && err == MR_OK) {
-        jw_array_end(&jw);
-        jw_finish(&jw);
-    }
-    mr_buf_done(&jw.buf);
-    if (err != MR_OK)
-        return job_failed(cli, err, id, NULL);
-    out_flush();
-    if (more)
-        cli_note(cli, "%zu shown, there are more: --limit N shows more", shown);
-    else if (shown == 0)
-        cli_note(cli, "%s", none);
-    return CLI_OK;
+    static const struct listing_kind jobs = {job_table, job_page, "no jobs"};
+    const struct look_args *args = args_;
+    enum mr_err err = listing_print(cli, &jobs, args, &args->limit);
+    return err == MR_OK ? CLI_OK : job_failed(cli, err, NULL, NULL);
 }
 
-static int list_once(struct cli *cli, void *args)
+static int parts_once(struct cli *cli, const struct look_args *args)
 {
-    return print_all(cli, args, list_pages, NULL, "no jobs");
+    static const struct listing_kind parts = {part_table, part_page, "no such parts"};
+    enum mr_err err = listing_print(cli, &parts, args, &args->limit);
+    return err == MR_OK ? CLI_OK : job_failed(cli, err, cli->words[0], NULL);
 }
 
 static int run_list(struct cli *cli, void *args_)
@@ -150,7 +104,7 @@ static int show_once(struct cli *cli, void *args_)
     const struct look_args *args = args_;
     struct mr_job_list *list = NULL;
     if (args->parts.given)
-        return print_all(cli, args, part_pages, cli->words[0], "no such parts");
+        return parts_once(cli, args);
     enum mr_err err = mr_job_get(cli->client, mr_slice_str(cli->words[0]), &list);
     if (err != MR_OK)
         return job_failed(cli, err, cli->words[0], NULL);

@@ -93,6 +93,12 @@ struct source {
     uint64_t size; /* 0: not known */
 };
 
+static int cannot_read(const char *path)
+{
+    return cli_fail(errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED, "cannot read %s: %s", path,
+                    strerror(errno));
+}
+
 static int open_input(const struct cli *cli, struct source *source)
 {
     const char *path = cli->words_n > 0 ? cli->words[0] : "-";
@@ -103,14 +109,13 @@ static int open_input(const struct cli *cli, struct source *source)
     if (is_stdin || source->command) {
         /* The command reads what is our standard input. */
         if (!is_stdin && freopen(path, "r", stdin) == NULL)
-            return cli_fail(CLI_FAILED, "cannot read %s: %s", path, strerror(errno));
+            return cannot_read(path);
         source->file = stdin;
         return CLI_OK;
     }
     source->file = fopen(path, "re");
     if (source->file == NULL)
-        return cli_fail(errno == ENOENT ? CLI_NOT_FOUND : CLI_FAILED, "cannot read %s: %s", path,
-                        strerror(errno));
+        return cannot_read(path);
     if (fseeko(source->file, 0, SEEK_END) == 0) {
         off_t size = ftello(source->file);
         source->size = size > 0 ? (uint64_t)size : 0;
@@ -203,6 +208,11 @@ static int submit(struct cli *cli, struct source *source, struct mr_job_input *i
         return code;
     }
     enum mr_err err = mr_job_submit(input, ret_list, &detail);
+    if (err == MR_UNAVAILABLE)
+        return cli_fail(mr_err_exit_code(err),
+                        "%s was lost while the job was submitted: it may be there or not, see "
+                        "millrace job list",
+                        cli->shown);
     return err == MR_OK ? CLI_OK : say_why(source->name, err, &detail);
 }
 

@@ -6,8 +6,9 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "cli/listing.h"
 
-enum { LIMIT_DEFAULT = 50, NEXT_DEFAULT = 10, NEXT_SHOWN = 5 };
+enum { NEXT_DEFAULT = 10, NEXT_SHOWN = 5 };
 
 struct mr_slice timer_app(const struct cli_value *app)
 {
@@ -75,76 +76,34 @@ struct look_args {
 
 static const char *const state_words[] = {"active", "paused", "finished", NULL};
 
-/* Prints pages until the limit or the end. */
-static enum mr_err list_pages(struct cli *cli, const struct look_args *args, struct jw *jw,
-                              size_t *ret_shown, bool *ret_more)
+static enum mr_err timer_page(struct cli *cli, const void *args_, struct listing *listing)
 {
-    size_t limit = args->limit.given ? (size_t)args->limit.number : LIMIT_DEFAULT, shown = 0;
-    struct out_table *table = jw == NULL ? timer_table() : NULL;
-    char cursor[512] = "";
+    const struct look_args *args = args_;
+    struct mr_timer_list *list = NULL;
     struct mr_timer_list_options options = {
         .app = mr_slice_str(args->app.given ? args->app.text : ""),
         .state =
             args->state.given ? (enum mr_timer_state)(args->state.number + 1) : MR_TIMER_STATE_NONE,
+        .cursor = listing_cursor(listing),
+        .limit = listing->limit,
     };
-    enum mr_err err = MR_OK;
-    for (bool more = true; more && shown < limit && !out_broken();) {
-        struct mr_timer_list *list = NULL;
-        options.limit = limit - shown < MR_BATCH_MAX ? limit - shown : MR_BATCH_MAX;
-        options.cursor = cursor[0] ? cursor : NULL;
-        err = mr_timer_list_get(cli->client, &options, &list);
-        if (err != MR_OK)
-            break;
-        for (size_t i = 0; i < mr_timer_list_count(list); i++, shown++)
-            if (jw)
-                timer_json(jw, mr_timer_list_at(list, i));
-            else
-                timer_row(table, mr_timer_list_at(list, i));
-        snprintf(cursor, sizeof cursor, "%s", mr_timer_list_next(list));
-        *ret_more = more = cursor[0] != '\0';
-        mr_timer_list_free(list);
-    }
-    if (table && shown > 0)
-        out_table_flush(table);
-    out_table_free(table);
-    *ret_shown = shown;
-    return err;
+    MR_TRY(mr_timer_list_get(cli->client, &options, &list));
+    for (size_t i = 0; i < mr_timer_list_count(list); i++)
+        if (listing->jw)
+            timer_json(listing->jw, mr_timer_list_at(list, i));
+        else
+            timer_row(listing->table, mr_timer_list_at(list, i));
+    listing_turn(listing, mr_timer_list_count(list), mr_timer_list_next(list));
+    mr_timer_list_free(list);
+    return MR_OK;
 }
 
-static void end_json(struct jw *jw, enum mr_err err)
+static int list_once(struct cli *cli, void *args_)
 {
-    if (err == MR_OK) {
-        jw_array_end(jw);
-        jw_finish(jw);
-    }
-    mr_buf_done(&jw->buf);
-}
-
-static int say_how_many(struct cli *cli, size_t shown, bool more, const char *none)
-{
-    out_flush();
-    if (out_broken())
-        return CLI_OK;
-    if (more)
-        cli_note(cli, "%zu shown, there are more: --limit N shows more", shown);
-    else if (shown == 0)
-        cli_note(cli, "%s", none);
-    return CLI_OK;
-}
-
-static int list_once(struct cli *cli, void *args)
-{
-    struct jw jw = {0};
-    size_t shown = 0;
-    bool more = false;
-    if (cli->json)
-        jw_array_begin(&jw, NULL);
-    enum mr_err err = list_pages(cli, args, cli->json ? &jw : NULL, &shown, &more);
-    if (cli->json)
-        end_json(&jw, err);
-    if (err != MR_OK)
-        return timer_look_failed(cli, err, NULL);
-    return say_how_many(cli, shown, more, "no timers");
+    static const struct listing_kind timers = {timer_table, timer_page, "no timers"};
+    const struct look_args *args = args_;
+    enum mr_err err = listing_print(cli, &timers, args, &args->limit);
+    return err == MR_OK ? CLI_OK : timer_look_failed(cli, err, NULL);
 }
 
 static int run_list(struct cli *cli, void *args_)
@@ -206,51 +165,31 @@ static int run_status(struct cli *cli, void *args_)
     return watch_run(cli, &args->watch, status_once, args_);
 }
 
-static enum mr_err history_pages(struct cli *cli, const struct look_args *args, struct jw *jw,
-                                 size_t *ret_shown, bool *ret_more)
+static enum mr_err history_page(struct cli *cli, const void *args_, struct listing *listing)
 {
-    size_t limit = args->limit.given ? (size_t)args->limit.number : LIMIT_DEFAULT, shown = 0;
-    struct out_table *table = jw == NULL ? firing_table() : NULL;
-    char cursor[512] = "";
+    const struct look_args *args = args_;
+    struct mr_firing_list *list = NULL;
     struct mr_timer_history_options options = {.app = timer_app(&args->app),
-                                               .name = mr_slice_str(cli->words[0])};
-    enum mr_err err = MR_OK;
-    for (bool more = true; more && shown < limit && !out_broken();) {
-        struct mr_firing_list *list = NULL;
-        options.limit = limit - shown < MR_BATCH_MAX ? limit - shown : MR_BATCH_MAX;
-        options.cursor = cursor[0] ? cursor : NULL;
-        err = mr_timer_history(cli->client, &options, &list);
-        if (err != MR_OK)
-            break;
-        for (size_t i = 0; i < mr_firing_list_count(list); i++, shown++)
-            if (jw)
-                firing_json(jw, mr_firing_list_at(list, i));
-            else
-                firing_row(table, mr_firing_list_at(list, i));
-        snprintf(cursor, sizeof cursor, "%s", mr_firing_list_next(list));
-        *ret_more = more = cursor[0] != '\0';
-        mr_firing_list_free(list);
-    }
-    if (table && shown > 0)
-        out_table_flush(table);
-    out_table_free(table);
-    *ret_shown = shown;
-    return err;
+                                               .name = mr_slice_str(cli->words[0]),
+                                               .cursor = listing_cursor(listing),
+                                               .limit = listing->limit};
+    MR_TRY(mr_timer_history(cli->client, &options, &list));
+    for (size_t i = 0; i < mr_firing_list_count(list); i++)
+        if (listing->jw)
+            firing_json(listing->jw, mr_firing_list_at(list, i));
+        else
+            firing_row(listing->table, mr_firing_list_at(list, i));
+    listing_turn(listing, mr_firing_list_count(list), mr_firing_list_next(list));
+    mr_firing_list_free(list);
+    return MR_OK;
 }
 
-static int history_once(struct cli *cli, void *args)
+static int history_once(struct cli *cli, void *args_)
 {
-    struct jw jw = {0};
-    size_t shown = 0;
-    bool more = false;
-    if (cli->json)
-        jw_array_begin(&jw, NULL);
-    enum mr_err err = history_pages(cli, args, cli->json ? &jw : NULL, &shown, &more);
-    if (cli->json)
-        end_json(&jw, err);
-    if (err != MR_OK)
-        return timer_look_failed(cli, err, cli->words[0]);
-    return say_how_many(cli, shown, more, "it has not fired yet");
+    static const struct listing_kind firings = {firing_table, history_page, "it has not fired yet"};
+    const struct look_args *args = args_;
+    enum mr_err err = listing_print(cli, &firings, args, &args->limit);
+    return err == MR_OK ? CLI_OK : timer_look_failed(cli, err, cli->words[0]);
 }
 
 static int run_history(struct cli *cli, void *args_)
@@ -423,7 +362,7 @@ static int find_open(struct cli *cli, struct mr_timer_op *op)
 {
     struct mr_firing_list *list = NULL;
     struct mr_timer_history_options options = {
-        .app = op->app, .name = op->name, .limit = LIMIT_DEFAULT};
+        .app = op->app, .name = op->name, .limit = LISTING_LIMIT};
     size_t open = 0;
     if (mr_timer_history(cli->client, &options, &list) != MR_OK)
         return CLI_OK;
