@@ -144,7 +144,7 @@ static int64_t gap_after(const struct weighing *w, const struct mr_balance_serve
 {
     int64_t a = weight_of(from), b = weight_of(to);
     int64_t gap = from->load * b - to->load * a, left = gap - load * (a + b);
-    if (load <= 0 || left <= -gap)
+    if (load <= 0)
         return -1;
     if (left >= 0)
         return left;

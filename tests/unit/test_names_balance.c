@@ -181,6 +181,16 @@ static void test_the_receiver_may_become_the_greater_but_not_by_far(void **state
     add(&rig, 0, 120);
     assert_int_equal(go(&rig), MR_BALANCE_MOVE);
     assert_int_equal(rig.move.load, 120); /* 120 against 880 would be the same again */
+    make(&rig, 2);
+    add(&rig, 0, 700);
+    add(&rig, 0, 300);
+    assert_int_equal(go(&rig), MR_BALANCE_MOVE);
+    assert_int_equal(rig.move.load, 300); /* 300 against 700 would be a reason to move back */
+    make(&rig, 2);
+    add(&rig, 0, 480);
+    add(&rig, 0, 520);
+    add(&rig, 1, 490);
+    assert_int_equal(go(&rig), MR_BALANCE_STUCK); /* 520 against 970 is hardly better */
 }
 
 static void test_what_has_moved_stays_for_a_while(void **state)
