@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a nameserver hears from another: judged without harm. What was read reads the same when written again, a registry that hears it
- * stays in order, and what it answers is a message again. The same bytes as a table of subApps.
+ * stays in order, and what it answers is a message again. The same bytes as a table of subApps, and as questions and lists.
  */
 #include "fuzz/fuzz.h"
 #include "names/wire.h"
@@ -50,6 +50,27 @@ static void hear(const struct mr_names_msg *msg, struct mr_buf *buf)
     mr_registry_free(r);
 }
 
+static void check_page(struct mr_slice bytes, struct mr_buf *buf)
+{
+    struct mr_arena arena = {0};
+    struct mr_names_page page, back;
+    struct mr_names_query query;
+    struct mr_names_registered registered;
+    mr_buf_clear(buf);
+    if (mr_names_query_decode(bytes, &query) == MR_OK)
+        mr_assert(mr_names_query_encode(&query, buf) == MR_OK);
+    mr_buf_clear(buf);
+    if (mr_names_registered_decode(bytes, &registered) == MR_OK)
+        mr_assert(mr_names_registered_encode(&registered, buf) == MR_OK);
+    mr_buf_clear(buf);
+    if (mr_names_page_decode(bytes, &arena, &page) == MR_OK) {
+        mr_assert(mr_names_page_encode(&page, buf) == MR_OK);
+        mr_assert(mr_names_page_decode(mr_buf_slice(buf), &arena, &back) == MR_OK);
+        mr_assert(back.entries_n == page.entries_n && back.changed == page.changed);
+    }
+    mr_arena_done(&arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct mr_arena arena = {0};
@@ -60,6 +81,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         (void)answer(&msg, &buf);
         hear(&msg, &buf);
     }
+    check_page(mr_slice_make(data, size), &buf);
     if (mr_subapps_decode(mr_slice_make(data, size), &table) == MR_OK) {
         mr_buf_clear(&buf);
         mr_assert(mr_subapps_encode(&table, &buf) == MR_OK);

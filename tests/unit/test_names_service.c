@@ -10,19 +10,11 @@
 
 #include <cmocka.h>
 
-#include "names/service.h"
 #include "names/wire.h"
 #include "support/on_loop.h"
+#include "unit/names_rig.h"
 
-enum { INTERVAL_MS = 100, NODES = 3, WAITS_MS = 20 * 1000 };
-
-/* ---- nameservers ------------------------------------------------------------------------------ */
-
-struct node {
-    struct mr_rpc *rpc;
-    struct mr_names *names;
-    char address[32];
-};
+enum { NODES = 3, WAITS_MS = 20 * 1000 };
 
 static bool refuses_servers(struct mr_call *call, enum mr_names_right right, void *arg)
 {
@@ -31,37 +23,6 @@ static bool refuses_servers(struct mr_call *call, enum mr_names_right right, voi
         return true;
     mr_call_end(call, MR_RPC_DENIED, MR_SLICE_LIT("not you"));
     return false;
-}
-
-/* With an address it was there before. */
-static void node_start(struct node *node, const struct mr_names_options *given)
-{
-    struct mr_names_options options = *given;
-    struct mr_detail detail = {""};
-    struct mr_rpc_service service = {.address =
-                                         node->address[0] != '\0' ? node->address : "127.0.0.1:0"};
-    uint16_t port;
-    assert_int_equal(mr_rpc_new("names", NULL, &node->rpc), MR_OK);
-    options.rpc = node->rpc;
-    options.interval_ms = INTERVAL_MS;
-    options.push_ms = 10;
-    if (mr_names_new(&options, &node->names, &detail) != MR_OK)
-        fail_msg("%s", detail.text);
-    service.arg = node->names;
-    service.methods = mr_names_methods(&service.methods_n);
-    if (mr_rpc_listen(node->rpc, &service, &port, &detail) != MR_OK)
-        fail_msg("%s", detail.text);
-    (void)snprintf(node->address, sizeof node->address, "127.0.0.1:%u", (unsigned)port);
-}
-
-static void node_stop(struct node *node)
-{
-    if (node->names == NULL)
-        return;
-    mr_names_stop(node->names);
-    mr_rpc_free(node->rpc);
-    mr_names_free(node->names);
-    node->names = NULL;
 }
 
 /* ---- who calls them --------------------------------------------------------------------------- */

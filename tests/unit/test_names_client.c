@@ -1,0 +1,216 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Processes and their nameservers: any one of those is enough, and lists stay while none is there. */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "names/client.h"
+#include "support/on_loop.h"
+#include "unit/names_rig.h"
+
+enum { REGISTER_MS = 50, NODES = 2 };
+
+static struct mr_rpc *rpc; /* of all clients */
+
+static int start(void **state)
+{
+    (void)state;
+    return mr_rpc_new("clients", NULL, &rpc) == MR_OK ? 0 : -1;
+}
+
+static int end(void **state)
+{
+    (void)state;
+    mr_rpc_free(rpc);
+    return 0;
+}
+
+/* A client, and what it was told. */
+struct process {
+    struct mr_names_client *client;
+    _Atomic size_t servers, workers, fewest, bodies;
+};
+
+static void changed(struct mr_names_client *client, enum mr_names_kind kind, void *arg)
+{
+    struct process *p = arg;
+    size_t n;
+    const struct mr_names_entry *entries = mr_names_client_list(client, kind, &n);
+    for (size_t i = 0; i < n; i++)
+        mr_assert(entries[i].kind == kind && entries[i].name.len > 0);
+    atomic_store(kind == MR_NAMES_SERVER ? &p->servers : &p->workers, n);
+    if (kind == MR_NAMES_SERVER && n < atomic_load(&p->fewest))
+        atomic_store(&p->fewest, n);
+}
+
+static enum mr_err body(struct mr_buf *buf, void *arg)
+{
+    struct process *p = arg;
+    return mr_buf_printf(buf, "said=%zu", atomic_fetch_add(&p->bodies, 1));
+}
+
+static void process_start(struct process *p, const char *const *nameservers, size_t n,
+                          struct mr_names_entry entry)
+{
+    struct mr_names_client_options options = {.rpc = rpc,
+                                              .nameservers = nameservers,
+                                              .nameservers_n = n,
+                                              .entry = entry,
+                                              .register_ms = REGISTER_MS,
+                                              .workers_of = mr_slice_str("mail"),
+                                              .body = body,
+                                              .changed = changed,
+                                              .arg = p};
+    struct mr_detail detail = {""};
+    *p = (struct process){.fewest = SIZE_MAX};
+    if (mr_names_client_new(&options, &p->client, &detail) != MR_OK)
+        fail_msg("%s", detail.text);
+}
+
+static struct mr_names_entry server(const char *name, uint64_t incarnation)
+{
+    return (struct mr_names_entry){.kind = MR_NAMES_SERVER,
+                                   .name = mr_slice_str(name),
+                                   .address = mr_slice_str("host:1"),
+                                   .incarnation = incarnation};
+}
+
+static struct mr_names_entry worker(const char *name, uint64_t incarnation)
+{
+    return (struct mr_names_entry){.kind = MR_NAMES_WORKER,
+                                   .name = mr_slice_str(name),
+                                   .app = mr_slice_str("mail"),
+                                   .incarnation = incarnation};
+}
+
+static void await(const _Atomic size_t *count, size_t wanted)
+{
+    int64_t give_up = mr_mono_now(mr_clock_system()).ns + patience_ns;
+    struct mr_event never;
+    mr_event_init(&never);
+    while (atomic_load(count) != wanted) {
+        assert_true(mr_mono_now(mr_clock_system()).ns < give_up);
+        (void)mr_event_wait(&never, MR_NS_PER_MS);
+    }
+}
+
+/* Until it has registered so many times more. */
+static void await_bodies(const struct process *p, size_t more)
+{
+    size_t wanted = atomic_load(&p->bodies) + more;
+    int64_t give_up = mr_mono_now(mr_clock_system()).ns + patience_ns;
+    struct mr_event never;
+    mr_event_init(&never);
+    while (atomic_load(&p->bodies) < wanted) {
+        assert_true(mr_mono_now(mr_clock_system()).ns < give_up);
+        (void)mr_event_wait(&never, MR_NS_PER_MS);
+    }
+}
+
+/* Complete soon, so that what goes is seen to go. */
+static const struct mr_names_options soon = {.registry.hold_ms = 300};
+
+static void test_processes_find_each_other_and_see_who_leaves(void **state)
+{
+    (void)state;
+    struct node node = {0};
+    struct process one, two, three;
+    node_start(&node, &soon);
+    const char *nameservers[] = {node.address};
+    process_start(&one, nameservers, 1, server("one", 1));
+    process_start(&two, nameservers, 1, server("two", 2));
+    process_start(&three, nameservers, 1, worker("three", 3));
+    await(&one.servers, 2);
+    await(&two.servers, 2);
+    await(&three.servers, 2);
+    await(&one.workers, 1);
+    mr_names_client_free(three.client);
+    await(&one.workers, 0);
+    mr_names_client_free(two.client);
+    await(&one.servers, 1);
+    await_bodies(&one, 3);
+    mr_names_client_free(one.client);
+    node_stop(&node);
+}
+
+static void test_the_first_nameserver_of_the_list_may_be_dead(void **state)
+{
+    (void)state;
+    struct node nodes[NODES] = {0};
+    struct process one;
+    node_start(&nodes[0], &soon);
+    node_start(&nodes[1], &soon);
+    const char *nameservers[] = {nodes[0].address, nodes[1].address};
+    node_stop(&nodes[0]);
+    process_start(&one, nameservers, NODES, server("one", 1));
+    await(&one.servers, 1);
+    mr_names_client_free(one.client);
+    node_stop(&nodes[1]);
+}
+
+static void test_a_dead_one_is_passed_over_and_lists_stay_while_none_is_there(void **state)
+{
+    (void)state;
+    struct node nodes[NODES] = {0};
+    struct process one, two;
+    node_start(&nodes[0], &(struct mr_names_options){0});
+    const char *nameservers[NODES] = {nodes[0].address};
+    node_start(&nodes[1], &(struct mr_names_options){.peers = nameservers, .peers_n = 1});
+    nameservers[1] = nodes[1].address;
+    process_start(&one, nameservers, NODES, server("one", 1));
+    process_start(&two, nameservers, NODES, server("two", 2));
+    await(&one.servers, 2);
+    await(&two.servers, 2);
+    atomic_store(&one.fewest, SIZE_MAX);
+    node_stop(&nodes[0]);
+    await_bodies(&one, 5); /* it goes on with the other one */
+    await_bodies(&two, 5);
+    node_stop(&nodes[1]);
+    struct mr_event never;
+    mr_event_init(&never);
+    (void)mr_event_wait(&never, 300 * MR_NS_PER_MS);
+    assert_int_equal(atomic_load(&one.servers), 2);
+    node_start(&nodes[0], &(struct mr_names_options){0}); /* knows nothing */
+    struct process three;
+    process_start(&three, nameservers, NODES, server("three", 3));
+    await(&one.servers, 3);
+    await(&three.servers, 3);
+    assert_true(atomic_load(&one.fewest) >= 2); /* nobody was ever missing */
+    mr_names_client_free(one.client);
+    mr_names_client_free(two.client);
+    mr_names_client_free(three.client);
+    node_stop(&nodes[0]);
+}
+
+static void test_a_list_of_nameservers_must_be_one(void **state)
+{
+    (void)state;
+    struct mr_names_client *client;
+    struct mr_detail detail = {""};
+    const char *many[MR_NAMESERVERS_MAX + 1] = {0};
+    struct mr_names_client_options options = {.rpc = rpc, .nameservers = many};
+    assert_int_equal(mr_names_client_new(&options, &client, &detail), MR_INVALID);
+    options.nameservers_n = MR_NAMESERVERS_MAX + 1;
+    assert_int_equal(mr_names_client_new(&options, &client, &detail), MR_INVALID);
+    many[0] = "nowhere";
+    options.nameservers_n = 1;
+    assert_int_not_equal(mr_names_client_new(&options, &client, &detail), MR_OK);
+    mr_names_client_free(NULL);
+}
+
+int main(void)
+{
+    const struct CMUnitTest tests[] = {
+        cmocka_unit_test(test_processes_find_each_other_and_see_who_leaves),
+        cmocka_unit_test(test_the_first_nameserver_of_the_list_may_be_dead),
+        cmocka_unit_test(test_a_dead_one_is_passed_over_and_lists_stay_while_none_is_there),
+        cmocka_unit_test(test_a_list_of_nameservers_must_be_one),
+    };
+    return cmocka_run_group_tests(tests, start, end);
+}
