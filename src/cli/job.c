@@ -171,11 +171,13 @@ static int run_result(struct cli *cli, void *args)
 typedef enum mr_err act_call(struct mr_client *client, struct mr_slice id,
                              struct mr_job_list **ret_list, struct mr_detail *detail);
 
-static int run_act(struct cli *cli, act_call *act, const char *did)
+static int run_act(struct cli *cli, act_call *act, const char *did, const char *cannot)
 {
     struct mr_job_list *list = NULL;
     struct mr_detail detail = {0};
     enum mr_err err = act(cli->client, mr_slice_str(cli->words[0]), &list, &detail);
+    if (err == MR_WRONG_STATE && (!detail.text[0] || strstr(detail.text, mr_err_text(err))))
+        mr_detail_set(&detail, "%s: see millrace job show", cannot);
     if (err != MR_OK)
         return job_failed(cli, err, cli->words[0], &detail);
     if (cli->json)
@@ -189,13 +191,14 @@ static int run_act(struct cli *cli, act_call *act, const char *did)
 static int run_cancel(struct cli *cli, void *args)
 {
     (void)args;
-    return run_act(cli, mr_job_cancel, "is cancelled");
+    return run_act(cli, mr_job_cancel, "is cancelled", "it has ended");
 }
 
 static int run_retry(struct cli *cli, void *args)
 {
     (void)args;
-    return run_act(cli, mr_job_retry, "goes on with what had failed");
+    return run_act(cli, mr_job_retry, "goes on with what had failed",
+                   "it goes on, or nothing of it has failed");
 }
 
 /* ---- rows ------------------------------------------------------------------------------------ */

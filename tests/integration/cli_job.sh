@@ -63,8 +63,8 @@ expect 0 job watch "$id"
 grep -q "job $id succeeded: 50 of 50 parts" "$room/err" || fail "said: $(cat "$room/err")"
 [ ! -s "$room/out" ] || fail "stdout of a watch: $(cat "$room/out")"
 is "the result" "$(tr a-z A-Z <lines)" "$(m job result "$id")"
-refuses 4 "$id" job cancel "$id"
-refuses 4 "$id" job retry "$id"
+refuses 4 'it has ended: see millrace job show' job cancel "$id"
+refuses 4 'nothing of it has failed: see millrace job show' job retry "$id"
 
 # JSON lines: one for each version, and the last one is the end.
 m job submit --stage upper --reduce lines --watch --json lines >"$room/json"

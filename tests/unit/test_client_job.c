@@ -367,6 +367,10 @@ static void a_burst_does_not_wait_for_jobs_of_others(void **state)
     struct mr_job_options options = {.stages = &stage, .stages_n = 1};
     const char *const parts[] = {"a", "b"};
     char ids[2][MR_JOB_ID_MAX + 1];
+    /* So there is such a queue, which can be paused. */
+    struct mr_task_options later = {.delay_ms = 3600 * 1000};
+    struct mr_enqueue_result made;
+    assert_int_equal(mr_enqueue(world->client, &later, 1, &made), MR_OK);
     struct mr_slice id = submit_parts(world, &options, parts, 2);
     snprintf(ids[0], sizeof ids[0], "%.*s", (int)id.len, (const char *)id.data);
     run_burst(world, "one");
