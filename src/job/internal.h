@@ -327,6 +327,8 @@ void job_govern_end(struct mr_job_service *s);
 void job_loads_look(struct mr_job_service *s); /* those that are slow are kept from being removed */
 
 /* watch.c */
+/* It has changed: by this row, or nobody knows how. */
+void job_watch_row(struct mr_job_service *s, const struct mr_store_job *row);
 void job_watch_changed(struct mr_job_service *s, const struct mr_uuid *uid);
 void job_watch_look(struct mr_job_service *s); /* reads what is new */
 void job_watch_init(struct mr_job_service *s);

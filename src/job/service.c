@@ -97,7 +97,7 @@ int64_t job_since_ms(const struct mr_job_service *s, mr_mono since)
 void job_changed_one(struct mr_job_service *s, const struct mr_store_job *row)
 {
     struct live *live = job_live_find(s, &row->uid);
-    job_watch_changed(s, &row->uid);
+    job_watch_row(s, row);
     if (live != NULL)
         job_live_update(live, row);
     else if (row->state == MR_JOBROW_FAILED || row->state == MR_JOBROW_CANCELLED)

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Who watches a job is told of each version of it, in order. A job that is watched is read when something of it has
- * changed here, and every now and then, since others change it too; when it has gone on by more than one version, those
- * between are read as well. So each watcher sees the same, on whichever server, from whichever version on.
+ * Who watches a job is told of each version of it, in order. What is changed here comes with its row, and is told from it:
+ * the store, which has work to do, is not asked. A job that is watched is read when it is not known how it was before, and every now
+ * and then, since others change it too; when it has gone on by more than one version, those between are read as well. So
+ * each watcher sees the same, on whichever server, from whichever version on.
  *
  * Watches come and go on any thread; what is told is told on the service's. The lists are under the lock, which is not
  * held during a callback.
@@ -16,9 +17,10 @@ struct watched {
     struct mr_link link;
     struct mr_uuid uid;
     struct mr_link watches;
-    struct mr_link todo;        /* those that are still to be told of the event that is on */
-    bool dirty;                 /* there may be something new */
-    bool reading;               /* versions of it are being read */
+    struct mr_link todo; /* those that are still to be told of the event that is on */
+    bool dirty;          /* there may be something new */
+    bool reading;        /* versions of it are being read */
+    uint64_t known;      /* the greatest version that a row had; what was read before it is old */
     struct mr_slice definition; /* NULL: not known yet */
 };
 
@@ -245,6 +247,12 @@ static void row_known(struct mr_job_service *s, struct watched *watched,
         end_all(watched, MR_NOT_FOUND);
         return;
     }
+    bool old = row->version < watched->known;
+    watched->known = row->version; /* should it have gone back, it has by the next look */
+    if (old) {
+        make_dirty(watched, s);
+        return;
+    }
     if (watched->definition.data == NULL && row->definition.len > 0) {
         void *copy = malloc(row->definition.len);
         if (copy == NULL)
@@ -334,7 +342,7 @@ void job_watch_look(struct mr_job_service *s)
     }
     l->errand = (struct errand){.s = s, .done = looked};
     l->get = (struct mr_store_job_get){
-        .req.op = MR_STORE_JOB_GET, .uids = l->uids, .n = l->n, .brief = brief};
+        .req.op = MR_STORE_JOB_GET, .uids = l->uids, .n = l->n, .brief = brief, .settled = true};
     job_errand_store(&l->errand, &l->get.req);
 }
 
@@ -362,6 +370,22 @@ void job_watch_changed(struct mr_job_service *s, const struct mr_uuid *uid)
     struct watched *watched = find(s, uid);
     if (watched != NULL)
         make_dirty(watched, s);
+    mr_lock_leave(&s->watch_lock);
+}
+
+void job_watch_row(struct mr_job_service *s, const struct mr_store_job *row)
+{
+    mr_lock_enter(&s->watch_lock);
+    struct watched *watched = s->watch_closed ? NULL : find(s, &row->uid);
+    bool next = watched != NULL && !watched->reading && watched->definition.data != NULL &&
+                row->version > watched->known &&
+                least_seen(watched, row->version) + 1 >= row->version;
+    if (next) {
+        watched->known = row->version;
+        tell(watched, row, 0);
+    } else if (watched != NULL && row->version > watched->known) {
+        make_dirty(watched, s);
+    }
     mr_lock_leave(&s->watch_lock);
 }
 

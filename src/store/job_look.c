@@ -93,9 +93,9 @@ static enum mr_err take_at(size_t item, const struct db_value *row, void *arg)
     return MR_OK;
 }
 
-static enum mr_err get_carry(struct tx *tx, struct mr_store_req *req)
+static enum mr_err get_jobs(struct tx *tx, struct mr_store_job_get *get)
 {
-    struct mr_store_job_get *get = store_request(req, mr_store_job_get);
+    struct mr_store_req *req = &get->req;
     struct jobs jobs;
     MR_TRY(tx_jobs_write(tx));
     MR_TRY(jobs_init(&jobs, tx, &req->arena, get->n));
@@ -112,11 +112,25 @@ static enum mr_err get_carry(struct tx *tx, struct mr_store_req *req)
     return MR_OK;
 }
 
+static enum mr_err get_carry(struct tx *tx, struct mr_store_req *req)
+{
+    struct mr_store_job_get *get = store_request(req, mr_store_job_get);
+    return get->settled ? MR_OK : get_jobs(tx, get);
+}
+
+/* What comes behind it in the transaction has the same version. */
+static enum mr_err get_answer(struct tx *tx, struct mr_store_req *req)
+{
+    struct mr_store_job_get *get = store_request(req, mr_store_job_get);
+    return get->settled ? get_jobs(tx, get) : MR_OK;
+}
+
 const struct store_op op_job_get = {
     .access = DB_READ,
     .cost = get_cost,
     .check = get_check,
     .carry = get_carry,
+    .answer = get_answer,
     .timeless = true,
 };
 
@@ -282,7 +296,14 @@ static enum mr_err take_event(size_t item, const struct db_value *row, void *arg
     return MR_OK;
 }
 
+/* As above: versions are settled. */
 static enum mr_err events_carry(struct tx *tx, struct mr_store_req *req)
+{
+    (void)tx, (void)req;
+    return MR_OK;
+}
+
+static enum mr_err events_answer(struct tx *tx, struct mr_store_req *req)
 {
     struct mr_store_job_events *request = store_request(req, mr_store_job_events);
     struct events events;
@@ -307,5 +328,6 @@ const struct store_op op_job_events = {
     .access = DB_READ,
     .check = events_check,
     .carry = events_carry,
+    .answer = events_answer,
     .timeless = true,
 };

@@ -223,7 +223,10 @@ struct mr_store_job_get {
     struct mr_store_req req;
     const struct mr_uuid *uids;
     size_t n;
-    bool brief;                /* without definitions */
+    bool brief; /* without definitions */
+    /* A version is a transaction, of several requests it may be: none is seen before it has all that belongs to it. Else the
+     * answer is what is known with the requests before this one. */
+    bool settled;
     struct mr_store_job *jobs; /* answer: n entries; state MR_JOBROW_NONE where nobody sees one */
 };
 

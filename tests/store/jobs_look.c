@@ -235,6 +235,50 @@ static void test_a_look_that_is_submitted_behind_a_change_sees_it(void **state)
     kit_check(t, 1);
 }
 
+/* Whatever shares a transaction with it: what it says of a version is what is kept of that. */
+static void test_a_settled_look_sees_whole_versions(void **state)
+{
+    enum { ROUNDS = 40, ENDS = 2 };
+    struct suite *t = *state;
+    struct mr_uuid uid = suite_uid(1);
+    MAKE(t, .parts = ROUNDS * ENDS + 1);
+    for (size_t round = 0; round < ROUNDS; round++) {
+        struct mr_store_end items[ENDS];
+        struct mr_store_parts_end ends[ENDS];
+        enum mr_err results[ENDS];
+        struct mr_event answered[ENDS + 1];
+        struct mr_store_job_get get = {
+            .req = {.op = MR_STORE_JOB_GET, .done = set_event, .arg = &answered[ENDS]},
+            .uids = &uid,
+            .n = 1,
+            .settled = true};
+        mr_event_init(&answered[ENDS]);
+        for (size_t i = 0; i < ENDS; i++) {
+            mr_event_init(&answered[i]);
+            items[i] = (struct mr_store_end){.uid = uid, .index = round * ENDS + i, .segment = 1};
+            ends[i] = (struct mr_store_parts_end){
+                .req = {.op = MR_STORE_PARTS_END, .done = set_event, .arg = &answered[i]},
+                .items = &items[i],
+                .n = 1,
+                .results = &results[i]};
+        }
+        mr_store_submit(t->store, &ends[0].req);
+        mr_store_submit(t->store, &get.req);
+        mr_store_submit(t->store, &ends[1].req);
+        for (size_t i = 0; i <= ENDS; i++)
+            assert_true(mr_event_wait(&answered[i], SUITE_WAIT_MS * MR_NS_PER_MS));
+        const struct mr_store_job *seen = &get.jobs[0];
+        struct mr_store_job_events *kept = kit_events(t, 1, seen->version - 1, 1);
+        assert_int_equal(kept->n, 1);
+        assert_int_equal(kept->jobs[0].version, seen->version);
+        assert_int_equal(kept->jobs[0].stages[0].done, seen->stages[0].done);
+        for (size_t i = 0; i < ENDS; i++)
+            mr_store_req_done(&ends[i].req);
+        mr_store_req_done(&get.req);
+    }
+    kit_check(t, 1);
+}
+
 int suite_jobs_look(const struct suite_engine *engine)
 {
     struct CMUnitTest tests[] = {
@@ -246,6 +290,7 @@ int suite_jobs_look(const struct suite_engine *engine)
         SUITE_TEST(test_parts_are_listed_by_how_they_stand),
         SUITE_TEST(test_pages_of_the_ready_list_are_bounded),
         SUITE_TEST(test_a_look_that_is_submitted_behind_a_change_sees_it),
+        SUITE_TEST(test_a_settled_look_sees_whole_versions),
     };
     return SUITE_RUN(engine, "looking at jobs", tests);
 }
