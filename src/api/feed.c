@@ -17,6 +17,7 @@ struct feed {
     uint64_t first;                    /* version of the oldest there is */
     size_t n;                          /* versions there are; they rise by one */
     struct mr_buf versions[FEED_KEPT]; /* by version */
+    bool turns[FEED_KEPT];             /* by version: whether it changed the state of the job */
     bool over, left;                   /* left: nobody reads it */
     enum mr_err err;
     _Atomic uint32_t posted; /* messages on their way here */
@@ -80,6 +81,14 @@ static void feed_is_done(struct feed *feed, enum mr_err err)
     mr_list_remove(&feed->link);
 }
 
+/* More than its counters have changed, or it is not known whether. */
+static bool is_turn(const struct mr_job_event *last, const struct mr_job_event *event)
+{
+    const struct mr_job_info *was = last != NULL ? &last->job.info : NULL, *is = &event->job.info;
+    return was == NULL || event->end || was->state != is->state || was->reducing != is->reducing ||
+           was->round != is->round;
+}
+
 /* Versions rise by one; should they not, those before are forgotten. */
 static void feed_add(struct feed *feed, struct mr_job_event *event)
 {
@@ -87,6 +96,7 @@ static void feed_add(struct feed *feed, struct mr_job_event *event)
     struct mr_buf *room = &feed->versions[version % FEED_KEPT];
     if (feed->n > 0 && version != feed->first + feed->n)
         feed->n = 0;
+    feed->turns[version % FEED_KEPT] = is_turn(feed->last, event);
     mr_buf_clear(room);
     enum mr_err err = feed->feeds->encode(event, room);
     mr_job_event_unref(feed->last);
@@ -228,6 +238,36 @@ bool feed_next(struct feed_reader *reader, struct mr_slice *ret_bytes)
     reader->told = next;
     *ret_bytes = mr_buf_slice(&feed->versions[next % FEED_KEPT]);
     return true;
+}
+
+/* How many there are for it; 0 also when it does not go on by one. */
+static uint64_t behind(const struct feed_reader *reader)
+{
+    const struct feed *feed = reader->feed;
+    if (feed == NULL || reader->fresh || reader->told + 1 < feed->first)
+        return 0;
+    uint64_t end = feed->first + feed->n;
+    return reader->told + 1 < end ? end - reader->told - 1 : 0;
+}
+
+void feed_skip(struct feed_reader *reader)
+{
+    for (uint64_t left = behind(reader); left > 1; left--) {
+        if (reader->feed->turns[(reader->told + 1) % FEED_KEPT])
+            return;
+        reader->told++;
+    }
+}
+
+size_t feed_bytes(const struct feed_reader *reader)
+{
+    const struct feed *feed = reader->feed;
+    if (feed == NULL || feed->n == 0)
+        return 0;
+    uint64_t end = feed->first + feed->n, n = behind(reader);
+    if (reader->fresh || (n == 0 && reader->told + 1 != end))
+        n = 1;                                                    /* it goes on with the newest */
+    return (size_t)n * feed->versions[(end - 1) % FEED_KEPT].len; /* they differ by some digits */
 }
 
 bool feed_is_over(const struct feed_reader *reader, enum mr_err *ret_err)

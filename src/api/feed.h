@@ -2,7 +2,8 @@
 /*
  * Watching jobs: of each job that somebody watches on this thread there is one feed, which has the last versions of
  * it, each encoded once, however many read them. Readers take them at their own pace; what one does not take waits for nobody:
- * who is further behind than the feed goes on with how the job is now.
+ * who is further behind than the feed goes on with how the job is now. Whoever has many readers can let them leave out what
+ * lies between: then each gets the versions in which the state of the job changed, and the newest.
  *
  * Thread: the one that owns the feeds, for everything; what the service says is posted to it.
  */
@@ -42,6 +43,10 @@ MR_MUST_USE enum mr_err feed_join(struct feeds *feeds, struct mr_slice id, uint6
                                   struct feed_reader *reader);
 /* The next version, or false: there is none now. The bytes live until the thread's next turn. */
 bool feed_next(struct feed_reader *reader, struct mr_slice *ret_bytes);
+/* What feed_next would give next, as long as it does not change the state of the job, is left out; not the newest. */
+void feed_skip(struct feed_reader *reader);
+/* About so many bytes would feed_next give now, one version after the other. */
+size_t feed_bytes(const struct feed_reader *reader);
 /* Whether nothing comes any more; then why. */
 bool feed_is_over(const struct feed_reader *reader, enum mr_err *ret_err);
 /* The last event there is; NULL: none. */

@@ -20,7 +20,11 @@ struct mr_http_jobs {
     struct feeds feeds;
     struct mr_link events; /* streams, and those that will be one */
     size_t events_n;
-    mr_mono woken; /* when many of them were told last */
+    mr_mono woken;    /* when many of them were told last */
+    bool ending;      /* there are jobs that have ended, and of which some are still to be told */
+    int64_t credit;   /* bytes that they may be told beyond the newest: see http_jobs_stream.c */
+    mr_mono credited; /* when it was last added to */
+    bool thin;        /* it does not do: they are told the newest alone */
     uint64_t tokens_seen;
     mr_mono looked; /* at streams: who is silent, whose token was revoked */
 };

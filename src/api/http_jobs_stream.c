@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The events of a job, and its result. */
+/*
+ * The events of a job, and its result.
+ *
+ * Watching costs the work as good as nothing, however many watch. Each version is made into text once (feed.h). A few streams
+ * are woken with each; many are woken together, the less often the more they are, and take then what has come since. All that
+ * they take is paid from one credit, which fills up with time: when it does not do for every version for everybody, they are
+ * told of the changes of the state and of the newest, until every version costs no more than what comes in. The end is not
+ * waited for. A stream whose client takes nothing is not woken, and goes on with the newest when it does.
+ */
 #include <stdlib.h>
 
 #include "api/http_jobs_internal.h"
@@ -7,9 +15,11 @@
 #include "wire/job_json.h"
 
 enum {
-    LOOK_MS = 250,           /* between two looks at all streams */
-    FEW = 32,                /* so many are told at once; more of them, together and less often: */
-    WAKE_MS = 100,           /* ... and a ms more for each two of them */
+    LOOK_MS = 250,          /* between two looks at all streams */
+    FEW = 8,                /* so many are told at once; more of them, together and less often: */
+    WAKE_MS = 100,          /* ... and two more for each of them: five hundred a second */
+    CREDIT_S = 1024 * 1024, /* bytes that come in with each second ... */
+    CREDIT_MAX = 64 * 1024 * 1024, /* ... up to this: a thousand see each of a hundred changes */
     WRITE_BYTES = 16 * 1024, /* at once; what the client does not take of it waits in memory */
     STATUS_NO_CONTENT = 204, /* a browser that is told so does not come back */
 };
@@ -29,6 +39,7 @@ struct sse {
     mr_mono said;
     bool alive; /* it is to say that it is alive */
     bool ready; /* there is something to say, and it is told with the others */
+    bool ended; /* the job has: that is told with the next tick */
 };
 
 enum mr_err http_encode_event(const struct mr_job_event *event, struct mr_buf *buf)
@@ -60,6 +71,7 @@ static enum mr_err sse_say(struct sse *sse, struct mr_slice bytes)
 {
     sse->said = mr_mono_now(mr_clock_system());
     sse->alive = false;
+    sse->jobs->credit -= (int64_t)bytes.len;
     return mr_http_stream_write(sse->stream, bytes);
 }
 
@@ -69,7 +81,11 @@ static void sse_more(struct mr_http_stream *stream, void *data)
     struct mr_slice bytes;
     size_t n = 0;
     enum mr_err err = MR_OK, why;
-    while (err == MR_OK && n < WRITE_BYTES && feed_next(&sse->reader, &bytes)) {
+    while (err == MR_OK && n < WRITE_BYTES) {
+        if (sse->jobs->thin)
+            feed_skip(&sse->reader);
+        if (!feed_next(&sse->reader, &bytes))
+            break;
         err = sse_say(sse, bytes);
         n += bytes.len;
     }
@@ -115,30 +131,72 @@ static void sse_begin(struct sse *sse)
         sse_free(sse);
 }
 
-/* A thousand connections that each take a few bytes for each change would cost more than the work does: many of them
- * take several changes at once. */
 static void sse_ready(struct feed_reader *reader)
 {
     struct sse *sse = mr_container(reader, struct sse, reader);
-    if (sse->stream == NULL)
+    struct mr_http_jobs *jobs = sse->jobs;
+    const struct mr_job_event *last = feed_last(reader);
+    enum mr_err err;
+    if (sse->stream == NULL) {
         sse_begin(sse);
-    else if (sse->jobs->events_n <= FEW)
+        return;
+    }
+    if (jobs->events_n <= FEW && !jobs->thin) {
         mr_http_stream_wake(sse->stream);
-    else
-        sse->ready = true;
+        return;
+    }
+    sse->ready = true;
+    sse->ended = sse->ended || (last != NULL && last->end) || feed_is_over(reader, &err);
+    jobs->ending = jobs->ending || sse->ended;
+}
+
+/* ---- many of them --------------------------------------------------------------------------- */
+
+static bool is_due(const struct sse *sse, bool all)
+{
+    return sse->ready && sse->stream != NULL && (all || sse->ended);
+}
+
+/* Whether every version is too much for those that are told now. Once it is, it is so until what they are told in a
+ * while is no more than what comes in meanwhile: else all would be told to them now and then, and be of no use to them. */
+static bool is_too_much(const struct mr_http_jobs *jobs, bool all, int64_t came_in)
+{
+    int64_t sum = 0;
+    for (struct mr_link *link = jobs->events.next; link != &jobs->events; link = link->next) {
+        const struct sse *sse = mr_container(link, struct sse, link);
+        if (is_due(sse, all) && mr_http_stream_waits(sse->stream))
+            sum += (int64_t)feed_bytes(&sse->reader);
+    }
+    return sum > jobs->credit || (jobs->thin && sum > came_in);
+}
+
+static int64_t add_credit(struct mr_http_jobs *jobs, mr_mono now)
+{
+    int64_t ns = now.ns - jobs->credited.ns, whole_ns = CREDIT_MAX / CREDIT_S * MR_NS_PER_S;
+    int64_t came_in = ns < whole_ns ? ns * CREDIT_S / MR_NS_PER_S : CREDIT_MAX;
+    jobs->credited = now;
+    jobs->credit += came_in;
+    jobs->credit = jobs->credit < CREDIT_MAX ? jobs->credit : CREDIT_MAX;
+    return came_in;
 }
 
 static void wake_ready(struct mr_http_jobs *jobs, mr_mono now)
 {
-    int64_t wait_ms = WAKE_MS + (int64_t)jobs->events_n / 2;
-    if (now.ns - jobs->woken.ns < wait_ms * MR_NS_PER_MS)
+    int64_t wait_ns = (WAKE_MS + 2 * (int64_t)jobs->events_n) * MR_NS_PER_MS;
+    bool all = now.ns - jobs->woken.ns >= wait_ns;
+    if (!all && !jobs->ending)
         return;
-    jobs->woken = now;
+    jobs->ending = false;
+    int64_t came_in = add_credit(jobs, now);
+    if (all)
+        jobs->woken = now;
+    jobs->thin = is_too_much(jobs, all, came_in);
     for (struct mr_link *link = jobs->events.next; link != &jobs->events; link = link->next) {
         struct sse *sse = mr_container(link, struct sse, link);
-        if (sse->ready && sse->stream != NULL)
-            mr_http_stream_wake(sse->stream);
-        sse->ready = false;
+        if (!is_due(sse, all))
+            continue;
+        mr_http_stream_wake(sse->stream);
+        sse->ready = sse->ended = false;
     }
 }
 

@@ -126,6 +126,11 @@ enum mr_err mr_http_stream_write(struct mr_http_stream *stream, struct mr_slice 
     return mr_buf_append_slice(&stream->buf, bytes);
 }
 
+bool mr_http_stream_waits(const struct mr_http_stream *stream)
+{
+    return stream->suspended;
+}
+
 void mr_http_stream_wake(struct mr_http_stream *stream)
 {
     resume(stream);

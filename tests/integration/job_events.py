@@ -14,6 +14,7 @@ import urllib.request
 HOST, PORT = os.environ["EVENTS_HTTP"].rsplit(":", 1)
 MILLRACE = os.environ["MILLRACE"]
 PARTS = 100
+MORE_PARTS = 300  # one by one, of which a thousand readers may not see every version
 READERS = 1000
 WAIT_S = 60
 KEEP_ALIVE_S = 15
@@ -31,8 +32,8 @@ def api(path, body=None, method=None):
         return json.load(answer)
 
 
-def make_job(queue):
-    parts = [f"part {i}" for i in range(PARTS)]
+def make_job(queue, n=PARTS):
+    parts = [f"part {i}" for i in range(n)]
     return api("/jobs", {"parts": parts, "queue": queue, "reduce": "lines"})["id"]
 
 
@@ -100,8 +101,8 @@ def whole(stream, what):
     check(stream.events[-1][2]["state"] == "succeeded", f"{what}: {stream.events[-1]}")
 
 
-def worker(queue, command):
-    broker = ["--quiet", "work", "-q", queue, "-c", "2", "--", "sh", "-c", command]
+def worker(queue, command, slots=2):
+    broker = ["--quiet", "work", "-q", queue, "-c", str(slots), "--", "sh", "-c", command]
     return subprocess.Popen([MILLRACE] + broker, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
 
 
@@ -171,6 +172,38 @@ def many_readers():
     process.wait()
 
 
+def thinned(stream, what):
+    """As whole, but that versions may be left out, if only the counters have changed."""
+    ids = stream.ids()
+    check(all(a < b for a, b in zip(ids, ids[1:])), f"{what}: ids {ids}")
+    kinds = [event[1] for event in stream.events]
+    check(kinds == ["progress"] * (len(kinds) - 1) + ["end"], f"{what}: events {kinds}")
+    done = [event[2]["done"] for event in stream.events]
+    check(done == sorted(done) and done[-1] == MORE_PARTS, f"{what}: done {done}")
+    return {event[2]["state"]: event[0] for event in reversed(stream.events)}
+
+
+def many_more_readers():
+    """More versions than there is credit for, for so many: what it costs is bounded, and each sees each state when it
+    began, and the end."""
+    job = make_job("more", MORE_PARTS)
+    streams = [Stream(job) for _ in range(READERS)]
+    for stream in streams:
+        stream.until(lambda s: s.events, "the snapshot")
+    process = worker("more", "cat; sleep 0.005", slots=1)
+    read_all(streams, time.monotonic() + WAIT_S)
+    states = [thinned(stream, f"reader {i}") for i, stream in enumerate(streams)]
+    check(set(states[0]) == {"created", "running", "succeeded"}, f"states {states[0]}")
+    check(all(seen == states[0] for seen in states), "readers have not seen the same changes of the state")
+    versions = states[0]["succeeded"] - states[0]["created"] + 1
+    told = sum(len(stream.events) for stream in streams)
+    check(told < READERS * versions * 3 // 4, f"{told} events, of {versions} versions")
+    for stream in streams:
+        stream.socket.close()
+    process.kill()
+    process.wait()
+
+
 def revoked(job):
     """A token that is revoked ends its streams."""
     stream = Stream(job, token=os.environ["EVENTS_TOKEN"])
@@ -188,6 +221,7 @@ def main():
     began = time.monotonic()
     one_job()
     many_readers()
+    many_more_readers()
     revoked(make_job("idle"))
     quiet.socket.settimeout(max(0.1, began + KEEP_ALIVE_S - time.monotonic()))
     while quiet.comments == 0:

@@ -60,18 +60,25 @@ void mr_job_watch_free(struct mr_job_watch *watch)
 }
 
 /* To the newest watch: a version of the job. */
-static void tell(struct mr_job_watch *watch, uint64_t version, bool end)
+static void tell_state(struct mr_job_watch *watch, uint64_t version, enum mr_job_state state,
+                       bool end)
 {
     struct mr_job_event *event = calloc(1, sizeof *event);
     assert_non_null(event);
     live_events++;
     event->job.info.version = version;
+    event->job.info.state = state;
     event->end = end;
     (void)mr_job_event_ref(event);
     watch->options.event(event, watch->options.arg);
     mr_job_event_unref(event);
     if (end)
         watch->options.ended(MR_OK, watch->options.arg);
+}
+
+static void tell(struct mr_job_watch *watch, uint64_t version, bool end)
+{
+    tell_state(watch, version, MR_JOB_CREATED, end);
 }
 
 /* ---- the thread ------------------------------------------------------------------------------- */
@@ -230,6 +237,72 @@ static void who_is_far_behind_goes_on_with_the_newest(void **state)
     feed_leave(&slow.head);
 }
 
+/* As many readers do; then it takes what there is. */
+static const char *take_thin(struct reader *reader)
+{
+    static char text[64];
+    struct mr_slice bytes;
+    size_t len = 0;
+    text[0] = '\0';
+    for (;;) {
+        feed_skip(&reader->head);
+        if (!feed_next(&reader->head, &bytes))
+            return text;
+        len += (size_t)snprintf(text + len, sizeof text - len, "%.*s ", (int)bytes.len,
+                                (const char *)bytes.data);
+        assert_true(len < sizeof text);
+    }
+}
+
+static void who_leaves_out_what_lies_between_sees_each_state_and_the_newest(void **state)
+{
+    (void)state;
+    JOIN(thin, 0);
+    feed_skip(&thin.head); /* nothing is there yet */
+    tell(watches[0], 1, false);
+    turn();
+    assert_string_equal(take_thin(&thin), "1 ");
+    feed_skip(&thin.head);
+    for (uint64_t version = 2; version <= 60; version++)
+        tell_state(watches[0], version, version < 20 ? MR_JOB_CREATED : MR_JOB_RUNNING, false);
+    turn();
+    assert_int_equal(feed_bytes(&thin.head), 2 * 59); /* by the newest, which has two digits */
+    JOIN(all, 55);
+    assert_string_equal(take(&all), "56 57 58 59 60 ");
+    assert_int_equal(feed_bytes(&all.head), 0);
+    assert_string_equal(take_thin(&thin), "20 60 ");
+    assert_int_equal(feed_bytes(&thin.head), 0);
+    assert_string_equal(take_thin(&thin), "");
+    tell_state(watches[0], 61, MR_JOB_RUNNING, false);
+    turn();
+    JOIN(fresh, 0);
+    assert_int_equal(feed_bytes(&fresh.head), 2);
+    assert_string_equal(take_thin(&fresh), "61 ");
+    for (uint64_t version = 62; version <= 70; version++)
+        tell_state(watches[0], version, MR_JOB_RUNNING, false);
+    tell_state(watches[0], 71, MR_JOB_SUCCEEDED, true);
+    turn();
+    assert_string_equal(take_thin(&thin), "71 ");
+    feed_leave(&thin.head);
+    feed_leave(&all.head);
+    feed_leave(&fresh.head);
+}
+
+static void who_leaves_out_what_lies_between_may_be_further_behind_than_the_feed(void **state)
+{
+    (void)state;
+    JOIN(slow, 0);
+    tell(watches[0], 1, false);
+    turn();
+    assert_string_equal(take_thin(&slow), "1 ");
+    for (uint64_t version = 2; version <= 5000; version++)
+        tell(watches[0], version, false);
+    turn();
+    assert_int_equal(feed_bytes(&slow.head), 4); /* one: the newest */
+    assert_string_equal(take_thin(&slow), "5000 ");
+    feed_leave(&slow.head);
+}
+
 static void it_is_over_when_the_end_was_taken(void **state)
 {
     (void)state;
@@ -273,6 +346,8 @@ int main(void)
         TEST(who_comes_back_misses_nothing_and_has_nothing_twice),
         TEST(where_versions_are_not_kept_any_more_it_goes_on_with_the_first_there_is),
         TEST(who_is_far_behind_goes_on_with_the_newest),
+        TEST(who_leaves_out_what_lies_between_sees_each_state_and_the_newest),
+        TEST(who_leaves_out_what_lies_between_may_be_further_behind_than_the_feed),
         TEST(it_is_over_when_the_end_was_taken),
         TEST(what_comes_after_all_have_left_harms_nobody),
     };
