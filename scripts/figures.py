@@ -42,6 +42,7 @@ LIMITS = {
     "idle-cpu": lambda row: row["value"] < 0.5,
     "job-create": lambda row: row["ratio"] >= 0.5,
     "job-parts": lambda row: row["value"] >= 10_000,
+    "job-cold": lambda row: row["ratio"] >= 0.9,
     # At a server in a process of its own, over gRPC.
     "server-enqueue-batch": lambda row: row["value"] >= 400_000,
     "server-enqueue-unary": lambda row: row["value"] >= 60_000,
@@ -52,6 +53,7 @@ LIMITS = {
     "server-start": lambda row: row["value"] <= 1,
     "timer-operations": lambda row: row["value"] >= 20_000,
     "timer-applied": lambda row: row["value"] <= 5,
+    "job-readers": lambda row: row["ratio"] >= 0.95,
     # On a Redis.
     "redis-enqueue-batch": lambda row: row["ratio"] >= 0.7,
     "redis-process": lambda row: row["ratio"] >= 0.7,

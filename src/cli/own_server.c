@@ -84,6 +84,8 @@ static void look_for_ready(struct own_server *server)
     const char *end = grpc ? strchr(grpc, '\n') : NULL;
     if (!end)
         return;
+    const char *http = line + strlen("ready http=");
+    snprintf(server->http, sizeof server->http, "%.*s", (int)strcspn(http, " "), http);
     grpc += strlen(" grpc=");
     snprintf(server->grpc, sizeof server->grpc, "%.*s", (int)(end - grpc), grpc);
     server->ready = true;

@@ -17,8 +17,9 @@ struct own_server {
     pid_t pid;                     /* 0: none */
     int err_fd;                    /* its standard error, where it says that it is ready */
     bool ready;                    /* it has said so */
-    char grpc[OWN_SERVER_ADDRESS]; /* where it listens, once it is ready */
-    char said[OWN_SERVER_SAID];    /* the end of what it said */
+    char http[OWN_SERVER_ADDRESS]; /* where it listens, once it is ready */
+    char grpc[OWN_SERVER_ADDRESS];
+    char said[OWN_SERVER_SAID]; /* the end of what it said */
     size_t said_len;
 };
 

@@ -19,29 +19,13 @@ struct bench_args {
 enum { SECONDS_DEFAULT = 5, SECONDS_MAX = 3600, BACKLOG_DEFAULT = 5 * 1000 * 1000 };
 
 static const struct bench_group *const groups[] = {
-    &bench_enqueue_batch,
-    &bench_enqueue_threads,
-    &bench_latency,
-    &bench_lateness,
-    &bench_backlog,
-    &bench_snapshot,
-    &bench_disk,
-    &bench_idle,
-    &bench_jobs,
-    &bench_server_batch,
-    &bench_server_unary,
-    &bench_server_process,
-    &bench_server_latency,
-    &bench_server_idle,
-    &bench_server_start,
-    &bench_redis_batch,
-    &bench_redis_process,
-    &bench_redis_latency,
-    &bench_redis_lateness,
-    &bench_redis_memory,
-    &bench_redis_idle,
-    &bench_redis_recovery,
-    &bench_timer_operations,
+    &bench_enqueue_batch,  &bench_enqueue_threads, &bench_latency,        &bench_lateness,
+    &bench_backlog,        &bench_snapshot,        &bench_disk,           &bench_idle,
+    &bench_jobs,           &bench_jobs_cold,       &bench_server_batch,   &bench_server_unary,
+    &bench_server_process, &bench_server_latency,  &bench_server_idle,    &bench_server_start,
+    &bench_redis_batch,    &bench_redis_process,   &bench_redis_latency,  &bench_redis_lateness,
+    &bench_redis_memory,   &bench_redis_idle,      &bench_redis_recovery, &bench_timer_operations,
+    &bench_job_readers,
 };
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -300,13 +284,14 @@ static const struct cli_verb verb = {
     .about =
         "Measures this machine: each figure beside a yardstick from the same run. Rows:\n"
         "enqueue-batch enqueue-threads latency-p99 lateness-p99 memory restart process-small\n"
-        "process snapshot-p99 disk idle-cpu; at a server: server-enqueue-batch\n"
-        "server-enqueue-unary server-process server-latency-p99 server-idle-workers\n"
-        "server-idle-cpu server-start; on a Redis: redis-enqueue-batch redis-process\n"
-        "redis-latency-p99 redis-lateness-p99 redis-memory redis-idle-commands redis-idle-cpu\n"
-        "redis-recovery. Without --broker it works in a new folder here, with servers of its\n"
-        "own, and removes it at the end; the big backlog takes about 2 GB of disk. With a\n"
-        "server or a Redis it measures that, in a queue of its own.",
+        "process snapshot-p99 disk idle-cpu job-create job-parts job-cold; at a server:\n"
+        "server-enqueue-batch server-enqueue-unary server-process server-latency-p99\n"
+        "server-idle-workers server-idle-cpu server-start timer-operations timer-applied\n"
+        "job-readers; on a Redis: redis-enqueue-batch redis-process redis-latency-p99\n"
+        "redis-lateness-p99 redis-memory redis-idle-commands redis-idle-cpu redis-recovery.\n"
+        "Without --broker it works in a new folder here, with servers of its own, and removes\n"
+        "it at the end; the big backlog takes about 2 GB of disk. With a server or a Redis it\n"
+        "measures that, in a queue of its own.",
     .examples = (const char *const[]){"millrace bench --only enqueue-batch",
                                       "millrace bench --seconds 1 --tasks 100000 --json", NULL},
     CLI_OPTIONS(options, struct bench_args),

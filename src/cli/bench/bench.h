@@ -13,7 +13,7 @@
 #include "base/fs.h"
 #include "cli/cli.h"
 
-enum { BENCH_PAYLOAD = 100, BENCH_BATCH = 256, BENCH_ROWS_MAX = 32, BENCH_TEXT = 120 };
+enum { BENCH_PAYLOAD = 100, BENCH_BATCH = 256, BENCH_ROWS_MAX = 40, BENCH_TEXT = 120 };
 
 /* One figure. */
 struct bench_row {
@@ -57,7 +57,7 @@ extern const struct bench_group bench_enqueue_batch, bench_enqueue_threads, benc
     bench_server_unary, bench_server_process, bench_server_latency, bench_server_idle,
     bench_server_start, bench_redis_batch, bench_redis_process, bench_redis_latency,
     bench_redis_lateness, bench_redis_memory, bench_redis_idle, bench_redis_recovery,
-    bench_timer_operations, bench_jobs;
+    bench_timer_operations, bench_jobs, bench_jobs_cold, bench_job_readers;
 
 bool bench_wants(const struct bench *bench, const char *name);
 /* Adds a row; the ratio follows. */
@@ -81,6 +81,10 @@ struct bench_store {
 MR_MUST_USE enum mr_err bench_store_open(struct bench *bench, const char *name,
                                          const struct mr_client_options *options,
                                          struct bench_store *store);
+/* A fresh folder of our own, whatever was named. */
+MR_MUST_USE enum mr_err bench_store_open_own(struct bench *bench, const char *name,
+                                             const struct mr_client_options *options,
+                                             struct bench_store *store);
 /* MR_CONFLICT with the detail when the bench's queue holds somebody's tasks. */
 MR_MUST_USE enum mr_err bench_check_queue_free(struct bench *bench, struct mr_client *client);
 /* Closes and opens again; the time it took to open. */
@@ -133,6 +137,15 @@ void bench_samples_done(struct bench_samples *samples);
 void bench_samples_add(struct bench_samples *samples, int64_t ns);
 /* Sorts; the sample below which a share of all lie, in ms; 0 when there is none. */
 double bench_samples_ms(struct bench_samples *samples, double share);
+
+/* ---- rows_jobs.c ---------------------------------------------------------------------------- */
+
+/* A job of n no-op parts. */
+MR_MUST_USE enum mr_err bench_job_submit(struct bench *bench, struct mr_client *client, uint64_t n,
+                                         struct mr_job_list **ret_list);
+/* Waits until it has ended, with n parts done. */
+MR_MUST_USE enum mr_err bench_job_await(struct mr_client *client, const struct mr_job_list *list,
+                                        uint64_t n);
 
 /* ---- raw.c ---------------------------------------------------------------------------------- */
 

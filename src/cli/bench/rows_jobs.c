@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Jobs in a folder: how fast one is made, and how fast its parts go through. */
+/* Jobs in a folder: how fast one is made, how fast its parts go through, and behind many that have ended. */
 #include <inttypes.h>
 #include <sqlite3.h>
 #include <stdlib.h>
@@ -13,8 +13,9 @@
     }
 #define CREATE "job-create"
 #define PARTS  "job-parts"
+#define COLD   "job-cold"
 
-enum { SLOTS = 8, BATCH = 4000, PART_MAX = 64, OF_BACKLOG = 5, WAIT_MS = 3600 * 1000 };
+enum { SLOTS = 8, BATCH = 4000, PART_MAX = 64, OF_BACKLOG = 5, WAIT_MS = 60 * 1000 };
 
 static struct mr_slice part_of(uint64_t i, char text[PART_MAX])
 {
@@ -63,8 +64,8 @@ static enum mr_err bare_insert(const struct bench *bench, uint64_t n, double *re
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
 
-static enum mr_err submit(struct bench *bench, struct mr_client *client, uint64_t n,
-                          struct mr_job_list **ret_list)
+enum mr_err bench_job_submit(struct bench *bench, struct mr_client *client, uint64_t n,
+                             struct mr_job_list **ret_list)
 {
     static const struct mr_slice stages[] = {{"noop", 4}};
     struct mr_job_options options = {
@@ -84,24 +85,34 @@ static enum mr_err submit(struct bench *bench, struct mr_client *client, uint64_
     return err;
 }
 
+enum mr_err bench_job_await(struct mr_client *client, const struct mr_job_list *list, uint64_t n)
+{
+    struct mr_job_list *end = NULL;
+    enum mr_err err = MR_TIMEOUT;
+    while (err == MR_TIMEOUT && !bench_interrupted())
+        err = mr_job_wait(client, mr_job_list_at(list, 0)->id, WAIT_MS, &end);
+    if (err != MR_OK)
+        return bench_interrupted() ? MR_CANCELLED : err;
+    bool done = mr_job_list_at(end, 0)->done == n;
+    mr_job_list_free(end);
+    return done ? MR_OK : MR_FAILED;
+}
+
 /* From the first part to the reduced result. */
 static enum mr_err run_job(struct bench *bench, struct mr_client *client, uint64_t n,
-                           double *ret_create, double *ret_through)
+                           double *ret_create_s, double *ret_through_s)
 {
-    struct mr_job_list *list = NULL, *end = NULL;
+    struct mr_job_list *list = NULL;
     struct mr_worker *worker = NULL;
     int64_t start = bench_now_ns();
-    MR_TRY(submit(bench, client, n, &list));
-    *ret_create = (double)n / bench_seconds_since(start);
+    MR_TRY(bench_job_submit(bench, client, n, &list));
+    *ret_create_s = bench_seconds_since(start);
     enum mr_err err = bench_worker_new(client, SLOTS, bench_noop, NULL, &worker);
     if (err == MR_OK)
-        err = mr_job_wait(client, mr_job_list_at(list, 0)->id, WAIT_MS, &end);
-    *ret_through = (double)n / bench_seconds_since(start);
-    if (err == MR_OK && mr_job_list_at(end, 0)->done != n)
-        err = MR_FAILED;
+        err = bench_job_await(client, list, n);
+    *ret_through_s = bench_seconds_since(start);
     mr_worker_free(worker);
     mr_job_list_free(list);
-    mr_job_list_free(end);
     return err;
 }
 
@@ -110,14 +121,15 @@ static enum mr_err run_jobs(struct bench *bench)
     static const double RATE = 10 * 1000, SHARE = 0.5;
     uint64_t n = bench->backlog / OF_BACKLOG > 0 ? bench->backlog / OF_BACKLOG : 1;
     struct bench_store store;
-    double bare = 0, create = 0, through = 0;
+    double bare = 0, create_s = 0, through_s = 0;
     bench_doing(bench, CREATE);
     MR_TRY(bench_store_open(bench, PARTS, NULL, &store));
     enum mr_err err = bare_insert(bench, n, &bare);
     if (err == MR_OK)
-        err = run_job(bench, store.client, n, &create, &through);
+        err = run_job(bench, store.client, n, &create_s, &through_s);
     bench_store_close(&store);
     MR_TRY(err);
+    double create = (double)n / create_s, through = (double)n / through_s;
     struct bench_row *row = bench_add(bench, CREATE, create, "parts/s");
     bench_yardstick(row, bare, "the same rows inserted, %d at a time", BATCH);
     bench_goal(row, create >= SHARE * bare, "%.1f of it", SHARE);
@@ -132,3 +144,63 @@ static enum mr_err run_jobs(struct bench *bench)
 
 const struct bench_group bench_jobs = {NAMES(CREATE, PARTS), .place = BENCH_IN_FOLDER,
                                        .run = run_jobs};
+
+/* ---- behind parts that have ended ------------------------------------------------------------ */
+
+enum { COLD_JOBS = 10, COLD_OF_BACKLOG = 50, COLD_ROUNDS = 4 };
+
+/* As many as a segment has, of the big backlog as it is by default. */
+static enum mr_err make_cold(struct bench *bench, struct bench_store *store)
+{
+    uint64_t n = bench->backlog / COLD_OF_BACKLOG;
+    double create_s, through_s;
+    MR_TRY(bench_store_open_own(bench, COLD, NULL, store));
+    for (int i = 0; i < COLD_JOBS; i++)
+        MR_TRY(run_job(bench, store->client, n, &create_s, &through_s));
+    mr_client_close(store->client); /* it must not do anything while the others are measured */
+    store->client = NULL;
+    return MR_OK;
+}
+
+/* Adds to the seconds that a job takes without them, in a folder that is new, and with them. */
+static enum mr_err cold_round(struct bench *bench, struct bench_store *cold, uint64_t n,
+                              double *none_s, double *cold_s)
+{
+    struct bench_store none;
+    double create_s, through_s = 0, open_s;
+    enum mr_err err = bench_store_open_own(bench, COLD "-none", NULL, &none);
+    if (err == MR_OK)
+        err = run_job(bench, none.client, n, &create_s, &through_s);
+    bench_store_close(&none);
+    MR_TRY(err);
+    *none_s += through_s;
+    MR_TRY(bench_store_reopen(bench, cold, &open_s));
+    err = run_job(bench, cold->client, n, &create_s, &through_s);
+    mr_client_close(cold->client);
+    cold->client = NULL;
+    *cold_s += through_s;
+    return err;
+}
+
+static enum mr_err run_cold(struct bench *bench)
+{
+    static const double SHARE = 0.9;
+    uint64_t n = bench->backlog / OF_BACKLOG / COLD_ROUNDS;
+    struct bench_store cold = {0};
+    double none_s = 0, cold_s = 0;
+    bench_doing(bench, COLD);
+    enum mr_err err = make_cold(bench, &cold);
+    for (int i = 0; err == MR_OK && i < COLD_ROUNDS; i++)
+        err = cold_round(bench, &cold, n, &none_s, &cold_s);
+    bench_store_close(&cold);
+    MR_TRY(err);
+    double parts = (double)n * COLD_ROUNDS;
+    struct bench_row *row = bench_add(bench, COLD, parts / cold_s, "parts/s");
+    bench_yardstick(row, parts / none_s, "the same in a new folder");
+    bench_goal(row, row->ratio >= SHARE, "%.1f of it", SHARE);
+    snprintf(row->note, sizeof row->note, "behind %d jobs of %" PRIu64 " parts that have ended",
+             COLD_JOBS, bench->backlog / COLD_OF_BACKLOG);
+    return MR_OK;
+}
+
+const struct bench_group bench_jobs_cold = {NAMES(COLD), .place = BENCH_IN_FOLDER, .run = run_cold};

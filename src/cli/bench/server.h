@@ -77,4 +77,17 @@ MR_MUST_USE enum mr_err bench_calls_run(struct bench_calls *calls, double second
                                         uint64_t *answered, double *total_seconds);
 void bench_calls_close(struct bench_calls *calls);
 
+/* ---- readers.c ------------------------------------------------------------------------------ */
+
+/* Who watches a job over HTTP, n of them, of whom one never reads. */
+struct bench_readers;
+
+/* At a server of our own; each of the others has seen something of the job then. */
+MR_MUST_USE enum mr_err bench_readers_open(struct bench_server *server, struct mr_slice job,
+                                           unsigned n, struct bench_readers **ret_readers);
+/* Waits until each of the others has seen the end; what they read. MR_TIMEOUT, MR_FAILED: one did not. */
+MR_MUST_USE enum mr_err bench_readers_await_end(struct bench_readers *readers, uint64_t *ret_bytes);
+/* NULL is fine. */
+void bench_readers_close(struct bench_readers *readers);
+
 #endif

@@ -26,17 +26,23 @@ enum mr_err bench_check_queue_free(struct bench *bench, struct mr_client *client
     return MR_OK;
 }
 
+enum mr_err bench_store_open_own(struct bench *bench, const char *name,
+                                 const struct mr_client_options *options, struct bench_store *store)
+{
+    *store = (struct bench_store){0};
+    MR_TRY(mr_path_join(store->dir, bench->dir, name));
+    snprintf(store->url, sizeof store->url, "file:%s", store->dir);
+    return mr_client_open(store->url, options, &store->client, &bench->detail);
+}
+
 enum mr_err bench_store_open(struct bench *bench, const char *name,
                              const struct mr_client_options *options, struct bench_store *store)
 {
+    if (bench->own_dir)
+        return bench_store_open_own(bench, name, options, store);
     *store = (struct bench_store){0};
-    if (bench->own_dir) {
-        MR_TRY(mr_path_join(store->dir, bench->dir, name));
-        snprintf(store->url, sizeof store->url, "file:%s", store->dir);
-    } else {
-        snprintf(store->url, sizeof store->url, "%s", bench->cli->broker);
-    }
-    if (bench->own_dir || cli_file_dir(store->url)) {
+    snprintf(store->url, sizeof store->url, "%s", bench->cli->broker);
+    if (cli_file_dir(store->url)) {
         MR_TRY(mr_client_open(store->url, options, &store->client, &bench->detail));
     } else if (cli_open(bench->cli, options, CLI_STORE_NONE) == CLI_OK) {
         store->client = bench->cli->client;
