@@ -11,7 +11,7 @@
 #include "jobs/rig.h"
 
 static int (*const themes[])(void) = {jobs_create,   jobs_pump,   jobs_running, jobs_ends,
-                                      jobs_segments, jobs_deaths, jobs_reduces};
+                                      jobs_segments, jobs_deaths, jobs_reduces, jobs_cold};
 
 /* What goes wrong is what many tests are about. */
 static void hush(enum mr_diag_level level, const char *line, void *arg)

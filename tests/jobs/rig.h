@@ -175,6 +175,7 @@ int jobs_reduces(void);
 int jobs_ends(void);
 int jobs_segments(void);
 int jobs_deaths(void);
+int jobs_cold(void);
 /* See pace.c; and behind so many segments of parts that have ended. */
 int jobs_pace(size_t n, size_t cold);
 
