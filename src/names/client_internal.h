@@ -33,6 +33,7 @@ struct known_list {
     struct mr_names_entry *got;
     size_t got_n, got_cap;
     bool has_page;
+    uint64_t begun; /* the number that the first page had */
 };
 
 struct mr_names_client {

@@ -59,7 +59,10 @@ static enum mr_err keep_entry(struct known_list *list, const struct mr_names_ent
 static enum mr_err read_page(struct known_list *list, struct mr_slice bytes)
 {
     struct mr_arena arena = {0};
+    bool is_first = list->got_n == 0;
     enum mr_err err = mr_names_page_decode(bytes, &arena, &list->page);
+    if (err == MR_OK && is_first)
+        list->begun = list->page.changed;
     for (size_t i = 0; err == MR_OK && i < list->page.entries_n; i++)
         err = keep_entry(list, &list->page.entries[i]);
     mr_arena_done(&arena);
@@ -135,14 +138,15 @@ static bool is_known(const struct known_list *list)
     return list->is_complete && list->page.from == list->from && list->page.changed == list->number;
 }
 
-/* A list that has not changed is not asked for again at once: who answers without waiting cannot be asked all the time. */
+/* What changed between two pages may be missing: then the number is an old one, and the next answer has all of it.
+ * A list that has not changed is not asked for again at once: who answers without waiting cannot be asked all the time. */
 static enum mr_err finish(struct known_list *list, mr_mono now)
 {
     bool had = is_known(list);
     if (!had)
         MR_TRY(take_over(list));
     list->from = list->page.from;
-    list->number = list->page.changed;
+    list->number = list->begun;
     list->is_complete = list->page.complete;
     list->next = mr_mono_add_ms(now, !list->is_complete ? INCOMPLETE_MS : had ? RETRY_MS : 0);
     return MR_OK;

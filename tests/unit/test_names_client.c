@@ -188,6 +188,61 @@ static void test_a_dead_one_is_passed_over_and_lists_stay_while_none_is_there(vo
     node_stop(&nodes[0]);
 }
 
+enum { MANY = 25000 };
+
+struct crowd {
+    struct node *node;
+    uint64_t first, n;
+};
+
+static void crowd_in(void *arg)
+{
+    const struct crowd *crowd = arg;
+    for (uint64_t i = crowd->first; i < crowd->first + crowd->n; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "%llu", (unsigned long long)i % 1000);
+        struct mr_names_entry entry = worker(name, i);
+        enum mr_names_put put;
+        entry.version = 1;
+        mr_assert(mr_registry_register(mr_names_registry(crowd->node->names),
+                                       mr_rpc_now(crowd->node->rpc), &entry, &put) == MR_OK);
+    }
+}
+
+/* One more comes with each of the first questions, before all that has been read. */
+static bool crowd_grows(struct mr_call *call, enum mr_names_right right, void *arg)
+{
+    struct crowd *crowd = arg;
+    struct mr_names_entry entry = worker("!", crowd->first);
+    enum mr_names_put put;
+    (void)call;
+    if (right != MR_NAMES_LOOK || crowd->n == 0 || crowd->node->names == NULL)
+        return true;
+    entry.version = 1;
+    mr_assert(mr_registry_register(mr_names_registry(crowd->node->names),
+                                   mr_rpc_now(crowd->node->rpc), &entry, &put) == MR_OK);
+    crowd->first++;
+    crowd->n--;
+    return true;
+}
+
+static void test_a_long_list_comes_in_pages_and_misses_nobody_who_comes_meanwhile(void **state)
+{
+    (void)state;
+    struct node node = {0};
+    struct process one;
+    struct crowd more = {.node = &node, .first = MANY + 1, .n = 4};
+    struct mr_names_options options = {.registry.hold_ms = 1, .may = crowd_grows, .arg = &more};
+    node_start(&node, &options);
+    on_loop(node.rpc, crowd_in, &(struct crowd){&node, 1, MANY});
+    const char *nameservers[] = {node.address};
+    process_start(&one, nameservers, 1, (struct mr_names_entry){0});
+    await(&one.workers, MANY + 4);
+    assert_int_equal(atomic_load(&one.bodies), 0); /* it has no name, and registers nothing */
+    mr_names_client_free(one.client);
+    node_stop(&node);
+}
+
 static void test_a_list_of_nameservers_must_be_one(void **state)
 {
     (void)state;
@@ -210,6 +265,7 @@ int main(void)
         cmocka_unit_test(test_processes_find_each_other_and_see_who_leaves),
         cmocka_unit_test(test_the_first_nameserver_of_the_list_may_be_dead),
         cmocka_unit_test(test_a_dead_one_is_passed_over_and_lists_stay_while_none_is_there),
+        cmocka_unit_test(test_a_long_list_comes_in_pages_and_misses_nobody_who_comes_meanwhile),
         cmocka_unit_test(test_a_list_of_nameservers_must_be_one),
     };
     return cmocka_run_group_tests(tests, start, end);
