@@ -400,10 +400,24 @@ static void send_begin(struct mr_job_load *load, void (*done)(struct mr_store_re
     mr_store_submit(load->s->store, &load->begin.req);
 }
 
+/* A load that nobody goes on with is there as long as whoever began it: they are not to fill the memory by being many. */
+static enum mr_err check_room(struct mr_job_service *s, struct mr_detail *detail)
+{
+    mr_lock_enter(&s->lock);
+    uint32_t n = s->figures.loads;
+    mr_lock_leave(&s->lock);
+    if (n < MR_JOB_LOADS_MAX)
+        return MR_OK;
+    mr_detail_set(detail, "%u jobs are being submitted, the limit is %d: try again", n,
+                  MR_JOB_LOADS_MAX);
+    return MR_BUSY;
+}
+
 enum mr_err mr_job_load_new(struct mr_job_service *service,
                             const struct mr_job_load_options *options,
                             struct mr_job_load **ret_load, struct mr_detail *detail)
 {
+    MR_TRY(check_room(service, detail));
     struct mr_job_load *load = calloc(1, sizeof *load);
     if (load == NULL)
         return MR_NOMEM;

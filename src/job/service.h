@@ -171,7 +171,9 @@ struct mr_job_load_options {
     void *arg;
 };
 
-/* MR_INVALID, MR_TOO_BIG with detail; MR_UNSUPPORTED: the reduce is a command, and those are not allowed here. */
+enum { MR_JOB_LOADS_MAX = 256 }; /* of a service at a time, each of which may hold a few MiB */
+
+/* MR_INVALID, MR_TOO_BIG with detail; MR_BUSY: there are MR_JOB_LOADS_MAX; MR_UNSUPPORTED: the reduce is a command, and those are not allowed here. */
 MR_MUST_USE enum mr_err mr_job_load_new(struct mr_job_service *service,
                                         const struct mr_job_load_options *options,
                                         struct mr_job_load **ret_load, struct mr_detail *detail);

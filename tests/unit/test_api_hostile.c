@@ -378,6 +378,13 @@ static size_t jobs_there(struct rig *rig)
     return out->n_jobs;
 }
 
+static uint32_t loads_now(struct rig *rig)
+{
+    struct mr_job_health health;
+    mr_job_service_health(rig->jobs, &health);
+    return health.loads;
+}
+
 /* Begins a job; more parts may follow. */
 static void begin_job(struct talk *talk, struct client *client, const char *reduce, size_t parts)
 {
@@ -412,6 +419,26 @@ static void what_is_half_sent_or_empty_or_a_command_is_no_job(void **state)
     assert_string_equal(talk.code, "UNSUPPORTED");
     talk_done(&talk);
     assert_int_equal(jobs_there(rig), 0);
+}
+
+/* Who begins many jobs and goes on with none is told to wait, and holds up nobody once it has gone. */
+static void jobs_that_are_begun_have_a_limit(void **state)
+{
+    struct rig *rig = *state;
+    static struct talk talks[MR_JOB_LOADS_MAX];
+    struct talk talk;
+    for (size_t i = 0; i < MR_JOB_LOADS_MAX; i++)
+        begin_job(&talks[i], &rig->client, "concat", 1);
+    begin_job(&talk, &rig->client, "concat", 1);
+    assert_int_not_equal(talk_end(&talk), MR_RPC_OK);
+    assert_string_equal(talk.code, "BUSY");
+    assert_non_null(strstr(talk.text, "the limit is 256: try again"));
+    talk_done(&talk);
+    for (size_t i = 0; i < MR_JOB_LOADS_MAX; i++)
+        talk_done(&talks[i]);
+    WAIT_UNTIL(loads_now(rig) == 0);
+    put_job(&rig->client, "after");
+    assert_int_equal(jobs_there(rig), 1);
 }
 
 static void a_quota_ends_a_job_before_it_fills_the_store(void **state)
@@ -633,6 +660,7 @@ int main(void)
                                         end),
         cmocka_unit_test_setup_teardown(what_is_half_sent_or_empty_or_a_command_is_no_job, begin,
                                         end),
+        cmocka_unit_test_setup_teardown(jobs_that_are_begun_have_a_limit, begin, end),
         cmocka_unit_test_setup_teardown(a_quota_ends_a_job_before_it_fills_the_store, begin, end),
         cmocka_unit_test_setup_teardown(who_may_not_submit_leaves_a_line_of_audit, begin, end),
         cmocka_unit_test(a_worker_that_is_not_read_stays_alive),
