@@ -212,9 +212,10 @@ static void test_111_a_sweep_that_comes_after_a_retry_leaves_it_alone(void **sta
     struct mr_job_service *owning = rig->services[owner];
     rig->services[owner] = NULL;
     assert_int_equal(rig_act(rig, MR_JOB_CANCEL, id), MR_OK);
+    RIG_UNTIL(rig_tasks(rig, "default", MR_STATE_NONE) == 0 && atomic_load(&rig->running) == 0);
     assert_int_equal(rig_act(rig, MR_JOB_RETRY, id), MR_OK);
     rig->services[owner] = owning;
-    RIG_UNTIL(rig_parts(rig, id, MR_PART_SUBMITTED) >= 5);
+    RIG_UNTIL(rig_parts(rig, id, MR_PART_SUBMITTED) >= 5 && atomic_load(&rig->running) == 2);
     rig_thaw(rig, other);
     rig_sleep_ms(300);
     atomic_store(&rig->let_go, true);
