@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "job/def.h"
+
 /* ---- who ------------------------------------------------------------------------------------ */
 
 static const struct mr_token anybody = {.role = MR_ROLE_ADMIN, .queue = "*"};
@@ -94,6 +96,14 @@ bool mr_glob_match(struct mr_slice pattern, struct mr_slice text)
 bool mr_access_all_queues(const struct mr_token *token)
 {
     return token->queue[0] == '*' && token->queue[1] == '\0';
+}
+
+enum mr_err mr_access_topic(struct mr_slice topic, struct mr_detail *detail)
+{
+    if (!mr_slice_equal(topic, MR_SLICE_LIT(MR_JOB_TOPIC)))
+        return MR_OK;
+    mr_detail_set(detail, "topic: " MR_JOB_TOPIC " is the server's own, for the results of jobs");
+    return MR_DENIED;
 }
 
 bool mr_access_queue(const struct mr_token *token, struct mr_slice queue)

@@ -21,6 +21,7 @@ static enum mr_err may_enqueue(struct mr_api *api, const struct mr_token *token,
                       token->priority_max_s, task->priority_s);
         return MR_DENIED;
     }
+    MR_TRY(mr_access_topic(task->topic, detail));
     if (token->quota > 0)
         return mr_tokens_spend(api->options.access.tokens, token->id, 1, detail);
     return MR_OK;

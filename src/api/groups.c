@@ -169,6 +169,11 @@ void groups_gathered(struct unary *u)
     }
     if (!unary_may_touch(u, req->queue))
         return;
+    struct mr_detail detail = {.text = ""};
+    if (req->task != NULL && mr_access_topic(req->task->topic, &detail) != MR_OK) {
+        unary_fail(u, MR_DENIED, "%s", detail.text);
+        return;
+    }
     const struct mr_token *token = &u->token;
     if (token->priority_limited && req->task != NULL &&
         req->task->priority_s > token->priority_max_s) {

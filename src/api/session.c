@@ -344,6 +344,7 @@ static enum mr_err check_topics(const struct attach *attach, const Millrace__V1_
             mr_detail_set(detail, "topic: %zu bytes, the limit is %d", topic.len, MR_TOPIC_MAX);
             return MR_TOO_BIG;
         }
+        MR_TRY(mr_access_topic(topic, detail));
         if (topic.len > 0 && mr_access_queue(token, topic))
             continue;
         mr_detail_set(detail, "token %s is for queues and topics %s, not for %.*s", token->id,

@@ -86,6 +86,9 @@ refuses 5 'is for queues mail-*, not for bank' --token-file "$room/mail" enqueue
 refuses 5 'is of a producer; this call is for admin' --token-file "$room/mail" queue pause mail-in
 refuses 5 'is of a producer, who takes results, not tasks' --token-file "$room/mail" work -- cat
 refuses 5 'is for queues and topics mail-*, not for news' --token-file "$room/mail" result take --topic news
+# The results of jobs are nobody's but the server's: nobody takes them, and nobody makes them up.
+refuses 5 "is the server's own" enqueue --topic millrace-jobs --id 01890000-0000-7000-8000-000000000000.1.0.0.0 x
+refuses 5 "is the server's own" result take --topic millrace-jobs
 m --quiet token revoke "$(id_of "$(cat "$room/mail")")"
 stop 0
 
