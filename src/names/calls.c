@@ -57,10 +57,10 @@ static void closed(struct mr_call *call, int status, struct mr_slice text)
     free(c);
 }
 
-static bool may(struct call *c, enum mr_names_right right)
+static bool may(struct call *c, enum mr_names_right right, struct mr_slice app)
 {
     const struct mr_names_options *options = &c->names->options;
-    bool yes = options->may == NULL || options->may(c->call, right, options->arg);
+    bool yes = options->may == NULL || options->may(c->call, right, app, options->arg);
     c->is_over = c->is_over || !yes;
     return yes;
 }
@@ -81,7 +81,7 @@ static void register_message(struct mr_call *call, struct mr_slice bytes)
         end(c, err, "the message cannot be read");
         return;
     }
-    if (!may(c, entry.kind == MR_NAMES_WORKER ? MR_NAMES_WORK : MR_NAMES_SERVE))
+    if (!may(c, entry.kind == MR_NAMES_WORKER ? MR_NAMES_WORK : MR_NAMES_SERVE, entry.app))
         return;
     err = mr_registry_register(names->registry, now, &entry, &answer.put);
     if (err != MR_OK) {
@@ -162,6 +162,9 @@ static void list_message(struct mr_call *call, struct mr_slice bytes)
         end(c, err, "the message cannot be read");
         return;
     }
+    bool is_of_all = c->query.kind == MR_NAMES_WORKER && c->query.app.len == 0;
+    if (!may(c, is_of_all ? MR_NAMES_LOOK_ALL : MR_NAMES_LOOK, c->query.app))
+        return;
     bool is_known = c->query.from == c->names->id && c->query.known == number_of(c);
     if (is_known && c->query.wait_ms > 0 && c->names->waits_n < MR_NAMES_WAITS_MAX &&
         !c->names->stopped)
@@ -215,20 +218,22 @@ static struct call *begin(struct mr_call *call, struct mr_names *names,
 
 static void begin_register(struct mr_call *call, void *arg)
 {
-    begin(call, arg, &register_ops);
+    struct call *c = begin(call, arg, &register_ops);
+    if (c != NULL)
+        may(c, MR_NAMES_LOOK, (struct mr_slice){0});
 }
 
 static void begin_list(struct mr_call *call, void *arg)
 {
     struct call *c = begin(call, arg, &list_ops);
     if (c != NULL)
-        may(c, MR_NAMES_LOOK);
+        may(c, MR_NAMES_LOOK, (struct mr_slice){0});
 }
 
 static void exchange_message(struct mr_call *call, struct mr_slice bytes)
 {
     struct call *c = mr_call_data(call);
-    if (c->is_over)
+    if (c->is_over || !may(c, MR_NAMES_SERVE, (struct mr_slice){0})) /* its token may be gone */
         return;
     enum mr_err err = names_hear(c->names, call, bytes);
     if (err == MR_INVALID || err == MR_TOO_BIG)
@@ -249,7 +254,7 @@ static void begin_exchange(struct mr_call *call, void *arg)
 {
     struct call *c = begin(call, arg, &exchange_ops);
     if (c != NULL)
-        may(c, MR_NAMES_SERVE);
+        may(c, MR_NAMES_SERVE, (struct mr_slice){0});
 }
 
 static const struct mr_rpc_method methods[] = {

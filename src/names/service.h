@@ -27,9 +27,10 @@ enum {
 
 /* What a call wants to do. */
 enum mr_names_right {
-    MR_NAMES_LOOK,  /* lists */
-    MR_NAMES_WORK,  /* register a worker */
-    MR_NAMES_SERVE, /* register a server, or be another nameserver */
+    MR_NAMES_LOOK,     /* lists: servers, or workers of the app */
+    MR_NAMES_LOOK_ALL, /* the workers of all apps */
+    MR_NAMES_WORK,     /* register a worker of the app */
+    MR_NAMES_SERVE,    /* register a server, or be another nameserver */
 };
 
 /* Zero means default, but for the rpc. */
@@ -41,8 +42,9 @@ struct mr_names_options {
     const struct mr_rpc_tls *tls; /* to them */
     const char *authorization;    /* likewise; NULL: none */
     int64_t interval_ms, push_ms;
-    /* Whether a call may; if not, it has ended it. NULL: all may. */
-    bool (*may)(struct mr_call *call, enum mr_names_right right, void *arg);
+    /* Whether a call may; if not, it has ended it. Asked before anything is read, with MR_NAMES_LOOK or MR_NAMES_SERVE and no
+     * app, and again with what is read. NULL: all may. */
+    bool (*may)(struct mr_call *call, enum mr_names_right right, struct mr_slice app, void *arg);
     void *arg;
 };
 

@@ -210,12 +210,13 @@ static void crowd_in(void *arg)
 }
 
 /* One more comes with each of the first questions, before all that has been read. */
-static bool crowd_grows(struct mr_call *call, enum mr_names_right right, void *arg)
+static bool crowd_grows(struct mr_call *call, enum mr_names_right right, struct mr_slice app,
+                        void *arg)
 {
     struct crowd *crowd = arg;
     struct mr_names_entry entry = worker("!", crowd->first);
     enum mr_names_put put;
-    (void)call;
+    (void)call, (void)app;
     if (right != MR_NAMES_LOOK || crowd->n == 0 || crowd->node->names == NULL)
         return true;
     entry.version = 1;
@@ -231,13 +232,13 @@ static void test_a_long_list_comes_in_pages_and_misses_nobody_who_comes_meanwhil
     (void)state;
     struct node node = {0};
     struct process one;
-    struct crowd more = {.node = &node, .first = MANY + 1, .n = 4};
+    struct crowd more = {.node = &node, .first = MANY + 1, .n = 8};
     struct mr_names_options options = {.registry.hold_ms = 1, .may = crowd_grows, .arg = &more};
     node_start(&node, &options);
     on_loop(node.rpc, crowd_in, &(struct crowd){&node, 1, MANY});
     const char *nameservers[] = {node.address};
     process_start(&one, nameservers, 1, (struct mr_names_entry){0});
-    await(&one.workers, MANY + 4);
+    await(&one.workers, MANY + 8);
     assert_int_equal(atomic_load(&one.bodies), 0); /* it has no name, and registers nothing */
     mr_names_client_free(one.client);
     node_stop(&node);

@@ -16,9 +16,10 @@
 
 enum { NODES = 3, WAITS_MS = 20 * 1000 };
 
-static bool refuses_servers(struct mr_call *call, enum mr_names_right right, void *arg)
+static bool refuses_servers(struct mr_call *call, enum mr_names_right right, struct mr_slice app,
+                            void *arg)
 {
-    (void)arg;
+    (void)app, (void)arg;
     if (right != MR_NAMES_SERVE)
         return true;
     mr_call_end(call, MR_RPC_DENIED, MR_SLICE_LIT("not you"));
