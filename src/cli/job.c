@@ -8,6 +8,15 @@
 #include "cli/server.h"
 #include "wire/job_json.h"
 
+/* A server names the job itself where it has nothing else to say. */
+static bool names_job(const char *text, const char *id)
+{
+    static const char word[] = "job ";
+    size_t len = strlen(id);
+    return strncmp(text, word, strlen(word)) == 0 && strncmp(text + strlen(word), id, len) == 0 &&
+           text[strlen(word) + len] == ':';
+}
+
 int job_failed(const struct cli *cli, enum mr_err err, const char *id,
                const struct mr_detail *detail)
 {
@@ -16,7 +25,7 @@ int job_failed(const struct cli *cli, enum mr_err err, const char *id,
                         "jobs of %s are with a server: millrace serve --broker %s, then --broker "
                         "millrace://HOST:PORT",
                         cli->shown, cli->shown);
-    if (detail != NULL && detail->text[0] != '\0' && id != NULL)
+    if (detail != NULL && detail->text[0] != '\0' && id != NULL && !names_job(detail->text, id))
         return cli_fail(mr_err_exit_code(err), "job %s: %s", id, detail->text);
     if (detail != NULL && detail->text[0] != '\0')
         return cli_fail(mr_err_exit_code(err), "%s", detail->text);

@@ -51,6 +51,8 @@ refuses 3 'cannot read nowhere' job submit nowhere
 refuses 2 'split' job submit --split slices lines
 refuses 2 'reduce' job submit --reduce stir lines
 refuses 3 'not found' job show 01a1e36b-0000-7000-8000-000000000000
+refuses 3 'millrace: job nonsense: not found' job cancel nonsense
+refuses 3 'millrace: job nonsense: not found' job result nonsense
 refuses 3 'not found' job watch 01a1e36b-0000-7000-8000-000000000000
 is "nothing was made of those" 1 "$(m job list --json | jq length)"
 
