@@ -13,6 +13,7 @@ struct feed {
     char id[MR_JOB_ID_MAX + 1];
     uint64_t after; /* that it was begun with */
     struct mr_link readers;
+    struct mr_link resting;            /* readers that are not called */
     struct mr_job_event *last;         /* NULL: nothing came yet */
     uint64_t first;                    /* version of the oldest there is */
     size_t n;                          /* versions there are; they rise by one */
@@ -59,7 +60,7 @@ void feed_leave(struct feed_reader *reader)
         return;
     reader->feed = NULL;
     mr_list_remove(&reader->link);
-    if (mr_list_empty(&feed->readers))
+    if (mr_list_empty(&feed->readers) && mr_list_empty(&feed->resting))
         feed_end(feed);
 }
 
@@ -67,6 +68,8 @@ void feed_leave(struct feed_reader *reader)
 
 static void tell_readers(struct feed *feed)
 {
+    if (feed->over || (feed->last != NULL && feed->last->end))
+        mr_list_splice_back(&feed->readers, &feed->resting);
     for (struct mr_link *link = feed->readers.next, *next; link != &feed->readers; link = next) {
         struct feed_reader *reader = mr_container(link, struct feed_reader, link);
         next = link->next;
@@ -198,6 +201,7 @@ static enum mr_err feed_new(struct feeds *feeds, struct mr_slice id, uint64_t af
     memcpy(feed->id, id.data, id.len);
     mr_list_init(&feed->link);
     mr_list_init(&feed->readers);
+    mr_list_init(&feed->resting);
     struct mr_job_watch_options options = {
         .id = id, .after = after, .event = on_event, .ended = on_ended, .arg = feed};
     enum mr_err err = mr_job_service_watch(feeds->service, &options, &feed->watch);
@@ -219,13 +223,29 @@ enum mr_err feed_join(struct feeds *feeds, struct mr_slice id, uint64_t after,
     reader->feed = feed;
     reader->told = after;
     reader->fresh = after == 0;
+    reader->rests = false;
     mr_list_push_back(&feed->readers, &reader->link);
     return MR_OK;
 }
 
+static void move_to(struct feed_reader *reader, struct mr_link *list, bool rests)
+{
+    reader->rests = rests;
+    mr_list_remove(&reader->link);
+    mr_list_push_back(list, &reader->link);
+}
+
+void feed_rest(struct feed_reader *reader)
+{
+    if (reader->feed != NULL && !reader->rests)
+        move_to(reader, &reader->feed->resting, true);
+}
+
 bool feed_next(struct feed_reader *reader, struct mr_slice *ret_bytes)
 {
-    const struct feed *feed = reader->feed;
+    struct feed *feed = reader->feed;
+    if (feed != NULL && reader->rests)
+        move_to(reader, &feed->readers, false);
     if (feed == NULL || feed->n == 0)
         return false;
     uint64_t end = feed->first + feed->n, next = reader->told + 1;

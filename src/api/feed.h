@@ -31,6 +31,7 @@ struct feed_reader {
     struct feed *feed; /* NULL: it has left */
     uint64_t told;     /* the last version it took */
     bool fresh;        /* it has taken none: it begins with how the job is now */
+    bool rests;        /* see feed_rest */
     /* There is something to take, or it is over. */
     void (*ready)(struct feed_reader *reader);
 };
@@ -43,6 +44,9 @@ MR_MUST_USE enum mr_err feed_join(struct feeds *feeds, struct mr_slice id, uint6
                                   struct feed_reader *reader);
 /* The next version, or false: there is none now. The bytes live until the thread's next turn. */
 bool feed_next(struct feed_reader *reader, struct mr_slice *ret_bytes);
+/* It knows that there is something, and will take it: ready is not called until it has asked feed_next, or the job has
+ * ended. A thousand that are called for each version cost more than what they are told. */
+void feed_rest(struct feed_reader *reader);
 /* What feed_next would give next, as long as it does not change the state of the job, is left out; not the newest. */
 void feed_skip(struct feed_reader *reader);
 /* About so many bytes would feed_next give now, one version after the other. */

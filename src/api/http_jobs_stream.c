@@ -148,6 +148,8 @@ static void sse_ready(struct feed_reader *reader)
     sse->ready = true;
     sse->ended = sse->ended || (last != NULL && last->end) || feed_is_over(reader, &err);
     jobs->ending = jobs->ending || sse->ended;
+    if (!sse->ended)
+        feed_rest(reader);
 }
 
 /* ---- many of them --------------------------------------------------------------------------- */

@@ -303,6 +303,32 @@ static void who_leaves_out_what_lies_between_may_be_further_behind_than_the_feed
     feed_leave(&slow.head);
 }
 
+static void who_rests_is_called_when_it_has_taken_something_or_the_job_ended(void **state)
+{
+    (void)state;
+    JOIN(rests, 0);
+    JOIN(other, 0);
+    tell(watches[0], 1, false);
+    turn();
+    feed_rest(&rests.head);
+    feed_rest(&rests.head);
+    tell(watches[0], 2, false);
+    turn();
+    assert_int_equal(rests.ready, 1);
+    assert_int_equal(other.ready, 2);
+    assert_string_equal(take(&rests), "2 ");
+    tell(watches[0], 3, false);
+    turn();
+    assert_int_equal(rests.ready, 2);
+    feed_rest(&rests.head);
+    feed_leave(&other.head); /* the feed lives as long as one rests */
+    tell(watches[0], 4, true);
+    turn();
+    assert_int_equal(rests.ready, 4); /* the end, and that it is over */
+    assert_string_equal(take(&rests), "3 4 ");
+    feed_leave(&rests.head);
+}
+
 static void it_is_over_when_the_end_was_taken(void **state)
 {
     (void)state;
@@ -348,6 +374,7 @@ int main(void)
         TEST(who_is_far_behind_goes_on_with_the_newest),
         TEST(who_leaves_out_what_lies_between_sees_each_state_and_the_newest),
         TEST(who_leaves_out_what_lies_between_may_be_further_behind_than_the_feed),
+        TEST(who_rests_is_called_when_it_has_taken_something_or_the_job_ended),
         TEST(it_is_over_when_the_end_was_taken),
         TEST(what_comes_after_all_have_left_harms_nobody),
     };
