@@ -8,7 +8,7 @@
 
 #include "cli/bench/bench.h"
 
-enum { SLOTS = 8, SMALL_BACKLOG = 10 * 1000, OUTSTANDING = 8, TURNS = 25, STEP = 10 * 1000 };
+enum { SLOTS = 8, SMALL_BACKLOG = 10 * 1000, OUTSTANDING = 8, ROUNDS = 4 };
 
 static const double GOAL_RATE = 250 * 1000, GOAL_FALL = 0.9, GOAL_BYTES = 128, GOAL_RESTART_S = 5;
 
@@ -114,31 +114,15 @@ static enum mr_err settle(struct side *side)
     }
 }
 
-/* Waits until so many tasks are done since the start, and the store's upkeep with them: its cost
- * belongs to this side's time, and to nobody else's. */
-static enum mr_err await_done(struct side *side, uint64_t until, uint64_t end)
-{
-    struct mr_stats stats;
-    for (;;) {
-        MR_TRY(bench_worker_await(side->worker, until));
-        MR_TRY(mr_stats_get(side->client, &stats));
-        if (!stats.upkeep || until == end)
-            return MR_OK;
-        until = until + STEP < end ? until + STEP : end;
-    }
-}
-
-/* Runs until so many tasks of all that there are (end) are done since the start. What the worker has
- * in hand at the pause is neither in the count nor in the time. */
-static enum mr_err drain(struct side *side, uint64_t until, uint64_t end)
+/* Fills the paused queue and works all of it off; only that is timed. */
+static enum mr_err drain(struct side *side, uint64_t tasks, uint64_t there)
 {
     struct mr_slice queue = MR_SLICE_LIT(BENCH_QUEUE);
     uint64_t before = done_by(side);
-    if (before >= until)
-        return MR_OK;
+    MR_TRY(fill(side->client, tasks - there));
     int64_t start = bench_now_ns();
     MR_TRY(mr_queue_resume(side->client, queue));
-    MR_TRY(await_done(side, until, end));
+    MR_TRY(bench_worker_await(side->worker, before + tasks));
     side->seconds += bench_seconds_since(start);
     side->tasks += done_by(side) - before;
     MR_TRY(mr_queue_pause(side->client, queue));
@@ -150,11 +134,8 @@ static enum mr_err drain_small(struct side *side, double seconds)
 {
     double until = side->seconds + seconds;
     enum mr_err err = MR_OK;
-    while (err == MR_OK && side->seconds < until) {
-        err = fill(side->client, SMALL_BACKLOG);
-        if (err == MR_OK)
-            err = drain(side, done_by(side) + SMALL_BACKLOG, done_by(side) + SMALL_BACKLOG);
-    }
+    while (err == MR_OK && side->seconds < until)
+        err = drain(side, SMALL_BACKLOG, 0);
     return err;
 }
 
@@ -175,15 +156,16 @@ static void add_process(struct bench *bench, double rate, double small)
     snprintf(row->note, sizeof row->note, "backlog of %llu", (unsigned long long)bench->backlog);
 }
 
-/* The big backlog in slices, small ones between them: a machine that changes meanwhile does so for
- * both. Without a big one only the small ones. */
+/* Big and small ones in turn, several times: a machine that changes meanwhile does so for both. A big one is worked off
+ * without a pause, as in life: a queue that rests half full is a time for upkeep. Without a big one only small ones. */
 static enum mr_err take_turns(struct bench *bench, struct side *small, struct side *big)
 {
-    for (uint64_t i = 1; i <= TURNS; i++) {
+    for (int i = 0; i < ROUNDS; i++) {
         bench_doing(bench, big ? "process" : "process-small");
-        MR_TRY(drain_small(small, bench->seconds / TURNS));
-        if (big)
-            MR_TRY(drain(big, bench->backlog * i / TURNS, bench->backlog));
+        MR_TRY(drain_small(small, bench->seconds / ROUNDS));
+        if (big) /* the first is there, since it was weighed */
+            MR_TRY(drain(big, bench->backlog, i == 0 ? bench->backlog : 0));
+        MR_TRY(drain_small(small, bench->seconds / ROUNDS));
     }
     return MR_OK;
 }
