@@ -544,12 +544,12 @@ static void kill_once(struct parent *parent)
     check_store(parent);
 }
 
-/* A neighbour of the poison that has not ended; UINT32_MAX: all have. */
+/* A neighbour of the poison that has not surely ended: one whose end is under way may be there after a kill.
+ * UINT32_MAX: all have. */
 static uint32_t neighbour_left(const struct parent *parent, uint32_t first)
 {
     for (uint32_t i = first; i < first + POISON_NEIGHBOURS; i++)
-        if (i != parent->poison && !oracle_may_be_gone(parent->oracle, i) &&
-            !(parent->oracle->facts[i].sure & COMPLETED))
+        if (i != parent->poison && (parent->oracle->facts[i].sure & ~(GONE | COMPLETED)) != 0)
             return i;
     return UINT32_MAX;
 }
