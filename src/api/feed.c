@@ -102,6 +102,11 @@ static void feed_add(struct feed *feed, struct mr_job_event *event)
     feed->turns[version % FEED_KEPT] = is_turn(feed->last, event);
     mr_buf_clear(room);
     enum mr_err err = feed->feeds->encode(event, room);
+    if (err != MR_OK) { /* half of a message, in the place of an older one */
+        feed->n = 0;
+        feed_is_done(feed, err);
+        return;
+    }
     mr_job_event_unref(feed->last);
     feed->last = mr_job_event_ref(event);
     if (feed->n == 0)
@@ -111,8 +116,6 @@ static void feed_add(struct feed *feed, struct mr_job_event *event)
         feed->n--;
         feed->first++;
     }
-    if (err != MR_OK)
-        feed_is_done(feed, err);
 }
 
 static void deliver(struct mr_msg *msg, void *receiver)
