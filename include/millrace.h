@@ -788,6 +788,7 @@ MR_MUST_USE enum mr_err mr_worker_new(struct mr_client *client,
  */
 MR_MUST_USE enum mr_err mr_worker_handle(struct mr_worker *worker, const char *pattern,
                                          mr_handler *handler, void *arg);
+/* At a server that is away it waits for it, as tasks do: MR_UNAVAILABLE after 10 s. */
 MR_MUST_USE enum mr_err mr_worker_start(struct mr_worker *worker);
 /* Takes no more; waits for runs up to drain_ms, cancels the rest, hands back what did not begin or
  * finish without counting an attempt. Returns when everything is reported. A second call while the
