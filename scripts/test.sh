@@ -5,8 +5,8 @@
 #
 #   test.sh sample   tidy; everything at a small size under ASan + UBSan; what has threads under TSan;
 #                    integration tests, and those of lack of memory, on the release build
-#   test.sh long     the campaigns at full size, three at a time, under ASan + UBSan; every fuzzer for 20 s;
-#                    every planted bug; every promised figure, with nothing beside it
+#   test.sh long     the campaigns at full size, four at a time, under ASan + UBSan; every fuzzer for 20 s;
+#                    every planted bug; every promised figure and time, with nothing beside it
 #   test.sh soak     for SOAK_SECONDS (default 600) on the release build: mixed load on a store whose process is
 #                    killed, and masters and workers at a server and at a Redis that are killed, stopped and cut
 #                    off at random; and beside it the campaigns with fresh seeds
@@ -18,7 +18,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 jobs=${JOBS:-2}
 # Most tests wait for something most of the time: more of them than cores run beside each other.
-beside=$((3 * jobs))
+beside=$((5 * jobs))
 failed=()
 
 # stage NAME COMMAND...: runs the command, says how long it took, remembers a failure.
@@ -49,7 +49,7 @@ run() {
 }
 
 # run_beside FOLDER CTEST-OPTION...: many at a time. Some of these tests judge how long something took, and a machine that has
-# six of them to run is late itself at times: what failed is run once more, by itself, and the run says which that were.
+# ten of them to run is late itself at times: what failed is run once more, by itself, and the run says which that were.
 # What ASan or UBSan find is no matter of time: that stays a failure.
 run_beside() {
     local folder=$1 log
@@ -86,10 +86,12 @@ sample() {
 
 long() {
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
-    stage "campaigns (ASan + UBSan)" run build/asan -j $((jobs + 1)) -L long
+    stage "campaigns (ASan + UBSan)" run build/asan -j $((2 * jobs)) -L long
     stage "fuzzers" env FUZZ_SECONDS="${FUZZ_SECONDS:-20}" scripts/fuzz.sh
     stage "planted bugs" env MR_IMAGES=3000 MR_SEEDS=1000 MR_FLIPS=2000 tests/integration/plants.sh
     stage "build (release)" compile build product -DCMAKE_BUILD_TYPE=Release
+    stage "build (tests of time, release)" compile build timers -DCMAKE_BUILD_TYPE=Release
+    stage "time (release)" run build -j 1 -L alone
     stage "figures" figures
 }
 

@@ -56,6 +56,11 @@ bool rig_full(void)
     return size != NULL && strcmp(size, "full") == 0;
 }
 
+bool rig_alone(void)
+{
+    return getenv("MR_ALONE") != NULL;
+}
+
 /* ---- the applier's hooks -------------------------------------------------------------------- */
 
 static enum mr_err hook_fault(const struct mr_timer_operation *op, void *arg)

@@ -40,6 +40,8 @@ int64_t rig_elapsed_ms(mr_mono since);
 void rig_wait_a_moment(mr_mono since, const char *what);
 /* MR_ACCEPT=full: the tests as they are written down; else a sample of each. */
 bool rig_full(void);
+/* MR_ALONE: nothing runs beside this, so what it promises about time is held against it. */
+bool rig_alone(void);
 
 /* ---- a broker with its applier -------------------------------------------------------------- */
 

@@ -343,8 +343,11 @@ static void test_57_many_in_the_same_second(void **state)
            (unsigned long long)mr_hist_percentile_us(&figures.lateness, NULL, 50),
            (unsigned long long)mr_hist_percentile_us(&figures.lateness, NULL, 99),
            (unsigned long long)bench_lateness_us(bench, 99));
-    assert_true(mr_hist_percentile_us(&figures.lateness, NULL, 99) < SECOND * MR_US_PER_MS);
-    assert_true(caught_up(bench, "t", n) <= n / 100);
+    uint64_t most_ms = rig_alone() ? 200 : rig_full() ? 5 * SECOND : SECOND;
+    assert_true(mr_hist_percentile_us(&figures.lateness, NULL, 99) <
+                most_ms * (uint64_t)MR_US_PER_MS);
+    if (rig_alone() || !rig_full())
+        assert_true(caught_up(bench, "t", n) <= n / 100);
     BENCH_UNTIL(all_ended(bench, "t", n));
     for (size_t i = 0; i < n; i++) {
         char name[64];

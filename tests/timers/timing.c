@@ -127,7 +127,7 @@ static void test_47_cron_every_second(void **state)
     printf("47: lateness p50 %llu us, p99 %llu us\n",
            (unsigned long long)bench_lateness_us(bench, 50),
            (unsigned long long)bench_lateness_us(bench, 99));
-    assert_true(bench_lateness_us(bench, 99) < 50000);
+    assert_true(bench_lateness_us(bench, 99) < (rig_alone() ? 20000 : 50000));
     bench_free(bench);
 }
 
@@ -295,7 +295,7 @@ static void test_58_many_timers_cost_little(void **state)
     assert_true(start_ms < 10 * SECOND);
     assert_true(figures.in_memory < 100);
     assert_true(memory_mib() - before_mib < 300);
-    assert_true(!rig_full() || bench_lateness_us(bench, 99) < 50000);
+    assert_true(!rig_full() || bench_lateness_us(bench, 99) < (rig_alone() ? 20000 : 50000));
     bench_free(bench);
 }
 
