@@ -4,7 +4,8 @@
 -- ARGV     ids, then as many epochs; 1 if tasks of this queue have topics, else nothing
 -- Returns  for each: 0 carried out, 1 it is another's or does not run, 2 there is no such task, 3 nothing was done:
 --          somebody waits for its end, so finish.lua is to be used
-local active, FEW, many = P .. 'active', 8, floor(#ARGV / 2)
+local active, many = P .. 'active', floor(#ARGV / 2)
+local FEW, MORE, DEEP = 8, 32, 4 -- so few are looked for one by one; read beyond as many as end; pages of so many
 local answer, gone, keys, seen, n = {}, {}, {}, {}, 0
 local leases = call('ZMSCORE', P .. 'lease', unpack(ARGV, 1, many))
 local own = call('ZMSCORE', P .. 'mr:lease', unpack(ARGV, 1, many))
@@ -21,17 +22,26 @@ local function is_ours(k)
   return text and leases[k] == second
 end
 
--- They are the oldest runs, or nearly: so those are read, and the ones that go on are put back.
+-- They are the oldest runs, or nearly: so those are read, page by page while they are found there, and the ones that go
+-- on are put back.
 local function leave_active()
-  if n > FEW then
-    local oldest, stay = call('LRANGE', active, -2 * n, -1), {}
-    for _, id in ipairs(oldest) do
-      if not seen[id] then stay[#stay + 1] = id end
-      seen[id] = nil
+  local left, depth, stay, back = n, 0, {}, {}
+  while left > FEW and depth < DEEP * n do
+    local page = call('LRANGE', active, -(depth + left + MORE), -depth - 1)
+    if #page == 0 then break end
+    for i = #page, 1, -1 do
+      local id = page[i]
+      if seen[id] then
+        seen[id], left = nil, left - 1
+      else
+        stay[#stay + 1] = id
+      end
     end
-    call('LTRIM', active, 0, -#oldest - 1)
-    if #stay > 0 then call('RPUSH', active, unpack(stay)) end
+    depth = depth + #page
   end
+  if depth > 0 then call('LTRIM', active, 0, -depth - 1) end
+  for i = #stay, 1, -1 do back[#back + 1] = stay[i] end
+  if #back > 0 then call('RPUSH', active, unpack(back)) end
   for id in pairs(seen) do call('LREM', active, -1, id) end
 end
 

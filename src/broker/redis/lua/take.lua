@@ -21,8 +21,7 @@ local AHEAD_OF_ALL_MS = 4e11 -- more than any priority
 if bytes_max == 0 then bytes_max = math.huge end
 
 -- The task of an id with what matters here; nil if it has no hash. What has no message is no task.
-local function read(id)
-  local hash = call('HGETALL', TASK .. id)
+local function task_of(id, hash)
   local message, since, created, priority, ran, group, name_key
   for f = 1, #hash, 2 do
     local name = hash[f]
@@ -42,6 +41,10 @@ local function read(id)
       priority = priority, group = group, key = name_key }
   end
   if #hash > 0 then call('DEL', TASK .. id) end
+end
+
+local function read(id)
+  return task_of(id, call('HGETALL', TASK .. id))
 end
 
 -- ---- what is due
@@ -250,6 +253,24 @@ end
 local answer, ids, leases, own_leases, n, bytes = { 0, 0, 0, 0 }, {}, {}, {}, 0, 0
 local epoch, end_ms, end_s
 
+local function note(id, about, told, size)
+  n = n + 1
+  local pair, at = 2 * n, 3 * n + 2
+  ids[n] = id
+  leases[pair - 1], leases[pair] = end_s, id
+  own_leases[pair - 1], own_leases[pair] = end_ms, id
+  answer[at], answer[at + 1], answer[at + 2] = id, about, told
+  bytes = bytes + size
+end
+
+-- Nearly all tasks are like this, as they were enqueued: message, state and pending_since.
+local function give_plain(id, key, message, since)
+  epoch = epoch + 1
+  call('HSET', key, 'state', 'active', 'mr:e', format('%d', epoch), 'mr:n', node, 'mr:t', since)
+  call('HDEL', key, 'pending_since')
+  note(id, since, message, #message)
+end
+
 -- order_ms: of one from mr:order. An id without a hash is nothing.
 local function give(task, order_ms)
   if not task then return end
@@ -263,18 +284,11 @@ local function give(task, order_ms)
   elseif task.since then
     call('HDEL', key, 'pending_since')
   end
-  n = n + 1
-  ids[n] = id
-  leases[2 * n - 1], leases[2 * n] = end_s, id
-  own_leases[2 * n - 1], own_leases[2 * n] = end_ms, id
-  local at = 3 * n + 1
-  answer[at + 1] = id
   if task.plain then
-    answer[at + 2], answer[at + 3] = task.since, task.message
+    note(id, task.since, task.message, #task.message)
   else
-    answer[at + 2], answer[at + 3] = order_ms and format('%d', floor(order_ms)) or '', task.hash
+    note(id, order_ms and format('%d', floor(order_ms)) or '', task.hash, #task.message)
   end
-  bytes = bytes + #task.message
 end
 
 -- For one call.
@@ -301,7 +315,14 @@ local function give_from_list()
       for k = #popped, i, -1 do call('RPUSH', list, popped[k]) end
       break
     end
-    give(read(popped[i]))
+    local id = popped[i]
+    local key = TASK .. id
+    local hash = call('HGETALL', key)
+    if #hash == 6 and hash[1] == 'msg' and hash[5] == 'pending_since' then
+      give_plain(id, key, hash[2], hash[6])
+    else
+      give(task_of(id, hash))
+    end
   end
 end
 
