@@ -72,6 +72,11 @@ struct bench {
     struct mr_lock lock; /* over what follows */
     struct bench_run *runs;
     size_t runs_n, runs_cap;
+    /* Of workers that are processes: adds what they have run since the last look (bench_note). NULL: the worker is here. */
+    void (*look)(struct bench *bench, void *arg);
+    void *look_arg;
+    bool
+        repeats; /* what a server that is gone had handed out may run again elsewhere; one end of it counts */
     struct bench_run *by_id; /* a copy of the first so many, sorted, for the oracle */
     size_t by_id_n;
     _Atomic size_t alarms[MR_ALARM_KIND_COUNT];
@@ -84,6 +89,10 @@ struct bench *bench_new(uint32_t slots);
 struct bench *bench_new_at(int64_t start_ms);
 /* On a Redis and a PostgreSQL, with a worker and without servers: those are processes, see servers.c. */
 struct bench *bench_new_shared(uint32_t slots);
+/* On a PostgreSQL alone: servers are processes with brokers of their own, and so are workers; see names/rig.h. */
+struct bench *bench_new_on_store(void);
+/* Somebody has run this. */
+void bench_note(struct bench *bench, const struct mr_task *task);
 void bench_shared_end(void); /* the PostgreSQL that they share goes */
 void bench_free(struct bench *bench);
 struct bench_server *bench_serve(struct bench *bench, size_t i); /* starts it */

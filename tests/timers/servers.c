@@ -3,17 +3,12 @@
  * Servers that are processes, on one Redis and one PostgreSQL: killed, stopped, cut off. They are the program itself,
  * $MILLRACE; the worker is in the test, where each run is noted.
  */
-#include <fcntl.h>
-#include <poll.h>
-#include <signal.h>
 #include <stdio.h>
-#include <sys/prctl.h>
-#include <sys/wait.h>
-#include <unistd.h>
 
 #include "base/rand.h"
 #include "support/forwarder.h"
 #include "support/postgres_rig.h"
+#include "support/program.h"
 #include "support/redis_rig.h"
 #include "timers/bench.h"
 #include "timers/rig.h"
@@ -21,71 +16,36 @@
 #define SECOND 1000LL
 #define ALL    0
 
-enum { SERVERS = 2, ARG_MAX_LEN = 512, LEASE_MS = 2000 };
+enum { SERVERS = 2, ARG_MAX_LEN = PROGRAM_TEXT_MAX, LEASE_MS = 2000 };
 
 struct server {
-    pid_t pid;
-    int output;    /* its stderr */
-    char grpc[64]; /* where it listens */
+    struct program program;
     char broker[ARG_MAX_LEN], store[ARG_MAX_LEN], data[ARG_MAX_LEN];
 };
 
-/* It has said that it is ready. */
-static void wait_ready(struct server *server)
-{
-    char text[4096];
-    size_t n = 0;
-    while (n < sizeof text - 1) {
-        struct pollfd ready = {.fd = server->output, .events = POLLIN};
-        if (poll(&ready, 1, BENCH_WAIT_MS) != 1)
-            fail_msg("the server is not ready: %.*s", (int)n, text);
-        ssize_t got = read(server->output, text + n, sizeof text - 1 - n);
-        if (got <= 0)
-            fail_msg("the server has ended: %.*s", (int)n, text);
-        n += (size_t)got;
-        text[n] = '\0';
-        const char *at = strstr(text, " grpc=");
-        if (strstr(text, "ready ") != NULL && at != NULL && strchr(at, '\n') != NULL) {
-            assert_int_equal(sscanf(at, " grpc=%63s", server->grpc), 1);
-            return;
-        }
-    }
-    fail_msg("the server says too much: %.200s", text);
-}
-
 static void server_start(struct server *server)
 {
-    const char *program = getenv("MILLRACE");
-    int ends[2];
-    assert_non_null(program);
-    assert_int_equal(pipe2(ends, O_CLOEXEC), 0);
-    server->pid = fork();
-    assert_true(server->pid >= 0);
-    if (server->pid == 0) {
-        (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
-        (void)dup2(ends[1], STDERR_FILENO);
-        execl(program, program, "serve", "--data", server->data, "--broker", server->broker,
-              "--store", server->store, "--listen", "127.0.0.1:0", "--grpc", "127.0.0.1:0",
-              "--timer-lease", "2s", (char *)NULL);
-        _exit(127);
-    }
-    close(ends[1]);
-    server->output = ends[0];
-    wait_ready(server);
-    /* What it says later is not read, and must not stop it. */
-    (void)fcntl(server->output, F_SETPIPE_SZ, 1 << 20);
+    struct program_args args = {0};
+    program_arg(&args, "serve");
+    program_arg(&args, "--data");
+    program_arg(&args, "%s", server->data);
+    program_arg(&args, "--broker");
+    program_arg(&args, "%s", server->broker);
+    program_arg(&args, "--store");
+    program_arg(&args, "%s", server->store);
+    program_arg(&args, "--listen");
+    program_arg(&args, "127.0.0.1:0");
+    program_arg(&args, "--grpc");
+    program_arg(&args, "127.0.0.1:0");
+    program_arg(&args, "--timer-lease");
+    program_arg(&args, "2s");
+    program_start(&server->program, &args);
+    program_await_ready(&server->program);
 }
 
 static void server_kill(struct server *server)
 {
-    int status;
-    if (server->pid == 0)
-        return;
-    (void)kill(server->pid, SIGKILL);
-    (void)kill(server->pid, SIGCONT);
-    assert_int_equal(waitpid(server->pid, &status, 0), server->pid);
-    close(server->output);
-    server->pid = 0;
+    program_kill(&server->program);
 }
 
 /* Servers on the bench, by sockets or by ports that the test can cut. */
@@ -95,6 +55,7 @@ static void server_init(struct bench *bench, struct server *server, size_t i)
     snprintf(server->broker, sizeof server->broker, "%s", redis_rig_url(bench->redis));
     snprintf(server->store, sizeof server->store, "%s", bench->store_url);
     snprintf(server->data, sizeof server->data, "%s/server-%zu", bench->dir, i);
+    snprintf(server->program.log, sizeof server->program.log, "%s/server-%zu.log", bench->dir, i);
 }
 
 static void start_all(struct bench *bench, struct server servers[SERVERS])
@@ -182,7 +143,7 @@ static bool shows(const struct server *server, const struct bench_owners *owners
 {
     char command[ARG_MAX_LEN], text[8192], app[MR_STORE_OWNER_MAX + 64];
     snprintf(command, sizeof command, "\"$MILLRACE\" --broker millrace://%s timer status --json",
-             server->grpc);
+             server->program.grpc);
     FILE *output = popen(command, "re");
     assert_non_null(output);
     text[fread(text, 1, sizeof text - 1, output)] = '\0';
@@ -242,12 +203,12 @@ static void test_61_an_owner_that_was_stopped_fires_nothing(void **state)
     BENCH_UNTIL(bench_runs(bench) > 5);
     for (size_t i = 0; i < SERVERS; i++) { /* one of them is the owner */
         int64_t since_ms = bench_now_ms(bench);
-        assert_int_equal(kill(servers[i].pid, SIGSTOP), 0);
+        program_freeze(&servers[i].program);
         BENCH_UNTIL(fires(bench, since_ms + LEASE_MS));
         assert_true(bench_now_ms(bench) - since_ms < LEASE_MS + LEASE_MS + 5 * SECOND);
         while (bench_now_ms(bench) < since_ms + stopped_ms)
             bench_sleep_ms(50);
-        assert_int_equal(kill(servers[i].pid, SIGCONT), 0);
+        program_thaw(&servers[i].program);
     }
     bench_check_all(bench, 5, bench_now_ms(bench));
     for (size_t i = 0; i < SERVERS; i++)
