@@ -5,7 +5,7 @@
  *   call.c       from the path to the row: who calls, unary calls, streams and what they share
  *   job.c        a request's way to the broker and back, and how much of that a peer may have
  *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c (batch.c) carry.c groups.c health.c
- *   timers.c jobs.c (jobs_submit.c jobs_watch.c feed.c) reflection.c
+ *   timers.c timers_keep.c jobs.c (jobs_submit.c jobs_watch.c feed.c) reflection.c
  *                the services
  *   events.c sample.c   Events.Watch: who watches, and what there is to see
  *   attach.c session.c work.c held.c   Work.Attach: the stream, the node behind it, what it does
@@ -247,7 +247,8 @@ unary_start tasks_enqueue, tasks_get, tasks_list, tasks_wait, tasks_why, tasks_c
     queues_set_rate, queues_set_concurrency, queues_limits, queues_remove, nodes_list, server_stats,
     server_backup, tokens_create, tokens_list, tokens_revoke, health_check, work_finish,
     results_commit, results_get, groups_gather, groups_gathered, tasks_carry;
-unary_start timers_send, timers_get, timers_list, timers_next, timers_history, timers_status;
+unary_start timers_send, timers_get, timers_list, timers_next, timers_history, timers_status,
+    timers_keep;
 
 unary_start jobs_get, jobs_list, jobs_parts, jobs_cancel, jobs_retry;
 unary_start nodes_assign;

@@ -154,6 +154,7 @@ static struct mr_slice about_token(struct unary *u)
     X(timer_next, OURS "Timers/Next", A | P | V, NULL, NULL, timers_next, NULL)                    \
     X(timer_history, OURS "Timers/History", A | P | V, NULL, NULL, timers_history, NULL)           \
     X(timer_status, OURS "Timers/Status", A | P | V, NULL, NULL, timers_status, NULL)              \
+    X(timer_keep, OURS "Timers/Keep", A, NULL, NULL, timers_keep, NULL)                            \
     X(job_get, OURS "Jobs/Get", A | P | V, NULL, KIND(job_request), jobs_get, NULL)                \
     X(job_list, OURS "Jobs/List", A | P | V, NULL, KIND(job_list_request), jobs_list, NULL)        \
     X(job_parts, OURS "Jobs/ListParts", A | P | V, NULL, KIND(part_list_request), jobs_parts,      \

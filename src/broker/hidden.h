@@ -17,6 +17,8 @@
 
 /* Operations on timers: see src/timer/door.h. */
 #define MR_TIMERS_QUEUE "\x02timers"
+/* Copies of those that other servers have accepted: see src/timer/copies.h. */
+#define MR_COPIES_QUEUE "\x02replica"
 
 /* An operation carries a payload, and what else there is of a timer. */
 enum { MR_INNER_MORE = 64 * 1024 };

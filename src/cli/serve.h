@@ -11,11 +11,14 @@
 #include "http/http.h"
 #include "job/service.h"
 #include "store/store.h"
+#include "timer/replica.h"
 #include "timer/service.h"
 
 /* ---- serve_plan.c --------------------------------------------------------------------------- */
 
-/* What follows from the settings before anything is opened. */
+enum { SERVE_TOKEN_MAX = 1024 }; /* with "Bearer " before it */
+
+/* What follows from the settings before anything is opened. It is not copied: parts of it point to others. */
 struct serve_plan {
     char dir[MR_PATH_MAX];        /* of the store and of the tokens */
     const char *redis;            /* URL of the Redis where the tasks are; NULL: in dir */
@@ -24,6 +27,11 @@ struct serve_plan {
     enum mr_access_mode access;
     char store[MR_URL_SHOWN_MAX]; /* URL of the store of timers and jobs */
     struct mr_timer_settings timers;
+    bool keeps_copies; /* of what other servers accept */
+    struct mr_replica_options replica;
+    bool is_replicated; /* by others, as that says: */
+    struct mr_rpc_tls replica_tls;
+    char replica_token[SERVE_TOKEN_MAX];
 };
 
 /* 0, or the exit code after one line that says which setting is wrong or missing. */
@@ -41,6 +49,17 @@ int serve_store_open(const struct cli *cli, const struct settings *settings,
 int serve_timers_open(const struct cli *cli, const struct settings *settings,
                       const struct serve_plan *plan, struct mr_broker *broker,
                       struct mr_store *store, struct mr_timer_service **ret_service);
+
+/* ---- serve_replica.c ------------------------------------------------------------------------- */
+
+/* Of the plan: whether copies are kept for others, and who keeps ours. 0, or the exit code. */
+int serve_replica_plan(const struct cli *cli, const struct settings *settings,
+                       struct serve_plan *plan);
+/* Those that --replica-peer names are asked to keep copies. */
+void serve_replica_start(const struct settings *settings, struct mr_timer_service *timers);
+/* All servers that live: those behind our own address are asked first. Thread: any. */
+void serve_replica_peers(struct mr_timer_service *timers, const char *own,
+                         const char *const *addresses, size_t n);
 
 /* ---- serve_jobs.c --------------------------------------------------------------------------- */
 

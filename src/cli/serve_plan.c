@@ -238,6 +238,8 @@ int serve_plan(const struct cli *cli, const struct settings *settings, struct se
     if (code == CLI_OK)
         code = serve_timers_plan(cli, settings, ret_plan);
     if (code == CLI_OK)
+        code = serve_replica_plan(cli, settings, ret_plan);
+    if (code == CLI_OK)
         code = plan_tls(cli, settings, ret_plan);
     if (code == CLI_OK)
         code = plan_access(cli, settings, ret_plan);

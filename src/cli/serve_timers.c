@@ -227,9 +227,13 @@ int serve_timers_open(const struct cli *cli, const struct settings *settings,
         .apps = apps->names,
         .apps_n = apps->n,
         .payload_max = (size_t)settings->payload_max.number,
+        .keeps_copies = plan->keeps_copies,
+        .replica = plan->is_replicated ? &plan->replica : NULL,
     };
     if (code == CLI_OK)
         code = open_service(settings, plan, &options, ret_service);
+    if (code == CLI_OK)
+        serve_replica_start(settings, *ret_service);
     mr_arena_done(&apps->arena);
     free(apps);
     return code;

@@ -41,6 +41,8 @@ struct mr_applier_options {
     /* Carries out run, stop and rerun (mr_scheduler_act); without it they are refused. */
     void (*act)(struct mr_firing_act *act, void *arg);
     void (*dead)(const struct mr_timer_dead *dead, void *arg);
+    /* An operation has ended for good; its task, with headers. */
+    void (*ended)(const struct mr_task *task, void *arg);
     /* Tests make the store refuse an operation so. */
     enum mr_err (*fault)(const struct mr_timer_operation *op, void *arg);
     void *arg;

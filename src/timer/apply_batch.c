@@ -360,6 +360,15 @@ static void tell_dead(struct mr_applier *a, const struct item *item, struct mr_s
     a->options.dead(&dead, a->options.arg);
 }
 
+static void tell_end(struct mr_applier *a, const struct item *item, const struct mr_finish *finish)
+{
+    bool dead = finish->outcome == MR_FAIL_FOR_GOOD;
+    if (dead)
+        tell_dead(a, item, finish->error);
+    if (a->options.ended != NULL && (dead || finish->outcome == MR_DONE))
+        a->options.ended(&item->lease->task, a->options.arg);
+}
+
 /* Fails: again after the delay of its level, or never. */
 static void fail(struct mr_applier *a, struct batch *b, const struct item *item,
                  struct mr_finish *finish)
@@ -413,9 +422,9 @@ static void finish_all(struct mr_applier *a, struct batch *b)
     mr_req_done(&req.req);
     if (err != MR_OK) /* they come again, and find what they have done */
         mr_diag(MR_DIAG_WARN, "timer.applier", "finish=%s operations=%zu", mr_err_name(err), b->n);
-    for (size_t i = 0; i < b->n; i++)
-        if (err == MR_OK && b->errs[i] == MR_OK && b->finishes[i].outcome == MR_FAIL_FOR_GOOD)
-            tell_dead(a, &b->items[i], b->finishes[i].error);
+    for (size_t i = 0; err == MR_OK && i < b->n; i++)
+        if (b->errs[i] == MR_OK)
+            tell_end(a, &b->items[i], &b->finishes[i]);
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */

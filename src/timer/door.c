@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The caller's thread checks and encodes; the broker's answers. What is accepted goes on by one enqueue; who
- * wants to know what became of it waits for the end of each task.
+ * The caller's thread checks and encodes; the broker's answers. What is accepted goes on by one enqueue, behind its
+ * copies if there are to be any; who wants to know what became of it waits for the end of each task.
  */
 #include "timer/door.h"
 
@@ -9,6 +9,7 @@
 
 #include "broker/hidden.h"
 #include "timer/def.h"
+#include "timer/replica.h"
 
 enum {
     AHEAD_MS = 1000,
@@ -22,8 +23,9 @@ struct mr_timer_door {
     struct mr_clock *clock;
     size_t payload_max;
     int64_t ahead_ms;
-    _Atomic uint64_t version; /* the last one that was made here */
-    _Atomic int64_t run_ms;   /* and the last time of a run */
+    struct mr_replica *replica; /* may be NULL */
+    _Atomic uint64_t version;   /* the last one that was made here */
+    _Atomic int64_t run_ms;     /* and the last time of a run */
 };
 
 /* One that somebody waits for. */
@@ -42,7 +44,9 @@ struct under_way {
     struct mr_task_options *tasks;
     size_t *at; /* which item each task is */
     struct awaited *awaited;
-    _Atomic size_t left; /* ends that are awaited */
+    _Atomic size_t left;                /* ends that are awaited */
+    struct mr_replica_copying *copying; /* NULL: no copies are made */
+    struct mr_header copy;
 };
 
 enum mr_err mr_timer_door_new(const struct mr_timer_door_options *options,
@@ -56,6 +60,7 @@ enum mr_err mr_timer_door_new(const struct mr_timer_door_options *options,
     door->clock = options->clock ? options->clock : mr_clock_system();
     door->payload_max = options->payload_max ? options->payload_max : MR_PAYLOAD_MAX;
     door->ahead_ms = options->ahead_ms ? options->ahead_ms : AHEAD_MS;
+    door->replica = options->replica;
     *ret_door = door;
     return MR_OK;
 }
@@ -263,11 +268,61 @@ static void enqueued(struct mr_req *req)
             continue;
         refuse(result, err, mr_err_text(err));
         result->unknown = err == MR_UNAVAILABLE || err == MR_TIMEOUT || err == MR_IO;
+        if (w->copying != NULL)
+            mr_replica_drop(w->door->replica, w->copy.value, w->tasks[i].id);
     }
     if (req->err == MR_OK && w->sending->wait == MR_TIMER_APPLIED)
         await_ends(w);
     else
         under_way_done(w, req->err);
+}
+
+/* ---- copies --------------------------------------------------------------------------------- */
+
+static void not_copied(struct under_way *w)
+{
+    const struct mr_replica_copying *copying = w->copying;
+    for (size_t i = 0; i < w->enqueue.n; i++) {
+        struct mr_timer_result *result = &w->sending->results[w->at[i]];
+        refuse(result, copying->err,
+               copying->detail.text[0] ? copying->detail.text : mr_err_text(copying->err));
+        result->unknown = copying->is_doubtful;
+    }
+    under_way_done(w, MR_OK);
+}
+
+/* Replica's thread. */
+static void copied(struct mr_replica_copying *copying)
+{
+    struct under_way *w = copying->arg;
+    if (copying->err != MR_OK) {
+        not_copied(w);
+        return;
+    }
+    w->copy = (struct mr_header){MR_SLICE_LIT(MR_TIMER_COPY_HEADER), mr_slice_str(copying->where)};
+    for (size_t i = 0; i < w->enqueue.n; i++) {
+        w->tasks[i].headers = &w->copy;
+        w->tasks[i].headers_n = 1;
+    }
+    mr_broker_submit(w->door->broker, &w->enqueue.req);
+}
+
+static enum mr_err copy_first(struct under_way *w)
+{
+    size_t n = w->enqueue.n;
+    struct mr_slice *ids = mr_arena_calloc(&w->arena, n, sizeof *ids);
+    struct mr_slice *operations = mr_arena_calloc(&w->arena, n, sizeof *operations);
+    w->copying = mr_arena_calloc(&w->arena, 1, sizeof *w->copying);
+    if (ids == NULL || operations == NULL || w->copying == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        ids[i] = w->tasks[i].id;
+        operations[i] = w->tasks[i].payload;
+    }
+    *w->copying = (struct mr_replica_copying){
+        .ids = ids, .operations = operations, .n = n, .done = copied, .arg = w};
+    mr_replica_copy(w->door->replica, w->copying);
+    return MR_OK;
 }
 
 /* ---- the whole ------------------------------------------------------------------------------ */
@@ -278,6 +333,21 @@ static void fail(struct mr_timer_sending *sending, enum mr_err err)
         refuse(&sending->results[i], err, mr_err_text(err));
     sending->err = err;
     sending->done(sending);
+}
+
+/* With what has been found right. */
+static void go_on(struct under_way *w)
+{
+    struct mr_timer_sending *sending = w->sending;
+    if (w->enqueue.n == 0) {
+        under_way_done(w, MR_OK);
+    } else if (w->door->replica == NULL) {
+        mr_broker_submit(w->door->broker, &w->enqueue.req);
+    } else if (copy_first(w) != MR_OK) {
+        mr_arena_done(&w->arena);
+        free(w);
+        fail(sending, MR_NOMEM);
+    }
 }
 
 static bool make_room(struct under_way *w, size_t n)
@@ -322,8 +392,5 @@ void mr_timer_door_send(struct mr_timer_door *door, struct mr_timer_sending *sen
         if (err != MR_OK)
             refuse(&sending->results[i], err, detail.text[0] ? detail.text : mr_err_text(err));
     }
-    if (w->enqueue.n > 0)
-        mr_broker_submit(door->broker, &w->enqueue.req);
-    else
-        under_way_done(w, MR_OK);
+    go_on(w);
 }

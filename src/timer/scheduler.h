@@ -114,4 +114,7 @@ bool mr_firing_id_parse(struct mr_slice id, struct mr_uuid *ret_uid, int64_t *re
 /* The result topic of an app's firings. */
 struct mr_slice mr_firing_topic(struct mr_slice app, char topic[MR_TOPIC_MAX + 1]);
 
+/* This life of the server, by its name in the store; good while the scheduler is. Thread: any. */
+const char *mr_scheduler_owner(const struct mr_scheduler *scheduler);
+
 #endif

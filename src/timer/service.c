@@ -10,8 +10,10 @@
 #include "store/store.h"
 #include "timer/alarm.h"
 #include "timer/apply.h"
+#include "timer/copies.h"
 #include "timer/door.h"
 #include "timer/exhibit.h"
+#include "timer/replica.h"
 #include "timer/scheduler.h"
 #include "timer/service_internal.h"
 
@@ -43,6 +45,15 @@ static void on_dead(const struct mr_timer_dead *dead, void *arg)
         .reason = dead->reason,
     };
     mr_alarm_tell(service->alarm, &event);
+}
+
+/* The other server need not keep its copy. */
+static void on_ended(const struct mr_task *task, void *arg)
+{
+    struct mr_timer_service *service = arg;
+    for (size_t i = 0; i < task->headers_n; i++)
+        if (mr_slice_equal(task->headers[i].name, MR_SLICE_LIT(MR_TIMER_COPY_HEADER)))
+            mr_replica_drop(service->replica, task->headers[i].value, task->id);
 }
 
 /* An alarm whose timer is asked for, since only its id is known. */
@@ -160,6 +171,7 @@ static enum mr_err start_applier(struct mr_timer_service *service,
         .changed = on_changed,
         .act = on_act,
         .dead = service->alarm != NULL ? on_dead : NULL,
+        .ended = service->replica != NULL ? on_ended : NULL,
         .arg = service,
     };
     return mr_applier_start(&applier, &service->applier);
@@ -174,8 +186,25 @@ static enum mr_err open_door(struct mr_timer_service *service,
         .clock = options->clock,
         .payload_max = options->payload_max,
         .ahead_ms = options->settings.ahead_ms,
+        .replica = service->replica,
     };
     return mr_timer_door_new(&door, &service->door);
+}
+
+static enum mr_err start_copies(struct mr_timer_service *service,
+                                const struct mr_timer_service_options *options)
+{
+    struct mr_copies_options copies = {.broker = options->broker,
+                                       .store = service->store,
+                                       .own = mr_scheduler_owner(service->scheduler),
+                                       .lease_ms = options->settings.lease_ms};
+    if (options->keeps_copies)
+        MR_TRY(mr_copies_start(&copies, &service->copies));
+    if (options->replica == NULL)
+        return MR_OK;
+    struct mr_replica_options replica = *options->replica;
+    replica.origin = mr_scheduler_owner(service->scheduler);
+    return mr_replica_new(&replica, &service->replica);
 }
 
 static enum mr_err start_parts(struct mr_timer_service *service, struct mr_detail *detail)
@@ -188,6 +217,7 @@ static enum mr_err start_parts(struct mr_timer_service *service, struct mr_detai
     if (options->broker->ops->exhibits && options->node != NULL && options->node[0] != '\0')
         MR_TRY(mr_exhibition_start(options->broker, service->store, options->node,
                                    &service->exhibition));
+    MR_TRY(start_copies(service, options));
     MR_TRY(start_applier(service, options));
     return open_door(service, options);
 }
@@ -196,10 +226,14 @@ static void stop_parts(struct mr_timer_service *service)
 {
     mr_timer_door_free(service->door);
     mr_applier_stop(service->applier);
+    mr_replica_free(service->replica);
+    mr_copies_stop(service->copies);
     mr_exhibition_stop(service->exhibition);
     mr_scheduler_stop(service->scheduler);
     service->door = NULL;
     service->applier = NULL;
+    service->replica = NULL;
+    service->copies = NULL;
     service->exhibition = NULL;
     service->scheduler = NULL;
 }
@@ -264,6 +298,18 @@ void mr_timer_service_close(struct mr_timer_service *service)
 struct mr_timer_door *mr_timer_service_door(struct mr_timer_service *service)
 {
     return service->door;
+}
+
+void mr_timer_service_set_peers(struct mr_timer_service *service, const char *const *addresses,
+                                size_t n)
+{
+    if (service->replica != NULL)
+        mr_replica_set_peers(service->replica, addresses, n);
+}
+
+struct mr_copies *mr_timer_service_copies(struct mr_timer_service *service)
+{
+    return service->copies;
 }
 
 /* ---- how it is ------------------------------------------------------------------------------- */

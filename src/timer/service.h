@@ -14,6 +14,8 @@
 #include "base/slice.h"
 
 struct mr_broker;
+struct mr_copies;
+struct mr_replica_options;
 struct mr_store;
 struct mr_timer_service;
 
@@ -49,6 +51,12 @@ struct mr_timer_service_options {
     const char *node;   /* who it is, for people: name of the machine and the like; "": not known */
     struct mr_timer_settings settings;
     struct mr_clock *clock; /* NULL: the system's */
+    /* Copies of operations that other servers accept are kept here, for them. Their broker must be one that a server has
+     * for itself. */
+    bool keeps_copies;
+    /* And one other server keeps copies of what is accepted here, before it is (replica.h); the origin is filled in. NULL:
+     * nobody does. */
+    const struct mr_replica_options *replica;
     /* Until mr_timer_service_fire nothing is applied or fired, and there is no door: for who only looks. What
      * options point to lives until then. */
     bool looks;
@@ -67,6 +75,13 @@ void mr_timer_service_close(struct mr_timer_service *service);
 /* For operations: mr_timer_door_send. Thread: any. */
 struct mr_timer_door;
 struct mr_timer_door *mr_timer_service_door(struct mr_timer_service *service);
+
+/* The other servers' addresses, in the order in which they are asked to keep copies; see mr_replica_set_peers. Nothing
+ * without a replica. Thread: any. */
+void mr_timer_service_set_peers(struct mr_timer_service *service, const char *const *addresses,
+                                size_t n);
+/* For mr_copies_keep; NULL: it keeps none. Thread: any. */
+struct mr_copies *mr_timer_service_copies(struct mr_timer_service *service);
 
 /* How it is, for health, figures and people. */
 struct mr_timer_health {

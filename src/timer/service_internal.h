@@ -18,6 +18,8 @@ struct mr_timer_service {
     struct mr_exhibition *exhibition; /* NULL: the broker shows nothing */
     struct mr_alarm *alarm;           /* NULL: nobody is told */
     struct mr_timer_door *door;
+    struct mr_copies *copies;   /* NULL: it keeps none */
+    struct mr_replica *replica; /* NULL: it has none */
     struct mr_applier *applier;
     struct mr_scheduler *scheduler;
 };

@@ -126,7 +126,7 @@ static inline void rig_open_services(struct rig *rig)
     struct mr_store_options store = {.url = url};
     assert_int_equal(mr_store_open(&store, &rig->store, &detail), MR_OK);
     struct mr_timer_service_options timers = {
-        .broker = rig->broker, .store = rig->store, .node = ""};
+        .broker = rig->broker, .store = rig->store, .node = "", .keeps_copies = true};
     assert_int_equal(mr_timer_service_open(&timers, &rig->timers, &detail), MR_OK);
     struct mr_job_service_options jobs = {.broker = rig->broker, .store = rig->store};
     assert_int_equal(mr_job_service_open(&jobs, &rig->jobs, &detail), MR_OK);

@@ -59,6 +59,7 @@ static const struct {
     {PATH("Timers/Next"), "apv"},
     {PATH("Timers/History"), "apv"},
     {PATH("Timers/Status"), "apv"},
+    {PATH("Timers/Keep"), "a"},
     {PATH("Jobs/Submit"), "ap"},
     {PATH("Jobs/Get"), "apv"},
     {PATH("Jobs/List"), "apv"},

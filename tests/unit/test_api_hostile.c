@@ -171,6 +171,15 @@ static void add_timer_templates(void)
     add_template(PATH("Timers/List"), &list.base);
     add_template(PATH("Timers/Next"), &next.base);
     add_template(PATH("Timers/History"), &history.base);
+    Millrace__V1__TimerKeepRequest keep = MILLRACE__V1__TIMER_KEEP_REQUEST__INIT;
+    char *gone[] = {(char *)(uintptr_t) "00000000-0000-7000-8000-000000000001"};
+    operation.operation = (char *)(uintptr_t) "00000000-0000-7000-8000-000000000002";
+    keep.origin = (char *)(uintptr_t) "another server/1";
+    keep.operations = operations;
+    keep.n_operations = 1;
+    keep.gone = gone;
+    keep.n_gone = 1;
+    add_template(PATH("Timers/Keep"), &keep.base);
 }
 
 static bool has_template(const char *path)
@@ -363,6 +372,9 @@ static void millions_of_empty_items_are_refused_before_they_cost(void **state)
     assert_int_equal(send_many(rig, PATH("Jobs/List"), "\x10\x01", 2, N, &talk), MR_RPC_INVALID);
     assert_int_equal(send_many(rig, PATH("Jobs/Watch"), "\x10\x01", 2, N, &talk), MR_RPC_INVALID);
     assert_int_equal(send_many(rig, PATH("Timers/Send"), "\x0a\0", 2, N, &talk), MR_RPC_INVALID);
+    assert_int_equal(send_many(rig, PATH("Timers/Keep"), "\x12\0", 2, N, &talk), MR_RPC_INVALID);
+    assert_string_equal(talk.text, "1000000 operations in one call, the limit is 1000");
+    assert_int_equal(send_many(rig, PATH("Timers/Keep"), "\x1a\0", 2, N, &talk), MR_RPC_INVALID);
 }
 
 /* ---- jobs that are not whole ---------------------------------------------------------------- */

@@ -467,6 +467,11 @@ void mr_scheduler_changed(struct mr_scheduler *scheduler, struct mr_slice app)
     mr_chan_send(&scheduler->inbox, &c->msg);
 }
 
+const char *mr_scheduler_owner(const struct mr_scheduler *scheduler)
+{
+    return scheduler->owner;
+}
+
 void mr_scheduler_wake(struct mr_scheduler *scheduler)
 {
     mr_chan_wake(&scheduler->inbox);
