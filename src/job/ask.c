@@ -24,6 +24,7 @@ struct work {
     struct mr_store_job_act act;
     uint64_t from, total; /* of parts */
     size_t limit;
+    bool begun; /* a retry, with steps behind the first */
 };
 
 static void work_free(struct work *w)
@@ -232,6 +233,8 @@ static void begin_parts(struct work *w)
 
 /* ---- cancel and retry ------------------------------------------------------------------------ */
 
+static void acted(struct mr_store_req *req);
+
 /* A job that the store has changed. */
 struct changed {
     struct mr_msg msg;
@@ -262,9 +265,35 @@ static void tell_changed(struct mr_job_service *s, const struct mr_store_job *ro
     job_send(s, &c->msg);
 }
 
+static void retry(struct work *w, uint32_t round)
+{
+    mr_store_req_done(&w->act.req);
+    w->act = (struct mr_store_job_act){
+        .uid = w->uid, .round = round, .max = w->s->settings.retry_parts};
+    submit(w, &w->act.req, MR_STORE_JOB_RETRY, acted);
+}
+
+/* Step by step: what others want of the store comes between. With the first one it is accepted; should we fail on the way,
+ * whoever has the queue goes on (retry.c). */
+static bool goes_on(struct work *w)
+{
+    if (w->act.req.op != MR_STORE_JOB_RETRY || w->act.req.err != MR_OK ||
+        !mr_store_job_retrying(&w->act.job))
+        return false;
+    w->begun = true;
+    retry(w, w->act.round);
+    return true;
+}
+
 static void acted(struct mr_store_req *req)
 {
     struct work *w = req->arg;
+    if (goes_on(w))
+        return;
+    if (req->err != MR_OK && w->begun) {
+        get(w, false, got_job);
+        return;
+    }
     if (req->err != MR_OK) {
         if (req->err == MR_EMPTY)
             mr_detail_set(&w->ask->detail, "its parts are not kept any more");
@@ -289,8 +318,7 @@ static void got_for_retry(struct mr_store_req *req)
         answer(w, err);
         return;
     }
-    w->act = (struct mr_store_job_act){.uid = w->uid, .round = w->get.jobs[0].round};
-    submit(w, &w->act.req, MR_STORE_JOB_RETRY, acted);
+    retry(w, w->get.jobs[0].round);
 }
 
 static void begin_retry(struct work *w)

@@ -11,6 +11,7 @@
  *   sweep.c      tasks of which nobody wants the result are deleted, or told to stop
  *   reducer.c    all outcomes are there: they become the result
  *   command.c    a reduce that is a command
+ *   retry.c      a retry that was begun comes to its end
  *   reconcile.c  jobs that do not move are held against their tasks; stragglers are run once more
  *   govern.c     what is old is removed
  *   load.c       a job comes into the store
@@ -86,6 +87,7 @@ struct live {
     struct mr_store_stage stages[MR_JOB_STAGES_MAX];
     size_t stages_n;
     uint64_t ready_last;
+    bool retrying;         /* a retry has steps before it; nothing is submitted until then */
     struct mr_arena arena; /* of what follows */
     struct mr_job_options options;
     /* Where submitting is: beyond the cursors, by what is in hand. */
@@ -104,6 +106,7 @@ struct live {
     mr_mono moved;             /* when its version rose last */
     mr_mono stalled;           /* it was held against its tasks last; zero: not since it moved */
     bool walking;              /* it is being */
+    bool stepping;             /* a step of its retry is under way */
     uint64_t sped;             /* round and stage whose stragglers were run once more, + 1 */
     struct mr_link seconds;    /* tasks of stragglers, both of each part: see reconcile.c */
 };
@@ -312,6 +315,10 @@ MR_MUST_USE enum mr_err job_command_run(struct mr_reduce_command *command,
 void job_command_free(struct mr_reduce_command *command);
 /* Folders that others have left here when they were killed. */
 void job_command_clean(const char *temp_dir);
+
+/* retry.c */
+/* Of one that is retrying: the next step, unless one is under way. */
+void job_retry_go_on(struct live *live);
 
 /* reconcile.c */
 void job_reconcile_look(struct queue *queue);

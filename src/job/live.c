@@ -116,6 +116,7 @@ static void copy_row(struct live *live, const struct mr_store_job *row)
     live->stages_n = row->stages_n;
     memcpy(live->stages, row->stages, row->stages_n * sizeof *row->stages);
     live->ready_last = row->ready_last;
+    live->retrying = mr_store_job_retrying(row);
     if (!mr_list_empty(&live->batches))
         return;
     for (size_t i = 0; i < row->stages_n; i++)
@@ -130,7 +131,7 @@ void job_live_restart(struct live *live)
     job_reduce_forget(live);
     live->reduce_wait_ms = 0;
     live->reduce_again = (mr_mono){0};
-    live->reading = live->walking = false;
+    live->reading = live->walking = live->stepping = false;
     live->version = 0; /* the next row that comes is looked at, whichever it is */
 }
 
@@ -168,6 +169,8 @@ void job_live_update(struct live *live, const struct mr_store_job *row)
     uint64_t ended_before = ended_of(live);
     copy_row(live, row);
     count_others(live, ended_before);
+    if (live->retrying)
+        job_retry_go_on(live);
     if (row->state == MR_JOBROW_REDUCING)
         job_reduce(live);
     if (mr_jobrow_is_live(row->state))

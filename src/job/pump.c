@@ -341,7 +341,7 @@ static void read_batch(struct live *live, uint32_t stage, uint64_t n)
 /* What of the job can be submitted now, at most so many: where it is. 0: nothing. */
 static uint64_t waiting_in(const struct live *live, uint32_t *ret_stage)
 {
-    if (live->state != MR_JOBROW_CREATED && live->state != MR_JOBROW_RUNNING)
+    if ((live->state != MR_JOBROW_CREATED && live->state != MR_JOBROW_RUNNING) || live->retrying)
         return 0;
     if (live->ready_next < live->ready_last) {
         *ret_stage = MR_STORE_STAGE_READY;

@@ -16,6 +16,7 @@ static const struct mr_job_settings defaults = {
     .look_ms = 1000,
     .watch_ms = 200,
     .segment_parts = MR_STORE_SEGMENT_PARTS,
+    .retry_parts = MR_STORE_RETRY_PARTS,
     .load_ms = 10 * 60 * 1000,
     .retention_ms = MR_JOB_RETENTION_MS,
     .govern_ms = 60 * 1000,
@@ -276,6 +277,7 @@ static void set_settings(struct mr_job_settings *to, const struct mr_job_setting
     DEFAULT(to, look_ms);
     DEFAULT(to, watch_ms);
     DEFAULT(to, segment_parts);
+    DEFAULT(to, retry_parts);
     DEFAULT(to, load_ms);
     DEFAULT(to, retention_ms);
     if (to->segment_ms == 0)

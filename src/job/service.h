@@ -35,6 +35,7 @@ struct mr_job_settings {
     int64_t look_ms;   /* 1 s: how often it looks for jobs, workers, and what others have changed */
     int64_t watch_ms;  /* 200 ms: the same for a job that somebody watches */
     uint32_t segment_parts; /* 100000: with so many a segment is full, and the next one begins */
+    uint32_t retry_parts;   /* 10000: a retry goes through so many in one step */
     int64_t load_ms;        /* 10 min: a load that nobody has had in hand for so long is removed */
     int64_t retention_ms;   /* 7 days: of a job that has ended, where it says nothing itself */
     int64_t segment_ms; /* retention_ms: a segment all of whose parts have ended is kept so long */
@@ -53,12 +54,13 @@ enum mr_job_step {
     MR_JOB_STEP_SUBMIT,    /* parts become tasks */
     MR_JOB_STEP_SUBMITTED, /* they are there, the cursor has not moved */
     MR_JOB_STEP_ADVANCED,
-    MR_JOB_STEP_TAKEN,   /* results are in hand */
-    MR_JOB_STEP_ENDED,   /* the store has them, they are not committed */
-    MR_JOB_STEP_SETTLED, /* they are */
-    MR_JOB_STEP_REDUCE,  /* all parts have ended */
-    MR_JOB_STEP_REDUCED, /* the result is there, the job has not ended */
-    MR_JOB_STEP_CLOSED,  /* it has */
+    MR_JOB_STEP_TAKEN,    /* results are in hand */
+    MR_JOB_STEP_ENDED,    /* the store has them, they are not committed */
+    MR_JOB_STEP_SETTLED,  /* they are */
+    MR_JOB_STEP_REDUCE,   /* all parts have ended */
+    MR_JOB_STEP_REDUCED,  /* the result is there, the job has not ended */
+    MR_JOB_STEP_CLOSED,   /* it has */
+    MR_JOB_STEP_FORGIVEN, /* a step of a retry has been gone, and not by who asked for it */
     MR_JOB_STEP_COUNT
 };
 

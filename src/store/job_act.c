@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* What is done to one job: commit, abort, cancel, retry, end. Thread: the store's. */
+/* What is done to one job: commit, abort, cancel, end. Thread: the store's. */
 #include "store/jobs_internal.h"
 
 static struct mr_store_job_act *of(struct mr_store_req *req)
@@ -78,7 +78,7 @@ const struct store_op op_job_abort = {
     .carry = abort_carry,
 };
 
-/* ---- cancel, retry -------------------------------------------------------------------------- */
+/* ---- cancel --------------------------------------------------------------------------------- */
 
 static enum mr_err cancel_carry(struct tx *tx, struct mr_store_req *req)
 {
@@ -92,51 +92,11 @@ static enum mr_err cancel_carry(struct tx *tx, struct mr_store_req *req)
     return MR_OK;
 }
 
-/* Why it cannot be, or MR_OK. */
-static enum mr_err retry_refusal(const struct tx_job *job, const struct mr_store_job_act *act)
-{
-    enum mr_jobrow_state state = job->row.state;
-    if (job->row.round != act->round)
-        return MR_STALE;
-    if (!mr_jobrow_is_ended(state) ||
-        (state == MR_JOBROW_SUCCEEDED && mr_store_job_failed(&job->row) == 0))
-        return MR_WRONG_STATE;
-    return MR_OK;
-}
-
-static enum mr_err retry_carry(struct tx *tx, struct mr_store_req *req)
-{
-    struct tx_job *job = tx_job_seen(tx, &of(req)->uid);
-    if (!job) {
-        req->err = MR_NOT_FOUND;
-        return MR_OK;
-    }
-    if (job->row.round == of(req)->round + 2) /* by this very request */
-        return MR_OK;
-    req->err = retry_refusal(job, of(req));
-    if (req->err != MR_OK)
-        return MR_OK;
-    enum mr_err err = job_forgive(tx, job);
-    if (err == MR_EMPTY) {
-        req->err = MR_EMPTY;
-        return MR_OK;
-    }
-    return err;
-}
-
 const struct store_op op_job_cancel = {
     .access = DB_WRITE,
     .check = act_check,
     .locks = act_locks,
     .carry = cancel_carry,
-    .answer = act_answer,
-};
-
-const struct store_op op_job_retry = {
-    .access = DB_WRITE,
-    .check = act_check,
-    .locks = act_locks,
-    .carry = retry_carry,
     .answer = act_answer,
 };
 

@@ -62,9 +62,9 @@ static enum mr_err check_item(const struct work *work, const struct mr_store_aga
         return MR_NOT_FOUND;
     bool passed =
         (job->row.pipeline && item->stage > 0) || item->index < job->stages[item->stage].cursor;
-    return job->row.state == MR_JOBROW_RUNNING && job->row.round == work->again->round && passed
-               ? MR_OK
-               : MR_STALE;
+    bool fits = job->row.state == MR_JOBROW_RUNNING && job->row.round == work->again->round &&
+                !mr_store_job_retrying(&job->row);
+    return fits && passed ? MR_OK : MR_STALE;
 }
 
 /* ---- what is there -------------------------------------------------------------------------- */

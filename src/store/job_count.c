@@ -1,8 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/*
- * Counters and the ready list, made anew from outcomes: when a row of counters is missing, and when a job
- * is retried. Thread: the store's.
- */
+/* Counters and the ready list, made anew from outcomes when a row of counters is missing. Thread: the store's. */
 #include "store/jobs_internal.h"
 
 struct ranges {
@@ -66,12 +63,21 @@ static enum mr_err take_count(size_t item, const struct db_value *row, void *arg
     bool failed = row[1].number != 0;
     if (stage >= job->row.stages_n)
         return MR_DAMAGED;
-    *(failed ? &job->stages[stage].failed : &job->stages[stage].done) += n;
     if (failed || stage + 1 == job->row.stages_n)
         count->ended += n;
+    /* While it is retried nothing new fails: what is there the retry removes, when it comes to it. */
+    if (failed && job->row.retry_next < job->row.total)
+        return MR_OK;
+    *(failed ? &job->stages[stage].failed : &job->stages[stage].done) += n;
     if ((uint64_t)row[3].number >= count->behind[stage])
         count->behind[stage] = (uint64_t)row[3].number + 1;
     return MR_OK;
+}
+
+void job_unsend(struct tx_job *job)
+{
+    for (size_t i = 0; i < job->row.stages_n; i++)
+        job->stages[i].sent = job->stages[i].done + job->stages[i].failed;
 }
 
 /* Leaves in each range how many of its parts have ended. */
@@ -88,11 +94,10 @@ static enum mr_err count_ranges(struct tx *tx, struct tx_job *job, struct ranges
         ranges->rows[i].ended = count.ended;
     }
     for (size_t i = 0; i < job->row.stages_n; i++) {
-        struct mr_store_stage *stage = &job->stages[i];
         if ((job->stages_there & 1u << i) == 0)
-            stage->cursor = count.behind[i];
-        stage->sent = stage->done + stage->failed;
+            job->stages[i].cursor = count.behind[i];
     }
+    job_unsend(job);
     job_totals(job);
     return MR_OK;
 }
@@ -126,27 +131,33 @@ static enum mr_err write_ranges(struct tx *tx, const struct tx_job *job,
     return job_run(tx, SQL_RANGE_SET, values, ranges->n, NULL, NULL);
 }
 
-/* What has come to a stage, was passed by its cursor and has no outcome. In a pipeline no cursor passes it. */
-static enum mr_err fill_stage(struct tx *tx, struct tx_job *job, size_t stage,
-                              const struct ranges *ranges)
+void job_ready_renew(struct tx_job *job)
 {
-    uint64_t below = job->row.pipeline && stage > 0 ? job->row.total : job->stages[stage].cursor;
-    for (size_t i = 0; below > 0 && i < ranges->n; i++) {
-        if (ranges->rows[i].first >= below)
-            break;
+    job->row.ready_cursor = job->row.ready_last;
+    job->row.ready_last += job->row.stages_n * job->row.total;
+}
+
+enum mr_err job_ready_fill(struct tx *tx, const struct tx_job *job, uint64_t segment,
+                           uint64_t first, uint64_t behind)
+{
+    const struct mr_store_job *row = &job->row;
+    for (size_t i = 0; i < row->stages_n; i++) {
+        /* In a pipeline no cursor passes parts behind the first stage. */
+        uint64_t passed = row->pipeline && i > 0 ? row->total : job->stages[i].cursor;
+        uint64_t to = behind < passed ? behind : passed;
+        if (first >= to)
+            continue;
         struct db_value values[] = {
-            db_number((int64_t)ranges->rows[i].segment),
-            db_number((int64_t)job->row.no),
-            db_number((int64_t)job->row.ready_last),
-            db_number((int64_t)below),
-            db_number(job->row.round),
-            db_number((int64_t)stage),
+            db_number((int64_t)segment),
+            db_number((int64_t)row->no),
+            db_number((int64_t)(row->ready_cursor + i * row->total)),
+            db_number((int64_t)first),
+            db_number((int64_t)to),
+            db_number(row->round),
+            db_number((int64_t)i),
         };
-        MR_TRY(
-            job_run(tx, stage == 0 ? SQL_READY_INPUTS : SQL_READY_RESULTS, values, 1, NULL, NULL));
-        MR_TRY(catch_up(tx));
+        MR_TRY(job_run(tx, i == 0 ? SQL_READY_INPUTS : SQL_READY_RESULTS, values, 1, NULL, NULL));
     }
-    job->row.ready_last += job->row.total;
     return MR_OK;
 }
 
@@ -154,20 +165,11 @@ static enum mr_err fill(struct tx *tx, struct tx_job *job, const struct ranges *
 {
     struct db_value no = db_number((int64_t)job->row.no);
     MR_TRY(job_run(tx, SQL_READY_CLEAR, &no, 1, NULL, NULL));
-    job->row.ready_cursor = job->row.ready_last;
-    for (size_t i = 0; i < job->row.stages_n; i++)
-        MR_TRY(fill_stage(tx, job, i, ranges));
-    return MR_OK;
-}
-
-/* The rest of making anew, when the ranges are known. */
-static enum mr_err refill(struct tx *tx, struct tx_job *job, struct ranges *ranges)
-{
-    MR_TRY(count_ranges(tx, job, ranges));
-    MR_TRY(fill(tx, job, ranges));
-    MR_TRY(write_ranges(tx, job, ranges));
-    job->stages_there = (1u << job->row.stages_n) - 1;
-    job_settle(job);
+    for (size_t i = 0; i < ranges->n; i++) {
+        const struct job_range *range = &ranges->rows[i];
+        MR_TRY(job_ready_fill(tx, job, range->segment, range->first, range->first + range->n));
+        MR_TRY(catch_up(tx));
+    }
     return MR_OK;
 }
 
@@ -176,35 +178,14 @@ enum mr_err job_refill(struct tx *tx, struct tx_job *job)
     struct ranges ranges;
     job_change(tx, job);
     MR_TRY(read_ranges(tx, job, SQL_RANGES_LOCK, &ranges));
-    return refill(tx, job, &ranges);
-}
-
-enum mr_err job_forgive(struct tx *tx, struct tx_job *job)
-{
-    struct ranges ranges;
-    uint64_t parts = 0;
-    /* Locked, so that their segments stay. */
-    MR_TRY(read_ranges(tx, job, SQL_RANGES_LOCK, &ranges));
-    for (size_t i = 0; i < ranges.n; i++)
-        parts += ranges.rows[i].n;
-    if (parts != job->row.total)
-        return MR_EMPTY;
-    for (size_t i = 0; i < ranges.n; i++) {
-        struct db_value values[] = {db_number((int64_t)ranges.rows[i].segment),
-                                    db_number((int64_t)job->row.no)};
-        MR_TRY(job_run(tx, SQL_OUTCOMES_FORGET, values, 1, NULL, NULL));
-        MR_TRY(catch_up(tx));
-    }
-    struct db_value trim[] = {db_number((int64_t)job->row.no), db_number(0), db_number(0)};
-    MR_TRY(job_run(tx, SQL_CHUNKS_TRIM, trim, 1, NULL, NULL));
-    job_change(tx, job);
-    job->row.state = MR_JOBROW_RUNNING;
-    job->row.reason = (struct mr_slice){0};
-    job->row.round += 2;
-    job->row.started_ms = job->row.started_ms > 0 ? job->row.started_ms : tx->now_ms;
-    job->row.finished_ms = 0;
-    job->row.result_bytes = 0;
-    job->row.result_chunks = 0;
-    job->result_token = 0;
-    return refill(tx, job, &ranges);
+    MR_TRY(count_ranges(tx, job, &ranges));
+    job_ready_renew(job);
+    if (job->row.retry_next < job->row.total)
+        job->row.retry_next = 0;
+    else
+        MR_TRY(fill(tx, job, &ranges));
+    MR_TRY(write_ranges(tx, job, &ranges));
+    job->stages_there = (1u << job->row.stages_n) - 1;
+    job_settle(job);
+    return MR_OK;
 }

@@ -122,6 +122,8 @@ static void count_outcomes(struct work *work)
         struct mr_store_stage *stage = &slot->job->stages[slot->stage];
         job_change(work->tx, slot->job);
         (*(is_failure(work, slot) ? &stage->failed : &stage->done))++;
+        /* A retry that comes to it finds nothing to submit. */
+        stage->sent += job_forgives(slot->job, slot->index) ? 1 : 0;
         if (slot->job->row.state == MR_JOBROW_CREATED) {
             slot->job->row.state = MR_JOBROW_RUNNING;
             slot->job->row.started_ms = work->tx->now_ms;
@@ -156,11 +158,12 @@ static enum mr_err count_ranges(struct work *work)
     return job_run(work->tx, SQL_RANGE_END, values, n, NULL, NULL);
 }
 
-/* A part whose next stage does not come to it by its cursor: in a pipeline, or when that has passed. */
+/* A part whose next stage does not come to it by its cursor: in a pipeline, or when that has passed. Where a retry has
+ * yet to come, that puts it into the list. */
 static bool becomes_ready(const struct work *work, const struct job_slot *slot)
 {
     const struct tx_job *job = slot->job;
-    return !is_last(work, slot) &&
+    return !is_last(work, slot) && !job_forgives(job, slot->index) &&
            (job->row.pipeline || slot->index < job->stages[slot->stage + 1].cursor);
 }
 

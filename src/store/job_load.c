@@ -46,6 +46,7 @@ static enum mr_err begin_row(struct tx *tx, const struct mr_store_job_begin *beg
         .priority_ms = begin->priority_ms,
         .state = MR_JOBROW_LOADING,
         .stages_n = begin->stages_n,
+        .retry_next = MR_STORE_RETRY_NONE,
     };
     job->retention_ms = begin->retention_ms;
     job->loaded_ms = tx->now_ms;

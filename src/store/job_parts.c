@@ -42,6 +42,8 @@ static enum mr_err take_outcome(size_t item, const struct db_value *row, void *a
         return MR_DAMAGED;
     struct mr_store_part *part = &stand->part;
     bool failed = row[1].number != 0, last = window->stage + 1 == window->job->row.stages_n;
+    if (failed && job_forgives(window->job, part->index))
+        return MR_OK;
     stand->ended = failed || last;
     part->finished_ms = row[3].number;
     part->state = failed ? MR_PART_FAILED : MR_PART_DONE;
@@ -84,7 +86,7 @@ static bool was_submitted(const struct tx_job *job, const struct stand *stand)
     const struct mr_store_part *part = &stand->part;
     bool passed =
         (job->row.pipeline && part->stage > 0) || part->index < job->stages[part->stage].cursor;
-    return passed && !stand->waits;
+    return passed && !stand->waits && !job_forgives(job, part->index);
 }
 
 static enum mr_err read_window(struct window *window)
@@ -138,7 +140,8 @@ static enum mr_err list_range(struct tx *tx, struct mr_store_parts_list *list,
     unsigned states = list->states != 0 ? list->states : ~0u;
     uint64_t first = list->next > range->first ? list->next : range->first;
     uint64_t behind = range->first + range->n;
-    bool all_ended = range->closed_ms > 0 && range->ended >= range->n;
+    bool all_ended =
+        range->closed_ms > 0 && range->ended >= range->n && !job_forgives(job, behind - 1);
     if (all_ended && (states & ~OPEN_STATES) == 0) {
         list->next = behind;
         return MR_OK;

@@ -384,7 +384,7 @@ static enum mr_err advance_item(struct tx *tx, const struct mr_store_advance *it
     if (item->to < item->from || item->to > last || item->parts > item->to - item->from)
         *ret_err = MR_INVALID;
     else if (job->row.round != item->round || !mr_jobrow_is_live(job->row.state) ||
-             (at != item->from && at < item->to))
+             mr_store_job_retrying(&job->row) || (at != item->from && at < item->to))
         *ret_err = MR_STALE;
     if (*ret_err != MR_OK || at >= item->to)
         return MR_OK;

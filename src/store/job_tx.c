@@ -42,6 +42,7 @@ enum mr_err row_job(const struct db_value *row, struct mr_arena *arena, struct t
     job->result_token = (uint64_t)row[24].number;
     job->retention_ms = row[25].number;
     job->loaded_ms = row[26].number;
+    r->retry_next = (uint64_t)row[27].number;
     job->uid = r->uid;
     job->there = true;
     job->stages = mr_arena_calloc(arena, r->stages_n, sizeof *job->stages);
@@ -267,7 +268,7 @@ enum mr_err job_finish(struct tx *tx, struct tx_job *job, enum mr_jobrow_state s
 void job_settle(struct tx_job *job)
 {
     job_totals(job);
-    if (job->row.state == MR_JOBROW_RUNNING &&
+    if (job->row.state == MR_JOBROW_RUNNING && !mr_store_job_retrying(&job->row) &&
         mr_store_job_done(&job->row) + mr_store_job_failed(&job->row) == job->row.total)
         job->row.state = MR_JOBROW_REDUCING;
 }
@@ -303,6 +304,7 @@ static void set_values(const struct tx_job *job, struct db_value *values)
         db_number((int64_t)job->result_token),
         db_number(keep_until(job)),
         db_number(job->loaded_ms),
+        db_number((int64_t)r->retry_next),
     };
     memcpy(values, row, sizeof row);
 }
@@ -377,7 +379,7 @@ struct write {
     size_t jobs_n, stages_n, events_n, trims_n;
 };
 
-enum { JOB_WIDTH = 20, STAGE_WIDTH = 7, EVENT_WIDTH = 11, TRIM_WIDTH = 2 };
+enum { JOB_WIDTH = 21, STAGE_WIDTH = 7, EVENT_WIDTH = 11, TRIM_WIDTH = 2 };
 
 static enum mr_err write_init(struct write *w, struct tx *tx, size_t jobs)
 {

@@ -42,7 +42,11 @@ enum {
     MR_STORE_EVENTS_KEPT = 1000,                /* versions of a job that can be read */
     MR_STORE_LOAD_BYTES_MAX = 64 * 1024 * 1024, /* of the inputs or outcomes of one request */
     MR_STORE_READ_BYTES = 4 * 1024 * 1024,      /* default of bytes_max */
+    MR_STORE_RETRY_PARTS = 10000,               /* a step of a retry goes through so many at most */
 };
+
+/* Of a job that no retry is under way for. */
+#define MR_STORE_RETRY_NONE ((uint64_t)INT64_MAX)
 
 enum mr_jobrow_state {
     MR_JOBROW_NONE,    /* no such job */
@@ -117,11 +121,18 @@ struct mr_store_job {
     const struct mr_store_stage *stages;
     size_t stages_n;
     uint64_t ready_cursor, ready_last; /* of the ready list: submitted up to, there up to */
+    uint64_t retry_next;               /* a retry has come so far, or MR_STORE_RETRY_NONE */
     int64_t started_ms, finished_ms;   /* 0: not yet */
     int64_t changed_ms;                /* when it came to this version */
     uint64_t result_bytes;             /* of MR_JOBROW_SUCCEEDED */
     uint32_t result_chunks;
 };
+
+/* A retry has been begun, and has steps before it: nothing of the job is submitted until then. */
+static inline bool mr_store_job_retrying(const struct mr_store_job *job)
+{
+    return mr_jobrow_is_live(job->state) && job->retry_next < job->total;
+}
 
 /* Parts that are through all stages, and that failed in one of them. */
 static inline uint64_t mr_store_job_done(const struct mr_store_job *job)
@@ -194,10 +205,13 @@ struct mr_store_parts_add {
  *   CANCEL  live -> cancelled, with a reason. Its parts stay as they are; outcomes that come later
  *           are discarded.
  *   RETRY   failed, cancelled, or succeeded with parts that failed -> running, where its round is the
- *           one given (else MR_STALE): outcomes that are failures are removed, its round rises by
- *           two, and what was submitted and has no success stands in the ready list. A result is
+ *           one given (else MR_STALE): its round rises by two, nothing of it has failed any more,
+ *           and what was submitted and has no success is to be submitted again. A result is
  *           removed. MR_WRONG_STATE of one that succeeded: nothing failed. MR_EMPTY: parts of it have
  *           gone with their segment.
+ *           All that holds from the first request on; what it takes is done step by step, a request
+ *           each: while the answer says so (mr_store_job_retrying) the same one, by whomever, goes on
+ *           with it. Until the last step no cursor moves, and the job is not reducing.
  *   END     reducing -> succeeded with the chunks that were written under the same lease, or
  *           live -> failed with a reason; where its round is the one given (else MR_STALE). Chunks
  *           of others are removed. Fenced.
@@ -209,6 +223,7 @@ struct mr_store_job_act {
     struct mr_uuid uid;
     uint64_t total;             /* of COMMIT */
     uint32_t round;             /* of RETRY and END */
+    size_t max;                 /* of RETRY: parts of a step; 0: MR_STORE_RETRY_PARTS */
     enum mr_jobrow_state state; /* of END: succeeded or failed */
     struct mr_slice reason;     /* of CANCEL and END */
     uint32_t chunks;            /* of END: there are so many; 0: no result */
@@ -368,8 +383,8 @@ struct mr_store_ready_read {
  * ready list, forward, from where it stands. A job that was created is running from the first of
  * them on. Per item:
  *   MR_OK         it stands there now, or further
- *   MR_STALE      it stands elsewhere than at `from`, the job has another round, or is not live (any more):
- *                 nothing was done. What was submitted is to be looked at anew
+ *   MR_STALE      it stands elsewhere than at `from`, the job has another round, is being retried, or is not live (any
+ *                 more): nothing was done. What was submitted is to be looked at anew
  *   MR_NOT_FOUND  no such job (any more)
  *   MR_INVALID
  */
@@ -399,8 +414,8 @@ struct mr_store_job_advance {
  * then; with MR_AGAIN_SECOND a second one, of the job's round + 1, once in a round. Per item:
  *   MR_OK         it is there, now or already
  *   MR_CONFLICT   it had a second one in this round
- *   MR_STALE      there is an outcome, the part was not submitted, the job has another round, or is
- *                 not running (any more)
+ *   MR_STALE      there is an outcome, the part was not submitted, the job has another round, is being
+ *                 retried, or is not running (any more)
  *   MR_NOT_FOUND  no such job or part (any more)
  *   MR_INVALID
  */
@@ -432,7 +447,8 @@ struct mr_store_parts_again {
  * stage is complete, the job is reducing. A part in a pipeline comes into the ready list with its
  * next stage, and so does one whose next stage has passed it. Per item:
  *   MR_OK         this is the outcome of the part in this stage
- *   MR_CONFLICT   it has one: another, or this one by a request before
+ *   MR_CONFLICT   it has one: another, or this one by a request before; also a failure that a retry has yet to
+ *                 come to, which has the part run again
  *   MR_STALE      the job is not running (any more), or this is a failure of an earlier round or of a second
  *                 task: discarded
  *   MR_NOT_FOUND  no such job (any more), no such part of it in this segment, or it did not come to this stage

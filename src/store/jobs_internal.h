@@ -4,7 +4,8 @@
  *
  * job_tx.c      jobs in a transaction: locks, rows, what is written of them at its end
  * job_load.c    a job is loaded; segments roll
- * job_act.c     commit, abort, cancel, retry, end
+ * job_act.c     commit, abort, cancel, end
+ * job_retry.c   retry
  * job_count.c   counters and the ready list made anew from outcomes
  * job_end.c     outcomes
  * job_send.c    what is to be submitted, and that it was
@@ -104,15 +105,28 @@ MR_MUST_USE enum mr_err job_counters_read(struct mr_slice bytes, struct tx_job *
 MR_MUST_USE enum mr_err job_read(struct tx *tx, const struct mr_uuid *uid, struct mr_arena *arena,
                                  struct tx_job **ret_job);
 
+/* A retry is under way, or was when the job ended, that has not come to the part: it may have an outcome that is a
+ * failure, which does not count, and it waits to be submitted. */
+static inline bool job_forgives(const struct tx_job *job, uint64_t index)
+{
+    return index >= job->row.retry_next;
+}
+
 /* ---- job_count.c ---------------------------------------------------------------------------- */
 
 /* Counters of all stages from outcomes. A stage without a row has its cursor behind the last of them. */
 MR_MUST_USE enum mr_err job_recount(struct tx *tx, struct tx_job *job);
 /* The same, with the counters of ranges, and all that was submitted and has no outcome is put into the
- * ready list anew. */
+ * ready list anew. A retry that is under way begins once more. */
 MR_MUST_USE enum mr_err job_refill(struct tx *tx, struct tx_job *job);
-/* Failures are forgotten, in the next round. MR_EMPTY: parts are gone; nothing was done. */
-MR_MUST_USE enum mr_err job_forgive(struct tx *tx, struct tx_job *job);
+/* The ready list is empty from now on, and has room for each part in each stage. */
+void job_ready_renew(struct tx_job *job);
+/* Puts into that room what of the parts first..behind-1, which are in the segment, has come to a stage, was passed by its
+ * cursor and has no outcome. */
+MR_MUST_USE enum mr_err job_ready_fill(struct tx *tx, const struct tx_job *job, uint64_t segment,
+                                       uint64_t first, uint64_t behind);
+/* Only what has an outcome counts as submitted. */
+void job_unsend(struct tx_job *job);
 
 /* ---- ranges (job_send.c) -------------------------------------------------------------------- */
 

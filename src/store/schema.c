@@ -79,6 +79,7 @@ const char *const sql_steps[][SQL_DIALECTS] = {
     {step_4_sqlite, step_4_postgres},
     {step_5, step_5},
     {sql_step_jobs_sqlite, sql_step_jobs_postgres},
+    {sql_step_retries, sql_step_retries},
 };
 
 const uint32_t sql_schema = sizeof sql_steps / sizeof sql_steps[0];

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The step of the schema that brings jobs. Parts and outcomes are keyed by their segment first: on
+ * The steps of the schema that are about jobs. Parts and outcomes are keyed by their segment first: on
  * PostgreSQL each segment is a table of its own, so that dropping one costs nothing.
  */
 #include "store/sql_jobs.h"
@@ -100,3 +100,7 @@ const char sql_step_jobs_postgres[] =
     "CREATE TABLE outcome_1 PARTITION OF outcome FOR VALUES IN (1);"
     "INSERT INTO segment (n, parts, created_ms)"
     " VALUES (1, 0, (extract(epoch FROM now()) * 1000)::bigint);" INDEXES;
+
+/* How far a retry has come. */
+const char sql_step_retries[] =
+    "ALTER TABLE job ADD COLUMN retry_next bigint NOT NULL DEFAULT 9223372036854775807;";

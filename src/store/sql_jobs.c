@@ -20,8 +20,8 @@ _Static_assert(MR_JOBROW_LOADING == 1 && MR_JOBROW_CREATED == 2 && MR_JOBROW_RED
     "j.no, j.uid, j.name, j.queue, j.policy, j.pipeline, j.priority_ms, j.order_ms, j.total,"      \
     " j.first_segment, j.last_segment, j.created_ms, j.version, j.state, j.reason, j.round,"       \
     " j.stages, j.ready_cursor, j.ready_last, j.started_ms, j.finished_ms, j.changed_ms,"          \
-    " j.result_bytes, j.result_chunks, j.result_token, j.retention_ms, j.loaded_ms"
-#define JOB_TYPES "ibttiiiiiiiiiitiiiiiiiiiiii"
+    " j.result_bytes, j.result_chunks, j.result_token, j.retention_ms, j.loaded_ms, j.retry_next"
+#define JOB_TYPES "ibttiiiiiiiiiitiiiiiiiiiiiii"
 
 #define LIVE "j.state >= 2 AND j.state <= 4"
 
@@ -30,7 +30,7 @@ _Static_assert(MR_JOBROW_LOADING == 1 && MR_JOBROW_CREATED == 2 && MR_JOBROW_RED
 #define JOB_SET_NAMES                                                                              \
     "no, order_ms, total, first_segment, last_segment, created_ms, version, state, reason, round," \
     " ready_cursor, ready_last, started_ms, finished_ms, changed_ms, result_bytes, result_chunks," \
-    " result_token, keep_until_ms, loaded_ms"
+    " result_token, keep_until_ms, loaded_ms, retry_next"
 
 #define STAGE_PUT                                                                                  \
     " ON CONFLICT (job, stage) DO UPDATE SET done = excluded.done, failed = excluded.failed,"      \
@@ -51,6 +51,11 @@ _Static_assert(MR_JOBROW_LOADING == 1 && MR_JOBROW_CREATED == 2 && MR_JOBROW_RED
 #define NO_OUTCOME(stage)                                                                          \
     " NOT EXISTS (SELECT 1 FROM outcome x WHERE x.segment = $1 AND x.job = $2"                     \
     " AND x.stage = " stage " AND x.idx = p.idx)"
+
+/* The same, for many p within these indexes: so that who looks for them together looks at no others. */
+#define NO_OUTCOME_WITHIN(stage, from, to)                                                         \
+    " NOT EXISTS (SELECT 1 FROM outcome x WHERE x.segment = $1 AND x.job = $2"                     \
+    " AND x.stage = " stage " AND x.idx = p.idx AND x.idx >= " from " AND x.idx < " to ")"
 
 const struct statement sql_job_statements[SQL_ALL - SQL_COUNT] = {
     AT(SQL_JOB_LOCK) = {"b", JOB_TYPES, "SELECT " JOB " FROM job j WHERE j.uid = $1",
@@ -82,21 +87,21 @@ const struct statement sql_job_statements[SQL_ALL - SQL_COUNT] = {
                        " retention_ms, stages, state, loaded_ms)"
                        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 1, $9) RETURNING no"},
     AT(SQL_JOB_SET) =
-        {"iiiiiiiitiiiiiiiiiii", "",
+        {"iiiiiiiitiiiiiiiiiiii", "",
          "UPDATE job SET order_ms = $2, total = $3, first_segment = $4, last_segment = $5,"
          " created_ms = $6, version = $7, state = $8, reason = $9, round = $10,"
          " ready_cursor = $11, ready_last = $12, started_ms = $13, finished_ms = $14,"
          " changed_ms = $15, result_bytes = $16, result_chunks = $17, result_token = $18,"
-         " keep_until_ms = $19, loaded_ms = $20 WHERE no = $1",
+         " keep_until_ms = $19, loaded_ms = $20, retry_next = $21 WHERE no = $1",
          "UPDATE job SET order_ms = k.order_ms, total = k.total, first_segment = k.first_segment,"
          " last_segment = k.last_segment, created_ms = k.created_ms, version = k.version,"
          " state = k.state, reason = k.reason, round = k.round, ready_cursor = k.ready_cursor,"
          " ready_last = k.ready_last, started_ms = k.started_ms, finished_ms = k.finished_ms,"
          " changed_ms = k.changed_ms, result_bytes = k.result_bytes,"
          " result_chunks = k.result_chunks, result_token = k.result_token,"
-         " keep_until_ms = k.keep_until_ms, loaded_ms = k.loaded_ms"
+         " keep_until_ms = k.keep_until_ms, loaded_ms = k.loaded_ms, retry_next = k.retry_next"
          " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,"
-         " $18, $19, $20) AS k(" JOB_SET_NAMES ") WHERE job.no = k.no",
+         " $18, $19, $20, $21) AS k(" JOB_SET_NAMES ") WHERE job.no = k.no",
          true},
     AT(SQL_DEFINITION_ADD) = {"ib", "",
                               "INSERT INTO job_definition (job, definition) VALUES ($1, $2)"},
@@ -176,6 +181,11 @@ const struct statement sql_job_statements[SQL_ALL - SQL_COUNT] = {
                          " FROM unnest($1, $2, $3, $4) AS k(job, segment, ended, closed_ms)"
                          " WHERE r.job = k.job AND r.segment = k.segment",
                          true},
+    /* job, segment, parts that have not ended any more */
+    AT(SQL_RANGE_REOPEN) = {"iii", "",
+                            "UPDATE job_range SET ended = ended - $3,"
+                            " closed_ms = CASE WHEN ended - $3 < n THEN 0 ELSE closed_ms END"
+                            " WHERE job = $1 AND segment = $2"},
     /* From the one on that has the index. */
     AT(SQL_RANGES_FROM) = {"iii", "iiiii",
                            "SELECT segment, first_idx, n, ended, closed_ms FROM job_range"
@@ -242,9 +252,10 @@ const struct statement sql_job_statements[SQL_ALL - SQL_COUNT] = {
         {"ii", "iiii",
          "SELECT stage, failed, count(*), max(idx) FROM outcome WHERE segment = $1 AND job = $2"
          " GROUP BY stage, failed"},
-    AT(SQL_OUTCOMES_FORGET) = {"ii", "",
-                               "DELETE FROM outcome WHERE segment = $1 AND job = $2"
-                               " AND failed = 1"},
+    /* segment, job, stage, from, to */
+    AT(SQL_OUTCOMES_FORGET) = {"iiiii", "i",
+                               "DELETE FROM outcome WHERE segment = $1 AND job = $2 AND stage = $3"
+                               " AND idx >= $4 AND idx < $5 AND failed = 1 RETURNING 1"},
     /* segment, job, stage, from, to, max, bytes */
     AT(SQL_RESULTS_PAGE) = {"iiiiiii", "ib",
                             "SELECT idx, bytes FROM outcome WHERE segment = $1 AND job = $2"
@@ -275,19 +286,23 @@ const struct statement sql_job_statements[SQL_ALL - SQL_COUNT] = {
                          " SELECT * FROM unnest($1, $2, $3, $4, $5, $6)",
                          true},
     AT(SQL_READY_CLEAR) = {"i", "", "DELETE FROM ready WHERE job = $1"},
-    /* segment, job, number before the first, indexes below, round. Numbers need not be close. */
-    AT(SQL_READY_INPUTS) = {"iiiii", "",
+    /* job, up to, max */
+    AT(SQL_READY_TRIM) = {"iii", "i",
+                          "DELETE FROM ready WHERE job = $1 AND seq IN (SELECT seq FROM ready"
+                          " WHERE job = $1 AND seq <= $2 ORDER BY seq LIMIT $3) RETURNING 1"},
+    /* segment, job, number before that of index 0, from, to, round. Numbers need not be close. */
+    AT(SQL_READY_INPUTS) = {"iiiiii", "",
                             "INSERT INTO ready (job, seq, stage, idx, segment, round)"
-                            " SELECT p.job, $3 + p.idx + 1, 0, p.idx, p.segment, $5 FROM part p"
-                            " WHERE p.segment = $1 AND p.job = $2 AND p.idx < $4"
-                            " AND" NO_OUTCOME("0")},
+                            " SELECT p.job, $3 + p.idx + 1, 0, p.idx, p.segment, $6 FROM part p"
+                            " WHERE p.segment = $1 AND p.job = $2 AND p.idx >= $4 AND p.idx < $5"
+                            " AND" NO_OUTCOME_WITHIN("0", "$4", "$5")},
     /* the same, and the stage */
-    AT(SQL_READY_RESULTS) = {"iiiiii", "",
+    AT(SQL_READY_RESULTS) = {"iiiiiii", "",
                              "INSERT INTO ready (job, seq, stage, idx, segment, round)"
-                             " SELECT p.job, $3 + p.idx + 1, $6, p.idx, p.segment, $5"
+                             " SELECT p.job, $3 + p.idx + 1, $7, p.idx, p.segment, $6"
                              " FROM outcome p WHERE p.segment = $1 AND p.job = $2"
-                             " AND p.stage = $6 - 1 AND p.idx < $4 AND p.failed = 0"
-                             " AND" NO_OUTCOME("$6")},
+                             " AND p.stage = $7 - 1 AND p.idx >= $4 AND p.idx < $5"
+                             " AND p.failed = 0 AND" NO_OUTCOME_WITHIN("$7", "$4", "$5")},
     AT(SQL_READY_LIST) = {"iii", "iiiii",
                           "SELECT seq, stage, idx, segment, round FROM ready"
                           " WHERE job = $1 AND seq > $2 ORDER BY seq LIMIT $3"},

@@ -33,6 +33,7 @@ enum sql_job {
     SQL_RANGE_GET,
     SQL_RANGE_END,
     SQL_RANGE_SET,
+    SQL_RANGE_REOPEN,
     SQL_RANGES_FROM,
     SQL_RANGES_LOCK,
     SQL_RANGES_CLOSE,
@@ -50,6 +51,7 @@ enum sql_job {
     /* The ready list: */
     SQL_READY_ADD,
     SQL_READY_CLEAR,
+    SQL_READY_TRIM,
     SQL_READY_INPUTS,
     SQL_READY_RESULTS,
     SQL_READY_LIST,
@@ -86,7 +88,7 @@ enum sql_job {
 };
 
 extern const struct statement sql_job_statements[SQL_ALL - SQL_COUNT];
-extern const char sql_step_jobs_sqlite[], sql_step_jobs_postgres[];
+extern const char sql_step_jobs_sqlite[], sql_step_jobs_postgres[], sql_step_retries[];
 
 static inline const struct statement *sql_statement(size_t number)
 {

@@ -136,7 +136,7 @@ void child_start(struct child *child)
     char numbers[NUMBERS][TEXT_MAX];
     const uint64_t values[NUMBERS] = {
         child->slots, child->serves, child->step,          child->times,
-        child->load,  child->luck,   child->segment_parts, 0};
+        child->load,  child->luck,   child->segment_parts, child->retry_parts};
     int ends[2];
     for (size_t i = 0; i < NUMBERS; i++)
         snprintf(numbers[i], sizeof numbers[i], "%llu", (unsigned long long)values[i]);
@@ -147,7 +147,8 @@ void child_start(struct child *child)
         (void)prctl(PR_SET_PDEATHSIG, SIGKILL);
         (void)dup2(ends[1], STDOUT_FILENO);
         execl("/proc/self/exe", "jobs", "--child", child->broker_url, child->store_url, numbers[0],
-              numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], (char *)NULL);
+              numbers[1], numbers[2], numbers[3], numbers[4], numbers[5], numbers[6], numbers[7],
+              (char *)NULL);
         _exit(127);
     }
     close(ends[1]);
@@ -244,6 +245,7 @@ static void read_arguments(char **argv)
     self.load = strtoul(argv[8], NULL, 10);
     self.luck = (unsigned)strtoul(argv[9], NULL, 10);
     self.segment_parts = (uint32_t)strtoul(argv[10], NULL, 10);
+    self.retry_parts = (uint32_t)strtoul(argv[11], NULL, 10);
 }
 
 int child_main(int argc, char **argv)
@@ -251,7 +253,7 @@ int child_main(int argc, char **argv)
     struct mr_broker *broker;
     struct mr_store *store;
     struct mr_job_service *service = NULL;
-    if (argc != 11)
+    if (argc != 12)
         return 2;
     read_arguments(argv);
     if (child_open(self.broker_url, self.store_url, &broker, &store, NULL) != MR_OK)
@@ -263,7 +265,8 @@ int child_main(int argc, char **argv)
                      .renew_ms = 250,
                      .master_ms = 1500,
                      .look_ms = 100,
-                     .segment_parts = self.segment_parts},
+                     .segment_parts = self.segment_parts,
+                     .retry_parts = self.retry_parts},
         .looks = !self.serves,
         .step = on_step,
     };

@@ -47,7 +47,7 @@ struct child {
     unsigned times;
     size_t load;   /* it loads a job of so many parts "part N\n", 0: none */
     unsigned luck; /* of its runs */
-    uint32_t segment_parts;
+    uint32_t segment_parts, retry_parts;
     pid_t pid;
     int output; /* where it says what it has done: a byte for each load that was acknowledged */
 };

@@ -6,6 +6,8 @@
 #include "jobs/child.h"
 #include "jobs/rig.h"
 
+enum { RETRY_STEP = 30 };
+
 /* The one job that is there. */
 static void find_job(struct rig *rig, char id[RIG_ID_MAX])
 {
@@ -98,11 +100,68 @@ static void test_105_kills_at_any_moment_leave_the_exact_result(void **state)
     rig_free(rig);
 }
 
+/* ---- retries --------------------------------------------------------------------------------- */
+
+/* One step of the retry, as if by somebody who died then. Answers how far it has come. */
+static uint64_t step_once(struct rig *rig, const char *id)
+{
+    struct mr_store_job_act act = {.req.op = MR_STORE_JOB_RETRY, .max = RETRY_STEP};
+    assert_true(mr_uuid_parse(mr_slice_str(id), &act.uid));
+    assert_int_equal(mr_store_call(rig->store, &act.req), MR_OK);
+    assert_true(mr_store_job_retrying(&act.job));
+    uint64_t next = act.job.retry_next;
+    mr_store_req_done(&act.req);
+    return next;
+}
+
+static void test_106_a_retry_comes_to_its_end_whoever_dies_on_the_way(void **state)
+{
+    struct rig *rig = rig_make();
+    char id[RIG_ID_MAX];
+    size_t parts = 10 * RETRY_STEP;
+    struct child child = {.broker_url = rig->broker_url,
+                          .store_url = rig->store_url,
+                          .serves = true,
+                          .slots = 4,
+                          .step = MR_JOB_STEP_FORGIVEN,
+                          .times = 2,
+                          .retry_parts = RETRY_STEP};
+    (void)state;
+    rig->luck = 100; /* all fail */
+    rig_serve(rig, 0);
+    rig_work(rig, 0, 4);
+    rig_load(rig, RIG_JOB(.policy = MR_JOB_FINISH, .max_retry = MR_NO_RETRY), "part %zu\n", parts,
+             id);
+    RIG_UNTIL(rig_state(rig, id) == MR_JOB_SUCCEEDED);
+    assert_int_equal(rig_job(rig, id).failed, parts);
+    rig_unserve(rig, 0);
+    /* Who asked has died after the first step, who found it so after two more. */
+    assert_int_equal(step_once(rig, id), RETRY_STEP);
+    rig_close(rig);
+    child_start(&child);
+    child_await_death(&child);
+    rig_open(rig);
+    assert_int_equal(step_once(rig, id), 4 * RETRY_STEP);
+    rig->luck = 0;
+    rig->settings.retry_parts = RETRY_STEP;
+    rig_serve(rig, 0);
+    assert_int_equal(rig_job(rig, id).failed, 0);
+    assert_int_equal(rig_act(rig, MR_JOB_RETRY, id), MR_WRONG_STATE); /* it goes on */
+    struct rig_watch *watch = rig_watch(rig, 0, id, 0);
+    rig_work(rig, 0, 4);
+    rig_watch_await_end(watch);
+    rig_check_result(rig, id, "part %zu\n", parts);
+    assert_int_equal(rig_job(rig, id).round, 1);
+    rig_watch_free(watch);
+    rig_free(rig);
+}
+
 int jobs_deaths(void)
 {
     struct CMUnitTest tests[] = {
         cmocka_unit_test(test_105_a_death_between_any_two_steps_changes_nothing),
         cmocka_unit_test(test_105_kills_at_any_moment_leave_the_exact_result),
+        cmocka_unit_test(test_106_a_retry_comes_to_its_end_whoever_dies_on_the_way),
     };
     return JOBS_RUN("jobs: deaths", tests);
 }

@@ -5,32 +5,96 @@
 #include "jobs/child.h"
 #include "jobs/rig.h"
 
-enum { WINDOW = 4 };
+enum { WINDOW = 4, PERIOD_MS = 500 };
 
 static uint64_t depth(struct rig *rig)
 {
     return rig_tasks(rig, "default", MR_STATE_NONE);
 }
 
+/* ---- a broker between the service and the rig's ---------------------------------------------- */
+
+/* It does not do so many enqueues, and counts how often the workers are looked for. */
+struct bad_broker {
+    struct mr_broker broker;
+    struct mr_broker *inner;
+    enum mr_err err;
+    _Atomic int times;
+    _Atomic unsigned looks;
+};
+
+static void bad_submit(struct mr_broker *broker, struct mr_req *req)
+{
+    struct bad_broker *bad = mr_container(broker, struct bad_broker, broker);
+    if (req->op == MR_OP_NODE_LIST)
+        atomic_fetch_add(&bad->looks, 1);
+    if (req->op == MR_OP_ENQUEUE && atomic_fetch_sub(&bad->times, 1) > 0)
+        mr_req_answer(req, bad->err);
+    else
+        mr_broker_submit(bad->inner, req);
+}
+
+static enum mr_err bad_open(struct mr_broker *broker, struct mr_lease *lease)
+{
+    return mr_broker_lease_open(mr_container(broker, struct bad_broker, broker)->inner, lease);
+}
+
+static const struct mr_broker_ops bad_ops = {.submit = bad_submit, .lease_open = bad_open};
+
+/* Behind it from now on: the service. */
+static void serve_behind(struct rig *rig, struct bad_broker *bad)
+{
+    bad->broker.ops = &bad_ops;
+    bad->inner = rig->broker;
+    rig->broker = &bad->broker;
+    rig_serve(rig, 0);
+    rig->broker = bad->inner;
+}
+
 /* ---- 101 ------------------------------------------------------------------------------------- */
+
+static uint64_t live_slots(struct rig *rig)
+{
+    struct mr_req_node_list list = {.req.op = MR_OP_NODE_LIST};
+    uint64_t slots = 0;
+    assert_int_equal(mr_broker_call(rig->broker, &list.req), MR_OK);
+    for (size_t i = 0; i < list.n; i++)
+        slots += list.nodes[i].role == MR_NODE_WORKER ? list.nodes[i].slots : 0;
+    mr_req_done(&list.req);
+    return slots;
+}
+
+/* A worker is there: with the next look for workers, which comes within a period, its window is filled. */
+static void check_filled(struct rig *rig, struct bad_broker *bad, uint64_t slots)
+{
+    RIG_UNTIL(live_slots(rig) == slots);
+    unsigned before = atomic_load(&bad->looks);
+    RIG_UNTIL(depth(rig) == slots * WINDOW);
+    unsigned looks = atomic_load(&bad->looks) - before;
+    if (looks > 1)
+        fail_msg("it took %u periods", looks);
+}
 
 static void test_101_nothing_is_submitted_while_nobody_works(void **state)
 {
     struct rig *rig = rig_make();
+    struct bad_broker bad = {.err = MR_OK};
     char id[RIG_ID_MAX];
     (void)state;
     rig->settings.window = WINDOW;
-    rig_serve(rig, 0);
+    rig->settings.look_ms = PERIOD_MS;
+    rig->settings.lease_ms = 4 * PERIOD_MS;
+    rig->settings.renew_ms = PERIOD_MS;
+    serve_behind(rig, &bad);
     rig_load(rig, RIG_JOB(), "hold %zu\n", 100, id);
-    rig_sleep_ms(5 * rig->settings.look_ms);
+    RIG_UNTIL(atomic_load(&bad.looks) >= 3);
     assert_int_equal(depth(rig), 0);
     assert_int_equal(rig_state(rig, id), MR_JOB_CREATED);
-    /* The first worker comes: its window is filled within a period. */
+    /* The first worker comes, and one more. */
     rig_work(rig, 0, 2);
-    RIG_UNTIL(depth(rig) == 2 * WINDOW);
-    /* And one more of them. */
+    check_filled(rig, &bad, 2);
     rig_work(rig, 1, 3);
-    RIG_UNTIL(depth(rig) == 5 * WINDOW);
+    check_filled(rig, &bad, 5);
     RIG_UNTIL(rig_parts(rig, id, MR_PART_SUBMITTED) == 5 * WINDOW);
     assert_int_equal(rig_state(rig, id), MR_JOB_RUNNING);
     atomic_store(&rig->let_go, true);
@@ -164,40 +228,15 @@ static void test_102_when_the_server_that_submits_hangs_the_other_goes_on(void *
     rig_free(rig);
 }
 
-/* ---- a broker that does not do what it is asked ---------------------------------------------- */
-
-/* The rig's, but for so many enqueues. */
-struct bad_broker {
-    struct mr_broker broker;
-    struct mr_broker *inner;
-    enum mr_err err;
-    _Atomic int times;
-};
-
-static void bad_submit(struct mr_broker *broker, struct mr_req *req)
-{
-    struct bad_broker *bad = mr_container(broker, struct bad_broker, broker);
-    if (req->op == MR_OP_ENQUEUE && atomic_fetch_sub(&bad->times, 1) > 0)
-        mr_req_answer(req, bad->err);
-    else
-        mr_broker_submit(bad->inner, req);
-}
-
-static enum mr_err bad_open(struct mr_broker *broker, struct mr_lease *lease)
-{
-    return mr_broker_lease_open(mr_container(broker, struct bad_broker, broker)->inner, lease);
-}
+/* ---- 106 ------------------------------------------------------------------------------------- */
 
 static void test_106_no_part_fails_by_what_is_wrong_with_the_broker(void **state)
 {
-    static const struct mr_broker_ops ops = {.submit = bad_submit, .lease_open = bad_open};
     static const enum mr_err errs[] = {MR_FAILED, MR_DENIED, MR_UNAVAILABLE, MR_DISK_FULL};
     struct rig *rig = rig_make();
-    struct bad_broker bad = {.broker.ops = &ops, .inner = rig->broker};
+    struct bad_broker bad = {.err = MR_OK};
     (void)state;
-    rig->broker = &bad.broker;
-    rig_serve(rig, 0);
-    rig->broker = bad.inner;
+    serve_behind(rig, &bad);
     rig_work(rig, 0, 2);
     for (size_t i = 0; i < sizeof errs / sizeof *errs; i++) {
         char id[RIG_ID_MAX];

@@ -49,6 +49,7 @@ struct model_job {
     bool second[STAGES_MAX][PARTS_MAX]; /* in this round */
     unsigned chunks;
     unsigned result_chunks;
+    bool halfway; /* cancelled while it was retried: the ready list has a part of what it should */
 };
 
 struct model {
@@ -272,6 +273,7 @@ static enum mr_err model_retry(struct model *m, struct model_job *job,
     job->round += 2;
     job->state = MR_JOBROW_RUNNING;
     job->chunks = job->result_chunks = 0;
+    job->halfway = false;
     refill(job);
     return MR_OK;
 }
@@ -611,7 +613,7 @@ static void make_chunk(struct model *m, struct step *step)
 static void submit_ready(struct model *m)
 {
     struct model_job *job = some_job(m);
-    if (!is_seen(job))
+    if (!is_seen(job) || job->halfway)
         return;
     const struct mr_store_job *row = kit_get(m->t, job->uid);
     size_t max = 1 + below(m, 8), looked = job->ready_n < max ? job->ready_n : max, n = 0;
@@ -651,9 +653,8 @@ static void submit_ready(struct model *m)
 /* ---- what people do -------------------------------------------------------------------------- */
 
 /* Rows of counters are gone; the next request that changes the job makes them anew. */
-static void lose_counters(struct model *m)
+static void lose_counters(struct model *m, struct model_job *job)
 {
-    struct model_job *job = some_job(m);
     if (!is_seen(job) || job->parts[0].segment <= m->dropped)
         return;
     uint32_t stage = (uint32_t)below(m, job->stages);
@@ -782,6 +783,40 @@ static void look_at_all(struct model *m, unsigned jobs)
     suite_forget(m->t);
 }
 
+/* ---- retries --------------------------------------------------------------------------------- */
+
+/* A few parts at a time. Meanwhile it is as it will be, but for the reduce; counters are lost, or it is cancelled. */
+static void retry_slowly(struct model *m)
+{
+    struct model_job *job = some_job(m);
+    struct mr_store_job_act act = {.uid = suite_uid(job->uid), .round = job->round};
+    enum mr_err expected = is_seen(job) ? model_retry(m, job, &act) : MR_NOT_FOUND;
+    for (bool more = true; more;) {
+        struct mr_store_job_act step = act;
+        step.req.op = MR_STORE_JOB_RETRY;
+        step.max = 1 + below(m, 5);
+        assert_err(mr_store_call(m->t->store, &step.req), expected);
+        more = expected == MR_OK && mr_store_job_retrying(&step.job);
+        mr_store_req_done(&step.req);
+        if (!more)
+            break;
+        job->state = MR_JOBROW_RUNNING;
+        if (one_in(m, 8))
+            lose_counters(m, job);
+        job->state = MR_JOBROW_RUNNING;
+        if (one_in(m, 3))
+            look_at(m, job);
+        job->halfway = one_in(m, 12);
+        if (job->halfway) {
+            assert_err(ACT(m->t, MR_STORE_JOB_CANCEL, job->uid), MR_OK);
+            (void)model_cancel(job);
+            return;
+        }
+    }
+    if (expected == MR_OK)
+        settle(job);
+}
+
 /* ---- running --------------------------------------------------------------------------------- */
 
 static void set_event(struct mr_store_req *req)
@@ -836,7 +871,9 @@ static void run_seed(struct model *m, uint64_t rounds)
         if (one_in(m, 2))
             submit_ready(m);
         if (one_in(m, 30))
-            lose_counters(m);
+            lose_counters(m, some_job(m));
+        if (one_in(m, 10))
+            retry_slowly(m);
         if (one_in(m, RETAIN_EVERY))
             retain(m);
         if (one_in(m, LOOK_EVERY))

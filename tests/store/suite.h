@@ -94,6 +94,7 @@ int suite_jobs_look(const struct suite_engine *engine);
 int suite_jobs_segments(const struct suite_engine *engine);
 int suite_jobs_rivals(const struct suite_engine *engine);
 int suite_jobs_model(const struct suite_engine *engine);
+int suite_jobs_retry(const struct suite_engine *engine);
 int suite_jobs_many(const struct suite_engine *engine);
 
 /* Runs all of them, or the tests whose names fit the pattern of the first argument; answers what main
