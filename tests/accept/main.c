@@ -4,36 +4,12 @@
  * pattern ("*22*"). With MR_SHARE="2/3" the second of three shares of them, which can run beside each other.
  * accept --worker ...: a worker of such a test.
  */
-#include <signal.h>
 #include <stdio.h>
-#include <stdlib.h>
 
 #include "accept/accept.h"
 #include "accept/boss.h"
 #include "accept/load.h"
-#include "base/diag.h"
-
-/* Failures of tasks are what many tests are about. */
-static void hush(enum mr_diag_level level, const char *line, void *arg)
-{
-    (void)level;
-    (void)line;
-    (void)arg;
-}
-
-/* Whether the part is in the share that was asked for. */
-static bool is_in_share(size_t part)
-{
-    const char *text = getenv("MR_SHARE");
-    unsigned share, of;
-    if (text == NULL)
-        return true;
-    if (sscanf(text, "%u/%u", &share, &of) != 2 || of == 0) {
-        (void)fprintf(stderr, "accept: MR_SHARE is '%s'; it must be like 1/3\n", text);
-        exit(2);
-    }
-    return part % of + 1 == share;
-}
+#include "support/themes.h"
 
 int main(int argc, char **argv)
 {
@@ -47,9 +23,7 @@ int main(int argc, char **argv)
     };
     const struct accept_engine *engine = NULL;
     int failed = 0;
-    (void)signal(SIGPIPE, SIG_IGN);
-    (void)setvbuf(stdout, NULL, _IOLBF, 0); /* what was said last is known even if we die */
-    mr_diag_set_sink(hush, NULL);
+    themes_prepare();
     if (argc > 1 && strcmp(argv[1], "--worker") == 0)
         return accept_worker_main(argc, argv);
     if (argc > 1 && strcmp(argv[1], "--master") == 0)
@@ -68,6 +42,6 @@ int main(int argc, char **argv)
     if (argc > 2)
         cmocka_set_test_filter(argv[2]);
     for (size_t i = 0; i < sizeof parts / sizeof *parts; i++)
-        failed += is_in_share(i) ? parts[i](engine) : 0;
+        failed += themes_in_share(i) ? parts[i](engine) : 0;
     return failed == 0 ? 0 : 1;
 }
