@@ -268,8 +268,8 @@ static void tell_changed(struct mr_job_service *s, const struct mr_store_job *ro
 static void retry(struct work *w, uint32_t round)
 {
     mr_store_req_done(&w->act.req);
-    w->act = (struct mr_store_job_act){
-        .uid = w->uid, .round = round, .max = w->s->settings.retry_parts};
+    w->act =
+        (struct mr_store_job_act){.uid = w->uid, .round = round, .max = w->s->settings.retry_parts};
     submit(w, &w->act.req, MR_STORE_JOB_RETRY, acted);
 }
 

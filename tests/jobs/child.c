@@ -134,9 +134,9 @@ enum mr_outcome child_handle(struct mr_run *run, const struct child_orders *orde
 void child_start(struct child *child)
 {
     char numbers[NUMBERS][TEXT_MAX];
-    const uint64_t values[NUMBERS] = {
-        child->slots, child->serves, child->step,          child->times,
-        child->load,  child->luck,   child->segment_parts, child->retry_parts};
+    const uint64_t values[NUMBERS] = {child->slots,         child->serves,     child->step,
+                                      child->times,         child->load,       child->luck,
+                                      child->segment_parts, child->retry_parts};
     int ends[2];
     for (size_t i = 0; i < NUMBERS; i++)
         snprintf(numbers[i], sizeof numbers[i], "%llu", (unsigned long long)values[i]);

@@ -5,7 +5,7 @@
 #include "jobs/child.h"
 #include "jobs/rig.h"
 
-enum { WINDOW = 4, PERIOD_MS = 500 };
+enum { WINDOW = 4, PERIOD_MS = 1000 };
 
 static uint64_t depth(struct rig *rig)
 {
@@ -14,13 +14,14 @@ static uint64_t depth(struct rig *rig)
 
 /* ---- a broker between the service and the rig's ---------------------------------------------- */
 
-/* It does not do so many enqueues, and counts how often the workers are looked for. */
+/* It does not do so many enqueues, and counts how often the workers were looked for, until now and until the last
+ * enqueue. */
 struct bad_broker {
     struct mr_broker broker;
     struct mr_broker *inner;
     enum mr_err err;
     _Atomic int times;
-    _Atomic unsigned looks;
+    _Atomic unsigned looks, looks_before;
 };
 
 static void bad_submit(struct mr_broker *broker, struct mr_req *req)
@@ -28,6 +29,8 @@ static void bad_submit(struct mr_broker *broker, struct mr_req *req)
     struct bad_broker *bad = mr_container(broker, struct bad_broker, broker);
     if (req->op == MR_OP_NODE_LIST)
         atomic_fetch_add(&bad->looks, 1);
+    if (req->op == MR_OP_ENQUEUE)
+        atomic_store(&bad->looks_before, atomic_load(&bad->looks));
     if (req->op == MR_OP_ENQUEUE && atomic_fetch_sub(&bad->times, 1) > 0)
         mr_req_answer(req, bad->err);
     else
@@ -64,21 +67,22 @@ static uint64_t live_slots(struct rig *rig)
     return slots;
 }
 
-/* A worker is there: with the next look for workers, which comes within a period, its window is filled. */
+/* A worker is there: its window is filled by the next look for workers, which comes within a period. By the clock of a busy
+ * machine that would be hard to tell. */
 static void check_filled(struct rig *rig, struct bad_broker *bad, uint64_t slots)
 {
     RIG_UNTIL(live_slots(rig) == slots);
     unsigned before = atomic_load(&bad->looks);
     RIG_UNTIL(depth(rig) == slots * WINDOW);
-    unsigned looks = atomic_load(&bad->looks) - before;
-    if (looks > 1)
-        fail_msg("it took %u periods", looks);
+    unsigned looks = atomic_load(&bad->looks_before);
+    if (looks > before + 1)
+        fail_msg("it took %u periods", looks - before);
 }
 
 static void test_101_nothing_is_submitted_while_nobody_works(void **state)
 {
     struct rig *rig = rig_make();
-    struct bad_broker bad = {.err = MR_OK};
+    static struct bad_broker bad; /* outlives a test that fails */
     char id[RIG_ID_MAX];
     (void)state;
     rig->settings.window = WINDOW;
@@ -234,7 +238,7 @@ static void test_106_no_part_fails_by_what_is_wrong_with_the_broker(void **state
 {
     static const enum mr_err errs[] = {MR_FAILED, MR_DENIED, MR_UNAVAILABLE, MR_DISK_FULL};
     struct rig *rig = rig_make();
-    struct bad_broker bad = {.err = MR_OK};
+    static struct bad_broker bad;
     (void)state;
     serve_behind(rig, &bad);
     rig_work(rig, 0, 2);
