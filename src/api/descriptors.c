@@ -111,6 +111,8 @@ struct mr_slice descriptor_service(size_t i, char name[SERVICE_NAME_MAX])
     struct mr_slice files = all_files(), file, service;
     while (next_of(&files, SET_FILE, &file)) {
         struct mr_slice package = first_of(file, FILE_PACKAGE);
+        if (mr_slice_equal(first_of(file, FILE_NAME), MR_SLICE_LIT("millrace/v1/nameserver.proto")))
+            continue; /* a nameserver has it, no server */
         for (struct mr_slice rest = file; next_of(&rest, FILE_SERVICE, &service);) {
             struct mr_slice own = first_of(service, ANY_NAME);
             if (i-- > 0)

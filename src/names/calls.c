@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "names/look.h"
 #include "names/service_internal.h"
 
 struct call {
@@ -188,6 +189,67 @@ void calls_look(struct mr_names *names, mr_mono now)
     }
 }
 
+/* ---- looking ---------------------------------------------------------------------------------- */
+
+/* One number of a digest, in which any other number of it makes a difference. */
+static enum mr_err sum_digest(const struct mr_names_msg *msg, void *arg)
+{
+    enum { PRIME_SHIFT = 40, PRIME_REST = 0x1b3 }; /* FNV's, of 64 bits */
+    uint64_t sum = 0xcbf29ce484222325u;
+    for (size_t i = 0; i < MR_NAMES_BUCKETS; i++)
+        sum = (sum ^ msg->digest[i]) * ((1ULL << PRIME_SHIFT) + PRIME_REST);
+    *(uint64_t *)arg = sum;
+    return MR_OK;
+}
+
+static void look_figures(struct mr_names *names, mr_mono now, struct mr_names_look *look)
+{
+    struct mr_registry_figures figures;
+    mr_registry_figures(names->registry, &figures);
+    *look = (struct mr_names_look){
+        .from = names->id,
+        .complete = mr_registry_complete(names->registry, now),
+        .servers = figures.live[MR_NAMES_SERVER],
+        .workers = figures.live[MR_NAMES_WORKER],
+        .graves = figures.graves,
+        .expired = figures.expired,
+        .left = figures.left,
+        .refused = figures.refused,
+        .forgotten = figures.forgotten,
+        .stalls = figures.stalls,
+    };
+}
+
+static enum mr_err make_look(struct mr_names *names, mr_mono now, struct mr_arena *arena)
+{
+    struct mr_names_look look;
+    struct mr_names_app *apps;
+    struct mr_names_look_peer peers[MR_NAMES_PEERS_MAX];
+    look_figures(names, now, &look);
+    MR_TRY(mr_registry_digest(names->registry, sum_digest, &look.view));
+    MR_TRY(mr_registry_apps(names->registry, arena, &apps, &look.apps_n));
+    for (size_t i = 0; i < names->peers_n; i++)
+        peers[i] = (struct mr_names_look_peer){mr_slice_str(names->peers[i].address),
+                                               names->peers[i].is_up};
+    look.apps = apps;
+    look.peers = peers;
+    look.peers_n = names->peers_n;
+    mr_buf_clear(&names->buf);
+    return mr_names_look_encode(&look, &names->buf);
+}
+
+/* The names of apps are those of others, too: it is for who may see all. */
+static void look_message(struct mr_call *call, struct mr_slice bytes)
+{
+    struct call *c = mr_call_data(call);
+    struct mr_arena arena = {0};
+    (void)bytes; /* there is nothing to say */
+    if (c->is_over || !may(c, MR_NAMES_LOOK_ALL, (struct mr_slice){0}))
+        return;
+    reply(c, make_look(c->names, mr_rpc_now(c->names->options.rpc), &arena));
+    mr_arena_done(&arena);
+}
+
 /* ---- begins ----------------------------------------------------------------------------------- */
 
 static void half_closed(struct mr_call *call)
@@ -201,6 +263,8 @@ static const struct mr_call_ops register_ops = {
     .message = register_message, .half_closed = half_closed, .closed = closed};
 static const struct mr_call_ops list_ops = {
     .message = list_message, .half_closed = half_closed, .closed = closed};
+static const struct mr_call_ops look_ops = {
+    .message = look_message, .half_closed = half_closed, .closed = closed};
 
 static struct call *begin(struct mr_call *call, struct mr_names *names,
                           const struct mr_call_ops *ops)
@@ -226,6 +290,13 @@ static void begin_register(struct mr_call *call, void *arg)
 static void begin_list(struct mr_call *call, void *arg)
 {
     struct call *c = begin(call, arg, &list_ops);
+    if (c != NULL)
+        may(c, MR_NAMES_LOOK, (struct mr_slice){0});
+}
+
+static void begin_look(struct mr_call *call, void *arg)
+{
+    struct call *c = begin(call, arg, &look_ops);
     if (c != NULL)
         may(c, MR_NAMES_LOOK, (struct mr_slice){0});
 }
@@ -260,6 +331,7 @@ static void begin_exchange(struct mr_call *call, void *arg)
 static const struct mr_rpc_method methods[] = {
     {NAMES_REGISTER, begin_register},
     {NAMES_LIST, begin_list},
+    {NAMES_LOOK, begin_look},
     {NAMES_EXCHANGE, begin_exchange},
 };
 

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "base/list.h"
+#include "base/net.h"
 #include "base/rand.h"
 #include "names/client_internal.h"
 
@@ -70,12 +71,16 @@ static void register_closed(struct mr_call *call, int status, struct mr_slice te
         say_good_bye(client);
         return;
     }
+    client->nameservers[client->asked].is_done = true;
     if (status == MR_RPC_OK && client->has_answer) {
         client->heard = now;
         return;
     }
     client->next = mr_mono_add_ms(now, RETRY_MS);
-    names_client_pass_over(client, client->asked);
+    if (client->options.is_brief)
+        client->current = (client->asked + 1) % client->nameservers_n;
+    else
+        names_client_pass_over(client, client->asked);
 }
 
 static const struct mr_call_ops register_ops = {.message = register_message,
@@ -128,15 +133,59 @@ static void say_good_bye(struct mr_names_client *client)
         mr_event_set(&client->left);
 }
 
+/* ---- connections for a moment ----------------------------------------------------------------- */
+
+static enum mr_err open_channel(struct mr_names_client *client, size_t which,
+                                struct mr_detail *detail);
+
+static void close_channel(struct nameserver *nameserver)
+{
+    mr_channel_free(nameserver->channel);
+    nameserver->channel = NULL;
+    nameserver->is_up = nameserver->is_done = false;
+}
+
+static void connect_now(struct mr_names_client *client, mr_mono now)
+{
+    struct nameserver *nameserver = &client->nameservers[client->current];
+    nameserver->until = mr_mono_add_ms(now, MR_NAMES_ANSWER_MS);
+    if (open_channel(client, client->current, NULL) != MR_OK)
+        client->next = mr_mono_add_ms(now, RETRY_MS);
+}
+
+/* Connects when it is time, says what there is to say once it can, and closes. */
+static void look_briefly(struct mr_names_client *client, mr_mono now)
+{
+    struct nameserver *nameserver = &client->nameservers[client->current];
+    for (size_t i = 0; client->registering == NULL && i < client->nameservers_n; i++)
+        if (client->nameservers[i].is_done)
+            close_channel(&client->nameservers[i]);
+    if (client->registering != NULL || client->entry.name.len == 0 || now.ns < client->next.ns)
+        return;
+    if (nameserver->channel == NULL) {
+        connect_now(client, now);
+    } else if (nameserver->is_up) {
+        if (say(client, MR_NAMES_ANSWER_MS))
+            client->next = mr_mono_add_ms(now, register_ms(client));
+    } else if (now.ns >= nameserver->until.ns) {
+        close_channel(nameserver);
+        client->current = (client->current + 1) % client->nameservers_n;
+    }
+}
+
 static void look(struct mr_timer *timer, void *arg)
 {
     struct mr_names_client *client = mr_container(timer, struct mr_names_client, timer);
     mr_mono now = mr_rpc_now(arg);
-    bool is_due = client->entry.name.len > 0 && now.ns >= client->next.ns;
+    bool is_brief = client->options.is_brief;
+    bool is_due = !is_brief && client->entry.name.len > 0 && now.ns >= client->next.ns;
+    if (is_brief)
+        look_briefly(client, now);
     if (is_due && say(client, MR_NAMES_ANSWER_MS))
         client->next = mr_mono_add_ms(now, register_ms(client));
     for (size_t i = 0; i < MR_NAMES_KIND_COUNT; i++)
         known_list_look(&client->lists[i], now);
+    names_client_look(client, now);
     mr_rpc_timer_start(arg, timer, mr_mono_add_ms(now, LOOK_MS));
 }
 
@@ -164,6 +213,13 @@ static void begin(struct mr_msg *msg, void *receiver)
     mr_event_set(&order->done);
 }
 
+/* There is something to say good-bye for, and nobody to say it to. */
+static bool must_connect(const struct mr_names_client *client)
+{
+    return client->options.is_brief && client->entry.version > 0 &&
+           client->nameservers[client->current].channel == NULL;
+}
+
 static void leave(struct mr_msg *msg, void *receiver)
 {
     struct order *order = mr_container(msg, struct order, msg);
@@ -172,6 +228,8 @@ static void leave(struct mr_msg *msg, void *receiver)
     mr_rpc_timer_stop(receiver, &client->timer);
     if (client->registering != NULL)
         mr_call_cancel(client->registering);
+    else if (must_connect(client))
+        connect_now(client, mr_rpc_now(receiver)); /* and then it is said */
     else
         say_good_bye(client);
     mr_event_set(&order->done);
@@ -189,8 +247,15 @@ static void give_up(struct mr_msg *msg, void *receiver)
 static void changed(struct mr_channel *channel, bool up, const char *why, void *arg)
 {
     struct nameserver *nameserver = arg;
+    struct mr_names_client *client = nameserver->client;
     (void)channel, (void)why;
     nameserver->is_up = up;
+    if (!client->options.is_brief)
+        return;
+    if (client->leaving && client->registering == NULL && !client->has_left)
+        say_good_bye(client); /* if not now, then not at all */
+    else if (!up)
+        nameserver->until = (mr_mono){0}; /* nobody is there */
 }
 
 static enum mr_err copy_texts(struct mr_names_client *client)
@@ -207,18 +272,34 @@ static enum mr_err copy_texts(struct mr_names_client *client)
     return mr_arena_copy(&client->texts, options->workers_of, &client->workers_of);
 }
 
+static enum mr_err open_channel(struct mr_names_client *client, size_t which,
+                                struct mr_detail *detail)
+{
+    const struct mr_names_client_options *options = &client->options;
+    struct nameserver *nameserver = &client->nameservers[which];
+    struct mr_channel_options channel = {.address = nameserver->address,
+                                         .tls = options->tls,
+                                         .authorization = options->authorization,
+                                         .changed = changed,
+                                         .arg = nameserver};
+    return mr_channel_new(options->rpc, &channel, &nameserver->channel, detail);
+}
+
 static enum mr_err open_channels(struct mr_names_client *client, struct mr_detail *detail)
 {
     const struct mr_names_client_options *options = &client->options;
     for (size_t i = 0; i < options->nameservers_n; i++) {
         struct nameserver *nameserver = &client->nameservers[client->nameservers_n++];
-        struct mr_channel_options channel = {.address = options->nameservers[i],
-                                             .tls = options->tls,
-                                             .authorization = options->authorization,
-                                             .changed = changed,
-                                             .arg = nameserver};
+        struct mr_slice address = mr_slice_str(options->nameservers[i]);
+        char host[MR_HOST_MAX + 1];
+        uint16_t port;
         nameserver->client = client;
-        MR_TRY(mr_channel_new(options->rpc, &channel, &nameserver->channel, detail));
+        MR_TRY(mr_arena_copy(&client->texts, address, &address));
+        nameserver->address = address.data;
+        if (!options->is_brief)
+            MR_TRY(open_channel(client, i, detail));
+        else
+            MR_TRY(mr_host_parse(nameserver->address, host, &port));
     }
     return MR_OK;
 }
@@ -240,9 +321,10 @@ static void init(struct mr_names_client *client, const struct mr_names_client_op
     mr_timer_init(&client->timer, look);
     mr_event_init(&client->left);
     for (size_t i = 0; i < MR_NAMES_KIND_COUNT; i++)
-        client->lists[i] =
-            (struct known_list){.client = client, .kind = (enum mr_names_kind)i, .is_wanted = true};
-    client->lists[MR_NAMES_WORKER].is_wanted = options->workers_of.len > 0;
+        client->lists[i] = (struct known_list){
+            .client = client, .kind = (enum mr_names_kind)i, .is_wanted = !options->is_brief};
+    if (options->workers_of.len == 0)
+        client->lists[MR_NAMES_WORKER].is_wanted = false;
     client->current = mr_rand_below(mr_rand_of_thread(), options->nameservers_n);
 }
 
@@ -286,6 +368,11 @@ const struct mr_names_entry *mr_names_client_list(struct mr_names_client *client
 {
     *ret_n = client->lists[kind].n;
     return client->lists[kind].entries;
+}
+
+bool mr_names_client_complete(const struct mr_names_client *client, enum mr_names_kind kind)
+{
+    return client->lists[kind].is_complete;
 }
 
 void mr_names_client_say(struct mr_names_client *client)

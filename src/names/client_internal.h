@@ -10,8 +10,12 @@
 
 struct nameserver {
     struct mr_names_client *client;
-    struct mr_channel *channel;
+    struct mr_channel *channel; /* NULL: none, of one that is brief */
     bool is_up;
+    /* Of one that is brief. */
+    const char *address;
+    bool is_done;  /* the connection is not needed any more */
+    mr_mono until; /* it is waited for an answer */
 };
 
 /* A list that is kept. */
@@ -23,7 +27,9 @@ struct known_list {
     size_t asked;         /* whom */
     mr_mono next;         /* not before */
     uint64_t from, number;
+    mr_mono read;     /* as a whole, last */
     bool is_complete; /* the last answer was */
+    bool is_whole;    /* what was asked for: all of it, whatever is known */
     struct mr_arena arena;
     struct mr_names_entry *entries;
     size_t n;
@@ -47,6 +53,10 @@ struct mr_names_client {
     bool has_answer;
     mr_mono next; /* registration */
     mr_mono heard;
+    struct mr_call *looking; /* NULL: not now */
+    size_t look_asked;       /* whom */
+    bool has_look;
+    mr_mono next_look;
     struct known_list lists[MR_NAMES_KIND_COUNT];
     struct mr_slice workers_of;
     struct mr_timer timer;
@@ -60,6 +70,9 @@ struct mr_names_client {
 size_t names_client_pick(struct mr_names_client *client);
 /* This one did not answer: the next one is asked. */
 void names_client_pass_over(struct mr_names_client *client, size_t nameserver);
+
+/* client_look.c */
+void names_client_look(struct mr_names_client *client, mr_mono now);
 
 /* client_list.c */
 void known_list_look(struct known_list *list, mr_mono now);

@@ -142,9 +142,11 @@ static bool is_known(const struct known_list *list)
  * A list that has not changed is not asked for again at once: who answers without waiting cannot be asked all the time. */
 static enum mr_err finish(struct known_list *list, mr_mono now)
 {
-    bool had = is_known(list);
+    bool had = is_known(list) && !list->is_whole;
     if (!had)
         MR_TRY(take_over(list));
+    if (!had)
+        list->read = now;
     list->from = list->page.from;
     list->number = list->begun;
     list->is_complete = list->page.complete;
@@ -192,18 +194,29 @@ static void list_closed(struct mr_call *call, int status, struct mr_slice text)
 
 static const struct mr_call_ops list_ops = {.message = list_message, .closed = list_closed};
 
-static struct mr_names_query query_of(const struct known_list *list)
+/* What its members say of themselves is older than it may be. */
+static bool is_stale(const struct known_list *list, mr_mono now)
+{
+    int64_t fresh_ms = list->client->options.fresh_ms;
+    return fresh_ms > 0 && now.ns - list->read.ns >= fresh_ms * MR_NS_PER_MS;
+}
+
+static struct mr_names_query query_of(struct known_list *list, mr_mono now)
 {
     struct mr_names_query query = {.kind = list->kind};
+    int64_t fresh_ms = list->client->options.fresh_ms;
     if (list->kind == MR_NAMES_WORKER)
         query.app = list->client->workers_of;
     if (list->got_n > 0) { /* the next page */
         query.after_name = list->got[list->got_n - 1].name;
         query.after_incarnation = list->got[list->got_n - 1].incarnation;
-    } else if (list->is_complete) {
+        return query;
+    }
+    list->is_whole = !list->is_complete || is_stale(list, now);
+    if (!list->is_whole) {
         query.from = list->from;
         query.known = list->number;
-        query.wait_ms = WAIT_MS;
+        query.wait_ms = fresh_ms > 0 && fresh_ms < WAIT_MS ? fresh_ms : WAIT_MS;
     }
     return query;
 }
@@ -219,7 +232,7 @@ void known_list_look(struct known_list *list, mr_mono now)
     if (whom != list->asked)
         drop_answer(list); /* pages of two nameservers do not go together */
     list->asked = whom;
-    struct mr_names_query query = query_of(list);
+    struct mr_names_query query = query_of(list, now);
     mr_buf_clear(&client->buf);
     if (mr_names_query_encode(&query, &client->buf) != MR_OK ||
         mr_channel_call(client->nameservers[whom].channel, "/millrace.v1.Names/List",

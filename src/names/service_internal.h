@@ -10,6 +10,7 @@
 #define NAMES_EXCHANGE "/millrace.v1.Names/Exchange"
 #define NAMES_REGISTER "/millrace.v1.Names/Register"
 #define NAMES_LIST     "/millrace.v1.Names/List"
+#define NAMES_LOOK     "/millrace.v1.Names/Look"
 
 /* Another nameserver, as we call it. */
 struct peer {

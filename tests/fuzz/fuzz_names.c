@@ -1,9 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * What a nameserver hears from another: judged without harm. What was read reads the same when written again, a registry that hears it
- * stays in order, and what it answers is a message again. The same bytes as a table of subApps, and as questions and lists.
+ * stays in order, and what it answers is a message again. The same bytes as a table of subApps, as questions and lists, and as
+ * what nameservers show and processes say of themselves.
  */
 #include "fuzz/fuzz.h"
+#include "names/look.h"
 #include "names/wire.h"
 
 static const mr_mono start = {MR_NS_PER_S};
@@ -71,6 +73,30 @@ static void check_page(struct mr_slice bytes, struct mr_buf *buf)
     mr_arena_done(&arena);
 }
 
+static void check_look(struct mr_slice bytes, struct mr_buf *buf)
+{
+    struct mr_arena arena = {0};
+    struct mr_names_look look, look_back;
+    struct mr_names_server_body server, server_back;
+    struct mr_names_worker_body worker;
+    mr_buf_clear(buf);
+    if (mr_names_look_decode(bytes, &arena, &look) == MR_OK) {
+        mr_assert(mr_names_look_encode(&look, buf) == MR_OK);
+        mr_assert(mr_names_look_decode(mr_buf_slice(buf), &arena, &look_back) == MR_OK);
+        mr_assert(look_back.apps_n == look.apps_n && look_back.view == look.view);
+    }
+    mr_buf_clear(buf);
+    if (mr_names_server_body_decode(bytes, &arena, &server) == MR_OK) {
+        mr_assert(mr_names_server_body_encode(&server, buf) == MR_OK);
+        mr_assert(mr_names_server_body_decode(mr_buf_slice(buf), &arena, &server_back) == MR_OK);
+        mr_assert(server_back.loads_n <= server.loads_n && server_back.load == server.load);
+    }
+    mr_buf_clear(buf);
+    if (mr_names_worker_body_decode(bytes, &worker) == MR_OK)
+        mr_assert(mr_names_worker_body_encode(&worker, buf) == MR_OK);
+    mr_arena_done(&arena);
+}
+
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
     struct mr_arena arena = {0};
@@ -82,6 +108,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
         hear(&msg, &buf);
     }
     check_page(mr_slice_make(data, size), &buf);
+    check_look(mr_slice_make(data, size), &buf);
     if (mr_subapps_decode(mr_slice_make(data, size), &table) == MR_OK) {
         mr_buf_clear(&buf);
         mr_assert(mr_subapps_encode(&table, &buf) == MR_OK);

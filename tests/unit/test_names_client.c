@@ -188,6 +188,143 @@ static void test_a_dead_one_is_passed_over_and_lists_stay_while_none_is_there(vo
     node_stop(&nodes[0]);
 }
 
+/* What it was shown, and what the others say of themselves. */
+struct looker {
+    _Atomic size_t looks, silent, workers, servers;
+    _Atomic size_t newest; /* what the other server said last, as far as it was seen */
+    _Atomic uint64_t view;
+};
+
+static void looked(struct mr_names_client *client, const struct mr_names_look *look, void *arg)
+{
+    struct looker *l = arg;
+    size_t n;
+    if (look == NULL) {
+        atomic_fetch_add(&l->silent, 1);
+        return;
+    }
+    const struct mr_names_entry *entries = mr_names_client_list(client, MR_NAMES_SERVER, &n);
+    for (size_t i = 0; i < n; i++) {
+        char text[32];
+        (void)snprintf(text, sizeof text, "%.*s", (int)entries[i].body.len,
+                       (const char *)entries[i].body.data);
+        unsigned long said;
+        if (sscanf(text, "said=%lu", &said) == 1)
+            atomic_store(&l->newest, said);
+    }
+    atomic_store(&l->servers, look->servers);
+    atomic_store(&l->workers, look->apps_n == 1 ? look->apps[0].workers : 0);
+    atomic_store(&l->view, look->view);
+    atomic_fetch_add(&l->looks, 1);
+}
+
+static struct mr_names_client *looker_start(struct looker *l, const char *const *nameservers,
+                                            size_t n)
+{
+    struct mr_names_client *client;
+    struct mr_detail detail = {""};
+    struct mr_names_client_options options = {.rpc = rpc,
+                                              .nameservers = nameservers,
+                                              .nameservers_n = n,
+                                              .fresh_ms = 100,
+                                              .look_ms = 50,
+                                              .looked = looked,
+                                              .arg = l};
+    if (mr_names_client_new(&options, &client, &detail) != MR_OK)
+        fail_msg("%s", detail.text);
+    return client;
+}
+
+static void await_more(const _Atomic size_t *count, size_t least)
+{
+    int64_t give_up = mr_mono_now(mr_clock_system()).ns + patience_ns;
+    struct mr_event never;
+    mr_event_init(&never);
+    while (atomic_load(count) < least) {
+        assert_true(mr_mono_now(mr_clock_system()).ns < give_up);
+        (void)mr_event_wait(&never, MR_NS_PER_MS);
+    }
+}
+
+static void test_who_looks_sees_numbers_and_what_others_say_of_themselves_now(void **state)
+{
+    (void)state;
+    struct node nodes[NODES] = {0};
+    struct process one, two;
+    struct looker l = {0}, other = {0};
+    node_start(&nodes[0], &soon);
+    const char *nameservers[NODES] = {nodes[0].address};
+    node_start(&nodes[1], &(struct mr_names_options){
+                              .registry.hold_ms = 300, .peers = nameservers, .peers_n = 1});
+    nameservers[1] = nodes[1].address;
+    process_start(&one, nameservers, 1, server("one", 1));
+    process_start(&two, nameservers + 1, 1, worker("two", 2));
+    struct mr_names_client *client = looker_start(&l, nameservers, 1);
+    struct mr_names_client *client_other = looker_start(&other, nameservers + 1, 1);
+    await(&l.workers, 1);
+    await(&l.servers, 1);
+    await(&other.workers, 1);
+    await(&other.servers, 1);
+    size_t said = atomic_load(&l.newest);
+    await_more(&l.newest, said + 5); /* the list has not changed meanwhile */
+    mr_names_client_free(two.client);
+    await(&l.workers, 0);
+    mr_names_client_free(one.client);
+    await(&l.servers, 0);
+    await(&other.servers, 0);
+    assert_int_equal(atomic_load(&l.view), atomic_load(&other.view)); /* both know nobody */
+    size_t silent = atomic_load(&l.silent);
+    node_stop(&nodes[0]);
+    await_more(&l.silent, silent + 2); /* and it is told that nobody answers */
+    mr_names_client_free(client);
+    mr_names_client_free(client_other);
+    node_stop(&nodes[1]);
+}
+
+/* One that connects only to say something. */
+static struct mr_names_client *brief_start(struct process *p, const char *const *nameservers,
+                                           size_t n, const char *name, uint64_t incarnation)
+{
+    struct mr_detail detail = {""};
+    struct mr_names_client_options options = {.rpc = rpc,
+                                              .nameservers = nameservers,
+                                              .nameservers_n = n,
+                                              .entry = worker(name, incarnation),
+                                              .register_ms = REGISTER_MS,
+                                              .is_brief = true,
+                                              .body = body,
+                                              .arg = p};
+    *p = (struct process){0};
+    if (mr_names_client_new(&options, &p->client, &detail) != MR_OK)
+        fail_msg("%s", detail.text);
+    return p->client;
+}
+
+static void test_one_that_is_brief_registers_passes_dead_ones_over_and_says_good_bye(void **state)
+{
+    (void)state;
+    struct node nodes[NODES] = {0};
+    struct process one, two, watcher;
+    node_start(&nodes[0], &soon);
+    node_start(&nodes[1], &soon);
+    const char *nameservers[] = {nodes[0].address, nodes[1].address};
+    process_start(&watcher, nameservers + 1, 1, (struct mr_names_entry){0});
+    node_stop(&nodes[0]);
+    brief_start(&one, nameservers, NODES, "one", 1);
+    brief_start(&two, nameservers, NODES, "two", 2);
+    await(&watcher.workers, 2);
+    await_bodies(&one, 3);
+    node_stop(&nodes[1]); /* nobody is there, then somebody who knows nothing */
+    node_start(&nodes[1], &soon);
+    await_bodies(&one, 3);
+    mr_names_client_free(one.client); /* only if it is heard, it is gone: nothing expires so soon */
+    await(&watcher.workers, 1);
+    mr_names_client_free(two.client);
+    await(&watcher.workers, 0);
+    mr_names_client_free(watcher.client);
+    node_stop(&nodes[1]);
+}
+
 enum { MANY = 25000 };
 
 struct crowd {
@@ -267,6 +404,8 @@ int main(void)
         cmocka_unit_test(test_the_first_nameserver_of_the_list_may_be_dead),
         cmocka_unit_test(test_a_dead_one_is_passed_over_and_lists_stay_while_none_is_there),
         cmocka_unit_test(test_a_long_list_comes_in_pages_and_misses_nobody_who_comes_meanwhile),
+        cmocka_unit_test(test_who_looks_sees_numbers_and_what_others_say_of_themselves_now),
+        cmocka_unit_test(test_one_that_is_brief_registers_passes_dead_ones_over_and_says_good_bye),
         cmocka_unit_test(test_a_list_of_nameservers_must_be_one),
     };
     return cmocka_run_group_tests(tests, start, end);

@@ -342,6 +342,7 @@ def check_reflection(t, version):
 
     names = [row.name for row in ask(list_services="*").list_services_response.service]
     assert "millrace.v1.Tasks" in names and "grpc.health.v1.Health" in names, names
+    assert "millrace.v1.Names" not in names, names  # a nameserver's
     assert ask(file_containing_symbol="no.such.Thing").error_response.error_code == 5
     found = Dynamic()
     files = {}
