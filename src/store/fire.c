@@ -214,7 +214,7 @@ static void move_on(struct mover *mover, const struct mr_store_move *move)
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-enum { MOVE_VALUES = 5, TOUCH_VALUES = 2, ADD_VALUES = 14, SET_VALUES = 9 };
+enum { MOVE_VALUES = 5, TOUCH_VALUES = 2, ADD_VALUES = 15, SET_VALUES = 10 };
 
 /* So that who holds the lease sees them. */
 static enum mr_err touch_movers(struct work *work)
@@ -275,6 +275,7 @@ static void add_values(const struct mr_store_firing *row, struct db_value *at)
     *at++ = db_number(row->started_ms);
     *at++ = db_number(row->finished_ms);
     *at++ = db_bytes(row->target);
+    *at++ = db_bytes(row->home);
 }
 
 static void set_values(const struct mr_store_firing *row, struct db_value *at)
@@ -288,6 +289,7 @@ static void set_values(const struct mr_store_firing *row, struct db_value *at)
     *at++ = db_number(row->started_ms);
     *at++ = db_number(row->finished_ms);
     *at++ = db_bytes(row->target);
+    *at++ = db_bytes(row->home);
 }
 
 static enum mr_err write_entries(struct work *work, bool added)
@@ -487,7 +489,7 @@ static enum mr_err set_check_item(const struct mr_store_set *item)
     bool times_ok = time_is_valid(item->planned_ms) && time_is_valid(item->started_ms) &&
                     time_is_valid(item->finished_ms);
     return row_ok && times_ok && !uid_is_zero(&item->uid) && move_is_valid(&item->move) &&
-                   target_is_valid(item->target)
+                   target_is_valid(item->target) && home_check(item->home) == MR_OK
                ? MR_OK
                : MR_INVALID;
 }
@@ -516,6 +518,8 @@ static enum mr_err set_row(struct work *work, struct entry *entry, const struct 
     row->state = item->to;
     if (item->again)
         row->target = item->target;
+    if (item->home.len > 0 || item->again)
+        row->home = item->home;
     if (item->attempt != 0 || item->again)
         row->attempt = item->attempt;
     if (item->started_ms != 0 || item->again)

@@ -10,6 +10,7 @@
  * ledger.c   the ledger: looking
  * lease.c    leases
  * server.c   servers that share the apps
+ * subapps.c  how apps are cut, and what of that has moved
  * rest.c     retention, figures
  * sql.c      the statements; schema.c the steps of the schema
  * jobs_internal.h    the parts that are about jobs
@@ -87,6 +88,8 @@ struct tx_lease *tx_lease(struct tx *tx, struct mr_slice name);
 struct tx_app *tx_app(struct tx *tx, struct mr_slice name);
 /* A timer of the app goes from one state to another. */
 void tx_app_count(struct tx_app *app, enum mr_row_state from, enum mr_row_state to);
+/* A lease as it is in the transaction is written. */
+MR_MUST_USE enum mr_err tx_lease_write(struct tx *tx, const struct tx_lease *lease);
 /* Writes what is left to be written, before the commit. */
 MR_MUST_USE enum mr_err tx_end(struct tx *tx);
 bool tx_lease_held(const struct tx_lease *lease, int64_t now_ms);
@@ -125,6 +128,7 @@ struct store_op {
 extern const struct store_op op_timers_apply, op_timer_get, op_timer_list, op_due, op_app_list;
 extern const struct store_op op_fire, op_firing_set, op_firing_get, op_firing_list, op_firing_open;
 extern const struct store_op op_lease, op_lease_list, op_server_beat, op_server_list;
+extern const struct store_op op_subapps_set, op_subapps_list, op_moves_list;
 extern const struct store_op op_retain, op_stats;
 extern const struct store_op op_job_begin, op_parts_add, op_job_commit, op_job_abort, op_job_cancel,
     op_job_retry, op_job_end;
@@ -191,6 +195,13 @@ MR_MUST_USE enum mr_err reason_copy(struct mr_arena *arena, struct mr_slice reas
 #define TTL_MAX_MS (36525 * MR_MS_PER_DAY)
 /* Not empty, UTF-8, without NUL. */
 MR_MUST_USE enum mr_err text_check(struct mr_slice text, size_t max);
+/* 0 of a request means all. */
+static inline struct db_value slots_value(uint64_t slots)
+{
+    return db_number(slots != 0 ? (int64_t)slots : -1);
+}
+/* Of a home: empty, or a text. */
+MR_MUST_USE enum mr_err home_check(struct mr_slice home);
 /* Of a name that may be left out: empty, or as mr_name_check says. */
 MR_MUST_USE enum mr_err name_or_empty(struct mr_slice name);
 

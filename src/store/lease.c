@@ -13,9 +13,8 @@ static enum mr_err check_item(const struct mr_store_lease_item *item)
     MR_TRY(text_check(item->owner, MR_STORE_OWNER_MAX));
     if (item->verb == MR_LEASE_RELEASE)
         return MR_OK;
-    return item->verb <= MR_LEASE_RENEW && item->ttl_ms > 0 && item->ttl_ms <= TTL_MAX_MS
-               ? MR_OK
-               : MR_INVALID;
+    bool is_known = item->verb <= MR_LEASE_RESUME;
+    return is_known && item->ttl_ms > 0 && item->ttl_ms <= TTL_MAX_MS ? MR_OK : MR_INVALID;
 }
 
 static enum mr_err check(const struct mr_store_req *req)
@@ -77,10 +76,10 @@ static enum mr_err decide(struct tx *tx, struct tx_lease *row,
         return MR_STALE;
     if (released) /* by this very request, when it was carried out the first time */
         return MR_OK;
-    if (!tx_lease_held(row, tx->now_ms))
+    if (item->verb != MR_LEASE_RESUME && !tx_lease_held(row, tx->now_ms))
         return MR_STALE;
-    row->until_ms = item->verb == MR_LEASE_RENEW ? tx->now_ms + item->ttl_ms : 0;
-    row->ttl_ms = item->verb == MR_LEASE_RENEW ? item->ttl_ms : 0;
+    row->until_ms = item->verb != MR_LEASE_RELEASE ? tx->now_ms + item->ttl_ms : 0;
+    row->ttl_ms = item->verb != MR_LEASE_RELEASE ? item->ttl_ms : 0;
     return MR_OK;
 }
 
@@ -92,15 +91,6 @@ static void answer_item(struct tx *tx, const struct tx_lease *row,
         result->token = row->token;
     if (tx_lease_held(row, tx->now_ms) && row->owner.len <= MR_STORE_OWNER_MAX)
         memcpy(result->owner, row->owner.data, row->owner.len);
-}
-
-static enum mr_err write_row(struct tx *tx, const struct tx_lease *row)
-{
-    struct db_value values[] = {
-        db_bytes(row->name),      db_bytes(row->owner),   db_number((int64_t)row->token),
-        db_number(row->until_ms), db_number(row->ttl_ms),
-    };
-    return tx_run(tx, SQL_LEASE_SET, values, 1, NULL, NULL);
 }
 
 /* All rows of the transaction are written, which are few. */
@@ -120,7 +110,7 @@ static enum mr_err carry(struct tx *tx, struct mr_store_req *req)
         enum mr_err err = decide(tx, row, item);
         answer_item(tx, row, result, err);
         if (err == MR_OK)
-            MR_TRY(write_row(tx, row));
+            MR_TRY(tx_lease_write(tx, row));
     }
     return MR_OK;
 }

@@ -97,6 +97,7 @@ static enum mr_err open_check(const struct mr_store_req *req)
     const struct mr_store_firing_open *open = store_request(req, mr_store_firing_open);
     MR_TRY(page_check(open->max));
     MR_TRY(mr_name_check(open->app));
+    MR_TRY(home_check(open->home));
     return time_is_valid(open->after_ms) ? MR_OK : MR_INVALID;
 }
 
@@ -110,10 +111,14 @@ static enum mr_err open_carry(struct tx *tx, struct mr_store_req *req)
         db_number(open->after_ms),
         db_bytes(uid_slice(&open->after_uid)),
         db_number((int64_t)open->max + 1),
-        db_bytes(uid_slice(&open->uid)),
+        slots_value(open->slots),
+        db_bytes(open->home),
     };
-    MR_TRY(tx_run(tx, uid_is_zero(&open->uid) ? SQL_FIRING_OPEN : SQL_FIRING_OPEN_OF, values, 1,
-                  take_firing, &page));
+    bool of_all = uid_is_zero(&open->uid);
+    if (!of_all)
+        values[4] = db_bytes(uid_slice(&open->uid));
+    MR_TRY(
+        tx_run(tx, of_all ? SQL_FIRING_OPEN : SQL_FIRING_OPEN_OF, values, 1, take_firing, &page));
     open->firings = page.rows;
     open->n = page.n;
     open->more = page.more;

@@ -72,6 +72,25 @@ static const char step_4_postgres[] =
 static const char step_5[] =
     "CREATE INDEX firing_open_of ON firing (uid, planned_ms) WHERE state <= 3;";
 
+/* How apps are cut, and which broker the task of a firing is in. Slots need no column (mr_store_slot). */
+#define STEP_8_HOMES                                                                               \
+    "ALTER TABLE firing ADD COLUMN home TEXT NOT NULL DEFAULT '';"                                 \
+    "ALTER TABLE server ADD COLUMN home TEXT NOT NULL DEFAULT '';"
+
+static const char step_8_sqlite[] =
+    "CREATE TABLE subapps (app TEXT PRIMARY KEY, version INTEGER NOT NULL, parts BLOB NOT NULL,"
+    " wish BLOB NOT NULL, wish_ms INTEGER NOT NULL) WITHOUT ROWID;"
+    "CREATE TABLE subapp_move (number INTEGER PRIMARY KEY AUTOINCREMENT, at_ms INTEGER NOT NULL,"
+    " app TEXT NOT NULL, part INTEGER NOT NULL, source TEXT NOT NULL, goal TEXT NOT NULL,"
+    " reason TEXT NOT NULL);" STEP_8_HOMES;
+
+static const char step_8_postgres[] =
+    "CREATE TABLE subapps (app text COLLATE \"C\" PRIMARY KEY, version bigint NOT NULL,"
+    " parts bytea NOT NULL, wish bytea NOT NULL, wish_ms bigint NOT NULL);"
+    "CREATE TABLE subapp_move (number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY,"
+    " at_ms bigint NOT NULL, app text NOT NULL, part bigint NOT NULL, source text NOT NULL,"
+    " goal text NOT NULL, reason text NOT NULL);" STEP_8_HOMES;
+
 const char *const sql_steps[][SQL_DIALECTS] = {
     {step_1_sqlite, step_1_postgres},
     {step_2, step_2},
@@ -80,6 +99,7 @@ const char *const sql_steps[][SQL_DIALECTS] = {
     {step_5, step_5},
     {sql_step_jobs_sqlite, sql_step_jobs_postgres},
     {sql_step_retries, sql_step_retries},
+    {step_8_sqlite, step_8_postgres},
 };
 
 const uint32_t sql_schema = sizeof sql_steps / sizeof sql_steps[0];

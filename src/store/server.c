@@ -13,6 +13,7 @@ static enum mr_err beat_check(const struct mr_store_req *req)
     MR_TRY(text_check(beat->server, MR_STORE_OWNER_MAX));
     if (beat->apps.len > 0)
         MR_TRY(text_check(beat->apps, MR_STORE_APPS_MAX));
+    MR_TRY(home_check(beat->home));
     return beat->ttl_ms >= 0 && beat->ttl_ms <= TTL_MAX_MS ? MR_OK : MR_INVALID;
 }
 
@@ -20,7 +21,8 @@ static enum mr_err beat_carry(struct tx *tx, struct mr_store_req *req)
 {
     const struct mr_store_server_beat *beat = store_request(req, mr_store_server_beat);
     struct db_value row[] = {db_bytes(beat->server), db_bytes(beat->apps),
-                             db_number(tx->now_ms + beat->ttl_ms), db_number(beat->ttl_ms)};
+                             db_number(tx->now_ms + beat->ttl_ms), db_number(beat->ttl_ms),
+                             db_bytes(beat->home)};
     struct mr_slice goes = beat->ttl_ms == 0 ? beat->server : (struct mr_slice){0};
     struct db_value gone[] = {db_bytes(goes), db_number(tx->now_ms - GONE_MS)};
     MR_TRY(tx_run(tx, SQL_SERVER_REMOVE, gone, 1, NULL, NULL));
@@ -46,6 +48,7 @@ static enum mr_err take_row(size_t item, const struct db_value *row, void *arg)
         return MR_OK;
     struct mr_store_server_row *server = &((struct mr_store_server_row *)page->rows)[page->n++];
     MR_TRY(mr_arena_copy(page->arena, row[0].bytes, &server->server));
+    MR_TRY(mr_arena_copy(page->arena, row[2].bytes, &server->home));
     return mr_arena_copy(page->arena, row[1].bytes, &server->apps);
 }
 

@@ -22,11 +22,11 @@ _Static_assert(MR_LEDGER_WAITING == 1 && MR_LEDGER_RUNNING == 3 && MR_LEDGER_FAI
 
 #define FIRING                                                                                     \
     "f.app, f.name, f.uid, f.planned_ms, f.until_ms, f.run, f.kind, f.state, f.reason, f.attempt," \
-    " f.fired_ms, f.started_ms, f.finished_ms, f.target"
-#define FIRING_TYPES "ttbiiiiitiiiit"
+    " f.fired_ms, f.started_ms, f.finished_ms, f.target, f.home"
+#define FIRING_TYPES "ttbiiiiitiiiitt"
 #define FIRING_NAMES                                                                               \
     "app, name, uid, planned_ms, until_ms, run, kind, state, reason, attempt, fired_ms,"           \
-    " started_ms, finished_ms, target"
+    " started_ms, finished_ms, target, home"
 
 #define TIMER_NAMES                                                                                \
     "app, name, uid, version, state, definition, next_ms, fired, last_ms, created_ms, changed,"    \
@@ -44,8 +44,28 @@ _Static_assert(MR_LEDGER_WAITING == 1 && MR_LEDGER_RUNNING == 3 && MR_LEDGER_FAI
 
 _Static_assert(sizeof MR_APP_LEASE_PREFIX == 5, "the list of apps goes by app: and its length");
 
+/* Whether the slot of a uid is in a mask: its last six bits (mr_store_slot). slot() is our own function in SQLite. */
+#define IN_SLOTS_SQLITE(uid, mask) "(" mask " = -1 OR ((" mask " >> slot(" uid ")) & 1) = 1)"
+#define IN_SLOTS_POSTGRES(uid, mask)                                                               \
+    "(" mask " = -1 OR ((" mask " >> (get_byte(" uid ", 15) & 63)) & 1) = 1)"
+
 /* Of a mask of states. */
 #define IN_STATES(column, mask) "((1 << CAST(" column " AS integer)) & " mask ") <> 0"
+
+#define DUE(in_slots)                                                                              \
+    "SELECT " TIMER " FROM timer t WHERE t.app = $1 AND t.state = 1 AND t.next_ms <= $2"           \
+    " AND (t.next_ms, t.uid) > ($3, $4) AND " in_slots " ORDER BY t.next_ms, t.uid LIMIT $5"
+/* The plus keeps the index of due times out of it: few have changed, and many may be due. */
+#define DUE_SINCE(in_slots)                                                                        \
+    "SELECT " TIMER " FROM timer t WHERE t.app = $1 AND t.state = 1"                               \
+    " AND t.changed > $6 AND +t.next_ms <= $2 AND (+t.next_ms, t.uid) > ($3, $4)"                  \
+    " AND " in_slots " ORDER BY +t.next_ms, t.uid LIMIT $5"
+
+/* app, after_ms, after_uid, max, slots, home; of one timer its uid in the place of slots */
+#define FIRING_OPEN(in_slots)                                                                      \
+    "SELECT " FIRING " FROM firing f WHERE f.app = $1 AND f.state <= 3"                            \
+    " AND (f.planned_ms, f.uid) > ($2, $3) AND " in_slots " AND ($6 = '' OR f.home = $6)"          \
+    " ORDER BY f.planned_ms, f.uid LIMIT $4"
 
 const struct statement sql_statements[SQL_COUNT] = {
     /* A row is there for good, and its number only rises. Whoever has raised it holds the row until the
@@ -85,14 +105,16 @@ const struct statement sql_statements[SQL_COUNT] = {
         {"tti", "ttii",
          "SELECT name, owner, token, until_ms FROM lease WHERE name > $1 AND name >= $2"
          " AND token > 0 AND substr(name, 1, length($2)) = $2 ORDER BY name LIMIT $3"},
-    [SQL_SERVER_PUT] = {"ttii", "",
-                        "INSERT INTO server (name, apps, until_ms, ttl_ms) VALUES ($1, $2, $3, $4)"
+    [SQL_SERVER_PUT] = {"ttiit", "",
+                        "INSERT INTO server (name, apps, until_ms, ttl_ms, home)"
+                        " VALUES ($1, $2, $3, $4, $5)"
                         " ON CONFLICT (name) DO UPDATE SET apps = excluded.apps,"
-                        " until_ms = excluded.until_ms, ttl_ms = excluded.ttl_ms"},
+                        " until_ms = excluded.until_ms, ttl_ms = excluded.ttl_ms,"
+                        " home = excluded.home"},
     /* One of them, and those that were over at a time. */
     [SQL_SERVER_REMOVE] = {"ti", "", "DELETE FROM server WHERE name = $1 OR until_ms < $2"},
-    [SQL_SERVER_LIST] = {"ii", "tt",
-                         "SELECT name, apps FROM server WHERE until_ms > $1"
+    [SQL_SERVER_LIST] = {"ii", "ttt",
+                         "SELECT name, apps, home FROM server WHERE until_ms > $1"
                          " AND until_ms - ttl_ms <= $1 ORDER BY name LIMIT $2"},
     /* An app may have an owner before it has a timer. The semicolon is behind the colon. */
     [SQL_APP_LIST] = {"ti", "ttii",
@@ -162,16 +184,11 @@ const struct statement sql_statements[SQL_COUNT] = {
     [SQL_TIMER_PLACE_APP] = {"tttti", "tt",
                              "SELECT app, name FROM timer" LIST_APP_WHERE
                              " ORDER BY app, name LIMIT 1 OFFSET $5"},
-    /* app, until, after_ms, after_uid, max */
-    [SQL_DUE] = {"tiibi", TIMER_TYPES,
-                 "SELECT " TIMER
-                 " FROM timer t WHERE t.app = $1 AND t.state = 1 AND t.next_ms <= $2"
-                 " AND (t.next_ms, t.uid) > ($3, $4) ORDER BY t.next_ms, t.uid LIMIT $5"},
-    /* The plus keeps the index of due times out of it: few have changed, and many may be due. */
-    [SQL_DUE_SINCE] = {"tiibii", TIMER_TYPES,
-                       "SELECT " TIMER " FROM timer t WHERE t.app = $1 AND t.state = 1"
-                       " AND t.changed > $6 AND +t.next_ms <= $2 AND (+t.next_ms, t.uid) > ($3, $4)"
-                       " ORDER BY +t.next_ms, t.uid LIMIT $5"},
+    /* app, until, after_ms, after_uid, max, since, slots */
+    [SQL_DUE] = {"tiibiii", TIMER_TYPES, DUE(IN_SLOTS_SQLITE("t.uid", "$7")),
+                 DUE(IN_SLOTS_POSTGRES("t.uid", "$7"))},
+    [SQL_DUE_SINCE] = {"tiibiii", TIMER_TYPES, DUE_SINCE(IN_SLOTS_SQLITE("t.uid", "$7")),
+                       DUE_SINCE(IN_SLOTS_POSTGRES("t.uid", "$7"))},
     [SQL_FIRING_GET] = {"bi", FIRING_TYPES,
                         "SELECT " FIRING " FROM firing f WHERE f.uid = $1 AND f.planned_ms = $2",
                         "SELECT k.ord, " FIRING " FROM unnest($1, $2) WITH ORDINALITY"
@@ -180,30 +197,31 @@ const struct statement sql_statements[SQL_COUNT] = {
                         true},
     [SQL_FIRING_ADD] = {FIRING_TYPES, "",
                         "INSERT INTO firing (" FIRING_NAMES ")"
-                        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+                        " VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
+                        " $15)",
                         "INSERT INTO firing (" FIRING_NAMES ") SELECT * FROM"
-                        " unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14)",
+                        " unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14,"
+                        " $15)",
                         true},
-    /* uid, planned, run, state, reason, attempt, started, finished, target */
-    [SQL_FIRING_SET] =
-        {"biiitiiit", "",
-         "UPDATE firing SET run = $3, state = $4, reason = $5, attempt = $6,"
-         " started_ms = $7, finished_ms = $8, target = $9 WHERE uid = $1 AND planned_ms = $2",
-         "UPDATE firing SET run = k.run, state = k.state, reason = k.reason,"
-         " attempt = k.attempt, started_ms = k.started_ms,"
-         " finished_ms = k.finished_ms, target = k.target"
-         " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9)"
-         " AS k(uid, planned_ms, run, state, reason, attempt, started_ms, finished_ms, target)"
-         " WHERE firing.uid = k.uid AND firing.planned_ms = k.planned_ms",
-         true},
+    /* uid, planned, run, state, reason, attempt, started, finished, target, home */
+    [SQL_FIRING_SET] = {"biiitiiitt", "",
+                        "UPDATE firing SET run = $3, state = $4, reason = $5, attempt = $6,"
+                        " started_ms = $7, finished_ms = $8, target = $9, home = $10"
+                        " WHERE uid = $1 AND planned_ms = $2",
+                        "UPDATE firing SET run = k.run, state = k.state, reason = k.reason,"
+                        " attempt = k.attempt, started_ms = k.started_ms,"
+                        " finished_ms = k.finished_ms, target = k.target, home = k.home"
+                        " FROM unnest($1, $2, $3, $4, $5, $6, $7, $8, $9, $10) AS k(uid,"
+                        " planned_ms, run, state, reason, attempt, started_ms, finished_ms,"
+                        " target, home)"
+                        " WHERE firing.uid = k.uid AND firing.planned_ms = k.planned_ms",
+                        true},
     [SQL_FIRING_LIST] = {"biii", FIRING_TYPES,
                          "SELECT " FIRING " FROM firing f WHERE f.uid = $1 AND f.planned_ms < $2"
                          " AND " IN_STATES("f.state", "$3") //
                          " ORDER BY f.planned_ms DESC LIMIT $4"},
-    [SQL_FIRING_OPEN] = {"tibi", FIRING_TYPES,
-                         "SELECT " FIRING " FROM firing f WHERE f.app = $1 AND f.state <= 3"
-                         " AND (f.planned_ms, f.uid) > ($2, $3)"
-                         " ORDER BY f.planned_ms, f.uid LIMIT $4"},
+    [SQL_FIRING_OPEN] = {"tibiit", FIRING_TYPES, FIRING_OPEN(IN_SLOTS_SQLITE("f.uid", "$5")),
+                         FIRING_OPEN(IN_SLOTS_POSTGRES("f.uid", "$5"))},
     /* Not by the app, which may have many more of them (on SQLite, which does not count, the texts say so), nor by the
      * whole history of the timer. */
     [SQL_FIRING_OPEN_OF] = {"tibib", FIRING_TYPES,
@@ -223,6 +241,24 @@ const struct statement sql_statements[SQL_COUNT] = {
          " AND NOT (f.state = 1 AND f.reason <> '') AND f.app = k.app)"
          " FROM unnest($1, $2) WITH ORDINALITY AS k(uid, app, ord)",
          true},
+    [SQL_SUBAPPS_GET] = {"t", "ibb", "SELECT version, parts, wish FROM subapps WHERE app = $1"},
+    [SQL_SUBAPPS_PUT] = {"tibbi", "",
+                         "INSERT INTO subapps (app, version, parts, wish, wish_ms)"
+                         " VALUES ($1, $2, $3, $4, $5) ON CONFLICT (app) DO UPDATE"
+                         " SET version = excluded.version, parts = excluded.parts,"
+                         " wish = excluded.wish, wish_ms = excluded.wish_ms"},
+    [SQL_SUBAPPS_LIST] = {"ti", "tibbi",
+                          "SELECT app, version, parts, wish, wish_ms FROM subapps WHERE app > $1"
+                          " ORDER BY app LIMIT $2"},
+    [SQL_MOVE_ADD] = {"itittt", "",
+                      "INSERT INTO subapp_move (at_ms, app, part, source, goal, reason)"
+                      " VALUES ($1, $2, $3, $4, $5, $6)"},
+    [SQL_MOVE_TRIM] = {"i", "",
+                       "DELETE FROM subapp_move WHERE number <="
+                       " (SELECT max(number) FROM subapp_move) - $1"},
+    [SQL_MOVE_LIST] = {"i", "iitittt",
+                       "SELECT number, at_ms, app, part, source, goal, reason FROM subapp_move"
+                       " ORDER BY number DESC LIMIT $1"},
     /* Once more at the row itself: it may be run again right now. The plus leaves the rows to the list of keys. */
     [SQL_RETAIN_FIRINGS] = {"ii", "i",
                             "DELETE FROM firing WHERE (uid, planned_ms) IN (SELECT uid, planned_ms"

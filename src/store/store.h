@@ -38,6 +38,9 @@ enum {
     MR_STORE_TARGET_MAX = 65536, /* bytes of a target */
     MR_STORE_OWNER_MAX = 256,    /* bytes of the owner of a lease */
     MR_STORE_APPS_MAX = 65536,   /* bytes of the apps of a server */
+    MR_STORE_SLOTS = 64,         /* of an app; see mr_store_slot */
+    MR_STORE_TABLE_MAX = 65536,  /* bytes of a table of subApps, and of a wish */
+    MR_STORE_MOVES_KEPT = 100,   /* of subApps, the newest */
     MR_STORE_AWAY_MS = 10 * 1000 /* default of away_ms */
 };
 
@@ -62,6 +65,9 @@ enum mr_store_op {
     MR_STORE_SERVER_BEAT,
     MR_STORE_SERVER_LIST,
     MR_STORE_APP_LIST,
+    MR_STORE_SUBAPPS_SET,
+    MR_STORE_SUBAPPS_LIST,
+    MR_STORE_MOVES_LIST,
     MR_STORE_RETAIN,
     MR_STORE_STATS,
     /* Jobs: store/jobs.h. */
@@ -105,6 +111,17 @@ struct mr_store_req {
 
 /* Frees the answer; not the request itself. */
 void mr_store_req_done(struct mr_store_req *req);
+
+/* ---- slots ---------------------------------------------------------------------------------- */
+
+/*
+ * An app is cut by slots, and what is asked about some of them has a mask, a bit each; 0 means all. The slot of a timer, and of
+ * all its firings, is the last six bits of its uid, which are random: so it needs no column. Never changes.
+ */
+static inline uint32_t mr_store_slot(const struct mr_uuid *uid)
+{
+    return uid->bytes[sizeof uid->bytes - 1] % MR_STORE_SLOTS;
+}
 
 /* ---- timers --------------------------------------------------------------------------------- */
 
@@ -224,6 +241,7 @@ struct mr_store_timer_list {
 struct mr_store_due {
     struct mr_store_req req;
     struct mr_slice app;
+    uint64_t slots; /* only of these; 0: of all */
     int64_t until_ms;
     uint64_t since;   /* 0: all of them */
     int64_t after_ms; /* behind (after_ms, after_uid); both zero: from the first on */
@@ -277,6 +295,8 @@ struct mr_store_firing {
     struct mr_slice target; /* where its task goes, as the caller has said with the row */
     uint32_t attempt;
     int64_t fired_ms, started_ms, finished_ms; /* 0: not yet */
+    struct mr_slice
+        home; /* which broker its task is in, where servers have their own; empty: no matter */
 };
 
 /* Who writes must hold this lease now, by the store's clock; empty: no matter. Else the request as a
@@ -348,6 +368,7 @@ struct mr_store_set {
     enum mr_ledger_state to;
     struct mr_slice reason;          /* replaces, also when empty */
     struct mr_slice target;          /* of `again`: replaces; else the row keeps what it has */
+    struct mr_slice home;            /* replaces where it is not empty, and with `again` */
     uint32_t attempt;                /* 0: stays */
     int64_t started_ms, finished_ms; /* 0: stays; of `again`: both are what is given */
     struct mr_store_move move;       /* of its timer, as well; see moved */
@@ -409,8 +430,10 @@ struct mr_store_firing_list {
 struct mr_store_firing_open {
     struct mr_store_req req;
     struct mr_slice app;
-    struct mr_uuid uid; /* only of this timer; zero: of all */
-    int64_t after_ms;   /* behind (after_ms, after_uid); both zero: from the first on */
+    struct mr_uuid uid;   /* only of this timer; zero: of all */
+    uint64_t slots;       /* only of these; 0: of all */
+    struct mr_slice home; /* only those whose home it is; empty: of all */
+    int64_t after_ms;     /* behind (after_ms, after_uid); both zero: from the first on */
     struct mr_uuid after_uid;
     size_t max;
     struct mr_store_firing *firings; /* answer */
@@ -424,14 +447,15 @@ enum mr_lease_verb {
     MR_LEASE_ACQUIRE, /* or renew what is held; MR_IN_USE: another one holds it */
     MR_LEASE_RENEW,   /* MR_STALE: it is over, or was never held */
     MR_LEASE_RELEASE, /* MR_STALE likewise */
+    MR_LEASE_RESUME, /* renew, also when it has run out or was released: nobody has had it since. MR_STALE: somebody has */
 };
 
 struct mr_store_lease_item {
     enum mr_lease_verb verb;
     struct mr_slice name;  /* such as "app:NAME" */
     struct mr_slice owner; /* an incarnation: never used by anybody else */
-    uint64_t token;        /* of renew and release */
-    int64_t ttl_ms;        /* of acquire and renew: from now on, by the store's clock */
+    uint64_t token;        /* of all but acquire */
+    int64_t ttl_ms;        /* of all but release: from now on, by the store's clock */
 };
 
 struct mr_store_lease_result {
@@ -474,11 +498,12 @@ struct mr_store_server_beat {
     struct mr_store_req req;
     struct mr_slice server; /* an incarnation, the owner of its leases */
     struct mr_slice apps;   /* that it fires, a line each; empty: all */
+    struct mr_slice home;   /* of its broker, in all its lives; empty: it has none of its own */
     int64_t ttl_ms;         /* 0: it goes */
 };
 
 struct mr_store_server_row {
-    struct mr_slice server, apps;
+    struct mr_slice server, apps, home;
 };
 
 /* Those that are there, by name. */
@@ -508,6 +533,71 @@ struct mr_store_app_list {
     struct mr_store_app_row *apps; /* answer */
     size_t n;
     bool more;
+};
+
+/* ---- subApps -------------------------------------------------------------------------------- */
+
+/* The lease of a subApp: this, the name of its app, a slash and its id. Its token is the epoch of the subApp. */
+#define MR_SUBAPP_LEASE_PREFIX "sub:"
+/* Who holds the lease of an app that is cut, for good: so nobody else takes the app as a whole. */
+#define MR_SUBAPPS_OWNER "(subApps)"
+
+/* A lease that goes to an owner, whoever holds it. */
+struct mr_store_subapp_lease {
+    struct mr_slice name;
+    struct mr_slice owner; /* empty: nobody's */
+    uint64_t token;        /* higher than it had; 0: one more than it had */
+    int64_t ttl_ms;        /* with an owner */
+};
+
+struct mr_store_subapp_move {
+    uint64_t number; /* answer of a list: rises */
+    int64_t at_ms;   /* likewise, by the store's clock */
+    struct mr_slice app;
+    uint32_t part;
+    struct mr_slice from, to; /* servers; empty: nobody */
+    struct mr_slice reason;
+};
+
+/*
+ * The table of an app's subApps, which are bytes to the store, and a wish for the next one beside it: replaced as a whole, if the
+ * version is the one that was read. With it, in one step, leases get new owners and moves are noted. MR_CONFLICT: another
+ * version is there; MR_STALE: a lease has a higher token: nothing was done.
+ */
+struct mr_store_subapps_set {
+    struct mr_store_req req;
+    struct mr_slice app;
+    uint64_t version; /* that is there; 0: none */
+    struct mr_slice table;
+    struct mr_slice wish; /* empty: none */
+    const struct mr_store_subapp_lease *leases;
+    size_t leases_n;
+    const struct mr_store_subapp_move *moves;
+    size_t moves_n;
+};
+
+struct mr_store_subapps_row {
+    struct mr_slice app;
+    uint64_t version;
+    struct mr_slice table, wish;
+    int64_t wish_ms; /* so old is the wish, by the store's clock */
+};
+
+/* By app. */
+struct mr_store_subapps_list {
+    struct mr_store_req req;
+    struct mr_slice after;
+    size_t max;
+    struct mr_store_subapps_row *rows; /* answer */
+    size_t n;
+    bool more;
+};
+
+/* The newest first, at most MR_STORE_MOVES_KEPT. */
+struct mr_store_moves_list {
+    struct mr_store_req req;
+    struct mr_store_subapp_move *moves; /* answer */
+    size_t n;
 };
 
 /* Removes what is older, by the store's clock: firings since they ended, tombstones since they were

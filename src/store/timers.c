@@ -213,6 +213,7 @@ static enum mr_err due_carry(struct tx *tx, struct mr_store_req *req)
         db_bytes(uid_slice(&due->after_uid)),
         db_number((int64_t)due->max + 1),
         db_number((int64_t)due->since),
+        slots_value(due->slots),
     };
     MR_TRY(tx_run(tx, due->since > 0 ? SQL_DUE_SINCE : SQL_DUE, values, 1, take_timer, &page));
     due->timers = page.rows;

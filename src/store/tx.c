@@ -193,6 +193,15 @@ enum mr_err tx_fence(struct tx *tx, const struct mr_store_fence *fence)
                                                                                      : MR_STALE;
 }
 
+enum mr_err tx_lease_write(struct tx *tx, const struct tx_lease *lease)
+{
+    struct db_value values[] = {
+        db_bytes(lease->name),      db_bytes(lease->owner),   db_number((int64_t)lease->token),
+        db_number(lease->until_ms), db_number(lease->ttl_ms),
+    };
+    return tx_run(tx, SQL_LEASE_SET, values, 1, NULL, NULL);
+}
+
 enum mr_err fence_check(const struct mr_store_fence *fence)
 {
     bool ok = fence->lease.len == 0 ||
@@ -273,6 +282,7 @@ enum mr_err row_firing(const struct db_value *row, struct mr_arena *arena,
     ret_firing->started_ms = row[11].number;
     ret_firing->finished_ms = row[12].number;
     MR_TRY(mr_arena_copy(arena, row[13].bytes, &ret_firing->target));
+    MR_TRY(mr_arena_copy(arena, row[14].bytes, &ret_firing->home));
     return mr_arena_copy(arena, row[8].bytes, &ret_firing->reason);
 }
 
@@ -309,4 +319,9 @@ enum mr_err text_check(struct mr_slice text, size_t max)
 enum mr_err name_or_empty(struct mr_slice name)
 {
     return name.len == 0 ? MR_OK : mr_name_check(name);
+}
+
+enum mr_err home_check(struct mr_slice home)
+{
+    return home.len == 0 ? MR_OK : text_check(home, MR_STORE_OWNER_MAX);
 }

@@ -167,10 +167,11 @@ static void test_a_server_that_goes_is_not_there_any_more(void **state)
 static void test_servers_that_have_long_been_gone_leave_no_rows(void **state)
 {
     struct suite *t = *state;
-    t->engine->sql(t->engine->arg, "INSERT INTO server VALUES ('old', '', 1000, 1000)");
+    t->engine->sql(t->engine->arg, "INSERT INTO server VALUES ('old', '', 1000, 1000, '')");
     assert_err(beat(t, "one", "", 60000), MR_OK);
     /* What comes from a clock that has been set back since is not there, either. */
-    t->engine->sql(t->engine->arg, "INSERT INTO server VALUES ('old', '', 99999999999999, 1000)");
+    t->engine->sql(t->engine->arg,
+                   "INSERT INTO server VALUES ('old', '', 99999999999999, 1000, '')");
     assert_int_equal(suite_server_list(t, 10)->n, 1);
 }
 

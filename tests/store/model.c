@@ -73,6 +73,11 @@ static const char *const lease_names[APPS] = {"app:a", "app:b"};
 static const char *const owner_names[] = {"", "me", "you"};
 static const char *const texts[] = {"", "one", "two", "three"};
 
+static bool in_slots(uint64_t slots, const struct mr_uuid *uid)
+{
+    return slots == 0 || (slots >> (uid->bytes[15] & 63) & 1) != 0;
+}
+
 static uint64_t below(struct model *m, uint64_t n)
 {
     return mr_rand_below(&m->rand, n);
@@ -448,6 +453,7 @@ static enum mr_err model_set(struct model *m, size_t app, const struct mr_store_
         row->state = item->to;
         row->reason = item->reason;
         row->target = item->again ? item->target : row->target;
+        row->home = item->again || item->home.len > 0 ? item->home : row->home;
         row->attempt = item->attempt != 0 || item->again ? item->attempt : row->attempt;
         row->started_ms = item->started_ms != 0 || item->again ? item->started_ms : row->started_ms;
         row->finished_ms =
@@ -473,6 +479,7 @@ static struct mr_store_set random_set(struct model *m, size_t app)
         .to = (enum mr_ledger_state)(1 + below(m, MR_LEDGER_STATE_COUNT - 1)),
         .reason = mr_slice_str(texts[below(m, 4)]),
         .target = mr_slice_str(texts[below(m, 4)]),
+        .home = mr_slice_str(texts[below(m, 4)]),
         .attempt = (uint32_t)below(m, 3),
         .started_ms = (int64_t)below(m, 3),
         .finished_ms = (int64_t)(1 + below(m, 3)), /* else it would be the clock's */
@@ -643,6 +650,7 @@ static void compare_firing(const struct mr_store_firing *got, const struct mr_st
     assert_int_equal(got->state, row->state);
     assert_true(mr_slice_equal(got->reason, row->reason));
     assert_true(mr_slice_equal(got->target, row->target));
+    assert_true(mr_slice_equal(got->home, row->home));
     assert_int_equal(got->attempt, row->attempt);
     assert_int_equal(got->fired_ms, row->fired_ms);
     assert_int_equal(got->started_ms, row->started_ms);
@@ -663,11 +671,18 @@ static void look_at_firings(struct model *m)
     }
     assert_int_equal(seen, m->firings_n);
     for (size_t app = 0; app < APPS; app++) {
-        struct mr_store_firing_open list = {
-            .req.op = MR_STORE_FIRING_OPEN, .app = mr_slice_str(app_names[app]), .max = 1000};
-        assert_err(mr_store_call(m->t->store, &list.req), MR_OK);
-        open_seen += list.n;
-        mr_store_req_done(&list.req);
+        uint64_t slots = mr_rand_next(&m->rand) | 1; /* some, and all others */
+        for (int half = 0; half < 2; half++, slots = ~slots) {
+            struct mr_store_firing_open list = {.req.op = MR_STORE_FIRING_OPEN,
+                                                .app = mr_slice_str(app_names[app]),
+                                                .slots = slots,
+                                                .max = 1000};
+            assert_err(mr_store_call(m->t->store, &list.req), MR_OK);
+            for (size_t i = 0; i < list.n; i++)
+                assert_true(in_slots(slots, &list.firings[i].uid));
+            open_seen += list.n;
+            mr_store_req_done(&list.req);
+        }
     }
     for (size_t i = 0; i < m->firings_n; i++)
         open += mr_ledger_is_open(m->firings[i].state);
@@ -692,12 +707,14 @@ static void check_due(struct model *m, struct step *step)
         assert_non_null(row);
         compare_timer(&due->timers[i], row);
         assert_true(row->state == MR_ROW_ACTIVE && row->next_ms <= due->until_ms);
+        assert_true(in_slots(due->slots, &row->uid));
         assert_true(i == 0 || due->timers[i - 1].next_ms <= due->timers[i].next_ms);
     }
     for (size_t i = app * NAMES; i < (app + 1) * NAMES; i++) {
         const struct model_timer *timer = &m->timers[i];
         bool wanted = timer->row.state == MR_ROW_ACTIVE && timer->row.next_ms <= due->until_ms &&
-                      (due->since == 0 || timer->step > step->since_step);
+                      (due->since == 0 || timer->step > step->since_step) &&
+                      in_slots(due->slots, &timer->row.uid);
         expected += wanted;
         assert_true(!wanted || has_timer(due, &timer->row.uid));
     }
@@ -713,6 +730,7 @@ static void make_due(struct model *m, struct step *step)
     step->since_step = m->since_step[step->app];
     step->req.due = (struct mr_store_due){.req.op = MR_STORE_DUE,
                                           .app = mr_slice_str(app_names[step->app]),
+                                          .slots = one_in(m, 2) ? mr_rand_next(&m->rand) : 0,
                                           .until_ms = (int64_t)below(m, TIMES + 2) * 1000,
                                           .since = one_in(m, 2) ? m->since[step->app] : 0,
                                           .max = 100};

@@ -80,6 +80,7 @@ int suite_look(const struct suite_engine *engine);
 int suite_fire(const struct suite_engine *engine);
 int suite_set(const struct suite_engine *engine);
 int suite_leases(const struct suite_engine *engine);
+int suite_subapps(const struct suite_engine *engine);
 int suite_commits(const struct suite_engine *engine);
 int suite_schemas(const struct suite_engine *engine);
 int suite_faults(const struct suite_engine *engine);

@@ -138,9 +138,21 @@ static enum mr_err look_before(struct sqlite_db *s)
     return err;
 }
 
+/* slot(uid): as mr_store_slot. What is no uid has none, and is in no mask but that of all. */
+static void slot_of(sqlite3_context *context, int n, sqlite3_value **values)
+{
+    const struct mr_uuid *uid = sqlite3_value_blob(values[0]);
+    (void)n;
+    if (uid != NULL && sqlite3_value_bytes(values[0]) == (int)sizeof *uid)
+        sqlite3_result_int(context, (int)mr_store_slot(uid));
+}
+
 static enum mr_err set_up(struct sqlite_db *s)
 {
+    int flags = SQLITE_UTF8 | SQLITE_DETERMINISTIC | SQLITE_INNOCUOUS;
     sqlite3_extended_result_codes(s->handle, 1);
+    MR_TRY(err_of(s, sqlite3_create_function_v2(s->handle, "slot", 1, flags, NULL, slot_of, NULL,
+                                                NULL, NULL)));
     sqlite3_busy_timeout(s->handle, BUSY_MS);
     MR_TRY(look_before(s));
     char text[256];
