@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "base/text.h"
+#include "broker/embedded/embedded.h"
 #include "cli/serve.h"
 
 enum { LEVEL_TEXT_MAX = 32, APPS_MAX = 1024, RENEWALS = 3 };
@@ -199,7 +200,7 @@ static int open_service(const struct settings *settings, const struct serve_plan
 {
     struct mr_detail detail = {0};
     struct mr_buf secret = {0};
-    char node[SERVE_NODE_MAX];
+    char node[SERVE_NODE_MAX], home[MR_UUID_TEXT_LEN + 1];
     int code = read_secret(settings, &secret);
     if (code != CLI_OK) {
         mr_buf_done(&secret);
@@ -207,6 +208,7 @@ static int open_service(const struct settings *settings, const struct serve_plan
     }
     serve_node(node);
     options->node = node;
+    options->home = mr_embedded_home(options->broker, home) ? home : NULL;
     options->settings = plan->timers;
     options->settings.alarm = settings->alarm.given ? settings->alarm.text : NULL;
     options->settings.alarm_secret = secret.len > 0 ? (const char *)secret.data : NULL;

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* How the timers are: three questions, one behind the other, and what the parts of the service count. */
+/* How the timers are: four questions, one behind the other, and what the parts of the service count. */
 #include <stdlib.h>
 
 #include "broker/hidden.h"
@@ -13,6 +13,7 @@ struct work {
     struct mr_timer_look *look;
     struct mr_store_stats stats;
     struct mr_store_lease_list leases;
+    bool parts; /* of subApps */
     struct mr_req_queue_list queue;
     struct mr_queue_info info;
 };
@@ -62,7 +63,7 @@ static enum mr_err add_app(struct mr_timer_look *look, const struct mr_store_lea
                            int64_t now_ms)
 {
     struct mr_timer_app *app = &look->status.apps[look->status.apps_n];
-    size_t prefix = strlen(MR_APP_LEASE_PREFIX);
+    size_t prefix = strlen(MR_APP_LEASE_PREFIX); /* that of subApps has the same length */
     *app = (struct mr_timer_app){.token = row->token, .until_ms = row->until_ms};
     MR_TRY(mr_arena_copy(
         &look->arena, mr_slice_make((const char *)row->name.data + prefix, row->name.len - prefix),
@@ -73,23 +74,56 @@ static enum mr_err add_app(struct mr_timer_look *look, const struct mr_store_lea
     return MR_OK;
 }
 
+/* An app that is cut is nobody's as a whole; of a subApp it is told while somebody has it. */
+static bool is_shown(const struct work *work, const struct mr_store_lease_row *row, int64_t now_ms)
+{
+    return work->parts ? row->until_ms > now_ms
+                       : !mr_slice_equal(row->owner, mr_slice_str(MR_SUBAPPS_OWNER));
+}
+
+static enum mr_err add_apps(struct work *work)
+{
+    struct mr_timer_look *look = work->look;
+    const struct mr_store_lease_list *leases = &work->leases;
+    size_t n = look->status.apps_n;
+    struct mr_timer_app *apps = mr_arena_calloc(&look->arena, n + leases->n + 1, sizeof *apps);
+    if (apps == NULL)
+        return MR_NOMEM;
+    if (n > 0)
+        memcpy(apps, look->status.apps, n * sizeof *apps);
+    look->status.apps = apps;
+    for (size_t i = 0; i < leases->n; i++) {
+        if (is_shown(work, &leases->leases[i], leases->now_ms))
+            MR_TRY(add_app(look, &leases->leases[i], leases->now_ms));
+    }
+    return MR_OK;
+}
+
+static void ask_leases(struct work *work, const char *prefix);
+
 static void on_leases(struct mr_store_req *req)
 {
     struct work *work = req->arg;
-    struct mr_timer_look *look = work->look;
-    const struct mr_store_lease_list *leases = &work->leases;
-    enum mr_err err = req->err;
-    if (err == MR_OK)
-        look->status.apps = mr_arena_calloc(&look->arena, leases->n + 1, sizeof *look->status.apps);
-    if (err == MR_OK && look->status.apps == NULL)
-        err = MR_NOMEM;
-    for (size_t i = 0; err == MR_OK && i < leases->n; i++)
-        err = add_app(look, &leases->leases[i], leases->now_ms);
+    enum mr_err err = req->err == MR_OK ? add_apps(work) : req->err;
     mr_store_req_done(req);
-    if (err == MR_OK)
-        ask_queue(work);
-    else
+    if (err != MR_OK) {
         end(work, err);
+    } else if (!work->parts) {
+        work->parts = true;
+        ask_leases(work, MR_SUBAPP_LEASE_PREFIX);
+    } else {
+        ask_queue(work);
+    }
+}
+
+static void ask_leases(struct work *work, const char *prefix)
+{
+    work->leases = (struct mr_store_lease_list){
+        .req = {.op = MR_STORE_LEASE_LIST, .done = on_leases, .arg = work},
+        .prefix = mr_slice_str(prefix),
+        .max = MR_BATCH_MAX,
+    };
+    mr_store_submit(work->service->store, &work->leases.req);
 }
 
 /* ---- the store ------------------------------------------------------------------------------- */
@@ -115,12 +149,7 @@ static void on_stats(struct mr_store_req *req)
         end(work, err);
         return;
     }
-    work->leases = (struct mr_store_lease_list){
-        .req = {.op = MR_STORE_LEASE_LIST, .done = on_leases, .arg = work},
-        .prefix = MR_SLICE_LIT(MR_APP_LEASE_PREFIX),
-        .max = MR_BATCH_MAX,
-    };
-    mr_store_submit(work->service->store, &work->leases.req);
+    ask_leases(work, MR_APP_LEASE_PREFIX);
 }
 
 static enum mr_err add_counts(struct mr_timer_service *service, struct mr_timer_look *look)

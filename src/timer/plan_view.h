@@ -28,7 +28,7 @@ struct mr_view_load {
 struct mr_view_server {
     struct mr_slice server; /* the name that its mr_loads says: one life of it */
     uint32_t weight;        /* 0: 100 */
-    int64_t other;          /* dispatches in the last 60 s of what is no subApp, such as plain tasks */
+    int64_t other; /* dispatches in the last 60 s of what is no subApp, such as plain tasks */
     const struct mr_view_load *loads;
     size_t loads_n;
 };
@@ -60,8 +60,8 @@ MR_MUST_USE enum mr_err mr_timer_service_set_view(struct mr_timer_service *servi
 /* What this server has dispatched in the last 60 s: for the body of its registration. */
 struct mr_loads {
     struct mr_arena arena;
-    struct mr_slice server; /* its name in the store; empty: it does not fire */
-    int64_t all;            /* the sum of all loads: every app's */
+    struct mr_slice server;     /* its name in the store; empty: it does not fire */
+    int64_t all;                /* the sum of all loads: every app's */
     struct mr_view_load *loads; /* the greatest first; only those above 0 */
     size_t n;
 };
@@ -100,8 +100,8 @@ enum { MR_PLAN_MOVES_MAX = 100 }; /* so many are kept */
 
 /* All of it by the store, so any server of it answers alike. */
 struct mr_plan_look {
-    struct mr_arena arena;         /* holds the answer */
-    struct mr_slice planner;       /* who holds the lease; empty: nobody */
+    struct mr_arena arena;          /* holds the answer */
+    struct mr_slice planner;        /* who holds the lease; empty: nobody */
     struct mr_plan_server *servers; /* by name */
     size_t servers_n;
     struct mr_plan_part *parts; /* by app and id */

@@ -39,6 +39,9 @@ struct mr_scheduler_options {
     const char *const *apps; /* fires the timers of these; none: of all */
     size_t apps_n;
     const char *node; /* a part of the owner's name, for people; NULL: none */
+    /* What the broker is known by in all its lives, if no other server on this store has the same broker: who fires the
+     * timers next then cannot see the tasks in it, and leaves them to this server while it lives. NULL: they share one. */
+    const char *home;
     const struct mr_timer_settings *settings; /* copied; NULL: defaults */
     /* Once per event. Its thread; do little. May be NULL. */
     void (*alarm)(const struct mr_scheduler_alarm *alarm, void *arg);

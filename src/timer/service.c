@@ -13,6 +13,7 @@
 #include "timer/copies.h"
 #include "timer/door.h"
 #include "timer/exhibit.h"
+#include "timer/plan_view.h"
 #include "timer/replica.h"
 #include "timer/scheduler.h"
 #include "timer/service_internal.h"
@@ -150,6 +151,7 @@ static enum mr_err start_scheduler(struct mr_timer_service *service,
         .apps = options->apps,
         .apps_n = options->apps_n,
         .node = options->node,
+        .home = options->home,
         .settings = &service->settings,
         .alarm = service->alarm != NULL ? on_alarm : NULL,
         .arg = service,
@@ -310,6 +312,16 @@ void mr_timer_service_set_peers(struct mr_timer_service *service, const char *co
 struct mr_copies *mr_timer_service_copies(struct mr_timer_service *service)
 {
     return service->copies;
+}
+
+enum mr_err mr_timer_service_set_view(struct mr_timer_service *service, const struct mr_view *view)
+{
+    return service->fires ? mr_scheduler_set_view(service->scheduler, view) : MR_OK;
+}
+
+enum mr_err mr_timer_service_loads(struct mr_timer_service *service, struct mr_loads *loads)
+{
+    return service->fires ? mr_scheduler_loads(service->scheduler, loads) : MR_OK;
 }
 
 /* ---- how it is ------------------------------------------------------------------------------- */

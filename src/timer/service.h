@@ -33,6 +33,12 @@ struct mr_timer_settings {
     int64_t history_ms;    /* 30 days: ended firings are kept so long */
     int64_t ahead_ms;      /* 1 s: versions further ahead of our clock are refused */
     int64_t reconcile_ms;  /* 1 min: how often open firings are held against the broker's tasks */
+    /* Of the planner (docs/nameserver.md): */
+    int64_t give_ms;  /* 5 s: who has a subApp is given so long to leave it */
+    int64_t merge_ms; /* 30 s: subApps are merged when there were too few workers for so long */
+    int64_t cool_ms;  /* 60 s: between two moves for balance */
+    int64_t stay_ms;  /* 10 min: a subApp that has moved for balance stays so long */
+    int64_t balance_floor; /* 60: who has dispatched less in a minute gives nothing away */
     /* An operation that the store did not take is tried again after these; 0: 5 s, 10 s. */
     int64_t levels_ms[MR_TIMER_LEVELS_MAX];
     size_t levels_n;
@@ -49,6 +55,7 @@ struct mr_timer_service_options {
     size_t apps_n;
     size_t payload_max; /* of a timer's tasks; 0: MR_PAYLOAD_MAX */
     const char *node;   /* who it is, for people: name of the machine and the like; "": not known */
+    const char *home;   /* see mr_scheduler_options */
     struct mr_timer_settings settings;
     struct mr_clock *clock; /* NULL: the system's */
     /* Copies of operations that other servers accept are kept here, for them. Their broker must be one that a server has

@@ -128,22 +128,28 @@ static enum mr_outcome handle(struct mr_run *run, void *arg)
     return fails || stopped ? MR_FAIL : MR_DONE;
 }
 
-void bench_work(struct bench *bench, uint32_t slots)
+static void work_on(struct bench *bench, struct mr_broker *broker, uint32_t slots,
+                    struct mr_worker **ret_worker)
 {
     static const int64_t levels_ms[] = {100, 200, 400};
     struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
-    assert_null(bench->worker);
-    assert_int_equal(mr_worker_new_on(bench->broker,
+    assert_null(*ret_worker);
+    assert_int_equal(mr_worker_new_on(broker,
                                       &(struct mr_worker_options){.queues = &queue,
                                                                   .queues_n = 1,
                                                                   .slots = slots,
                                                                   .retry_levels_ms = levels_ms,
                                                                   .retry_levels_n = 3,
                                                                   .drain_ms = 1000},
-                                      &bench->worker),
+                                      ret_worker),
                      MR_OK);
-    assert_int_equal(mr_worker_handle(bench->worker, "*", handle, bench), MR_OK);
-    assert_int_equal(mr_worker_start(bench->worker), MR_OK);
+    assert_int_equal(mr_worker_handle(*ret_worker, "*", handle, bench), MR_OK);
+    assert_int_equal(mr_worker_start(*ret_worker), MR_OK);
+}
+
+void bench_work(struct bench *bench, uint32_t slots)
+{
+    work_on(bench, bench->broker, slots, &bench->worker);
 }
 
 struct mr_worker *bench_hire(struct bench *bench, const char *node)
@@ -181,10 +187,28 @@ static void on_alarm(const struct mr_scheduler_alarm *alarm, void *arg)
     mr_lock_leave(&bench->lock);
 }
 
+/* In a folder that it has in all its lives. */
+static void open_home(struct bench *bench, size_t i)
+{
+    struct bench_server *server = &bench->servers[i];
+    struct mr_detail detail = {0};
+    char dir[BENCH_DIR_MAX + 32];
+    snprintf(dir, sizeof dir, "%s/home-%zu", bench->dir, i);
+    if (mr_embedded_open(&(struct mr_embedded_options){.dir = dir, .segment_bytes = 1 << 20},
+                         &server->broker, &detail) != MR_OK)
+        fail_msg("%s", detail.text);
+    work_on(bench, server->broker, 8, &server->worker);
+}
+
 struct bench_server *bench_serve(struct bench *bench, size_t i)
 {
     struct bench_server *server = &bench->servers[i];
-    struct mr_scheduler_options options = {.broker = bench->broker,
+    char home[32];
+    snprintf(home, sizeof home, "home-%zu", i);
+    if (bench->homes)
+        open_home(bench, i);
+    struct mr_scheduler_options options = {.broker = bench->homes ? server->broker : bench->broker,
+                                           .home = bench->homes ? home : NULL,
                                            .store = bench->store,
                                            .clock = &bench->clock.clock,
                                            .node = "bench",
@@ -199,8 +223,14 @@ struct bench_server *bench_serve(struct bench *bench, size_t i)
 
 void bench_unserve(struct bench *bench, size_t i)
 {
-    mr_scheduler_stop(bench->servers[i].scheduler);
-    bench->servers[i].scheduler = NULL;
+    struct bench_server *server = &bench->servers[i];
+    mr_scheduler_stop(server->scheduler);
+    server->scheduler = NULL;
+    mr_worker_free(server->worker);
+    server->worker = NULL;
+    if (server->broker != NULL)
+        mr_broker_close(server->broker);
+    server->broker = NULL;
 }
 
 static struct bench *prepare(bool stopped, int64_t start_ms)

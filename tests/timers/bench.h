@@ -53,6 +53,8 @@ struct bench;
 struct bench_server {
     struct bench *bench;
     struct mr_scheduler *scheduler; /* NULL: it is not there */
+    struct mr_broker *broker;       /* of its own; else NULL */
+    struct mr_worker *worker;       /* on that */
 };
 
 struct bench {
@@ -67,6 +69,7 @@ struct bench {
     struct mr_timer_settings settings; /* of servers that are started from now on */
     struct bench_server servers[BENCH_SERVERS_MAX];
     struct mr_worker *worker; /* NULL: nobody works */
+    bool homes;               /* servers that are started from now on have brokers of their own */
     char app[32];             /* of timers that are named from now on; empty: the default */
     uint64_t version;
     struct mr_lock lock; /* over what follows */
@@ -198,6 +201,7 @@ void bench_check_all(struct bench *bench, size_t timers, int64_t to_ms);
 
 int timers_timing(void);
 int timers_sharing(void);
+int timers_subapps(void);
 int timers_running(void);
 int timers_strategies(void);
 int timers_changes(void);

@@ -10,7 +10,7 @@
 static int (*const themes[])(void) = {timers_operations, timers_producers, timers_recovery,
                                       timers_levels,     timers_timing,    timers_sharing,
                                       timers_running,    timers_servers,   timers_strategies,
-                                      timers_dispatch,   timers_changes};
+                                      timers_dispatch,   timers_changes,   timers_subapps};
 
 int timers_run(const char *theme, struct CMUnitTest *tests, size_t n)
 {

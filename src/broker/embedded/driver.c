@@ -137,3 +137,12 @@ enum mr_err mr_embedded_open(const struct mr_embedded_options *options,
     *ret_broker = &driver->broker;
     return MR_OK;
 }
+
+bool mr_embedded_home(const struct mr_broker *broker, char text[MR_UUID_TEXT_LEN + 1])
+{
+    if (broker->ops != &driver_ops)
+        return false;
+    /* It is set before the open is answered, and never changes. */
+    mr_uuid_format(&mr_container(broker, struct driver, broker)->engine->store_id, text);
+    return true;
+}

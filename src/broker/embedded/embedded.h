@@ -5,6 +5,7 @@
 
 #include "base/exec.h"
 #include "base/fs.h"
+#include "base/id.h"
 #include "broker/broker.h"
 
 struct mr_embedded_options {
@@ -24,6 +25,9 @@ struct mr_embedded_options {
 /* Opens with threads of its own. Errors as mr_client_open. */
 MR_MUST_USE enum mr_err mr_embedded_open(const struct mr_embedded_options *options,
                                          struct mr_broker **ret_broker, struct mr_detail *detail);
+
+/* What the folder is known by, in all its lives. False: the broker is no such one. Thread: any. */
+bool mr_embedded_home(const struct mr_broker *broker, char text[MR_UUID_TEXT_LEN + 1]);
 
 /*
  * The same engine without threads, for the simulator and the crash tests: the caller turns it.

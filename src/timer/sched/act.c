@@ -327,6 +327,7 @@ static void timer_known(struct job *job)
         return;
     }
     a->act->uid = timer->uid;
+    job->app = sched_app_for(job->app, &timer->uid);
     a->def = sched_def_new(job->s, timer);
     if (a->def == NULL) {
         answer(a, MR_DAMAGED);

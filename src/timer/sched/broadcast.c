@@ -47,7 +47,7 @@ static void release(struct broadcast *b)
 
 static void finish(struct broadcast *b)
 {
-    bool again = b->again && b->app->owned;
+    bool again = b->again && !b->app->s->stopping;
     release(b);
     if (again) {
         b->again = false;
@@ -141,6 +141,7 @@ static void look(struct broadcast *b)
 
 void sched_broadcast_look(struct app *app, const struct mr_uuid *uid, int64_t planned_ms)
 {
+    app = app->base; /* as long as it lasts the subApp may go to another */
     for (struct mr_link *at = app->broadcasts.next; at != &app->broadcasts; at = at->next) {
         struct broadcast *b = mr_container(at, struct broadcast, link);
         if (memcmp(&b->key.uid, uid, sizeof *uid) == 0 && b->key.planned_ms == planned_ms) {

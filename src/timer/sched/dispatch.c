@@ -118,11 +118,13 @@ static void note_lateness(struct mr_scheduler *s, const struct shot *shot)
 static void add_set(struct dispatching *d, struct shot *shot)
 {
     d->of_set[d->sets_n] = shot;
-    d->sets[d->sets_n++] = (struct mr_store_set){.uid = shot->uid,
-                                                 .planned_ms = shot->planned_ms,
-                                                 .run = shot->run,
-                                                 .from = MR_LEDGER_BIT(MR_LEDGER_WAITING),
-                                                 .to = MR_LEDGER_DISPATCHED};
+    d->sets[d->sets_n++] = (struct mr_store_set){
+        .uid = shot->uid,
+        .planned_ms = shot->planned_ms,
+        .run = shot->run,
+        .from = shot->adopts ? MR_LEDGER_OPEN : MR_LEDGER_BIT(MR_LEDGER_WAITING),
+        .to = MR_LEDGER_DISPATCHED,
+        .home = mr_slice_str(d->job.s->home)};
 }
 
 static void write_sets(struct dispatching *d)
@@ -208,13 +210,28 @@ static enum mr_err outcome(const struct mr_enqueue_result *results, size_t n)
     return MR_OK;
 }
 
+/* Tasks that were made now, not those that were found. */
+static void count_load(struct app *app, const struct mr_enqueue_result *results, size_t n)
+{
+    uint64_t made = 0;
+    for (size_t i = 0; i < n; i++)
+        made += results[i].err == MR_OK;
+    mr_lock_enter(&app->s->lock);
+    mr_balance_count(&app->load, mr_mono_now(app->s->clock), made);
+    mr_lock_leave(&app->s->lock);
+}
+
 static void enqueued(struct job *job)
 {
     struct dispatching *d = mr_container(job, struct dispatching, job);
     size_t i = 0;
     if (d->fenced && !sched_job_current(job)) {
-        dispatching_free(d);
-        return;
+        if (job->s->home[0] == '\0') {
+            dispatching_free(d);
+            return;
+        }
+        d->fenced = false; /* its tasks are in our own broker: whose the app is now is told so */
+        job->app->dispatching--;
     }
     /* The broker is away for longer than it takes to come back: what is written waits for one who reaches it. */
     if (d->fenced && d->enqueue.req.err == MR_UNAVAILABLE) {
@@ -222,6 +239,7 @@ static void enqueued(struct job *job)
         dispatching_free(d);
         return;
     }
+    count_load(job->app, d->results, d->n);
     for (struct mr_link *at = d->shots.next, *next; at != &d->shots; at = next) {
         struct shot *shot = mr_container(at, struct shot, link);
         enum mr_err err = outcome(d->results + i, shot->tasks_n);
@@ -330,6 +348,8 @@ void sched_dispatch(struct app *app, struct mr_link *shots)
         }
         d->enqueue = (struct mr_req_enqueue){
             .req.op = MR_OP_ENQUEUE, .tasks = d->tasks, .n = d->n, .results = d->results};
+        if (app->s->home[0] != '\0')
+            sched_results_begin(app); /* also of what others fire */
         sched_job_broker(&d->job, &d->enqueue.req);
     }
 }
@@ -349,9 +369,22 @@ void sched_dispatch_init(struct app *app)
     mr_timer_init(&app->dispatch_again, again);
 }
 
+/* Nobody else can see that its tasks are there. */
+static void write_unfenced(struct dispatching *d)
+{
+    d->job.app->dispatching -= d->fenced;
+    d->fenced = false;
+    write_now(d);
+}
+
 void sched_dispatch_drop(struct app *app)
 {
     sched_shots_free(&app->shots);
-    while (!mr_list_empty(&app->dispatched))
-        dispatching_free(mr_container(app->dispatched.next, struct dispatching, link));
+    while (!mr_list_empty(&app->dispatched)) {
+        struct dispatching *d = mr_container(app->dispatched.next, struct dispatching, link);
+        if (app->s->home[0] == '\0')
+            dispatching_free(d);
+        else
+            write_unfenced(d);
+    }
 }

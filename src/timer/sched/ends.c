@@ -2,6 +2,9 @@
 /*
  * The ends of firings. Their tasks name a topic of the app, where a node of ours takes the results; they are
  * committed when the ledger has them. An end may come twice, or by other ways than this: the row is written once.
+ *
+ * Those of timers that are ours are written under the lease of the app or the subApp; of others, whose tasks are in our broker
+ * because they were made there, without one: who fires them is told by the store.
  */
 #include <stdlib.h>
 
@@ -9,7 +12,10 @@
 #include "timer/sched/internal.h"
 #include "timer/strategy.h"
 
-enum { WRITING_MAX = 4 }; /* batches of results that are not committed yet */
+enum {
+    WRITING_MAX = 4, /* batches of results that are not committed yet */
+    RECOVER_MS = 50, /* those of a subApp that is being recovered wait so long */
+};
 
 /* ---- ends become rows ------------------------------------------------------------------------ */
 
@@ -210,6 +216,7 @@ void sched_ends_write(struct app *app, const struct end *ends, size_t n, ends_do
 
 void sched_end_write(struct app *app, const struct end *end)
 {
+    app = sched_app_for(app, &end->uid);
     if (app->owned)
         sched_ends_write(app, end, 1, NULL, NULL);
     else
@@ -229,7 +236,9 @@ struct taken {
     enum mr_err *errs;
     struct end *ends;
     size_t ends_n;
-    uint64_t node;
+    size_t pending; /* requests that write them */
+    enum mr_err err;
+    uint64_t node, round;
     struct mr_link link; /* in results.writing */
     struct mr_timer again;
     bool put_off; /* until nothing is fired */
@@ -242,10 +251,17 @@ struct beating {
     struct mr_req_node_close close;
     struct mr_worker_queue queue;
     char queue_name[MR_NAME_MAX + 1];
+    uint64_t round;
 };
 
 static void take(struct app *app);
 static void node_close(struct app *app, uint64_t node);
+
+/* Results of the base are taken, as when that was begun. */
+static bool is_on(const struct app *base, uint64_t round)
+{
+    return base->results.on && base->results.round == round;
+}
 
 static void taken_free(struct taken *t)
 {
@@ -316,14 +332,14 @@ static void taken_end(struct taken *t)
 {
     struct app *app = t->app;
     taken_free(t);
-    if (app->owned && app->results.node != 0 && !app->results.taking)
+    if (app->results.on && app->results.node != 0 && !app->results.taking)
         take(app);
 }
 
 static void committed(struct job *job)
 {
     struct taken *t = mr_container(job, struct taken, job);
-    if (t->commit.req.err != MR_OK && sched_job_current(job))
+    if (t->commit.req.err != MR_OK && is_on(t->app, t->round))
         node_lost(t->app, t->node, t->commit.req.err);
     taken_end(t);
 }
@@ -339,17 +355,68 @@ static void commit(struct taken *t)
     sched_job_broker(&t->job, &t->commit.req);
 }
 
+/* All of them, or once more. */
 static void ends_written(struct app *app, enum mr_err err, void *arg)
 {
     struct taken *t = arg;
-    if (err == MR_OK) {
+    struct app *base = t->app;
+    (void)app;
+    if (err != MR_OK)
+        t->err = err;
+    if (--t->pending > 0)
+        return;
+    if (t->err == MR_OK) {
         commit(t);
-    } else if (err == MR_STALE || !app->owned || app->results.node != t->node) {
+    } else if (base->results.node != t->node) {
         taken_end(t); /* with the node they go back, to whoever has the app now */
     } else {
-        mr_diag(MR_DIAG_WARN, "timer.results", "app=%s error=%s", app->name, mr_err_name(err));
-        sched_after(app->s, &t->again, AGAIN_MS);
+        mr_diag(MR_DIAG_WARN, "timer.results", "app=%s error=%s", base->name, mr_err_name(t->err));
+        sched_after(base->s, &t->again, t->err == MR_STALE ? RECOVER_MS : AGAIN_MS);
     }
+}
+
+/* It must be known what else is open before an end is written. */
+static bool must_wait(const struct taken *t)
+{
+    for (size_t i = 0; i < t->ends_n; i++) {
+        const struct app *app = sched_app_for(t->app, &t->ends[i].uid);
+        if (app->owned && app->recovering)
+            return true;
+    }
+    return false;
+}
+
+/* Those that are written together with one end: they are of the same subApp. Takes them out of the list. */
+static void write_some(struct taken *t, struct end *left, size_t *left_n, struct end *some)
+{
+    struct app *app = sched_app_for(t->app, &left[0].uid);
+    size_t n = 0, rest = 0;
+    for (size_t i = 0; i < *left_n; i++) {
+        if (sched_app_for(t->app, &left[i].uid) == app)
+            some[n++] = left[i];
+        else
+            left[rest++] = left[i];
+    }
+    *left_n = rest;
+    t->pending++;
+    if (app->owned)
+        sched_ends_write(app, some, n, ends_written, t);
+    else
+        sched_ends_late(app, some, n, ends_written, t);
+}
+
+static void write_all(struct taken *t)
+{
+    size_t left_n = t->ends_n;
+    struct end *left = calloc(2 * left_n, sizeof *left);
+    t->err = left != NULL ? MR_OK : MR_NOMEM;
+    t->pending = 1; /* until all are on their way */
+    if (left != NULL)
+        memcpy(left, t->ends, left_n * sizeof *left);
+    while (left != NULL && left_n > 0)
+        write_some(t, left, &left_n, left + t->ends_n);
+    free(left);
+    ends_written(t->app, t->err, t);
 }
 
 static void write_now(struct taken *t)
@@ -358,8 +425,10 @@ static void write_now(struct taken *t)
     t->put_off = false;
     if (t->app->results.node != t->node)
         taken_end(t);
+    else if (must_wait(t))
+        sched_after(t->app->s, &t->again, RECOVER_MS);
     else
-        sched_ends_write(t->app, t->ends, t->ends_n, ends_written, t);
+        write_all(t);
 }
 
 static void write_again(struct mr_timer *timer, void *arg)
@@ -371,16 +440,16 @@ static void write_again(struct mr_timer *timer, void *arg)
 /* Ends are in no hurry either. */
 static void write_soon(struct taken *t)
 {
-    t->put_off = sched_is_firing(t->app);
+    t->put_off = sched_is_any_firing(t->app);
     if (t->put_off)
         sched_after(t->app->s, &t->again, LATER_MS);
     else
         write_now(t);
 }
 
-void sched_results_flush(struct app *app)
+void sched_results_flush(struct app *base)
 {
-    for (struct mr_link *at = app->results.written.next, *next; at != &app->results.written;
+    for (struct mr_link *at = base->results.written.next, *next; at != &base->results.written;
          at = next) {
         struct taken *t = mr_container(at, struct taken, link);
         next = at->next;
@@ -409,7 +478,7 @@ static void took(struct job *job)
     struct taken *t = mr_container(job, struct taken, job);
     struct app *app = t->app;
     enum mr_err err = t->take.req.err;
-    bool ours = sched_job_current(job) && app->results.node == t->node;
+    bool ours = is_on(app, t->round) && app->results.node == t->node;
     if (ours)
         app->results.taking = false;
     if (ours && err == MR_OK)
@@ -441,6 +510,7 @@ static void take(struct app *app)
     t->app = app;
     t->job = (struct job){.s = app->s, .app = app, .done = took};
     t->node = app->results.node;
+    t->round = app->results.round;
     mr_list_init(&t->link);
     mr_timer_init(&t->again, write_again);
     t->take = (struct mr_req_take){
@@ -480,13 +550,13 @@ static void opened(struct job *job)
     struct beating *b = mr_container(job, struct beating, job);
     struct app *app = job->app;
     enum mr_err err = b->open.req.err;
-    if (err == MR_OK && !sched_job_current(job)) {
+    if (err == MR_OK && !is_on(app, b->round)) {
         node_close(app, b->open.node);
     } else if (err == MR_OK) {
         app->results.node = b->open.node;
         sched_after(app->s, &app->results.beat, NODE_BEAT_MS);
         take(app);
-    } else if (sched_job_current(job)) {
+    } else if (is_on(app, b->round)) {
         mr_diag(MR_DIAG_WARN, "timer.results", "app=%s error=%s", app->name, mr_err_name(err));
         sched_after(app->s, &app->results.again, AGAIN_MS);
     }
@@ -507,6 +577,7 @@ static void node_open(struct app *app)
         return;
     }
     b->job = (struct job){.s = app->s, .app = app, .done = opened};
+    b->round = app->results.round;
     b->queue.name = mr_result_queue(mr_slice_str(app->topic), b->queue_name);
     b->open = (struct mr_req_node_open){.req.op = MR_OP_NODE_OPEN,
                                         .role = MR_NODE_MASTER,
@@ -523,7 +594,7 @@ static void beat_done(struct job *job)
     struct beating *b = mr_container(job, struct beating, job);
     struct app *app = job->app;
     bool gone = b->beat.req.err == MR_NOT_FOUND || b->beat.req.err == MR_CLOSED;
-    if (sched_job_current(job) && app->results.node == b->beat.node) {
+    if (app->results.on && app->results.node == b->beat.node) {
         if (gone)
             node_lost(app, b->beat.node, b->beat.req.err);
         else
@@ -548,33 +619,51 @@ static void open_again(struct mr_timer *timer, void *arg)
 {
     struct app *app = mr_container(timer, struct app, results.again);
     (void)arg;
-    if (app->owned && app->results.node == 0)
+    if (app->results.on && app->results.node == 0)
         node_open(app);
 }
 
-void sched_results_init(struct app *app)
+void sched_results_init(struct app *base)
 {
-    mr_list_init(&app->results.written);
-    mr_timer_init(&app->results.beat, beat);
-    mr_timer_init(&app->results.again, open_again);
+    mr_list_init(&base->results.written);
+    mr_timer_init(&base->results.beat, beat);
+    mr_timer_init(&base->results.again, open_again);
 }
 
 void sched_results_begin(struct app *app)
 {
-    node_open(app);
+    struct app *base = app->base;
+    if (base->results.on)
+        return;
+    base->results.on = true;
+    base->results.round++;
+    node_open(base);
+}
+
+/* Our own broker may have tasks of subApps that are others' by now. */
+static bool is_needed(const struct app *base)
+{
+    bool needed = base->owned || base->s->home[0] != '\0';
+    for (struct mr_link *at = base->parts.next; !needed && at != &base->parts; at = at->next)
+        needed = mr_container(at, struct app, of_base)->owned;
+    return needed && !base->s->stopping;
 }
 
 void sched_results_end(struct app *app)
 {
-    mr_wheel_stop(app->s->wheel, &app->results.beat);
-    mr_wheel_stop(app->s->wheel, &app->results.again);
-    if (app->results.node != 0)
-        node_close(app, app->results.node);
-    app->results.node = 0;
-    app->results.taking = false;
+    struct app *base = app->base;
+    struct results *results = &base->results;
+    if (!results->on || is_needed(base))
+        return;
+    mr_wheel_stop(base->s->wheel, &results->beat);
+    mr_wheel_stop(base->s->wheel, &results->again);
+    if (results->node != 0)
+        node_close(base, results->node);
+    results->on = results->taking = false;
+    results->round++;
+    results->node = 0;
     /* Those that wait to be tried again; the others are under way, and find their app lost. */
-    for (struct mr_link *at = app->results.written.next, *next; at != &app->results.written;
-         at = next) {
+    for (struct mr_link *at = results->written.next, *next; at != &results->written; at = next) {
         struct taken *t = mr_container(at, struct taken, link);
         next = at->next;
         if (mr_timer_running(&t->again))

@@ -4,6 +4,10 @@
  *
  *   scheduler.c  the thread, its clock and wheel, the apps it knows
  *   share.c      who else is there, and which apps are to be ours
+ *   cut.c        which subApps of apps that are cut are ours
+ *   planner.c    how apps are to be cut, and whose that is to be
+ *   plan_write.c what is planned is written
+ *   view.c       what the planner is told, and loads
  *   lease.c      whose an app is; what begins and ends with that
  *   window.c     timers in memory: reading what is due soon, and what was changed
  *   fire.c       what is due becomes rows of the ledger
@@ -18,6 +22,9 @@
  *   act.c        what people do to a firing
  *   names.c      ids of tasks, names of topics
  *
+ * An app is one struct app, its base, or, where it is cut, one for each subApp that is ours beside it: each has its own lease and
+ * its timers. What is of the app as a whole, such as the results of its tasks, is the base's.
+ *
  * All of it belongs to the scheduler's thread. Requests to the store and the broker are jobs: they come back as
  * messages. An app that was lost meanwhile has another generation, and what comes back for the old one is
  * dropped; that it was carried out does no harm.
@@ -28,9 +35,13 @@
 #include "base/diag.h"
 #include "base/map.h"
 #include "broker/broker.h"
+#include "names/balance.h"
+#include "names/subapp.h"
 #include "store/store.h"
 #include "timer/plan.h"
+#include "timer/plan_view.h"
 #include "timer/scheduler.h"
+#include "timer/share.h"
 #include "wheel/wheel.h"
 
 enum {
@@ -47,6 +58,8 @@ enum {
     RESULTS_WAIT_MS = 30000,
     RECONCILE_MAX = 1000, /* rows of an app that are held against their tasks at a time */
 };
+
+#define PLAN_LEASE "plan" /* whoever holds it plans */
 
 struct app;
 struct reading;
@@ -113,9 +126,11 @@ struct entry {
 
 /* ---- apps ------------------------------------------------------------------------------------ */
 
-/* A node of the broker that takes the results of an app. */
+/* A node of the broker that takes the results of an app: of its base. */
 struct results {
-    uint64_t node; /* 0: none */
+    bool on;
+    uint64_t round; /* so often it was begun or ended */
+    uint64_t node;  /* 0: none */
     bool taking;
     unsigned writing;       /* batches that are in hand ... */
     struct mr_link written; /* ... those */
@@ -125,8 +140,19 @@ struct results {
 struct app {
     struct mr_link link;
     struct mr_scheduler *s;
+    struct app *base;       /* the app as a whole: itself, if it is no subApp */
+    struct mr_link parts;   /* of a base: its subApps that are, or were, ours */
+    struct mr_link of_base; /* in parts */
+    uint32_t part;          /* the id of a subApp; 0: the app as a whole */
+    uint64_t slots;         /* of a subApp; 0: all */
+    uint64_t epoch;         /* of a subApp, the number that its lease has to have */
+    bool cut;               /* of a base: others than itself fire it */
+    bool seen;              /* by a look: it is still ours */
+    bool few;          /* of a base, the planner's: it has fewer workers than subApps need, ... */
+    mr_mono few_since; /* ... since then */
+    struct mr_balance_window load; /* of its dispatches; under the lock */
     char name[MR_NAME_MAX + 1];
-    char lease[MR_NAME_MAX + sizeof MR_APP_LEASE_PREFIX];
+    char lease[MR_NAME_MAX + sizeof MR_APP_LEASE_PREFIX + 16];
     char topic[MR_TOPIC_MAX + 1];
     bool wanted; /* we would like to have it */
     bool share;  /* it is to be ours: else we leave it when nothing of it is under way */
@@ -162,6 +188,43 @@ struct app {
 
 struct nodes;
 struct broadcast;
+struct view;
+
+/* ---- what a look at the store has seen -------------------------------------------------------- */
+
+/* The table of an app that is cut, and the wish beside it. */
+struct cut {
+    struct mr_slice app;
+    uint64_t version;
+    bool has_wish;
+    int64_t wish_ms; /* so old it is */
+    struct mr_subapps now, wish;
+};
+
+struct sight {
+    struct mr_share_server *servers; /* that live, by name */
+    size_t servers_n;
+    size_t us;                 /* of servers; MR_SHARE_NOBODY: not among them */
+    struct mr_share_app *apps; /* by name */
+    size_t apps_n, apps_cap;
+    struct cut *cuts; /* by app */
+    size_t cuts_n, cuts_cap;
+    struct mr_arena arena; /* of names */
+};
+
+/* The planner's memory. */
+struct planner {
+    bool asking;          /* for the lease */
+    uint64_t token;       /* of the lease; 0: it is not ours */
+    mr_mono until;        /* it is so long */
+    mr_mono again;        /* when it is to be asked for */
+    size_t writing;       /* requests under way */
+    bool has_moved;       /* for balance ... */
+    mr_mono moved;        /* ... then */
+    struct mr_link moves; /* of subApps, the newest last */
+    size_t moves_n;
+    struct mr_link names; /* of servers that are, or were, there */
+};
 
 struct mr_scheduler {
     struct mr_broker *broker;
@@ -171,6 +234,14 @@ struct mr_scheduler {
     void (*alarm)(const struct mr_scheduler_alarm *alarm, void *arg);
     void *alarm_arg;
     char owner[MR_STORE_OWNER_MAX + 1];
+    uint64_t id; /* the same, as tables have it */
+    char
+        home[MR_STORE_OWNER_MAX + 1]; /* of the broker, where each server has its own; else empty */
+    struct mr_arena homes_arena;
+    struct mr_slice *homes; /* of the servers that were there at the last look */
+    size_t homes_n;
+    struct view *view; /* or NULL */
+    struct planner planner;
     bool all_apps;
     struct mr_zones *zones;
     struct mr_wheel *wheel;
@@ -184,6 +255,7 @@ struct mr_scheduler {
     mr_mono back;        /* when it has given up: not before this */
     mr_mono beat;        /* when that it is there, and has what it has, is to be said again */
     size_t others;       /* that are there, too */
+    bool wished;         /* some subApp is about to change hands */
     bool sharing;        /* it is looking at that */
     bool share_again;    /* and once more */
     struct nodes *nodes; /* the workers, as they were lately; or NULL */
@@ -217,6 +289,60 @@ void sched_alarm(struct mr_scheduler *s, const struct mr_scheduler_alarm *alarm)
 struct app *sched_app(struct mr_scheduler *s, struct mr_slice name);
 
 struct app *sched_app_find(struct mr_scheduler *s, struct mr_slice name);
+/* A subApp of the base. NULL: no memory. */
+struct app *sched_part(struct app *base, uint32_t part);
+/* Where the timer is, if it is ours: the app, or the subApp of its slot. Else the base. */
+struct app *sched_app_for(struct app *app, const struct mr_uuid *uid);
+/* What is due of the app, or of any subApp of it, keeps the store busy. */
+bool sched_is_any_firing(const struct app *base);
+
+/* Where the task of a firing is. */
+enum home { HOME_OURS, HOME_OTHERS, HOME_GONE /* its server does not live */ };
+enum home sched_home(const struct mr_scheduler *s, struct mr_slice home);
+
+/* cut.c: the number of a server in tables. */
+uint64_t sched_server_id(struct mr_slice server);
+/* A page of tables goes into the sight. */
+MR_MUST_USE enum mr_err sched_cuts_add(struct sight *sight,
+                                       const struct mr_store_subapps_list *page);
+struct cut *sched_cut_find(const struct sight *sight, struct mr_slice app);
+/* Whether the subApp is in the other table as it is in this one. */
+bool sched_is_same_part(const struct mr_subapps *table, const struct mr_subapp *part);
+void sched_cuts_follow(struct mr_scheduler *s, const struct sight *sight);
+
+/* planner.c */
+void sched_plan(struct mr_scheduler *s, const struct sight *sight);
+void sched_plan_end(struct mr_scheduler *s); /* others may plan from now on */
+void sched_planner_done(struct mr_scheduler *s);
+
+/* plan_write.c */
+struct plan_change {
+    struct mr_slice app;
+    uint64_t version;             /* that was read; 0: the app is not cut yet */
+    const struct mr_subapps *old; /* NULL likewise */
+    const struct mr_subapps *now; /* NULL: it is only wished */
+    const struct mr_subapps *wish;
+    const struct mr_subapp_change *changes;
+    size_t changes_n;
+    const char *why; /* instead of the names of their reasons; NULL: those */
+};
+void sched_plan_write(struct mr_scheduler *s, const struct plan_change *change);
+/* What was wished comes about, if those who have to give have given, or have had time enough. */
+void sched_plan_carry_out(struct mr_scheduler *s, const struct sight *sight, const struct cut *cut);
+bool sched_server_lives(const struct sight *sight, uint64_t server);
+/* Names for numbers of servers. */
+void sched_names_note(struct mr_scheduler *s, const struct sight *sight);
+void sched_names_free(struct mr_scheduler *s);
+struct mr_slice sched_name_of(const struct mr_scheduler *s, uint64_t server);
+
+/* view.c: what it says; without a view nothing. */
+void sched_view_free(struct view *view);
+void sched_view_of_server(const struct mr_scheduler *s, struct mr_slice server,
+                          uint32_t *ret_weight, int64_t *ret_other);
+int64_t sched_view_load(const struct mr_scheduler *s, struct mr_slice app, uint32_t part);
+size_t sched_view_workers(const struct mr_scheduler *s, struct mr_slice app);
+bool sched_view_complete(const struct mr_scheduler *s);
+uint32_t sched_view_threshold(const struct mr_scheduler *s);
 
 /* share.c */
 void sched_share_init(struct mr_scheduler *s);
@@ -231,6 +357,7 @@ void sched_lease_renew(struct mr_scheduler *s); /* what is */
 void sched_lease_take(struct mr_scheduler *s);  /* what is free and to be ours */
 void sched_lease_leave(struct app *app);        /* when it is to be another's and that can be */
 void sched_lease_lost(struct app *app, enum mr_err err);
+void sched_lease_drop(struct app *app); /* it was given to another */
 void sched_lease_release_all(struct mr_scheduler *s);
 
 /* window.c */
@@ -303,6 +430,7 @@ struct shot {
     int64_t planned_ms;
     int64_t due_ms; /* 0: it is late anyway */
     uint32_t run;
+    bool adopts; /* its task was elsewhere, where nobody is any more */
     char id[MR_FIRING_ID_MAX + 1];
 };
 /* NULL: no memory; it is found as an open row later. */
@@ -325,11 +453,12 @@ void sched_expire(struct app *app, const struct def *def, const struct mr_uuid *
                   int64_t planned_ms, uint32_t run);
 void sched_expire_drop(struct app *app);
 
-/* ends.c */
+/* ends.c: results of the base are taken as long as the app, or a subApp, is ours and recovered, and, where the broker
+ * is our own, from then on. */
 void sched_results_begin(struct app *app);
-void sched_results_end(struct app *app);
-void sched_results_flush(struct app *app); /* likewise */
-void sched_results_init(struct app *app);
+void sched_results_end(struct app *app);    /* if nobody needs them any more */
+void sched_results_flush(struct app *base); /* likewise */
+void sched_results_init(struct app *base);
 /* One end of a firing, known by whatever means. */
 struct end {
     struct mr_uuid uid;
@@ -353,6 +482,8 @@ void sched_end_told(struct app *app,
 /* late.c: likewise, when it has been read how the timer stands. told: it is written already, but for what the timer does
  * next. */
 void sched_end_late(struct app *app, const struct end *end, bool told);
+/* Likewise, of many that are not ours; all is copied. */
+void sched_ends_late(struct app *app, const struct end *ends, size_t n, ends_done *done, void *arg);
 /* What follows the end for a timer that stands so. */
 struct mr_store_move sched_end_move(const struct mr_rule *rule, const struct mr_store_timer *timer,
                                     int64_t finished_ms);
@@ -362,6 +493,8 @@ bool sched_end_of_task(const struct mr_task *task, struct end *ret_end);
 /* recover.c */
 void sched_recover_init(struct app *app);
 void sched_recover_begin(struct app *app);
+/* Of a base that is cut: what is in our broker of subApps that are others'. */
+void sched_recover_left(struct app *base);
 void sched_recover_drop(struct app *app);
 /* The open rows of one timer are read; those that may be are dispatched. */
 void sched_recover_timer(struct app *app, const struct mr_uuid *uid);

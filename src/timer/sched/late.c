@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ends that are written when it has been read how their timer stands: by the owner, when the timer was changed while it
- * ran; by another server, which has no timers in memory. What the timer does next goes with the end, in one step; if
- * the timer is changed again before that, all of it is repeated.
+ * Ends that are written when it has been read how their timers stand: by the owner, when a timer was changed while it
+ * ran; by another server, which has no timers in memory. What a timer does next goes with the end, in one step; if
+ * it is changed again before that, all of it is repeated.
  */
 #include <stdlib.h>
 
@@ -12,15 +12,18 @@ enum { TRIES_MAX = 20 }; /* then the walk through the open rows finds it */
 
 struct late {
     struct job job;
-    struct end end;
-    struct mr_arena arena; /* of the reason */
-    struct mr_store_timer_key key;
+    struct mr_arena arena; /* of all that follows */
+    size_t n;
+    struct end *ends;
+    struct mr_store_timer_key *keys;
     struct mr_store_timer_get get;
     struct mr_store_firing_set set;
-    struct mr_store_set item;
-    struct mr_store_set_result result;
+    struct mr_store_set *items;
+    struct mr_store_set_result *results;
     unsigned tries;
     bool told;
+    ends_done *done; /* or NULL */
+    void *arg;
 };
 
 static void late_free(struct late *l)
@@ -31,85 +34,148 @@ static void late_free(struct late *l)
     free(l);
 }
 
+static void late_end(struct late *l, enum mr_err err)
+{
+    if (l->done != NULL)
+        l->done(l->job.app, err, l->arg);
+    late_free(l);
+}
+
 static void look(struct late *l);
+
+static bool was_changed(const struct late *l)
+{
+    for (size_t i = 0; i < l->n; i++) {
+        if (l->results[i].err == MR_CONFLICT)
+            return true;
+    }
+    return false;
+}
 
 static void written(struct job *job)
 {
     struct late *l = mr_container(job, struct late, job);
-    if (l->set.req.err == MR_OK && l->result.err == MR_CONFLICT && l->tries++ < TRIES_MAX) {
+    enum mr_err err = l->set.req.err;
+    if (err == MR_OK && was_changed(l) && l->tries++ < TRIES_MAX) {
         look(l);
         return;
     }
-    if (l->set.req.err == MR_OK && l->result.err == MR_OK && !l->told)
-        sched_end_told(job->app, &l->end);
-    late_free(l);
+    for (size_t i = 0; err == MR_OK && !l->told && i < l->n; i++) {
+        if (l->results[i].err == MR_OK && l->ends[i].final)
+            sched_end_told(job->app, &l->ends[i]);
+    }
+    late_end(l, err);
+}
+
+static void fill_item(struct late *l, size_t i)
+{
+    const struct mr_store_timer *timer = &l->get.timers[i];
+    const struct end *end = &l->ends[i];
+    struct def *def = NULL;
+    if (end->final && timer->state != MR_ROW_NONE)
+        def = sched_def_new(l->job.s, timer);
+    l->items[i] = (struct mr_store_set){.uid = end->uid,
+                                        .planned_ms = end->planned_ms,
+                                        .run = end->run,
+                                        .from = MR_LEDGER_OPEN,
+                                        .to = end->final ? end->state : MR_LEDGER_DISPATCHED,
+                                        .reason = end->reason,
+                                        .attempt = end->attempt,
+                                        .started_ms = end->started_ms,
+                                        .finished_ms = end->final ? end->finished_ms : 0};
+    if (def != NULL)
+        l->items[i].move = sched_end_move(def->rule, timer, end->finished_ms);
+    sched_def_unref(def);
 }
 
 /* Without the lease: whoever has it is told by the store that something was changed. */
-static void write_it(struct late *l)
+static void write_all(struct late *l)
 {
-    const struct mr_store_timer *timer = &l->get.timers[0];
-    const struct end *end = &l->end;
-    struct def *def = timer->state != MR_ROW_NONE ? sched_def_new(l->job.s, timer) : NULL;
-    l->item = (struct mr_store_set){.uid = end->uid,
-                                    .planned_ms = end->planned_ms,
-                                    .run = end->run,
-                                    .from = MR_LEDGER_OPEN,
-                                    .to = end->state,
-                                    .reason = end->reason,
-                                    .attempt = end->attempt,
-                                    .started_ms = end->started_ms,
-                                    .finished_ms = end->finished_ms};
-    if (def != NULL)
-        l->item.move = sched_end_move(def->rule, timer, end->finished_ms);
-    sched_def_unref(def);
+    for (size_t i = 0; i < l->n; i++)
+        fill_item(l, i);
     l->set = (struct mr_store_firing_set){.req.op = MR_STORE_FIRING_SET,
                                           .app = mr_slice_str(l->job.app->name),
-                                          .items = &l->item,
-                                          .n = 1,
-                                          .results = &l->result};
+                                          .items = l->items,
+                                          .n = l->n,
+                                          .results = l->results};
     l->job.done = written;
     sched_job_store(&l->job, &l->set.req);
+}
+
+/* Of the owner, for one of its own timers. */
+static bool write_ours(struct late *l)
+{
+    struct app *app = l->job.app;
+    if (!app->owned || l->n > 1 || sched_entry_find(app, &l->ends[0].uid) == NULL)
+        return false;
+    (void)sched_entry_load(app, &l->get.timers[0]);
+    if (l->told || sched_entry_find(app, &l->ends[0].uid) == NULL)
+        return false;
+    sched_ends_write(app, l->ends, 1, l->done, l->arg);
+    late_free(l);
+    return true;
 }
 
 static void known(struct job *job)
 {
     struct late *l = mr_container(job, struct late, job);
-    struct app *app = job->app;
-    if (l->get.req.err != MR_OK) {
-        late_free(l); /* found as an open row later */
-        return;
-    }
-    if (app->owned && sched_entry_find(app, &l->end.uid) != NULL)
-        (void)sched_entry_load(app, &l->get.timers[0]);
-    if (app->owned && !l->told && sched_entry_find(app, &l->end.uid) != NULL) {
-        sched_ends_write(app, &l->end, 1, NULL, NULL);
-        late_free(l);
-    } else {
-        write_it(l);
-    }
+    if (l->get.req.err != MR_OK)
+        late_end(l, l->get.req.err); /* found as an open row later */
+    else if (!write_ours(l))
+        write_all(l);
 }
 
 static void look(struct late *l)
 {
     mr_store_req_done(&l->get.req);
     mr_store_req_done(&l->set.req);
-    l->get = (struct mr_store_timer_get){.req.op = MR_STORE_TIMER_GET, .keys = &l->key, .n = 1};
+    l->get = (struct mr_store_timer_get){.req.op = MR_STORE_TIMER_GET, .keys = l->keys, .n = l->n};
     l->job.done = known;
     sched_job_store(&l->job, &l->get.req);
 }
 
-void sched_end_late(struct app *app, const struct end *end, bool told)
+static enum mr_err fill(struct late *l, const struct end *ends, size_t n)
+{
+    l->ends = mr_arena_calloc(&l->arena, n, sizeof *l->ends);
+    l->keys = mr_arena_calloc(&l->arena, n, sizeof *l->keys);
+    l->items = mr_arena_calloc(&l->arena, n, sizeof *l->items);
+    l->results = mr_arena_calloc(&l->arena, n, sizeof *l->results);
+    if (l->ends == NULL || l->keys == NULL || l->items == NULL || l->results == NULL)
+        return MR_NOMEM;
+    for (size_t i = 0; i < n; i++) {
+        l->ends[i] = ends[i];
+        l->keys[i].uid = ends[i].uid;
+        MR_TRY(mr_arena_copy(&l->arena, ends[i].reason, &l->ends[i].reason));
+    }
+    l->n = n;
+    return MR_OK;
+}
+
+static void begin(struct app *app, const struct end *ends, size_t n, struct late with)
 {
     struct late *l = calloc(1, sizeof *l);
-    if (l == NULL)
-        return;
-    l->job = (struct job){.s = app->s, .app = app};
-    l->end = *end;
-    l->told = told;
-    l->key.uid = end->uid;
-    if (mr_arena_copy(&l->arena, end->reason, &l->end.reason) != MR_OK)
-        late_free(l);
-    else
+    enum mr_err err = MR_NOMEM;
+    if (l != NULL) {
+        *l = with;
+        l->job = (struct job){.s = app->s, .app = app};
+        err = fill(l, ends, n);
+    }
+    if (err == MR_OK) {
         look(l);
+        return;
+    }
+    if (with.done != NULL)
+        with.done(app, err, with.arg);
+    if (l != NULL)
+        late_free(l);
+}
+
+void sched_end_late(struct app *app, const struct end *end, bool told)
+{
+    begin(app, end, 1, (struct late){.told = told});
+}
+
+void sched_ends_late(struct app *app, const struct end *ends, size_t n, ends_done *done, void *arg)
+{
+    begin(app, ends, n, (struct late){.done = done, .arg = arg});
 }

@@ -43,14 +43,16 @@ static struct asking *asking_new(struct mr_scheduler *s, size_t max)
     return a;
 }
 
+/* The lease of a subApp was given to us with the table, under its number. */
 static void asking_add(struct asking *a, struct app *app, enum mr_lease_verb verb)
 {
     struct mr_scheduler *s = app->s;
+    bool resumes = app->part != 0 && verb == MR_LEASE_ACQUIRE;
     a->apps[a->n] = app;
-    a->items[a->n++] = (struct mr_store_lease_item){.verb = verb,
+    a->items[a->n++] = (struct mr_store_lease_item){.verb = resumes ? MR_LEASE_RESUME : verb,
                                                     .name = mr_slice_str(app->lease),
                                                     .owner = mr_slice_str(s->owner),
-                                                    .token = app->token,
+                                                    .token = resumes ? app->epoch : app->token,
                                                     .ttl_ms = s->settings.lease_ms};
 }
 
@@ -80,7 +82,8 @@ static void gained(struct app *app, uint64_t token)
     app->generation++;
     SCHED_COUNT(s, owned, 1);
     SCHED_COUNT(s, apps_owned, 1);
-    mr_diag(MR_DIAG_INFO, "timer.owned", "app=%s token=%llu", app->name, (unsigned long long)token);
+    mr_diag(MR_DIAG_INFO, "timer.owned", "app=%s part=%u token=%llu", app->name, app->part,
+            (unsigned long long)token);
     sched_recover_begin(app);
 }
 
@@ -104,11 +107,22 @@ void sched_lease_lost(struct app *app, enum mr_err err)
     if (!app->owned)
         return;
     SCHED_COUNT(app->s, lost, 1);
-    mr_diag(MR_DIAG_WARN, "timer.lost", "app=%s error=%s", app->name, mr_err_name(err));
+    mr_diag(MR_DIAG_WARN, "timer.lost", "app=%s part=%u error=%s", app->name, app->part,
+            mr_err_name(err));
     dropped(app);
     /* Perhaps nobody has it. If the store's clock has been set we are not there for it any more, either. */
     app->s->beat = (mr_mono){0};
+    app->s->share_again = app->s->sharing; /* that look has not seen it */
     sched_after(app->s, &app->s->share, 0);
+}
+
+void sched_lease_drop(struct app *app)
+{
+    if (!app->owned)
+        return;
+    mr_diag(MR_DIAG_INFO, "timer.gave", "app=%s part=%u token=%llu", app->name, app->part,
+            (unsigned long long)app->token);
+    dropped(app);
 }
 
 /* ---- asking ---------------------------------------------------------------------------------- */
@@ -120,6 +134,8 @@ static void answered_one(struct asking *a, size_t i)
     bool renewed = a->items[i].verb == MR_LEASE_RENEW;
     if (renewed && (!app->owned || app->token != a->items[i].token))
         return; /* of a lease that was lost meanwhile */
+    if (a->items[i].verb == MR_LEASE_RESUME && a->items[i].token != app->epoch)
+        return; /* of another table */
     if (result->err == MR_OK) {
         app->until = mr_mono_add_ms(a->at, app->s->settings.lease_ms);
         if (!app->owned)
@@ -136,7 +152,7 @@ static void give_back(struct asking *a)
 {
     for (size_t i = 0; i < a->n; i++) {
         struct app *app = a->apps[i];
-        if (a->results[i].err != MR_OK || a->items[i].verb != MR_LEASE_ACQUIRE || app->owned)
+        if (a->results[i].err != MR_OK || a->items[i].verb == MR_LEASE_RENEW || app->owned)
             continue;
         app->owned = true;
         app->token = a->results[i].token;
@@ -217,7 +233,7 @@ void sched_lease_leave(struct app *app)
     struct asking *a = asking_new(app->s, 1);
     if (a == NULL)
         return;
-    mr_diag(MR_DIAG_INFO, "timer.left", "app=%s token=%llu", app->name,
+    mr_diag(MR_DIAG_INFO, "timer.left", "app=%s part=%u token=%llu", app->name, app->part,
             (unsigned long long)app->token);
     asking_add(a, app, MR_LEASE_RELEASE);
     dropped(app);

@@ -3,13 +3,16 @@
  * Open rows of the ledger, walked through page by page: of a whole app when it has become ours, before anything else
  * is fired; of a timer whose next run waits for an end; and every now and then, held against the tasks that they
  * have become. Rows that wait are dispatched, which does no harm where somebody has done so before.
+ *
+ * Where each server has its own broker, a task is looked for only where it was made. If that server does not live, it is
+ * made anew; else its server tells of the end, also of tasks of subApps that have gone to another (WALK_LEFT).
  */
 #include <stdlib.h>
 
 #include "timer/sched/internal.h"
 #include "timer/strategy.h"
 
-enum walk_kind { WALK_RECOVERS, WALK_RELEASES, WALK_RECONCILES };
+enum walk_kind { WALK_RECOVERS, WALK_RELEASES, WALK_RECONCILES, WALK_LEFT };
 
 enum { FRESH_MS = 5000 /* younger rows are under way: there is nothing to mend */ };
 
@@ -45,6 +48,18 @@ static int64_t fresh_since(const struct mr_scheduler *s)
 static void page_next(struct walk *w);
 static void page_end(struct walk *w);
 
+static bool is_current(const struct walk *w)
+{
+    const struct app *app = w->job.app;
+    return w->kind == WALK_LEFT ? app->cut && !app->s->stopping : sched_job_current(&w->job);
+}
+
+/* Piece by piece, as time goes by. */
+static bool is_slow(const struct walk *w)
+{
+    return w->kind == WALK_RECONCILES || w->kind == WALK_LEFT;
+}
+
 static void page_free(struct walk *w)
 {
     for (size_t i = 0; i < w->look_ups_n; i++)
@@ -61,7 +76,7 @@ static void page_free(struct walk *w)
 static void walk_end(struct walk *w, enum mr_err err)
 {
     struct app *app = w->job.app;
-    bool current = sched_job_current(&w->job);
+    bool current = is_current(w);
     enum walk_kind kind = w->kind;
     page_free(w);
     free(w);
@@ -131,9 +146,12 @@ static void looked_up_all(struct walk *w)
             n++;
         }
     }
-    if (n > 0 && sched_job_current(&w->job)) {
+    if (n > 0 && is_current(w)) {
         SCHED_COUNT(app->s, reconciled, n);
-        sched_ends_write(app, ends, n, NULL, NULL);
+        if (w->kind == WALK_LEFT)
+            sched_ends_late(app, ends, n, NULL, NULL);
+        else
+            sched_ends_write(app, ends, n, NULL, NULL);
     }
     free(ends);
     page_end(w);
@@ -155,6 +173,17 @@ static struct entry *watch(struct app *app, const struct mr_store_timer *timer)
     return entry != NULL ? entry : sched_entry_rest(app, timer);
 }
 
+static bool is_waiting(const struct mr_store_firing *row)
+{
+    return row->state == MR_LEDGER_WAITING;
+}
+
+/* It is to become a task, or has been one that is not there any more. */
+static bool is_loose(const struct walk *w, const struct mr_store_firing *row)
+{
+    return is_waiting(row) || sched_home(w->job.s, row->home) == HOME_GONE;
+}
+
 static void row_waits(struct walk *w, const struct mr_store_firing *row,
                       const struct mr_store_timer *timer, struct entry *entry,
                       struct mr_link *shots)
@@ -169,13 +198,14 @@ static void row_waits(struct walk *w, const struct mr_store_firing *row,
         def = sched_def_new(app->s, timer);
     if (def == NULL)
         return;
-    bool held = entry != NULL && def->options.overlap == MR_OVERLAP_QUEUE &&
+    bool held = entry != NULL && is_waiting(row) && def->options.overlap == MR_OVERLAP_QUEUE &&
                 sched_entry_running_without(entry, row->planned_ms) >= def->limit;
     if (entry != NULL)
         sched_entry_opened(entry, row->planned_ms, row->run, held);
     struct shot *shot =
         held ? NULL : sched_shot_new(def, &row->uid, row->planned_ms, row->run, row->target);
     if (shot != NULL) {
+        shot->adopts = !is_waiting(row);
         mr_list_push_back(shots, &shot->link);
         SCHED_COUNT(app->s, recovered, 1);
     }
@@ -185,13 +215,9 @@ static void row_waits(struct walk *w, const struct mr_store_firing *row,
 static void row_runs(struct walk *w, const struct mr_store_firing *row, struct entry *entry)
 {
     sched_entry_opened(entry, row->planned_ms, row->run, false);
-    if (w->kind == WALK_RECOVERS && !sched_is_broadcast(row->target))
+    if (w->kind == WALK_RECOVERS && !sched_is_broadcast(row->target) &&
+        sched_home(w->job.s, row->home) == HOME_OURS)
         sched_expire(w->job.app, entry->def, &row->uid, row->planned_ms, row->run);
-}
-
-static bool is_waiting(const struct mr_store_firing *row)
-{
-    return row->state == MR_LEDGER_WAITING;
 }
 
 /* First what runs, then what waits for that. */
@@ -205,7 +231,7 @@ static void rows_known(struct walk *w)
         for (size_t i = 0; i < w->open.n; i++) {
             const struct mr_store_firing *row = &w->open.firings[i];
             const struct mr_store_timer *timer = &w->get.timers[i];
-            if (is_waiting(row) != (pass == 1) ||
+            if (is_loose(w, row) != (pass == 1) ||
                 (w->kind == WALK_RECONCILES && row->fired_ms > fresh_ms))
                 continue;
             struct entry *entry = timer->state != MR_ROW_NONE ? watch(app, timer) : NULL;
@@ -236,7 +262,8 @@ static bool look_up_tasks(struct walk *w)
     w->look_ups = calloc(w->open.n, sizeof *w->look_ups);
     for (size_t i = 0; w->look_ups != NULL && i < w->open.n; i++) {
         const struct mr_store_firing *row = &w->open.firings[i];
-        if (is_waiting(row) || row->fired_ms > fresh_ms)
+        if (is_waiting(row) || row->fired_ms > fresh_ms ||
+            sched_home(w->job.s, row->home) != HOME_OURS)
             continue;
         if (sched_is_broadcast(row->target))
             sched_broadcast_look(w->job.app, &row->uid, row->planned_ms);
@@ -253,12 +280,13 @@ static bool look_up_tasks(struct walk *w)
 static void timers_known(struct job *job)
 {
     struct walk *w = mr_container(job, struct walk, job);
-    if (!sched_job_current(job) || w->get.req.err != MR_OK) {
+    if (!is_current(w) || w->get.req.err != MR_OK) {
         walk_end(w, w->get.req.err != MR_OK ? w->get.req.err : MR_STALE);
         return;
     }
-    rows_known(w);
-    if (w->kind != WALK_RECONCILES || !look_up_tasks(w))
+    if (w->kind != WALK_LEFT)
+        rows_known(w);
+    if (!is_slow(w) || !look_up_tasks(w))
         page_end(w);
 }
 
@@ -279,7 +307,11 @@ static void page_known(struct job *job)
     struct walk *w = mr_container(job, struct walk, job);
     if (w->kind == WALK_RELEASES)
         all_of_timer(w);
-    if (!sched_job_current(job) || w->open.req.err != MR_OK || w->open.n == 0) {
+    if (!is_current(w) || w->open.req.err != MR_OK || w->open.n == 0) {
+        if (is_slow(w) && w->open.req.err == MR_OK && w->open.n == 0 && is_current(w)) {
+            w->job.app->walk_ms = 0; /* it was the last page */
+            w->job.app->walk_uid = (struct mr_uuid){0};
+        }
         walk_end(w, w->open.req.err);
         return;
     }
@@ -300,11 +332,11 @@ static void page_end(struct walk *w)
 {
     struct app *app = w->job.app;
     const struct mr_store_firing *last = &w->open.firings[w->open.n - 1];
-    bool more = w->open.more && sched_job_current(&w->job);
+    bool more = w->open.more && is_current(w);
     w->after_ms = last->planned_ms;
     w->after_uid = last->uid;
     w->seen += w->open.n;
-    if (w->kind == WALK_RECONCILES) { /* a long walk goes on with the next one */
+    if (is_slow(w)) { /* a long walk goes on with the next one */
         app->walk_ms = more ? w->after_ms : 0;
         app->walk_uid = more ? w->after_uid : (struct mr_uuid){0};
         more = more && w->seen < RECONCILE_MAX;
@@ -317,14 +349,30 @@ static void page_end(struct walk *w)
     page_next(w);
 }
 
+/* Of subApps that are others'. */
+static uint64_t slots_left(const struct app *base)
+{
+    uint64_t slots = 0;
+    for (struct mr_link *at = base->parts.next; at != &base->parts; at = at->next) {
+        const struct app *part = mr_container(at, struct app, of_base);
+        slots |= part->owned ? part->slots : 0;
+    }
+    return ~slots;
+}
+
 static void page_next(struct walk *w)
 {
+    struct app *app = w->job.app;
+    bool left = w->kind == WALK_LEFT;
     w->open = (struct mr_store_firing_open){.req.op = MR_STORE_FIRING_OPEN,
-                                            .app = mr_slice_str(w->job.app->name),
+                                            .app = mr_slice_str(app->name),
                                             .uid = w->only,
+                                            .slots = left ? slots_left(app) : app->slots,
                                             .after_ms = w->after_ms,
                                             .after_uid = w->after_uid,
-                                            .max = w->kind == WALK_RECONCILES ? 100 : PAGE_MAX};
+                                            .max = is_slow(w) ? 100 : PAGE_MAX};
+    if (left)
+        w->open.home = mr_slice_str(app->s->home);
     w->job.done = page_known;
     sched_job_store(&w->job, &w->open.req);
 }
@@ -343,14 +391,20 @@ static void reconcile(struct mr_timer *timer, void *arg)
 {
     struct app *app = mr_container(timer, struct app, reconcile);
     (void)arg;
-    if (!app->owned)
+    if (app->s->stopping || !(app->owned || app->cut))
         return;
-    struct walk *w = walk_new(app, app->recovering ? WALK_RECOVERS : WALK_RECONCILES);
+    if (app->cut && slots_left(app) == 0) { /* all are ours: each walks through its own */
+        sched_after(app->s, timer, app->s->settings.reconcile_ms);
+        return;
+    }
+    struct walk *w = walk_new(app, app->cut          ? WALK_LEFT
+                                   : app->recovering ? WALK_RECOVERS
+                                                     : WALK_RECONCILES);
     if (w == NULL) {
         sched_after(app->s, timer, AGAIN_MS);
         return;
     }
-    if (w->kind == WALK_RECONCILES) {
+    if (is_slow(w)) {
         w->after_ms = app->walk_ms;
         w->after_uid = app->walk_uid;
     }
@@ -366,6 +420,12 @@ void sched_recover_begin(struct app *app)
 {
     app->recovering = true;
     reconcile(&app->reconcile, NULL);
+}
+
+void sched_recover_left(struct app *base)
+{
+    if (base->s->home[0] != '\0')
+        sched_after(base->s, &base->reconcile, base->s->settings.reconcile_ms);
 }
 
 void sched_recover_drop(struct app *app)

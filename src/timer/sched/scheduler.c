@@ -26,6 +26,11 @@ static const struct mr_timer_settings defaults = {
     .backlog_max = 20000,
     .history_ms = 30 * 24 * 3600000LL,
     .reconcile_ms = 60 * 1000,
+    .give_ms = 5 * 1000,
+    .merge_ms = MR_SUBAPP_MERGE_MS,
+    .cool_ms = MR_BALANCE_COOL_MS,
+    .stay_ms = MR_BALANCE_STAY_MS,
+    .balance_floor = MR_BALANCE_FLOOR,
 };
 
 /* ---- jobs ------------------------------------------------------------------------------------ */
@@ -155,26 +160,27 @@ struct app *sched_app_find(struct mr_scheduler *s, struct mr_slice name)
 {
     for (struct mr_link *at = s->apps.next; at != &s->apps; at = at->next) {
         struct app *app = mr_container(at, struct app, link);
-        if (mr_slice_equal(mr_slice_str(app->name), name))
+        if (app->part == 0 && mr_slice_equal(mr_slice_str(app->name), name))
             return app;
     }
     return NULL;
 }
 
-struct app *sched_app(struct mr_scheduler *s, struct mr_slice name)
+/* Of a base that is NULL: the base itself. */
+static struct app *app_new(struct mr_scheduler *s, struct mr_slice name, struct app *base,
+                           uint32_t part)
 {
-    struct app *app = sched_app_find(s, name);
-    if (app != NULL)
-        return app;
-    app = name.len <= MR_NAME_MAX ? calloc(1, sizeof *app) : NULL;
+    struct app *app = name.len <= MR_NAME_MAX ? calloc(1, sizeof *app) : NULL;
     if (app == NULL)
         return NULL;
     app->s = s;
-    app->wanted = s->all_apps;
+    app->base = base != NULL ? base : app;
+    app->part = part;
+    mr_list_init(&app->parts);
+    mr_list_init(&app->of_base);
     mr_list_init(&app->broadcasts);
     mr_list_init(&app->expiries);
     snprintf(app->name, sizeof app->name, "%.*s", (int)name.len, (const char *)name.data);
-    snprintf(app->lease, sizeof app->lease, MR_APP_LEASE_PREFIX "%s", app->name);
     mr_firing_topic(name, app->topic);
     if (sched_window_init(app) != MR_OK) {
         free(app);
@@ -184,9 +190,71 @@ struct app *sched_app(struct mr_scheduler *s, struct mr_slice name)
     sched_dispatch_init(app);
     sched_results_init(app);
     sched_recover_init(app);
+    mr_lock_enter(&s->lock); /* others look through the list for loads */
     mr_list_push_back(&s->apps, &app->link);
+    mr_lock_leave(&s->lock);
+    return app;
+}
+
+struct app *sched_app(struct mr_scheduler *s, struct mr_slice name)
+{
+    struct app *app = sched_app_find(s, name);
+    if (app != NULL)
+        return app;
+    app = app_new(s, name, NULL, 0);
+    if (app == NULL)
+        return NULL;
+    app->wanted = s->all_apps;
+    snprintf(app->lease, sizeof app->lease, MR_APP_LEASE_PREFIX "%s", app->name);
     SCHED_COUNT(s, apps, 1);
     return app;
+}
+
+struct app *sched_part(struct app *base, uint32_t part)
+{
+    for (struct mr_link *at = base->parts.next; at != &base->parts; at = at->next) {
+        struct app *app = mr_container(at, struct app, of_base);
+        if (app->part == part)
+            return app;
+    }
+    struct app *app = app_new(base->s, mr_slice_str(base->name), base, part);
+    if (app == NULL)
+        return NULL;
+    snprintf(app->lease, sizeof app->lease, MR_SUBAPP_LEASE_PREFIX "%s/%u", app->name, part);
+    mr_list_push_back(&base->parts, &app->of_base);
+    return app;
+}
+
+struct app *sched_app_for(struct app *app, const struct mr_uuid *uid)
+{
+    struct app *base = app->base;
+    for (struct mr_link *at = base->parts.next; !base->owned && at != &base->parts; at = at->next) {
+        struct app *part = mr_container(at, struct app, of_base);
+        if (part->owned && (part->slots >> mr_store_slot(uid) & 1) != 0)
+            return part;
+    }
+    return base;
+}
+
+bool sched_is_any_firing(const struct app *base)
+{
+    bool is_firing = sched_is_firing(base);
+    for (struct mr_link *at = base->parts.next; !is_firing && at != &base->parts; at = at->next) {
+        const struct app *part = mr_container(at, struct app, of_base);
+        is_firing = part->owned && sched_is_firing(part);
+    }
+    return is_firing;
+}
+
+enum home sched_home(const struct mr_scheduler *s, struct mr_slice home)
+{
+    if (home.len == 0 || s->home[0] == '\0' || mr_slice_equal(home, mr_slice_str(s->home)))
+        return HOME_OURS;
+    for (size_t i = 0; i < s->homes_n; i++) {
+        if (mr_slice_equal(s->homes[i], home))
+            return HOME_OTHERS;
+    }
+    return HOME_GONE;
 }
 
 static void app_free(struct app *app)
@@ -194,6 +262,7 @@ static void app_free(struct app *app)
     mr_assert(!app->owned);
     sched_window_done(app);
     mr_list_remove(&app->link);
+    mr_list_remove(&app->of_base);
     free(app);
 }
 
@@ -283,10 +352,10 @@ static void turn(struct mr_scheduler *s)
         sched_fire_due(app);
         sched_window_go_on(app);
         sched_lease_leave(app);
-        if (app->owned && !sched_is_firing(app)) {
+        if (app->owned && !sched_is_firing(app))
             sched_dispatch_flush(app);
+        if (app->part == 0 && app->results.on && !sched_is_any_firing(app))
             sched_results_flush(app);
-        }
     }
 }
 
@@ -307,6 +376,8 @@ static void stop(struct mr_msg *msg, void *receiver)
     (void)msg;
     s->stopping = true;
     sched_share_end(s);
+    for (struct mr_link *at = s->apps.next; at != &s->apps; at = at->next)
+        sched_results_end(mr_container(at, struct app, link));
 }
 
 /* ---- life ------------------------------------------------------------------------------------ */
@@ -331,6 +402,11 @@ static void set_settings(struct mr_timer_settings *to, const struct mr_timer_set
     DEFAULT(to, backlog_max);
     DEFAULT(to, history_ms);
     DEFAULT(to, reconcile_ms);
+    DEFAULT(to, give_ms);
+    DEFAULT(to, merge_ms);
+    DEFAULT(to, cool_ms);
+    DEFAULT(to, stay_ms);
+    DEFAULT(to, balance_floor);
 }
 
 /* Two servers of one machine, and two lives of one server, are different owners. */
@@ -342,6 +418,7 @@ static void name_owner(struct mr_scheduler *s, const char *node)
     mr_uuid_format(&uuid, text);
     snprintf(s->owner, sizeof s->owner, "%.*s%s%s", (int)MR_NAME_MAX, node != NULL ? node : "",
              node != NULL && node[0] != '\0' ? "/" : "", text);
+    s->id = sched_server_id(mr_slice_str(s->owner));
 }
 
 static enum mr_err name_apps(struct mr_scheduler *s, const struct mr_scheduler_options *o)
@@ -383,9 +460,12 @@ static enum mr_err begin(struct mr_scheduler *s, const struct mr_scheduler_optio
 
 static void scheduler_free(struct mr_scheduler *s)
 {
-    while (!mr_list_empty(&s->apps))
-        app_free(mr_container(s->apps.next, struct app, link));
+    while (!mr_list_empty(&s->apps)) /* subApps before their bases */
+        app_free(mr_container(s->apps.prev, struct app, link));
     sched_nodes_free(s->nodes);
+    sched_view_free(s->view);
+    sched_planner_done(s);
+    mr_arena_done(&s->homes_arena);
     free(s->apps_text);
     mr_wheel_free(s->wheel);
     mr_zones_free(s->zones);
@@ -406,10 +486,14 @@ enum mr_err mr_scheduler_start(const struct mr_scheduler_options *options,
     s->alarm_arg = options->arg;
     s->all_apps = options->apps_n == 0;
     mr_list_init(&s->apps);
+    mr_list_init(&s->planner.moves);
+    mr_list_init(&s->planner.names);
     mr_lock_init(&s->lock);
     mr_chan_init(&s->inbox);
     set_settings(&s->settings, options->settings);
     name_owner(s, options->node);
+    if (options->home != NULL)
+        snprintf(s->home, sizeof s->home, "%s", options->home);
     enum mr_err err = begin(s, options);
     if (err != MR_OK) {
         scheduler_free(s);
@@ -443,6 +527,15 @@ struct change {
     char app[];
 };
 
+static void read_parts(struct app *base)
+{
+    for (struct mr_link *at = base->parts.next; at != &base->parts; at = at->next) {
+        struct app *part = mr_container(at, struct app, of_base);
+        if (part->owned)
+            sched_window_read(part);
+    }
+}
+
 static void change_deliver(struct mr_msg *msg, void *receiver)
 {
     struct change *c = mr_container(msg, struct change, msg);
@@ -451,6 +544,8 @@ static void change_deliver(struct mr_msg *msg, void *receiver)
     struct app *app = sched_app_find(s, name);
     if (app != NULL && app->owned)
         sched_window_read(app);
+    else if (app != NULL && app->cut)
+        read_parts(app);
     else if (app == NULL && s->all_apps && sched_app(s, name) != NULL)
         sched_share_look(s); /* it is a new one: whoever is to have it is soon to know */
     free(c);

@@ -13,7 +13,10 @@
 #include "timer/sched/internal.h"
 #include "timer/share.h"
 
-enum { SHUN_LEASES = 2 }; /* who gave up leaves all to others for so many leases at least */
+enum {
+    SHUN_LEASES = 2,  /* who gave up leaves all to others for so many leases at least */
+    TABLES_MAX = 100, /* of a page */
+};
 
 /* ---- that it is there ------------------------------------------------------------------------- */
 
@@ -42,6 +45,7 @@ static void say(struct mr_scheduler *s, int64_t ttl_ms)
     b->req = (struct mr_store_server_beat){.req.op = MR_STORE_SERVER_BEAT,
                                            .server = mr_slice_str(s->owner),
                                            .apps = mr_slice_str(s->apps_text),
+                                           .home = mr_slice_str(s->home),
                                            .ttl_ms = ttl_ms};
     sched_job_store(&b->job, &b->req.req);
 }
@@ -98,47 +102,50 @@ static void probe(struct mr_scheduler *s)
 
 struct looking {
     struct job job;
+    struct mr_store_subapps_list tables;
     struct mr_store_server_list list;
     struct mr_store_app_list page;
-    struct mr_arena arena; /* of the names of apps */
-    struct mr_share_server *servers;
-    struct mr_share_app *apps;
-    size_t n, cap;
+    struct sight sight;
 };
 
 static void looking_free(struct looking *l)
 {
+    mr_store_req_done(&l->tables.req);
     mr_store_req_done(&l->list.req);
     mr_store_req_done(&l->page.req);
-    mr_arena_done(&l->arena);
-    free(l->servers);
-    free(l->apps);
+    mr_arena_done(&l->sight.arena);
+    free(l->sight.servers);
+    free(l->sight.apps);
+    free(l->sight.cuts);
     free(l);
 }
 
-static size_t server_of(const struct looking *l, struct mr_slice name)
+static size_t server_of(const struct sight *sight, struct mr_slice name)
 {
-    for (size_t i = 0; i < l->list.n; i++) {
-        if (mr_slice_equal(l->servers[i].name, name))
+    for (size_t i = 0; i < sight->servers_n; i++) {
+        if (mr_slice_equal(sight->servers[i].name, name))
             return i;
     }
     return MR_SHARE_NOBODY;
 }
 
-static enum mr_err add_app(struct looking *l, struct mr_slice name, struct mr_slice owner)
+/* Apps that are cut are shared by their tables. */
+static enum mr_err add_app(struct sight *sight, struct mr_slice name, struct mr_slice owner)
 {
-    if (l->n == l->cap) {
-        size_t cap = l->cap > 0 ? 2 * l->cap : 16;
-        struct mr_share_app *grown = realloc(l->apps, cap * sizeof *grown);
+    if (sched_cut_find(sight, name) != NULL)
+        return MR_OK;
+    if (sight->apps_n == sight->apps_cap) {
+        size_t cap = sight->apps_cap > 0 ? 2 * sight->apps_cap : 16;
+        struct mr_share_app *grown = realloc(sight->apps, cap * sizeof *grown);
         if (grown == NULL)
             return MR_NOMEM;
-        l->apps = grown;
-        l->cap = cap;
+        sight->apps = grown;
+        sight->apps_cap = cap;
     }
-    struct mr_share_app *app = &l->apps[l->n];
-    *app = (struct mr_share_app){.owner = server_of(l, owner), .held = owner.len > 0};
-    MR_TRY(mr_arena_copy(&l->arena, name, &app->name));
-    l->n++;
+    struct mr_share_app *app = &sight->apps[sight->apps_n];
+    *app = (struct mr_share_app){.owner = server_of(sight, owner), .held = owner.len > 0};
+    MR_TRY(mr_arena_copy(&sight->arena, name, &app->name));
+    sight->apps_n++;
     return MR_OK;
 }
 
@@ -149,18 +156,18 @@ static int compare_apps(const void *a, const void *b)
 }
 
 /* Apps that we are here for, though the store does not know them yet. */
-static enum mr_err add_named(struct looking *l)
+static enum mr_err add_named(struct mr_scheduler *s, struct sight *sight)
 {
-    struct mr_scheduler *s = l->job.s;
-    size_t n = l->n;
+    size_t n = sight->apps_n;
     for (struct mr_link *at = s->apps.next; !s->all_apps && at != &s->apps; at = at->next) {
         const struct app *app = mr_container(at, struct app, link);
         struct mr_share_app key = {.name = mr_slice_str(app->name)};
-        if (app->wanted && (n == 0 || bsearch(&key, l->apps, n, sizeof key, compare_apps) == NULL))
-            MR_TRY(add_app(l, key.name, (struct mr_slice){0}));
+        if (app->wanted &&
+            (n == 0 || bsearch(&key, sight->apps, n, sizeof key, compare_apps) == NULL))
+            MR_TRY(add_app(sight, key.name, (struct mr_slice){0}));
     }
-    if (l->n > n)
-        qsort(l->apps, l->n, sizeof *l->apps, compare_apps);
+    if (sight->apps_n > n)
+        qsort(sight->apps, sight->apps_n, sizeof *sight->apps, compare_apps);
     return MR_OK;
 }
 
@@ -176,21 +183,50 @@ static void decide_one(struct mr_scheduler *s, const struct mr_share_app *to, bo
     app->free = is_free;
 }
 
+/* Our own broker may have tasks of an app that another one fires, from before. */
+static void take_results(struct mr_scheduler *s, const struct mr_share_app *of, size_t us)
+{
+    struct app *app = s->home[0] != '\0' && of->owner != us ? sched_app(s, of->name) : NULL;
+    if (app != NULL)
+        sched_results_begin(app);
+}
+
+/* Where tasks may be, by the servers that live. */
+static void note_homes(struct mr_scheduler *s, const struct mr_store_server_list *list)
+{
+    mr_arena_reset(&s->homes_arena);
+    s->homes_n = 0;
+    s->homes = mr_arena_calloc(&s->homes_arena, list->n + 1, sizeof *s->homes);
+    for (size_t i = 0; s->homes != NULL && i < list->n; i++) {
+        if (mr_arena_copy(&s->homes_arena, list->servers[i].home, &s->homes[s->homes_n]) == MR_OK)
+            s->homes_n++;
+    }
+}
+
 /* Not when we are not seen ourselves: then the others do not count us, either. */
 static void decide(struct looking *l)
 {
     struct mr_scheduler *s = l->job.s;
-    size_t us = server_of(l, mr_slice_str(s->owner));
-    s->others = l->list.n - (us != MR_SHARE_NOBODY);
+    struct sight *sight = &l->sight;
+    size_t us = sight->us = server_of(sight, mr_slice_str(s->owner));
+    s->others = sight->servers_n - (us != MR_SHARE_NOBODY);
+    s->wished = false;
+    for (size_t i = 0; i < sight->cuts_n; i++)
+        s->wished = s->wished || sight->cuts[i].has_wish;
+    note_homes(s, &l->list);
     if (us == MR_SHARE_NOBODY)
         s->beat = (mr_mono){0};
-    if (us == MR_SHARE_NOBODY || add_named(l) != MR_OK)
+    if (us == MR_SHARE_NOBODY || add_named(s, sight) != MR_OK)
         return;
-    for (size_t i = 0; i < l->n; i++) /* what we hold and know nothing of, too */
-        l->apps[i].held = l->apps[i].held && l->apps[i].owner != us;
-    mr_share(l->servers, l->list.n, l->apps, l->n);
-    for (size_t i = 0; i < l->n; i++)
-        decide_one(s, &l->apps[i], l->apps[i].owner == us, !l->apps[i].held);
+    sched_plan(s, sight);
+    sched_cuts_follow(s, sight);
+    for (size_t i = 0; i < sight->apps_n; i++) /* what we hold and know nothing of, too */
+        sight->apps[i].held = sight->apps[i].held && sight->apps[i].owner != us;
+    mr_share(sight->servers, sight->servers_n, sight->apps, sight->apps_n);
+    for (size_t i = 0; i < sight->apps_n; i++) {
+        decide_one(s, &sight->apps[i], sight->apps[i].owner == us, !sight->apps[i].held);
+        take_results(s, &sight->apps[i], us);
+    }
     sched_lease_take(s);
 }
 
@@ -212,12 +248,15 @@ static void apps_listed(struct job *job)
 {
     struct looking *l = mr_container(job, struct looking, job);
     enum mr_err err = l->page.req.err;
+    struct mr_slice last = {0};
     for (size_t i = 0; err == MR_OK && i < l->page.n; i++)
-        err = add_app(l, l->page.apps[i].name, l->page.apps[i].owner);
-    bool more = err == MR_OK && l->page.more && l->page.n > 0;
+        err = add_app(&l->sight, l->page.apps[i].name, l->page.apps[i].owner);
+    bool more = err == MR_OK && l->page.more && l->page.n > 0 && !job->s->stopping;
+    if (more)
+        err = mr_arena_copy(&l->sight.arena, l->page.apps[l->page.n - 1].name, &last);
     mr_store_req_done(&l->page.req);
-    if (more && !job->s->stopping)
-        ask_apps(l, l->apps[l->n - 1].name);
+    if (more && err == MR_OK)
+        ask_apps(l, last);
     else
         end_look(l, err);
 }
@@ -233,18 +272,52 @@ static void ask_apps(struct looking *l, struct mr_slice after)
 static void servers_listed(struct job *job)
 {
     struct looking *l = mr_container(job, struct looking, job);
+    struct sight *sight = &l->sight;
     enum mr_err err = l->list.req.err;
-    l->servers = err == MR_OK ? calloc(l->list.n + 1, sizeof *l->servers) : NULL;
-    if (err == MR_OK && l->servers == NULL)
+    sight->servers = err == MR_OK ? calloc(l->list.n + 1, sizeof *sight->servers) : NULL;
+    if (err == MR_OK && sight->servers == NULL)
         err = MR_NOMEM;
     if (err != MR_OK) {
         end_look(l, err);
         return;
     }
     for (size_t i = 0; i < l->list.n; i++)
-        l->servers[i] = (struct mr_share_server){.name = l->list.servers[i].server,
-                                                 .apps = l->list.servers[i].apps};
+        sight->servers[i] = (struct mr_share_server){.name = l->list.servers[i].server,
+                                                     .apps = l->list.servers[i].apps};
+    sight->servers_n = l->list.n;
     ask_apps(l, (struct mr_slice){0});
+}
+
+static void ask_tables(struct looking *l, struct mr_slice after);
+
+/* Who lives is asked behind that: of whom a table takes a subApp, since it is dead, is not there any more, then. */
+static void tables_listed(struct job *job)
+{
+    struct looking *l = mr_container(job, struct looking, job);
+    enum mr_err err = l->tables.req.err;
+    if (err == MR_OK)
+        err = sched_cuts_add(&l->sight, &l->tables);
+    bool more = l->tables.more && l->tables.n > 0;
+    mr_store_req_done(&l->tables.req);
+    if (err != MR_OK || job->s->stopping) {
+        end_look(l, err);
+        return;
+    }
+    if (more) {
+        ask_tables(l, l->sight.cuts[l->sight.cuts_n - 1].app);
+        return;
+    }
+    l->job.done = servers_listed;
+    l->list = (struct mr_store_server_list){.req.op = MR_STORE_SERVER_LIST, .max = PAGE_MAX};
+    sched_job_store(&l->job, &l->list.req);
+}
+
+static void ask_tables(struct looking *l, struct mr_slice after)
+{
+    l->job.done = tables_listed;
+    l->tables = (struct mr_store_subapps_list){
+        .req.op = MR_STORE_SUBAPPS_LIST, .after = after, .max = TABLES_MAX};
+    sched_job_store(&l->job, &l->tables.req);
 }
 
 static void list(struct mr_scheduler *s)
@@ -253,9 +326,8 @@ static void list(struct mr_scheduler *s)
     if (l == NULL)
         return;
     s->sharing = true;
-    l->job = (struct job){.s = s, .done = servers_listed};
-    l->list = (struct mr_store_server_list){.req.op = MR_STORE_SERVER_LIST, .max = PAGE_MAX};
-    sched_job_store(&l->job, &l->list.req);
+    l->job.s = s;
+    ask_tables(l, (struct mr_slice){0});
 }
 
 static void go(struct mr_scheduler *s)
@@ -282,7 +354,7 @@ void sched_share_look(struct mr_scheduler *s)
 static void look(struct mr_timer *timer, void *arg)
 {
     struct mr_scheduler *s = arg;
-    int64_t ms = s->present && s->others > 0 ? SHARE_MS : LOOK_MS;
+    int64_t ms = s->present && (s->others > 0 || s->wished) ? SHARE_MS : LOOK_MS;
     if (s->stopping)
         return;
     sched_after(s, timer, s->settings.renew_ms < ms ? s->settings.renew_ms : ms);
@@ -302,6 +374,7 @@ void sched_share_end(struct mr_scheduler *s)
         say(s, 0);
     s->present = false;
     sched_lease_release_all(s);
+    sched_plan_end(s);
 }
 
 void sched_share_give_up(struct mr_scheduler *s, enum mr_err err)

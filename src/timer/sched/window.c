@@ -430,6 +430,7 @@ static void read_next(struct reading *r)
 {
     struct mr_store_due req = {.req.op = MR_STORE_DUE,
                                .app = mr_slice_str(r->job.app->name),
+                               .slots = r->job.app->slots,
                                .until_ms = r->job.app->until_ms,
                                .since = r->extends ? 0 : r->job.app->since,
                                .after_ms = r->req.after_ms,
