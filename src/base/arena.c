@@ -108,6 +108,21 @@ enum mr_err mr_arena_copy(struct mr_arena *arena, struct mr_slice bytes, struct 
     return MR_OK;
 }
 
+void mr_arena_join(struct mr_arena *arena, struct mr_arena *from)
+{
+    if (arena->head == NULL) {
+        *arena = *from;
+    } else if (from->head != NULL) {
+        struct mr_arena_block *last = from->head;
+        while (last->next != NULL)
+            last = last->next;
+        last->next = arena->head->next;
+        arena->head->next = from->head;
+        arena->bytes += from->bytes;
+    }
+    *from = (struct mr_arena){0};
+}
+
 void mr_arena_reset(struct mr_arena *arena)
 {
     struct mr_arena_block *largest = arena->head;

@@ -20,6 +20,8 @@ void *mr_arena_calloc(struct mr_arena *arena, size_t n, size_t size);
 /* Copies bytes, adding a NUL behind them. */
 MR_MUST_USE enum mr_err mr_arena_copy(struct mr_arena *arena, struct mr_slice bytes,
                                       struct mr_slice *ret_copy);
+/* What from has handed out belongs to arena from now on; from is empty. */
+void mr_arena_join(struct mr_arena *arena, struct mr_arena *from);
 /* Forgets everything, keeping the largest block for the next use. */
 void mr_arena_reset(struct mr_arena *arena);
 void mr_arena_done(struct mr_arena *arena);

@@ -83,6 +83,30 @@ static void copies_are_terminated(void **state)
     mr_arena_done(&arena);
 }
 
+static void what_one_arena_had_is_another_ones_once_they_are_joined(void **state)
+{
+    (void)state;
+    struct mr_arena to = {0}, from = {0}, none = {0};
+    struct mr_slice mine, yours, later;
+    mr_arena_join(&to, &none); /* nothing into nothing */
+    assert_null(to.head);
+    assert_int_equal(mr_arena_copy(&from, MR_SLICE_LIT("theirs"), &yours), MR_OK);
+    assert_non_null(mr_arena_alloc(&from, 1000000)); /* more than one block */
+    mr_arena_join(&to, &from);
+    assert_null(from.head);
+    assert_int_equal(from.bytes, 0);
+    assert_int_equal(mr_arena_copy(&to, MR_SLICE_LIT("mine"), &mine), MR_OK);
+    assert_int_equal(mr_arena_copy(&from, MR_SLICE_LIT("later"), &later), MR_OK);
+    size_t bytes = to.bytes + from.bytes;
+    mr_arena_join(&to, &from);
+    assert_int_equal(to.bytes, bytes);
+    mr_arena_join(&to, &none);
+    assert_memory_equal(yours.data, "theirs", 6);
+    assert_memory_equal(mine.data, "mine", 4);
+    assert_memory_equal(later.data, "later", 5);
+    mr_arena_done(&to);
+}
+
 static void a_reset_keeps_the_largest_block(void **state)
 {
     (void)state;
@@ -183,6 +207,7 @@ int main(void)
         cmocka_unit_test(empty_pieces_have_addresses_of_their_own),
         cmocka_unit_test(callocs_are_zero_also_in_used_memory),
         cmocka_unit_test(copies_are_terminated),
+        cmocka_unit_test(what_one_arena_had_is_another_ones_once_they_are_joined),
         cmocka_unit_test(a_reset_keeps_the_largest_block),
         cmocka_unit_test(repeated_batches_need_no_new_memory),
         cmocka_unit_test(a_large_piece_leaves_the_room_of_the_head),
