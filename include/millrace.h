@@ -182,6 +182,8 @@ struct mr_enqueue_result {
     enum mr_state
         state; /* of the new task, or with MR_CONFLICT and MR_DUPLICATE of the one that is there */
     char id[MR_ID_MAX + 1]; /* of the new task, or of the one that is there */
+    bool
+        unknown; /* with an error: it was sent, and may be there all the same; else it was refused, or not sent */
 };
 
 /* Everything that is known of a task. Slices live as long as the object they came from says. */
@@ -212,6 +214,12 @@ struct mr_client;
  * the broker's; do little. */
 typedef void mr_refusal(enum mr_err err, const char *text, void *arg);
 
+/* How several servers share the operations on timers. */
+enum mr_affinity {
+    MR_AFFINITY_NONE,  /* in turn */
+    MR_AFFINITY_TIMER, /* those on one timer go to the same one while it lives */
+};
+
 struct mr_client_options {
     size_t payload_max;   /* MR_PAYLOAD_MAX */
     size_t segment_bytes; /* file: size of a log segment; 64 MiB; a payload fits a quarter of it */
@@ -236,13 +244,16 @@ struct mr_client_options {
                             in DIR. A Redis: where jobs are; NULL: they are with a server */
     int64_t
         answer_ms; /* millrace: operations on timers go to the next server after so long; 0: 5 s */
-    uint32_t timers_max; /* of mr_timer_send_async, not answered yet; 0: 100000 */
+    uint32_t timers_max;       /* of mr_timer_send_async, not answered yet; 0: 100000 */
+    enum mr_affinity affinity; /* millrace, names: which server gets an operation on a timer */
 };
 
 /*
  * Opens a broker by URL. "file:DIR" is the embedded engine, which creates DIR when it is missing;
- * "millrace://HOST:PORT" is a server, "millraces://" one with TLS; of several, "millrace://H1:P1,H2:P2", tasks go to
- * the first that is there, and operations on timers to all of them in turn. A Redis, 6.2 or newer, is
+ * "millrace://HOST:PORT" is a server, "millraces://" one with TLS. "millrace://H1:P1,H2:P2" are several, and
+ * "names://H1:P1,H2:P2" those that one of these nameservers knows (TLS to all of them: "namess://"): tasks and operations
+ * on timers go to those that are there in turn, workers work for all of them, and what is asked is asked of all; a task
+ * with an id, a unique key or a group goes to a server that follows from that. A Redis, 6.2 or newer, is
  * "redis://[USER:PASSWORD@]HOST:PORT[/DB]", with TLS "rediss://"; "redis+unix:PATH" behind a socket;
  * "redis+sentinel://H1:P1,H2:P2/NAME" the primary that Sentinels name, "redis+cluster://H1:P1,H2:P2"
  * a Cluster, both with TLS as "rediss+...". Errors: MR_IN_USE (another process has DIR open; named in
@@ -251,9 +262,10 @@ struct mr_client_options {
  * in time; why in detail), MR_UNSUPPORTED (also a Redis that is too old). options and detail may be NULL.
  *
  * When the connection to a server breaks it is made again. Until then tasks that were not sent yet
- * wait, up to 10 s. A task whose answer was lost is answered with MR_UNAVAILABLE: it may have been
- * accepted or not, and its id is in the result. One with a generated id and a retention of a minute
- * or more is sent again by itself: if it was accepted, it has left a trace.
+ * wait, up to 10 s; of several servers, another one gets them. A task whose answer was lost is answered with
+ * MR_UNAVAILABLE, and unknown is set in its result: it may have been accepted or not, and its id is in the result. No
+ * other server gets it, since it would run twice. At one server, one with a generated id and a retention of a minute or
+ * more is sent again by itself: if it was accepted, it has left a trace.
  */
 MR_MUST_USE enum mr_err mr_client_open(const char *url, const struct mr_client_options *options,
                                        struct mr_client **ret_client, struct mr_detail *detail);

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The broker contract: what every engine (embedded, Redis, remote) does, and all that the levels
+ * The broker contract: what every engine (embedded, Redis, remote, many) does, and all that the levels
  * above may know of it. The conformance suite in tests/conform is its definition in code.
  *
  * A caller fills a request, submits it and is called back once, on the broker's own thread.
@@ -82,7 +82,9 @@ struct mr_req_enqueue {
      * (include/millrace.h, mr_carry; tasks say the rest, by mr_carried_options). NULL: new ones. */
     const struct mr_task *carried;
     struct mr_enqueue_result *results; /* n entries, the caller's memory */
-    bool inner;     /* they go into inner queues (hidden.h), and into no others */
+    bool inner; /* they go into inner queues (hidden.h), and into no others */
+    bool
+        sent; /* answer of an engine with a server: some left; with an error, they may be there or not */
     void *prepared; /* the engine's, in the arena */
 };
 

@@ -8,6 +8,7 @@ enum mr_err mr_doubt_id(const struct mr_task_options *task, size_t payload_max, 
 {
     ret_result->id[0] = '\0';
     ret_result->state = MR_STATE_NONE;
+    ret_result->unknown = false;
     MR_TRY(mr_task_options_check(task, payload_max, NULL));
     if (task->id.len > 0) {
         memcpy(ret_result->id, task->id.data, task->id.len);

@@ -264,6 +264,15 @@ void producer_up(struct remote *remote)
     producer_send(remote);
 }
 
+/* The stream has told of its end before this, so nothing that is left here was sent, unless it may be sent twice. */
+void producer_give_up(struct remote *remote)
+{
+    mr_rpc_timer_stop(remote->rpc, &remote->producer.expiry);
+    remote->producer.gave_up = true;
+    if (remote->producer.call == NULL)
+        lane_fail(&remote->producer.lane, MR_UNAVAILABLE);
+}
+
 void producer_leave(struct remote *remote)
 {
     mr_rpc_timer_stop(remote->rpc, &remote->producer.again);

@@ -72,6 +72,7 @@ struct ticket {
     struct mr_slice body;
     struct mr_slice next; /* where the answer says that the next page begins */
     struct mr_call *call; /* while it is under way */
+    bool left;            /* it was, at some time */
     bool answered;
     bool unwanted;      /* it ends before it has begun */
     struct await *wait; /* of an await */
@@ -280,6 +281,8 @@ void remote_begin_enqueue(struct ticket *ticket);
 void producer_send(struct remote *remote);
 /* The connection is there. */
 void producer_up(struct remote *remote);
+/* The connection is gone: what is not sent is given back, for another server. */
+void producer_give_up(struct remote *remote);
 /* The broker closes: what is not sent will not be. */
 void producer_leave(struct remote *remote);
 
@@ -339,6 +342,9 @@ struct remote {
     void *refused_arg;
     int64_t away_ms, answer_ms;
     bool up, closing;
+    bool shares; /* the loop is another's, who is told of the connection: */
+    void (*changed)(bool up, void *arg);
+    void *changed_arg;
 
     struct producer producer;
     struct mr_link calls;  /* single ones under way, by ticket */

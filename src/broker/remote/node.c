@@ -477,3 +477,18 @@ void nodes_leave(struct remote *remote)
             node_free(node, MR_CLOSED);
     }
 }
+
+/* ---- for an engine of several servers ------------------------------------------------------- */
+
+size_t mr_remote_node_holds(struct mr_broker *broker, uint64_t node)
+{
+    const struct node *found = node_find(mr_container(broker, struct remote, broker), node);
+    return found != NULL ? holds_count(found) : 0;
+}
+
+void mr_remote_node_fence(struct mr_broker *broker, uint64_t node)
+{
+    struct node *found = node_find(mr_container(broker, struct remote, broker), node);
+    if (found != NULL && (found->state == NODE_ATTACHED || found->state == NODE_AWAY))
+        die(found);
+}

@@ -8,7 +8,7 @@
 #include "broker/remote/internal.h"
 
 /* A task with its results may be as big as 16 MiB twice; and we trust our own queue to be sent. */
-static const struct mr_rpc_limits rpc_limits = {
+const struct mr_rpc_limits mr_remote_limits = {
     .message_max = 64 * 1024 * 1024,
     .queued_max = 256 * 1024 * 1024,
 };
@@ -29,11 +29,22 @@ static const struct op *op_of(enum mr_op op)
     return ops[op].begin != NULL ? &ops[op] : &unary_ops[op];
 }
 
+/* Whether tasks that failed with the connection may be there all the same. */
+static void tell_sent(const struct ticket *ticket, struct mr_req_enqueue *req, enum mr_err err)
+{
+    req->sent = ticket->sent > 0 || ticket->doubtful > 0 || ticket->left;
+    bool unknown = req->sent && (err == MR_UNAVAILABLE || err == MR_CLOSED);
+    for (size_t i = 0; unknown && i < req->n; i++)
+        req->results[i].unknown = true;
+}
+
 void ticket_answer(struct ticket *ticket, enum mr_err err)
 {
     struct mr_req *req = ticket->req;
     mr_list_remove(&ticket->link);
     ticket->remote->awaits_n -= ticket->awaits;
+    if (req->op == MR_OP_ENQUEUE)
+        tell_sent(ticket, mr_container(req, struct mr_req_enqueue, req), err);
     mr_req_answer(req, err);
 }
 
@@ -110,11 +121,17 @@ static void changed(struct mr_channel *channel, bool up, const char *why, void *
     (void)channel;
     remote->up = up;
     mr_door_changed(&remote->door, up, up ? MR_OK : MR_UNAVAILABLE, why);
-    if (!up || remote->closing)
+    if (remote->closing)
         return;
-    nodes_attach(remote);
-    producer_up(remote);
-    awaits_up(remote);
+    if (up) {
+        nodes_attach(remote);
+        producer_up(remote);
+        awaits_up(remote);
+    } else if (remote->shares) {
+        producer_give_up(remote);
+    }
+    if (remote->changed != NULL)
+        remote->changed(up, remote->changed_arg);
 }
 
 /* ---- closing -------------------------------------------------------------------------------- */
@@ -145,10 +162,49 @@ static void close_begin(struct mr_msg *msg, void *receiver)
     remote_quiet(remote);
 }
 
+struct barrier {
+    struct mr_msg msg;
+    struct remote *remote;
+    struct mr_event done;
+};
+
+static void pass_barrier(struct mr_msg *msg, void *receiver)
+{
+    struct barrier *barrier = mr_container(msg, struct barrier, msg);
+    struct remote *remote = barrier->remote;
+    remote->up = false; /* nothing is called any more */
+    mr_rpc_timer_stop(receiver, &remote->close_timer);
+    mr_rpc_timer_stop(receiver, &remote->producer.again);
+    mr_rpc_timer_stop(receiver, &remote->producer.expiry);
+    mr_event_set(&barrier->done);
+}
+
+static void await_loop(struct remote *remote)
+{
+    struct barrier barrier = {.msg.deliver = pass_barrier, .remote = remote};
+    mr_event_init(&barrier.done);
+    mr_rpc_post(remote->rpc, &barrier.msg);
+    mr_event_wait(&barrier.done, INT64_MAX);
+}
+
+/* A loop that goes on knows nothing of us any more: what we posted has come, and what that posted. */
+static void leave_loop(struct remote *remote)
+{
+    await_loop(remote);
+    mr_channel_free(remote->channel);
+    await_loop(remote);
+    await_loop(remote);
+}
+
 static void remote_free(struct remote *remote)
 {
-    mr_channel_free(remote->channel); /* what is under way is answered with MR_CLOSED */
-    mr_rpc_free(remote->rpc);
+    /* What is under way is answered with MR_CLOSED. */
+    if (remote->shares && remote->channel != NULL)
+        leave_loop(remote);
+    else
+        mr_channel_free(remote->channel);
+    if (!remote->shares)
+        mr_rpc_free(remote->rpc);
     mr_door_done(&remote->door);
     mr_board_done(&remote->board);
     free(remote->authorization);
@@ -197,7 +253,10 @@ static enum mr_err start(struct remote *remote, const struct mr_remote_options *
         MR_TRY(mr_rpc_percent_encode(options->namespace_, &remote->namespace_));
         MR_TRY(mr_buf_append(&remote->namespace_, "", 1));
     }
-    MR_TRY(mr_rpc_new("mr-remote", &rpc_limits, &remote->rpc));
+    if (options->rpc != NULL)
+        remote->rpc = options->rpc;
+    else
+        MR_TRY(mr_rpc_new("mr-remote", &mr_remote_limits, &remote->rpc));
     struct mr_channel_options channel = {
         .address = options->address,
         .tls = options->tls,
@@ -231,6 +290,9 @@ enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_br
     remote->payload_max = options->payload_max != 0 ? options->payload_max : MR_PAYLOAD_MAX;
     remote->refused = options->refused;
     remote->refused_arg = options->refused_arg;
+    remote->shares = options->rpc != NULL;
+    remote->changed = options->changed;
+    remote->changed_arg = options->changed_arg;
     remote->away_ms = options->away_ms > 0 ? options->away_ms : AWAY_MS;
     remote->answer_ms = options->answer_ms > 0 ? options->answer_ms : ANSWER_MS;
     remote->flush.deliver = flush;

@@ -18,7 +18,16 @@ struct mr_remote_options {
     bool later;         /* it need not: the server may come later, or never */
     int64_t away_ms;    /* 0: 10 s; tasks not sent yet wait so long for another one */
     int64_t answer_ms;  /* 0: 10 s; a server that lets a node wait longer hangs */
+    /* One of several servers (broker/many): it lives on the loop of that engine, which outlives it and is
+     * told when the connection comes and goes; what was not sent when it goes is given back at once, for
+     * another server. NULL: it has a loop of its own. Both are told on the loop. */
+    struct mr_rpc *rpc;
+    void (*changed)(bool up, void *arg);
+    void *changed_arg;
 };
+
+/* Of a loop for such an engine. */
+extern const struct mr_rpc_limits mr_remote_limits;
 
 /* MR_UNAVAILABLE with the reason when there is no connection in time; MR_INVALID for an address that is
  * none, and where the server has another namespace; what mr_channel_new answers. detail may be NULL. */
@@ -26,5 +35,10 @@ MR_MUST_USE enum mr_err mr_remote_open(const struct mr_remote_options *options,
                                        struct mr_broker **ret_broker, struct mr_detail *detail);
 /* Whether there is a connection now; of a broker that was opened so. Thread: any. */
 bool mr_remote_is_up(struct mr_broker *broker);
+/* How many leases a node has in hand. Loop thread. */
+size_t mr_remote_node_holds(struct mr_broker *broker, uint64_t node);
+/* The server has not answered the node for too long: its leases are lost, which their holder is told, and it
+ * is dead from now on. Loop thread. */
+void mr_remote_node_fence(struct mr_broker *broker, uint64_t node);
 
 #endif

@@ -82,6 +82,7 @@ void unary_begin(struct ticket *ticket)
     }
     if (any != NULL)
         any->sent = true;
+    ticket->left = true;
     ticket->answered = false;
     mr_list_remove(&ticket->link);
     mr_list_push_back(&remote->calls, &ticket->link);
