@@ -138,10 +138,10 @@ static int send_one(struct cli *cli, const struct enqueue_template *template_,
     int code = cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
     if (code != CLI_OK)
         return code;
-    struct mr_enqueue_result result;
+    struct mr_enqueue_result result = {.err = MR_OK};
     enum mr_err err = mr_enqueue(cli->client, &item->task, 1, &result);
     if (err != MR_OK)
-        return cli_fail_err(err, "cannot enqueue on %s", cli->shown);
+        return enqueue_fail(cli, err, &result);
     if (result.err != MR_OK)
         return fail_item(item, &result);
     if (template_->wait)

@@ -49,6 +49,8 @@ void enqueue_item_done(struct enqueue_item *item);
 /* The answer for one item: {"id","state"} or {"id","error"}. */
 void enqueue_answer_json(struct jw *jw, const struct enqueue_item *item,
                          const struct mr_enqueue_result *result);
+/* The request failed as a whole; what is known of its first task says whether they may be there all the same. */
+int enqueue_fail(const struct cli *cli, enum mr_err err, const struct mr_enqueue_result *first);
 /* The reason as text for people. */
 const char *enqueue_reason(const struct enqueue_item *item, const struct mr_enqueue_result *result,
                            char text[600]);

@@ -311,11 +311,26 @@ const char *enqueue_reason(const struct enqueue_item *item, const struct mr_enqu
     else if (result->err == MR_INVALID && item->task.partition > 0)
         snprintf(text, SIZE, "queue %.*s has no partition %u; they are counted from 1",
                  (int)queue.len, (const char *)queue.data, item->task.partition);
+    else if (result->unknown)
+        snprintf(text, SIZE,
+                 "the answer was lost: task %s may be there or not; millrace task show "
+                 "tells",
+                 result->id);
     else {
         cli_err_text(result->err, &said);
         snprintf(text, SIZE, "%s", said.text);
     }
     return text;
+}
+
+int enqueue_fail(const struct cli *cli, enum mr_err err, const struct mr_enqueue_result *first)
+{
+    if (!first->unknown)
+        return cli_fail_err(err, "cannot enqueue on %s", cli->shown);
+    return cli_fail(mr_err_exit_code(err),
+                    "the answer of %s was lost: task %s may be there or not; millrace task show %s "
+                    "tells",
+                    cli->shown, first->id, first->id);
 }
 
 void enqueue_answer_json(struct jw *jw, const struct enqueue_item *item,

@@ -81,9 +81,10 @@ static int batch_send(struct cli *cli, struct batch *batch)
     int code = cli->client ? CLI_OK : cli_open(cli, NULL, CLI_STORE_MAY_CREATE);
     if (code != CLI_OK)
         return code;
+    batch->sent[0] = (struct mr_enqueue_result){.err = MR_OK};
     enum mr_err err = mr_enqueue(cli->client, batch->tasks, n, batch->sent);
     if (err != MR_OK)
-        return cli_fail_err(err, "cannot enqueue on %s", cli->shown);
+        return enqueue_fail(cli, err, &batch->sent[0]);
     for (size_t i = 0, k = 0; i < batch->n; i++)
         if (batch->items[i].err == MR_OK)
             batch->results[i] = batch->sent[k++];

@@ -11,6 +11,7 @@
 #include "client/more.h"
 #include "client/producer.h"
 #include "cluster/cluster.h"
+#include "names/client.h"
 #include "store/store.h"
 #include "timer/service.h"
 #include "worker/worker.h"
@@ -86,16 +87,15 @@ void mr_client_close(struct mr_client *client)
     mr_job_service_close(client->jobs);
     mr_timer_service_close(client->timers);
     mr_store_close(client->store);
-    for (size_t i = 0; i < client->servers_n; i++)
-        mr_broker_close(client->servers[i]);
-    if (client->servers_n == 0 && client->broker != NULL)
-        mr_broker_close(client->broker); /* answers what is in flight */
+    mr_names_client_free(client->names); /* it lives on the broker's loop */
+    mr_broker_close(client->broker);     /* answers what is in flight */
     mr_assert(atomic_load(&client->tasks) == 0);
     mr_producer_free(client->producer);
     mr_timer_door_free(client->door);
     mr_zones_free(client->zones);
     mr_lock_done(&client->timers_lock);
     free(client->store_url);
+    free(client->authorization);
     free(client);
 }
 

@@ -21,14 +21,14 @@ struct mr_timer_door;
 struct mr_producer;
 struct mr_zones;
 
-enum { MR_SERVERS_MAX = 16 }; /* in one URL */
+struct mr_names_client;
 
 struct mr_client {
     struct mr_broker *broker;
-    /* Where a URL names several servers: all of them, one of which is the broker. */
-    struct mr_broker *servers[MR_SERVERS_MAX];
-    size_t servers_n;
-    _Atomic size_t tasks, bytes; /* in flight */
+    bool is_many;                  /* it is one of several servers (broker/many) */
+    struct mr_names_client *names; /* who knows them; NULL: they are given */
+    char *authorization;           /* ... and what we are known by there */
+    _Atomic size_t tasks, bytes;   /* in flight */
     /* Timers and jobs that are in this process, with the broker: opened when they are first asked for. */
     struct mr_lock timers_lock;
     char *store_url;        /* NULL: they are not in this process */
@@ -43,7 +43,12 @@ struct mr_client {
     struct mr_timer_door *door;
     int64_t answer_ms;
     uint32_t timers_max;
+    enum mr_affinity affinity;
 };
+
+/* A server for what is neither a task nor an operation on a timer, as a stream: one that is there, in turn. NULL: none is
+ * known. Thread: any. */
+struct mr_broker *mr_client_server(struct mr_client *client);
 
 /* The timers of this process, opened if need be, from the first MR_TIMERS_FIRE on also applied and fired;
  * NULL: they are behind the broker. Errors of mr_store_open; detail may be NULL. Thread: any. */
@@ -70,6 +75,9 @@ enum { MR_URL_SHOWN_MAX = MR_PATH_MAX + 256 };
 const char *mr_url_shown(const char *url, char text[MR_URL_SHOWN_MAX]);
 
 enum { MR_SERVER_MAX = MR_HOST_MAX + sizeof "[]:65535" };
+
+#define MR_NAMES_SCHEME     "names://"
+#define MR_NAMES_TLS_SCHEME "namess://"
 
 /* HOST:PORT of what stands behind "millrace://" or "millraces://" in a URL; the port may be left
  * out there. MR_INVALID with detail (may be NULL). */

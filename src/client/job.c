@@ -174,7 +174,10 @@ static enum mr_err put_field(struct mr_buf *message, unsigned number, struct mr_
 static enum mr_err begin_there(struct mr_job_input *input, struct mr_slice definition)
 {
     struct mr_buf message = {0};
-    MR_TRY(mr_remote_stream_open(input->client->broker, SUBMIT_PATH, &input->stream));
+    struct mr_broker *server = mr_client_server(input->client);
+    if (server == NULL)
+        return MR_UNAVAILABLE;
+    MR_TRY(mr_remote_stream_open(server, SUBMIT_PATH, &input->stream));
     enum mr_err err = put_field(&message, DEFINITION, definition);
     if (err == MR_OK)
         err = send_message(input, &message);

@@ -177,20 +177,13 @@ static enum mr_err ask_there(struct mr_broker *broker, struct answer *answer)
 
 /* ---- asking ----------------------------------------------------------------------------------- */
 
-/* Each of several servers can tell, if they have the same store. What changes something is asked once. */
 static enum mr_err ask(struct mr_client *client, struct answer *answer)
 {
     struct mr_job_service *service = NULL;
     bool acts = answer->ask.kind == MR_JOB_CANCEL || answer->ask.kind == MR_JOB_RETRY;
     MR_TRY(
         mr_client_jobs(client, acts ? MR_JOBS_RUN : MR_JOBS_LOOK, &service, &answer->ask.detail));
-    if (service != NULL)
-        return ask_here(service, answer);
-    enum mr_err err = ask_there(client->broker, answer);
-    for (size_t i = 0; err == MR_UNAVAILABLE && !acts && i < client->servers_n; i++)
-        if (client->servers[i] != client->broker)
-            err = ask_there(client->servers[i], answer);
-    return err;
+    return service != NULL ? ask_here(service, answer) : ask_there(client->broker, answer);
 }
 
 static enum mr_err get_jobs(struct mr_client *client, const struct mr_job_ask *asked,

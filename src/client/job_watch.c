@@ -148,6 +148,8 @@ static enum mr_err ask_there(struct mr_broker *broker, const char *path, struct 
     at += id.len;
     if (after > 0)
         at = mr_flat_put_varint(at, WATCH_AFTER, after);
+    if (broker == NULL)
+        return MR_UNAVAILABLE;
     MR_TRY(mr_remote_stream_open(broker, path, &stream));
     enum mr_err err = mr_remote_stream_send(stream, mr_slice_make(message, (size_t)(at - message)));
     mr_remote_stream_half_close(stream);
@@ -212,11 +214,9 @@ static enum mr_err watch_there(struct watching *watching)
     struct mr_event never;
     enum mr_err err;
     mr_event_init(&never);
-    for (size_t i = 0;; i++) {
+    for (;;) {
         bool told = false;
-        struct mr_broker *broker =
-            client->servers_n > 0 ? client->servers[i % client->servers_n] : client->broker;
-        err = watch_once(watching, i == 0 ? client->broker : broker, &told);
+        err = watch_once(watching, mr_client_server(client), &told);
         if (err != MR_UNAVAILABLE || watching->has_ended)
             return watching->has_ended && err == MR_UNAVAILABLE ? MR_OK : err;
         if (told)
@@ -311,5 +311,5 @@ enum mr_err mr_job_result(struct mr_client *client, struct mr_slice id, mr_job_b
     struct mr_job_service *service = NULL;
     MR_TRY(mr_client_jobs(client, MR_JOBS_LOOK, &service, detail));
     return service != NULL ? result_here(service, id, piece, arg, detail)
-                           : result_there(client->broker, id, piece, arg, detail);
+                           : result_there(mr_client_server(client), id, piece, arg, detail);
 }

@@ -2,28 +2,30 @@
 /* Opening a broker by URL: one row per scheme; several servers of one URL. Thread: any. */
 #include <stdlib.h>
 
-#include "broker/door.h"
+#include "base/diag.h"
 #include "broker/embedded/embedded.h"
+#include "broker/many/many.h"
 #include "broker/redis/redis.h"
 #include "broker/remote/remote.h"
 #include "client/client.h"
+#include "names/client.h"
 
 #define DEFAULT_PORT "7401"
+#define NAMES_PORT   "7410"
 
-enum { TOKEN_MAX = 512 };
+enum { TOKEN_MAX = 512, ADDRESSES_MAX = 16 };
 
 /* What is opened. */
 struct opening {
     const char *url;
-    const char *rest; /* behind its scheme, or one of the servers there */
+    const char *rest; /* behind its scheme */
     const struct mr_client_options *options;
-    bool later; /* the server need not be there yet */
 };
 
-typedef enum mr_err open_broker(const struct opening *opening, struct mr_broker **ret_broker,
+typedef enum mr_err open_broker(struct mr_client *client, const struct opening *opening,
                                 struct mr_detail *detail);
 
-static enum mr_err open_file(const struct opening *opening, struct mr_broker **ret_broker,
+static enum mr_err open_file(struct mr_client *client, const struct opening *opening,
                              struct mr_detail *detail)
 {
     const struct mr_client_options *options = opening->options;
@@ -35,28 +37,36 @@ static enum mr_err open_file(const struct opening *opening, struct mr_broker **r
         .segment_bytes = options->segment_bytes,
         .repair = options->repair,
     };
-    return mr_embedded_open(&embedded, ret_broker, detail);
+    return mr_embedded_open(&embedded, &client->broker, detail);
 }
 
 /* ---- servers -------------------------------------------------------------------------------- */
 
-enum mr_err mr_url_server(const char *url, const char *rest, char address[MR_SERVER_MAX],
-                          struct mr_detail *detail)
+/* Without a port it has this one. */
+static enum mr_err read_address(const char *url, const char *rest, const char *default_port,
+                                char address[MR_SERVER_MAX], struct mr_detail *detail)
 {
     size_t len = strcspn(rest, "/");
     char host[MR_HOST_MAX + 1];
     uint16_t port;
-    bool fits = len > 0 && len + sizeof ":" DEFAULT_PORT <= MR_SERVER_MAX;
+    bool fits = len > 0 && len + sizeof ":65535" <= MR_SERVER_MAX;
     if (fits && strspn(rest + len, "/") == strlen(rest + len)) {
         (void)snprintf(address, MR_SERVER_MAX, "%.*s", (int)len, rest);
         if (mr_host_parse(address, host, &port) == MR_OK && port != 0)
             return MR_OK;
-        (void)snprintf(address, MR_SERVER_MAX, "%.*s:" DEFAULT_PORT, (int)len, rest);
+        (void)snprintf(address, MR_SERVER_MAX, "%.*s:%s", (int)len, rest, default_port);
         if (mr_host_parse(address, host, &port) == MR_OK)
             return MR_OK;
     }
-    mr_detail_set(detail, "%s: must be of the form millrace://HOST:PORT", url);
+    mr_detail_set(detail, "%s: must be of the form %s://HOST:PORT", url,
+                  url[0] == 'n' ? "names" : "millrace");
     return MR_INVALID;
+}
+
+enum mr_err mr_url_server(const char *url, const char *rest, char address[MR_SERVER_MAX],
+                          struct mr_detail *detail)
+{
+    return read_address(url, rest, DEFAULT_PORT, address, detail);
 }
 
 /* It goes into a header, so it must not be able to end one; and it is never shown. */
@@ -69,27 +79,6 @@ static enum mr_err check_token(const char *token, struct mr_detail *detail)
     if (!fine)
         mr_detail_set(detail, "token: must be one word of at most %d characters", TOKEN_MAX);
     return fine ? MR_OK : MR_INVALID;
-}
-
-static enum mr_err open_server(const struct opening *opening, const struct mr_rpc_tls *tls,
-                               struct mr_broker **ret_broker, struct mr_detail *detail)
-{
-    const struct mr_client_options *options = opening->options;
-    char address[MR_SERVER_MAX];
-    MR_TRY(mr_url_server(opening->url, opening->rest, address, detail));
-    MR_TRY(check_token(options->token, detail));
-    struct mr_remote_options remote = {
-        .address = address,
-        .tls = tls,
-        .token = options->token,
-        .namespace_ = options->namespace_,
-        .payload_max = options->payload_max,
-        .open_ms = options->open_ms,
-        .later = opening->later,
-        .refused = options->refused,
-        .refused_arg = options->refused_arg,
-    };
-    return mr_remote_open(&remote, ret_broker, detail);
 }
 
 static enum mr_err check_tls(const struct mr_client_options *options, struct mr_detail *detail)
@@ -105,33 +94,166 @@ static bool wants_tls(const struct mr_client_options *options)
     return options->tls_ca || options->tls_cert || options->tls_key || options->tls_name;
 }
 
-static enum mr_err open_plain(const struct opening *opening, struct mr_broker **ret_broker,
-                              struct mr_detail *detail)
-{
-    if (wants_tls(opening->options)) {
-        mr_detail_set(detail, "%s: for TLS write millraces://", opening->url);
-        return MR_INVALID;
-    }
-    return open_server(opening, NULL, ret_broker, detail);
-}
-
-static enum mr_err open_tls(const struct opening *opening, struct mr_broker **ret_broker,
-                            struct mr_detail *detail)
+/* What holds for each server; ret_tls is for a scheme with TLS, and lives as long as ret_remote. */
+static enum mr_err server_options(const struct opening *opening, struct mr_rpc_tls *ret_tls,
+                                  struct mr_remote_options *ret_remote, struct mr_detail *detail)
 {
     const struct mr_client_options *options = opening->options;
+    bool secure = strncmp(opening->url, "millraces", strlen("millraces")) == 0 ||
+                  strncmp(opening->url, "namess", strlen("namess")) == 0;
+    if (!secure && wants_tls(options)) {
+        mr_detail_set(detail, "%s: for TLS write %s", opening->url,
+                      opening->url[0] == 'm' ? "millraces://" : MR_NAMES_TLS_SCHEME);
+        return MR_INVALID;
+    }
     MR_TRY(check_tls(options, detail));
-    struct mr_rpc_tls tls = {
+    MR_TRY(check_token(options->token, detail));
+    *ret_tls = (struct mr_rpc_tls){
         .cert_file = options->tls_cert,
         .key_file = options->tls_key,
         .ca_file = options->tls_ca,
         .server_name = options->tls_name,
     };
-    return open_server(opening, &tls, ret_broker, detail);
+    *ret_remote = (struct mr_remote_options){
+        .tls = secure ? ret_tls : NULL,
+        .token = options->token,
+        .namespace_ = options->namespace_,
+        .payload_max = options->payload_max,
+        .open_ms = options->open_ms,
+        .refused = options->refused,
+        .refused_arg = options->refused_arg,
+    };
+    return MR_OK;
+}
+
+/* ---- several servers ------------------------------------------------------------------------ */
+
+/* The addresses of H1:P1,H2:P2. */
+struct addresses {
+    char text[ADDRESSES_MAX][MR_SERVER_MAX];
+    const char *list[ADDRESSES_MAX];
+    size_t n;
+};
+
+static enum mr_err read_addresses(const struct opening *opening, const char *port,
+                                  struct addresses *ret_addresses, struct mr_detail *detail)
+{
+    struct addresses *a = ret_addresses;
+    const char *at = opening->rest;
+    a->n = 0;
+    for (size_t len; *at != '\0'; at += len + (at[len] == ',')) {
+        char one[MR_SERVER_MAX];
+        len = strcspn(at, ",");
+        if (len == 0 || len >= sizeof one || a->n == ADDRESSES_MAX) {
+            mr_detail_set(detail, "%s: must be %.*sH1:P1,H2:P2 with at most %d of them",
+                          opening->url, (int)(opening->rest - opening->url), opening->url,
+                          ADDRESSES_MAX);
+            return MR_INVALID;
+        }
+        (void)snprintf(one, sizeof one, "%.*s", (int)len, at);
+        MR_TRY(read_address(opening->url, one, port, a->text[a->n], detail));
+        a->list[a->n] = a->text[a->n];
+        a->n++;
+    }
+    return a->n > 0 ? MR_OK : read_address(opening->url, "", port, a->text[0], detail);
+}
+
+/* One of them must be there in time. */
+static enum mr_err open_many(struct mr_client *client, const struct opening *opening,
+                             const struct addresses *servers, struct mr_detail *detail)
+{
+    struct mr_rpc_tls tls;
+    struct mr_many_options many = {.servers = servers != NULL ? servers->list : NULL,
+                                   .servers_n = servers != NULL ? servers->n : 0};
+    MR_TRY(server_options(opening, &tls, &many.server, detail));
+    MR_TRY(mr_many_open(&many, &client->broker, detail));
+    client->is_many = true;
+    if (servers == NULL)
+        return MR_OK;
+    enum mr_err err = mr_many_await_up(client->broker, opening->options->open_ms);
+    if (err != MR_OK)
+        mr_detail_set(detail, "%s: no server there", opening->url);
+    return err;
+}
+
+/* On the loop of the broker. */
+static void servers_changed(struct mr_names_client *names, enum mr_names_kind kind, void *arg)
+{
+    const struct mr_client *client = arg;
+    const char *addresses[MR_MANY_SERVERS_MAX];
+    size_t n, known = 0;
+    if (kind != MR_NAMES_SERVER)
+        return;
+    const struct mr_names_entry *entries = mr_names_client_list(names, kind, &n);
+    for (size_t i = 0; i < n && known < MR_MANY_SERVERS_MAX; i++)
+        if (entries[i].address.len > 0)
+            addresses[known++] = entries[i].address.data; /* the list ends each with a NUL */
+    enum mr_err err = mr_many_set_servers(client->broker, addresses, known);
+    if (err != MR_OK)
+        mr_diag(MR_DIAG_WARN, "servers.list", "error=%s ignoring", mr_err_name(err));
+}
+
+static enum mr_err set_authorization(struct mr_client *client, const char *token)
+{
+    if (token == NULL || token[0] == '\0')
+        return MR_OK;
+    if (asprintf(&client->authorization, "Bearer %s", token) < 0)
+        client->authorization = NULL;
+    return client->authorization != NULL ? MR_OK : MR_NOMEM;
+}
+
+/* names://H1:P1,H2:P2: the servers that one of these nameservers knows. */
+static enum mr_err open_names(struct mr_client *client, const struct opening *opening,
+                              struct mr_detail *detail)
+{
+    struct addresses nameservers;
+    struct mr_rpc_tls tls;
+    struct mr_remote_options server;
+    MR_TRY(read_addresses(opening, NAMES_PORT, &nameservers, detail));
+    MR_TRY(server_options(opening, &tls, &server, detail));
+    MR_TRY(set_authorization(client, opening->options->token));
+    MR_TRY(open_many(client, opening, NULL, detail));
+    struct mr_names_client_options names = {
+        .rpc = mr_many_rpc(client->broker),
+        .nameservers = nameservers.list,
+        .nameservers_n = nameservers.n,
+        .tls = server.tls,
+        .authorization = client->authorization,
+        .changed = servers_changed,
+        .arg = client,
+    };
+    MR_TRY(mr_names_client_new(&names, &client->names, detail));
+    enum mr_err err = mr_many_await_up(client->broker, opening->options->open_ms);
+    if (err != MR_OK)
+        mr_detail_set(detail, "%s: no nameserver there knows a server that answers", opening->url);
+    return err;
+}
+
+static enum mr_err open_servers(struct mr_client *client, const struct opening *opening,
+                                struct mr_detail *detail)
+{
+    struct mr_rpc_tls tls;
+    struct mr_remote_options remote;
+    struct addresses servers;
+    char address[MR_SERVER_MAX];
+    if (strchr(opening->rest, ',') != NULL) {
+        MR_TRY(read_addresses(opening, DEFAULT_PORT, &servers, detail));
+        return open_many(client, opening, &servers, detail);
+    }
+    MR_TRY(server_options(opening, &tls, &remote, detail));
+    MR_TRY(mr_url_server(opening->url, opening->rest, address, detail));
+    remote.address = address;
+    return mr_remote_open(&remote, &client->broker, detail);
+}
+
+struct mr_broker *mr_client_server(struct mr_client *client)
+{
+    return client->is_many ? mr_many_pick(client->broker) : client->broker;
 }
 
 /* ---- Redis ---------------------------------------------------------------------------------- */
 
-static enum mr_err open_redis(const struct opening *opening, struct mr_broker **ret_broker,
+static enum mr_err open_redis(struct mr_client *client, const struct opening *opening,
                               struct mr_detail *detail)
 {
     const struct mr_client_options *options = opening->options;
@@ -163,7 +285,7 @@ static enum mr_err open_redis(const struct opening *opening, struct mr_broker **
         .refused = options->refused,
         .refused_arg = options->refused_arg,
     };
-    return mr_redis_broker_open(&redis, ret_broker, detail);
+    return mr_redis_broker_open(&redis, &client->broker, detail);
 }
 
 /* ---- by scheme ------------------------------------------------------------------------------ */
@@ -172,54 +294,12 @@ static const struct {
     const char *scheme;
     open_broker *open;
 } schemes[] = {
-    {MR_FILE_SCHEME, open_file}, {"millrace://", open_plain}, {"millraces://", open_tls},
-    {"redis:", open_redis},      {"rediss:", open_redis},     {"redis+", open_redis},
+    {MR_FILE_SCHEME, open_file},       {"millrace://", open_servers},
+    {"millraces://", open_servers},    {MR_NAMES_SCHEME, open_names},
+    {MR_NAMES_TLS_SCHEME, open_names}, {"redis:", open_redis},
+    {"rediss:", open_redis},           {"redis+", open_redis},
     {"rediss+", open_redis},
 };
-
-/* One of several servers must be there in time; it is the one that has tasks. */
-static enum mr_err await_one(struct mr_client *client, const struct opening *opening,
-                             struct mr_detail *detail)
-{
-    struct mr_clock *clock = mr_clock_system();
-    int64_t open_ms = opening->options->open_ms;
-    mr_mono end = mr_mono_add_ms(mr_mono_now(clock), open_ms > 0 ? open_ms : MR_DOOR_OPEN_MS);
-    struct mr_event never;
-    mr_event_init(&never);
-    do {
-        for (size_t i = 0; i < client->servers_n; i++) {
-            if (!mr_remote_is_up(client->servers[i]))
-                continue;
-            client->broker = client->servers[i];
-            return MR_OK;
-        }
-        (void)mr_event_wait(&never, 5 * MR_NS_PER_MS);
-    } while (mr_mono_now(clock).ns < end.ns);
-    mr_detail_set(detail, "%s: no server there", opening->url);
-    return MR_UNAVAILABLE;
-}
-
-/* H1:P1,H2:P2: all of them, whether they are there or not. */
-static enum mr_err open_servers(struct mr_client *client, open_broker *open, struct opening opening,
-                                struct mr_detail *detail)
-{
-    const char *at = opening.rest;
-    char one[MR_SERVER_MAX];
-    opening.later = true;
-    opening.rest = one;
-    for (size_t len; *at != '\0'; at += len + (at[len] == ',')) {
-        len = strcspn(at, ",");
-        if (len == 0 || len >= sizeof one || client->servers_n == MR_SERVERS_MAX) {
-            mr_detail_set(detail, "%s: must be millrace://H1:P1,H2:P2 with at most %d servers",
-                          opening.url, MR_SERVERS_MAX);
-            return MR_INVALID;
-        }
-        (void)snprintf(one, sizeof one, "%.*s", (int)len, at);
-        MR_TRY(open(&opening, &client->servers[client->servers_n], detail));
-        client->servers_n++;
-    }
-    return await_one(client, &opening, detail);
-}
 
 static enum mr_err open_url(struct mr_client *client, const char *url,
                             const struct mr_client_options *options, struct mr_detail *detail)
@@ -229,9 +309,7 @@ static enum mr_err open_url(struct mr_client *client, const char *url,
         if (strncmp(url, schemes[i].scheme, len) != 0)
             continue;
         struct opening opening = {.url = url, .rest = url + len, .options = options};
-        bool many = strchr(url + len, ',') != NULL && strncmp(url, "millrace", 8) == 0;
-        return many ? open_servers(client, schemes[i].open, opening, detail)
-                    : schemes[i].open(&opening, &client->broker, detail);
+        return schemes[i].open(client, &opening, detail);
     }
     char shown[MR_URL_SHOWN_MAX];
     mr_detail_set(detail, "%s: must be file:DIR, millrace://HOST:PORT or redis://HOST:PORT",
@@ -247,6 +325,7 @@ static enum mr_err set_store(struct mr_client *client, const char *url,
     client->payload_max = options->payload_max;
     client->answer_ms = options->answer_ms;
     client->timers_max = options->timers_max;
+    client->affinity = options->affinity;
     client->is_redis = mr_url_is_redis(url);
     bool is_file = strncmp(url, MR_FILE_SCHEME, strlen(MR_FILE_SCHEME)) == 0;
     if (!is_file && (!client->is_redis || options->store == NULL))

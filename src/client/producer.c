@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 
+#include "broker/many/many.h"
 #include "timer/def.h"
 
 #define SEND_PATH "/millrace.v1.Timers/Send"
@@ -17,16 +18,21 @@ enum {
     REQUEST_TIMEOUT = 3,
     RESPONSE_RESULTS = 1, /* of TimerSendResponse */
 };
+#define NO_SERVER SIZE_MAX
 
 struct server {
     struct mr_broker *broker;
     struct mr_link waiting; /* of struct flight */
     size_t calls;           /* under way */
     mr_mono silent_until;   /* it did not answer; see SILENT_MS */
+    bool listed, up;        /* it is one of the servers now, and has a connection */
+    uint64_t hash;          /* of its address */
 };
 
 struct mr_producer {
     struct mr_timer_door *door;
+    struct mr_broker *many;
+    enum mr_affinity affinity;
     struct mr_clock *clock;
     int64_t answer_ms;
     size_t pending_max;
@@ -36,9 +42,9 @@ struct mr_producer {
     _Atomic size_t flights;
     struct mr_lock lock; /* over what follows */
     bool stopped;
-    size_t turn; /* the next flight's */
-    size_t servers_n;
-    struct server servers[MR_SERVERS_MAX];
+    size_t turn;      /* the next flight's */
+    size_t servers_n; /* that there are or were */
+    struct server servers[MR_MANY_SERVERS_MAX];
 };
 
 struct flight {
@@ -52,7 +58,8 @@ struct flight {
     mr_timer_done *done;
     void *arg;
     size_t at;                       /* the server that has it */
-    size_t tried;                    /* so many have had it */
+    uint64_t tried;                  /* bits of those that have had it */
+    uint64_t key;                    /* hash of its first timer */
     bool doubtful;                   /* one of them may have accepted it */
     mr_mono end;                     /* MR_TIMER_APPLIED: it is waited for until then */
     struct mr_timer_sending sending; /* to a door */
@@ -70,22 +77,32 @@ struct call {
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
+static struct server *server_add(struct mr_producer *p, struct mr_broker *broker, uint64_t hash)
+{
+    struct server *server = &p->servers[p->servers_n++];
+    server->broker = broker;
+    server->hash = hash;
+    server->listed = server->up = true;
+    mr_list_init(&server->waiting);
+    return server;
+}
+
 enum mr_err mr_producer_new(const struct mr_producer_options *options,
                             struct mr_producer **ret_producer)
 {
     struct mr_producer *p = calloc(1, sizeof *p);
     if (p == NULL)
         return MR_NOMEM;
-    mr_assert(options->servers_n <= MR_SERVERS_MAX);
+    mr_assert(options->servers_n <= MR_MANY_SERVERS_MAX);
     p->door = options->door;
+    p->many = options->many;
+    p->affinity = options->affinity;
     p->clock = options->clock ? options->clock : mr_clock_system();
     p->answer_ms = options->answer_ms ? options->answer_ms : MR_PRODUCER_ANSWER_MS;
     p->pending_max = options->pending_max ? options->pending_max : MR_PRODUCER_PENDING_MAX;
     mr_lock_init(&p->lock);
-    for (; p->servers_n < options->servers_n; p->servers_n++) {
-        p->servers[p->servers_n].broker = options->servers[p->servers_n];
-        mr_list_init(&p->servers[p->servers_n].waiting);
-    }
+    for (size_t i = 0; i < options->servers_n; i++)
+        server_add(p, options->servers[i], i);
     *ret_producer = p;
     return MR_OK;
 }
@@ -333,40 +350,88 @@ static void pump(struct mr_producer *p, struct server *server)
     }
 }
 
-/* The server whose turn it is; those that did not answer are passed over while there are others. Lock. */
-static size_t choose(struct mr_producer *p)
+/* Which servers there are by now. They have their places for good, as long as the engine has them. Lock. */
+static void look_at_servers(struct mr_producer *p)
 {
-    mr_mono now = mr_mono_now(mr_clock_system());
-    for (size_t i = 0; i < p->servers_n; i++) {
-        size_t at = p->turn++ % p->servers_n;
-        if (p->servers[at].silent_until.ns <= now.ns)
-            return at;
+    struct mr_many_server now[MR_MANY_SERVERS_MAX];
+    if (p->many == NULL)
+        return;
+    size_t n = mr_many_servers(p->many, now);
+    for (size_t i = 0; i < p->servers_n; i++)
+        p->servers[i].listed = false;
+    for (size_t i = 0; i < n; i++) {
+        size_t at = 0;
+        while (at < p->servers_n && p->servers[at].broker != now[i].broker)
+            at++;
+        struct server *server =
+            at < p->servers_n ? &p->servers[at] : server_add(p, now[i].broker, now[i].hash);
+        server->listed = true;
+        server->up = now[i].up;
     }
-    return p->turn++ % p->servers_n;
 }
 
-/* MR_CLOSED: nothing is sent any more. */
+/* Of these the one whose turn it is, or the first for the flight. */
+static size_t pick(struct mr_producer *p, const struct flight *flight, uint64_t among)
+{
+    size_t best = (size_t)__builtin_ctzll(among);
+    if (p->affinity == MR_AFFINITY_NONE) {
+        for (size_t n = p->turn++ % (size_t)__builtin_popcountll(among); n > 0; n--)
+            among &= among - 1;
+        return (size_t)__builtin_ctzll(among);
+    }
+    for (; among != 0; among &= among - 1) {
+        size_t at = (size_t)__builtin_ctzll(among);
+        if (mr_many_rank(flight->key, p->servers[at].hash) >
+            mr_many_rank(flight->key, p->servers[best].hash))
+            best = at;
+    }
+    return best;
+}
+
+/* A server that has not had the flight; those without a connection, and those that did not answer, are passed over while
+ * there are others. NO_SERVER: all have had it. Lock. */
+static size_t choose(struct mr_producer *p, const struct flight *flight)
+{
+    mr_mono now = mr_mono_now(mr_clock_system());
+    uint64_t any = 0, good = 0;
+    look_at_servers(p);
+    for (size_t i = 0; i < p->servers_n; i++) {
+        const struct server *server = &p->servers[i];
+        if (!server->listed || (flight->tried >> i & 1) != 0)
+            continue;
+        any |= 1ULL << i;
+        if (server->up && server->silent_until.ns <= now.ns)
+            good |= 1ULL << i;
+    }
+    return any != 0 ? pick(p, flight, good != 0 ? good : any) : NO_SERVER;
+}
+
+/* MR_CLOSED: nothing is sent any more; MR_UNAVAILABLE: there is nobody left to send it to. */
 static enum mr_err wait_at(struct flight *flight, size_t at)
 {
     struct mr_producer *p = flight->producer;
     mr_lock_enter(&p->lock);
-    bool stopped = p->stopped;
-    if (!stopped) {
+    enum mr_err err = p->stopped ? MR_CLOSED : MR_OK;
+    if (err == MR_OK && at == NO_SERVER) {
+        at = choose(p, flight);
+        err = at == NO_SERVER ? MR_UNAVAILABLE : MR_OK;
+    }
+    if (err == MR_OK) {
         flight->at = at;
         mr_list_push_back(&p->servers[at].waiting, &flight->link);
     }
     mr_lock_leave(&p->lock);
-    return stopped ? MR_CLOSED : MR_OK;
+    return err;
 }
 
-static void send_to(struct flight *flight, size_t at)
+/* To this server, NO_SERVER: to the one whose turn it is. MR_OK: it is on its way. */
+static enum mr_err send_to(struct flight *flight, size_t at)
 {
     struct mr_producer *p = flight->producer;
     enum mr_err err = wait_at(flight, at);
     if (err == MR_OK)
-        pump(p, &p->servers[at]);
-    else
-        flight_done(flight, err);
+        pump(p, &p->servers[flight->at]);
+    return err;
 }
 
 /* ---- answers -------------------------------------------------------------------------------- */
@@ -382,11 +447,12 @@ static bool is_passing(enum mr_err err)
 /* To the next one, unless all have had it. */
 static void go_on(struct flight *flight, enum mr_err err, bool is_filled)
 {
-    struct mr_producer *p = flight->producer;
-    if (++flight->tried < p->servers_n)
-        send_to(flight, (flight->at + 1) % p->servers_n);
-    else
+    flight->tried |= 1ULL << flight->at;
+    enum mr_err sent = send_to(flight, NO_SERVER);
+    if (sent == MR_UNAVAILABLE)
         flight_done(flight, is_filled ? MR_OK : err);
+    else if (sent != MR_OK)
+        flight_done(flight, sent);
 }
 
 /* What the server said of each of its operations is in its results. */
@@ -403,12 +469,16 @@ static void settle(struct flight *flight)
         flight->doubtful |= !durable && flight->results[i].unknown; /* by the server's own words */
         flight->results[i].unknown = durable || (is_passing(err) && flight->doubtful);
     }
+    bool waits = late && mr_mono_now(mr_clock_system()).ns < flight->end.ns;
+    enum mr_err sent = MR_OK;
     if (passing != MR_OK)
         go_on(flight, passing, true);
-    else if (late && mr_mono_now(mr_clock_system()).ns < flight->end.ns)
-        send_to(flight, flight->at); /* it knows them, and goes on waiting */
+    else if (waits)
+        sent = send_to(flight, flight->at); /* it knows them, and goes on waiting */
     else
         flight_done(flight, MR_OK);
+    if (sent != MR_OK)
+        flight_done(flight, sent);
 }
 
 /* Results of the flights, one behind the other. MR_FAILED: the server makes no sense. */
@@ -504,6 +574,9 @@ enum mr_err mr_producer_send(struct mr_producer *producer, const struct mr_timer
     *flight = (struct flight){.producer = p, .n = n, .wait = wait};
     flight->end = mr_mono_add_ms(mr_mono_now(mr_clock_system()), MR_PRODUCER_APPLIED_MS);
     enum mr_err err = flight_fill(flight, ops);
+    if (err == MR_OK)
+        flight->key =
+            mr_many_rank(mr_many_hash(flight->ops[0].app), mr_many_hash(flight->ops[0].name));
     if (err != MR_OK) { /* done is not called */
         flight->results = NULL;
         flight->n = 0;
@@ -519,10 +592,9 @@ enum mr_err mr_producer_send(struct mr_producer *producer, const struct mr_timer
         send_to_door(flight);
         return MR_OK;
     }
-    mr_lock_enter(&p->lock);
-    size_t at = choose(p);
-    mr_lock_leave(&p->lock);
-    send_to(flight, at);
+    err = send_to(flight, NO_SERVER);
+    if (err != MR_OK)
+        flight_done(flight, err);
     return MR_OK;
 }
 

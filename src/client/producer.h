@@ -6,7 +6,9 @@
  * to the servers of the client, in turn: each flight to the next one, those that wait for the same server together in
  * one call. When a server cannot be reached, refuses for a passing reason or does not answer in time, the
  * flight goes to the next one, once around; whether it may have been accepted somewhere is remembered. A server
- * that did not answer in time is passed over for a while, as long as there are others.
+ * that did not answer in time is passed over for a while, as long as there are others. With affinity a flight goes to
+ * the first live server behind the hash of its timer instead, so that operations on one timer meet at one server. Which
+ * servers there are may change at any time.
  */
 #ifndef MR_CLIENT_PRODUCER_H
 #define MR_CLIENT_PRODUCER_H
@@ -24,11 +26,13 @@ struct mr_producer;
 
 struct mr_producer_options {
     struct mr_timer_door *door; /* not NULL: everything goes there, and it outlives the producer */
+    struct mr_broker *many;     /* not NULL: to its servers (broker/many). Likewise */
     struct mr_broker *const *servers; /* else to these: they answer MR_OP_CALL. Likewise */
-    size_t servers_n;                 /* to MR_SERVERS_MAX */
-    int64_t answer_ms;                /* 0: MR_PRODUCER_ANSWER_MS */
-    size_t pending_max;               /* 0: MR_PRODUCER_PENDING_MAX */
-    struct mr_clock *clock;           /* versions are made by it; NULL: the system's */
+    size_t servers_n;                 /* to MR_MANY_SERVERS_MAX */
+    enum mr_affinity affinity;
+    int64_t answer_ms;      /* 0: MR_PRODUCER_ANSWER_MS */
+    size_t pending_max;     /* 0: MR_PRODUCER_PENDING_MAX */
+    struct mr_clock *clock; /* versions are made by it; NULL: the system's */
 };
 
 MR_MUST_USE enum mr_err mr_producer_new(const struct mr_producer_options *options,

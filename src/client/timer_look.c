@@ -16,21 +16,12 @@ struct mr_firing_list {
     struct mr_timer_look look;
 };
 
-/* Each of several servers can tell, if they have the same store. */
-static enum mr_err look_through(struct mr_client *client, struct mr_timer_look *look)
-{
-    enum mr_err err = mr_timer_broker_look_wait(client->broker, look);
-    for (size_t i = 0; err == MR_UNAVAILABLE && i < client->servers_n; i++)
-        if (client->servers[i] != client->broker)
-            err = mr_timer_broker_look_wait(client->servers[i], look);
-    return err;
-}
-
 static enum mr_err look_at(struct mr_client *client, struct mr_timer_look *look)
 {
     struct mr_timer_service *service = NULL;
     MR_TRY(mr_client_timers(client, MR_TIMERS_LOOK, &service, NULL));
-    return service != NULL ? mr_timer_service_look_wait(service, look) : look_through(client, look);
+    return service != NULL ? mr_timer_service_look_wait(service, look)
+                           : mr_timer_broker_look_wait(client->broker, look);
 }
 
 /* ---- timers ---------------------------------------------------------------------------------- */

@@ -27,8 +27,10 @@ static enum mr_err own_door(struct mr_client *client, struct mr_timer_door **ret
 static enum mr_err make_producer(struct mr_client *client, struct mr_timer_service *service)
 {
     struct mr_producer_options options = {
-        .servers = client->servers_n > 0 ? client->servers : &client->broker,
-        .servers_n = client->servers_n > 0 ? client->servers_n : 1,
+        .many = client->is_many ? client->broker : NULL,
+        .servers = &client->broker,
+        .servers_n = client->is_many ? 0 : 1,
+        .affinity = client->affinity,
         .answer_ms = client->answer_ms,
         .pending_max = client->timers_max,
     };

@@ -99,12 +99,18 @@ static void farm_free(struct farm *farm)
     free(farm);
 }
 
-static void connect_client(struct farm *farm, uint32_t timers_max)
+static void connect_with(struct farm *farm, uint32_t timers_max, enum mr_affinity affinity)
 {
-    struct mr_client_options options = {.answer_ms = answer_ms(), .timers_max = timers_max};
+    struct mr_client_options options = {
+        .answer_ms = answer_ms(), .timers_max = timers_max, .affinity = affinity};
     struct mr_detail detail = {.text = ""};
     if (mr_client_open(farm->url, &options, &farm->client, &detail) != MR_OK)
         fail_msg("%s: %s", farm->url, detail.text);
+}
+
+static void connect_client(struct farm *farm, uint32_t timers_max)
+{
+    connect_with(farm, timers_max, MR_AFFINITY_NONE);
 }
 
 /* All of them are connected: a flight for each has been answered, twice. */
@@ -790,6 +796,68 @@ static void test_36_operations_are_shared_out_evenly(void **state)
     farm_free(farm);
 }
 
+/* Which server has got something since; SERVERS: not exactly one. */
+static size_t who_received(struct farm *farm, const uint64_t *before)
+{
+    size_t found = SERVERS, n = 0;
+    for (size_t i = 0; i < SERVERS; i++) {
+        if (farm->servers[i].broker == NULL || received(&farm->servers[i]) == before[i])
+            continue;
+        found = i;
+        n++;
+    }
+    return n == 1 ? found : SERVERS;
+}
+
+static void note_received(struct farm *farm, uint64_t *ret_before)
+{
+    for (size_t i = 0; i < SERVERS; i++)
+        if (farm->servers[i].broker != NULL)
+            ret_before[i] = received(&farm->servers[i]);
+}
+
+static void test_36_with_affinity_a_timer_has_its_server_while_that_lives(void **state)
+{
+    enum { TIMERS = 12, TIMES = 5 };
+    struct farm *farm = farm_new(SERVERS);
+    uint64_t before[SERVERS];
+    size_t homes[TIMERS], used = 0;
+    char name[32];
+    (void)state;
+    connect_with(farm, 0, MR_AFFINITY_TIMER);
+    mr_mono since = rig_mono();
+    for (size_t all = 0;
+         all < SERVERS;) { /* until all are connected: some timer is at home at each */
+        all = 0;
+        for (size_t i = 0; i < 4 * TIMERS; i++) {
+            (void)snprintf(name, sizeof name, "warm%zu", i);
+            send_ok(farm, name);
+        }
+        for (size_t i = 0; i < SERVERS; i++)
+            all += received(&farm->servers[i]) > 0;
+        rig_wait_a_moment(since, "until all servers are connected");
+    }
+    for (size_t i = 0; i < TIMERS; i++) {
+        (void)snprintf(name, sizeof name, "t%zu", i);
+        note_received(farm, before);
+        for (size_t n = 0; n < TIMES; n++)
+            send_ok(farm, name);
+        homes[i] = who_received(farm, before);
+        assert_true(homes[i] < SERVERS);
+        used |= (size_t)1 << homes[i];
+    }
+    assert_true(used != 1 && used != 2 && used != 4); /* they are shared out */
+    server_down(&farm->servers[homes[0]]);
+    for (size_t i = 0; i < TIMERS; i++) {
+        (void)snprintf(name, sizeof name, "t%zu", i);
+        note_received(farm, before);
+        send_ok(farm, name);
+        size_t at = who_received(farm, before);
+        assert_true(at < SERVERS && (at == homes[i] || homes[i] == homes[0]));
+    }
+    farm_free(farm);
+}
+
 static void test_37_beyond_the_limit_a_caller_is_told_so_and_nothing_grows(void **state)
 {
     enum { LIMIT = 100 };
@@ -836,6 +904,7 @@ int timers_producers(void)
         cmocka_unit_test(test_34_a_server_that_leaves_is_avoided_and_one_that_comes_is_used),
         cmocka_unit_test(test_35_a_client_opens_where_the_first_server_of_its_list_is_dead),
         cmocka_unit_test(test_36_operations_are_shared_out_evenly),
+        cmocka_unit_test(test_36_with_affinity_a_timer_has_its_server_while_that_lives),
         cmocka_unit_test(test_37_beyond_the_limit_a_caller_is_told_so_and_nothing_grows),
     };
     return TIMERS_RUN("producers", tests);

@@ -1,0 +1,255 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Tasks. A request goes to one server as it is, unless its tasks must go to certain ones: then each server gets those
+ * that are its own. A share that was certainly not accepted goes to the next server, once around; when there is no server
+ * it waits for one. One that may have been accepted is answered: its fate is unknown, and nobody else gets it.
+ */
+#include "broker/many/internal.h"
+
+/* A request on its way. */
+struct batch {
+    struct mr_req_enqueue *outer;
+    size_t pending;  /* shares */
+    enum mr_err err; /* of those that failed; MR_OK: none did */
+    bool any_ok;
+};
+
+/* What goes to one server. */
+struct put {
+    struct mr_link link; /* while it waits */
+    struct many *many;
+    struct batch *batch;
+    struct mr_req_enqueue inner;
+    uint64_t key;   /* 0: any server will do */
+    uint64_t tried; /* bits of servers */
+    mr_mono end;    /* it waits until then */
+    struct origin *origin;
+    size_t *places; /* of its tasks in the request; NULL: they are all of them */
+};
+
+static void put_send(struct put *put);
+
+/* ---- answers -------------------------------------------------------------------------------- */
+
+static void put_finish(struct put *put, enum mr_err err)
+{
+    struct batch *batch = put->batch;
+    struct mr_req_enqueue *outer = batch->outer;
+    for (size_t i = 0; put->places != NULL && i < put->inner.n; i++) {
+        outer->results[put->places[i]] = put->inner.results[i];
+        if (err != MR_OK)
+            outer->results[put->places[i]].err = err;
+    }
+    for (size_t i = 0; put->places == NULL && err != MR_OK && i < outer->n; i++)
+        outer->results[i].err = err;
+    outer->sent |= put->inner.sent;
+    batch->any_ok |= err == MR_OK;
+    batch->err = err != MR_OK ? err : batch->err;
+    if (--batch->pending > 0)
+        return;
+    /* Where one share was carried out the request was, and the others say for themselves what they are. */
+    mr_req_answer(&outer->req, batch->any_ok ? MR_OK : batch->err);
+}
+
+static bool has_no_room(enum mr_err err)
+{
+    return err == MR_DISK_FULL || err == MR_BUSY || err == MR_NOMEM;
+}
+
+/* Whether the server has certainly taken none of it, and another one may. */
+static bool may_go_on(const struct put *put)
+{
+    const struct mr_req_enqueue *inner = &put->inner;
+    enum mr_err err = inner->req.err;
+    if (err == MR_UNAVAILABLE || err == MR_CLOSED)
+        return !inner->sent;
+    if (err != MR_OK)
+        return has_no_room(err);
+    for (size_t i = 0; i < inner->n; i++)
+        if (inner->results[i].err != MR_DISK_FULL)
+            return false;
+    return inner->n > 0;
+}
+
+static void put_done(struct mr_req *req)
+{
+    struct put *put = req->arg;
+    struct many *many = put->many;
+    enum mr_err err = req->err;
+    mr_req_done(req);
+    put->tried |= 1ULL << put->origin->index;
+    bool others = (live_origins(many) & ~put->tried) != 0;
+    if (many->closing || !may_go_on(put))
+        put_finish(put, many->closing && err == MR_UNAVAILABLE ? MR_CLOSED : err);
+    else if (others || err == MR_UNAVAILABLE || err == MR_CLOSED)
+        put_send(put);
+    else
+        put_finish(put, err);
+}
+
+/* ---- sending -------------------------------------------------------------------------------- */
+
+static void put_wait(struct put *put)
+{
+    mr_list_push_back(&put->many->puts, &put->link);
+    put->tried = 0;
+    many_tick_soon(put->many);
+}
+
+static void put_send(struct put *put)
+{
+    struct many *many = put->many;
+    uint64_t among = live_origins(many) & ~put->tried;
+    put->origin = put->key != 0 ? origin_for(many, among, put->key) : origin_in_turn(many, among);
+    if (put->origin == NULL) {
+        put_wait(put);
+        return;
+    }
+    put->inner.req = (struct mr_req){.op = MR_OP_ENQUEUE, .done = put_done, .arg = put};
+    put->inner.sent = false;
+    mr_broker_submit(put->origin->broker, &put->inner.req);
+}
+
+void puts_go_on(struct many *many)
+{
+    struct mr_link all;
+    int64_t now_ns = mr_rpc_now(many->rpc).ns;
+    mr_list_init(&all);
+    mr_list_splice_back(&all, &many->puts);
+    for (struct mr_link *link; (link = mr_list_pop_front(&all)) != NULL;) {
+        struct put *put = mr_container(link, struct put, link);
+        if (live_origins(many) == 0 && now_ns >= put->end.ns)
+            put_finish(put, MR_UNAVAILABLE);
+        else
+            put_send(put);
+    }
+}
+
+void puts_fail(struct many *many, enum mr_err err)
+{
+    for (struct mr_link *link; (link = mr_list_pop_front(&many->puts)) != NULL;)
+        put_finish(mr_container(link, struct put, link), err);
+}
+
+/* ---- requests ------------------------------------------------------------------------------- */
+
+static struct put *put_new(struct many *many, struct batch *batch, uint64_t key)
+{
+    struct mr_req_enqueue *outer = batch->outer;
+    struct put *put = mr_arena_calloc(&outer->req.arena, 1, sizeof *put);
+    if (put == NULL)
+        return NULL;
+    mr_list_init(&put->link);
+    put->many = many;
+    put->batch = batch;
+    put->key = key;
+    int64_t away_ms = many->server.away_ms > 0 ? many->server.away_ms : AWAY_MS;
+    put->end = mr_mono_add_ms(mr_rpc_now(many->rpc), away_ms);
+    put->inner.tasks = outer->tasks;
+    put->inner.carried = outer->carried;
+    put->inner.n = outer->n;
+    put->inner.results = outer->results;
+    put->inner.inner = outer->inner;
+    return put;
+}
+
+static struct put *put_of_share(struct many *many, struct batch *batch, uint64_t key, size_t n)
+{
+    struct mr_arena *arena = &batch->outer->req.arena;
+    struct put *put = put_new(many, batch, key);
+    struct mr_task_options *tasks = mr_arena_calloc(arena, n, sizeof *tasks);
+    struct mr_enqueue_result *results = mr_arena_calloc(arena, n, sizeof *results);
+    struct mr_task *carried =
+        batch->outer->carried != NULL ? mr_arena_calloc(arena, n, sizeof *carried) : NULL;
+    size_t *places = mr_arena_calloc(arena, n, sizeof *places);
+    if (put == NULL || tasks == NULL || results == NULL || places == NULL ||
+        (batch->outer->carried != NULL && carried == NULL))
+        return NULL;
+    put->inner.tasks = tasks;
+    put->inner.carried = carried;
+    put->inner.results = results;
+    put->inner.n = 0;
+    put->places = places;
+    return put;
+}
+
+static void share_add(struct put *put, const struct mr_req_enqueue *outer, size_t i)
+{
+    size_t at = put->inner.n++;
+    memcpy((struct mr_task_options *)put->inner.tasks + at, &outer->tasks[i], sizeof *outer->tasks);
+    if (outer->carried != NULL)
+        memcpy((struct mr_task *)put->inner.carried + at, &outer->carried[i],
+               sizeof *outer->carried);
+    put->places[at] = i;
+}
+
+/* The servers of now decide which tasks go together; should one of them die meanwhile, its share goes as a whole. */
+static enum mr_err split(struct many *many, struct batch *batch, const uint64_t *keys,
+                         struct put *puts[ORIGINS_MAX + 1])
+{
+    const struct mr_req_enqueue *outer = batch->outer;
+    uint64_t live = live_origins(many);
+    for (size_t i = 0; i < outer->n; i++) {
+        struct origin *origin = keys[i] != 0 ? origin_for(many, live, keys[i]) : NULL;
+        size_t at = origin != NULL ? origin->index : ORIGINS_MAX;
+        if (puts[at] == NULL)
+            puts[at] = put_of_share(many, batch, keys[i], outer->n - i);
+        if (puts[at] == NULL)
+            return MR_NOMEM;
+        share_add(puts[at], outer, i);
+    }
+    for (size_t i = 0; i <= ORIGINS_MAX; i++)
+        batch->pending += puts[i] != NULL;
+    return MR_OK;
+}
+
+/* All together, if none of them must go somewhere or all must go to the same place. */
+static bool is_one(const uint64_t *keys, size_t n)
+{
+    for (size_t i = 1; i < n; i++)
+        if (keys[i] != keys[0])
+            return false;
+    return true;
+}
+
+static uint64_t key_at(const struct mr_req_enqueue *outer, size_t i)
+{
+    struct mr_task_options carried = {0};
+    if (outer->carried != NULL)
+        carried.id = outer->carried[i].id;
+    return key_of(outer->carried != NULL ? &carried : &outer->tasks[i]);
+}
+
+static enum mr_err make_puts(struct many *many, struct mr_req_enqueue *outer,
+                             struct put *puts[ORIGINS_MAX + 1])
+{
+    struct batch *batch = mr_arena_calloc(&outer->req.arena, 1, sizeof *batch);
+    uint64_t *keys = mr_arena_calloc(&outer->req.arena, outer->n, sizeof *keys);
+    if (batch == NULL || keys == NULL)
+        return MR_NOMEM;
+    batch->outer = outer;
+    for (size_t i = 0; i < outer->n; i++)
+        keys[i] = key_at(outer, i);
+    if (!is_one(keys, outer->n))
+        return split(many, batch, keys, puts);
+    puts[0] = put_new(many, batch, outer->n > 0 ? keys[0] : 0);
+    batch->pending = 1;
+    return puts[0] != NULL ? MR_OK : MR_NOMEM;
+}
+
+void begin_enqueue(struct many *many, struct mr_req *req)
+{
+    struct mr_req_enqueue *outer = mr_container(req, struct mr_req_enqueue, req);
+    struct put *puts[ORIGINS_MAX + 1] = {0};
+    enum mr_err err = outer->n > MR_BATCH_MAX ? MR_TOO_BIG : make_puts(many, outer, puts);
+    outer->sent = false;
+    for (size_t i = 0; err == MR_OK && i < outer->n; i++)
+        outer->results[i] = (struct mr_enqueue_result){.err = MR_OK};
+    if (err != MR_OK) {
+        mr_req_answer(req, err);
+        return;
+    }
+    for (size_t i = 0; i <= ORIGINS_MAX; i++)
+        if (puts[i] != NULL)
+            put_send(puts[i]);
+}

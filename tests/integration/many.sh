@@ -1,0 +1,110 @@
+#!/usr/bin/env bash
+# SPDX-License-Identifier: Apache-2.0
+#
+# Producers and workers of three servers, all processes of their own: each task is sent once (33) and found wherever it is, a
+# server that is killed is passed over and used again (29, 34), without any it is said that nothing was sent (32), and the
+# dead one at the head of the list does no harm (35). Every task that was acknowledged ends once.
+
+set -euo pipefail
+here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
+source "$here/cli_lib.bash"
+source "$here/serve_lib.bash"
+
+tasks=${MR_TASKS:-150}
+pids=() ports=()
+
+# up I: the I-th server, on its old port if it had one.
+up() {
+    data=$room/data$1
+    start ${ports[$1]:+--grpc "${ports[$1]}"}
+    pids[$1]=$server
+    ports[$1]=$grpc
+}
+
+# down I: killed.
+down() {
+    server=${pids[$1]}
+    kill -9 "$server"
+    ends 137
+}
+
+# at I ARG...: the program, at one server.
+at() {
+    local broker=millrace://${ports[$1]}
+    shift
+    m --broker "$broker" "$@"
+}
+
+# waiting I QUEUE: tasks that one server has.
+waiting() { at "$1" queue show "$2" --json 2>/dev/null | jq -r .pending; }
+
+for i in 0 1 2; do up $i; done
+export MILLRACE_BROKER=millrace://${ports[0]},${ports[1]},${ports[2]}
+
+# ---- 33: each once
+
+for ((i = 0; i < 30; i++)); do echo "line $i"; done >"$room/lines"
+m enqueue --lines -q even <"$room/lines" >"$room/ids" 2>/dev/null
+is "ids" 30 "$(sort -u "$room/ids" | wc -l)"
+is "tasks in all" 30 "$(m queue show even --json | jq -r .pending)"
+is "tasks listed" "$(sort "$room/ids" | md5sum)" \
+    "$(m task list -q even --limit 1000 --json | jq -r '.[].id' | sort | md5sum)"
+for ((i = 0; i < 9; i++)); do m --quiet enqueue -q single x >/dev/null; done
+is "one by one" 9 "$(m queue show single --json | jq -r .pending)"
+
+# Wherever it is, it is found, and acted on.
+for id in $(head -n 5 "$room/ids"); do
+    is "state" pending "$(m task show "$id" --json | jq -r .state)"
+    expect 0 task delete "$id"
+done
+is "after five are gone" 25 "$(m queue show even --json | jq -r .pending)"
+expect 0 enqueue -q even --id mine x
+refuses 4 "a task with the id mine exists" enqueue -q even --id mine x
+
+# ---- a worker for all of them, once each
+
+m work -q even -q single --burst -- sh -c 'echo "$MILLRACE_TASK_ID" >>"$0"' "$room/ran" >/dev/null 2>&1
+is "runs" 35 "$(wc -l <"$room/ran")"
+is "different ones" 35 "$(sort -u "$room/ran" | wc -l)"
+is "left" 0 "$(m queue show even --json | jq -r '.pending + .active + .retry')"
+
+# ---- 29, 34: kills under load
+
+work_on() {
+    "$MILLRACE" work -q "$1" -c 4 -- \
+        sh -c 'echo "$MILLRACE_TASK_ID" >>"$0"; sleep 0.01' "$room/ran.$1" >/dev/null 2>&1 &
+    worker=$!
+    servers+=("$worker")
+}
+work_on load
+for ((i = 0; i < tasks; i++)); do
+    [ "$i" -ne $((tasks / 3)) ] || down 1
+    [ "$i" -ne $((2 * tasks / 3)) ] || up 1
+    export MILLRACE_BROKER=millrace://${ports[0]},${ports[1]},${ports[2]}
+    m --quiet enqueue -q load --retention 1h "task $i" >>"$room/acked"
+done
+is "acknowledged" "$tasks" "$(sort -u "$room/acked" | wc -l)"
+all_done() { [ "$(m queue show load --json | jq -r .completed)" -eq "$tasks" ]; }
+until_true all_done
+is "what ran" "$(sort "$room/acked" | md5sum)" "$(sort -u "$room/ran.load" | md5sum)"
+is "in the archive" 0 "$(m queue show load --json | jq -r .archived)"
+
+# The one that came back is used, and worked for, without a restart of anybody.
+at 1 --quiet enqueue -q load --id back --retention 1h x >/dev/null
+back_done() { [ "$(at 1 task show back --json | jq -r .state)" = completed ]; }
+until_true back_done
+kill -TERM "$worker"
+wait "$worker" || true
+
+# ---- 35: the first of the list is dead
+
+down 0
+for ((i = 0; i < 6; i++)); do m --quiet enqueue -q late x >/dev/null; done
+is "at the others" 6 "$(($(waiting 1 late) + $(waiting 2 late)))"
+
+# ---- 32: nobody is there
+
+down 1
+down 2
+refuses 6 "no server there" enqueue -q late x
+echo "many: ok"
