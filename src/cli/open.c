@@ -21,9 +21,21 @@ static const char *setting(const struct cli_value *flag, const char *variable, c
     return from_env && *from_env ? from_env : fallback;
 }
 
+/* Who has nameservers and no other broker uses the servers that they know. */
+static const char *default_broker(const struct cli *cli)
+{
+    static char url[MR_PATH_MAX];
+    const char *list = getenv("MILLRACE_NAMESERVER"), *ca = getenv("MILLRACE_TLS_CA");
+    bool secure = cli->globals.tls_ca.given || (ca && *ca);
+    if (!list || !*list)
+        return DEFAULT_BROKER;
+    snprintf(url, sizeof url, "%s%s", secure ? MR_NAMES_TLS_SCHEME : MR_NAMES_SCHEME, list);
+    return url;
+}
+
 void cli_settle(struct cli *cli)
 {
-    cli->broker = setting(&cli->globals.broker, "MILLRACE_BROKER", DEFAULT_BROKER);
+    cli->broker = setting(&cli->globals.broker, "MILLRACE_BROKER", default_broker(cli));
     (void)mr_url_shown(cli->broker, cli->shown);
     cli->namespace_ = setting(&cli->globals.namespace_, "MILLRACE_NAMESPACE", "");
     cli->json = cli->globals.json.given;
