@@ -33,10 +33,12 @@ if(TARGET pages)
             DESTINATION "${CMAKE_INSTALL_DATADIR}/fish/vendor_completions.d")
 endif()
 
-# The unit names the program where it is put, and the prefix is known only then.
-install(CODE "
-    file(READ \"${PROJECT_SOURCE_DIR}/packaging/millrace.service\" unit)
-    get_filename_component(bin \"${CMAKE_INSTALL_BINDIR}\" ABSOLUTE BASE_DIR \"\${CMAKE_INSTALL_PREFIX}\")
-    string(REPLACE /usr/bin/millrace \"\${bin}/millrace\" unit \"\${unit}\")
-    file(WRITE \"${PROJECT_BINARY_DIR}/millrace.service\" \"\${unit}\")")
-install(FILES "${PROJECT_BINARY_DIR}/millrace.service" DESTINATION lib/systemd/system)
+# The units name the program where it is put, and the prefix is known only then.
+foreach(unit IN ITEMS millrace.service millrace-nameserver.service)
+    install(CODE "
+        file(READ \"${PROJECT_SOURCE_DIR}/packaging/${unit}\" unit)
+        get_filename_component(bin \"${CMAKE_INSTALL_BINDIR}\" ABSOLUTE BASE_DIR \"\${CMAKE_INSTALL_PREFIX}\")
+        string(REPLACE /usr/bin/millrace \"\${bin}/millrace\" unit \"\${unit}\")
+        file(WRITE \"${PROJECT_BINARY_DIR}/${unit}\" \"\${unit}\")")
+    install(FILES "${PROJECT_BINARY_DIR}/${unit}" DESTINATION lib/systemd/system)
+endforeach()

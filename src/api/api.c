@@ -114,7 +114,8 @@ void mr_api_stop(struct mr_api *api, int64_t max_ms)
     give_order(api, end_stop);
     mr_event_wait(&api->quiet, INT64_MAX);
     mr_exec_thread_free(api->slow);
-    api->slow = NULL;
+    mr_exec_thread_free(api->looks);
+    api->slow = api->looks = NULL;
     await_broker(api->options.broker);
 }
 

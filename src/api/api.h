@@ -38,6 +38,8 @@ struct mr_api_limits {
 
 struct mr_timer_service;
 struct mr_job_service;
+struct mr_store;
+struct mr_view;
 
 struct mr_api_options {
     struct mr_broker *broker;
@@ -49,8 +51,12 @@ struct mr_api_options {
     struct mr_api_limits limits;
     const char *namespace_; /* of the store; NULL or "": the default one. Calls that name another
                                are refused */
-    int64_t grace_ms;       /* 5 s: a worker whose stream broke may come back; at most its lease */
-    mr_audit_line *audit;   /* may be NULL */
+    struct mr_store *store; /* of timers and jobs; NULL: there is none */
+    /* What is known of the registry, copied into the arena; MR_NOT_FOUND: nothing. NULL: nothing ever. Thread: any. */
+    enum mr_err (*view)(struct mr_arena *arena, struct mr_view *ret_view, void *arg);
+    void *view_arg;
+    int64_t grace_ms;     /* 5 s: a worker whose stream broke may come back; at most its lease */
+    mr_audit_line *audit; /* may be NULL */
     void *audit_arg;
 };
 

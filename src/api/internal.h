@@ -5,7 +5,7 @@
  *   call.c       from the path to the row: who calls, unary calls, streams and what they share
  *   job.c        a request's way to the broker and back, and how much of that a peer may have
  *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c (batch.c) carry.c groups.c health.c
- *   timers.c timers_keep.c jobs.c (jobs_submit.c jobs_watch.c feed.c) reflection.c
+ *   servers.c timers.c timers_keep.c jobs.c (jobs_submit.c jobs_watch.c feed.c) reflection.c
  *                the services
  *   events.c sample.c   Events.Watch: who watches, and what there is to see
  *   attach.c session.c work.c held.c   Work.Attach: the stream, the node behind it, what it does
@@ -83,7 +83,9 @@ struct mr_api {
     bool stopped;      /* nothing goes to the broker any more */
     struct mr_event quiet;
     struct feeds job_feeds;
-    struct mr_exec_thread *slow; /* for what waits for the disk; NULL: not needed so far */
+    struct mr_exec_thread *slow;  /* for what waits for the disk; NULL: not needed so far */
+    struct mr_exec_thread *looks; /* the same for what waits for the store, which may be away */
+    size_t looks_n;               /* of them, under way */
 };
 
 /* Says so when it was stopped and nothing is left. */
@@ -251,7 +253,7 @@ unary_start timers_send, timers_get, timers_list, timers_next, timers_history, t
     timers_keep;
 
 unary_start jobs_get, jobs_list, jobs_parts, jobs_cancel, jobs_retry;
-unary_start nodes_assign;
+unary_start nodes_assign, nodes_servers;
 
 typedef struct mr_slice unary_about(struct unary *u);
 unary_about tasks_about, tasks_about_carried, tokens_about_new, timers_about, jobs_about;

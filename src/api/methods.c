@@ -135,6 +135,8 @@ static struct mr_slice about_token(struct unary *u)
     X(remove, OURS "Queues/Remove", A, about_queue, KIND(queue_remove_request), queues_remove,     \
       of_remove)                                                                                   \
     X(nodes, OURS "Nodes/List", MR_ROLES_ALL, NULL, KIND(node_list_request), nodes_list, NULL)     \
+    X(servers, OURS "Nodes/Servers", MR_ROLES_ALL, NULL, KIND(servers_request), nodes_servers,     \
+      NULL)                                                                                        \
     X(assigned, OURS "Nodes/Assign", A | P | W, NULL, NULL, nodes_assign, NULL)                    \
     X(finish, OURS "Work/Finish", A | W, NULL, NULL, work_finish, NULL)                            \
     X(topic, OURS "Results/Get", A | P | V, NULL, KIND(topic_request), results_get, of_topic)      \

@@ -77,7 +77,7 @@ struct cli;
 typedef int cli_run(struct cli *cli, void *args);
 
 struct cli_verb {
-    const char *name;            /* NULL: the command has no verbs */
+    const char *name;            /* NULL: what the command does without one; the first row */
     const char *synopsis;        /* what follows the name, options apart */
     const char *about;           /* one line */
     const char *const *examples; /* NULL-terminated; the first line of help */
@@ -155,7 +155,8 @@ struct cli {
 
 extern const struct cli_command cli_enqueue, cli_work, cli_queue, cli_task, cli_dead, cli_bench,
     cli_fsck, cli_backup, cli_serve, cli_config, cli_token, cli_selftest;
-extern const struct cli_command cli_migrate, cli_node, cli_result, cli_timer, cli_job, cli_top;
+extern const struct cli_command cli_nameserver, cli_migrate, cli_node, cli_result, cli_timer,
+    cli_job, cli_top;
 extern const struct cli_command cli_complete; /* for shells, not for people: not in the list */
 extern const struct cli_command *const cli_commands[]; /* NULL-terminated, in the order of help */
 

@@ -3,9 +3,9 @@
 #include "cli/cli.h"
 
 const struct cli_command *const cli_commands[] = {
-    &cli_serve,    &cli_enqueue, &cli_work, &cli_queue,   &cli_task,  &cli_job,    &cli_timer,
-    &cli_dead,     &cli_result,  &cli_node, &cli_top,     &cli_token, &cli_config, &cli_bench,
-    &cli_selftest, &cli_backup,  &cli_fsck, &cli_migrate, NULL,
+    &cli_serve, &cli_nameserver, &cli_enqueue, &cli_work, &cli_queue,   &cli_task,  &cli_job,
+    &cli_timer, &cli_dead,       &cli_result,  &cli_node, &cli_top,     &cli_token, &cli_config,
+    &cli_bench, &cli_selftest,   &cli_backup,  &cli_fsck, &cli_migrate, NULL,
 };
 
 const struct cli_exit_row cli_exits[] = {

@@ -44,6 +44,18 @@ static void print_examples(const struct cli_verb *verb)
         out_printf("  %s\n", verb->examples[i]);
 }
 
+static void list_verbs(const struct cli_command *command)
+{
+    for (size_t i = 0; i < command->verbs_n; i++) {
+        char left[80];
+        if (!command->verbs[i].name)
+            continue;
+        snprintf(left, sizeof left, "%s %s", command->verbs[i].name, command->verbs[i].synopsis);
+        out_printf("  %-*s %s\n", NAME_COLUMN, left, command->verbs[i].about);
+    }
+    out_printf("\nmillrace %s VERB --help says more about each.\n", command->name);
+}
+
 static void help_verb(const struct cli_command *command, const struct cli_verb *verb)
 {
     print_examples(verb);
@@ -52,6 +64,10 @@ static void help_verb(const struct cli_command *command, const struct cli_verb *
                verb->synopsis);
     print_options("options", verb->options, verb->options_n, NULL);
     print_options("options of every command", cli_global_options, cli_global_options_n, verb);
+    if (verb->name || command->verbs_n == 1)
+        return;
+    out_printf("\n%sverbs%s\n", out_colour(OUT_BOLD), out_colour(OUT_PLAIN));
+    list_verbs(command);
 }
 
 static void help_command(const struct cli_command *command)
@@ -59,12 +75,7 @@ static void help_command(const struct cli_command *command)
     for (size_t i = 0; i < command->verbs_n; i++)
         out_printf("  %s\n", command->verbs[i].examples[0]);
     out_printf("\n%s\n\nusage: millrace %s VERB [OPTIONS] ...\n\n", command->about, command->name);
-    for (size_t i = 0; i < command->verbs_n; i++) {
-        char left[80];
-        snprintf(left, sizeof left, "%s %s", command->verbs[i].name, command->verbs[i].synopsis);
-        out_printf("  %-*s %s\n", NAME_COLUMN, left, command->verbs[i].about);
-    }
-    out_printf("\nmillrace %s VERB --help says more about each.\n", command->name);
+    list_verbs(command);
 }
 
 static void help_all(void)

@@ -2,6 +2,7 @@
 /* millrace node: who works for a broker. */
 #include "base/text.h"
 #include "cli/out.h"
+#include "cli/plan_show.h"
 #include "cli/show.h"
 #include "cli/watch.h"
 
@@ -190,7 +191,7 @@ void node_json(struct jw *jw, const struct mr_node_list *list, const struct mr_n
 }
 
 struct list_args {
-    struct cli_value watch, slots;
+    struct cli_value watch, slots, servers;
 };
 
 static const struct out_column slot_columns[] = {
@@ -237,6 +238,8 @@ static int list_once(struct cli *cli, void *args_)
 {
     const struct list_args *args = args_;
     struct mr_node_list *list = NULL;
+    if (args->servers.given)
+        return plan_show_servers(cli);
     enum mr_err err = mr_node_list_get(cli->client, &list);
     if (err != MR_OK)
         return cli_fail_err(err, "cannot list nodes");
@@ -260,7 +263,10 @@ static int list_once(struct cli *cli, void *args_)
 static int run_list(struct cli *cli, void *args_)
 {
     struct list_args *args = args_;
-    return watch_run(cli, &args->watch, list_once, args);
+    if (args->servers.given && args->slots.given)
+        return cli_usage(cli, "--servers and --slots are two lists; give one");
+    int code = args->servers.given ? CLI_OK : cli_open(cli, NULL, CLI_STORE_MUST_EXIST);
+    return code == CLI_OK ? watch_run(cli, &args->watch, list_once, args) : code;
 }
 
 static void leader_json(const struct mr_leader *leader)
@@ -317,6 +323,11 @@ static const struct cli_option list_options[] = {
      .kind = CLI_FLAG,
      .offset = offsetof(struct list_args, slots),
      .help = "a line for each slot: its state, since when, and its task"},
+    {.name = "servers",
+     .kind = CLI_FLAG,
+     .offset = offsetof(struct list_args, servers),
+     .help =
+         "the servers that share the timers, how apps are cut, whose the parts are, what moved"},
     WATCH_OPTION(struct list_args, watch),
 };
 
@@ -325,9 +336,8 @@ static const struct cli_verb verbs[] = {
      .synopsis = "",
      .about = "Lists the workers and masters that are connected, with what they do.",
      .examples = CLI_EXAMPLES("millrace node list", "millrace node list --watch",
-                              "millrace node list --slots"),
+                              "millrace node list --slots", "millrace node list --servers"),
      CLI_OPTIONS(list_options, struct list_args),
-     .store = CLI_STORE_MUST_EXIST,
      .run = run_list},
     {.name = "leader",
      .synopsis = "",

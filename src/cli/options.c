@@ -354,7 +354,7 @@ static int find_command(struct cli *cli, const char *word)
     if (strcmp(word, cli_complete.name) == 0)
         cli->command = &cli_complete;
     if (cli->command) {
-        if (!cli->command->verbs[0].name)
+        if (!cli->command->verbs[0].name && cli->command->verbs_n == 1)
             cli->verb = &cli->command->verbs[0];
         return CLI_OK;
     }
@@ -368,9 +368,12 @@ static int find_verb(struct cli *cli, const char *word)
 {
     enum { WORDS_MAX = 32 };
     const char *words[WORDS_MAX + 1] = {0};
-    for (size_t i = 0; i < cli->command->verbs_n && i < WORDS_MAX; i++) {
-        words[i] = cli->command->verbs[i].name;
-        if (strcmp(word, words[i]) == 0)
+    size_t n = 0;
+    for (size_t i = 0; i < cli->command->verbs_n && n < WORDS_MAX; i++) {
+        if (!cli->command->verbs[i].name)
+            continue; /* it is meant by no word */
+        words[n] = cli->command->verbs[i].name;
+        if (strcmp(word, words[n++]) == 0)
             cli->verb = &cli->command->verbs[i];
     }
     if (cli->verb)
@@ -405,6 +408,13 @@ static int place_word(struct cli *cli, const char *word, int i, struct places *p
     return CLI_OK;
 }
 
+/* A command with verbs may do something of its own without one. */
+static void choose_default(struct cli *cli)
+{
+    if (cli->command && !cli->verb && !cli->command->verbs[0].name)
+        cli->verb = &cli->command->verbs[0];
+}
+
 static int first_pass(struct cli *cli, int argc, char **argv, struct places *places)
 {
     for (int i = 1; i < argc; i++) {
@@ -427,6 +437,7 @@ static int first_pass(struct cli *cli, int argc, char **argv, struct places *pla
         if (is_global(option) && option->kind == CLI_FLAG)
             ((struct cli_value *)((char *)&cli->globals + option->offset))->given = true;
     }
+    choose_default(cli);
     return CLI_OK;
 }
 

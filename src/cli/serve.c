@@ -18,6 +18,7 @@
 #include "broker/embedded/embedded.h"
 #include "broker/redis/redis.h"
 #include "cli/serve.h"
+#include "cli/serve_names.h"
 
 enum {
     BEAT_MS = 1000,                /* between two looks at the engine */
@@ -44,6 +45,7 @@ struct serve {
     struct mr_http_jobs *http_jobs;
     struct mr_rpc *rpc;
     struct mr_api *api;
+    struct serve_names *names; /* NULL: it has no nameservers */
     struct mr_addr http_addr, grpc_addr;
     int64_t watchdog_ms, watched_ns; /* 0: nobody watches; when it was told last */
     pthread_t stop_thread;
@@ -226,7 +228,7 @@ static int open_files(struct serve *serve)
     if (err != MR_OK)
         return cli_fail_detail(err, "cannot read the tokens in", serve->plan.dir, &detail);
     cli_must(make_http_jobs(serve));
-    return CLI_OK;
+    return serve_names_new(serve->cli, serve->settings, &serve->names);
 }
 
 static enum mr_err make_api(struct serve *serve)
@@ -244,6 +246,9 @@ static enum mr_err make_api(struct serve *serve)
         .timers = serve->timers,
         .jobs = serve->jobs,
         .store_url = serve->plan.store,
+        .store = serve->store,
+        .view = serve_names_view,
+        .view_arg = serve->names,
         .rpc = serve->rpc,
         .access = serve->access,
         .limits = {.rate = (uint32_t)settings->rate.number, .payload_max = payload_max},
@@ -284,11 +289,22 @@ static int start_grpc(struct serve *serve)
     return CLI_OK;
 }
 
+static int open_names(struct serve *serve)
+{
+    struct serve_names_options options = {
+        .rpc = serve->rpc,
+        .timers = serve->timers,
+        .grpc = serve->grpc_addr,
+        .is_secure = serve->plan.tls,
+    };
+    return serve_names_open(serve->names, &options);
+}
+
 static int start(struct serve *serve)
 {
     static int (*const steps[])(struct serve * serve) = {
         open_files,  start_http, /* says that it is live while a large store opens */
-        open_broker, open_timers, open_jobs, start_grpc,
+        open_broker, open_timers, open_jobs, start_grpc, open_names,
     };
     int code = CLI_OK;
     for (size_t i = 0; code == CLI_OK && i < CLI_LEN(steps); i++)
@@ -311,6 +327,7 @@ static void tell_ready(struct serve *serve)
 static void *stop_main(void *arg)
 {
     struct serve *serve = arg;
+    serve_names_leave(serve->names); /* first: so nobody new comes while it ends */
     mr_api_stop(serve->api, serve->drain_ms);
     atomic_store(&serve->stopped, true);
     kill(getpid(), SIGNAL_STOPPED);
@@ -342,8 +359,10 @@ static void tear_down(struct serve *serve)
     mr_http_jobs_stop(serve->http_jobs, serve->http);
     mr_http_stop(serve->http);
     mr_http_jobs_free(serve->http_jobs);
+    serve_names_leave(serve->names);
     mr_rpc_free(serve->rpc);
     mr_api_free(serve->api);
+    serve_names_free(serve->names);
     mr_job_service_close(serve->jobs);
     mr_timer_service_close(serve->timers);
     mr_store_close(serve->store);

@@ -37,6 +37,16 @@ struct serve_plan {
 /* 0, or the exit code after one line that says which setting is wrong or missing. */
 int serve_plan(const struct cli *cli, const struct settings *settings, struct serve_plan *ret_plan);
 
+/* An address to listen on, and what is to keep others out there. */
+struct serve_door {
+    const char *name; /* of the setting */
+    const char *address;
+    const char *dir; /* of the tokens */
+    bool tls, insecure;
+};
+/* 0, or the exit code: other machines reach it, and it has not both TLS and a token, nor is that said to be fine. */
+int serve_door_check(const struct cli *cli, const struct serve_door *door);
+
 /* ---- serve_timers.c ------------------------------------------------------------------------- */
 
 /* Of the plan: where timers are kept, and what else is said of them. 0, or the exit code. */

@@ -2,6 +2,7 @@
 /* From settings to what is to be done, and what must not be done: an address that other machines
  * reach needs tokens and TLS, or somebody who says that it is fine without. */
 #include "cli/serve.h"
+#include "cli/serve_names.h"
 #include "cli/server.h"
 #include "client/client.h"
 #include "redis/redis.h"
@@ -183,30 +184,38 @@ static int look_at_address(const char *name, const char *address, bool *ret_loop
     return CLI_OK;
 }
 
-static int count_tokens(const struct serve_plan *plan, size_t *ret_live)
+static int count_tokens(const char *dir, size_t *ret_live)
 {
     struct mr_tokens *tokens;
     struct mr_detail detail = {0};
-    enum mr_err err = mr_tokens_open(plan->dir, NULL, &tokens, &detail);
+    enum mr_err err = mr_tokens_open(dir, NULL, &tokens, &detail);
     if (err != MR_OK)
-        return cli_fail_detail(err, "cannot read the tokens in", plan->dir, &detail);
+        return cli_fail_detail(err, "cannot read the tokens in", dir, &detail);
     *ret_live = mr_tokens_live(tokens);
     mr_tokens_free(tokens);
     return CLI_OK;
 }
 
-static int refuse_open(const struct cli *cli, const struct serve_plan *plan, const char *name,
-                       const char *address)
+static int refuse_open(const struct cli *cli, const struct serve_door *door)
 {
     size_t live = 0;
-    int code = count_tokens(plan, &live);
-    if (code != CLI_OK || (plan->tls && live > 0))
+    int code = count_tokens(door->dir, &live);
+    if (code != CLI_OK || (door->tls && live > 0))
         return code;
-    return cli_usage(cli, "%s %s is open to other machines: add %s%s%s%s%s or --insecure", name,
-                     address, plan->tls ? "" : "--tls-cert FILE --tls-key FILE",
-                     plan->tls || live > 0 ? "" : " and ",
+    return cli_usage(cli, "%s %s is open to other machines: add %s%s%s%s%s or --insecure",
+                     door->name, door->address, door->tls ? "" : "--tls-cert FILE --tls-key FILE",
+                     door->tls || live > 0 ? "" : " and ",
                      live > 0 ? "" : "a token (millrace token create --role admin --data ",
-                     live > 0 ? "" : plan->dir, live > 0 ? "" : ")");
+                     live > 0 ? "" : door->dir, live > 0 ? "" : ")");
+}
+
+int serve_door_check(const struct cli *cli, const struct serve_door *door)
+{
+    bool loopback = false;
+    int code = look_at_address(door->name, door->address, &loopback);
+    if (code == CLI_OK && !loopback && !door->insecure)
+        code = refuse_open(cli, door);
+    return code;
 }
 
 static int plan_access(const struct cli *cli, const struct settings *settings,
@@ -218,11 +227,12 @@ static int plan_access(const struct cli *cli, const struct settings *settings,
                    : settings->insecure.given    ? MR_ACCESS_OPEN
                                                  : MR_ACCESS_LOOPBACK;
     for (size_t i = 0; i < CLI_LEN(ports); i++) {
-        bool loopback = false;
-        settings_name(settings, ports[i], name);
-        int code = look_at_address(name, ports[i]->text, &loopback);
-        if (code == CLI_OK && !loopback && !settings->insecure.given)
-            code = refuse_open(cli, plan, name, ports[i]->text);
+        struct serve_door door = {.name = settings_name(settings, ports[i], name),
+                                  .address = ports[i]->text,
+                                  .dir = plan->dir,
+                                  .tls = plan->tls,
+                                  .insecure = settings->insecure.given};
+        int code = serve_door_check(cli, &door);
         if (code != CLI_OK)
             return code;
     }
@@ -241,6 +251,8 @@ int serve_plan(const struct cli *cli, const struct settings *settings, struct se
         code = serve_replica_plan(cli, settings, ret_plan);
     if (code == CLI_OK)
         code = plan_tls(cli, settings, ret_plan);
+    if (code == CLI_OK)
+        code = serve_names_plan(cli, settings);
     if (code == CLI_OK)
         code = plan_access(cli, settings, ret_plan);
     return code == CLI_OK && ret_plan->tls ? look_at_tls(cli, settings) : code;

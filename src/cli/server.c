@@ -37,6 +37,14 @@ static int read_token(const char *path, struct mr_buf *buf)
     return CLI_OK;
 }
 
+int cli_token_read(const char *path, struct mr_buf *buf)
+{
+    int code = read_token(path, buf);
+    cli_must(mr_buf_append(buf, "", 1));
+    buf->len--;
+    return code;
+}
+
 static const char *variable(const char *name)
 {
     const char *text = getenv(name);
@@ -124,6 +132,7 @@ int cli_tls(const struct cli *cli, struct cli_tls *ret_tls)
 
 struct one_call {
     const char *path;
+    int64_t ms; /* at most */
     struct mr_slice request;
     struct mr_buf *answer;
     bool begun;
@@ -183,13 +192,46 @@ static void on_changed(struct mr_channel *channel, bool up, const char *why, voi
     if (one->begun)
         return;
     one->begun = true;
-    enum mr_err err = mr_channel_call(channel, one->path, CALL_MS, &ops, one, &call);
+    enum mr_err err = mr_channel_call(channel, one->path, one->ms, &ops, one, &call);
     if (err == MR_OK)
         err = mr_call_send(call, one->request);
     if (err == MR_OK)
         mr_call_half_close(call);
     else
         end(one, err, mr_slice_str(mr_err_text(err)));
+}
+
+static enum mr_err call_address(const struct cli_address *at, struct one_call *one)
+{
+    struct mr_rpc *rpc;
+    struct mr_channel *channel = NULL;
+    struct mr_channel_options options = {
+        .address = at->address,
+        .tls = at->tls,
+        .authorization = at->authorization,
+        .changed = on_changed,
+        .arg = one,
+    };
+    MR_TRY(mr_rpc_new("mr-call", NULL, &rpc));
+    enum mr_err err = mr_channel_new(rpc, &options, &channel, &one->why);
+    if (err == MR_OK && !mr_event_wait(&one->ended, one->ms * MR_NS_PER_MS))
+        err = MR_TIMEOUT;
+    mr_channel_free(channel); /* from here on the loop leaves `one` alone */
+    mr_rpc_free(rpc);
+    return err == MR_OK ? one->err : err;
+}
+
+enum mr_err cli_call_address(const struct cli_address *at, const char *path,
+                             struct mr_slice request, struct mr_buf *ret_answer,
+                             struct mr_detail *why)
+{
+    struct one_call one = {.path = path, .ms = at->ms, .request = request, .answer = ret_answer};
+    mr_event_init(&one.ended);
+    enum mr_err err = call_address(at, &one);
+    *why = one.why;
+    if (!why->text[0])
+        mr_detail_set(why, "%s: %s", at->address, mr_err_text(err));
+    return err;
 }
 
 static enum mr_err call_at(const char *url, const struct cli_tls *chosen, const char *authorization,
@@ -200,29 +242,16 @@ static enum mr_err call_at(const char *url, const struct cli_tls *chosen, const 
     bool secure = is_secure(url);
     const char *rest = url + strlen(secure ? TLS_SCHEME : PLAIN_SCHEME);
     char address[MR_SERVER_MAX];
-    struct mr_rpc *rpc;
-    struct mr_channel *channel = NULL;
     MR_TRY(mr_url_server(url, rest, address, &one->why));
-    struct mr_channel_options options = {
-        .address = address,
-        .tls = secure ? &tls : NULL,
-        .authorization = authorization,
-        .changed = on_changed,
-        .arg = one,
-    };
-    MR_TRY(mr_rpc_new("mr-call", NULL, &rpc));
-    enum mr_err err = mr_channel_new(rpc, &options, &channel, &one->why);
-    if (err == MR_OK && !mr_event_wait(&one->ended, CALL_MS * MR_NS_PER_MS))
-        err = MR_TIMEOUT;
-    mr_channel_free(channel); /* from here on the loop leaves `one` alone */
-    mr_rpc_free(rpc);
-    return err == MR_OK ? one->err : err;
+    struct cli_address at = {
+        .address = address, .tls = secure ? &tls : NULL, .authorization = authorization};
+    return call_address(&at, one);
 }
 
 int cli_call(const struct cli *cli, const char *what, const char *path, struct mr_slice request,
              struct mr_buf *ret_answer)
 {
-    struct one_call one = {.path = path, .request = request, .answer = ret_answer};
+    struct one_call one = {.path = path, .ms = CALL_MS, .request = request, .answer = ret_answer};
     struct mr_buf token = {0}, authorization = {0};
     mr_event_init(&one.ended);
     struct cli_tls tls = {0};

@@ -4,10 +4,14 @@
 #define MR_CLI_SERVER_H
 
 #include "cli/cli.h"
+#include "rpc/rpc.h"
 
 /* The token to show: of --token-file, else MILLRACE_TOKEN, else of the file MILLRACE_TOKEN_FILE;
  * without one buf stays empty. A NUL follows it. 0, or the exit code after saying what is wrong. */
 int cli_token_text(const struct cli *cli, struct mr_buf *buf);
+
+/* That of a file. Likewise. */
+int cli_token_read(const char *path, struct mr_buf *buf);
 
 /* What --tls-ca, --tls-cert and --tls-key say, or MILLRACE_TLS_CA and so on; NULL: nothing. */
 struct cli_tls {
@@ -32,5 +36,17 @@ bool cli_is_server(const char *url);
  * attempted. */
 int cli_call(const struct cli *cli, const char *what, const char *path, struct mr_slice request,
              struct mr_buf *ret_answer);
+
+/* A server or nameserver by its address. */
+struct cli_address {
+    const char *address;
+    const struct mr_rpc_tls *tls; /* NULL: plain */
+    const char *authorization;    /* NULL: none */
+    int64_t ms;                   /* a call takes so long at most */
+};
+/* The same there; what went wrong is in *why, and is not said. */
+MR_MUST_USE enum mr_err cli_call_address(const struct cli_address *at, const char *path,
+                                         struct mr_slice request, struct mr_buf *ret_answer,
+                                         struct mr_detail *why);
 
 #endif

@@ -9,10 +9,6 @@
 #define ROW(name_, field, kind_, value_, help_)                                                    \
     .name = name_, .kind = kind_, .offset = offsetof(struct settings, field), .value = value_,     \
     .help = help_
-#define NOT_HERE(name_)                                                                            \
-    {                                                                                              \
-        ROW(name_, not_here, CLI_TEXT, "X", "not supported by this version"), .note = CLI_NOT_HERE \
-    }
 
 static const char *const log_levels[] = {"debug", "info", "warn", "error", NULL};
 
@@ -20,7 +16,11 @@ enum {
     CALLS_MAX = 100 * 1000,
     JOB_WINDOW_MAX = 100 * 1000,
     TIMER_LEASE_MIN_MS = 100,
-    TIMER_LEASE_MAX_MS = 3600 * 1000
+    TIMER_LEASE_MAX_MS = 3600 * 1000,
+    REGISTER_MIN_MS = 100,
+    REGISTER_MAX_MS = 3600 * 1000,
+    WEIGHT_MAX = 1000,
+    SUBAPP_WORKERS_MAX = 1000 * 1000,
 };
 
 const struct cli_option settings_table[] = {
@@ -96,7 +96,23 @@ const struct cli_option settings_table[] = {
      .fallback = "7d", .min = 1},
     {ROW("job-commands", job_commands, CLI_FLAG, NULL,
          "who may submit a job may have a command run here: --reduce command:CMD")},
-    NOT_HERE("nameserver"),
+    {ROW("nameserver", nameserver, CLI_TEXT, "H:P,...",
+         "nameservers, of which one must live; with TLS millraces://H:P,...")},
+    {ROW("nameserver-ca", nameserver_ca, CLI_TEXT, "FILE",
+         "trust these of nameservers with TLS, PEM; else the system's")},
+    {ROW("nameserver-token-file", nameserver_token_file, CLI_TEXT, "FILE",
+         "token of an admin, for nameservers")},
+    {ROW("advertise", advertise, CLI_ADDRESS, "H:P",
+         "where others reach gRPC, as nameservers tell it (default: as --grpc)")},
+    {ROW("register-every", register_every, CLI_DURATION, "D",
+         "tell a nameserver so often that it lives"),
+     .fallback = "10s", .min = REGISTER_MIN_MS, .max = REGISTER_MAX_MS},
+    {ROW("weight", weight, CLI_COUNT, "N",
+         "with nameservers: its share of the load beside others of 100"),
+     .fallback = "100", .min = 1, .max = WEIGHT_MAX},
+    {ROW("subapp-workers", subapp_workers, CLI_COUNT, "N",
+         "with nameservers: an app with more workers than this for each of its parts is cut"),
+     .fallback = "2", .min = 1, .max = SUBAPP_WORKERS_MAX},
     {ROW("replicas", replicas, CLI_COUNT, "N",
          "1: another server has each operation on a timer on its disk before it is accepted"),
      .fallback = "0", .max = 1},

@@ -19,13 +19,16 @@
 #include "base/diag.h"
 #include "base/text.h"
 #include "cli/cli.h"
+#include "cli/names.h"
 #include "cli/out.h"
 #include "cli/server.h"
+#include "cli/work_names.h"
 #include "worker/exec.h"
 
 struct work_args {
     struct cli_value queue, strict, concurrency, type, node, tag, fall_after, drain_timeout, burst,
         archive_max, archive_for, heartbeat, missed, leader_lease, no_lead;
+    struct cli_value nameserver, app, register_every;
 };
 
 enum {
@@ -36,12 +39,15 @@ enum {
     BEAT_DEFAULT_MS = 5000, /* as the library has them */
     MISSED_DEFAULT = 3,
     DEATH_MAX_MS = 3600 * 1000, /* a server holds no lease for longer */
+    REGISTER_MIN_MS = 100,
+    REGISTER_MAX_MS = 3600 * 1000,
 };
 
 struct work {
     struct cli *cli;
     struct mr_exec_command command;
     struct mr_worker *worker;
+    struct work_names *registered; /* NULL: it has no nameservers */
     struct mr_worker_queue queues[MR_TAKE_QUEUES_MAX];
     size_t queues_n;
     struct mr_buf names[MR_TAKE_QUEUES_MAX]; /* of queues whose names are put together here */
@@ -266,6 +272,22 @@ static enum mr_err make_worker(struct work *work, const struct work_args *args)
     return MR_OK;
 }
 
+/* Its app is the first queue unless told otherwise: an app's queue has its name. */
+static int register_it(struct work *work, const struct work_args *args)
+{
+    const char *name, *list = cli_names_given(&args->nameserver, &name);
+    struct work_names_options options = {
+        .cli = work->cli,
+        .name = name,
+        .list = list,
+        .app = args->app.given ? args->app.text : (const char *)work->queues[0].name.data,
+        .node = args->node.given ? args->node.text : NULL,
+        .every_ms = args->register_every.number,
+        .worker = work->worker,
+    };
+    return list ? work_names_open(&options, &work->registered) : CLI_OK;
+}
+
 /* ---- the life of the worker ----------------------------------------------------------------- */
 
 static void *run_main(void *arg)
@@ -395,8 +417,12 @@ static int run(struct cli *cli, void *args_)
         cli_note_risk(cli);
         mr_diag_set_sink(on_diag, work);
         enum mr_err err = make_worker(work, args);
-        code = err == MR_OK ? run_worker(work) : cli_fail_err(err, "cannot make the worker");
-        if (err == MR_OK && work->err == MR_OK)
+        code = err == MR_OK ? register_it(work, args) : cli_fail_err(err, "cannot make the worker");
+        bool runs = err == MR_OK && code == CLI_OK;
+        if (runs)
+            code = run_worker(work);
+        work_names_close(work->registered);
+        if (runs && work->err == MR_OK)
             tell_end(work);
         mr_worker_free(work->worker);
         mr_diag_set_sink(NULL, NULL);
@@ -449,6 +475,13 @@ static const struct cli_option options[] = {
      OPT(leader_lease, CLI_DURATION, "D", "lead so long after a heartbeat (default: until dead)"),
      .min = 2 * BEAT_MIN_MS},
     {.name = "no-lead", OPT(no_lead, CLI_FLAG, NULL, "never become the leader")},
+    {.name = "nameserver", OPT(nameserver, CLI_TEXT, "H:P,...", NAMES_HELP)},
+    {.name = "app",
+     OPT(app, CLI_NAME, "APP", "with nameservers: works for this app (default: the first queue)")},
+    {.name = "register-every",
+     OPT(register_every, CLI_DURATION, "D", "with nameservers: registers so often (default 20s)"),
+     .min = REGISTER_MIN_MS,
+     .max = REGISTER_MAX_MS},
     {CLI_ARCHIVE_MAX_ROW, .offset = offsetof(struct work_args, archive_max)},
     {CLI_ARCHIVE_FOR_ROW, .offset = offsetof(struct work_args, archive_for)},
 };

@@ -468,7 +468,4 @@ bool mr_leader_ms_fits(int64_t leader_ms, int64_t beat_ms);
  * one does, or it does itself, until then; MR_MONO_NEVER: its beats come soon enough. */
 mr_mono mr_leader_ends(const struct mr_req_beat *beat, mr_mono now);
 
-/* The name of a node, by default host:pid, written to name. */
-struct mr_slice mr_node_name(struct mr_slice given, char name[MR_NAME_MAX + 1]);
-
 #endif

@@ -35,6 +35,8 @@ struct mr_more {
 };
 /* Before it is started; it is the worker's from then on. */
 void mr_worker_more(struct mr_worker *worker, const struct mr_more *more);
+/* The name of a node, by default host:pid, written to name. Thread: any. */
+struct mr_slice mr_node_name(struct mr_slice given, char name[MR_NAME_MAX + 1]);
 /* Whether tasks of this type are run by it. Thread: any, once it is started. */
 bool mr_worker_handles(const struct mr_worker *worker, struct mr_slice type);
 

@@ -12,12 +12,14 @@ trap 'rm -rf "$room"' EXIT
 # The unit of systemd starts the program where it was put, whatever the prefix.
 for prefix in /opt/mill /usr; do
     DESTDIR=$room cmake --install "$MR_BINARY_DIR" --prefix "$prefix" >"$room/install.log"
-    unit=$room$prefix/lib/systemd/system/millrace.service
-    program=$(sed -n 's/^ExecStart=\([^ ]*\) serve .*/\1/p' "$unit")
-    [[ $program == "$prefix/bin/millrace" && -x $room$program ]] || {
-        echo "below $prefix the unit starts '$program'"
-        exit 1
-    }
+    for unit in 'millrace serve' 'millrace-nameserver nameserver'; do
+        file=$room$prefix/lib/systemd/system/${unit% *}.service
+        program=$(sed -n "s/^ExecStart=\([^ ]*\) ${unit#* } .*/\1/p" "$file")
+        [[ $program == "$prefix/bin/millrace" && -x $room$program ]] || {
+            echo "below $prefix the unit ${unit% *} starts '$program'"
+            exit 1
+        }
+    done
 done
 
 root=$room/usr

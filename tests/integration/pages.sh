@@ -44,7 +44,7 @@ for command in $commands; do
     grep -q "millrace-$command(1)" "$room/top" || fail "millrace(1) lacks $command"
     text=$(page "millrace-$command")
     verbs=$(words_of "$command")
-    [ -n "$verbs" ] || check_options "$text" "$command"
+    ! m "$command" --help | grep -q "^usage: millrace $command \[OPTIONS\]" || check_options "$text" "$command"
     for verb in $verbs; do
         grep -q "millrace $command $verb \[OPTIONS\]" <<<"$text" || fail "no $command $verb"
         check_options "$text" "$command" "$verb"
@@ -81,6 +81,9 @@ completes replace millrace enqueue --on-duplicate rep
 completes '' millrace queue list --forc
 completes --force millrace queue rm --forc
 completes '' millrace work -- env fo
+completes status millrace nameserver ''
+completes --peer-ca millrace nameserver --peer-
+completes --nameserver millrace nameserver status --nameser
 
 # The names of queues, live. One that a shell would run is quoted, and run by nobody.
 PATH=$(dirname "$MILLRACE"):$PATH

@@ -96,13 +96,17 @@ refuses 2 'is no URL of a store; give sqlite:FILE or postgres://' serve --store 
 refuses 2 '--timer-levels: "soon" is not a duration' serve --timer-levels 5s,soon
 refuses 2 '--app: "" is empty' serve --app ''
 refuses 3 'store.db' serve --data "$room/c" --store "sqlite:$room/no/such/store.db" --listen 127.0.0.1:0 --grpc 127.0.0.1:0
-refuses 2 'not supported by this version' serve --nameserver 127.0.0.1:7410
 refuses 2 '--replicas needs a store that the servers share: --store postgres://...' serve --replicas 1
 refuses 2 '--replicas is for tasks in a folder; a Redis has --wait-replicas' serve --replicas 1 --broker redis://127.0.0.1:1
 refuses 2 '--replica-peer needs --replicas 1 beside it' serve --replica-peer 127.0.0.1:7401
 refuses 2 '--replica-peer: "127.0.0.1:7401,nobody" is no list of HOST:PORT,...' serve --replicas 1 --store postgres://db/x \
     --replica-peer 127.0.0.1:7401,nobody
 refuses 2 '--replica-ca is for servers with TLS' serve --replicas 1 --store postgres://db/x --replica-ca "$0"
+refuses 2 '--nameserver: "nowhere" is not an address' serve --nameserver nowhere
+refuses 2 '--nameserver: "" is not an address' serve --nameserver 127.0.0.1:7410,
+refuses 2 '--nameserver-ca is for nameservers with TLS' serve --nameserver 127.0.0.1:7410 --nameserver-ca /dev/null
+refuses 2 '--nameserver-token-file needs --nameserver' serve --nameserver-token-file /dev/null
+refuses 2 '--weight: "0" is below 1' serve --weight 0
 refuses 3 "$room/audit/x" serve --data "$data" --audit-file "$room/audit/x"
 
 # An address for other machines needs tokens and TLS, or somebody who says that it need not.

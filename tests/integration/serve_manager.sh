@@ -42,9 +42,10 @@ is livez 'live 200' "$(get /livez)"
 stop 0
 ! grep -q WATCHDOG "$room/heard" || fail "fed: $(cat "$room/heard")"
 
-# The unit says what systemd understands.
-unit=$(dirname "$(dirname "$here")")/packaging/millrace.service
-sed "s|/usr/bin/millrace|$MILLRACE|" "$unit" >"$room/millrace.service"
-systemd-analyze verify --man=no "$room/millrace.service" >"$room/verify" 2>&1 ||
-    fail "$(cat "$room/verify")"
-[ ! -s "$room/verify" ] || fail "$(cat "$room/verify")"
+# The units say what systemd understands.
+for unit in millrace millrace-nameserver; do
+    sed "s|/usr/bin/millrace|$MILLRACE|" "$(dirname "$(dirname "$here")")/packaging/$unit.service" >"$room/$unit.service"
+    systemd-analyze verify --man=no "$room/$unit.service" >"$room/verify" 2>&1 ||
+        fail "$(cat "$room/verify")"
+    [ ! -s "$room/verify" ] || fail "$(cat "$room/verify")"
+done

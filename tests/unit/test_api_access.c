@@ -46,6 +46,7 @@ static const struct {
     {PATH("Queues/SetRetryWait"), "a"},
     {PATH("Queues/Remove"), "a"},
     {PATH("Nodes/List"), "apwv"},
+    {PATH("Nodes/Servers"), "apwv"},
     {PATH("Nodes/Assign"), "apw"},
     {PATH("Work/Attach"), "apw"},
     {PATH("Results/Get"), "apv"},

@@ -221,7 +221,7 @@ static void a_bad_value_is_named_with_its_line(void **state)
     expect_refusal("rate: -1\n", ":1: rate: \"-1\" must not be negative");
     expect_refusal("insecure: maybe\n", ":1: insecure: \"maybe\" is neither true nor false");
     expect_refusal("log-level: loud\n", ":1: log-level: \"loud\" is none of debug, info");
-    expect_refusal("nameserver: a:1\n", ":1: nameserver: \"a:1\" is not supported");
+    expect_refusal("weight: 1001\n", ":1: weight: \"1001\" is over the limit of 1000");
     expect_refusal("rate: 1\nrate: 2\n", ":2: rate: set before, in line 1");
     expect_refusal("listen: \"a\\0b\"\n", ":1: listen: has a NUL in it");
 }

@@ -102,13 +102,20 @@ static void put_row(FILE *file, const struct cli_command *command, const struct 
 
 static void put_command(FILE *file, const struct cli_command *command)
 {
-    if (command->verbs[0].name) {
+    size_t first = pages_first_verb(command);
+    if (first < command->verbs_n) {
         fprintf(file, "        \"%s \") [[ $cur == -* ]] || words='", command->name);
-        for (size_t i = 0; i < command->verbs_n; i++)
+        for (size_t i = first; i < command->verbs_n; i++)
             fprintf(file, " %s", command->verbs[i].name);
-        fputs("' ;;\n", file);
+        fputs("'", file);
+        if (first > 0) { /* without a verb it has options of its own */
+            fputs("; [[ $cur != -* ]] || words+='", file);
+            put_options(file, command->verbs[0].options, command->verbs[0].options_n);
+            fputs("'", file);
+        }
+        fputs(" ;;\n", file);
     }
-    for (size_t i = 0; i < command->verbs_n; i++)
+    for (size_t i = first < command->verbs_n ? first : 0; i < command->verbs_n; i++)
         put_row(file, command, &command->verbs[i]);
 }
 

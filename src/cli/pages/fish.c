@@ -50,12 +50,13 @@ static void put_options(FILE *file, const struct cli_command *command, const str
 
 static void put_verbs(FILE *file, const struct cli_command *command)
 {
-    for (size_t i = 0; i < command->verbs_n; i++) {
+    size_t first = pages_first_verb(command);
+    for (size_t i = first; i < command->verbs_n; i++) {
         fprintf(file,
                 "complete -c millrace -f -n '__fish_seen_subcommand_from %s; and not "
                 "__fish_seen_subcommand_from",
                 command->name);
-        for (size_t k = 0; k < command->verbs_n; k++)
+        for (size_t k = first; k < command->verbs_n; k++)
             fprintf(file, " %s", command->verbs[k].name);
         fprintf(file, "' -a %s", command->verbs[i].name);
         put_text(file, command->verbs[i].about);
@@ -70,8 +71,7 @@ void page_fish(FILE *file)
         const struct cli_command *command = cli_commands[i];
         fprintf(file, "complete -c millrace -f -n __fish_use_subcommand -a %s", command->name);
         put_text(file, command->about);
-        if (command->verbs[0].name)
-            put_verbs(file, command);
+        put_verbs(file, command);
         for (size_t k = 0; k < command->verbs_n; k++) {
             const struct cli_verb *verb = &command->verbs[k];
             put_options(file, command, verb, verb->options, verb->options_n);

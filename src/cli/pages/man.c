@@ -124,16 +124,16 @@ void page_man_command(FILE *file, const struct cli_command *command)
         put_synopsis(file, command, &command->verbs[i]);
     }
     const struct cli_verb *first = &command->verbs[0];
-    if (first->name) {
-        fputs(".SH VERBS\n", file);
-        for (size_t i = 0; i < command->verbs_n; i++)
-            put_verb(file, command, &command->verbs[i]);
-    } else {
+    if (!first->name) {
         put_in(file, ".SH DESCRIPTION\n", first->about, "\n");
         put_options(file, ".SH OPTIONS\n", first->options, first->options_n);
         fputs(".SH EXAMPLES\n", file);
         put_examples(file, first);
     }
+    size_t verb = pages_first_verb(command);
+    fputs(verb < command->verbs_n ? ".SH VERBS\n" : "", file);
+    for (size_t i = verb; i < command->verbs_n; i++)
+        put_verb(file, command, &command->verbs[i]);
     put_global_options(file, command);
     put_see_also(file, command);
 }

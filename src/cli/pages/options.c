@@ -27,6 +27,11 @@ const char *pages_names(const struct cli_verb *verb)
     return names[verb->words];
 }
 
+size_t pages_first_verb(const struct cli_command *command)
+{
+    return command->verbs[0].name ? 0 : 1;
+}
+
 bool pages_shown(const struct cli_option *option)
 {
     return option->note != CLI_NOT_HERE;

@@ -23,6 +23,8 @@ void page_bash(FILE *file);
 void page_zsh(FILE *file);
 void page_fish(FILE *file);
 
+/* The first row of a command that has a name: one before it is what it does without a verb. */
+size_t pages_first_verb(const struct cli_command *command);
 /* What __complete is asked for the first word of the verb; NULL: nothing. */
 const char *pages_names(const struct cli_verb *verb);
 /* The option whose value is a queue, as a pattern of the shell. */

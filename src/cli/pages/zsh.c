@@ -78,14 +78,21 @@ static void put_options(FILE *file, const struct cli_option *options, size_t n)
 
 static void put_command(FILE *file, const struct cli_command *command)
 {
-    bool verbs = command->verbs[0].name != NULL;
+    size_t first = pages_first_verb(command);
+    bool verbs = first < command->verbs_n;
     if (verbs) {
         fprintf(file, "(\"%s \") nouns=(", command->name);
-        for (size_t i = 0; i < command->verbs_n; i++)
+        for (size_t i = first; i < command->verbs_n; i++)
             put_entry(file, "", command->verbs[i].name, command->verbs[i].about);
-        fputs(") ;;\n", file);
+        fputs(")", file);
+        if (first > 0) { /* without a verb it has options of its own */
+            fputs(" options=(", file);
+            put_options(file, command->verbs[0].options, command->verbs[0].options_n);
+            fputs(")", file);
+        }
+        fputs(" ;;\n", file);
     }
-    for (size_t i = 0; i < command->verbs_n; i++) {
+    for (size_t i = verbs ? first : 0; i < command->verbs_n; i++) {
         const struct cli_verb *verb = &command->verbs[i];
         const char *names = pages_names(verb);
         if (verb->options_n == 0 && !names)
