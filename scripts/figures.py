@@ -54,6 +54,11 @@ LIMITS = {
     "timer-operations": lambda row: row["value"] >= 20_000,
     "timer-applied": lambda row: row["value"] <= 5,
     "job-readers": lambda row: row["ratio"] >= 0.95,
+    # Of nameservers.
+    "names-workers": lambda row: row["value"] < 100,
+    "names-cpu": lambda row: row["value"] < 5,
+    "names-lookup-p99": lambda row: row["value"] < 1,
+    "names-heal": lambda row: row["ratio"] <= 2,
     # On a Redis.
     "redis-enqueue-batch": lambda row: row["ratio"] >= 0.7,
     "redis-process": lambda row: row["ratio"] >= 0.7,
@@ -71,6 +76,7 @@ SURE = {
     "disk": LIMITS["disk"],
     "lateness-p99": lambda row: row["note"].endswith(" 0 early"),
     "server-idle-workers": LIMITS["server-idle-workers"],
+    "names-workers": LIMITS["names-workers"],
     "redis-lateness-p99": lambda row: row["note"].endswith(" 0 early"),
     "redis-memory": LIMITS["redis-memory"],
 }

@@ -52,6 +52,12 @@ enum mr_err own_server_start(struct own_server *server, const char *dir, const c
 {
     const char *const argv[] = {"millrace",    "serve",  "--data", dir, "--listen",
                                 "127.0.0.1:0", "--grpc", address,  NULL};
+    return own_server_start_args(server, argv, detail);
+}
+
+enum mr_err own_server_start_args(struct own_server *server, const char *const *argv,
+                                  struct mr_detail *detail)
+{
     int fds[2];
     *server = (struct own_server){0};
     if (pipe2(fds, O_CLOEXEC) != 0) {
@@ -79,13 +85,16 @@ enum mr_err own_server_start(struct own_server *server, const char *dir, const c
 static void look_for_ready(struct own_server *server)
 {
     server->said[server->said_len] = '\0';
-    const char *line = strstr(server->said, "ready http=");
+    const char *line = strstr(server->said, "ready ");
     const char *grpc = line ? strstr(line, " grpc=") : NULL;
     const char *end = grpc ? strchr(grpc, '\n') : NULL;
     if (!end)
         return;
-    const char *http = line + strlen("ready http=");
-    snprintf(server->http, sizeof server->http, "%.*s", (int)strcspn(http, " "), http);
+    const char *http = strstr(line, " http=");
+    if (http && http < grpc) {
+        http += strlen(" http=");
+        snprintf(server->http, sizeof server->http, "%.*s", (int)strcspn(http, " "), http);
+    }
     grpc += strlen(" grpc=");
     snprintf(server->grpc, sizeof server->grpc, "%.*s", (int)(end - grpc), grpc);
     server->ready = true;

@@ -17,7 +17,7 @@ struct own_server {
     pid_t pid;                     /* 0: none */
     int err_fd;                    /* its standard error, where it says that it is ready */
     bool ready;                    /* it has said so */
-    char http[OWN_SERVER_ADDRESS]; /* where it listens, once it is ready */
+    char http[OWN_SERVER_ADDRESS]; /* where it listens, once it is ready; empty: nowhere */
     char grpc[OWN_SERVER_ADDRESS];
     char said[OWN_SERVER_SAID]; /* the end of what it said */
     size_t said_len;
@@ -26,6 +26,9 @@ struct own_server {
 /* Starts it on the folder and the address ("127.0.0.1:0": any port). It is not ready yet. */
 MR_MUST_USE enum mr_err own_server_start(struct own_server *server, const char *dir,
                                          const char *address, struct mr_detail *detail);
+/* The same for any command of this program that says when it is ready; argv ends with NULL. */
+MR_MUST_USE enum mr_err own_server_start_args(struct own_server *server, const char *const *argv,
+                                              struct mr_detail *detail);
 /* Reads what it says now; never waits. False when it has said its last word. */
 bool own_server_hear(struct own_server *server);
 /* Waits until it is ready; MR_UNAVAILABLE with its last words when it ends before, MR_TIMEOUT. */

@@ -25,7 +25,7 @@ static const struct bench_group *const groups[] = {
     &bench_server_process, &bench_server_latency,  &bench_server_idle,    &bench_server_start,
     &bench_redis_batch,    &bench_redis_process,   &bench_redis_latency,  &bench_redis_lateness,
     &bench_redis_memory,   &bench_redis_idle,      &bench_redis_recovery, &bench_timer_operations,
-    &bench_job_readers,
+    &bench_job_readers,    &bench_names_crowd,     &bench_names_heal,
 };
 
 /* ---- rows ----------------------------------------------------------------------------------- */
@@ -287,7 +287,8 @@ static const struct cli_verb verb = {
         "process snapshot-p99 disk idle-cpu job-create job-parts job-cold; at a server:\n"
         "server-enqueue-batch server-enqueue-unary server-process server-latency-p99\n"
         "server-idle-workers server-idle-cpu server-start timer-operations timer-applied\n"
-        "job-readers; on a Redis: redis-enqueue-batch redis-process redis-latency-p99\n"
+        "job-readers; of nameservers: names-workers names-cpu names-lookup-p99 names-heal; on\n"
+        "a Redis: redis-enqueue-batch redis-process redis-latency-p99\n"
         "redis-lateness-p99 redis-memory redis-idle-commands redis-idle-cpu redis-recovery.\n"
         "Without --broker it works in a new folder here, with servers of its own, and removes\n"
         "it at the end; the big backlog takes about 2 GB of disk. With a server or a Redis it\n"

@@ -57,7 +57,8 @@ extern const struct bench_group bench_enqueue_batch, bench_enqueue_threads, benc
     bench_server_unary, bench_server_process, bench_server_latency, bench_server_idle,
     bench_server_start, bench_redis_batch, bench_redis_process, bench_redis_latency,
     bench_redis_lateness, bench_redis_memory, bench_redis_idle, bench_redis_recovery,
-    bench_timer_operations, bench_jobs, bench_jobs_cold, bench_job_readers;
+    bench_timer_operations, bench_jobs, bench_jobs_cold, bench_job_readers, bench_names_crowd,
+    bench_names_heal;
 
 bool bench_wants(const struct bench *bench, const char *name);
 /* Adds a row; the ratio follows. */
