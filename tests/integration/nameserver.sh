@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# Nameservers as processes, with servers and workers that register: 76 to 80 of the acceptance tests of timers, with short times by
-# settings; what status shows, who may call, signals and exit codes.
+# Nameservers as processes, with servers and workers that register: 67 and 76 to 80 of the acceptance tests of timers, with short times
+# by settings; what status shows, who may call, signals and exit codes.
 
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
@@ -139,7 +139,7 @@ until_true shows "$list" '[.nameservers[].workers] | join(" ")' "1 1 1"
 [ "$(status "$list" '.nameservers[0].left')" -ge 1 ] || fail "77: nobody has left"
 
 ### 80: killing any one is not noticed. Tasks and timers go on.
-work t1 --nameserver "$list" --register-every 300ms -q ticks --broker "millrace://$grpc"
+work t1 --nameserver "$list" --register-every 300ms -q ticks --app default --broker "millrace://$grpc"
 m timer create tick --every 200ms -q ticks >/dev/null
 runs() { m queue show ticks --json | jq -r .processed_total; }
 ran() { [ "$(runs)" -ge "$1" ]; }
@@ -173,6 +173,21 @@ names n1 "$p1" "${short[@]}"
 until_true shows "127.0.0.1:$p1" '.nameservers[0] | "\(.servers) \(.workers) \(.complete)"' "1 2 true"
 is "78: moves" "$moves" "$(m node list --servers --json | jq -r '.moves | length')"
 until_true ran $((before + 10))
+
+### 67: the third worker of an app cuts it in two; that is shown with its reason.
+parts() { m node list --servers --json | jq -r '[.subapps[] | select(.app == "default") | .slots] | join(" ")'; }
+cut() { [ "$(parts)" = "$1" ]; }
+is "67: one worker" 64 "$(parts)"
+work t2 --nameserver "127.0.0.1:$p1" --register-every 300ms -q ticks --app default
+work t3 --nameserver "127.0.0.1:$p1" --register-every 300ms -q ticks --app default
+until_true cut "32 32"
+grep -q split <<<"$(status "127.0.0.1:$p1" '.moves[0].reason')" || fail "67: $(status "127.0.0.1:$p1" .moves)"
+before=$(runs)
+until_true ran $((before + 5))
+expect 0 nameserver status --nameserver "127.0.0.1:$p1"
+grep -q '^MOVED ' "$room/out" || fail "67: status lacks moves: $(cat "$room/out")"
+ends_with t2 TERM 0
+ends_with t3 TERM 0
 m timer rm tick >/dev/null
 ends_with t1 TERM 0
 ends_with w1 TERM 0
