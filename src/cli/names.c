@@ -6,9 +6,6 @@
 #include "base/net.h"
 #include "cli/server.h"
 
-#define PLAIN_SCHEME "millrace://"
-#define TLS_SCHEME   "millraces://"
-
 static int add_address(const struct cli *cli, const char *name, struct mr_slice text,
                        struct cli_names *names)
 {
@@ -28,12 +25,15 @@ static int add_address(const struct cli *cli, const char *name, struct mr_slice 
 int cli_names_read(const struct cli *cli, const char *name, const char *text,
                    struct cli_names *names)
 {
+    static const char *const schemes[] = {"names://", "millrace://", "namess://", "millraces://"};
     *names = (struct cli_names){0};
-    names->is_secure = strncmp(text, TLS_SCHEME, strlen(TLS_SCHEME)) == 0;
-    if (names->is_secure)
-        text += strlen(TLS_SCHEME);
-    else if (strncmp(text, PLAIN_SCHEME, strlen(PLAIN_SCHEME)) == 0)
-        text += strlen(PLAIN_SCHEME);
+    for (size_t i = 0; i < CLI_LEN(schemes); i++) {
+        if (strncmp(text, schemes[i], strlen(schemes[i])) != 0)
+            continue;
+        names->is_secure = i >= CLI_LEN(schemes) / 2;
+        text += strlen(schemes[i]);
+        break;
+    }
     for (;;) {
         size_t len = strcspn(text, ",");
         int code = add_address(cli, name, mr_slice_make(text, len), names);
@@ -86,6 +86,14 @@ int cli_names_identify(const struct cli *cli, struct cli_names *names)
     if (code == CLI_OK && !names->tls.cert_file != !names->tls.key_file)
         code = cli_usage(cli, "--tls-cert and --tls-key go together");
     return code;
+}
+
+void cli_names_url(const struct cli_names *names, struct mr_buf *url)
+{
+    cli_must(mr_buf_printf(url, "%s", names->is_secure ? "namess://" : "names://"));
+    for (size_t i = 0; i < names->n; i++)
+        cli_must(mr_buf_printf(url, "%s%s", i ? "," : "", names->addresses[i]));
+    cli_must(mr_buf_append(url, "", 1));
 }
 
 void cli_names_done(struct cli_names *names)

@@ -188,7 +188,7 @@ int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_
     chosen.refused = cli_refusals();
     struct mr_buf token = {0};
     struct mr_detail detail = {0};
-    if (cli_is_server(cli->broker))
+    if (cli_is_server(cli->broker) || cli_is_names(cli->broker))
         code = cli_token_text(cli, &token);
     chosen.tls_ca = tls.ca;
     chosen.tls_cert = tls.cert;

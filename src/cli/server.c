@@ -78,9 +78,15 @@ bool cli_is_redis(const char *url)
     return mr_url_is_redis(url);
 }
 
+bool cli_is_names(const char *url)
+{
+    return has_scheme(url, MR_NAMES_SCHEME) || has_scheme(url, MR_NAMES_TLS_SCHEME);
+}
+
 static bool is_secure(const char *url)
 {
-    return has_scheme(url, TLS_SCHEME) || (cli_is_redis(url) && has_scheme(url, "rediss"));
+    return has_scheme(url, TLS_SCHEME) || has_scheme(url, MR_NAMES_TLS_SCHEME) ||
+           (cli_is_redis(url) && has_scheme(url, "rediss"));
 }
 
 bool cli_is_server(const char *url)

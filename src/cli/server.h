@@ -28,6 +28,9 @@ int cli_look_at_file(const char *name, const char *path);
 /* Whether the URL names a Redis, or one behind Sentinels or of a Cluster. */
 bool cli_is_redis(const char *url);
 
+/* Whether the URL names nameservers, who know the servers. */
+bool cli_is_names(const char *url);
+
 /* Whether the URL names a server: millrace://HOST:PORT, or millraces:// with TLS. */
 bool cli_is_server(const char *url);
 

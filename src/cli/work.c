@@ -48,6 +48,7 @@ struct work {
     struct mr_exec_command command;
     struct mr_worker *worker;
     struct work_names *registered; /* NULL: it has no nameservers */
+    struct mr_buf url;             /* of the servers that those know, where none were named */
     struct mr_worker_queue queues[MR_TAKE_QUEUES_MAX];
     size_t queues_n;
     struct mr_buf names[MR_TAKE_QUEUES_MAX]; /* of queues whose names are put together here */
@@ -288,6 +289,25 @@ static int register_it(struct work *work, const struct work_args *args)
     return list ? work_names_open(&options, &work->registered) : CLI_OK;
 }
 
+/* Who names nameservers and no broker works for all the servers that they know. */
+static int follow_names(struct work *work, const struct work_args *args)
+{
+    struct cli *cli = work->cli;
+    const char *name, *list = cli_names_given(&args->nameserver, &name);
+    const char *variable = getenv("MILLRACE_BROKER");
+    if (!list || cli->globals.broker.given || (variable && *variable))
+        return CLI_OK;
+    struct cli_names names;
+    int code = cli_names_read(cli, name, list, &names);
+    if (code == CLI_OK) {
+        cli_names_url(&names, &work->url);
+        cli->broker = (const char *)work->url.data;
+        (void)mr_url_shown(cli->broker, cli->shown);
+    }
+    cli_names_done(&names);
+    return code;
+}
+
 /* ---- the life of the worker ----------------------------------------------------------------- */
 
 static void *run_main(void *arg)
@@ -406,6 +426,8 @@ static int run(struct cli *cli, void *args_)
     work->cli = cli;
     work->command.argv = cli->tail;
     int code = check(work, args);
+    if (code == CLI_OK)
+        code = follow_names(work, args);
     if (code == CLI_OK && cli_is_redis(cli->broker))
         cli_refusals_tell(); /* a server's are what the worker ends with */
     struct mr_client_options client = {0};
@@ -429,6 +451,9 @@ static int run(struct cli *cli, void *args_)
     }
     for (size_t i = 0; i < MR_TAKE_QUEUES_MAX; i++)
         mr_buf_done(&work->names[i]);
+    mr_client_close(cli->client); /* it may use the URL */
+    cli->client = NULL;
+    mr_buf_done(&work->url);
     free(work);
     return code;
 }

@@ -188,6 +188,14 @@ expect 0 nameserver status --nameserver "127.0.0.1:$p1"
 grep -q '^MOVED ' "$room/out" || fail "67: status lacks moves: $(cat "$room/out")"
 ends_with t2 TERM 0
 ends_with t3 TERM 0
+# Who knows only nameservers finds the servers by them, also when the first is dead.
+(unset MILLRACE_BROKER && exec "$MILLRACE" --quiet work --nameserver "127.0.0.1:$p2,127.0.0.1:$p1" --register-every 300ms -q found -- \
+    sh -c "touch '$room/found'") >"$room/found.out" 2>&1 </dev/null &
+pid[found]=$!
+servers+=("$!")
+m enqueue -q found x >/dev/null
+until_true test -e "$room/found"
+ends_with found TERM 0
 m timer rm tick >/dev/null
 ends_with t1 TERM 0
 ends_with w1 TERM 0
