@@ -30,6 +30,7 @@ struct entries {
 struct status {
     struct cli *cli;
     const struct names_status_args *args;
+    const char *list; /* NULL: as the arguments say */
     struct cli_names names;
     struct mr_arena arena; /* all that was read */
     struct asked asked[MR_NAMESERVERS_MAX];
@@ -423,7 +424,9 @@ static void tell_missing(const struct status *s)
 
 static int gather(struct status *s)
 {
-    const char *name, *list = cli_names_given(&s->args->nameserver, &name);
+    const char *name = "--broker", *list = s->list;
+    if (!list)
+        list = cli_names_given(&s->args->nameserver, &name);
     int code = cli_names_read(s->cli, name, list ? list : NAMES_DEFAULT, &s->names);
     if (code == CLI_OK)
         code = cli_names_identify(s->cli, &s->names);
@@ -438,6 +441,18 @@ static int gather(struct status *s)
     return code;
 }
 
+static void status_free(struct status *s)
+{
+    for (size_t i = 0; i < s->names.n; i++)
+        mr_buf_done(&s->asked[i].bytes);
+    plan_free(s->plan);
+    free(s->servers.at);
+    free(s->workers.at);
+    mr_arena_done(&s->arena);
+    cli_names_done(&s->names);
+    free(s);
+}
+
 static int show_once(struct cli *cli, void *args)
 {
     struct status *s = cli_alloc(1, sizeof *s);
@@ -450,14 +465,23 @@ static int show_once(struct cli *cli, void *args)
         print_all(s);
     if (code == CLI_OK)
         tell_missing(s);
-    for (size_t i = 0; i < s->names.n; i++)
-        mr_buf_done(&s->asked[i].bytes);
-    plan_free(s->plan);
-    free(s->servers.at);
-    free(s->workers.at);
-    mr_arena_done(&s->arena);
-    cli_names_done(&s->names);
-    free(s);
+    status_free(s);
+    return code;
+}
+
+int names_plan(struct cli *cli, plan_shown **ret_plan)
+{
+    static const struct names_status_args none;
+    struct status *s = cli_alloc(1, sizeof *s);
+    s->cli = cli;
+    s->args = &none;
+    s->list = cli->broker;
+    int code = gather(s);
+    if (code == CLI_OK && s->plan == NULL)
+        code = cli_fail(CLI_UNREACHABLE, "cannot list the servers: %s", s->plan_why.text);
+    *ret_plan = s->plan;
+    s->plan = NULL;
+    status_free(s);
     return code;
 }
 

@@ -29,6 +29,11 @@ static const char *default_broker(const struct cli *cli)
     bool secure = cli->globals.tls_ca.given || (ca && *ca);
     if (!list || !*list)
         return DEFAULT_BROKER;
+    const char *rest = strstr(list, "://"); /* it may say itself whether there is TLS */
+    if (rest) {
+        secure = rest > list && rest[-1] == 's' && strncmp(list, "names://", 8) != 0;
+        list = rest + 3;
+    }
     snprintf(url, sizeof url, "%s%s", secure ? MR_NAMES_TLS_SCHEME : MR_NAMES_SCHEME, list);
     return url;
 }

@@ -217,22 +217,28 @@ static void apps_json(struct jw *jw, const plan_shown *plan)
 
 /* ---- node list --servers ---------------------------------------------------------------------- */
 
-int plan_show_servers(struct cli *cli)
+static int ask_server(struct cli *cli, plan_shown **ret_plan)
 {
     struct mr_buf answer = {0};
-    if (!cli_is_server(cli->broker))
+    int code = cli_call(cli, "cannot list the servers of", PLAN_PATH, MR_SLICE_LIT(""), &answer);
+    if (code == CLI_OK)
+        *ret_plan = plan_read(mr_buf_slice(&answer));
+    mr_buf_done(&answer);
+    if (code == CLI_OK && !*ret_plan)
+        code = cli_fail(CLI_FAILED, "%s answered something else than a server of this version",
+                        cli->shown);
+    return code;
+}
+
+int plan_show_servers(struct cli *cli)
+{
+    plan_shown *plan = NULL;
+    if (!cli_is_server(cli->broker) && !cli_is_names(cli->broker))
         return cli_usage(cli, "--servers: asks a server, millrace://HOST:PORT, not %.200s",
                          cli->shown);
-    int code = cli_call(cli, "cannot list the servers of", PLAN_PATH, MR_SLICE_LIT(""), &answer);
-    if (code != CLI_OK) {
-        mr_buf_done(&answer);
+    int code = cli_is_names(cli->broker) ? names_plan(cli, &plan) : ask_server(cli, &plan);
+    if (code != CLI_OK)
         return code;
-    }
-    plan_shown *plan = plan_read(mr_buf_slice(&answer));
-    mr_buf_done(&answer);
-    if (!plan)
-        return cli_fail(CLI_FAILED, "%s answered something else than a server of this version",
-                        cli->shown);
     if (cli->json) {
         struct jw jw = {0};
         jw_object_begin(&jw, NULL);

@@ -24,6 +24,9 @@ void plan_print_moves(const plan_shown *plan);
 void plan_servers_json(struct jw *jw, const plan_shown *plan);
 void plan_fields_json(struct jw *jw, const plan_shown *plan);
 
+/* nameserver_status.c: asks a server that the nameservers of cli->broker know. 0, or the exit code after saying why not. */
+int names_plan(struct cli *cli, plan_shown **ret_plan);
+
 /* node list --servers: asks the server behind cli->broker. The exit code. */
 int plan_show_servers(struct cli *cli);
 

@@ -174,6 +174,8 @@ until_true shows "127.0.0.1:$p1" '.nameservers[0] | "\(.servers) \(.workers) \(.
 is "78: moves" "$moves" "$(m node list --servers --json | jq -r '.moves | length')"
 until_true ran $((before + 10))
 
+is "by way of the nameserver" 1 "$(m node list --servers --broker "names://127.0.0.1:$p1" --json | jq -r '.servers | length')"
+
 ### 67: the third worker of an app cuts it in two; that is shown with its reason.
 parts() { m node list --servers --json | jq -r '[.subapps[] | select(.app == "default") | .slots] | join(" ")'; }
 cut() { [ "$(parts)" = "$1" ]; }
