@@ -292,6 +292,20 @@ static void a_folder_that_cannot_be_made_is_named(void **state)
     assert_non_null(strstr(detail.text, "/dev/null/store"));
 }
 
+static void a_folder_is_known_by_the_same_name_in_all_its_lives(void **state)
+{
+    struct fixture *f = *state;
+    char first[MR_UUID_TEXT_LEN + 1], second[MR_UUID_TEXT_LEN + 1];
+    struct mr_broker other = {0};
+    assert_true(mr_embedded_home(f->broker, first));
+    assert_int_equal(strlen(first), MR_UUID_TEXT_LEN);
+    close_store(f);
+    open_store(f);
+    assert_true(mr_embedded_home(f->broker, second));
+    assert_string_equal(first, second);
+    assert_false(mr_embedded_home(&other, second));
+}
+
 /* ---- memory --------------------------------------------------------------------------------- */
 
 static void a_waiting_task_costs_at_most_128_bytes_of_memory(void **state)
@@ -335,6 +349,7 @@ int main(void)
         TEST(closing_wakes_a_take_that_waits),
         TEST(a_second_opener_in_the_same_process_is_refused_too),
         cmocka_unit_test(a_folder_that_cannot_be_made_is_named),
+        TEST(a_folder_is_known_by_the_same_name_in_all_its_lives),
         TEST(a_waiting_task_costs_at_most_128_bytes_of_memory),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
