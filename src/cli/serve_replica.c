@@ -60,7 +60,9 @@ static int identify(const struct cli *cli, const struct settings *settings, stru
         .cert_file = settings->tls_cert.given ? settings->tls_cert.text : NULL,
         .key_file = settings->tls_key.given ? settings->tls_key.text : NULL,
     };
-    int code = cli_token_text(cli, &token);
+    int code = settings->nameserver_token_file.given
+                   ? cli_token_read(settings->nameserver_token_file.text, &token)
+                   : cli_token_text(cli, &token);
     if (code == CLI_OK && token.len > 0) {
         int len = snprintf(plan->replica_token, sizeof plan->replica_token, "Bearer %s",
                            (const char *)token.data);

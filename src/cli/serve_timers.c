@@ -87,6 +87,7 @@ int serve_timers_plan(const struct cli *cli, const struct settings *settings,
     timers->catch_up_ms = settings->timer_catch_up.number;
     timers->lease_ms = settings->timer_lease.number;
     timers->renew_ms = timers->lease_ms / RENEWALS;
+    timers->merge_ms = settings->subapp_merge_after.number;
     int code = plan_store(cli, settings, plan);
     if (code == CLI_OK)
         code = plan_levels(cli, settings, timers);

@@ -26,7 +26,7 @@ struct settings_origin {
 
 /* Settings, and those of them that are options of a verb: the last three are options of every command
  * already. */
-enum { SETTINGS_N = 47, SETTINGS_FLAGS_N = SETTINGS_N - 3 };
+enum { SETTINGS_N = 48, SETTINGS_FLAGS_N = SETTINGS_N - 3 };
 
 /* The rows; before the first one stands --effective, for `config show`. */
 extern const struct cli_option settings_table[1 + SETTINGS_N];
@@ -43,7 +43,7 @@ struct settings {
     struct cli_value job_window, job_segment, job_retention, job_commands;
     struct cli_value replicas, replica_peer, replica_ca;
     struct cli_value nameserver, nameserver_ca, nameserver_token_file, advertise, register_every,
-        weight, subapp_workers;
+        weight, subapp_workers, subapp_merge_after;
     struct cli_value broker, namespace_,
         wait_replicas;                          /* options of every command, settings here */
     struct settings_origin origins[SETTINGS_N]; /* in the order of the rows */
