@@ -9,7 +9,7 @@ set(MR_PACKAGES_wire libprotobuf-c openssl)
 set(MR_PACKAGES_tls openssl)
 set(MR_PACKAGES_redis hiredis openssl)
 set(MR_PACKAGES_rpc libnghttp2 zlib)
-set(MR_PACKAGES_http libmicrohttpd gnutls)
+set(MR_PACKAGES_http libmicrohttpd gnutls zlib)
 set(MR_PACKAGES_store sqlite3 libpq)
 set(MR_PACKAGES_api openssl jansson)
 # What only the server needs; the library goes without it.

@@ -1,108 +1,25 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Routes of jobs, who may use them, and questions that have one answer. */
-#include <stdio.h>
+/* Questions about jobs that have one answer. */
 #include <stdlib.h>
-#include <strings.h>
 
 #include "api/http_jobs_internal.h"
 #include "base/text.h"
 #include "wire/job_json.h"
 
-enum { STATUS_UNKNOWN_CALLER = 401, BODY_MAX = 16 * 1024 * 1024 };
-
-#define LOOKS                                                                                      \
-    (MR_ROLE_BIT(MR_ROLE_ADMIN) | MR_ROLE_BIT(MR_ROLE_PRODUCER) | MR_ROLE_BIT(MR_ROLE_VIEWER))
-#define ACTS (MR_ROLE_BIT(MR_ROLE_ADMIN) | MR_ROLE_BIT(MR_ROLE_PRODUCER))
-
 /* ---- who ------------------------------------------------------------------------------------ */
 
-/* What a Host header says: this machine by an address, or by the name that every machine has for itself. */
-static bool is_this_machine(const char *host)
+bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request,
+                struct mr_token *ret_token, struct mr_job_service **ret_service)
 {
-    char text[MR_HOST_MAX + 16], name[MR_HOST_MAX + 1];
-    const char *end = host[0] == '[' ? strchr(host, ']') : host;
-    struct mr_addr addr;
-    uint16_t port;
-    size_t n;
-    if (end == NULL)
+    if (!http_door_admit(jobs->options.door, request, ret_token))
         return false;
-    (void)snprintf(text, sizeof text, "%s%s", host, strchr(end, ':') == NULL ? ":80" : "");
-    if (mr_host_parse(text, name, &port) != MR_OK)
-        return false;
-    return strcasecmp(name, "localhost") == 0 ||
-           (mr_host_resolve(name, port, MR_RESOLVE_NUMBERS, &addr, 1, &n, NULL) == MR_OK &&
-            mr_addr_is_loopback(&addr));
-}
-
-/* A browser sends along from whose page a request comes. Where no token is needed, a page of somebody else must not act by being
- * looked at on this machine; nor by a name of its own that it lets stand for this machine for a while. */
-static bool is_of_other_page(const struct mr_http_jobs *jobs, const struct mr_http_request *request)
-{
-    const char *origin = mr_http_header(request, "Origin"), *host = mr_http_header(request, "Host");
-    const char *authority = origin != NULL ? strstr(origin, "://") : NULL;
-    if (origin != NULL &&
-        (authority == NULL || host == NULL || strcasecmp(authority + strlen("://"), host) != 0))
-        return true;
-    return jobs->options.access->mode == MR_ACCESS_LOOPBACK && host != NULL &&
-           !is_this_machine(host);
-}
-
-/* As http_admit; method: of the audit, NULL: it only looks. */
-static bool admit(struct mr_http_jobs *jobs, struct mr_http_request *request, const char *method,
-                  unsigned roles, struct mr_token *ret_token, struct mr_job_service **ret_service)
-{
-    struct mr_detail detail = {.text = ""};
-    const char *authorization = mr_http_header(request, "Authorization");
-    enum mr_verdict verdict = mr_access_check(
-        jobs->options.access, mr_slice_str(authorization != NULL ? authorization : ""),
-        mr_http_is_loopback(request), roles, ret_token, &detail);
-    if (verdict == MR_ALLOWED && ret_token->id[0] == '\0' && is_of_other_page(jobs, request)) {
-        verdict = MR_NOT_ALLOWED;
-        mr_detail_set(&detail, "Origin or Host is of another server: send a token, or ask this "
-                               "machine by its address");
-    }
-    if (verdict == MR_NOT_ALLOWED && method != NULL)
-        http_audit(jobs, request,
-                   &(struct mr_audit){.token = ret_token->id,
-                                      .method = method,
-                                      .about = mr_http_parameter(request),
-                                      .err = MR_DENIED});
     if (jobs->http == NULL) /* once: other threads read it from the first watch or ask on */
         jobs->http = mr_http_of(request);
     *ret_service = atomic_load(&jobs->service);
     jobs->feeds.service = *ret_service;
-    if (verdict == MR_UNKNOWN_CALLER)
-        mr_http_refuse(request, STATUS_UNKNOWN_CALLER, MR_DENIED, detail.text);
-    else if (verdict != MR_ALLOWED)
-        mr_http_fail(request, MR_DENIED, detail.text);
-    else if (*ret_service == NULL)
+    if (*ret_service == NULL)
         mr_http_fail(request, MR_UNAVAILABLE, "the server is starting or stopping");
-    else
-        return true;
-    return false;
-}
-
-bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request, unsigned roles,
-                struct mr_token *ret_token, struct mr_job_service **ret_service)
-{
-    return admit(jobs, request, NULL, roles, ret_token, ret_service);
-}
-
-bool http_admit_act(struct mr_http_jobs *jobs, struct mr_http_request *request, const char *method,
-                    struct mr_token *ret_token, struct mr_job_service **ret_service)
-{
-    return admit(jobs, request, method, ACTS, ret_token, ret_service);
-}
-
-void http_audit(struct mr_http_jobs *jobs, const struct mr_http_request *request,
-                const struct mr_audit *line)
-{
-    char peer[MR_ADDR_TEXT_MAX];
-    struct mr_audit whole = *line;
-    mr_http_peer(request, peer);
-    whole.peer = peer;
-    if (jobs->options.audit != NULL)
-        jobs->options.audit(&whole, jobs->options.audit_arg);
+    return *ret_service != NULL;
 }
 
 bool http_id(struct mr_http_request *request, char id[MR_JOB_ID_MAX + 1])
@@ -119,23 +36,11 @@ bool http_id(struct mr_http_request *request, char id[MR_JOB_ID_MAX + 1])
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-static void reply(struct mr_http_request *request, int status, struct jw *jw)
-{
-    enum mr_err err = jw->err;
-    if (err == MR_OK)
-        err = mr_buf_append(&jw->buf, "\n", 1);
-    if (err == MR_OK)
-        mr_http_reply(request, status, HTTP_JSON, mr_buf_slice(&jw->buf));
-    else
-        mr_http_fail(request, err, mr_err_text(err));
-    mr_buf_done(&jw->buf);
-}
-
 void http_show(struct mr_http_request *request, int status, const struct mr_job_info *info)
 {
     struct jw jw = {0};
     jw_job(&jw, NULL, info);
-    reply(request, status, &jw);
+    http_reply(request, status, &jw);
 }
 
 void http_fail(struct mr_http_request *request, const struct mr_job_ask *ask)
@@ -160,7 +65,7 @@ static void reply_page(struct mr_http_request *request, const struct mr_job_ask 
     else
         jw_null(&jw, "next");
     jw_object_end(&jw);
-    reply(request, 200, &jw);
+    http_reply(request, 200, &jw);
 }
 
 /* ---- asking --------------------------------------------------------------------------------- */
@@ -190,21 +95,12 @@ void http_ask(struct http_asking *asking, struct mr_job_service *service)
     jobs_ask(&asking->head);
 }
 
-/* For the audit; NULL: it only looks. */
-static const char *act_of(enum mr_job_ask_kind kind)
-{
-    return kind == MR_JOB_CANCEL ? "Jobs/Cancel" : kind == MR_JOB_RETRY ? "Jobs/Retry" : NULL;
-}
-
 static void back(struct http_asking *asking)
 {
     struct mr_job_ask *ask = &asking->head.ask;
-    const char *act = act_of(asking->head.wanted);
-    if (act != NULL)
-        http_audit(
-            asking->jobs, asking->request,
-            &(struct mr_audit){
-                .token = asking->token.id, .method = act, .about = ask->id, .err = ask->err});
+    if (http_row_of(asking->request)->act != NULL)
+        http_door_audit(asking->jobs->options.door, asking->request, &asking->token, ask->id,
+                        ask->err);
     if (ask->err != MR_OK)
         http_fail(asking->request, ask);
     else if (ask->kind == MR_JOB_LIST || ask->kind == MR_JOB_PARTS)
@@ -258,8 +154,7 @@ static void ask_of(struct mr_http_request *request, struct mr_http_jobs *jobs,
     struct mr_token token;
     struct mr_job_service *service;
     struct mr_detail detail;
-    const char *act = act_of(kind);
-    if (!admit(jobs, request, act, act != NULL ? ACTS : LOOKS, &token, &service))
+    if (!http_admit(jobs, request, &token, &service))
         return;
     struct http_asking *asking = calloc(1, sizeof *asking);
     if (asking == NULL) {
@@ -283,64 +178,38 @@ static void ask_of(struct mr_http_request *request, struct mr_http_jobs *jobs,
 
 /* ---- routes --------------------------------------------------------------------------------- */
 
-static void on_list(struct mr_http_request *request, void *arg)
+void http_jobs_list(struct mr_http_request *request, void *arg)
 {
     ask_of(request, arg, MR_JOB_LIST);
 }
 
-static void on_get(struct mr_http_request *request, void *arg)
+void http_jobs_get(struct mr_http_request *request, void *arg)
 {
     ask_of(request, arg, MR_JOB_GET);
 }
 
-static void on_parts(struct mr_http_request *request, void *arg)
+void http_jobs_parts(struct mr_http_request *request, void *arg)
 {
     ask_of(request, arg, MR_JOB_PARTS);
 }
 
-static void on_cancel(struct mr_http_request *request, void *arg)
+void http_jobs_cancel(struct mr_http_request *request, void *arg)
 {
     ask_of(request, arg, MR_JOB_CANCEL);
 }
 
-static void on_retry(struct mr_http_request *request, void *arg)
+void http_jobs_retry(struct mr_http_request *request, void *arg)
 {
     ask_of(request, arg, MR_JOB_RETRY);
 }
 
-static void on_events(struct mr_http_request *request, void *arg)
-{
-    http_events(request, arg);
-}
-
-static void on_result(struct mr_http_request *request, void *arg)
-{
-    http_result(request, arg);
-}
-
-static void on_submit(struct mr_http_request *request, void *arg)
-{
-    http_submit(request, arg);
-}
-
 /* Nobody sends megabytes that are refused by who sends them. */
-static bool may_submit(struct mr_http_request *request, void *arg)
+bool http_jobs_may_send(struct mr_http_request *request, void *arg)
 {
     struct mr_token token;
     struct mr_job_service *service;
-    return http_admit_act(arg, request, HTTP_SUBMIT, &token, &service);
+    return http_admit(arg, request, &token, &service);
 }
-
-static const struct mr_http_route routes[] = {
-    {"POST", "/api/v1/jobs", on_submit, BODY_MAX, may_submit},
-    {"GET", "/api/v1/jobs", on_list, 0, NULL},
-    {"GET", "/api/v1/jobs/{}", on_get, 0, NULL},
-    {"GET", "/api/v1/jobs/{}/parts", on_parts, 0, NULL},
-    {"GET", "/api/v1/jobs/{}/result", on_result, 0, NULL},
-    {"GET", "/api/v1/jobs/{}/events", on_events, 0, NULL},
-    {"POST", "/api/v1/jobs/{}/cancel", on_cancel, 0, NULL},
-    {"POST", "/api/v1/jobs/{}/retry", on_retry, 0, NULL},
-};
 
 /* ---- life ----------------------------------------------------------------------------------- */
 
@@ -366,15 +235,9 @@ enum mr_err mr_http_jobs_new(const struct mr_http_jobs_options *options,
     return MR_OK;
 }
 
-static void tick(void *arg)
+void mr_http_jobs_tick(struct mr_http_jobs *jobs)
 {
-    http_events_tick(arg);
-}
-
-struct mr_http_table mr_http_jobs_table(struct mr_http_jobs *jobs)
-{
-    return (struct mr_http_table){
-        .routes = routes, .routes_n = sizeof routes / sizeof *routes, .arg = jobs, .tick = tick};
+    http_events_tick(jobs);
 }
 
 void mr_http_jobs_set(struct mr_http_jobs *jobs, struct mr_job_service *service)

@@ -2,7 +2,7 @@
 /*
  * Inside jobs over HTTP. Thread: the server's, for all but what says otherwise.
  *
- *   http_jobs.c          routes, who may use them, questions of one answer
+ *   http_jobs.c          questions of one answer
  *   http_jobs_stream.c   events and results
  *   http_jobs_submit.c   giving a job in
  */
@@ -41,31 +41,20 @@ struct http_asking {
 };
 
 /* Who asks, and whether it may: else it is answered, and this is false. */
-bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request, unsigned roles,
+bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request,
                 struct mr_token *ret_token, struct mr_job_service **ret_service);
-/* The same for what changes something; method: for the audit. */
-bool http_admit_act(struct mr_http_jobs *jobs, struct mr_http_request *request, const char *method,
-                    struct mr_token *ret_token, struct mr_job_service **ret_service);
 /* Asks; back is called on the server's thread. The service is there. */
 void http_ask(struct http_asking *asking, struct mr_job_service *service);
 void http_fail(struct mr_http_request *request, const struct mr_job_ask *ask);
 /* A job with this status. */
 void http_show(struct mr_http_request *request, int status, const struct mr_job_info *info);
-void http_audit(struct mr_http_jobs *jobs, const struct mr_http_request *request,
-                const struct mr_audit *line);
 /* The id of the path; false: it was answered that there is none such. */
 bool http_id(struct mr_http_request *request, char id[MR_JOB_ID_MAX + 1]);
 
-void http_events(struct mr_http_request *request, struct mr_http_jobs *jobs);
-void http_result(struct mr_http_request *request, struct mr_http_jobs *jobs);
-void http_submit(struct mr_http_request *request, struct mr_http_jobs *jobs);
 enum mr_err http_encode_event(const struct mr_job_event *event, struct mr_buf *buf);
 /* Now and then. */
 void http_events_tick(struct mr_http_jobs *jobs);
 /* All of them end. */
 void http_events_end(struct mr_http_jobs *jobs);
-
-#define HTTP_JSON   "application/json"
-#define HTTP_SUBMIT "Jobs/Submit" /* in the audit */
 
 #endif

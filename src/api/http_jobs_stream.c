@@ -24,9 +24,6 @@ enum {
     STATUS_NO_CONTENT = 204, /* a browser that is told so does not come back */
 };
 
-#define LOOKS                                                                                      \
-    (MR_ROLE_BIT(MR_ROLE_ADMIN) | MR_ROLE_BIT(MR_ROLE_PRODUCER) | MR_ROLE_BIT(MR_ROLE_VIEWER))
-
 /* ---- events --------------------------------------------------------------------------------- */
 
 struct sse {
@@ -211,12 +208,13 @@ static uint64_t last_event_id(const struct mr_http_request *request)
                                                                                 : 0;
 }
 
-void http_events(struct mr_http_request *request, struct mr_http_jobs *jobs)
+void http_jobs_events(struct mr_http_request *request, void *arg)
 {
+    struct mr_http_jobs *jobs = arg;
     struct mr_token token;
     struct mr_job_service *service;
     char id[MR_JOB_ID_MAX + 1];
-    if (!http_admit(jobs, request, LOOKS, &token, &service) || !http_id(request, id))
+    if (!http_admit(jobs, request, &token, &service) || !http_id(request, id))
         return;
     struct sse *sse = calloc(1, sizeof *sse);
     enum mr_err err = sse != NULL ? MR_OK : MR_NOMEM;
@@ -243,7 +241,7 @@ void http_events(struct mr_http_request *request, struct mr_http_jobs *jobs)
 
 void http_events_tick(struct mr_http_jobs *jobs)
 {
-    struct mr_tokens *tokens = jobs->options.access->tokens;
+    struct mr_tokens *tokens = jobs->options.door->access->tokens;
     mr_mono now = mr_mono_now(mr_clock_system());
     wake_ready(jobs, now);
     if (now.ns - jobs->looked.ns < LOOK_MS * MR_NS_PER_MS)
@@ -364,11 +362,12 @@ static void pull_back(struct http_asking *asking)
     pull_try_free(pull);
 }
 
-void http_result(struct mr_http_request *request, struct mr_http_jobs *jobs)
+void http_jobs_result(struct mr_http_request *request, void *arg)
 {
+    struct mr_http_jobs *jobs = arg;
     struct mr_token token;
     struct mr_job_service *service;
-    if (!http_admit(jobs, request, LOOKS, &token, &service))
+    if (!http_admit(jobs, request, &token, &service))
         return;
     struct pull *pull = calloc(1, sizeof *pull);
     if (pull == NULL) {

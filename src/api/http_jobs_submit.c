@@ -68,12 +68,9 @@ static void posting_free(struct posting *p)
 static void posting_end(struct posting *p, enum mr_err err)
 {
     const char *id = p->load != NULL ? mr_job_load_id(p->load) : "";
-    http_audit(
-        p->jobs, p->request,
-        &(struct mr_audit){
-            .token = p->token.id, .method = HTTP_SUBMIT, .about = mr_slice_str(id), .err = err});
+    http_door_audit(p->jobs->options.door, p->request, &p->token, mr_slice_str(id), err);
     if (err != MR_OK && p->spent > 0)
-        mr_tokens_give_back(p->jobs->options.access->tokens, p->token.id, p->spent);
+        mr_tokens_give_back(p->jobs->options.door->access->tokens, p->token.id, p->spent);
     if (err == MR_OK)
         mr_http_reply(p->request, STATUS_CREATED, HTTP_JSON, mr_buf_slice(&p->answer.buf));
     else
@@ -406,7 +403,7 @@ static void commit(struct posting *p)
     uint64_t n = mr_job_load_count(p->load);
     enum mr_err err = MR_OK;
     if (p->token.quota > 0)
-        err = mr_tokens_spend(p->jobs->options.access->tokens, p->token.id, n, &p->detail);
+        err = mr_tokens_spend(p->jobs->options.door->access->tokens, p->token.id, n, &p->detail);
     if (err != MR_OK) {
         posting_end(p, err);
         return;
@@ -465,11 +462,12 @@ static enum mr_err begin(struct posting *p, struct mr_job_service *service)
     return err;
 }
 
-void http_submit(struct mr_http_request *request, struct mr_http_jobs *jobs)
+void http_jobs_submit(struct mr_http_request *request, void *arg)
 {
+    struct mr_http_jobs *jobs = arg;
     struct mr_token token;
     struct mr_job_service *service;
-    if (!http_admit_act(jobs, request, HTTP_SUBMIT, &token, &service))
+    if (!http_admit(jobs, request, &token, &service))
         return;
     struct posting *p = calloc(1, sizeof *p);
     if (p == NULL) {

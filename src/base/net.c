@@ -267,6 +267,13 @@ void mr_net_cut(int fd)
     (void)shutdown(fd, SHUT_RDWR);
 }
 
+bool mr_net_is_ended(int fd)
+{
+    char byte;
+    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
+    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+}
+
 void mr_net_allow_many(void)
 {
     struct rlimit limit;

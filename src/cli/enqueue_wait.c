@@ -44,7 +44,7 @@ static int report(const struct cli *cli, const char *id, const struct mr_task *t
 {
     if (cli->json) {
         struct jw jw = {0};
-        show_task_json(&jw, task);
+        jw_task(&jw, task);
         jw_finish(&jw);
     } else if (task->state == MR_COMPLETED) {
         print_result(task->result);

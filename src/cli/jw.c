@@ -5,16 +5,6 @@
 #include "cli/cli.h"
 #include "cli/out.h"
 
-void jw_error(struct jw *jw, enum mr_err err, const char *message, enum mr_state state)
-{
-    jw_object_begin(jw, "error");
-    jw_text(jw, "code", mr_err_name(err));
-    jw_text(jw, "message", message);
-    if (state != MR_STATE_NONE)
-        jw_text(jw, "state", mr_state_name(state));
-    jw_object_end(jw);
-}
-
 void jw_flush(struct jw *jw)
 {
     cli_must(jw->err);

@@ -26,8 +26,8 @@ static void say_ready(struct mr_http_request *request, void *arg)
 }
 
 const struct mr_http_route names_routes[] = {
-    {"GET", "/livez", say_live, 0, NULL},
-    {"GET", "/readyz", say_ready, 0, NULL},
+    {"GET", "/livez", say_live, 0, NULL, NULL},
+    {"GET", "/readyz", say_ready, 0, NULL, NULL},
 };
 const size_t names_routes_n = CLI_LEN(names_routes);
 

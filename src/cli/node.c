@@ -17,29 +17,21 @@ static const struct out_column columns[] = {
     {"QUEUES", OUT_STRETCH | OUT_SPARE(5)},
 };
 
+struct jw_crew node_crew(const struct mr_node_list *list)
+{
+    struct jw_crew crew = {0};
+    if (!list)
+        return crew;
+    crew.leader = mr_node_list_leader(list);
+    crew.assignments = mr_node_list_assignment(list, 0);
+    while (mr_node_list_assignment(list, crew.assignments_n))
+        crew.assignments_n++; /* they stand one behind the other */
+    return crew;
+}
+
 static enum out_colour colour_of(enum mr_node_state state)
 {
     return state == MR_NODE_LIVE ? OUT_GREEN : state == MR_NODE_SUSPECT ? OUT_YELLOW : OUT_RED;
-}
-
-static bool leads(const struct mr_node_list *list, const struct mr_node_info *node)
-{
-    return list && mr_node_list_leader(list)->incarnation == node->incarnation;
-}
-
-/* Partitions of a queue that the node owns, as bits; 0: none, or it is one partition. */
-static uint64_t owned(const struct mr_node_list *list, const struct mr_node_info *node,
-                      struct mr_slice queue)
-{
-    const struct mr_assignment *assignment;
-    for (size_t i = 0; list && (assignment = mr_node_list_assignment(list, i)) != NULL; i++) {
-        if (node->role != MR_NODE_WORKER || !mr_slice_equal(assignment->queue, queue))
-            continue;
-        for (size_t k = 0; k < assignment->owners_n; k++)
-            if (assignment->owners[k].incarnation == node->incarnation)
-                return assignment->owners[k].owned;
-    }
-    return 0;
 }
 
 /* "[1,4]" */
@@ -54,7 +46,7 @@ static void add_owned(struct mr_buf *text, uint64_t bits)
     }
 }
 
-static void add_queues(struct out_table *table, const struct mr_node_list *list,
+static void add_queues(struct out_table *table, const struct jw_crew *crew,
                        const struct mr_node_info *node)
 {
     struct mr_buf text = {0};
@@ -65,7 +57,7 @@ static void add_queues(struct out_table *table, const struct mr_node_list *list,
         cli_must(mr_buf_append_slice(&text, node->queues[i].name));
         if (node->queues[i].weight > 1)
             cli_must(mr_buf_printf(&text, "=%u", node->queues[i].weight));
-        add_owned(&text, owned(list, node, node->queues[i].name));
+        add_owned(&text, jw_node_owns(crew, node, node->queues[i].name));
     }
     struct mr_slice tags[MR_TAKE_QUEUES_MAX];
     size_t tags_n = mr_node_tags(node, tags, MR_TAKE_QUEUES_MAX);
@@ -85,109 +77,18 @@ void node_row(struct out_table *table, const struct mr_node_list *list,
 {
     char beat[48], started[48];
     int64_t now_ms = out_now_ms();
+    struct jw_crew crew = node_crew(list);
     out_relative(node->last_beat_ms, now_ms, beat);
     out_relative(node->started_ms, now_ms, started);
     out_cell_bytes(table, OUT_BOLD, node->name);
     out_cellf(table, OUT_PLAIN, "%s%s", mr_node_role_name(node->role),
-              leads(list, node) ? ", leads" : "");
+              jw_node_leads(&crew, node) ? ", leads" : "");
     out_cell(table, colour_of(node->state), mr_node_state_name(node->state));
     out_cellf(table, OUT_PLAIN, "%u/%u", node->busy, node->slots);
     out_cellf(table, OUT_PLAIN, "%llu", (unsigned long long)node->in_hand);
     out_cell(table, OUT_PLAIN, beat);
     out_cell(table, OUT_PLAIN, started);
-    add_queues(table, list, node);
-}
-
-/* Of those that it has not told of it is only known how many are busy. */
-static void slots_json(struct jw *jw, const struct mr_node_info *node)
-{
-    size_t working = 0;
-    jw_array_begin(jw, "slots");
-    for (uint32_t i = 0; i < node->slots && i < MR_SLOTS_MAX; i++) {
-        enum mr_slot_state state = working < node->busy ? MR_SLOT_WORKING : MR_SLOT_PENDING;
-        if (i < node->slot_infos_n)
-            state = node->slot_infos[i].state;
-        working += state == MR_SLOT_WORKING;
-        jw_text(jw, NULL, mr_slot_state_name(state));
-    }
-    jw_array_end(jw);
-}
-
-static void doing_json(struct jw *jw, const struct mr_node_info *node)
-{
-    jw_array_begin(jw, "doing");
-    for (size_t i = 0; i < node->slot_infos_n; i++) {
-        const struct mr_slot_info *slot = &node->slot_infos[i];
-        if (slot->id.len == 0)
-            continue;
-        jw_object_begin(jw, NULL);
-        jw_uint(jw, "slot", i);
-        jw_uint(jw, "machine", slot->machine);
-        jw_text(jw, "state", mr_slot_state_name(slot->state));
-        jw_int(jw, "since_ms", slot->since_ms);
-        jw_bytes(jw, "task_id", slot->id);
-        jw_bytes(jw, "type", slot->type);
-        jw_object_end(jw);
-    }
-    jw_array_end(jw);
-}
-
-static void partitions_json(struct jw *jw, const struct mr_node_list *list,
-                            const struct mr_node_info *node)
-{
-    jw_array_begin(jw, "partitions");
-    for (size_t i = 0; i < node->queues_n; i++) {
-        uint64_t bits = owned(list, node, node->queues[i].name);
-        if (bits == 0)
-            continue;
-        jw_object_begin(jw, NULL);
-        jw_bytes(jw, "queue", node->queues[i].name);
-        jw_array_begin(jw, "partitions");
-        for (unsigned part = 1; bits != 0; part++, bits >>= 1)
-            if (bits & 1)
-                jw_uint(jw, NULL, part);
-        jw_array_end(jw);
-        jw_object_end(jw);
-    }
-    jw_array_end(jw);
-}
-
-static void tags_json(struct jw *jw, const struct mr_node_info *node)
-{
-    struct mr_slice tags[MR_TAKE_QUEUES_MAX];
-    size_t n = mr_node_tags(node, tags, MR_TAKE_QUEUES_MAX);
-    jw_array_begin(jw, "tags");
-    for (size_t i = 0; i < n; i++)
-        jw_bytes(jw, NULL, tags[i]);
-    jw_array_end(jw);
-}
-
-void node_json(struct jw *jw, const struct mr_node_list *list, const struct mr_node_info *node)
-{
-    jw_object_begin(jw, NULL);
-    jw_bytes(jw, "node", node->name);
-    jw_text(jw, "role", mr_node_role_name(node->role));
-    jw_text(jw, "state", mr_node_state_name(node->state));
-    jw_uint(jw, "incarnation", node->incarnation);
-    jw_int(jw, "started_ms", node->started_ms);
-    jw_int(jw, "last_beat_ms", node->last_beat_ms);
-    jw_uint(jw, "in_hand", node->in_hand);
-    jw_uint(jw, "concurrency", node->slots);
-    slots_json(jw, node);
-    doing_json(jw, node);
-    jw_array_begin(jw, "queues");
-    for (size_t i = 0; i < node->queues_n; i++)
-        if (mr_node_serves(node, i))
-            jw_bytes(jw, NULL, node->queues[i].name);
-    jw_array_end(jw);
-    jw_array_begin(jw, "types");
-    for (size_t i = 0; i < node->types_n; i++)
-        jw_bytes(jw, NULL, node->types[i]);
-    jw_array_end(jw);
-    partitions_json(jw, list, node);
-    tags_json(jw, node);
-    jw_bool(jw, "leader", leads(list, node));
-    jw_object_end(jw);
+    add_queues(table, &crew, node);
 }
 
 struct list_args {
@@ -246,9 +147,10 @@ static int list_once(struct cli *cli, void *args_)
     size_t n = mr_node_list_count(list);
     if (cli->json) {
         struct jw jw = {0};
+        struct jw_crew crew = node_crew(list);
         jw_array_begin(&jw, NULL);
         for (size_t i = 0; i < n; i++)
-            node_json(&jw, list, mr_node_list_at(list, i));
+            jw_node(&jw, &crew, mr_node_list_at(list, i));
         jw_array_end(&jw);
         jw_finish(&jw);
     } else if (n > 0) {
@@ -269,19 +171,6 @@ static int run_list(struct cli *cli, void *args_)
     return code == CLI_OK ? watch_run(cli, &args->watch, list_once, args) : code;
 }
 
-static void leader_json(const struct mr_leader *leader)
-{
-    struct jw jw = {0};
-    jw_object_begin(&jw, NULL);
-    jw_bytes(&jw, "node", leader->node);
-    jw_uint(&jw, "incarnation", leader->incarnation);
-    jw_uint(&jw, "term", leader->term);
-    jw_int(&jw, "since_ms", leader->since_ms);
-    jw_int(&jw, "leaderless_ms", leader->leaderless_ms);
-    jw_object_end(&jw);
-    jw_finish(&jw);
-}
-
 static int leader_once(struct cli *cli, void *args)
 {
     (void)args;
@@ -297,9 +186,11 @@ static int leader_once(struct cli *cli, void *args)
     }
     char span[32];
     out_span(somebody ? out_now_ms() - leader->since_ms : leader->leaderless_ms, span);
-    if (cli->json)
-        leader_json(leader);
-    else if (somebody)
+    if (cli->json) {
+        struct jw jw = {0};
+        jw_leader(&jw, leader);
+        jw_finish(&jw);
+    } else if (somebody)
         out_printf("%.*s leads for %s, term %llu\n", (int)leader->node.len,
                    (const char *)leader->node.data, span, (unsigned long long)leader->term);
     else

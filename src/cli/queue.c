@@ -74,7 +74,7 @@ static enum mr_err each_queue(struct cli *cli, void (*each)(const struct mr_queu
 
 static void each_json(const struct mr_queue_info *info, void *arg)
 {
-    show_queue_json(arg, info);
+    jw_queue(arg, info);
 }
 
 struct rows {
@@ -166,7 +166,7 @@ static int show_once(struct cli *cli, void *args)
     enum mr_err err = mr_queue_get(cli->client, queue, &info);
     if (err == MR_OK && cli->json) {
         struct jw jw = {0};
-        show_queue_fields_json(&jw, &info);
+        jw_queue_open(&jw, &info);
         err = limit_json_all(cli, queue, &jw, "limited");
         jw_object_end(&jw);
         if (err == MR_OK)

@@ -12,7 +12,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
-#include "api/http_jobs.h"
+#include "api/http_api.h"
 #include "base/diag.h"
 #include "base/notify.h"
 #include "broker/embedded/embedded.h"
@@ -42,7 +42,7 @@ struct serve {
     struct mr_timer_service *timers;
     struct mr_job_service *jobs;
     struct mr_access access;
-    struct mr_http_jobs *http_jobs;
+    struct mr_http_api *http_api;
     struct mr_rpc *rpc;
     struct mr_api *api;
     struct serve_names *names; /* NULL: it has no nameservers */
@@ -101,10 +101,10 @@ static int start_http(struct serve *serve)
     struct mr_http_tls tls = {.cert_file = settings->tls_cert.text,
                               .key_file = settings->tls_key.text,
                               .ca_file = text_of(&settings->tls_ca)};
-    const struct mr_http_table tables[] = {
+    struct mr_http_table tables[1 + MR_HTTP_API_TABLES] = {
         {.routes = serve_routes, .routes_n = serve_routes_n, .arg = &serve->health},
-        mr_http_jobs_table(serve->http_jobs),
     };
+    mr_http_api_tables(serve->http_api, tables + 1);
     struct mr_http_options options = {
         .address = settings->listen.text,
         .tls = serve->plan.tls ? &tls : NULL,
@@ -200,21 +200,21 @@ static int open_timers(struct serve *serve)
 static int open_jobs(struct serve *serve)
 {
     int code = serve_jobs_open(serve->settings, serve->broker, serve->store, &serve->jobs);
-    mr_http_jobs_set(serve->http_jobs, serve->jobs);
+    mr_http_api_set(serve->http_api, &(struct mr_http_parts){.broker = serve->broker,
+                                                             .timers = serve->timers,
+                                                             .jobs = serve->jobs});
     return code;
 }
 
 /* Before there are jobs, it says so. */
-static enum mr_err make_http_jobs(struct serve *serve)
+static enum mr_err make_http_api(struct serve *serve)
 {
     serve->access = (struct mr_access){.mode = serve->plan.access, .tokens = serve->tokens};
-    struct mr_http_jobs_options options = {
-        .access = &serve->access,
+    struct mr_http_api_options options = {
+        .door = {.access = &serve->access, .audit = serve_audit_line, .audit_arg = serve->audit},
         .payload_max = (size_t)serve->settings->payload_max.number,
-        .audit = serve_audit_line,
-        .audit_arg = serve->audit,
     };
-    return mr_http_jobs_new(&options, &serve->http_jobs);
+    return mr_http_api_new(&options, &serve->http_api);
 }
 
 static int open_files(struct serve *serve)
@@ -227,7 +227,7 @@ static int open_files(struct serve *serve)
     err = mr_tokens_open(serve->plan.dir, NULL, &serve->tokens, &detail);
     if (err != MR_OK)
         return cli_fail_detail(err, "cannot read the tokens in", serve->plan.dir, &detail);
-    cli_must(make_http_jobs(serve));
+    cli_must(make_http_api(serve));
     return serve_names_new(serve->cli, serve->settings, &serve->names);
 }
 
@@ -356,9 +356,9 @@ static void on_stop_signal(struct serve *serve, int number)
 /* In the reverse order of the start; any part may be missing. */
 static void tear_down(struct serve *serve)
 {
-    mr_http_jobs_stop(serve->http_jobs, serve->http);
+    mr_http_api_stop(serve->http_api, serve->http);
     mr_http_stop(serve->http);
-    mr_http_jobs_free(serve->http_jobs);
+    mr_http_api_free(serve->http_api);
     serve_names_leave(serve->names);
     mr_rpc_free(serve->rpc);
     mr_api_free(serve->api);

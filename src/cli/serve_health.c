@@ -103,7 +103,7 @@ static void say_ready(struct mr_http_request *request, void *arg)
 }
 
 const struct mr_http_route serve_routes[] = {
-    {"GET", "/livez", say_live, 0, NULL},
-    {"GET", "/readyz", say_ready, 0, NULL},
+    {"GET", "/livez", say_live, 0, NULL, NULL},
+    {"GET", "/readyz", say_ready, 0, NULL, NULL},
 };
 const size_t serve_routes_n = CLI_LEN(serve_routes);

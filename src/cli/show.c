@@ -1,6 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* One task, field by field, in JSON and for people. Fields that are not set are 0 or empty in JSON.
- */
+/* One task, field by field, for people. */
 #include "cli/show.h"
 #include "base/text.h"
 #include "broker/hidden.h"
@@ -10,87 +9,16 @@
 const char *const show_states[] = {"scheduled", "pending",   "active",      "retry",
                                    "archived",  "completed", "aggregating", NULL};
 
-static void headers_json(struct jw *jw, const struct mr_task *task)
-{
-    struct mr_buf name = {0};
-    jw_object_begin(jw, "headers");
-    for (size_t i = 0; i < task->headers_n; i++) {
-        mr_buf_clear(&name);
-        cli_must(mr_buf_append_slice(&name, task->headers[i].name));
-        cli_must(mr_buf_append(&name, "", 1));
-        jw_bytes(jw, (const char *)name.data, task->headers[i].value);
-    }
-    jw_object_end(jw);
-    mr_buf_done(&name);
-}
-
-static bool read_operation(const struct mr_task *task, struct mr_timer_operation *ret_op)
-{
-    *ret_op = (struct mr_timer_operation){0};
-    return mr_queue_is_inner(task->queue) &&
-           mr_flat_read(&mr_flat_timer_operation, task->payload, NULL, ret_op) == MR_OK;
-}
-
 bool show_operation(const struct mr_task *task, struct mr_buf *text)
 {
     struct mr_timer_operation op;
-    if (!read_operation(task, &op))
+    if (!jw_operation_of(task, &op))
         return false;
     cli_must(mr_buf_printf(text, "%s ", mr_timer_verb_name(op.verb)));
     cli_must(mr_buf_append_slice(text, op.app));
     cli_must(mr_buf_append(text, "/", 1));
     cli_must(mr_buf_append_slice(text, op.name));
     return true;
-}
-
-static void operation_json(struct jw *jw, const struct mr_task *task)
-{
-    struct mr_timer_operation op;
-    if (!read_operation(task, &op))
-        return;
-    jw_object_begin(jw, "operation");
-    jw_text(jw, "verb", mr_timer_verb_name(op.verb));
-    jw_bytes(jw, "app", op.app);
-    jw_bytes(jw, "timer", op.name);
-    jw_uint(jw, "version", op.version);
-    jw_object_end(jw);
-}
-
-void show_task_json(struct jw *jw, const struct mr_task *task)
-{
-    jw_object_begin(jw, NULL);
-    jw_bytes(jw, "id", task->id);
-    jw_bytes(jw, "queue", mr_queue_shown(task->queue));
-    operation_json(jw, task);
-    jw_uint(jw, "partition", task->partition);
-    jw_bytes(jw, "type", task->type);
-    jw_text(jw, "state", mr_state_name(task->state));
-    jw_bytes(jw, "payload", task->payload);
-    headers_json(jw, task);
-    jw_real(jw, "priority", task->priority_s);
-    jw_int(jw, "order_time_ms", task->order_time_ms);
-    jw_uint(jw, "attempt", task->attempt);
-    jw_uint(jw, "retried", task->retried);
-    jw_uint(jw, "max_retry", task->max_retry);
-    jw_uint(jw, "crashes", task->crashes);
-    jw_uint(jw, "epoch", task->epoch);
-    jw_int(jw, "timeout_ms", task->timeout_ms);
-    jw_int(jw, "deadline_ms", task->deadline_ms);
-    jw_bytes(jw, "unique_key", task->unique_key);
-    jw_bytes(jw, "group", task->group);
-    jw_bytes(jw, "topic", task->topic);
-    jw_bytes(jw, "key", task->key);
-    jw_int(jw, "retention_ms", task->retention_ms);
-    jw_int(jw, "created_ms", task->created_ms);
-    jw_int(jw, "due_ms", task->due_ms);
-    jw_int(jw, "started_ms", task->started_ms);
-    jw_int(jw, "finished_ms", task->finished_ms);
-    jw_bytes(jw, "node", task->node);
-    jw_bytes(jw, "progress", task->progress);
-    jw_bytes(jw, "last_error", task->last_error);
-    jw_int(jw, "last_failed_ms", task->last_failed_ms);
-    jw_bytes(jw, "result", task->result);
-    jw_object_end(jw);
 }
 
 void show_field(const char *name, enum out_colour colour, const char *text)
@@ -192,44 +120,4 @@ void show_task_text(const struct mr_task *task)
     show_time("last failed", task->last_failed_ms);
     show_bytes("last error", OUT_RED, task->last_error);
     show_bytes("result", OUT_GREEN, task->result);
-}
-
-void show_queue_fields_json(struct jw *jw, const struct mr_queue_info *info)
-{
-    jw_object_begin(jw, NULL);
-    jw_text(jw, "queue", info->name);
-    jw_uint(jw, "partitions", info->partitions);
-    jw_text(jw, "assign", mr_assign_name(info->assign));
-    jw_uint(jw, "pending", info->counts[MR_PENDING]);
-    jw_uint(jw, "active", info->counts[MR_ACTIVE]);
-    jw_uint(jw, "scheduled", info->counts[MR_SCHEDULED]);
-    jw_uint(jw, "retry", info->counts[MR_RETRY]);
-    jw_uint(jw, "archived", info->counts[MR_ARCHIVED]);
-    jw_uint(jw, "completed", info->counts[MR_COMPLETED]);
-    jw_uint(jw, "aggregating", info->counts[MR_AGGREGATING]);
-    jw_bool(jw, "paused", info->paused);
-    jw_int(jw, "oldest_pending_ms", info->oldest_pending_ms);
-    jw_uint(jw, "processed_total", info->processed_total);
-    jw_uint(jw, "failed_total", info->failed_total);
-    jw_uint(jw, "processed_today", info->processed_today);
-    jw_uint(jw, "failed_today", info->failed_today);
-    jw_uint(jw, "max_length", info->max_length);
-    jw_text(jw, "retry_mode", mr_retry_mode_name(info->retry_mode));
-    jw_int(jw, "retry_wait_ms", info->retry_wait_ms);
-    jw_uint(jw, "rate", info->rate);
-    jw_int(jw, "rate_ms", info->rate_ms);
-    jw_uint(jw, "concurrency", info->concurrency);
-    jw_uint(jw, "limits", info->limits);
-    jw_uint(jw, "wait_p50_us", info->wait_p50_us);
-    jw_uint(jw, "wait_p99_us", info->wait_p99_us);
-    jw_uint(jw, "run_p50_us", info->run_p50_us);
-    jw_uint(jw, "run_p99_us", info->run_p99_us);
-    jw_uint(jw, "trimmed", info->trimmed);
-    jw_uint(jw, "quarantined", info->quarantined);
-}
-
-void show_queue_json(struct jw *jw, const struct mr_queue_info *info)
-{
-    show_queue_fields_json(jw, info);
-    jw_object_end(jw);
 }

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Tasks and queues as JSON and for people; the same fields on every command. */
+/* Tasks and queues for people, the same fields on every command; in JSON: broker/json.h. */
 #ifndef MR_CLI_SHOW_H
 #define MR_CLI_SHOW_H
 
+#include "broker/json.h"
 #include "cli/cli.h"
 #include "cli/jw.h"
 #include "cli/out.h"
@@ -16,16 +17,12 @@ void show_span(const char *name, int64_t ms);
 /* Whether the task is an operation on a timer; then in words: "put APP/NAME". */
 bool show_operation(const struct mr_task *task, struct mr_buf *text);
 
-void show_task_json(struct jw *jw, const struct mr_task *task);
 /* Field by field, for people. */
 void show_task_text(const struct mr_task *task);
-void show_queue_json(struct jw *jw, const struct mr_queue_info *info);
-/* The same object left open, for more fields. */
-void show_queue_fields_json(struct jw *jw, const struct mr_queue_info *info);
 
 /* The same for nodes: node.c. Of the list that they are in (NULL: nothing is known): who
  * leads, and what they own. */
-void node_json(struct jw *jw, const struct mr_node_list *list, const struct mr_node_info *node);
+struct jw_crew node_crew(const struct mr_node_list *list);
 struct out_table *node_table(void);
 void node_row(struct out_table *table, const struct mr_node_list *list,
               const struct mr_node_info *node);

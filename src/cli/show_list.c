@@ -86,7 +86,7 @@ static void sink_page(struct sink *sink, const struct mr_task_list *list, size_t
 {
     for (size_t i = 0; i < n; i++) {
         if (sink->json)
-            show_task_json(&sink->jw, mr_task_list_at(list, i));
+            jw_task(&sink->jw, mr_task_list_at(list, i));
         else
             add_row(sink->table, mr_task_list_at(list, i));
     }
@@ -183,7 +183,7 @@ int show_one(struct cli *cli, const char *id, enum mr_state must_be)
                         mr_state_name(task->state), mr_state_name(must_be));
     } else if (cli->json) {
         struct jw jw = {0};
-        show_task_json(&jw, task);
+        jw_task(&jw, task);
         jw_finish(&jw);
     } else {
         show_task_text(task);

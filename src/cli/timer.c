@@ -2,6 +2,7 @@
 /* millrace timer: what fires by itself. Creating and changing is in
  * timer_define.c. */
 #include "cli/timer.h"
+#include "wire/timer_json.h"
 
 #include <stdlib.h>
 
@@ -90,7 +91,7 @@ static enum mr_err timer_page(struct cli *cli, const void *args_, struct listing
     MR_TRY(mr_timer_list_get(cli->client, &options, &list));
     for (size_t i = 0; i < mr_timer_list_count(list); i++)
         if (listing->jw)
-            timer_json(listing->jw, mr_timer_list_at(list, i));
+            jw_timer(listing->jw, mr_timer_list_at(list, i));
         else
             timer_row(listing->table, mr_timer_list_at(list, i));
     listing_turn(listing, mr_timer_list_count(list), mr_timer_list_next(list));
@@ -128,7 +129,7 @@ static int show_once(struct cli *cli, void *args_)
     }
     if (cli->json) {
         struct jw jw = {0};
-        timer_json(&jw, mr_timer_list_at(list, 0));
+        jw_timer(&jw, mr_timer_list_at(list, 0));
         jw_finish(&jw);
     } else {
         timer_text(mr_timer_list_at(list, 0), next_ms, n);
@@ -176,7 +177,7 @@ static enum mr_err history_page(struct cli *cli, const void *args_, struct listi
     MR_TRY(mr_timer_history(cli->client, &options, &list));
     for (size_t i = 0; i < mr_firing_list_count(list); i++)
         if (listing->jw)
-            firing_json(listing->jw, mr_firing_list_at(list, i));
+            jw_firing(listing->jw, mr_firing_list_at(list, i));
         else
             firing_row(listing->table, mr_firing_list_at(list, i));
     listing_turn(listing, mr_firing_list_count(list), mr_firing_list_next(list));

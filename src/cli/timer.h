@@ -42,8 +42,6 @@ cli_run timer_run_create, timer_run_update;
 
 /* ---- timer_show.c ---------------------------------------------------------------------------- */
 
-void timer_json(struct jw *jw, const struct mr_timer_info *info);
-void firing_json(struct jw *jw, const struct mr_firing_info *firing);
 struct out_table *timer_table(void);
 void timer_row(struct out_table *table, const struct mr_timer_info *info);
 struct out_table *firing_table(void);

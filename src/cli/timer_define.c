@@ -6,6 +6,7 @@
 
 #include "base/text.h"
 #include "cli/timer.h"
+#include "wire/timer_json.h"
 
 enum { CONFLICTS_MAX = 5 }; /* an update meets somebody else's so often before it gives up */
 #define DELAY_MAX_MS (36525 * MR_MS_PER_DAY) /* that a rule takes */
@@ -185,7 +186,7 @@ static int say_timer(struct cli *cli, const struct timer_args *args, const char 
         err = mr_timer_get(cli->client, timer_app(&args->app), mr_slice_str(cli->words[0]), &list);
     struct jw jw = {0};
     if (err == MR_OK) {
-        timer_json(&jw, mr_timer_list_at(list, 0));
+        jw_timer(&jw, mr_timer_list_at(list, 0));
         jw_finish(&jw);
     } else if (cli->json) {
         jw_object_begin(&jw, NULL);

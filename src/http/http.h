@@ -26,10 +26,11 @@ typedef bool mr_http_admit(struct mr_http_request *request, void *arg);
 
 struct mr_http_route {
     const char *method; /* "GET" serves HEAD too */
-    const char *path;   /* "/livez"; one part of it may stand for any: "/jobs/{}/events" */
+    const char *path;   /* "/livez"; one part of it may stand for any: "/jobs/{id}/events" */
     mr_http_handler *handle;
     size_t body_max;      /* bytes that it reads of a body; 0: none, it is passed over */
     mr_http_admit *admit; /* of a body that is read; NULL: everybody may send one */
+    const void *data;     /* the maker's own: mr_http_route_data */
 };
 
 struct mr_http_table {
@@ -84,7 +85,9 @@ void mr_http_release(struct mr_http *http);
 /* ---- for handlers, on the server's thread ------------------------------------------------------ */
 
 struct mr_http *mr_http_of(const struct mr_http_request *request);
-/* What stands where the path of the route has "{}". */
+/* data of the route that the request came by. */
+const void *mr_http_route_data(const struct mr_http_request *request);
+/* What stands where the path of the route has "{id}". */
 struct mr_slice mr_http_parameter(const struct mr_http_request *request);
 /* NULL: there is none. */
 const char *mr_http_header(const struct mr_http_request *request, const char *name);
@@ -94,7 +97,11 @@ struct mr_slice mr_http_body(const struct mr_http_request *request);
 bool mr_http_is_loopback(const struct mr_http_request *request);
 void mr_http_peer(const struct mr_http_request *request, char text[MR_ADDR_TEXT_MAX]);
 
-/* The body is copied; type such as "text/plain" lives as long as the program. */
+/* Whether the client has gone, as far as that can be seen: nobody will read the answer. */
+bool mr_http_is_gone(const struct mr_http_request *request);
+
+/* The body is copied, or packed where the client takes gzip and it is not small; type such as "text/plain" lives as
+ * long as the program. */
 void mr_http_reply(struct mr_http_request *request, int status, const char *type,
                    struct mr_slice body);
 /* {"error":{"code":...,"message":...}} with the error's own status, or with this one. */

@@ -4,6 +4,7 @@
  *
  *   http.c      its socket, its certificates, its thread and its clients
  *   request.c   from a request to its route, and answers
+ *   gzip.c      answers that are packed
  *   stream.c    answers that last
  */
 #ifndef MR_HTTP_INTERNAL_H
@@ -79,6 +80,13 @@ void request_completed(void *arg, struct MHD_Connection *connection, void **stat
 void request_queue(struct mr_http_request *request, int status, struct MHD_Response *response);
 /* What every answer has. */
 bool response_head(struct MHD_Response *response, const char *type);
+
+/* ---- gzip.c --------------------------------------------------------------------------------- */
+
+/* What Accept-Encoding says of it. */
+bool gzip_is_taken(const char *accepted);
+/* Quick rather than small: this thread answers everybody. */
+MR_MUST_USE enum mr_err gzip_pack(struct mr_slice bytes, struct mr_buf *packed);
 
 /* ---- stream.c ------------------------------------------------------------------------------- */
 

@@ -8,7 +8,7 @@
 #include "base/text.h"
 #include "http/internal.h"
 
-enum { STATUS_METHOD_NOT_ALLOWED = 405, TEXT_MAX = 400 };
+enum { STATUS_METHOD_NOT_ALLOWED = 405, TEXT_MAX = 400, PACK_MIN = 1024, ALLOW_MAX = 64 };
 
 #define NO_CERTIFICATE "a client certificate is needed"
 
@@ -39,12 +39,31 @@ void request_queue(struct mr_http_request *request, int status, struct MHD_Respo
     }
 }
 
+/* What is sent of it: packed, if that is wanted and makes it smaller. */
+static struct MHD_Response *response_of(struct mr_http_request *request, struct mr_slice body)
+{
+    struct mr_buf packed = {0};
+    const char *takes = mr_http_header(request, "Accept-Encoding");
+    bool pack = body.len >= PACK_MIN && takes && gzip_is_taken(takes) &&
+                gzip_pack(body, &packed) == MR_OK && packed.len < body.len;
+    struct mr_slice sent = pack ? mr_buf_slice(&packed) : body;
+    /* The library copies, whatever the type of its argument says. */
+    struct MHD_Response *response = MHD_create_response_from_buffer(
+        sent.len, (void *)(uintptr_t)sent.data, MHD_RESPMEM_MUST_COPY);
+    mr_buf_done(&packed);
+    bool good = response && MHD_add_response_header(response, "Vary", "Accept-Encoding") == MHD_YES;
+    if (good && pack)
+        good = MHD_add_response_header(response, "Content-Encoding", "gzip") == MHD_YES;
+    if (good || !response)
+        return response;
+    MHD_destroy_response(response);
+    return NULL;
+}
+
 static void reply_with(struct mr_http_request *request, int status, const char *type,
                        struct mr_slice body, const char *allow)
 {
-    /* The library copies, whatever the type of its argument says. */
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        body.len, (void *)(uintptr_t)body.data, MHD_RESPMEM_MUST_COPY);
+    struct MHD_Response *response = response_of(request, body);
     bool good = response && response_head(response, type);
     if (good && allow)
         good = MHD_add_response_header(response, "Allow", allow) == MHD_YES;
@@ -111,6 +130,11 @@ struct mr_http *mr_http_of(const struct mr_http_request *request)
     return request->http;
 }
 
+const void *mr_http_route_data(const struct mr_http_request *request)
+{
+    return request->route ? request->route->data : NULL;
+}
+
 struct mr_slice mr_http_parameter(const struct mr_http_request *request)
 {
     return request->parameter;
@@ -150,6 +174,12 @@ bool mr_http_is_loopback(const struct mr_http_request *request)
     return addr.len > 0 && mr_addr_is_loopback(&addr);
 }
 
+bool mr_http_is_gone(const struct mr_http_request *request)
+{
+    const struct client *client = client_of(request->connection);
+    return client && mr_net_is_ended(client->fd);
+}
+
 void mr_http_peer(const struct mr_http_request *request, char text[MR_ADDR_TEXT_MAX])
 {
     struct mr_addr addr;
@@ -167,11 +197,11 @@ static bool method_fits(const struct mr_http_route *route, const char *method)
     return head || strcmp(route->method, method) == 0;
 }
 
-/* ret_parameter: what stands for "{}", at least one byte. */
+/* ret_parameter: what stands for "{id}", at least one byte. */
 static bool path_fits(const char *pattern, const char *path, struct mr_slice *ret_parameter)
 {
-    const char *any = strstr(pattern, "{}");
-    if (!any) {
+    const char *any = strchr(pattern, '{'), *behind = any ? strchr(any, '}') : NULL;
+    if (!behind) {
         *ret_parameter = (struct mr_slice){0};
         return strcmp(pattern, path) == 0;
     }
@@ -180,14 +210,21 @@ static bool path_fits(const char *pattern, const char *path, struct mr_slice *re
         return false;
     size_t len = strcspn(path + before, "/");
     *ret_parameter = mr_slice_make(path + before, len);
-    return len > 0 && strcmp(any + strlen("{}"), path + before + len) == 0;
+    return len > 0 && strcmp(behind + 1, path + before + len) == 0;
 }
 
-/* The route that fits, or in *ret_other a method that the path has. */
-static void find_route(struct mr_http_request *request, const char *method, const char **ret_other)
+/* "GET, PATCH" */
+static void add_allowed(char allowed[ALLOW_MAX], const char *method)
+{
+    size_t len = strlen(allowed);
+    (void)snprintf(allowed + len, ALLOW_MAX - len, "%s%s", len > 0 ? ", " : "", method);
+}
+
+/* The route that fits, or in allowed the methods that the path has. */
+static void find_route(struct mr_http_request *request, const char *method, char allowed[ALLOW_MAX])
 {
     const struct mr_http *http = request->http;
-    *ret_other = NULL;
+    allowed[0] = '\0';
     for (size_t t = 0; t < http->options.tables_n; t++) {
         const struct mr_http_table *table = &http->tables[t];
         for (size_t i = 0; i < table->routes_n; i++) {
@@ -195,9 +232,10 @@ static void find_route(struct mr_http_request *request, const char *method, cons
             struct mr_slice parameter;
             if (!path_fits(route->path, request->path, &parameter))
                 continue;
-            *ret_other = route->method;
-            if (!method_fits(route, method))
+            if (!method_fits(route, method)) {
+                add_allowed(allowed, route->method);
                 continue;
+            }
             request->parameter = parameter;
             request->route = route;
             request->arg = table->arg;
@@ -219,7 +257,7 @@ static bool is_certified(const struct mr_http_request *request)
 
 static void answer(struct mr_http_request *request, const char *method)
 {
-    const char *other;
+    char allowed[ALLOW_MAX];
     if (!is_certified(request)) {
         mr_http_fail(request, MR_DENIED, NO_CERTIFICATE);
     } else if (request->route) {
@@ -229,10 +267,10 @@ static void answer(struct mr_http_request *request, const char *method)
         if (request->suspended)
             MHD_suspend_connection(request->connection);
     } else {
-        find_route(request, method, &other);
-        if (other)
+        find_route(request, method, allowed);
+        if (allowed[0] != '\0')
             fail_with(request, STATUS_METHOD_NOT_ALLOWED, MR_INVALID, "this path has other methods",
-                      other);
+                      allowed);
         else
             mr_http_fail(request, MR_NOT_FOUND, "no such path");
     }
@@ -243,7 +281,7 @@ static void answer(struct mr_http_request *request, const char *method)
 static struct mr_http_request *request_new(struct mr_http *http, struct MHD_Connection *connection,
                                            const char *path, const char *method)
 {
-    const char *other;
+    char allowed[ALLOW_MAX];
     struct mr_http_request *request = calloc(1, sizeof *request);
     if (!request)
         return NULL;
@@ -254,7 +292,7 @@ static struct mr_http_request *request_new(struct mr_http *http, struct MHD_Conn
         free(request);
         return NULL;
     }
-    find_route(request, method, &other);
+    find_route(request, method, allowed);
     return request;
 }
 

@@ -158,3 +158,21 @@ void jw_bool(struct jw *jw, const char *name, bool value)
     begin_value(jw, name, "");
     put(jw, value ? "true" : "false", value ? 4 : 5);
 }
+
+void jw_headers(struct jw *jw, const struct mr_header *headers, size_t n)
+{
+    struct mr_buf name = {0};
+    jw_object_begin(jw, "headers");
+    for (size_t i = 0; jw->err == MR_OK && i < n; i++) {
+        mr_buf_clear(&name);
+        enum mr_err err = mr_buf_append_slice(&name, headers[i].name);
+        if (err == MR_OK)
+            err = mr_buf_append(&name, "", 1);
+        if (err == MR_OK)
+            jw_bytes(jw, (const char *)name.data, headers[i].value);
+        else
+            jw->err = err;
+    }
+    jw_object_end(jw);
+    mr_buf_done(&name);
+}

@@ -29,6 +29,8 @@ void jw_uint(struct jw *jw, const char *name, uint64_t value);
 /* The shortest text that reads back as the same number. */
 void jw_real(struct jw *jw, const char *name, double value);
 void jw_null(struct jw *jw, const char *name);
+/* An object of headers. */
+void jw_headers(struct jw *jw, const struct mr_header *headers, size_t n);
 void jw_bool(struct jw *jw, const char *name, bool value);
 
 #endif

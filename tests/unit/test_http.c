@@ -134,6 +134,15 @@ static void say_flow(struct mr_http_request *request, void *arg)
     flow.stream = mr_http_stream(request, "text/plain", &flow_ops, &flow);
 }
 
+/* Two KiB of the same letter. */
+static void say_much(struct mr_http_request *request, void *arg)
+{
+    char text[2048];
+    (void)arg;
+    memset(text, 'x', sizeof text);
+    mr_http_reply(request, 200, "text/plain", mr_slice_make(text, sizeof text));
+}
+
 static void add_line(struct mr_msg *msg, void *receiver)
 {
     (void)msg, (void)receiver;
@@ -149,16 +158,18 @@ static void add_end(struct mr_msg *msg, void *receiver)
 }
 
 static const struct mr_http_route routes[] = {
-    {"GET", "/hello", say_hello, 0, NULL},
-    {"POST", "/hello-post", say_hello, 0, NULL},
-    {"GET", "/things/{}", say_parameter, 0, NULL},
-    {"GET", "/things/{}/colour", say_parameter, 0, NULL},
-    {"POST", "/things", say_body, 500, NULL},
-    {"GET", "/late", say_late, 0, NULL},
-    {"GET", "/soon", say_soon, 0, NULL},
-    {"GET", "/flow", say_flow, 0, NULL},
-    {"POST", "/guarded", say_body, 500, may_send},
-    {"GET", "/fail/{}", say_failure, 0, NULL},
+    {"GET", "/hello", say_hello, 0, NULL, NULL},
+    {"POST", "/hello-post", say_hello, 0, NULL, NULL},
+    {"GET", "/things/{id}", say_parameter, 0, NULL, NULL},
+    {"GET", "/things/{id}/colour", say_parameter, 0, NULL, NULL},
+    {"POST", "/things", say_body, 500, NULL, NULL},
+    {"PUT", "/things", say_body, 500, NULL, NULL},
+    {"GET", "/much", say_much, 0, NULL, NULL},
+    {"GET", "/late", say_late, 0, NULL, NULL},
+    {"GET", "/soon", say_soon, 0, NULL, NULL},
+    {"GET", "/flow", say_flow, 0, NULL, NULL},
+    {"POST", "/guarded", say_body, 500, may_send, NULL},
+    {"GET", "/fail/{id}", say_failure, 0, NULL, NULL},
 };
 static _Atomic unsigned ticks;
 
@@ -573,6 +584,39 @@ static void streams_end_when_the_server_stops(void **state)
     assert_int_equal(mr_http_start(&plain, &http, &bound, NULL), MR_OK);
 }
 
+static bool is_packed(const char *accepted)
+{
+    char request[256];
+    snprintf(request, sizeof request, "GET /much HTTP/1.1\r\nAccept-Encoding: %s\r\n" END,
+             accepted);
+    const char *text = ask(request);
+    assert_non_null(strstr(text, "HTTP/1.1 200"));
+    assert_non_null(strstr(text, "Vary: Accept-Encoding"));
+    bool packed = strstr(text, "Content-Encoding: gzip") != NULL;
+    assert_int_equal(strstr(text, "\r\n\r\nxxxx") == NULL, packed);
+    return packed;
+}
+
+static void an_answer_is_packed_for_those_who_take_it(void **state)
+{
+    (void)state;
+    assert_true(is_packed("gzip"));
+    assert_true(is_packed("br;q=1.0, GZIP;q=0.5"));
+    assert_true(is_packed("*"));
+    assert_false(is_packed("gzip;q=0"));
+    assert_false(is_packed("gzip;q=0, *"));
+    assert_false(is_packed("br, deflate"));
+    assert_false(is_packed("gzipped"));
+    assert_false(is_packed(";,=;q"));
+    assert_null(strstr(ask("GET /hello HTTP/1.1\r\nAccept-Encoding: gzip\r\n" END), "gzip"));
+}
+
+static void all_methods_of_a_path_are_named(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(ask("DELETE /things HTTP/1.1\r\n" END), "Allow: POST, PUT\r\n"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -594,6 +638,8 @@ int main(void)
         TEST(a_stream_says_what_comes_and_ends),
         TEST(a_stream_that_nobody_reads_is_not_written),
         TEST(streams_end_when_the_server_stops),
+        TEST(an_answer_is_packed_for_those_who_take_it),
+        TEST(all_methods_of_a_path_are_named),
         TEST(a_port_in_use_is_named),
         TEST(certificates_that_cannot_be_used_are_named),
     };

@@ -169,14 +169,15 @@ void top_json(struct jw *jw, const struct top_model *model)
     stats_json(jw, &model->stats);
     jw_array_begin(jw, "queues");
     for (size_t i = 0; i < model->queues_n; i++) {
-        show_queue_fields_json(jw, &model->queues[i].info);
+        jw_queue_open(jw, &model->queues[i].info);
         rates_json(jw, &model->queues[i].rates);
         jw_object_end(jw);
     }
     jw_array_end(jw);
+    struct jw_crew crew = node_crew(model->node_list);
     jw_array_begin(jw, "nodes");
     for (size_t i = 0; i < model->nodes_n; i++)
-        node_json(jw, model->node_list, model->nodes[i]);
+        jw_node(jw, &crew, model->nodes[i]);
     jw_array_end(jw);
     jw_object_end(jw);
 }

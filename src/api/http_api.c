@@ -1,0 +1,285 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Life of the HTTP API, and a request's way to the broker and back. */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/http_internal.h"
+
+/* ---- calls ---------------------------------------------------------------------------------- */
+
+struct http_call *http_call_new(struct mr_http_api *api, struct mr_http_request *request)
+{
+    struct mr_token token;
+    if (!http_door_admit(&api->options.door, request, &token))
+        return NULL;
+    struct mr_broker *broker = atomic_load(&api->broker);
+    struct http_call *call = NULL;
+    if (broker == NULL)
+        mr_http_fail(request, MR_UNAVAILABLE, "the server is starting or stopping");
+    else if (api->calls_n >= HTTP_CALLS_MAX)
+        mr_http_fail(request, MR_BUSY, "too many requests are under way: try again");
+    else if ((call = calloc(1, sizeof *call)) == NULL)
+        mr_http_fail(request, MR_NOMEM, mr_err_text(MR_NOMEM));
+    if (call == NULL)
+        return NULL;
+    api->http = mr_http_of(request);
+    api->calls_n++;
+    call->api = api;
+    call->request = request;
+    call->row = http_row_of(request);
+    call->broker = broker;
+    call->token = token;
+    call->about = mr_http_parameter(request);
+    return call;
+}
+
+struct http_call *http_call_new_heavy(struct mr_http_api *api, struct mr_http_request *request)
+{
+    struct http_call *call = http_call_new(api, request);
+    if (call == NULL)
+        return NULL;
+    if (api->heavy_n >= HTTP_HEAVY_MAX) {
+        http_call_fail(call, MR_BUSY, "too many lists are under way: try again");
+        return NULL;
+    }
+    call->heavy = true;
+    api->heavy_n++;
+    return call;
+}
+
+void http_call_clear(struct http_call *call)
+{
+    mr_req_done(&call->req.head);
+    memset(&call->req, 0, sizeof call->req);
+}
+
+void http_call_free(struct http_call *call)
+{
+    mr_assert(call->request == NULL);
+    if (call->freed != NULL)
+        call->freed(call);
+    call->api->calls_n--;
+    call->api->heavy_n -= call->heavy;
+    json_decref(call->json);
+    mr_req_done(&call->req.head);
+    free(call);
+}
+
+static void audit(struct http_call *call, enum mr_err err)
+{
+    if (call->row->act != NULL)
+        http_door_audit(&call->api->options.door, call->request, &call->token, call->about, err);
+}
+
+void http_call_answer(struct http_call *call, int status, struct jw *jw, enum mr_err err)
+{
+    audit(call, err);
+    http_reply(call->request, status, jw);
+    call->request = NULL;
+    http_call_free(call);
+}
+
+void http_call_reply(struct http_call *call, struct jw *jw)
+{
+    http_call_answer(call, call->row->status, jw, MR_OK);
+}
+
+void http_call_fail(struct http_call *call, enum mr_err err, const char *fmt, ...)
+{
+    char text[sizeof call->detail.text];
+    va_list ap;
+    va_start(ap, fmt);
+    (void)vsnprintf(text, sizeof text, fmt, ap);
+    va_end(ap);
+    audit(call, err);
+    mr_http_fail(call->request, err, text);
+    call->request = NULL;
+    http_call_free(call);
+}
+
+/* ---- to the broker and back ----------------------------------------------------------------- */
+
+static void deliver(struct mr_msg *msg, void *receiver)
+{
+    struct http_call *call = mr_container(msg, struct http_call, msg);
+    mr_http_release(receiver);
+    call->back(call);
+}
+
+void http_call_return(struct http_call *call)
+{
+    call->msg.deliver = deliver;
+    mr_http_post(call->api->http, &call->msg);
+}
+
+/* Thread: the broker's. */
+static void on_done(struct mr_req *req)
+{
+    http_call_return(req->arg);
+}
+
+void http_call_leave(struct http_call *call, void (*back)(struct http_call *call))
+{
+    if (call->request != NULL && !call->later)
+        mr_http_later(call->request);
+    call->later = true;
+    call->back = back;
+    mr_http_hold(call->api->http);
+}
+
+void http_call_submit_any(struct http_call *call, enum mr_op op,
+                          void (*back)(struct http_call *call))
+{
+    call->req.head.op = op;
+    call->req.head.done = on_done;
+    call->req.head.arg = call;
+    http_call_leave(call, back);
+    mr_broker_submit(call->broker, &call->req.head);
+}
+
+static void back_well(struct http_call *call)
+{
+    enum mr_err err = call->req.head.err;
+    if (err == MR_OK)
+        call->carried(call);
+    else if (call->detail.text[0] != '\0')
+        http_call_fail(call, err, "%s: %s", call->detail.text, mr_err_text(err));
+    else
+        http_call_fail(call, err, "%s", mr_err_text(err));
+}
+
+void http_call_submit(struct http_call *call, enum mr_op op, void (*back)(struct http_call *call))
+{
+    call->carried = back;
+    http_call_submit_any(call, op, back_well);
+}
+
+void http_not_covered(const struct mr_token *token, struct mr_slice queue, struct mr_detail *detail)
+{
+    mr_detail_set(detail, "token %s is for queues %s, not for %.*s", token->id, token->queue,
+                  (int)(queue.len < MR_NAME_MAX ? queue.len : MR_NAME_MAX),
+                  queue.len > 0 ? (const char *)queue.data : "");
+}
+
+bool http_may_touch(struct http_call *call, struct mr_slice queue)
+{
+    struct mr_detail detail;
+    if (mr_access_queue(&call->token, queue))
+        return true;
+    http_not_covered(&call->token, queue, &detail);
+    http_call_fail(call, MR_DENIED, "%s", detail.text);
+    return false;
+}
+
+/* ---- life ----------------------------------------------------------------------------------- */
+
+/* Nobody sends megabytes that are refused by who sends them. */
+static bool may_send(struct mr_http_request *request, void *arg)
+{
+    struct mr_token token;
+    struct mr_http_api *api = arg;
+    return http_door_admit(&api->options.door, request, &token);
+}
+
+static void add_routes(struct mr_http_api *api, enum http_owner owner, mr_http_admit *admit)
+{
+    for (size_t i = 0; i < http_rows_n; i++) {
+        const struct http_row *row = &http_rows[i];
+        if (row->owner == owner)
+            api->routes[api->routes_n++] = (struct mr_http_route){.method = row->method,
+                                                                  .path = row->path,
+                                                                  .handle = row->handle,
+                                                                  .body_max = row->body_max,
+                                                                  .admit = admit,
+                                                                  .data = row};
+    }
+}
+
+enum mr_err mr_http_api_new(const struct mr_http_api_options *options, struct mr_http_api **ret_api)
+{
+    struct mr_http_api *api = calloc(1, sizeof *api);
+    if (api == NULL)
+        return MR_NOMEM;
+    api->options = *options;
+    if (api->options.payload_max == 0)
+        api->options.payload_max = MR_PAYLOAD_MAX;
+    mr_list_init(&api->takes);
+    struct mr_http_jobs_options jobs = {.door = &api->options.door,
+                                        .payload_max = api->options.payload_max};
+    enum mr_err err = mr_http_jobs_new(&jobs, &api->jobs);
+    if (err == MR_OK)
+        err = http_openapi(&api->document);
+    if (err == MR_OK && (api->routes = calloc(http_rows_n, sizeof *api->routes)) == NULL)
+        err = MR_NOMEM;
+    if (err != MR_OK) {
+        mr_http_api_free(api);
+        return err;
+    }
+    add_routes(api, HTTP_API, may_send);
+    api->routes_ours_n = api->routes_n;
+    add_routes(api, HTTP_JOBS, http_jobs_may_send);
+    *ret_api = api;
+    return MR_OK;
+}
+
+static void tick_jobs(void *arg)
+{
+    mr_http_jobs_tick(arg);
+}
+
+void mr_http_api_tables(struct mr_http_api *api, struct mr_http_table tables[MR_HTTP_API_TABLES])
+{
+    size_t ours = api->routes_ours_n;
+    tables[0] = (struct mr_http_table){.routes = api->routes, .routes_n = ours, .arg = api};
+    tables[1] = (struct mr_http_table){.routes = api->routes + ours,
+                                       .routes_n = api->routes_n - ours,
+                                       .arg = api->jobs,
+                                       .tick = tick_jobs};
+}
+
+void mr_http_api_set(struct mr_http_api *api, const struct mr_http_parts *parts)
+{
+    atomic_store(&api->timers, parts->timers);
+    atomic_store(&api->broker, parts->broker);
+    mr_http_jobs_set(api->jobs, parts->jobs);
+}
+
+struct order {
+    struct mr_msg msg;
+    struct mr_http_api *api;
+    struct mr_event done;
+};
+
+static void end(struct mr_msg *msg, void *receiver)
+{
+    (void)receiver;
+    struct order *order = mr_container(msg, struct order, msg);
+    http_takes_end(order->api);
+    mr_event_set(&order->done);
+}
+
+void mr_http_api_stop(struct mr_http_api *api, struct mr_http *http)
+{
+    if (api == NULL)
+        return;
+    atomic_store(&api->broker, NULL);
+    atomic_store(&api->timers, NULL);
+    mr_http_jobs_stop(api->jobs, http);
+    if (http == NULL)
+        return;
+    struct order order = {.msg.deliver = end, .api = api};
+    mr_event_init(&order.done);
+    mr_http_post(http, &order.msg);
+    mr_event_wait(&order.done, INT64_MAX);
+}
+
+void mr_http_api_free(struct mr_http_api *api)
+{
+    if (api == NULL)
+        return;
+    mr_http_jobs_free(api->jobs);
+    mr_buf_done(&api->document);
+    free(api->routes);
+    free(api);
+}

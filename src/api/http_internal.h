@@ -1,0 +1,145 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/*
+ * Inside the HTTP API. Thread: the server's, for all but what says otherwise.
+ *
+ *   http_routes.c    the rows: every route there is
+ *   http_openapi.c   the document that is made of them
+ *   http_door.c      who may come by one
+ *   http_api.c       life, and a request's way to the broker and back
+ *   http_json.c      bodies, and what may stand in them
+ *   http_look.c http_timers.c http_why.c   looking
+ *   http_act.c http_enqueue.c http_take.c  acting
+ *   http_metrics.c   figures for Prometheus
+ *   http_jobs*.c     jobs
+ */
+#ifndef MR_API_HTTP_INTERNAL_H
+#define MR_API_HTTP_INTERNAL_H
+
+#include <jansson.h>
+
+#include "api/http_api.h"
+#include "api/http_jobs.h"
+#include "api/internal.h"
+#include "broker/json.h"
+
+enum {
+    HTTP_CALLS_MAX = 2048, /* with the broker at a time */
+    HTTP_HEAVY_MAX = 8,    /* of them those whose answers are megabytes */
+    HTTP_BODY_MAX = 16 * 1024 * 1024,
+    HTTP_SMALL_MAX = 256 * 1024, /* of a body without payloads */
+    HTTP_LIMIT = 50,             /* of a page, where nothing is said */
+};
+
+struct mr_http_api {
+    struct mr_http_api_options options;
+    _Atomic(struct mr_broker *) broker; /* NULL: not now */
+    _Atomic(struct mr_timer_service *) timers;
+    struct mr_http *http; /* of the first request on */
+    struct mr_http_jobs *jobs;
+    size_t calls_n, heavy_n;
+    struct mr_link takes; /* of those under way and in hand: http_take.c */
+    size_t takes_n;
+    struct mr_http_route *routes;   /* all of them, those of jobs last */
+    size_t routes_n, routes_ours_n; /* in all, and before those of jobs */
+    struct mr_buf document;         /* openapi.json */
+};
+
+/* A request under way. Zeroed memory behind its head is the handler's. */
+struct http_call {
+    struct mr_http_api *api;
+    struct mr_http_request *request; /* NULL: it is answered */
+    const struct http_row *row;
+    struct mr_broker *broker;
+    struct mr_token token;
+    struct mr_msg msg;
+    void (*back)(struct http_call *call);    /* with an answer */
+    void (*carried)(struct http_call *call); /* with one that is no error */
+    void (*freed)(struct http_call *call);   /* with it goes data; NULL: there is none */
+    void *data;
+    bool heavy, later;
+    struct mr_slice about;   /* for the audit */
+    json_t *json;            /* the body */
+    struct mr_detail detail; /* "queue mail", for the text of a refusal */
+    union any_req req;
+};
+
+/* Admits the request; NULL: it is answered. */
+struct http_call *http_call_new(struct mr_http_api *api, struct mr_http_request *request);
+/* The same for one whose answer may be large. */
+struct http_call *http_call_new_heavy(struct mr_http_api *api, struct mr_http_request *request);
+/* Asks the broker; back is called here when it was carried out. When it fails as a whole the call ends. */
+void http_call_submit(struct http_call *call, enum mr_op op, void (*back)(struct http_call *call));
+/* The same, and back is called in any case. */
+void http_call_submit_any(struct http_call *call, enum mr_op op,
+                          void (*back)(struct http_call *call));
+/* Leaves for somewhere else than the broker; whoever has dealt with it, on whichever thread, says so. */
+void http_call_leave(struct http_call *call, void (*back)(struct http_call *call));
+void http_call_return(struct http_call *call);
+/* Frees the broker's answer, so that something else can be asked. */
+void http_call_clear(struct http_call *call);
+/* Each of these answers, writes the audit and frees the call. */
+void http_call_reply(struct http_call *call, struct jw *jw);
+void http_call_fail(struct http_call *call, enum mr_err err, const char *fmt, ...) MR_PRINTF(3, 4);
+/* err: for the audit, of a call that answers with an error in its own words. */
+void http_call_answer(struct http_call *call, int status, struct jw *jw, enum mr_err err);
+/* What is left of a call that was answered. */
+void http_call_free(struct http_call *call);
+
+/* Whether the token covers the queue; when not, the call is ended. */
+bool http_may_touch(struct http_call *call, struct mr_slice queue);
+/* "token T is for queues Q, not for mail" */
+void http_not_covered(const struct mr_token *token, struct mr_slice queue,
+                      struct mr_detail *detail);
+
+/* ---- what a request says; when it is wrong the call is ended, and this is false ------------- */
+
+/* limit, from 1 to max; *ret_limit stays as it is without one. */
+bool http_read_limit(struct http_call *call, size_t max, size_t *ret_limit);
+/* The name in the path, or behind the ?; empty: there is none. */
+bool http_read_name(struct http_call *call, const char *what, struct mr_slice name);
+struct mr_slice http_query(const struct http_call *call, const char *name);
+
+/* What may stand in a body, so that it is not larger in memory than it should be. */
+struct http_bounds {
+    size_t depth;      /* of objects and arrays */
+    size_t containers; /* of them, all together */
+    size_t commas;
+};
+/* Into call->json. */
+bool http_read_json(struct http_call *call, const struct http_bounds *bounds);
+/* An object of these fields, whose values go where they say. */
+enum http_kind { HTTP_TEXT, HTTP_NUMBER, HTTP_FLAG, HTTP_ANY };
+struct http_field {
+    const char *name;
+    enum http_kind kind;
+    void *
+        value; /* struct mr_slice, int64_t, bool, const json_t *; stays as it is where nothing is said */
+};
+MR_MUST_USE enum mr_err http_read_object(const json_t *json, const struct http_field *fields,
+                                         size_t n, struct mr_detail *detail);
+
+/* ---- pages ---------------------------------------------------------------------------------- */
+
+void http_page_begin(struct jw *jw);
+/* next: empty at the end. */
+void http_page_end(struct jw *jw, const char *next);
+
+/* ---- the document --------------------------------------------------------------------------- */
+
+MR_MUST_USE enum mr_err http_openapi(struct mr_buf *ret_document);
+
+/* ---- rows ----------------------------------------------------------------------------------- */
+
+mr_http_handler http_queues, http_queue, http_tasks, http_task, http_nodes, http_leader, http_dead,
+    http_version, http_document, http_why;
+mr_http_handler http_timers, http_timer, http_timer_next, http_timer_history;
+mr_http_handler http_queue_pause, http_queue_resume, http_queue_delete, http_queue_set,
+    http_task_cancel, http_task_run, http_task_archive, http_task_delete, http_requeue,
+    http_enqueue, http_take, http_extend, http_finish, http_metrics;
+
+/* ---- http_take.c ---------------------------------------------------------------------------- */
+
+/* The server stops: who waits is answered, and what is in hand goes back. */
+void http_takes_end(struct mr_http_api *api);
+
+#endif

@@ -1,0 +1,268 @@
+/* SPDX-License-Identifier: Apache-2.0 */
+/* Looking: queues, tasks, nodes, the archive. */
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "api/http_internal.h"
+#include "broker/hidden.h"
+
+enum { QUEUES_MAX = 1000 };
+
+/* ---- queues --------------------------------------------------------------------------------- */
+
+static void queues_back(struct http_call *call)
+{
+    const struct mr_req_queue_list *req = &call->req.queue_list;
+    struct jw jw = {0};
+    http_page_begin(&jw);
+    for (size_t i = 0; i < req->n; i++)
+        if (mr_access_queue(&call->token, mr_slice_str(req->infos[i].name)))
+            jw_queue(&jw, &req->infos[i]);
+    /* There may be more, also when the token may see none of these. */
+    http_page_end(&jw, req->n == req->max ? req->infos[req->n - 1].name : "");
+    http_call_reply(call, &jw);
+}
+
+void http_queues(struct mr_http_request *request, void *arg)
+{
+    struct http_call *call = http_call_new(arg, request);
+    size_t limit = QUEUES_MAX;
+    if (call == NULL || !http_read_limit(call, QUEUES_MAX, &limit))
+        return;
+    struct mr_req_queue_list *req = &call->req.queue_list;
+    req->after = http_query(call, "cursor");
+    if (req->after.len > 0 && !http_read_name(call, "cursor", req->after))
+        return;
+    req->max = limit;
+    req->infos = mr_arena_calloc(&req->req.arena, req->max, sizeof *req->infos);
+    if (req->infos == NULL)
+        http_call_fail(call, MR_NOMEM, "%s", mr_err_text(MR_NOMEM));
+    else
+        http_call_submit(call, MR_OP_QUEUE_LIST, queues_back);
+}
+
+static void queue_back(struct http_call *call)
+{
+    struct jw jw = {0};
+    jw_queue(&jw, call->req.queue_list.infos);
+    http_call_reply(call, &jw);
+}
+
+void http_queue(struct mr_http_request *request, void *arg)
+{
+    struct http_call *call = http_call_new(arg, request);
+    struct mr_slice queue = mr_http_parameter(request);
+    if (call == NULL || !http_read_name(call, "queue", queue) || !http_may_touch(call, queue))
+        return;
+    struct mr_req_queue_list *req = &call->req.queue_list;
+    mr_detail_set(&call->detail, "queue %.*s", (int)queue.len, (const char *)queue.data);
+    req->only = queue;
+    req->max = 1;
+    req->infos = mr_arena_calloc(&req->req.arena, 1, sizeof *req->infos);
+    if (req->infos == NULL)
+        http_call_fail(call, MR_NOMEM, "%s", mr_err_text(MR_NOMEM));
+    else
+        http_call_submit(call, MR_OP_QUEUE_LIST, queue_back);
+}
+
+/* ---- tasks ---------------------------------------------------------------------------------- */
+
+static void write_tasks(struct http_call *call, struct jw *jw)
+{
+    const struct mr_req_list *req = &call->req.list;
+    for (size_t i = 0; i < req->n; i++)
+        if (mr_access_queue(&call->token, req->tasks[i].queue))
+            jw_task(jw, &req->tasks[i]);
+}
+
+static void tasks_back(struct http_call *call)
+{
+    struct jw jw = {0};
+    http_page_begin(&jw);
+    write_tasks(call, &jw);
+    http_page_end(&jw, call->req.list.next);
+    http_call_reply(call, &jw);
+}
+
+static bool read_state(struct http_call *call, enum mr_state *ret_state)
+{
+    const char *text = mr_http_query(call->request, "state");
+    if (text == NULL)
+        return true;
+    for (int state = MR_STATE_NONE + 1; state < MR_STATE_COUNT; state++) {
+        if (strcmp(text, mr_state_name((enum mr_state)state)) == 0) {
+            *ret_state = (enum mr_state)state;
+            return true;
+        }
+    }
+    http_call_fail(call, MR_INVALID, "state: %.100s is none", text);
+    return false;
+}
+
+/* What a list of tasks is of, but for its state and its cursor. */
+static bool read_filter(struct http_call *call)
+{
+    struct mr_list_options *options = &call->req.list.options;
+    options->queue = http_query(call, "queue");
+    options->type = http_query(call, "type");
+    options->limit = HTTP_LIMIT;
+    options->with_payload = true;
+    if (options->queue.len > 0 &&
+        (!http_read_name(call, "queue", options->queue) || !http_may_touch(call, options->queue)))
+        return false;
+    if (options->type.len > 0 && !http_read_name(call, "type", options->type))
+        return false;
+    mr_detail_set(&call->detail, "%s%.*s", options->queue.len > 0 ? "queue " : "this list",
+                  (int)options->queue.len, (const char *)options->queue.data);
+    return http_read_limit(call, MR_BATCH_MAX, &options->limit);
+}
+
+void http_tasks(struct mr_http_request *request, void *arg)
+{
+    struct http_call *call = http_call_new_heavy(arg, request);
+    if (call == NULL || !read_filter(call) || !read_state(call, &call->req.list.options.state))
+        return;
+    call->req.list.options.cursor = mr_http_query(request, "cursor");
+    http_call_submit(call, MR_OP_LIST, tasks_back);
+}
+
+static void task_back(struct http_call *call)
+{
+    const struct mr_task *task = &call->req.get.task;
+    struct jw jw = {0};
+    if (!http_may_touch(call, task->queue))
+        return;
+    jw_task(&jw, task);
+    http_call_reply(call, &jw);
+}
+
+void http_task(struct mr_http_request *request, void *arg)
+{
+    struct http_call *call = http_call_new(arg, request);
+    if (call == NULL)
+        return;
+    call->req.get.id = mr_http_parameter(request);
+    mr_detail_set(&call->detail, "task %.*s", (int)call->about.len, (const char *)call->about.data);
+    http_call_submit(call, MR_OP_GET, task_back);
+}
+
+/* ---- the archive ---------------------------------------------------------------------------- */
+
+/*
+ * Archived tasks first, then operations on timers that could not be applied: two lists of the broker, and a cursor
+ * says of which of them it is.
+ */
+#define OF_TASKS      "t"
+#define OF_OPERATIONS "o"
+
+static void dead_back(struct http_call *call)
+{
+    const struct mr_req_list *req = &call->req.list;
+    char next[MR_CURSOR_MAX + 1] = "";
+    struct jw jw = {0};
+    bool operations = mr_queue_is_inner(req->options.queue);
+    bool more = req->options.queue.len == 0 && mr_access_all_queues(&call->token);
+    if (req->next[0] != '\0')
+        (void)snprintf(next, sizeof next, "%s%s", operations ? OF_OPERATIONS : OF_TASKS, req->next);
+    else if (more)
+        (void)snprintf(next, sizeof next, OF_OPERATIONS);
+    http_page_begin(&jw);
+    write_tasks(call, &jw);
+    http_page_end(&jw, next);
+    http_call_reply(call, &jw);
+}
+
+/* A queue that nobody has used has nothing in it. */
+static void dead_back_any(struct http_call *call)
+{
+    enum mr_err err = call->req.head.err;
+    bool none = err == MR_NOT_FOUND && mr_queue_is_inner(call->req.list.options.queue);
+    if (none)
+        call->req.list.n = 0;
+    if (err == MR_OK || none)
+        dead_back(call);
+    else
+        http_call_fail(call, err, "%s: %s", call->detail.text, mr_err_text(err));
+}
+
+void http_dead(struct mr_http_request *request, void *arg)
+{
+    struct http_call *call = http_call_new_heavy(arg, request);
+    if (call == NULL || !read_filter(call))
+        return;
+    struct mr_list_options *options = &call->req.list.options;
+    const char *cursor = mr_http_query(request, "cursor");
+    options->state = MR_ARCHIVED;
+    if (cursor != NULL && cursor[0] == OF_OPERATIONS[0] && options->queue.len == 0) {
+        options->queue = mr_slice_str(MR_TIMERS_QUEUE);
+        if (!http_may_touch(call, options->queue))
+            return;
+    } else if (cursor != NULL && cursor[0] != OF_TASKS[0]) {
+        http_call_fail(call, MR_INVALID, "cursor: not one of ours");
+        return;
+    }
+    options->cursor = cursor != NULL && cursor[1] != '\0' ? cursor + 1 : NULL;
+    http_call_submit_any(call, MR_OP_LIST, dead_back_any);
+}
+
+/* ---- nodes ---------------------------------------------------------------------------------- */
+
+static void nodes_back(struct http_call *call)
+{
+    struct mr_req_node_list *req = &call->req.node_list;
+    struct jw_crew crew = {&req->leader, req->assignments, req->assignments_n};
+    struct jw jw = {0};
+    http_page_begin(&jw);
+    for (size_t i = 0; jw.err == MR_OK && i < req->n; i++) {
+        bool seen = false;
+        jw.err = node_filter(&call->token, &req->req.arena, &req->nodes[i], &seen);
+        if (jw.err == MR_OK && seen)
+            jw_node(&jw, &crew, &req->nodes[i]);
+    }
+    http_page_end(&jw, "");
+    http_call_reply(call, &jw);
+}
+
+void http_nodes(struct mr_http_request *request, void *arg)
+{
+    struct http_call *call = http_call_new_heavy(arg, request);
+    if (call != NULL)
+        http_call_submit(call, MR_OP_NODE_LIST, nodes_back);
+}
+
+static void leader_back(struct http_call *call)
+{
+    struct jw jw = {0};
+    jw_leader(&jw, &call->req.node_list.leader);
+    http_call_reply(call, &jw);
+}
+
+void http_leader(struct mr_http_request *request, void *arg)
+{
+    struct http_call *call = http_call_new(arg, request);
+    if (call == NULL)
+        return;
+    call->req.node_list.for_assignments = true; /* the rest is not wanted */
+    http_call_submit(call, MR_OP_NODE_LIST, leader_back);
+}
+
+/* ---- itself --------------------------------------------------------------------------------- */
+
+void http_version(struct mr_http_request *request, void *arg)
+{
+    struct mr_http_api *api = arg;
+    struct mr_token token;
+    struct jw jw = {0};
+    if (!http_door_admit(&api->options.door, request, &token))
+        return;
+    jw_object_begin(&jw, NULL);
+    jw_text(&jw, "version", mr_version());
+    jw_object_end(&jw);
+    http_reply(request, http_row_of(request)->status, &jw);
+}
+
+void http_document(struct mr_http_request *request, void *arg)
+{
+    const struct mr_http_api *api = arg;
+    mr_http_reply(request, 200, HTTP_JSON, mr_buf_slice(&api->document));
+}

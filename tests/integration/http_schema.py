@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+# SPDX-License-Identifier: Apache-2.0
+"""http_schema.py DOCUMENT METHOD PATH STATUS <ANSWER: whether an answer is what the document of the server says: that it
+has such a route, that nothing is in the answer that the document does not have, and that all of it is of its kind."""
+import json
+import sys
+
+KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool, "array": list, "object": dict,
+         "null": type(None)}
+
+
+def wrong(where, text):
+    sys.exit(f"{where or 'the answer'}: {text}")
+
+
+def check(document, schema, value, where=""):
+    if "$ref" in schema:
+        schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
+    if not any(isinstance(value, KINDS[k]) and (k == "boolean" or not isinstance(value, bool)) for k in kinds):
+        wrong(where, f"{value!r:.100} is not of kind {kinds}")
+    if isinstance(value, list):
+        for i, item in enumerate(value):
+            check(document, schema["items"], item, f"{where}[{i}]")
+    if isinstance(value, dict):
+        for key, item in value.items():
+            inner = schema.get("properties", {}).get(key) or schema.get("additionalProperties")
+            if inner is None:
+                wrong(f"{where}.{key}", "the document does not know it")
+            check(document, inner, item, f"{where}.{key}")
+
+
+def fits(template, path):
+    parts, given = template.split("/"), path.split("?")[0].split("/")
+    return len(parts) == len(given) and all(a == b or a.startswith("{") for a, b in zip(parts, given))
+
+
+def main():
+    name, method, path, status = sys.argv[1:]
+    with open(name, encoding="utf-8") as file:
+        document = json.load(file)
+    for template, methods in document["paths"].items():
+        if fits(template, path) and method.lower() in methods:
+            answers = methods[method.lower()]["responses"]
+            schema = answers.get(status, answers["default"])["content"]["application/json"]["schema"]
+            check(document, schema, json.load(sys.stdin))
+            return
+    wrong(path, f"the document has no {method} of it")
+
+
+main()
