@@ -121,3 +121,23 @@ bool mr_access_queue(const struct mr_token *token, struct mr_slice queue)
             return true;
     return false;
 }
+
+enum mr_err mr_access_enqueue(const struct mr_access *access, const struct mr_token *token,
+                              const struct mr_task_options *task, struct mr_detail *detail)
+{
+    if (!mr_access_queue(token, task->queue)) {
+        struct mr_slice queue = task->queue.len > 0 ? task->queue : MR_SLICE_LIT("default");
+        mr_detail_set(detail, "token %s is for queues %s, not for %.*s", token->id, token->queue,
+                      (int)queue.len, (const char *)queue.data);
+        return MR_DENIED;
+    }
+    if (token->priority_limited && task->priority_s > token->priority_max_s) {
+        mr_detail_set(detail, "token %s may ask for a priority of at most %g s, not %g", token->id,
+                      token->priority_max_s, task->priority_s);
+        return MR_DENIED;
+    }
+    MR_TRY(mr_access_topic(task->topic, detail));
+    if (token->quota > 0)
+        return mr_tokens_spend(access->tokens, token->id, 1, detail);
+    return MR_OK;
+}

@@ -45,6 +45,12 @@ bool mr_access_queue(const struct mr_token *token, struct mr_slice queue);
 /* MR_DENIED: the topic is the server's own, whoever asks. What a task with it leaves counts as the end of a part, of a job
  * of any queue; and who took such results would keep them from their jobs. */
 MR_MUST_USE enum mr_err mr_access_topic(struct mr_slice topic, struct mr_detail *detail);
+/* Whether the token may enqueue this: its queue, its priority, its topic; and takes one task from its quota, which is given
+ * back (mr_tokens_give_back) for what the broker does not accept. MR_DENIED with detail. */
+MR_MUST_USE enum mr_err mr_access_enqueue(const struct mr_access *access,
+                                          const struct mr_token *token,
+                                          const struct mr_task_options *task,
+                                          struct mr_detail *detail);
 /* Whether it covers every queue. */
 bool mr_access_all_queues(const struct mr_token *token);
 /* Whether text is of this pattern: * stands for any text, everything else for itself. */

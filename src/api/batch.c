@@ -7,26 +7,6 @@ enum { RESULT_MESSAGE = 4 };
 
 /* ---- in ------------------------------------------------------------------------------------- */
 
-static enum mr_err may_enqueue(struct mr_api *api, const struct mr_token *token,
-                               const struct mr_task_options *task, struct mr_detail *detail)
-{
-    if (!mr_access_queue(token, task->queue)) {
-        struct mr_slice queue = task->queue.len > 0 ? task->queue : MR_SLICE_LIT("default");
-        mr_detail_set(detail, "token %s is for queues %s, not for %.*s", token->id, token->queue,
-                      (int)queue.len, (const char *)queue.data);
-        return MR_DENIED;
-    }
-    if (token->priority_limited && task->priority_s > token->priority_max_s) {
-        mr_detail_set(detail, "token %s may ask for a priority of at most %g s, not %g", token->id,
-                      token->priority_max_s, task->priority_s);
-        return MR_DENIED;
-    }
-    MR_TRY(mr_access_topic(task->topic, detail));
-    if (token->quota > 0)
-        return mr_tokens_spend(api->options.access.tokens, token->id, 1, detail);
-    return MR_OK;
-}
-
 static enum mr_err refuse(struct batch *batch, size_t i, enum mr_err err, struct mr_slice id,
                           struct mr_arena *arena, const struct mr_detail *detail)
 {
@@ -57,7 +37,7 @@ static enum mr_err read_tasks(struct mr_api *api, const struct mr_token *token,
         if (item.number != REQUEST_TASKS || item.type != MR_FLAT_BYTES)
             continue;
         MR_TRY(mr_flat_read(&mr_flat_new_task, item.bytes, arena, task));
-        enum mr_err err = may_enqueue(api, token, task, &detail);
+        enum mr_err err = mr_access_enqueue(&api->options.access, token, task, &detail);
         if (err == MR_OK)
             req->n++;
         else

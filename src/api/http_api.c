@@ -204,7 +204,7 @@ enum mr_err mr_http_api_new(const struct mr_http_api_options *options, struct mr
     api->options = *options;
     if (api->options.payload_max == 0)
         api->options.payload_max = MR_PAYLOAD_MAX;
-    mr_list_init(&api->takes);
+    http_hands_init(&api->hands);
     struct mr_http_jobs_options jobs = {.door = &api->options.door,
                                         .payload_max = api->options.payload_max};
     enum mr_err err = mr_http_jobs_new(&jobs, &api->jobs);

@@ -7,8 +7,9 @@
  *   http_door.c      who may come by one
  *   http_api.c       life, and a request's way to the broker and back
  *   http_json.c      bodies, and what may stand in them
- *   http_look.c http_timers.c http_why.c   looking
- *   http_act.c http_enqueue.c http_take.c  acting
+ *   http_look.c http_timers.c              looking
+ *   http_act.c http_enqueue.c              acting
+ *   http_take.c http_finish.c              workers
  *   http_metrics.c   figures for Prometheus
  *   http_jobs*.c     jobs
  */
@@ -20,6 +21,7 @@
 #include "api/http_api.h"
 #include "api/http_jobs.h"
 #include "api/internal.h"
+#include "base/rand.h"
 #include "broker/json.h"
 
 enum {
@@ -30,6 +32,17 @@ enum {
     HTTP_LIMIT = 50,             /* of a page, where nothing is said */
 };
 
+/* What workers that have nothing but HTTP have taken: http_take.c. */
+enum { HTTP_HELD_BUCKETS = 4096 };
+struct http_hands {
+    struct mr_link list; /* of struct http_hand */
+    size_t n;
+    struct mr_link buckets[HTTP_HELD_BUCKETS]; /* of struct http_held, by epoch */
+    struct mr_rand rand;                       /* for the spread of delays */
+    uint64_t extensions;                       /* calls, so far */
+    bool stopped;
+};
+
 struct mr_http_api {
     struct mr_http_api_options options;
     _Atomic(struct mr_broker *) broker; /* NULL: not now */
@@ -37,8 +50,7 @@ struct mr_http_api {
     struct mr_http *http; /* of the first request on */
     struct mr_http_jobs *jobs;
     size_t calls_n, heavy_n;
-    struct mr_link takes; /* of those under way and in hand: http_take.c */
-    size_t takes_n;
+    struct http_hands hands;
     struct mr_http_route *routes;   /* all of them, those of jobs last */
     size_t routes_n, routes_ours_n; /* in all, and before those of jobs */
     struct mr_buf document;         /* openapi.json */
@@ -58,6 +70,7 @@ struct http_call {
     void *data;
     bool heavy, later;
     struct mr_slice about;   /* for the audit */
+    char text[32];           /* of it, where it is none of the request's */
     json_t *json;            /* the body */
     struct mr_detail detail; /* "queue mail", for the text of a refusal */
     union any_req req;
@@ -131,7 +144,7 @@ MR_MUST_USE enum mr_err http_openapi(struct mr_buf *ret_document);
 /* ---- rows ----------------------------------------------------------------------------------- */
 
 mr_http_handler http_queues, http_queue, http_tasks, http_task, http_nodes, http_leader, http_dead,
-    http_version, http_document, http_why;
+    http_version, http_document;
 mr_http_handler http_timers, http_timer, http_timer_next, http_timer_history;
 mr_http_handler http_queue_pause, http_queue_resume, http_queue_delete, http_queue_set,
     http_task_cancel, http_task_run, http_task_archive, http_task_delete, http_requeue,
@@ -139,6 +152,7 @@ mr_http_handler http_queue_pause, http_queue_resume, http_queue_delete, http_que
 
 /* ---- http_take.c ---------------------------------------------------------------------------- */
 
+void http_hands_init(struct http_hands *hands);
 /* The server stops: who waits is answered, and what is in hand goes back. */
 void http_takes_end(struct mr_http_api *api);
 

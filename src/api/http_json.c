@@ -80,9 +80,10 @@ bool http_read_json(struct http_call *call, const struct http_bounds *bounds)
     if (body.len > 0)
         call->json =
             json_loadb(body.data, body.len, JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error);
-    if (call->json == NULL)
-        http_call_fail(call, MR_INVALID, "the body must be JSON: %s", error.text);
-    return call->json != NULL;
+    if (call->json != NULL)
+        return true;
+    http_call_fail(call, MR_INVALID, "the body must be JSON: %s", error.text);
+    return false;
 }
 
 static bool set(const struct http_field *field, const json_t *value)

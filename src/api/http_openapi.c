@@ -3,9 +3,9 @@
  * /openapi.json, made of the rows and of two tables more: what parameters mean, and what the objects are made of.
  *
  * A field of an object is "name:kind"; several have spaces between them. Kinds: s a string, i a whole number, n a
- * number, b true or false, h an object of strings, y bytes (under NAME_base64 where they are no UTF-8), @x
- * an object of the schema x, ?s a string or null; and [ before any of them: an array. A schema without a name for its
- * field is that kind itself.
+ * number, b true or false, h an object of strings, w one of whole numbers, y bytes (under NAME_base64 where they are no UTF-8), @x
+ * an object of the schema x, ?s a string or null; and [ before any of them: an array. A schema of kinds without names is
+ * any of those.
  */
 #include <stdio.h>
 
@@ -18,13 +18,32 @@ struct text_row {
 #define PAGE_OF(x) "items:[@" x " next:?s"
 
 static const struct text_row schemas[] = {
-    {"error", "error:@failure"},
+    {"error", "id:y state:s error:@failure"},
     {"failure", "code:s message:s state:s"},
     {"task", "id:y queue:y operation:@operation partition:i type:y state:s payload:y headers:h "
              "priority:n order_time_ms:i attempt:i retried:i max_retry:i crashes:i epoch:i "
              "timeout_ms:i deadline_ms:i unique_key:y group:y topic:y key:y retention_ms:i "
              "created_ms:i due_ms:i started_ms:i finished_ms:i node:y progress:y last_error:y "
              "last_failed_ms:i result:y"},
+    {"new_task", "id:s queue:s type:s payload:s payload_base64:s headers:h priority:n delay_ms:i "
+                 "at_ms:i max_retry:i timeout_ms:i deadline_ms:i retention_ms:i unique_ms:i "
+                 "unique_key:s on_duplicate:s group:s topic:s key:s partition:i"},
+    {"new_tasks", "@new_task [@new_task"},
+    {"answer", "id:y state:s error:@failure"},
+    {"enqueued", "@answer [@answer"},
+    {"results", "[@answer"},
+    {"task_id", "id:y"},
+    {"queue_name", "queue:y"},
+    {"queue_settings", "max_length:i partitions:i assign:s rate:i rate_ms:i concurrency:i "
+                       "retry_mode:s retry_wait_ms:i"},
+    {"ids", "ids:[s"},
+    {"take", "queues:w node:s max:i wait_ms:i lease_ms:i"},
+    {"lease", "id:s epoch:i"},
+    {"runs", "[@lease"},
+    {"extended", "[@held"},
+    {"held", "id:y cancelled:b error:@failure"},
+    {"end", "id:s queue:s epoch:i outcome:s result:s error:s delay_ms:i"},
+    {"ends", "@end [@end"},
     {"operation", "verb:s app:y timer:y version:i"},
     {"tasks", PAGE_OF("task")},
     {"queue", "queue:s partitions:i assign:s pending:i active:i scheduled:i retry:i archived:i "
@@ -112,13 +131,13 @@ static void kind_json(struct jw *jw, const char *name, const char *kind)
         jw_array_end(jw);
     } else {
         jw_text(jw, "type",
-                *kind == 'i'   ? "integer"
-                : *kind == 'n' ? "number"
-                : *kind == 'b' ? "boolean"
-                : *kind == 'h' ? "object"
-                               : "string");
-        if (*kind == 'h')
-            kind_json(jw, "additionalProperties", "s");
+                *kind == 'i'                  ? "integer"
+                : *kind == 'n'                ? "number"
+                : *kind == 'b'                ? "boolean"
+                : strchr("hw", *kind) != NULL ? "object"
+                                              : "string");
+        if (strchr("hw", *kind) != NULL)
+            kind_json(jw, "additionalProperties", *kind == 'h' ? "s" : "i");
     }
     jw_object_end(jw);
 }
@@ -142,17 +161,26 @@ static void fields_json(struct jw *jw, const char *fields)
     jw_object_end(jw);
 }
 
+static void choices_json(struct jw *jw, const char *kinds)
+{
+    jw_array_begin(jw, "anyOf");
+    for (const char *at = kinds; *at != '\0'; at += strspn(at, " ")) {
+        kind_json(jw, NULL, at);
+        at += strcspn(at, " ");
+    }
+    jw_array_end(jw);
+}
+
 static void schemas_json(struct jw *jw)
 {
     jw_object_begin(jw, "schemas");
     for (size_t i = 0; i < sizeof schemas / sizeof *schemas; i++) {
         const struct text_row *row = &schemas[i];
-        if (strchr(row->text, ':') == NULL) {
-            kind_json(jw, row->name, row->text);
-            continue;
-        }
         jw_object_begin(jw, row->name);
-        fields_json(jw, row->text);
+        if (strchr(row->text, ':') != NULL)
+            fields_json(jw, row->text);
+        else
+            choices_json(jw, row->text);
         jw_object_end(jw);
     }
     jw_object_end(jw);

@@ -2,15 +2,16 @@
 /* Every route of HTTP: a new one is a row here and a function. Names of schemas and parameters: http_openapi.c. */
 #include "api/http_internal.h"
 
-#define A        MR_ROLE_BIT(MR_ROLE_ADMIN)
-#define P        MR_ROLE_BIT(MR_ROLE_PRODUCER)
-#define W        MR_ROLE_BIT(MR_ROLE_WORKER)
-#define V        MR_ROLE_BIT(MR_ROLE_VIEWER)
-#define ANYBODY  0
-#define V1       "/api/v1"
-#define LOOK     .owner = HTTP_API, .status = 200, .method = "GET"
-#define LOOK_JOB .owner = HTTP_JOBS, .status = 200, .method = "GET"
-#define ELSE     .owner = HTTP_ELSEWHERE, .status = 200, .method = "GET", .type = "text/plain"
+#define A         MR_ROLE_BIT(MR_ROLE_ADMIN)
+#define P         MR_ROLE_BIT(MR_ROLE_PRODUCER)
+#define W         MR_ROLE_BIT(MR_ROLE_WORKER)
+#define V         MR_ROLE_BIT(MR_ROLE_VIEWER)
+#define ANYBODY   0
+#define V1        "/api/v1"
+#define LOOK      .owner = HTTP_API, .status = 200, .method = "GET"
+#define ACT(code) .owner = HTTP_API, .status = (code)
+#define LOOK_JOB  .owner = HTTP_JOBS, .status = 200, .method = "GET"
+#define ELSE      .owner = HTTP_ELSEWHERE, .status = 200, .method = "GET", .type = "text/plain"
 
 /* clang-format off */
 const struct http_row http_rows[] = {
@@ -18,12 +19,50 @@ const struct http_row http_rows[] = {
      .query = "cursor limit", .answer = "queues", .handle = http_queues},
     {LOOK, .path = V1 "/queues/{queue}", .roles = A | P | V, .summary = "A queue",
      .answer = "queue", .handle = http_queue},
+    {.method = "PATCH", .path = V1 "/queues/{queue}", ACT(200), .roles = A, .act = "Queues/Set",
+     .summary = "Sets what is given, one after the other; a queue that is not there is made",
+     .body = "queue_settings", .body_max = HTTP_SMALL_MAX, .answer = "queue_name",
+     .handle = http_queue_set},
+    {.method = "DELETE", .path = V1 "/queues/{queue}", ACT(200), .roles = A, .act = "Queues/Remove",
+     .summary = "Removes a queue without tasks, or with them", .query = "force",
+     .answer = "queue_name", .handle = http_queue_delete},
+    {.method = "POST", .path = V1 "/queues/{queue}/pause", ACT(200), .roles = A,
+     .act = "Queues/Pause", .summary = "Nothing is handed out of it", .answer = "queue_name",
+     .handle = http_queue_pause},
+    {.method = "POST", .path = V1 "/queues/{queue}/resume", ACT(200), .roles = A,
+     .act = "Queues/Resume", .summary = "Ends its pause", .answer = "queue_name",
+     .handle = http_queue_resume},
 
+    {.method = "POST", .path = V1 "/tasks", ACT(200), .roles = A | P,
+     .summary = "Enqueues a task, or an array of at most 1000 with an answer for each",
+     .body = "new_tasks", .body_max = HTTP_BODY_MAX, .answer = "enqueued", .handle = http_enqueue},
     {LOOK, .path = V1 "/tasks", .roles = A | P | V,
      .summary = "Tasks, in the order of each state; a page costs the same wherever it is",
      .query = "queue state type cursor limit", .answer = "tasks", .handle = http_tasks},
     {LOOK, .path = V1 "/tasks/{id}", .roles = A | P | V, .summary = "A task",
      .answer = "task", .handle = http_task},
+    {.method = "DELETE", .path = V1 "/tasks/{id}", ACT(200), .roles = A, .act = "Tasks/Delete",
+     .summary = "Deletes a task that does not run", .answer = "task_id",
+     .handle = http_task_delete},
+    {.method = "POST", .path = V1 "/tasks/{id}/cancel", ACT(200), .roles = A, .act = "Tasks/Cancel",
+     .summary = "One that waits goes to the archive, one that runs is told to stop",
+     .answer = "task_id", .handle = http_task_cancel},
+    {.method = "POST", .path = V1 "/tasks/{id}/run", ACT(200), .roles = A, .act = "Tasks/Run",
+     .summary = "Makes it pending now, also from the archive", .answer = "task_id",
+     .handle = http_task_run},
+    {.method = "POST", .path = V1 "/tasks/{id}/archive", ACT(200), .roles = A,
+     .act = "Tasks/Archive", .summary = "One that waits goes to the archive", .answer = "task_id",
+     .handle = http_task_archive},
+
+    {.method = "POST", .path = V1 "/take", ACT(200), .roles = A | W,
+     .summary = "Takes tasks for a worker; waits for the first, so long as it says",
+     .body = "take", .body_max = HTTP_SMALL_MAX, .answer = "tasks", .handle = http_take},
+    {.method = "POST", .path = V1 "/extend", ACT(200), .roles = A | W,
+     .summary = "Begins the leases of what was taken together anew", .body = "runs",
+     .body_max = HTTP_SMALL_MAX, .answer = "extended", .handle = http_extend},
+    {.method = "POST", .path = V1 "/finish", ACT(200), .roles = A | W,
+     .summary = "Ends runs", .body = "ends", .body_max = HTTP_BODY_MAX, .answer = "results",
+     .handle = http_finish},
 
     {LOOK, .path = V1 "/nodes", .roles = MR_ROLES_ALL, .summary = "Workers, masters and servers",
      .answer = "nodes", .handle = http_nodes},
@@ -64,6 +103,9 @@ const struct http_row http_rows[] = {
     {LOOK, .path = V1 "/dead", .roles = A | P | V,
      .summary = "Archived tasks, then operations on timers that could not be applied",
      .query = "queue type cursor limit", .answer = "tasks", .handle = http_dead},
+    {.method = "POST", .path = V1 "/dead/requeue", ACT(200), .roles = A, .act = "Tasks/Requeue",
+     .summary = "Makes archived tasks pending again, their counts start anew", .body = "ids",
+     .body_max = HTTP_SMALL_MAX, .answer = "results", .handle = http_requeue},
     {LOOK, .path = V1 "/version", .roles = MR_ROLES_ALL, .summary = "Which program this is",
      .answer = "version", .handle = http_version},
 

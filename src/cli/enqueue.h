@@ -5,6 +5,7 @@
 
 #include <jansson.h>
 
+#include "api/task_json.h"
 #include "cli/cli.h"
 #include "cli/jw.h"
 
@@ -25,11 +26,11 @@ struct enqueue_template {
 /* One task to send, with the memory behind it. Zero it first. */
 struct enqueue_item {
     struct mr_task_options task;
-    struct mr_header *headers; /* of its own, where JSON gave some */
-    struct mr_buf payload;     /* decoded or read bytes, where the task needs them */
-    json_t *json;              /* keeps the strings of task alive */
-    enum mr_err err;           /* refused before it was sent */
-    char *why;                 /* then: the reason */
+    struct mr_arena arena; /* what JSON has that is not in its strings */
+    struct mr_buf payload; /* read bytes, where the task needs them */
+    json_t *json;          /* keeps the strings of task alive */
+    enum mr_err err;       /* refused before it was sent */
+    char *why;             /* then: the reason */
 };
 
 /* Fills item from a JSON object; a wrong one is told by item->err. Takes its own reference to json.

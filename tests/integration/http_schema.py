@@ -16,6 +16,11 @@ def wrong(where, text):
 def check(document, schema, value, where=""):
     if "$ref" in schema:
         schema = document["components"]["schemas"][schema["$ref"].rsplit("/", 1)[1]]
+    if "anyOf" in schema:
+        faults = [fault_of(document, choice, value, where) for choice in schema["anyOf"]]
+        if all(faults):
+            wrong(where, faults[-1])
+        return
     kinds = schema["type"] if isinstance(schema["type"], list) else [schema["type"]]
     if not any(isinstance(value, KINDS[k]) and (k == "boolean" or not isinstance(value, bool)) for k in kinds):
         wrong(where, f"{value!r:.100} is not of kind {kinds}")
@@ -28,6 +33,14 @@ def check(document, schema, value, where=""):
             if inner is None:
                 wrong(f"{where}.{key}", "the document does not know it")
             check(document, inner, item, f"{where}.{key}")
+
+
+def fault_of(document, schema, value, where):
+    try:
+        check(document, schema, value, where)
+    except SystemExit as fault:
+        return fault.code
+    return None
 
 
 def fits(template, path):
