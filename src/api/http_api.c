@@ -98,6 +98,17 @@ void http_call_fail(struct http_call *call, enum mr_err err, const char *fmt, ..
     http_call_free(call);
 }
 
+void http_call_text(struct http_call *call, const char *type, enum mr_err err, struct mr_slice text)
+{
+    if (err != MR_OK) {
+        http_call_fail(call, err, "%s", mr_err_text(err));
+        return;
+    }
+    mr_http_reply(call->request, call->row->status, type, text);
+    call->request = NULL;
+    http_call_free(call);
+}
+
 /* ---- to the broker and back ----------------------------------------------------------------- */
 
 static void deliver(struct mr_msg *msg, void *receiver)

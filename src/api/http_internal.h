@@ -95,6 +95,9 @@ void http_call_reply(struct http_call *call, struct jw *jw);
 void http_call_fail(struct http_call *call, enum mr_err err, const char *fmt, ...) MR_PRINTF(3, 4);
 /* err: for the audit, of a call that answers with an error in its own words. */
 void http_call_answer(struct http_call *call, int status, struct jw *jw, enum mr_err err);
+/* With a text of another type than JSON, unless err says that it is none. */
+void http_call_text(struct http_call *call, const char *type, enum mr_err err,
+                    struct mr_slice text);
 /* What is left of a call that was answered. */
 void http_call_free(struct http_call *call);
 

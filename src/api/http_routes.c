@@ -109,6 +109,8 @@ const struct http_row http_rows[] = {
     {LOOK, .path = V1 "/version", .roles = MR_ROLES_ALL, .summary = "Which program this is",
      .answer = "version", .handle = http_version},
 
+    {LOOK, .path = "/metrics", .roles = A | V, .summary = "Figures for Prometheus",
+     .type = "text/plain", .handle = http_metrics},
     {LOOK, .path = "/openapi.json", .roles = ANYBODY, .summary = "This document",
      .type = HTTP_JSON, .handle = http_document},
     {ELSE, .path = "/livez", .roles = ANYBODY, .summary = "Whether the process lives"},
