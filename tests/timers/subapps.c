@@ -132,6 +132,7 @@ static struct bench *start(size_t servers, bool homes)
     struct bench *bench = bench_new(homes ? 0 : 8);
     bench->settings = (struct mr_timer_settings){.lease_ms = 60 * SECOND,
                                                  .renew_ms = 500,
+                                                 .give_ms = 60 * SECOND, /* all is given */
                                                  .merge_ms = 300,
                                                  .reconcile_ms = 300,
                                                  .cool_ms = 300};

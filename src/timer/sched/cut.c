@@ -89,6 +89,8 @@ static void follow_part(struct app *base, const struct cut *cut, const struct mr
         app->epoch = part->epoch;
     }
     app->share = app->free = stays;
+    if (!stays)
+        sched_lease_decline(app); /* else the planner would wait for us */
 }
 
 /* From when it is cut on the app as a whole is nobody's. */

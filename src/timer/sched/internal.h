@@ -146,6 +146,7 @@ struct app {
     uint32_t part;          /* the id of a subApp; 0: the app as a whole */
     uint64_t slots;         /* of a subApp; 0: all */
     uint64_t epoch;         /* of a subApp, the number that its lease has to have */
+    uint64_t declined;      /* an epoch that was not begun with */
     bool cut;               /* of a base: others than itself fire it */
     bool seen;              /* by a look: it is still ours */
     bool few;          /* of a base, the planner's: it has fewer workers than subApps need, ... */
@@ -358,6 +359,8 @@ void sched_lease_take(struct mr_scheduler *s);  /* what is free and to be ours *
 void sched_lease_leave(struct app *app);        /* when it is to be another's and that can be */
 void sched_lease_lost(struct app *app, enum mr_err err);
 void sched_lease_drop(struct app *app); /* it was given to another */
+/* A subApp that was given to us is to go before we have begun with it. */
+void sched_lease_decline(struct app *app);
 void sched_lease_release_all(struct mr_scheduler *s);
 
 /* window.c */

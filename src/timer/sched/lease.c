@@ -240,6 +240,18 @@ void sched_lease_leave(struct app *app)
     asking_send(a, released);
 }
 
+void sched_lease_decline(struct app *app)
+{
+    struct asking *a = NULL;
+    if (!app->owned && !app->asking && app->declined != app->epoch)
+        a = asking_new(app->s, 1);
+    if (a == NULL)
+        return;
+    asking_add(a, app, MR_LEASE_RELEASE);
+    a->items[0].token = app->declined = app->epoch;
+    asking_send(a, released);
+}
+
 void sched_lease_release_all(struct mr_scheduler *s)
 {
     struct asking *a = asking_new(s, count_apps(s) + 1);
