@@ -37,7 +37,8 @@ static void test_72_and_74_one_subapp_goes_to_an_idle_server(void **state)
     rig_serve(rig, 1);
     int64_t since_ms = now_ms(rig);
     while (rig_plan(rig).owners < 2) {
-        assert_true(now_ms(rig) - since_ms < 40 * 1000);
+        assert_true(now_ms(rig) - since_ms <
+                    90 * 1000); /* the cut was a change, too: so long it cools */
         bench_sleep_ms(200);
     }
     printf("72: a subApp was at the new server after %lld ms\n",
@@ -50,7 +51,8 @@ static void test_72_and_74_one_subapp_goes_to_an_idle_server(void **state)
     rig_free(rig);
 }
 
-/* 57 of 87 timers are with one server: 1.9 times as much as the other has. */
+/* Two subApps of about the same load. That 1.9 times as much moves nothing, and exactly twice neither, is shown by numbers in
+ * the unit test. */
 static void test_73_at_less_than_twice_nothing_moves(void **state)
 {
     (void)state;

@@ -150,6 +150,38 @@ test_75_what_a_server_with_a_lost_disk_had_accepted_is_applied_by_its_replica(vo
     rig_free(rig);
 }
 
+static bool accepts(struct rig *rig, size_t server)
+{
+    struct mr_client *client = rig_client(rig, server);
+    struct mr_timer_result result;
+    struct mr_timer_options timer = {
+        .name = MR_SLICE_LIT("first"), .kind = MR_TIMER_EVERY, .expression = MR_SLICE_LIT("1h")};
+    struct mr_timer_op op = {.verb = MR_TIMER_PUT, .timer = &timer};
+    assert_int_equal(mr_timer_send(client, &op, 1, MR_TIMER_DURABLE, &result), MR_OK);
+    mr_client_close(client);
+    return result.err == MR_OK;
+}
+
+/* Whom to ask for copies the nameserver says. */
+static void test_75_replicas_find_each_other_by_nameservers(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_make(1, RIG_STRAIGHT);
+    rig->server_args[0] = "--replicas";
+    rig->server_args[1] = "1";
+    rig_start(rig, RIG_SERVERS, 0);
+    for (size_t i = 0; i < RIG_SERVERS; i++)
+        BENCH_UNTIL(accepts(rig, i));
+    accept_and_die(rig);
+    rig_lose_disk(rig, 0);
+    BENCH_UNTIL(are_applied(rig));
+    assert_true(program_says(&rig->servers[1], "is gone; operations=") ||
+                program_says(&rig->servers[2], "is gone; operations="));
+    bench_delete(rig->bench, "first");
+    remove_operations(rig);
+    rig_free(rig);
+}
+
 static void test_75_without_another_server_a_replicated_one_accepts_nothing(void **state)
 {
     (void)state;
@@ -175,9 +207,17 @@ int names_deaths(void)
     struct CMUnitTest tests[] = {
         cmocka_unit_test(test_75_a_server_that_dies_leaves_its_timers_to_others),
         cmocka_unit_test(test_75_what_a_dead_server_had_accepted_is_applied_after_its_restart),
-        cmocka_unit_test(
-            test_75_what_a_server_with_a_lost_disk_had_accepted_is_applied_by_its_replica),
-        cmocka_unit_test(test_75_without_another_server_a_replicated_one_accepts_nothing),
     };
     return NAMES_RUN("deaths", tests);
+}
+
+int names_replicas(void)
+{
+    struct CMUnitTest tests[] = {
+        cmocka_unit_test(
+            test_75_what_a_server_with_a_lost_disk_had_accepted_is_applied_by_its_replica),
+        cmocka_unit_test(test_75_replicas_find_each_other_by_nameservers),
+        cmocka_unit_test(test_75_without_another_server_a_replicated_one_accepts_nothing),
+    };
+    return NAMES_RUN("replicas", tests);
 }

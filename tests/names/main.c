@@ -1,12 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * names [PATTERN]: the acceptance tests of the nameserver; those whose names fit the pattern ("*_67_*"). With MR_SHARE="2/3"
- * the second of three shares of them, which can run beside each other.
+ * names [PATTERN]: the acceptance tests of the nameserver; those whose names fit the pattern ("*_67_*"). With MR_SHARE="2/4"
+ * the second of four shares of them, which can run beside each other.
  */
 #include "names/rig.h"
 #include "support/themes.h"
 
-static int (*const themes[])(void) = {names_split, names_registry, names_deaths, names_balance};
+static int (*const themes[])(void) = {names_split, names_registry, names_deaths, names_replicas,
+                                      names_balance};
 
 int names_run(const char *theme, struct CMUnitTest *tests, size_t n)
 {

@@ -555,8 +555,19 @@ static void check_ends(struct rig *rig)
     }
 }
 
+/* There is something to look at. */
+static void await_firings(struct rig *rig)
+{
+    for (size_t i = 0; i < rig->timers_n; i++) {
+        char name[32];
+        (void)snprintf(name, sizeof name, "t-%zu", i);
+        BENCH_UNTIL(bench_count(rig->bench, name, 0) > 0);
+    }
+}
+
 void rig_check(struct rig *rig)
 {
+    await_firings(rig);
     int64_t to_ms = bench_now_ms(rig->bench);
     bench_check_all(rig->bench, rig->timers_n, to_ms);
     check_ends(rig);

@@ -115,6 +115,7 @@ int names_run(const char *theme, struct CMUnitTest *tests, size_t n);
 int names_split(void);
 int names_registry(void);
 int names_deaths(void);
+int names_replicas(void);
 int names_balance(void);
 
 #endif
