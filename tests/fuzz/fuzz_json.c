@@ -1,63 +1,46 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Tasks as JSON, as the command line reads them. The files of the command line are in no library,
- * so the parser and the writer of answers are compiled in here. What is accepted must pass the
- * broker's own door, and what is refused has a reason.
+ * Tasks as JSON, as the command line and HTTP read them. What is accepted has sizes that the broker's own door can
+ * look at, what is refused has a reason, and the answer is JSON again.
  */
-#include <stdlib.h>
+#include <jansson.h>
 
+#include "api/task_json.h"
 #include "broker/broker.h"
-#include "cli/enqueue_item.c"
-#include "cli/jw.c"
 #include "fuzz/fuzz.h"
 
 enum { TEXT_MAX = 64 * 1024 };
 
-/* In the program these end it with a message; running out of memory is not what is looked for here.
- */
-void *cli_alloc(size_t n, size_t size)
+static void answer(const struct mr_task_options *task, enum mr_err err, const char *why)
 {
-    void *memory = calloc(n > 0 ? n : 1, size);
-    mr_assert(memory != NULL);
-    return memory;
-}
-
-void cli_must(enum mr_err err)
-{
-    mr_assert(err == MR_OK);
-}
-
-void cli_err_text(enum mr_err err, struct mr_detail *ret_text)
-{
-    mr_detail_set(ret_text, "%s", mr_err_text(err));
-}
-
-/* Answers stay in the writer's buffer. */
-void out_write(struct mr_slice bytes)
-{
-    mr_assert(bytes.len == 0 || bytes.data != NULL);
+    struct mr_enqueue_result result = {.err = err, .state = MR_PENDING, .id = "x"};
+    struct mr_detail detail = {.text = ""};
+    if (mr_task_refusal(task, &result, &detail))
+        mr_assert(detail.text[0] != '\0');
+    struct jw jw = {0};
+    mr_task_answer_json(&jw, task->id, &result, why);
+    mr_assert(mr_utf8_valid(mr_buf_slice(&jw.buf)));
+    mr_buf_done(&jw.buf);
 }
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-    static const struct enqueue_template from_flags;
-    if (size > TEXT_MAX)
+    json_error_t error;
+    json_t *json = size <= TEXT_MAX ? json_loadb((const char *)data, size,
+                                                 JSON_REJECT_DUPLICATES | JSON_ALLOW_NUL, &error)
+                                    : NULL;
+    if (json == NULL)
         return 0;
-    struct enqueue_item item = {0};
-    enqueue_item_from_json_text(&item, &from_flags, mr_slice_make(data, size));
-    if (item.err == MR_OK) {
-        struct mr_detail detail;
-        mr_assert(mr_task_options_check(&item.task, MR_PAYLOAD_MAX, &detail) == MR_OK);
-    } else {
-        mr_assert(item.why != NULL && item.why[0] != '\0');
+    struct mr_arena arena = {0};
+    struct mr_task_options task = {0};
+    struct mr_detail detail = {.text = ""};
+    enum mr_err err = mr_task_from_json(json, &arena, &task, &detail);
+    mr_assert(err == MR_OK || detail.text[0] != '\0');
+    if (err == MR_OK && mr_task_options_check(&task, MR_PAYLOAD_MAX, &detail) == MR_OK) {
+        answer(&task, MR_OK, NULL);
+        answer(&task, MR_CONFLICT, "there is one of this id");
     }
-    char reason[600];
-    struct mr_enqueue_result result = {.err = MR_CONFLICT, .state = MR_PENDING, .id = "x"};
-    mr_assert(strlen(enqueue_reason(&item, &result, reason)) < sizeof reason);
-    struct jw jw = {0};
-    enqueue_answer_json(&jw, &item, &result);
-    mr_assert(mr_utf8_valid(mr_buf_slice(&jw.buf)));
-    mr_buf_done(&jw.buf);
-    enqueue_item_done(&item);
+    mr_arena_done(&arena);
+    json_decref(json);
     return 0;
 }
