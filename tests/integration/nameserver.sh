@@ -112,7 +112,16 @@ is "live" "live 200" "$(get /livez)"
 is "ready" "ready 200" "$(get /readyz)"
 server_grpc=$grpc grpc=127.0.0.1:$p1
 is "health of gRPC" 0 "$(call grpc.health.v1.Health/Check)"
-is "no such method" 12 "$(call millrace.v1.Tasks/Enqueue)"
+# An answer that comes before curl has sent all may be lost to it: then it asks again.
+unknown_method() {
+    local status='' i
+    for i in 1 2 3 4 5; do
+        status=$(call millrace.v1.Tasks/Enqueue)
+        [ -z "$status" ] || break
+    done
+    echo "$status"
+}
+is "no such method" 12 "$(unknown_method)"
 is "an empty registration" 3 "$(call millrace.v1.Names/Register)"
 # Nonsense does no harm.
 for method in Register List Look Exchange; do

@@ -20,7 +20,7 @@ cd "$root"
 flags=(-std=gnu17 -O1 -g -D_GNU_SOURCE '-DMR_VERSION_TEXT="plant"' -DMR_SLAB_SHIFT=3 -Iinclude -Isrc -Itests)
 programs=(crash sim bitrot)
 # What speaks the network is not simulated.
-mapfile -t sources < <(find src/{base,wire,wheel,log,broker} -name '*.c' ! -path '*/remote/*' ! -path '*/broker/redis/*' ! -name pb.c ! -name asynq.c
+mapfile -t sources < <(find src/{base,wire,wheel,log,broker} -name '*.c' ! -path '*/remote/*' ! -path '*/many/*' ! -path '*/broker/redis/*' ! -name pb.c ! -name asynq.c
     find tests/sim -name '*.c' ! -name 'main_*')
 mapfile -t mains < <(printf 'tests/sim/main_%s.c\n' "${programs[@]}")
 plants=("$@")

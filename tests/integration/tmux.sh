@@ -124,7 +124,7 @@ run 0 "millrace token create --role viewer --queue 'w*' >t1; wc -l <t1" 1
 run 0 "millrace token list" ROLE viewer
 run 0 "millrace token revoke \$(millrace token list --json | jq -r '.[0].id')"
 run 0 "millrace config check --data x"
-run 0 "millrace config show --effective" SETTING drain-timeout 30s default
+run 0 "millrace config show --effective | head -n 30" SETTING drain-timeout 30s default
 run 0 "millrace backup \$PWD/copy"
 run 0 "millrace fsck file:copy" 'segments' 'records'
 run 0 "millrace --broker file:copy queue rm w --force" 'is removed'

@@ -45,11 +45,13 @@ static void a_worker_runs_each_task_once_through_cut_connections(void **state)
                      MR_OK);
     assert_int_equal(mr_worker_handle(worker, "*", count_run, NULL), MR_OK);
     assert_int_equal(mr_worker_start(worker), MR_OK);
-    do {
-        forwarder_cut(&w->network);
+    for (size_t left = RUNS, before = 0; left > 0; left = tasks_in_store(w)) {
+        /* A busy machine gets nothing done between cuts that come so often: each waits for some of it. */
+        if (left != before)
+            forwarder_cut(&w->network);
+        before = left;
         (void)poll(NULL, 0, 10);
-        mr_worker_figures(worker, &figures);
-    } while (tasks_in_store(w) > 0);
+    }
     WAIT_UNTIL((mr_worker_figures(worker, &figures), figures.done + figures.stale >= RUNS));
     mr_worker_stop(worker);
     mr_worker_free(worker);
