@@ -3,96 +3,18 @@
  * Runs the conformance suite on the engine of several servers, which has one here: it must do all that the remote engine
  * does. What several do is in tests/unit/test_many*.c.
  */
-#include "api/api.h"
 #include "broker/many/many.h"
-#include "conform/conform.h"
-#include "conform/place.h"
-#include "support/server_rig.h"
+#include "conform/far.h"
 
-enum { STOP_MS = 2000 };
-
-struct far {
-    struct place place;
-    struct mr_broker *store; /* behind the server */
-    struct server_rig server;
-    /* On the copy of a backup. Its client is closed by the suite, so it goes with the next one. */
-    struct mr_broker *copy_store;
-    struct server_rig copy_server;
-};
-
-static enum mr_err serve(const char *dir, struct server_rig *rig, struct mr_broker **ret_store,
-                         struct mr_broker **ret_broker)
+static enum mr_err open_many(const char *address, struct mr_broker **ret_broker,
+                             struct mr_detail *detail)
 {
-    struct mr_detail detail = {.text = ""};
-    MR_TRY(place_open(dir, ret_store));
-    MR_TRY(server_rig_start(rig, *ret_store));
-    const char *address = rig->address;
     struct mr_many_options options = {.servers = &address, .servers_n = 1};
-    enum mr_err err = mr_many_open(&options, ret_broker, &detail);
-    if (err == MR_OK)
-        err = mr_many_await_up(*ret_broker, 0);
-    if (err != MR_OK)
-        print_error("%s: %s: %s\n", rig->address, mr_err_name(err), detail.text);
-    return err;
-}
-
-static void shut(struct server_rig *rig, struct mr_broker **store)
-{
-    server_rig_stop(rig, STOP_MS);
-    mr_broker_close(*store);
-    *store = NULL;
-}
-
-static enum mr_err open_new(void *arg, struct mr_broker **ret_broker)
-{
-    struct far *far = arg;
-    *far = (struct far){0};
-    MR_TRY(place_make(&far->place));
-    return serve(far->place.store, &far->server, &far->store, ret_broker);
-}
-
-/* The server is started again, too: what it knew and did not write down is gone. */
-static enum mr_err reopen(void *arg, struct mr_broker **ret_broker)
-{
-    struct far *far = arg;
-    shut(&far->server, &far->store);
-    return serve(far->place.store, &far->server, &far->store, ret_broker);
-}
-
-static const char *backup_dir(void *arg)
-{
-    struct far *far = arg;
-    return far->place.copy;
-}
-
-static enum mr_err open_copy(void *arg, struct mr_broker **ret_broker)
-{
-    struct far *far = arg;
-    return serve(far->place.copy, &far->copy_server, &far->copy_store, ret_broker);
-}
-
-static void clean(void *arg)
-{
-    struct far *far = arg;
-    shut(&far->copy_server, &far->copy_store);
-    shut(&far->server, &far->store);
-    place_remove(&far->place);
+    MR_TRY(mr_many_open(&options, ret_broker, detail));
+    return mr_many_await_up(*ret_broker, 0);
 }
 
 int main(int argc, char **argv)
 {
-    static struct far far;
-    static const struct conform_engine engine = {
-        .name = "many",
-        .arg = &far,
-        .open = open_new,
-        .reopen = reopen,
-        .backup_dir = backup_dir,
-        .open_copy = open_copy,
-        .clean = clean,
-        .can_reopen = true,
-        .can_backup = true,
-        .payload_max = MR_PAYLOAD_MAX,
-    };
-    return conform_main(&engine, argc, argv);
+    return far_main("many", open_many, argc, argv);
 }

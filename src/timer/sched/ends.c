@@ -161,6 +161,19 @@ struct mr_store_move sched_end_move(const struct mr_rule *rule, const struct mr_
                                       next_ms == MR_NEVER_MS ? MR_ROW_FINISHED : MR_ROW_ACTIVE};
 }
 
+struct mr_store_set sched_end_set(const struct end *end)
+{
+    return (struct mr_store_set){.uid = end->uid,
+                                 .planned_ms = end->planned_ms,
+                                 .run = end->run,
+                                 .from = MR_LEDGER_OPEN,
+                                 .to = end->final ? end->state : MR_LEDGER_DISPATCHED,
+                                 .reason = end->reason,
+                                 .attempt = end->attempt,
+                                 .started_ms = end->started_ms,
+                                 .finished_ms = end->final ? end->finished_ms : 0};
+}
+
 static enum mr_err ending_fill(struct app *app, struct ending *e, const struct end *ends, size_t n)
 {
     e->ends = mr_arena_calloc(&e->arena, n, sizeof *e->ends);
@@ -173,15 +186,7 @@ static enum mr_err ending_fill(struct app *app, struct ending *e, const struct e
         *end = ends[i];
         end->reason.len = mr_utf8_cut(end->reason, MR_STORE_REASON_MAX);
         MR_TRY(mr_arena_copy(&e->arena, end->reason, &end->reason));
-        e->items[i] = (struct mr_store_set){.uid = end->uid,
-                                            .planned_ms = end->planned_ms,
-                                            .run = end->run,
-                                            .from = MR_LEDGER_OPEN,
-                                            .to = end->final ? end->state : MR_LEDGER_DISPATCHED,
-                                            .reason = end->reason,
-                                            .attempt = end->attempt,
-                                            .started_ms = end->started_ms,
-                                            .finished_ms = end->final ? end->finished_ms : 0};
+        e->items[i] = sched_end_set(end);
         if (end->final)
             add_move(app, end, &e->items[i]);
     }

@@ -487,6 +487,8 @@ void sched_end_told(struct app *app,
 void sched_end_late(struct app *app, const struct end *end, bool told);
 /* Likewise, of many that are not ours; all is copied. */
 void sched_ends_late(struct app *app, const struct end *ends, size_t n, ends_done *done, void *arg);
+/* What the ledger is told of it, but for the move. */
+struct mr_store_set sched_end_set(const struct end *end);
 /* What follows the end for a timer that stands so. */
 struct mr_store_move sched_end_move(const struct mr_rule *rule, const struct mr_store_timer *timer,
                                     int64_t finished_ms);

@@ -74,15 +74,7 @@ static void fill_item(struct late *l, size_t i)
     struct def *def = NULL;
     if (end->final && timer->state != MR_ROW_NONE)
         def = sched_def_new(l->job.s, timer);
-    l->items[i] = (struct mr_store_set){.uid = end->uid,
-                                        .planned_ms = end->planned_ms,
-                                        .run = end->run,
-                                        .from = MR_LEDGER_OPEN,
-                                        .to = end->final ? end->state : MR_LEDGER_DISPATCHED,
-                                        .reason = end->reason,
-                                        .attempt = end->attempt,
-                                        .started_ms = end->started_ms,
-                                        .finished_ms = end->final ? end->finished_ms : 0};
+    l->items[i] = sched_end_set(end);
     if (def != NULL)
         l->items[i].move = sched_end_move(def->rule, timer, end->finished_ms);
     sched_def_unref(def);
