@@ -62,12 +62,14 @@ static void test_07_the_highest_version_wins_in_whatever_order_through_three_ser
         rig_await_operations(rig_broker(rig, i), MR_ACTIVE, 0);
         assert_int_equal(rig_operations(rig_broker(rig, i), MR_ARCHIVED), 0);
     }
-    assert_int_equal(rig_state(rig, "hot"), MR_ROW_DELETED);
+    enum mr_row_state left = rig_state(rig, "hot");
+    /* Absent: the delete came before all others. */
+    assert_true(left == MR_ROW_DELETED || left == MR_ROW_ABSENT);
     rig_reopen_store(rig); /* and nothing comes back */
     rig_apply(rig_broker(rig, 0));
     assert_int_equal(rig_send(rig_broker(rig, 0), &ops[UPDATES].op, MR_TIMER_APPLIED).err,
                      MR_STALE);
-    assert_int_equal(rig_state(rig, "hot"), MR_ROW_DELETED);
+    assert_int_equal(rig_state(rig, "hot"), left);
     assert_int_equal(rig_count(rig), 0);
     for (size_t i = 0; i < OPS; i++)
         rig_op_done(&ops[i]);
