@@ -207,11 +207,11 @@ set(sample_store MR_STEPS=150 MR_SEEDS=1 MR_STORE_KILLS=3 MR_TIMERS=5000
     MR_PARTS=10000)
 set(long_store MR_STEPS=2000 MR_SEEDS=20 MR_STORE_KILLS=100 MR_TIMERS=1000000
     MR_PARTS=1000000 MR_DURABLE=1)
-set(sample_sim MR_SEEDS=150)
+set(sample_sim MR_SEEDS=100)
 set(long_sim MR_SEEDS=10000)
 set(sample_crash MR_IMAGES=600)
 set(long_crash MR_IMAGES=20000)
-set(sample_bitrot MR_FLIPS=1000)
+set(sample_bitrot MR_FLIPS=600)
 set(long_bitrot MR_FLIPS=30000)
 set(sample_kill MR_KILLS=5)
 set(long_kill MR_KILLS=200)

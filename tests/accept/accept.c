@@ -7,7 +7,9 @@
 #include <stdio.h>
 #include <unistd.h>
 
-enum { LOOK_MS = 2, QUEUES_MAX = 128, SEGMENT_BYTES = 4 * 1024 * 1024 };
+#include "support/look.h"
+
+enum { QUEUES_MAX = 128, SEGMENT_BYTES = 4 * 1024 * 1024 };
 
 /* ---- running -------------------------------------------------------------------------------- */
 
@@ -144,11 +146,10 @@ void accept_pass_ms(int64_t ms)
 
 void accept_look_again(mr_mono since, const char *what, const char *file, int line)
 {
-    if (accept_since_ms(since) > ACCEPT_WAIT_MS) {
+    if (!look_again(since, ACCEPT_WAIT_MS)) {
         print_error("waited in vain for: %s\n", what);
         _fail(file, line);
     }
-    (void)poll(NULL, 0, LOOK_MS);
 }
 
 void accept_assert_err(enum mr_err actual, enum mr_err expected, const char *what, const char *file,

@@ -7,8 +7,9 @@
 
 #include "broker/result.h"
 #include "conform/conform.h"
+#include "support/look.h"
 
-enum { LEASE_LONG_MS = 600000, NODE_SLOTS = 16, NODE_QUEUES_MAX = 8, LOOK_MS = 1 };
+enum { LEASE_LONG_MS = 600000, NODE_SLOTS = 16, NODE_QUEUES_MAX = 8 };
 
 /* An answer whose arena is freed with the test. Exactly one of the requests is used. */
 struct conform_kept {
@@ -118,7 +119,7 @@ mr_mono conform_mono(void)
 
 int64_t conform_elapsed_ms(mr_mono since)
 {
-    return (conform_mono().ns - since.ns) / MR_NS_PER_MS;
+    return look_waited_ms(since);
 }
 
 void conform_pass_ms(int64_t ms)
@@ -132,11 +133,10 @@ void conform_pass_ms(int64_t ms)
 
 void conform_look_again(mr_mono since, const char *what, const char *file, int line)
 {
-    if (conform_elapsed_ms(since) > CONFORM_WAIT_MS) {
+    if (!look_again(since, CONFORM_WAIT_MS)) {
         print_error("waited in vain for: %s\n", what);
         _fail(file, line);
     }
-    conform_pass_ms(LOOK_MS);
 }
 
 /* ---- assertions ----------------------------------------------------------------------------- */

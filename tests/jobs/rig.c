@@ -10,6 +10,7 @@
 #include "broker/embedded/embedded.h"
 #include "broker/redis/redis.h"
 #include "jobs/child.h"
+#include "support/look.h"
 #include "support/postgres_rig.h"
 #include "support/redis_rig.h"
 #include "unit/temp_dir.h"
@@ -45,11 +46,10 @@ int64_t rig_elapsed_ms(mr_mono since)
 
 void rig_wait_a_moment(mr_mono since, const char *what, const char *file, int line)
 {
-    if (rig_elapsed_ms(since) > RIG_WAIT_MS) {
+    if (!look_again(since, RIG_WAIT_MS)) {
         print_error("waited for %s\n", what);
         _fail(file, line);
     }
-    rig_sleep_ms(2);
 }
 
 /* ---- broker and store ------------------------------------------------------------------------ */

@@ -7,7 +7,9 @@
 
 #include <stdio.h>
 
-enum { LOOK_MS = 1, KEPT_MAX = 1024, CUTS_PER_ANSWER = 2 };
+#include "support/look.h"
+
+enum { KEPT_MAX = 1024, CUTS_PER_ANSWER = 2 };
 
 /* An answer whose arena is freed with the test. Exactly one of the requests is used. */
 struct suite_kept {
@@ -127,18 +129,15 @@ mr_mono suite_mono(void)
 
 int64_t suite_elapsed_ms(mr_mono since)
 {
-    return (suite_mono().ns - since.ns) / MR_NS_PER_MS;
+    return look_waited_ms(since);
 }
 
 void suite_look_again(mr_mono since, const char *what, const char *file, int line)
 {
-    if (suite_elapsed_ms(since) > SUITE_WAIT_MS) {
+    if (!look_again(since, SUITE_WAIT_MS)) {
         print_error("%s:%d: waited in vain for %s\n", file, line, what);
         _fail(file, line);
     }
-    struct mr_event never;
-    mr_event_init(&never);
-    (void)mr_event_wait(&never, LOOK_MS * MR_NS_PER_MS);
 }
 
 void suite_assert_err(enum mr_err actual, enum mr_err expected, const char *what, const char *file,

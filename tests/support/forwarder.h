@@ -13,7 +13,7 @@
 #include "base/chan.h"
 #include "base/net.h"
 
-enum { FORWARDER_PAIRS = 16, FORWARDER_BYTES = 64 * 1024, FORWARDER_LOOK_MS = 1 };
+enum { FORWARDER_PAIRS = 16, FORWARDER_BYTES = 64 * 1024, FORWARDER_LOOK_MS = 5 };
 
 struct forwarder {
     int listen_fd;

@@ -8,7 +8,6 @@
 #include <grp.h>
 #include <libpq-fe.h>
 #include <netinet/in.h>
-#include <poll.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -23,12 +22,12 @@
 
 #include "base/clock.h"
 #include "base/rand.h"
+#include "support/look.h"
 
 enum {
     PORT_FIRST = 10240, /* below the ports that the system gives to clients */
     PORT_LAST = 32767,
     WAIT_MS = 60000, /* a server that is not up by then never will be */
-    LOOK_MS = 5,
     PATH_BYTES = 256,
     ARGS_MAX = 48,
 };
@@ -264,11 +263,9 @@ void postgres_rig_start_again(struct postgres_rig *rig)
     }
     rig->pid = launch(rig, argv);
     mr_mono since = mr_mono_now(mr_clock_system());
-    while (!answers(rig)) {
-        if (mr_mono_now(mr_clock_system()).ns - since.ns > WAIT_MS * MR_NS_PER_MS)
+    while (!answers(rig))
+        if (!look_again(since, WAIT_MS))
             die("the server does not answer");
-        (void)poll(NULL, 0, LOOK_MS);
-    }
 }
 
 void postgres_rig_crash(struct postgres_rig *rig)

@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "base/spawn.h"
+#include "support/look.h"
 #include "support/redis_rig_own.h"
 
 enum {
@@ -24,7 +25,6 @@ enum {
     PORT_FIRST = 10240,
     PORT_LAST = 32767,
     ANSWER_S = 20, /* a server that does not answer for so long never will */
-    LOOK_MS = 2,
     ANSWER_BYTES_MAX = 64 * 1024 * 1024,
 };
 
@@ -55,9 +55,8 @@ void rig_print(char *to, size_t size, const char *format, ...)
 
 void rig_look_again(mr_mono since, const char *what)
 {
-    if (mr_mono_now(mr_clock_system()).ns - since.ns > RIG_WAIT_MS * MR_NS_PER_MS)
+    if (!look_again(since, RIG_WAIT_MS))
         rig_die("waited in vain for: %s", what);
-    (void)poll(NULL, 0, LOOK_MS);
 }
 
 /* ---- folder --------------------------------------------------------------------------------- */

@@ -7,6 +7,7 @@
 #include "base/text.h"
 #include "broker/embedded/embedded.h"
 #include "broker/redis/redis.h"
+#include "support/look.h"
 #include "support/postgres_rig.h"
 #include "support/redis_rig.h"
 #include "unit/temp_dir.h"
@@ -66,11 +67,10 @@ void bench_sleep_ms(int64_t ms)
 
 void bench_wait_a_moment(mr_mono since, const char *what, const char *file, int line)
 {
-    if (mr_mono_now(mr_clock_system()).ns - since.ns > BENCH_WAIT_MS * MR_NS_PER_MS) {
+    if (!look_again(since, BENCH_WAIT_MS)) {
         print_error("waited for %s\n", what);
         _fail(file, line);
     }
-    bench_sleep_ms(2);
 }
 
 /* ---- the worker ------------------------------------------------------------------------------ */

@@ -3,9 +3,9 @@
 
 #include <stdio.h>
 #include <sys/stat.h>
-#include <time.h>
 
 #include "broker/embedded/embedded.h"
+#include "support/look.h"
 #include "unit/temp_dir.h"
 
 /* ---- clocks --------------------------------------------------------------------------------- */
@@ -44,10 +44,8 @@ int64_t rig_elapsed_ms(mr_mono since)
 
 void rig_wait_a_moment(mr_mono since, const char *what)
 {
-    struct timespec moment = {.tv_nsec = 2 * MR_NS_PER_MS};
-    if (rig_elapsed_ms(since) > RIG_WAIT_MS)
+    if (!look_again(since, RIG_WAIT_MS))
         fail_msg("waited %d ms: %s", RIG_WAIT_MS, what);
-    (void)nanosleep(&moment, NULL);
 }
 
 bool rig_full(void)
