@@ -104,6 +104,8 @@ int suite_main(const struct suite_engine *engine, int argc, char **argv);
 
 /* A number from the environment. */
 uint64_t suite_size(const char *name, uint64_t otherwise);
+/* MR_ALONE: nothing runs beside this, so what is promised about time is held against it; else it is only printed. */
+bool suite_judges_time(void);
 
 /* ---- waiting -------------------------------------------------------------------------------- */
 
