@@ -134,16 +134,6 @@ static bool is_slow(const struct watcher *watcher)
     return mr_call_queued(watcher->head.call) >= MR_CALL_QUEUED_HIGH;
 }
 
-/* The first thing that it has not been told. */
-static struct mr_link *first_untold(const struct watcher *watcher)
-{
-    struct mr_link *changes = &watcher->events->changes, *link = changes;
-    while (link->prev != changes &&
-           mr_container(link->prev, struct thing, change)->id > watcher->told)
-        link = link->prev;
-    return link;
-}
-
 static enum mr_err tell_start(struct watcher *watcher)
 {
     struct mr_api *api = watcher->head.api;
@@ -156,16 +146,16 @@ static enum mr_err tell_start(struct watcher *watcher)
 
 static enum mr_err tell(struct watcher *watcher)
 {
-    struct events *events = watcher->events;
+    struct sampler *sampler = &watcher->events->sampler;
     if (is_slow(watcher)) {
         watcher->behind = true;
         return MR_OK;
     }
     watcher->behind = false;
-    bool missed = watcher->told < events->forgotten && watcher->started_id < events->forgotten;
+    bool missed = watcher->told < sampler->forgotten && watcher->started_id < sampler->forgotten;
     if (!watcher->started || missed)
         MR_TRY(tell_start(watcher));
-    for (struct mr_link *link = first_untold(watcher); link != &events->changes;
+    for (struct mr_link *link = sample_behind(sampler, watcher->told); link != &sampler->changes;
          link = link->next) {
         const struct thing *thing = mr_container(link, struct thing, change);
         if (is_slow(watcher)) {
@@ -202,7 +192,7 @@ static void events_end(struct events *events)
 {
     mr_rpc_timer_stop(events->api->options.rpc, &events->timer);
     events->api->events = NULL;
-    things_free(events);
+    sample_done(&events->sampler);
     job_clear(&events->job);
     free(events);
 }
@@ -221,8 +211,10 @@ static bool is_due(const struct watcher *watcher, mr_mono now, int64_t interval_
     return !watcher->started || now.ns + interval_ms * MR_NS_PER_MS / 2 >= watcher->due.ns;
 }
 
-void events_looked(struct events *events)
+/* Tells everybody who is due, and sees to the next look; or ends it all when nobody watches. */
+static void looked(struct sampler *sampler)
 {
+    struct events *events = mr_container(sampler, struct events, sampler);
     mr_mono now = mr_rpc_now(events->api->options.rpc);
     int64_t interval_ms = interval_of(events);
     uint64_t told = UINT64_MAX;
@@ -240,15 +232,50 @@ void events_looked(struct events *events)
         }
         told = watcher->told < told ? watcher->told : told;
     }
-    sample_forget(events, told);
+    sample_forget(sampler, told);
     next_look(events);
+}
+
+static void begin_look(struct events *events)
+{
+    if (!events->sampler.looks)
+        events->began = mr_rpc_now(events->api->options.rpc);
+    sample_begin(&events->sampler);
 }
 
 static void look(struct mr_timer *timer, void *arg)
 {
     (void)arg;
-    sample_begin(mr_container(timer, struct events, timer));
+    begin_look(mr_container(timer, struct events, timer));
 }
+
+static void asked(struct job *job)
+{
+    sample_back(&mr_container(job, struct events, job)->sampler);
+}
+
+static void submit(struct sampler *sampler, enum mr_op op)
+{
+    struct events *events = mr_container(sampler, struct events, sampler);
+    job_submit(&events->job, events->api, op, asked);
+}
+
+static bool wanted(const struct sampler *sampler)
+{
+    return mr_container(sampler, const struct events, sampler)->watchers_n > 0;
+}
+
+static void mark(const struct sampler *sampler, struct mr_node_info *nodes, size_t n)
+{
+    nodes_mark(mr_container(sampler, const struct events, sampler)->api, nodes, n);
+}
+
+static bool is_lost(const struct sampler *sampler, uint64_t incarnation)
+{
+    return nodes_has_session(mr_container(sampler, const struct events, sampler)->api, incarnation);
+}
+
+static const struct sampler_ops sampler_ops = {submit, wanted, looked, mark, is_lost};
 
 static struct events *events_get(struct mr_api *api)
 {
@@ -260,14 +287,8 @@ static struct events *events_get(struct mr_api *api)
         return NULL;
     events->api = api;
     mr_list_init(&events->watchers);
-    mr_list_init(&events->changes);
-    mr_list_init(&events->gone);
-    for (size_t i = 0; i < THING_COUNT; i++)
-        mr_list_init(&events->known[i]);
     mr_timer_init(&events->timer, look);
-    int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
-    if (api->events_id == 0) /* so that they also rise from one server to the next */
-        api->events_id = (uint64_t)now_ms * 1000;
+    sample_init(&events->sampler, &sampler_ops, &events->job.req, &api->events_id);
     api->events = events;
     return events;
 }
@@ -327,7 +348,7 @@ static enum mr_err join(struct watcher *watcher, struct mr_detail *detail)
         watcher_tell(watcher);
         next_look(events);
     } else {
-        sample_begin(events);
+        begin_look(events);
     }
     return MR_OK;
 }
@@ -374,7 +395,7 @@ static void watch_closed(struct mr_call *call, int status, struct mr_slice text)
     stream_close(&watcher->head);
     mr_list_remove(&watcher->link);
     free(watcher);
-    if (events != NULL && --events->watchers_n == 0 && !events->looks)
+    if (events != NULL && --events->watchers_n == 0 && !events->sampler.looks)
         events_end(events);
 }
 

@@ -234,6 +234,11 @@ enum mr_err mr_http_api_new(const struct mr_http_api_options *options, struct mr
     return MR_OK;
 }
 
+static void tick_ours(void *arg)
+{
+    http_events_look(arg);
+}
+
 static void tick_jobs(void *arg)
 {
     mr_http_jobs_tick(arg);
@@ -242,7 +247,8 @@ static void tick_jobs(void *arg)
 void mr_http_api_tables(struct mr_http_api *api, struct mr_http_table tables[MR_HTTP_API_TABLES])
 {
     size_t ours = api->routes_ours_n;
-    tables[0] = (struct mr_http_table){.routes = api->routes, .routes_n = ours, .arg = api};
+    tables[0] = (struct mr_http_table){
+        .routes = api->routes, .routes_n = ours, .arg = api, .tick = tick_ours};
     tables[1] = (struct mr_http_table){.routes = api->routes + ours,
                                        .routes_n = api->routes_n - ours,
                                        .arg = api->jobs,
@@ -267,6 +273,7 @@ static void end(struct mr_msg *msg, void *receiver)
     (void)receiver;
     struct order *order = mr_container(msg, struct order, msg);
     http_takes_end(order->api);
+    http_events_stop(order->api);
     mr_event_set(&order->done);
 }
 
@@ -289,6 +296,7 @@ void mr_http_api_free(struct mr_http_api *api)
 {
     if (api == NULL)
         return;
+    mr_assert(api->events == NULL);
     mr_http_jobs_free(api->jobs);
     mr_buf_done(&api->document);
     free(api->routes);

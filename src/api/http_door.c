@@ -5,6 +5,8 @@
 #include <stdio.h>
 #include <strings.h>
 
+#include "base/text.h"
+
 enum { STATUS_UNKNOWN_CALLER = 401 };
 
 const struct http_row *http_row_of(const struct mr_http_request *request)
@@ -77,6 +79,14 @@ void http_door_audit(const struct http_door *door, const struct mr_http_request 
                                        .about = about,
                                        .err = err},
                     door->audit_arg);
+}
+
+uint64_t http_last_event_id(const struct mr_http_request *request)
+{
+    const char *text = mr_http_header(request, "Last-Event-ID");
+    int64_t number;
+    return text != NULL && mr_parse_int64(text, &number) == MR_OK && number > 0 ? (uint64_t)number
+                                                                                : 0;
 }
 
 void http_reply(struct mr_http_request *request, int status, struct jw *jw)

@@ -51,6 +51,9 @@ bool http_door_admit(const struct http_door *door, struct mr_http_request *reque
 void http_door_audit(const struct http_door *door, const struct mr_http_request *request,
                      const struct mr_token *token, struct mr_slice about, enum mr_err err);
 
+/* What the client of a stream has seen last; 0: nothing, or nothing that could be one of ours. */
+uint64_t http_last_event_id(const struct mr_http_request *request);
+
 /* Answers with what was written, or that it could not be; jw is free then. */
 void http_reply(struct mr_http_request *request, int status, struct jw *jw);
 

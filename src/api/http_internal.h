@@ -10,6 +10,7 @@
  *   http_look.c http_timers.c              looking
  *   http_act.c http_enqueue.c              acting
  *   http_take.c http_finish.c              workers
+ *   http_events.c    what changes, as it changes
  *   http_metrics.c   figures for Prometheus
  *   http_jobs*.c     jobs
  */
@@ -51,6 +52,8 @@ struct mr_http_api {
     struct mr_http_jobs *jobs;
     size_t calls_n, heavy_n;
     struct http_hands hands;
+    struct http_events *events;     /* NULL: nobody reads them */
+    uint64_t events_id;             /* of the last one */
     struct mr_http_route *routes;   /* all of them, those of jobs last */
     size_t routes_n, routes_ours_n; /* in all, and before those of jobs */
     struct mr_buf document;         /* openapi.json */
@@ -147,11 +150,18 @@ MR_MUST_USE enum mr_err http_openapi(struct mr_buf *ret_document);
 /* ---- rows ----------------------------------------------------------------------------------- */
 
 mr_http_handler http_queues, http_queue, http_tasks, http_task, http_nodes, http_leader, http_dead,
-    http_version, http_document;
+    http_version, http_document, http_events;
 mr_http_handler http_timers, http_timer, http_timer_next, http_timer_history;
 mr_http_handler http_queue_pause, http_queue_resume, http_queue_delete, http_queue_set,
     http_task_cancel, http_task_run, http_task_archive, http_task_delete, http_requeue,
     http_enqueue, http_take, http_extend, http_finish, http_metrics;
+
+/* ---- http_events.c -------------------------------------------------------------------------- */
+
+/* Now and then, while there is a stream. */
+void http_events_look(struct mr_http_api *api);
+/* All of them end. */
+void http_events_stop(struct mr_http_api *api);
 
 /* ---- http_take.c ---------------------------------------------------------------------------- */
 

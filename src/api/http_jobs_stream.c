@@ -11,7 +11,6 @@
 #include <stdlib.h>
 
 #include "api/http_jobs_internal.h"
-#include "base/text.h"
 #include "wire/job_json.h"
 
 enum {
@@ -199,15 +198,6 @@ static void wake_ready(struct mr_http_jobs *jobs, mr_mono now)
     }
 }
 
-/* What the client has seen last: a version. Of what is none, nothing is known. */
-static uint64_t last_event_id(const struct mr_http_request *request)
-{
-    const char *text = mr_http_header(request, "Last-Event-ID");
-    int64_t number;
-    return text != NULL && mr_parse_int64(text, &number) == MR_OK && number > 0 ? (uint64_t)number
-                                                                                : 0;
-}
-
 void http_jobs_events(struct mr_http_request *request, void *arg)
 {
     struct mr_http_jobs *jobs = arg;
@@ -219,7 +209,7 @@ void http_jobs_events(struct mr_http_request *request, void *arg)
     struct sse *sse = calloc(1, sizeof *sse);
     enum mr_err err = sse != NULL ? MR_OK : MR_NOMEM;
     if (err == MR_OK)
-        err = feed_join(&jobs->feeds, mr_slice_str(id), last_event_id(request), &sse->reader);
+        err = feed_join(&jobs->feeds, mr_slice_str(id), http_last_event_id(request), &sse->reader);
     if (err != MR_OK) {
         mr_http_fail(request, err == MR_INVALID ? MR_NOT_FOUND : err,
                      err == MR_INVALID ? "no job has such an id" : mr_err_text(err));

@@ -82,6 +82,8 @@ static const struct text_row schemas[] = {
 /* "kind what it means"; a name that several lists have in meanings of their own stands behind a _. */
 static const struct text_row parameters[] = {
     {"queue", "s only of this queue"},
+    {"watch_queue",
+     "s only queues of this pattern, where * stands for any text, and who works on them"},
     {"state", "s only in this state: aggregating, scheduled, pending, active, retry, archived, "
               "completed"},
     {"job_state", "s only in this state: created, running, succeeded, failed, cancelled"},

@@ -69,6 +69,11 @@ const struct http_row http_rows[] = {
     {LOOK, .path = V1 "/leader", .roles = MR_ROLES_ALL, .summary = "Who leads",
      .answer = "leader", .handle = http_leader},
 
+    {LOOK, .path = V1 "/events", .roles = A | P | V,
+     .summary = "How queues are, who works and who leads, as it changes: start, everything there is, "
+                "ready, then changes",
+     .query = "watch_queue", .type = "text/event-stream", .handle = http_events},
+
     {LOOK, .path = V1 "/timers", .roles = A | P | V, .summary = "Timers, by app and name",
      .query = "app timer_state cursor limit", .answer = "timers", .handle = http_timers},
     {LOOK, .path = V1 "/timers/{name}", .roles = A | P | V, .summary = "A timer",

@@ -7,7 +7,7 @@
  *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c (batch.c) carry.c groups.c health.c
  *   servers.c timers.c timers_keep.c jobs.c (jobs_submit.c jobs_watch.c feed.c) reflection.c
  *                the services
- *   events.c sample.c   Events.Watch: who watches, and what there is to see
+ *   events.c sample.c   Events.Watch: who watches, and what there is to see; sample.c serves HTTP, too
  *   attach.c session.c work.c held.c   Work.Attach: the stream, the node behind it, what it does
  *
  * Thread: the loop, for everything but the done of jobs and the events of nodes.

@@ -1,21 +1,23 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The sampler behind Events.Watch: what is there, and when it last changed. See events.h. */
+/* The sampler behind Events.Watch and /events. See sample.h. */
+#include "api/sample.h"
+
 #include <stdlib.h>
 
-#include "api/events.h"
 #include "wire/node.h"
 
 /* ---- things --------------------------------------------------------------------------------- */
 
-static void touch(struct events *events, struct thing *thing)
+static void touch(struct sampler *sampler, struct thing *thing)
 {
-    thing->id = ++events->api->events_id;
+    thing->id = ++*sampler->last_id;
     thing->time_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
     mr_list_remove(&thing->change);
-    mr_list_push_back(&events->changes, &thing->change);
+    mr_list_push_back(&sampler->changes, &thing->change);
 }
 
-static struct thing *thing_new(struct events *events, enum thing_kind kind, struct mr_link *before)
+static struct thing *thing_new(struct sampler *sampler, enum thing_kind kind,
+                               struct mr_link *before)
 {
     struct thing *thing = calloc(1, sizeof *thing);
     if (thing == NULL)
@@ -23,7 +25,7 @@ static struct thing *thing_new(struct events *events, enum thing_kind kind, stru
     thing->kind = kind;
     mr_list_init(&thing->change);
     mr_list_insert_before(before, &thing->place);
-    touch(events, thing);
+    touch(sampler, thing);
     return thing;
 }
 
@@ -32,69 +34,71 @@ static void thing_free(struct thing *thing)
     mr_list_remove(&thing->change);
     mr_list_remove(&thing->place);
     mr_arena_done(&thing->memory);
+    mr_buf_done(&thing->text);
     free(thing);
 }
 
-void sample_forget(struct events *events, uint64_t id)
+void sample_forget(struct sampler *sampler, uint64_t id)
 {
-    while (!mr_list_empty(&events->gone)) {
-        struct thing *thing = mr_container(events->gone.next, struct thing, place);
+    while (!mr_list_empty(&sampler->gone)) {
+        struct thing *thing = mr_container(sampler->gone.next, struct thing, place);
         if (thing->id > id)
             return;
         thing_free(thing);
-        events->gone_n--;
+        sampler->gone_n--;
     }
 }
 
-static void thing_gone(struct events *events, struct thing *thing)
+static void thing_gone(struct sampler *sampler, struct thing *thing)
 {
     thing->gone = true;
-    touch(events, thing);
+    touch(sampler, thing);
     mr_list_remove(&thing->place);
-    mr_list_push_back(&events->gone, &thing->place);
-    if (++events->gone_n <= GONE_MAX)
+    mr_list_push_back(&sampler->gone, &thing->place);
+    if (++sampler->gone_n <= GONE_MAX)
         return;
-    events->forgotten = mr_container(events->gone.next, struct thing, place)->id;
-    sample_forget(events, events->forgotten);
+    sampler->forgotten = mr_container(sampler->gone.next, struct thing, place)->id;
+    sample_forget(sampler, sampler->forgotten);
 }
 
-void things_free(struct events *events)
+void sample_done(struct sampler *sampler)
 {
-    while (!mr_list_empty(&events->changes))
-        thing_free(mr_container(events->changes.next, struct thing, change));
+    while (!mr_list_empty(&sampler->changes))
+        thing_free(mr_container(sampler->changes.next, struct thing, change));
 }
 
 /* ---- against what is known ------------------------------------------------------------------ */
 
 /* What is known and what is found are in the same order, so both are walked once. */
-static struct thing *known_at(const struct events *events, enum thing_kind kind)
+static struct thing *known_at(const struct sampler *sampler, enum thing_kind kind)
 {
-    return events->at == &events->known[kind] ? NULL
-                                              : mr_container(events->at, struct thing, place);
+    return sampler->at == &sampler->known[kind] ? NULL
+                                                : mr_container(sampler->at, struct thing, place);
 }
 
 /* How a node went: somebody who may still come back, or does not know yet, has not left by itself. */
-static void node_went(struct events *events, struct thing *thing)
+static void node_went(struct sampler *sampler, struct thing *thing)
 {
-    bool lost = thing->node.state != MR_NODE_LIVE ||
-                nodes_has_session(events->api, thing->node.incarnation);
+    bool lost =
+        thing->node.state != MR_NODE_LIVE ||
+        (sampler->ops->is_lost != NULL && sampler->ops->is_lost(sampler, thing->node.incarnation));
     thing->node.state = lost ? MR_NODE_DEAD : (enum mr_node_state)NODE_CLOSED;
     thing->node.in_hand = thing->node.busy = 0;
 }
 
-static void pass_gone(struct events *events, struct thing *thing)
+static void pass_gone(struct sampler *sampler, struct thing *thing)
 {
-    events->at = events->at->next;
+    sampler->at = sampler->at->next;
     if (thing->kind == THING_NODE)
-        node_went(events, thing);
-    thing_gone(events, thing);
+        node_went(sampler, thing);
+    thing_gone(sampler, thing);
 }
 
-static void pass_rest(struct events *events, enum thing_kind kind)
+static void pass_rest(struct sampler *sampler, enum thing_kind kind)
 {
     struct thing *thing;
-    while ((thing = known_at(events, kind)) != NULL)
-        pass_gone(events, thing);
+    while ((thing = known_at(sampler, kind)) != NULL)
+        pass_gone(sampler, thing);
 }
 
 /* Waiting grows by itself, as anybody can see from the time. */
@@ -114,21 +118,21 @@ static bool queue_changed(const struct mr_queue_info *before, const struct mr_qu
            before->quarantined != now->quarantined;
 }
 
-static void pass_queue(struct events *events, const struct mr_queue_info *info)
+static void pass_queue(struct sampler *sampler, const struct mr_queue_info *info)
 {
     struct thing *thing;
-    while ((thing = known_at(events, THING_QUEUE)) != NULL &&
+    while ((thing = known_at(sampler, THING_QUEUE)) != NULL &&
            strcmp(thing->queue.name, info->name) < 0)
-        pass_gone(events, thing);
+        pass_gone(sampler, thing);
     if (thing == NULL || strcmp(thing->queue.name, info->name) != 0) {
-        thing = thing_new(events, THING_QUEUE, events->at);
+        thing = thing_new(sampler, THING_QUEUE, sampler->at);
         if (thing != NULL)
             thing->queue = *info;
         return;
     }
-    events->at = events->at->next;
+    sampler->at = sampler->at->next;
     if (queue_changed(&thing->queue, info))
-        touch(events, thing);
+        touch(sampler, thing);
     thing->queue = *info;
 }
 
@@ -143,47 +147,47 @@ static enum mr_err node_copy(struct thing *thing, const struct mr_node_info *nod
     return mr_node_read(mr_slice_make(bytes, size), &thing->memory, &thing->node);
 }
 
-static void pass_node(struct events *events, const struct mr_node_info *node)
+static void pass_node(struct sampler *sampler, const struct mr_node_info *node)
 {
     struct thing *thing;
-    while ((thing = known_at(events, THING_NODE)) != NULL &&
+    while ((thing = known_at(sampler, THING_NODE)) != NULL &&
            thing->node.incarnation < node->incarnation)
-        pass_gone(events, thing);
+        pass_gone(sampler, thing);
     if (thing == NULL || thing->node.incarnation != node->incarnation) {
-        thing = thing_new(events, THING_NODE, events->at);
+        thing = thing_new(sampler, THING_NODE, sampler->at);
         if (thing != NULL && node_copy(thing, node) != MR_OK)
             thing_free(thing); /* the next look finds it again */
         return;
     }
-    events->at = events->at->next;
+    sampler->at = sampler->at->next;
     if (thing->node.state != node->state)
-        touch(events, thing);
+        touch(sampler, thing);
     thing->node.state = node->state;
     thing->node.last_beat_ms = node->last_beat_ms;
     thing->node.in_hand = node->in_hand;
     thing->node.busy = node->busy;
 }
 
-static void pass_server(struct events *events, struct server_state now)
+static void pass_server(struct sampler *sampler, struct server_state now)
 {
-    struct thing *thing = known_at(events, THING_SERVER);
+    struct thing *thing = known_at(sampler, THING_SERVER);
     if (thing == NULL)
-        thing = thing_new(events, THING_SERVER, events->at);
+        thing = thing_new(sampler, THING_SERVER, sampler->at);
     else if (memcmp(&thing->server, &now, sizeof now) != 0)
-        touch(events, thing);
+        touch(sampler, thing);
     if (thing != NULL)
         thing->server = now;
 }
 
 /* How long nobody leads anybody can see from the time. */
-static void pass_leader(struct events *events, const struct mr_leader *now)
+static void pass_leader(struct sampler *sampler, const struct mr_leader *now)
 {
-    events->at = events->known[THING_LEADER].next;
-    struct thing *thing = known_at(events, THING_LEADER);
+    sampler->at = sampler->known[THING_LEADER].next;
+    struct thing *thing = known_at(sampler, THING_LEADER);
     if (thing == NULL)
-        thing = thing_new(events, THING_LEADER, events->at);
+        thing = thing_new(sampler, THING_LEADER, sampler->at);
     else if (thing->leader.incarnation != now->incarnation || thing->leader.term != now->term)
-        touch(events, thing);
+        touch(sampler, thing);
     else
         return;
     if (thing == NULL)
@@ -198,51 +202,62 @@ static void pass_leader(struct events *events, const struct mr_leader *now)
 /* ---- a look --------------------------------------------------------------------------------- */
 
 /* Queues, nodes and the server, one behind the other. */
-static void ask(struct events *events, enum thing_kind kind);
+static void ask(struct sampler *sampler, enum thing_kind kind);
 
-static void looked(struct events *events, enum thing_kind kind)
+static void submit(struct sampler *sampler, enum mr_op op, void (*back)(struct sampler *sampler))
 {
-    bool goes_on = kind < THING_SERVER && !mr_list_empty(&events->watchers);
-    job_clear(&events->job);
-    if (goes_on) {
-        ask(events, kind + 1);
-        return;
-    }
-    events->looks = false;
-    events_looked(events);
+    sampler->back = back;
+    sampler->ops->submit(sampler, op);
 }
 
-static void ask_queues(struct events *events, struct mr_slice after);
-
-static void queues_back(struct job *job)
+static void clear(struct sampler *sampler)
 {
-    struct events *events = mr_container(job, struct events, job);
-    const struct mr_req_queue_list *req = &job->req.queue_list;
+    mr_req_done(&sampler->req->head);
+    *sampler->req = (union any_req){0};
+}
+
+static void looked(struct sampler *sampler, enum thing_kind kind)
+{
+    bool goes_on = kind < THING_SERVER && sampler->ops->wanted(sampler);
+    clear(sampler);
+    if (goes_on) {
+        ask(sampler, kind + 1);
+        return;
+    }
+    sampler->looks = false;
+    sampler->ops->looked(sampler);
+}
+
+static void ask_queues(struct sampler *sampler, struct mr_slice after);
+
+static void queues_back(struct sampler *sampler)
+{
+    const struct mr_req_queue_list *req = &sampler->req->queue_list;
     bool more = req->req.err == MR_OK && req->n == req->max;
     char last[MR_NAME_MAX + 1];
     for (size_t i = 0; req->req.err == MR_OK && i < req->n; i++)
-        pass_queue(events, &req->infos[i]);
-    if (more && !mr_list_empty(&events->watchers)) {
+        pass_queue(sampler, &req->infos[i]);
+    if (more && sampler->ops->wanted(sampler)) {
         memcpy(last, req->infos[req->n - 1].name, sizeof last);
-        job_clear(job);
-        ask_queues(events, mr_slice_str(last));
+        clear(sampler);
+        ask_queues(sampler, mr_slice_str(last));
         return;
     }
     if (req->req.err == MR_OK && !more)
-        pass_rest(events, THING_QUEUE);
-    looked(events, THING_QUEUE);
+        pass_rest(sampler, THING_QUEUE);
+    looked(sampler, THING_QUEUE);
 }
 
-static void ask_queues(struct events *events, struct mr_slice after)
+static void ask_queues(struct sampler *sampler, struct mr_slice after)
 {
-    struct mr_req_queue_list *req = &events->job.req.queue_list;
+    struct mr_req_queue_list *req = &sampler->req->queue_list;
     if (after.len > 0 && mr_arena_copy(&req->req.arena, after, &req->after) != MR_OK) {
-        looked(events, THING_QUEUE);
+        looked(sampler, THING_QUEUE);
         return;
     }
-    req->infos = events->page;
+    req->infos = sampler->page;
     req->max = QUEUES_PAGE;
-    job_submit(&events->job, events->api, MR_OP_QUEUE_LIST, queues_back);
+    submit(sampler, MR_OP_QUEUE_LIST, queues_back);
 }
 
 static int compare_nodes(const void *a, const void *b)
@@ -251,26 +266,25 @@ static int compare_nodes(const void *a, const void *b)
     return (x->incarnation > y->incarnation) - (x->incarnation < y->incarnation);
 }
 
-static void nodes_back(struct job *job)
+static void nodes_back(struct sampler *sampler)
 {
-    struct events *events = mr_container(job, struct events, job);
-    struct mr_req_node_list *req = &job->req.node_list;
+    struct mr_req_node_list *req = &sampler->req->node_list;
     if (req->req.err == MR_OK) {
-        nodes_mark(events->api, req->nodes, req->n);
+        if (sampler->ops->mark != NULL)
+            sampler->ops->mark(sampler, req->nodes, req->n);
         if (req->n > 0)
             qsort(req->nodes, req->n, sizeof *req->nodes, compare_nodes);
         for (size_t i = 0; i < req->n; i++)
-            pass_node(events, &req->nodes[i]);
-        pass_rest(events, THING_NODE);
-        pass_leader(events, &req->leader);
+            pass_node(sampler, &req->nodes[i]);
+        pass_rest(sampler, THING_NODE);
+        pass_leader(sampler, &req->leader);
     }
-    looked(events, THING_NODE);
+    looked(sampler, THING_NODE);
 }
 
-static void stats_back(struct job *job)
+static void stats_back(struct sampler *sampler)
 {
-    struct events *events = mr_container(job, struct events, job);
-    const struct mr_req_stats *req = &job->req.stats;
+    const struct mr_req_stats *req = &sampler->req->stats;
     struct server_state now = {.failed = true};
     if (req->req.err == MR_OK)
         now = (struct server_state){
@@ -278,26 +292,53 @@ static void stats_back(struct job *job)
             .failed = req->stats.failed,
             .upkeep = req->stats.upkeep,
         };
-    pass_server(events, now);
-    looked(events, THING_SERVER);
+    pass_server(sampler, now);
+    looked(sampler, THING_SERVER);
 }
 
-static void ask(struct events *events, enum thing_kind kind)
+static void ask(struct sampler *sampler, enum thing_kind kind)
 {
-    events->at = events->known[kind].next;
+    sampler->at = sampler->known[kind].next;
     if (kind == THING_QUEUE)
-        ask_queues(events, (struct mr_slice){0});
+        ask_queues(sampler, (struct mr_slice){0});
     else if (kind == THING_NODE)
-        job_submit(&events->job, events->api, MR_OP_NODE_LIST, nodes_back);
+        submit(sampler, MR_OP_NODE_LIST, nodes_back);
     else
-        job_submit(&events->job, events->api, MR_OP_STATS, stats_back);
+        submit(sampler, MR_OP_STATS, stats_back);
 }
 
-void sample_begin(struct events *events)
+void sample_begin(struct sampler *sampler)
 {
-    if (events->looks)
+    if (sampler->looks)
         return;
-    events->looks = true;
-    events->began = mr_rpc_now(events->api->options.rpc);
-    ask(events, THING_QUEUE);
+    sampler->looks = true;
+    ask(sampler, THING_QUEUE);
+}
+
+void sample_back(struct sampler *sampler)
+{
+    sampler->back(sampler);
+}
+
+void sample_init(struct sampler *sampler, const struct sampler_ops *ops, union any_req *req,
+                 uint64_t *last_id)
+{
+    sampler->ops = ops;
+    sampler->req = req;
+    sampler->last_id = last_id;
+    mr_list_init(&sampler->changes);
+    mr_list_init(&sampler->gone);
+    for (size_t i = 0; i < THING_COUNT; i++)
+        mr_list_init(&sampler->known[i]);
+    int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
+    if (*last_id == 0) /* so that they also rise from one server to the next */
+        *last_id = (uint64_t)now_ms * 1000;
+}
+
+struct mr_link *sample_behind(struct sampler *sampler, uint64_t id)
+{
+    struct mr_link *changes = &sampler->changes, *link = changes;
+    while (link->prev != changes && mr_container(link->prev, struct thing, change)->id > id)
+        link = link->prev;
+    return link;
 }

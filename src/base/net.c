@@ -262,6 +262,12 @@ void mr_net_close(int fd)
     close(fd);
 }
 
+void mr_net_set_send_room(int fd, size_t bytes)
+{
+    int room = (int)bytes;
+    (void)setsockopt(fd, SOL_SOCKET, SO_SNDBUF, &room, sizeof room); /* else it stays as it is */
+}
+
 void mr_net_cut(int fd)
 {
     (void)shutdown(fd, SHUT_RDWR);

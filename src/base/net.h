@@ -53,6 +53,8 @@ void mr_net_keepalive(int fd, int64_t ms);
  * connection broke. */
 MR_MUST_USE enum mr_err mr_net_read(int fd, void *data, size_t max, size_t *ret_n);
 MR_MUST_USE enum mr_err mr_net_write(int fd, const void *data, size_t len, size_t *ret_n);
+/* The kernel holds about so many bytes that the peer has not taken. */
+void mr_net_set_send_room(int fd, size_t bytes);
 void mr_net_close(int fd);
 /* Ends both directions; the socket stays its owner's to close. */
 void mr_net_cut(int fd);

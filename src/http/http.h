@@ -129,6 +129,8 @@ struct mr_http_stream *mr_http_stream(struct mr_http_request *request, const cha
 MR_MUST_USE enum mr_err mr_http_stream_write(struct mr_http_stream *stream, struct mr_slice bytes);
 /* Whether the client has taken all that was written; then it is woken by mr_http_stream_wake alone. */
 bool mr_http_stream_waits(const struct mr_http_stream *stream);
+/* The kernel holds about so many bytes for a client that does not take them, and no more. */
+void mr_http_stream_narrow(struct mr_http_stream *stream, size_t bytes);
 /* more is called as soon as the client takes it. */
 void mr_http_stream_wake(struct mr_http_stream *stream);
 /* Behind what was written. */

@@ -126,6 +126,13 @@ enum mr_err mr_http_stream_write(struct mr_http_stream *stream, struct mr_slice 
     return mr_buf_append_slice(&stream->buf, bytes);
 }
 
+void mr_http_stream_narrow(struct mr_http_stream *stream, size_t bytes)
+{
+    const struct client *client = client_of(stream->request->connection);
+    if (client)
+        mr_net_set_send_room(client->fd, bytes);
+}
+
 bool mr_http_stream_waits(const struct mr_http_stream *stream)
 {
     return stream->suspended;
