@@ -2,11 +2,12 @@
 /* The timers of a server: from settings to a store that is open. */
 #include <stdlib.h>
 
+#include "base/diag.h"
 #include "base/text.h"
 #include "broker/embedded/embedded.h"
 #include "cli/serve.h"
 
-enum { LEVEL_TEXT_MAX = 32, APPS_MAX = 1024, RENEWALS = 3 };
+enum { LEVEL_TEXT_MAX = 32, APPS_MAX = 1024, RENEWALS = 3, SWEPT_MS = 5000 };
 
 #define STORE_FILE "store.db"
 
@@ -237,6 +238,10 @@ int serve_timers_open(const struct cli *cli, const struct settings *settings,
         code = open_service(settings, plan, &options, ret_service);
     if (code == CLI_OK)
         serve_replica_start(settings, *ret_service);
+    /* Before workers come: what others have made anew while we were away is not for them. */
+    if (code == CLI_OK && plan->keeps_copies &&
+        !mr_timer_service_await_swept(*ret_service, SWEPT_MS))
+        mr_diag(MR_DIAG_WARN, "timer.moved", "not looked through after_ms=%d going on", SWEPT_MS);
     mr_arena_done(&apps->arena);
     free(apps);
     return code;

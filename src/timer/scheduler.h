@@ -55,6 +55,12 @@ void mr_scheduler_stop(struct mr_scheduler *scheduler);
 
 /* Something was applied to timers of this app, by this server: it looks at once. Thread: any. */
 void mr_scheduler_changed(struct mr_scheduler *scheduler, struct mr_slice app);
+/*
+ * Waits until the broker of our own has been looked through for tasks that others have made anew while we were not there, and those are
+ * deleted; or until it is known that there are no others. Who lets workers in before that has some of them run in vain. False: not in
+ * this time. Thread: any but its own.
+ */
+bool mr_scheduler_await_swept(struct mr_scheduler *scheduler, int64_t max_ms);
 /* The injected clock was moved. Thread: any. */
 void mr_scheduler_wake(struct mr_scheduler *scheduler);
 
@@ -93,6 +99,7 @@ struct mr_scheduler_figures {
     uint64_t succeeded, failed, cancelled; /* ends */
     uint64_t recovered;   /* firings that were dispatched for another one, or again */
     uint64_t reconciled;  /* ends that no result told of */
+    uint64_t moved;       /* tasks of ours that were deleted, since they go on in another broker */
     uint64_t retained;    /* rows that were removed for their age */
     uint64_t clock_steps; /* of the wall clock */
     uint64_t in_memory;   /* timers, now */

@@ -309,6 +309,11 @@ void mr_timer_service_set_peers(struct mr_timer_service *service, const char *co
         mr_replica_set_peers(service->replica, addresses, n);
 }
 
+bool mr_timer_service_await_swept(struct mr_timer_service *service, int64_t max_ms)
+{
+    return !service->fires || mr_scheduler_await_swept(service->scheduler, max_ms);
+}
+
 struct mr_copies *mr_timer_service_copies(struct mr_timer_service *service)
 {
     return service->copies;

@@ -83,6 +83,8 @@ void mr_timer_service_close(struct mr_timer_service *service);
 struct mr_timer_door;
 struct mr_timer_door *mr_timer_service_door(struct mr_timer_service *service);
 
+/* See mr_scheduler_await_swept. True while it only looks. Thread: any. */
+bool mr_timer_service_await_swept(struct mr_timer_service *service, int64_t max_ms);
 /* The other servers' addresses, in the order in which they are asked to keep copies; see mr_replica_set_peers. Nothing
  * without a replica. Thread: any. */
 void mr_timer_service_set_peers(struct mr_timer_service *service, const char *const *addresses,

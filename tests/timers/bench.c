@@ -197,7 +197,13 @@ static void open_home(struct bench *bench, size_t i)
     if (mr_embedded_open(&(struct mr_embedded_options){.dir = dir, .segment_bytes = 1 << 20},
                          &server->broker, &detail) != MR_OK)
         fail_msg("%s", detail.text);
-    work_on(bench, server->broker, 8, &server->worker);
+    if (!bench->idle)
+        bench_work_at(bench, i);
+}
+
+void bench_work_at(struct bench *bench, size_t i)
+{
+    work_on(bench, bench->servers[i].broker, 8, &bench->servers[i].worker);
 }
 
 struct bench_server *bench_serve(struct bench *bench, size_t i)

@@ -70,6 +70,7 @@ struct bench {
     struct bench_server servers[BENCH_SERVERS_MAX];
     struct mr_worker *worker; /* NULL: nobody works */
     bool homes;               /* servers that are started from now on have brokers of their own */
+    bool idle;                /* ... and no workers on them */
     char app[32];             /* of timers that are named from now on; empty: the default */
     uint64_t version;
     struct mr_lock lock; /* over what follows */
@@ -100,6 +101,7 @@ void bench_shared_end(void); /* the PostgreSQL that they share goes */
 void bench_free(struct bench *bench);
 struct bench_server *bench_serve(struct bench *bench, size_t i); /* starts it */
 void bench_unserve(struct bench *bench, size_t i);               /* it stops in order */
+void bench_work_at(struct bench *bench, size_t i); /* a worker on a server's own broker */
 void bench_work(struct bench *bench, uint32_t slots);
 void bench_unwork(struct bench *bench);
 /* Another worker beside it, with a name. */

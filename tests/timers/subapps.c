@@ -357,6 +357,78 @@ static void test_75_tasks_of_a_server_that_is_gone_are_made_anew(void **state)
     bench_free(bench);
 }
 
+/* Tasks that wait in a server's own broker. */
+static uint64_t waiting_at(struct bench *bench, size_t i)
+{
+    struct mr_queue_info info = {0};
+    struct mr_req_queue_list list = {
+        .req.op = MR_OP_QUEUE_LIST, .only = MR_SLICE_LIT("default"), .infos = &info, .max = 1};
+    enum mr_err err = mr_broker_call(bench->servers[i].broker, &list.req);
+    assert_true(err == MR_OK || err == MR_NOT_FOUND);
+    mr_req_done(&list.req);
+    return err == MR_OK ? info.counts[MR_PENDING] : 0;
+}
+
+static bool all_succeeded(struct bench *bench)
+{
+    for (size_t i = 0; i < TIMERS; i++) {
+        char name[16];
+        snprintf(name, sizeof name, "t-%zu", i);
+        if (bench_count(bench, name, MR_LEDGER_BIT(MR_LEDGER_SUCCEEDED)) != 1)
+            return false;
+    }
+    return true;
+}
+
+/* Nobody works for the second server, so what it has dispatched waits there, and goes on at the first one when it is gone. */
+static void test_75_a_server_that_returns_runs_nothing_that_went_on_elsewhere(void **state)
+{
+    (void)state;
+    struct mr_scheduler_figures figures;
+    struct bench *bench = start(1, true);
+    bench->idle = true;
+    bench_serve(bench, 1);
+    bench_put(bench, BENCH_TIMER("first", MR_TIMER_EVERY, "1h"));
+    SAY(bench, .workers = 4);
+    BENCH_UNTIL(is_cut(bench, 2, 2));
+    bench_put_many(bench, BENCH_TIMER("", MR_TIMER_DELAY, "1ms"), "t-%zu", TIMERS);
+    uint64_t waiting = 0;
+    BENCH_UNTIL((waiting = waiting_at(bench, 1)) > 0 && waiting + bench_runs(bench) == TIMERS);
+    bench_unserve(bench, 1);
+    BENCH_UNTIL(all_succeeded(bench));
+    assert_int_equal(bench_runs(bench), TIMERS);
+    bench_serve(bench, 1);
+    assert_true(mr_scheduler_await_swept(bench->servers[1].scheduler, BENCH_WAIT_MS));
+    assert_int_equal(waiting_at(bench, 1), 0);
+    mr_scheduler_figures(bench->servers[1].scheduler, &figures);
+    assert_int_equal(figures.moved, waiting);
+    bench_work_at(bench, 1);
+    bench_put_many(bench, BENCH_TIMER("", MR_TIMER_DELAY, "1ms"), "u-%zu", TIMERS);
+    BENCH_UNTIL(bench_runs(bench) >= 2 * TIMERS);
+    assert_int_equal(bench_runs(bench), 2 * TIMERS);
+    bench_free(bench);
+}
+
+/* What nobody has made anew stays where it is. */
+static void test_75_a_server_that_returns_keeps_what_is_its_own(void **state)
+{
+    (void)state;
+    struct bench *bench = start(0, true);
+    bench->idle = true;
+    bench_serve(bench, 0);
+    SAY(bench, .workers = 1);
+    bench_put_many(bench, BENCH_TIMER("", MR_TIMER_DELAY, "1ms"), "t-%zu", TIMERS);
+    BENCH_UNTIL(waiting_at(bench, 0) == TIMERS && is_cut(bench, 1, 1));
+    bench_unserve(bench, 0);
+    bench_serve(bench, 0);
+    assert_true(mr_scheduler_await_swept(bench->servers[0].scheduler, BENCH_WAIT_MS));
+    assert_int_equal(waiting_at(bench, 0), TIMERS);
+    bench_work_at(bench, 0);
+    BENCH_UNTIL(all_succeeded(bench));
+    assert_int_equal(bench_runs(bench), TIMERS);
+    bench_free(bench);
+}
+
 /* A timer whose next run waits for the end of the last one: that is told by the server that has the task. */
 static void test_71_ends_are_told_to_who_fires_the_timer_now(void **state)
 {
@@ -416,6 +488,8 @@ int timers_subapps(void)
         cmocka_unit_test(test_73_at_less_than_twice_nothing_moves),
         cmocka_unit_test(test_75_what_a_server_has_goes_to_the_others),
         cmocka_unit_test(test_75_tasks_of_a_server_that_is_gone_are_made_anew),
+        cmocka_unit_test(test_75_a_server_that_returns_runs_nothing_that_went_on_elsewhere),
+        cmocka_unit_test(test_75_a_server_that_returns_keeps_what_is_its_own),
     };
     return TIMERS_RUN("subApps", tests);
 }

@@ -97,6 +97,8 @@ static void set_done(struct job *job)
             d->set_results[i].state == MR_LEDGER_CANCELLED)
             take_back(app, d->of_set[i]);
     }
+    if (!d->fenced) /* another one may have been first */
+        job->s->sweep_due = true;
     if (d->set.req.err == MR_STALE && sched_job_current(job))
         sched_lease_lost(app, MR_STALE);
     else if (d->set.req.err != MR_OK) /* found as an open row later */
@@ -358,6 +360,7 @@ static void again(struct mr_timer *timer, void *arg)
 {
     struct app *app = mr_container(timer, struct app, dispatch_again);
     (void)arg;
+    app->s->found++; /* some may be of others' making */
     if (app->owned)
         sched_dispatch(app, &app->shots);
 }

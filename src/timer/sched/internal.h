@@ -17,6 +17,7 @@
  *   late.c       ends whose timer has to be looked at first
  *   recover.c    rows that are open: when an app has become ours, and every now and then
  *   broadcast.c  firings of several tasks: whether all have ended
+ *   sweep.c      tasks in our own broker that go on in another one
  *   expire.c     firings that no worker took in time
  *   stop.c       the task of a firing is stopped
  *   act.c        what people do to a firing
@@ -261,9 +262,16 @@ struct mr_scheduler {
     bool share_again;    /* and once more */
     struct nodes *nodes; /* the workers, as they were lately; or NULL */
     bool nodes_asking;
-    mr_mono nodes_again; /* the last time failed: not before this */
-    bool nodes_wanted;   /* there are timers that go by them */
-    size_t under_way;    /* jobs */
+    mr_mono nodes_again;   /* the last time failed: not before this */
+    bool nodes_wanted;     /* there are timers that go by them */
+    bool sweep_due;        /* others may have made tasks anew that are in our broker */
+    bool sweeping;         /* they are looked for */
+    size_t sweep_round;    /* so often they were */
+    struct mr_timer sweep; /* then they are */
+    mr_mono sweep_ended;   /* the last time */
+    struct mr_event swept; /* they were once, or there are none */
+    uint64_t found;        /* rows that were found and dispatched */
+    size_t under_way;      /* jobs */
     struct mr_chan inbox;
     _Atomic uint32_t answering; /* threads that are sending to it what they were asked */
     pthread_t thread;
@@ -300,6 +308,10 @@ bool sched_is_any_firing(const struct app *base);
 /* Where the task of a firing is. */
 enum home { HOME_OURS, HOME_OTHERS, HOME_GONE /* its server does not live */ };
 enum home sched_home(const struct mr_scheduler *s, struct mr_slice home);
+
+/* sweep.c: a look at the store has been; shared: there are others. */
+void sched_sweep_init(struct mr_scheduler *s);
+void sched_sweep_look(struct mr_scheduler *s, bool is_shared);
 
 /* cut.c: the number of a server in tables. */
 uint64_t sched_server_id(struct mr_slice server);

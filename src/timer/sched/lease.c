@@ -112,6 +112,7 @@ void sched_lease_lost(struct app *app, enum mr_err err)
     dropped(app);
     /* Perhaps nobody has it. If the store's clock has been set we are not there for it any more, either. */
     app->s->beat = (mr_mono){0};
+    app->s->sweep_due = true;              /* and who has it may have taken us for dead */
     app->s->share_again = app->s->sharing; /* that look has not seen it */
     sched_after(app->s, &app->s->share, 0);
 }

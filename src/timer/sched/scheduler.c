@@ -449,6 +449,8 @@ static enum mr_err begin(struct mr_scheduler *s, const struct mr_scheduler_optio
     MR_TRY(mr_zones_new(mr_fs_system(), NULL, &s->zones));
     MR_TRY(name_apps(s, o));
     sched_share_init(s);
+    sched_sweep_init(s);
+    s->sweep_due = true;
     mr_timer_init(&s->look, look);
     mr_timer_init(&s->retain, retain);
     sched_after(s, &s->look, 0);

@@ -214,8 +214,12 @@ static void decide(struct looking *l)
     for (size_t i = 0; i < sight->cuts_n; i++)
         s->wished = s->wished || sight->cuts[i].has_wish;
     note_homes(s, &l->list);
-    if (us == MR_SHARE_NOBODY)
+    if (us == MR_SHARE_NOBODY) {
         s->beat = (mr_mono){0};
+        s->sweep_due = true; /* for others we are not there */
+    } else {
+        sched_sweep_look(s, s->others > 0 || sight->cuts_n > 0);
+    }
     if (us == MR_SHARE_NOBODY || add_named(s, sight) != MR_OK)
         return;
     sched_plan(s, sight);
