@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * The ends of runs, and commits of results. Those that come in one turn of the loop leave together, one script
- * call for each queue. A lease knows its queue; for one that is not ours any more, all queues are asked.
+ * call for each queue; while some calls are not answered the next ends gather, so that a Redis that is busy gets few
+ * calls with many. A lease knows its queue; for one that is not ours any more, all queues are asked.
  *
  * While Redis is away they are kept and sent again. One whose answer was lost may have been carried out:
  * the second time the script is told so, and takes a task that has left this very epoch behind as the
@@ -19,6 +20,7 @@ enum {
     COMMIT_ARGS = 3,
     CALL_ITEMS = 256,             /* of one call */
     CALL_BYTES = 8 * 1024 * 1024, /* of texts in one call */
+    CALLS_MAX = 2,                /* under way for a queue: one is carried out, the next is there */
     DONE_ARGS = 2,                /* of one item of done.lua */
     KEEP_MS = 60 * 1000,          /* so long they are kept while Redis is away */
     FAILED_MS = 5000,             /* after an error of their queue */
@@ -226,6 +228,10 @@ static enum mr_err end_given_up(const struct engine *engine, const struct end *e
     return end->doubtful ? MR_TIMEOUT : MR_UNAVAILABLE;
 }
 
+static void end_send(struct engine *engine, struct end *end);
+static void send_some(struct rqueue *queue, uint32_t calls_max);
+static void ask_flush(struct engine *engine);
+
 static void try_again(struct engine *engine, struct end *end, bool doubtful)
 {
     mr_mono now = mr_redis_now(engine->redis);
@@ -240,17 +246,18 @@ static void try_again(struct engine *engine, struct end *end, bool doubtful)
         mr_redis_timer_start(engine->redis, &engine->deliver, mr_mono_add_ms(now, AGAIN_MS));
 }
 
-/* A node leaves: what it has to say and could not is kept no longer. */
+/* A node leaves: what it has to say goes before it gives back what it holds, and what it could not say is kept no
+ * longer. */
 void finishes_leave(struct engine *engine)
 {
     struct mr_link all, *link;
+    while ((link = mr_list_pop_front(&engine->finishings)) != NULL)
+        send_some(mr_container(link, struct rqueue, finishing), UINT32_MAX);
     mr_list_init(&all);
     mr_list_splice_back(&all, &engine->undelivered);
     while ((link = mr_list_pop_front(&all)) != NULL)
         try_again(engine, mr_container(link, struct end, link), false);
 }
-
-static void end_send(struct engine *engine, struct end *end);
 
 enum {
     CODE_NONE = 2,
@@ -297,6 +304,9 @@ static void load_answered(struct mr_redis_call *call, enum mr_err err, const str
     int64_t keep_ms = err == MR_OK && head > 0 ? mr_reply_int(&reply->items[0], -1) : -1;
     if (keep_ms >= 0)
         recover_in(queue, keep_ms + 1);
+    queue->finishing_n--;
+    if (!mr_list_empty(&queue->finishes))
+        ask_flush(engine);
     free(load);
 }
 
@@ -341,7 +351,7 @@ static void put_end(struct end *end, struct mr_slice *args)
     args[6] = mr_slice_str(reasons[item->reason]);
 }
 
-/* Takes from the queue's ends as many as travel together. */
+/* Takes from the queue's ends as many as travel together: those of the first one's kind. */
 static struct load *load_next(struct rqueue *queue)
 {
     struct load *load = malloc(sizeof *load);
@@ -350,14 +360,16 @@ static struct load *load_next(struct rqueue *queue)
         return NULL;
     load->queue = queue;
     load->n = 0;
-    while (!mr_list_empty(&queue->finishes) && load->n < CALL_ITEMS && bytes < CALL_BYTES) {
-        struct end *end = mr_container(queue->finishes.next, struct end, link);
+    for (struct mr_link *at = queue->finishes.next, *next;
+         at != &queue->finishes && load->n < CALL_ITEMS && bytes < CALL_BYTES; at = next) {
+        struct end *end = mr_container(at, struct end, link);
         const struct finish *finish = end->ticket->own;
         enum load_kind kind = end_kind(end);
+        next = at->next;
         if (load->n == 0)
             load->kind = kind;
         else if (load->kind != kind)
-            break;
+            continue;
         mr_list_remove(&end->link);
         bytes += finish->items[end->item].text.len;
         load->ends[load->n++] = end;
@@ -416,6 +428,7 @@ static void load_send(struct load *load)
     /* It must not wait for a Redis that is away: how long its ends are kept is known here. */
     load->call = (struct mr_redis_call){
         .answered = load_answered, .arg = load, .durable = true, .urgent = true};
+    load->queue->finishing_n++;
     if (load->kind == LOAD_DONE)
         send_done(load);
     else if (load->kind == LOAD_COMMIT)
@@ -424,25 +437,42 @@ static void load_send(struct load *load)
         send_ends(load);
 }
 
-/* The end of a turn: all that came leaves. */
+/* Ends of the queue leave while fewer calls than these are under way; the rest stays. */
+static void send_some(struct rqueue *queue, uint32_t calls_max)
+{
+    struct engine *engine = queue->engine;
+    while (!mr_list_empty(&queue->finishes) && queue->finishing_n < calls_max) {
+        struct load *load = load_next(queue);
+        if (load == NULL) { /* no memory: later */
+            struct mr_link *end = mr_list_pop_front(&queue->finishes);
+            try_again(engine, mr_container(end, struct end, link), false);
+            continue;
+        }
+        load_send(load);
+    }
+    if (!mr_list_empty(&queue->finishes) && mr_list_empty(&queue->finishing))
+        mr_list_push_back(&engine->finishings, &queue->finishing);
+}
+
+/* The end of a turn. What stays is looked at when a call is answered. */
 static void flush(struct mr_msg *msg, void *receiver)
 {
     struct engine *engine = mr_container(msg, struct engine, flush);
-    struct mr_link *link;
+    struct mr_link all, *link;
     (void)receiver;
     engine->flush_asked = false;
-    while ((link = mr_list_pop_front(&engine->finishings)) != NULL) {
-        struct rqueue *queue = mr_container(link, struct rqueue, finishing);
-        while (!mr_list_empty(&queue->finishes)) {
-            struct load *load = load_next(queue);
-            if (load == NULL) { /* no memory: later */
-                struct mr_link *end = mr_list_pop_front(&queue->finishes);
-                try_again(engine, mr_container(end, struct end, link), false);
-                continue;
-            }
-            load_send(load);
-        }
-    }
+    mr_list_init(&all);
+    mr_list_splice_back(&all, &engine->finishings);
+    while ((link = mr_list_pop_front(&all)) != NULL)
+        send_some(mr_container(link, struct rqueue, finishing), CALLS_MAX);
+}
+
+static void ask_flush(struct engine *engine)
+{
+    if (engine->flush_asked)
+        return;
+    engine->flush_asked = true;
+    mr_redis_at_end_of_turn(engine->redis, &engine->flush);
 }
 
 static void end_send(struct engine *engine, struct end *end)
@@ -450,10 +480,7 @@ static void end_send(struct engine *engine, struct end *end)
     mr_list_push_back(&end->queue->finishes, &end->link);
     if (mr_list_empty(&end->queue->finishing))
         mr_list_push_back(&engine->finishings, &end->queue->finishing);
-    if (engine->flush_asked)
-        return;
-    engine->flush_asked = true;
-    mr_redis_at_end_of_turn(engine->redis, &engine->flush);
+    ask_flush(engine);
 }
 
 void finishes_deliver(struct engine *engine)

@@ -260,8 +260,9 @@ struct rqueue {
     bool asked_alone;  /* by a take that the others let go first */
     struct watch watch;
     struct recover recover;
-    struct mr_link finishes;  /* ends of runs that leave with this turn */
+    struct mr_link finishes;  /* ends of runs that leave soon */
     struct mr_link finishing; /* the queue itself, among those that have such */
+    uint32_t finishing_n;     /* calls with ends that are not answered */
     mr_mono finish_after;     /* not before: the last ones were answered with an error */
     struct latency *latency;  /* of what was taken and ended here */
     struct ripe ripe;
