@@ -4,8 +4,12 @@
 
 #include "base/diag.h"
 #include "timer/apply_internal.h"
+#include "timer/door.h"
 
-enum { TEXT_MAX = 1024 }; /* of a reason */
+enum {
+    TEXT_MAX = 1024,       /* of a reason */
+    SURE_MS = 3600 * 1000, /* clocks differ, and what is old is removed now and then */
+};
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
@@ -144,6 +148,27 @@ static size_t row_of(const struct batch *b, const struct rows *rows, size_t i)
     }
 }
 
+static bool was_copied(const struct mr_task *task)
+{
+    for (size_t i = 0; i < task->headers_n; i++)
+        if (mr_slice_equal(task->headers[i].name, MR_SLICE_LIT(MR_TIMER_COPIED_HEADER)))
+            return true;
+    return false;
+}
+
+/* Copies are applied though the operation was, mostly: that does no harm as long as a timer that was deleted
+ * since is known to be. Behind that it would come back to life. */
+static enum mr_err check_age(const struct item *item, const struct mr_store_timer *there,
+                             int64_t now_ms, struct mr_detail *detail)
+{
+    int64_t said_ms = (int64_t)(item->op.version / MR_US_PER_MS);
+    if (there->state != MR_ROW_NONE || now_ms - said_ms < MR_TIMER_BURIED_MS - SURE_MS ||
+        !was_copied(&item->lease->task))
+        return MR_OK;
+    mr_detail_set(detail, "a copy so old that its timer may have been deleted since");
+    return MR_STALE;
+}
+
 /* A put that cannot be planned takes part as what is stale: it changes nothing. */
 static enum mr_err plan_all(struct mr_applier *a, struct batch *b, struct mr_store_timer *timers)
 {
@@ -161,6 +186,8 @@ static enum mr_err plan_all(struct mr_applier *a, struct batch *b, struct mr_sto
         struct mr_detail detail = {.text = ""};
         enum mr_err err = MR_OK;
         if (apply->verb == MR_APPLY_PUT)
+            err = check_age(item, there, now_ms, &detail);
+        if (apply->verb == MR_APPLY_PUT && err == MR_OK)
             err = apply_plan(a->options.zones, item, there, now_ms, apply, &detail);
         if (err == MR_NOMEM)
             return err;

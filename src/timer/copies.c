@@ -10,6 +10,7 @@
 #include "base/id.h"
 #include "broker/hidden.h"
 #include "timer/def.h"
+#include "timer/door.h"
 
 #define ORIGIN_HEADER "origin"
 
@@ -300,6 +301,7 @@ static enum mr_err learn_page(struct mr_copies *c, struct mr_req_list *list, voi
 /* Operations of one page, on their way into our own queue. */
 struct moving {
     const char *origin;
+    struct mr_header copied; /* says that */
     size_t n, moved;
     struct mr_task_options tasks[PAGE_MAX];
     struct mr_enqueue_result results[PAGE_MAX];
@@ -318,6 +320,8 @@ static void add_task(struct moving *m, const struct mr_task *copy)
         .payload = copy->payload,
         .max_retry = MR_RETRY_MAX,
         .timeout_ms = MR_NO_TIMEOUT,
+        .headers = &m->copied,
+        .headers_n = 1,
         .id = fine ? op.operation : (struct mr_slice){0}, /* else it is a dead letter soon */
     };
     m->items[m->n++] = (struct mr_control){.verb = MR_VERB_DELETE, .id = copy->id};
@@ -363,6 +367,7 @@ static void take_over(struct mr_copies *c, const char *origin)
     if (m == NULL)
         return;
     m->origin = origin;
+    m->copied = (struct mr_header){MR_SLICE_LIT(MR_TIMER_COPIED_HEADER), mr_slice_str(origin)};
     enum mr_err err = each_page(c, true, move_page, m);
     if (err != MR_OK && err != MR_CLOSED)
         mr_diag(MR_DIAG_WARN, "timer.copies", "error=%s trying again", mr_err_name(err));

@@ -257,6 +257,12 @@ static void await_ends(struct under_way *w)
         mr_broker_submit(broker, &all[i].req.req);
 }
 
+/* Of an operation that is over nobody will say that its copy is not needed any more. */
+static bool is_over(enum mr_state state)
+{
+    return state == MR_COMPLETED || state == MR_ARCHIVED;
+}
+
 /* Broker's thread. An operation whose id is there was sent before: that is this one. */
 static void enqueued(struct mr_req *req)
 {
@@ -264,6 +270,8 @@ static void enqueued(struct mr_req *req)
     for (size_t i = 0; i < w->enqueue.n; i++) {
         struct mr_timer_result *result = &w->sending->results[w->at[i]];
         enum mr_err err = w->enqueue.results[i].err;
+        if (err == MR_CONFLICT && w->copying != NULL && is_over(w->enqueue.results[i].state))
+            mr_replica_drop(w->door->replica, w->copy.value, w->tasks[i].id);
         if (err == MR_OK || err == MR_CONFLICT)
             continue;
         refuse(result, err, mr_err_text(err));

@@ -27,6 +27,8 @@ struct mr_timer_door_options {
 
 /* The header of an operation of which there is a copy: where that is, for mr_replica_drop. */
 #define MR_TIMER_COPY_HEADER "copy"
+/* The header of one that was such a copy: who had accepted it. */
+#define MR_TIMER_COPIED_HEADER "copied"
 
 MR_MUST_USE enum mr_err mr_timer_door_new(const struct mr_timer_door_options *options,
                                           struct mr_timer_door **ret_door);

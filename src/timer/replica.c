@@ -365,10 +365,10 @@ static void try_waiting(struct mr_replica *r)
     }
 }
 
-/* What it may have of them is of no use. */
+/* What it may have of them is of no use. One that has refused a message may have kept some of it before that. */
 static void give_up_peer(struct mr_replica_copying *k, bool is_doubtful)
 {
-    size_t n = k->sent + (is_doubtful ? k->sending : 0);
+    size_t n = k->sent + k->sending < k->n ? k->sent + k->sending : k->n;
     k->is_doubtful |= is_doubtful;
     mr_lock_enter(&k->replica->lock);
     for (size_t i = 0; i < n; i++)

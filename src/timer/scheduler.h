@@ -110,6 +110,9 @@ struct mr_scheduler_figures {
 /* Thread: any. */
 void mr_scheduler_figures(struct mr_scheduler *scheduler, struct mr_scheduler_figures *ret_figures);
 
+/* So long it is remembered that a timer was deleted. */
+#define MR_TIMER_BURIED_MS (24 * 3600000LL)
+
 /* ---- names ----------------------------------------------------------------------------------- */
 
 /* How long the task of a firing is kept after its end: so long a repeated step finds it. */

@@ -24,6 +24,7 @@
 #include "timer/def.h"
 #include "timer/door.h"
 #include "timer/replica.h"
+#include "timer/scheduler.h"
 #include "timer/service.h"
 #include "unit/temp_dir.h"
 
@@ -213,7 +214,7 @@ static struct mr_timer_result send_one(struct fixture *f)
 
 /* ---- looking ---------------------------------------------------------------------------------- */
 
-static size_t count(struct mr_broker *broker, const char *queue)
+static size_t count_in(struct mr_broker *broker, const char *queue, enum mr_state state)
 {
     struct mr_queue_info info;
     struct mr_req_queue_list req = {
@@ -221,7 +222,17 @@ static size_t count(struct mr_broker *broker, const char *queue)
     enum mr_err err = mr_broker_call(broker, &req.req);
     mr_req_done(&req.req);
     assert_true(err == MR_OK || err == MR_NOT_FOUND);
-    return err == MR_OK ? (size_t)info.counts[MR_PENDING] : 0;
+    return err == MR_OK ? (size_t)info.counts[state] : 0;
+}
+
+static size_t count(struct mr_broker *broker, const char *queue)
+{
+    return count_in(broker, queue, MR_PENDING);
+}
+
+static size_t dead_letters(struct mr_broker *broker)
+{
+    return count_in(broker, MR_TIMERS_QUEUE, MR_ARCHIVED);
 }
 
 static size_t copies(const struct keeper *k)
@@ -272,6 +283,37 @@ static void alone_a_server_accepts_nothing(void **state)
     assert_false(result.unknown);
     assert_non_null(strstr(result.why, "no other server keeps a copy; 127.0.0.1:1: "));
     assert_int_equal(count(f->broker, MR_TIMERS_QUEUE), 0);
+}
+
+/* An operation of which its producer says everything, so that it can say it again. */
+static struct mr_timer_result send_known(struct mr_timer_door *door, const char *operation,
+                                         uint64_t version)
+{
+    struct mr_timer_options timer = {
+        .name = MR_SLICE_LIT("known"), .kind = MR_TIMER_EVERY, .expression = MR_SLICE_LIT("1h")};
+    struct mr_buf definition = {0};
+    struct mr_timer_result result;
+    struct mr_event answered;
+    assert_int_equal(mr_timer_encode(&timer, &definition), MR_OK);
+    struct mr_timer_operation op = {
+        .operation = mr_slice_str(operation),
+        .id = MR_SLICE_LIT("00000000-0000-7000-8000-000000000001"),
+        .version = version,
+        .created_ms = (int64_t)(version / MR_US_PER_MS),
+        .definition = mr_buf_slice(&definition),
+    };
+    mr_event_init(&answered);
+    struct mr_timer_sending sending = {.ops = &op,
+                                       .n = 1,
+                                       .wait = MR_TIMER_APPLIED,
+                                       .wait_ms = WAIT_MS,
+                                       .results = &result,
+                                       .done = sent,
+                                       .arg = &answered};
+    mr_timer_door_send(door, &sending);
+    assert_true(mr_event_wait(&answered, WAIT_MS * MR_NS_PER_MS));
+    mr_buf_done(&definition);
+    return result;
 }
 
 static bool is_accepted(struct fixture *f)
@@ -335,6 +377,29 @@ static void a_copy_goes_when_its_operation_was_applied(void **state)
     for (size_t i = 0; i < 20; i++)
         assert_true(results[i].err == MR_OK || results[i].err == MR_CONFLICT);
     assert_true(is_applied(f, 20));
+    UNTIL(copies(&f->keepers[0]) == 0);
+    mr_timer_service_close(service);
+}
+
+/* Its producer did not hear the answer. Nobody applies it a second time, so nobody would drop the second copy. */
+static void a_copy_of_what_was_sent_again_goes_too(void **state)
+{
+    static const char operation[] = "00000000-0000-7000-8000-000000000077";
+    struct fixture *f = *state;
+    uint64_t version = (uint64_t)mr_wall_now(mr_clock_system()).us;
+    struct mr_timer_result result;
+    keeper_start(f, 0);
+    struct mr_replica_options replica = {.answer_ms = WAIT_MS};
+    struct mr_timer_service *service = open_service(f, f->broker, &replica);
+    const char *address = f->keepers[0].server.address;
+    mr_timer_service_set_peers(service, &address, 1);
+    do
+        result = send_known(mr_timer_service_door(service), operation, version);
+    while (result.err == MR_UNAVAILABLE);
+    assert_int_equal(result.err, MR_OK);
+    UNTIL(copies(&f->keepers[0]) == 0);
+    result = send_known(mr_timer_service_door(service), operation, version);
+    assert_int_equal(result.err, MR_OK);
     UNTIL(copies(&f->keepers[0]) == 0);
     mr_timer_service_close(service);
 }
@@ -413,6 +478,37 @@ static void many_megabytes_are_more_than_one_message(void **state)
     free(payload);
 }
 
+/* One of them cannot be kept, so the server refuses; what it has kept of the others is dropped. */
+static void nothing_stays_of_a_message_that_is_refused(void **state)
+{
+    struct fixture *f = *state;
+    struct mr_slice ids[] = {MR_SLICE_LIT("fine"), MR_SLICE_LIT("not\nfine")};
+    struct mr_slice operations[2];
+    struct mr_buf bytes[2] = {{0}};
+    struct mr_event answered;
+    keeper_start(f, 0);
+    open_door(f);
+    set_peers(f);
+    beat(f, 60 * 1000);
+    UNTIL(is_accepted(f));
+    size_t before = copies(&f->keepers[0]);
+    for (size_t i = 0; i < 2; i++) {
+        struct mr_timer_operation op = {
+            .operation = ids[i], .verb = MR_TIMER_DELETE, .name = MR_SLICE_LIT("x")};
+        assert_int_equal(mr_timer_operation_encode(&op, &bytes[i]), MR_OK);
+        operations[i] = mr_buf_slice(&bytes[i]);
+    }
+    mr_event_init(&answered);
+    struct mr_replica_copying copying = {
+        .ids = ids, .operations = operations, .n = 2, .done = copied, .arg = &answered};
+    mr_replica_copy(f->replica, &copying);
+    assert_true(mr_event_wait(&answered, WAIT_MS * MR_NS_PER_MS));
+    assert_int_equal(copying.err, MR_UNAVAILABLE);
+    UNTIL(copies(&f->keepers[0]) == before);
+    for (size_t i = 0; i < 2; i++)
+        mr_buf_done(&bytes[i]);
+}
+
 static void kept(struct mr_copies_keeping *keeping)
 {
     mr_event_set(keeping->arg);
@@ -433,6 +529,44 @@ static enum mr_err keep(struct mr_copies *copies_, const char *origin, struct mr
     mr_copies_keep(copies_, &keeping);
     assert_true(mr_event_wait(&answered, WAIT_MS * MR_NS_PER_MS));
     return keeping.err;
+}
+
+/* A server was away for longer than it is remembered that a timer was deleted, and brings a copy of its beginning. */
+static void a_copy_from_long_ago_brings_no_timer_back(void **state)
+{
+    struct fixture *f = *state;
+    struct mr_timer_options timer = {
+        .name = MR_SLICE_LIT("t0"), .kind = MR_TIMER_EVERY, .expression = MR_SLICE_LIT("1h")};
+    int64_t ages_ms[] = {MR_TIMER_BURIED_MS, MR_TIMER_BURIED_MS / 2};
+    struct mr_slice none = {0};
+    struct mr_buf definition = {0};
+    assert_int_equal(mr_timer_encode(&timer, &definition), MR_OK);
+    keeper_start(f, 0);
+    for (size_t i = 0; i < 2; i++) {
+        int64_t then_us = mr_wall_now(mr_clock_system()).us - ages_ms[i] * MR_US_PER_MS;
+        struct mr_buf bytes = {0};
+        char id[MR_TIMER_ID_MAX + 1];
+        (void)snprintf(id, sizeof id, "00000000-0000-7000-8000-%012zu", i);
+        struct mr_timer_operation op = {.operation = mr_slice_str(id),
+                                        .id = mr_slice_str(id),
+                                        .verb = MR_TIMER_PUT,
+                                        .version = (uint64_t)then_us,
+                                        .created_ms = then_us / MR_US_PER_MS,
+                                        .definition = mr_buf_slice(&definition)};
+        assert_int_equal(mr_timer_operation_encode(&op, &bytes), MR_OK);
+        assert_int_equal(keep(mr_timer_service_copies(f->keepers[0].service), "gone/1",
+                              mr_buf_slice(&bytes), none),
+                         MR_OK);
+        mr_buf_done(&bytes);
+        UNTIL(copies(&f->keepers[0]) == 0);
+        if (i == 0)
+            UNTIL(dead_letters(f->keepers[0].broker) == 1);
+        else
+            UNTIL(is_applied(f, 1));
+        assert_int_equal(is_applied(f, 1), i == 1);
+    }
+    assert_int_equal(dead_letters(f->keepers[0].broker), 1);
+    mr_buf_done(&definition);
 }
 
 static void what_makes_no_sense_is_not_kept(void **state)
@@ -464,7 +598,10 @@ int main(void)
         cmocka_unit_test_setup_teardown(who_was_heard_of_just_now_is_not_gone_without_a_row, begin,
                                         end),
         cmocka_unit_test_setup_teardown(a_copy_goes_when_its_operation_was_applied, begin, end),
+        cmocka_unit_test_setup_teardown(a_copy_of_what_was_sent_again_goes_too, begin, end),
         cmocka_unit_test_setup_teardown(one_that_does_not_answer_is_passed_over, begin, end),
+        cmocka_unit_test_setup_teardown(nothing_stays_of_a_message_that_is_refused, begin, end),
+        cmocka_unit_test_setup_teardown(a_copy_from_long_ago_brings_no_timer_back, begin, end),
         cmocka_unit_test_setup_teardown(many_megabytes_are_more_than_one_message, begin, end),
         cmocka_unit_test_setup_teardown(what_makes_no_sense_is_not_kept, begin, end),
     };

@@ -14,7 +14,6 @@ enum {
     RETAIN_MS = 60000,  /* how often what is old is removed */
     RETAIN_MAX = 1000,  /* rows at a time */
     RETAIN_PAUSE = 100, /* ms until the next of them */
-    TOMBSTONES_MS = 24 * 3600000,
 };
 
 static const struct mr_timer_settings defaults = {
@@ -314,7 +313,7 @@ static void retain(struct mr_timer *timer, void *arg)
     r->job = (struct job){.s = s, .done = retained};
     r->req = (struct mr_store_retain){.req.op = MR_STORE_RETAIN,
                                       .firings_ms = s->settings.history_ms,
-                                      .tombstones_ms = TOMBSTONES_MS,
+                                      .tombstones_ms = MR_TIMER_BURIED_MS,
                                       .max = RETAIN_MAX};
     sched_job_store(&r->job, &r->req.req);
 }
