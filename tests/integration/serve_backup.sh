@@ -20,10 +20,14 @@ expect 2 backup copy
 grep -q 'copy: the copy is made on the machine of the server' "$room/err" || fail "$(cat "$room/err")"
 [ ! -e copy ] || fail "there is a copy"
 expect 0 timer create nightly --manual
+m --quiet token create --role admin >"$room/admin"
 expect 0 backup "$room/copy"
 grep -q "copied to $room/copy, on the server's machine" "$room/err" || fail "$(cat "$room/err")"
 is "in the copy" pending "$(m --broker "file:$room/copy" task show kept --json | jq -r .state)"
 is "a timer in the copy" manual "$(m --broker "file:$room/copy" timer show nightly --json | jq -r .kind)"
+# Who had a token before has it in a server on the copy; its file is as secret as it was.
+is "tokens in the copy" "$(m token list --json | jq -c .)" "$(m token list --data "$room/copy" --json | jq -c .)"
+is "who may read tokens" "$(stat -c %a "$data/tokens")" "$(stat -c %a "$room/copy/tokens")"
 is "who may read them" 640 "$(stat -c %a "$room/copy/store.db")"
 expect 0 --broker "file:$room/copy" backup "$room/second"
 is "in the copy of a folder" manual "$(m --broker "file:$room/second" timer show nightly --json | jq -r .kind)"

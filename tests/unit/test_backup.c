@@ -124,6 +124,46 @@ static void a_file_that_somebody_else_put_there_meanwhile_is_left_alone(void **s
     assert_int_equal(files_in_copy(f), 1);
 }
 
+/* As a server does it: whole, then under its name. */
+static void write_tokens(struct store_rig *f, const char *text)
+{
+    struct mr_fs *fs = simfs_fs(f->fs);
+    struct mr_file *file;
+    char tmp[64], path[64];
+    snprintf(tmp, sizeof tmp, "%s/tmp-tokens", f->rig.dir);
+    snprintf(path, sizeof path, "%s/tokens", f->rig.dir);
+    assert_int_equal(mr_fs_open(fs, tmp, MR_OPEN_CREATE_SECRET, &file), MR_OK);
+    assert_int_equal(mr_file_pwrite(file, text, strlen(text), 0), MR_OK);
+    mr_file_close(file);
+    assert_int_equal(fs->ops->rename(fs, tmp, path), MR_OK);
+}
+
+static void tokens_go_along_as_they_were_when_it_began(void **state)
+{
+    static const char before[] = "tokens as they were\n", after[] = "one less\n";
+    struct store_rig *f = *state;
+    struct mr_file *file;
+    char text[64] = "";
+    store_rig_make(f);
+    store_rig_open(f);
+    rig_run(&f->rig, f->rig.clock.mono_ns + MR_NS_PER_S);
+    write_tokens(f, before);
+    f->rig.job_delay_max_ns = MR_NS_PER_S;
+    struct mr_req_backup req = {.req = {.op = MR_OP_BACKUP, .done = ignore_answer},
+                                .dir = COPY_DIR};
+    rig_submit(&f->rig, &req.req);
+    write_tokens(f, after);
+    rig_run(&f->rig, f->rig.clock.mono_ns + 100 * MR_NS_PER_S);
+    assert_int_equal(req.req.err, MR_OK);
+    mr_req_done(&req.req);
+    check_copy(f, STORE_RIG_TASKS);
+    struct mr_fs *fs = simfs_fs(f->fs);
+    assert_int_equal(mr_fs_open(fs, COPY_DIR "/tokens", MR_OPEN_READ, &file), MR_OK);
+    assert_int_equal(mr_file_pread(file, text, sizeof before - 1, 0), MR_OK);
+    mr_file_close(file);
+    assert_string_equal(text, before);
+}
+
 /* Segments are recycled all the time, by jobs that may be under way when a backup begins. */
 static void backups_while_segments_come_and_go_are_all_whole(void **state)
 {
@@ -174,6 +214,7 @@ int main(void)
         TEST(a_full_disk_leaves_no_half_copy_and_the_next_try_succeeds),
         TEST(any_failure_leaves_nothing_and_the_store_goes_on),
         TEST(a_file_that_somebody_else_put_there_meanwhile_is_left_alone),
+        TEST(tokens_go_along_as_they_were_when_it_began),
         TEST(backups_while_segments_come_and_go_are_all_whole),
         TEST(after_a_failed_sync_a_backup_is_refused_and_does_not_wait_for_ever),
     };

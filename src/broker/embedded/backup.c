@@ -2,7 +2,8 @@
 /*
  * Online backup: the meta file, the newest snapshot and the log up to the durable end, copied in
  * small steps beside the engine while nothing is removed. The copy is what a start would find after
- * a crash at that moment, and it is opened the same way.
+ * a crash at that moment, and it is opened the same way. A server's tokens go along as they are: else
+ * nobody could use what is restored.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -14,8 +15,10 @@ enum { STEP = 4 * 1024 * 1024, CHUNK = 256 * 1024 };
 
 struct part {
     char name[32];
-    uint64_t bytes; /* to copy */
-    uint64_t size;  /* of the copy: the rest is zeroes */
+    uint64_t bytes;       /* to copy */
+    uint64_t size;        /* of the copy: the rest is zeroes */
+    struct mr_file *from; /* open since it was listed, as another may get its name; NULL: not yet */
+    enum mr_open_mode how; /* the copy is made */
 };
 
 struct backup {
@@ -41,10 +44,14 @@ static enum mr_err open_part(struct backup *backup)
 {
     char path[MR_PATH_MAX];
     struct mr_fs *fs = backup->engine->fs;
-    MR_TRY(mr_path_join(path, backup->engine->dir, backup->parts[backup->at].name));
-    MR_TRY(mr_fs_open(fs, path, MR_OPEN_READ, &backup->from));
-    MR_TRY(mr_path_join(path, backup->dir, backup->parts[backup->at].name));
-    MR_TRY(mr_fs_open(fs, path, MR_OPEN_CREATE, &backup->to));
+    struct part *part = &backup->parts[backup->at];
+    MR_TRY(mr_path_join(path, backup->engine->dir, part->name));
+    if (part->from == NULL)
+        MR_TRY(mr_fs_open(fs, path, MR_OPEN_READ, &part->from));
+    backup->from = part->from;
+    part->from = NULL;
+    MR_TRY(mr_path_join(path, backup->dir, part->name));
+    MR_TRY(mr_fs_open(fs, path, part->how, &backup->to));
     backup->made = backup->at + 1;
     return MR_OK;
 }
@@ -112,6 +119,8 @@ static void backup_free(struct backup *backup)
         return;
     mr_file_close(backup->from);
     mr_file_close(backup->to);
+    for (size_t i = 0; backup->parts != NULL && i < backup->parts_n; i++)
+        mr_file_close(backup->parts[i].from);
     free(backup->chunk);
     free(backup->parts);
     free(backup);
@@ -211,25 +220,23 @@ static enum mr_err check_target(struct mr_engine *engine, struct mr_req_backup *
     return err;
 }
 
-static enum mr_err add_file(struct backup *backup, const char *name)
+static enum mr_err add_file(struct backup *backup, const char *name, enum mr_open_mode how)
 {
     char path[MR_PATH_MAX];
-    struct mr_file *file;
     struct part *part = &backup->parts[backup->parts_n];
     snprintf(part->name, sizeof part->name, "%s", name);
+    part->how = how;
     MR_TRY(mr_path_join(path, backup->engine->dir, name));
-    MR_TRY(mr_fs_open(backup->engine->fs, path, MR_OPEN_READ, &file));
-    enum mr_err err = mr_file_size(file, &part->bytes);
-    mr_file_close(file);
+    MR_TRY(mr_fs_open(backup->engine->fs, path, MR_OPEN_READ, &part->from));
     backup->parts_n++;
-    return err;
+    return mr_file_size(part->from, &part->bytes);
 }
 
 /* Everything written now. What is not durable yet was not acknowledged: a torn tail at worst. */
 static enum mr_err list_parts(struct mr_engine *engine, struct backup *backup)
 {
     size_t segments = mr_log_segments(engine->log);
-    backup->parts = calloc(segments + 2, sizeof *backup->parts);
+    backup->parts = calloc(segments + 3, sizeof *backup->parts);
     backup->chunk = malloc(CHUNK);
     if (backup->parts == NULL || backup->chunk == NULL)
         return MR_NOMEM;
@@ -242,13 +249,17 @@ static enum mr_err list_parts(struct mr_engine *engine, struct backup *backup)
         mr_segment_name(part->name, info.number);
         part->bytes = info.end;
         part->size = info.bytes;
+        part->how = MR_OPEN_CREATE;
     }
     if (engine->snap_seq > 0) {
         char name[32];
         snprintf(name, sizeof name, "snap-%016llx", (unsigned long long)engine->snap_seq);
-        MR_TRY(add_file(backup, name));
+        MR_TRY(add_file(backup, name, MR_OPEN_CREATE));
     }
-    return add_file(backup, "meta"); /* last: without it the copy is no store */
+    enum mr_err err = add_file(backup, "tokens", MR_OPEN_CREATE_SECRET);
+    if (err != MR_OK && err != MR_NOT_FOUND)
+        return err;
+    return add_file(backup, "meta", MR_OPEN_CREATE); /* last: without it the copy is no store */
 }
 
 static enum mr_err start(struct mr_engine *engine, struct mr_req_backup *req)
