@@ -10,7 +10,7 @@ CMAKE = cmake -S . -G Ninja
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-long soak fuzz plants demo demo-tasks check format install debug asan tsan clean
+.PHONY: help build test test-long soak fuzz plants demo demo-tasks check format install package debug asan tsan clean
 
 help: ## this list
 	@echo "Millrace $$(cat VERSION)"; echo
@@ -58,6 +58,10 @@ format: ## runs clang-format over all C files
 install: build ## installs under PREFIX (default /usr/local), below DESTDIR if given
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"
 	@[ -n "$(DESTDIR)" ] || [ "$$(id -u)" -ne 0 ] || ldconfig
+
+package: build ## Debian packages of the program, the library and the development files, in build/packages
+	@scripts/setup.sh package
+	@cd build && cpack --config CPackConfig.cmake && ls packages/*.deb
 
 debug: ## a debug build with its tests in build/debug
 	@$(CMAKE) -B build/debug -DCMAKE_BUILD_TYPE=Debug && cmake --build build/debug -j $(JOBS)

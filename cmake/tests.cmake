@@ -401,6 +401,11 @@ foreach(folder integration interop)
     endforeach()
 endforeach()
 
+# The packages in a bare system: on the release build, which is what is packed.
+add_labelled_test(package_alone "alone" "${tests_dir}/integration/package.sh")
+set_property(TEST package_alone APPEND PROPERTY ENVIRONMENT MR_PACKAGE=full)
+set_tests_properties(package_alone PROPERTIES TIMEOUT 1800)
+
 # Malformed messages to the services, and kills of a server under load.
 add_long(test_api_hostile "MR_MESSAGES=100000" test_api_hostile)
 add_long(selftest "MR_KILLS=200" "${tests_dir}/integration/selftest.sh")

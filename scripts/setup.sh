@@ -5,8 +5,9 @@
 #
 #   setup.sh build   compiler, build tools, libraries
 #   setup.sh demo    and what the demo speaks with
+#   setup.sh package and what makes Debian packages
 #   setup.sh test    and what the tests and checks use (the default)
-#   setup.sh fuzz    and clang with libFuzzer
+#   setup.sh fuzz    and clang with libFuzzer, and what checks packages
 #
 # Asks dpkg first and calls apt only when something is missing, so it needs no network (and no root)
 # on a machine that has everything.
@@ -17,17 +18,19 @@ build="gcc libc6-dev make cmake ninja-build pkg-config libjansson-dev libcmocka-
 libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev zlib1g-dev libhiredis-dev
 libmicrohttpd-dev libgnutls28-dev libyaml-dev libsqlite3-dev libpq-dev tzdata"
 demo="$build jq espeak-ng sox"
-test="$demo clang-format python3 man-db openssl curl systemd python3-grpcio python3-grpc-tools
+package="$build dpkg-dev file"
+test="$demo dpkg-dev file clang-format python3 man-db openssl curl systemd python3-grpcio python3-grpc-tools
 nodejs npm iproute2 tmux zsh fish redis-tools postgresql"
-fuzz="$test clang libclang-rt-14-dev"
+fuzz="$test clang libclang-rt-14-dev lintian debootstrap"
 
 case "${1:-test}" in
 build) wanted=$build ;;
 demo) wanted=$demo ;;
+package) wanted=$package ;;
 test) wanted=$test ;;
 fuzz) wanted=$fuzz ;;
 *)
-    echo "setup: unknown set '$1' (build, demo, test or fuzz)" >&2
+    echo "setup: unknown set '$1' (build, demo, package, test or fuzz)" >&2
     exit 2
     ;;
 esac

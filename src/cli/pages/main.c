@@ -1,9 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * millrace-pages DIR: writes the man pages and the completions into a folder, at build time.
+ * millrace-pages DIR: writes the man pages, the completions and what else is made of the tables into a folder, at
+ * build time.
  *
  *   DIR/man1/millrace.1, DIR/man1/millrace-COMMAND.1, DIR/millrace.bash, DIR/_millrace,
- *   DIR/millrace.fish
+ *   DIR/millrace.fish, DIR/reference.md, DIR/millrace.yaml
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,6 +49,8 @@ int main(int argc, char **argv)
     write_whole(argv[1], "millrace.bash", page_bash);
     write_whole(argv[1], "_millrace", page_zsh);
     write_whole(argv[1], "millrace.fish", page_fish);
+    write_whole(argv[1], "reference.md", page_reference);
+    write_whole(argv[1], "millrace.yaml", page_settings);
     for (size_t i = 0; cli_commands[i]; i++) {
         char name[64];
         snprintf(name, sizeof name, "man1/millrace-%s.1", cli_commands[i]->name);

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Man pages and completions, written from the tables of the commands when Millrace is built. Not part
- * of the program itself.
+ * Man pages, completions, the reference and a file of settings, written from the tables of the program when
+ * Millrace is built. Not part of the program itself.
  */
 #ifndef MR_CLI_PAGES_PAGES_H
 #define MR_CLI_PAGES_PAGES_H
@@ -16,6 +16,13 @@
 void page_man(FILE *file);
 /* millrace-COMMAND(1). */
 void page_man_command(FILE *file, const struct cli_command *command);
+
+/* ---- markdown.c ----------------------------------------------------------------------------- */
+
+/* All commands, options, settings, errors and routes. */
+void page_reference(FILE *file);
+/* A file of settings that sets none: each of them is there behind a #. */
+void page_settings(FILE *file);
 
 /* ---- bash.c, zsh.c, fish.c ------------------------------------------------------------------ */
 
