@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "base/diag.h"
 #include "base/list.h"
 #include "base/net.h"
 #include "base/rand.h"
@@ -43,6 +44,40 @@ void names_client_pass_over(struct mr_names_client *client, size_t nameserver)
     }
 }
 
+/* ---- what people are told ---------------------------------------------------------------------- */
+
+/* Who has to register and cannot is not seen by anybody: so it says so, once for each reason. */
+static void tell_trouble(struct mr_names_client *client, size_t nameserver, int status,
+                         struct mr_slice text)
+{
+    char shown[256];
+    if (status == client->told || client->entry.name.len == 0 || status == MR_RPC_CANCELLED)
+        return;
+    client->told = status;
+    mr_diag(MR_DIAG_WARN, "names.register", "nameserver=%s status=%d text=\"%s\" trying again",
+            client->nameservers[nameserver].address, status,
+            mr_diag_escape(text, shown, sizeof shown));
+}
+
+static void tell_done(struct mr_names_client *client, size_t nameserver)
+{
+    if (client->told != MR_RPC_OK)
+        mr_diag(MR_DIAG_INFO, "names.register", "nameserver=%s registered",
+                client->nameservers[nameserver].address);
+    client->told = MR_RPC_OK;
+    client->tried = (mr_mono){0};
+}
+
+/* Nobody can be asked: when that lasts. */
+static void tell_nobody(struct mr_names_client *client, mr_mono now)
+{
+    if (client->tried.ns == 0)
+        client->tried = now;
+    if (now.ns - client->tried.ns >= MR_NAMES_ANSWER_MS * MR_NS_PER_MS)
+        tell_trouble(client, client->current, MR_RPC_UNAVAILABLE,
+                     mr_slice_str("no nameserver can be reached"));
+}
+
 /* ---- registrations ---------------------------------------------------------------------------- */
 
 static int64_t register_ms(const struct mr_names_client *client)
@@ -65,7 +100,6 @@ static void register_closed(struct mr_call *call, int status, struct mr_slice te
 {
     struct mr_names_client *client = mr_call_data(call);
     mr_mono now = mr_rpc_now(client->options.rpc);
-    (void)text;
     client->registering = NULL;
     if (client->leaving) {
         say_good_bye(client);
@@ -74,8 +108,10 @@ static void register_closed(struct mr_call *call, int status, struct mr_slice te
     client->nameservers[client->asked].is_done = true;
     if (status == MR_RPC_OK && client->has_answer) {
         client->heard = now;
+        tell_done(client, client->asked);
         return;
     }
+    tell_trouble(client, client->asked, status != MR_RPC_OK ? status : MR_RPC_UNKNOWN, text);
     client->next = mr_mono_add_ms(now, RETRY_MS);
     if (client->options.is_brief)
         client->current = (client->asked + 1) % client->nameservers_n;
@@ -108,6 +144,8 @@ static enum mr_err encode(struct mr_names_client *client)
 static bool say(struct mr_names_client *client, int64_t deadline_ms)
 {
     size_t whom = names_client_pick(client);
+    if (whom == NAMES_NOBODY)
+        tell_nobody(client, mr_rpc_now(client->options.rpc));
     if (whom == NAMES_NOBODY || client->registering != NULL || encode(client) != MR_OK)
         return false;
     client->asked = whom;
@@ -168,6 +206,7 @@ static void look_briefly(struct mr_names_client *client, mr_mono now)
         if (say(client, MR_NAMES_ANSWER_MS))
             client->next = mr_mono_add_ms(now, register_ms(client));
     } else if (now.ns >= nameserver->until.ns) {
+        tell_nobody(client, now);
         close_channel(nameserver);
         client->current = (client->current + 1) % client->nameservers_n;
     }

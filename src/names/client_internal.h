@@ -53,6 +53,8 @@ struct mr_names_client {
     bool has_answer;
     mr_mono next; /* registration */
     mr_mono heard;
+    int told; /* why it is not registered, as it was last said; MR_RPC_OK: it is, or nothing was said */
+    mr_mono tried;           /* since then nobody was reached; 0: somebody is */
     struct mr_call *looking; /* NULL: not now */
     size_t look_asked;       /* whom */
     bool has_look;

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include "base/diag.h"
 #include "names/client.h"
 #include "support/on_loop.h"
 #include "unit/names_rig.h"
@@ -381,6 +382,57 @@ static void test_a_long_list_comes_in_pages_and_misses_nobody_who_comes_meanwhil
     node_stop(&node);
 }
 
+/* What was said of registrations. */
+static struct {
+    _Atomic size_t n;
+    char last[512];
+} lines;
+
+static void hear_line(enum mr_diag_level level, const char *line, void *arg)
+{
+    (void)level, (void)arg;
+    if (strstr(line, "event=names.register") == NULL)
+        return;
+    (void)snprintf(lines.last, sizeof lines.last, "%s", line);
+    atomic_fetch_add(&lines.n, 1);
+}
+
+static bool is_known(struct mr_call *call, enum mr_names_right right, struct mr_slice app,
+                     void *arg)
+{
+    bool known = atomic_load((_Atomic size_t *)arg) > 0;
+    (void)right, (void)app;
+    if (!known)
+        mr_call_end(call, MR_RPC_DENIED, mr_slice_str("nobody knows this token"));
+    return known;
+}
+
+/* Else its servers wait for it, and nobody knows why it does not come. */
+static void test_who_may_not_register_says_so_once_and_when_it_may(void **state)
+{
+    (void)state;
+    struct node node = {0};
+    struct process one;
+    _Atomic size_t known = 0;
+    struct mr_names_options options = {.registry.hold_ms = 1, .may = is_known, .arg = &known};
+    node_start(&node, &options);
+    mr_diag_set_sink(hear_line, NULL);
+    atomic_store(&lines.n, 0);
+    const char *nameservers[] = {node.address};
+    process_start(&one, nameservers, 1, worker("one", 1));
+    await_bodies(&one, 3); /* it goes on trying */
+    assert_int_equal(atomic_load(&lines.n), 1);
+    assert_non_null(strstr(lines.last, "level=warn"));
+    assert_non_null(strstr(lines.last, "status=7 text=\"nobody knows this token\""));
+    atomic_store(&known, 1);
+    await(&lines.n, 2);
+    assert_non_null(strstr(lines.last, "registered"));
+    await(&one.workers, 1);
+    mr_names_client_free(one.client);
+    mr_diag_set_sink(NULL, NULL);
+    node_stop(&node);
+}
+
 static void test_a_list_of_nameservers_must_be_one(void **state)
 {
     (void)state;
@@ -406,6 +458,7 @@ int main(void)
         cmocka_unit_test(test_a_long_list_comes_in_pages_and_misses_nobody_who_comes_meanwhile),
         cmocka_unit_test(test_who_looks_sees_numbers_and_what_others_say_of_themselves_now),
         cmocka_unit_test(test_one_that_is_brief_registers_passes_dead_ones_over_and_says_good_bye),
+        cmocka_unit_test(test_who_may_not_register_says_so_once_and_when_it_may),
         cmocka_unit_test(test_a_list_of_nameservers_must_be_one),
     };
     return cmocka_run_group_tests(tests, start, end);

@@ -50,11 +50,12 @@ static void led(struct job *job)
         sched_plan_end(s);
 }
 
-static void ask(struct mr_scheduler *s, enum mr_lease_verb verb, void (*done)(struct job *job))
+/* False: for want of memory; with the next look. */
+static bool ask(struct mr_scheduler *s, enum mr_lease_verb verb, void (*done)(struct job *job))
 {
     struct leading *l = calloc(1, sizeof *l);
     if (l == NULL)
-        return;
+        return false;
     l->at = mr_mono_now(s->clock);
     l->job = (struct job){.s = s, .done = done};
     l->item = (struct mr_store_lease_item){.verb = verb,
@@ -65,16 +66,15 @@ static void ask(struct mr_scheduler *s, enum mr_lease_verb verb, void (*done)(st
     l->req = (struct mr_store_lease){
         .req.op = MR_STORE_LEASE, .items = &l->item, .n = 1, .results = &l->result};
     sched_job_store(&l->job, &l->req.req);
+    return true;
 }
 
 static bool leads(struct mr_scheduler *s)
 {
     struct planner *p = &s->planner;
     mr_mono now = mr_mono_now(s->clock);
-    if (!p->asking && now.ns >= p->again.ns) {
-        p->asking = true;
-        ask(s, MR_LEASE_ACQUIRE, led);
-    }
+    if (!p->asking && now.ns >= p->again.ns)
+        p->asking = ask(s, MR_LEASE_ACQUIRE, led);
     return p->token != 0 && now.ns < p->until.ns;
 }
 
@@ -88,7 +88,7 @@ static void left(struct job *job)
 void sched_plan_end(struct mr_scheduler *s)
 {
     if (s->planner.token != 0)
-        ask(s, MR_LEASE_RELEASE, left);
+        (void)ask(s, MR_LEASE_RELEASE, left); /* without it the lease ends by itself */
     s->planner.token = 0;
 }
 
