@@ -41,7 +41,7 @@ check_contents() {
         has "$room/$name" "/usr/share/doc/$name/copyright$" "/usr/share/doc/$name/changelog.Debian.gz$"
         ! grep -v ' root/root ' "$room/$name" || fail "$name: a file is not root's"
         ! grep -E '^-....w|^-.......w' "$room/$name" || fail "$name: others may write a file"
-        dpkg-deb -x "$package" "$room/root"
+        dpkg-deb -x "$package" "$room/tree"
     done
     has "$room/millrace" '^-rwxr-xr-x .*/usr/bin/millrace$' '/lib/systemd/system/millrace.service$' \
         '/lib/systemd/system/millrace-nameserver.service$' '/usr/share/man/man1/millrace.1.gz$' \
@@ -60,24 +60,24 @@ check_control() {
     has "$room/depends" "^${names[1]} \(= $version-1\)"
     dpkg-deb -e "$(deb millrace 1)" "$room/control"
     while read -r path; do
-        [ -f "$room/root$path" ] || fail "$path is a conffile and not there"
+        [ -f "$room/tree$path" ] || fail "$path is a conffile and not there"
     done <"$room/control/conffiles"
-    is "files in /etc" "$(sort "$room/control/conffiles")" "$(cd "$room/root" && find etc -type f | sed 's|^|/|' | sort)"
+    is "files in /etc" "$(sort "$room/control/conffiles")" "$(cd "$room/tree" && find etc -type f | sed 's|^|/|' | sort)"
     for path in postinst prerm postrm; do
         sh -n "$room/control/$path"
     done
     # The file of settings sets nothing, and names each of them but those that the unit gives.
-    m config check "$room/srv/etc/millrace/millrace.yaml" >/dev/null
+    m config check "$room/tree/etc/millrace/millrace.yaml" >/dev/null
     for setting in $(m config show --effective --json | jq -r '.[].name' | grep -vxE 'config|data'); do
-        grep -q "^#$setting: " "$room/srv/etc/millrace/millrace.yaml" || fail "millrace.yaml lacks $setting"
+        grep -q "^#$setting: " "$room/tree/etc/millrace/millrace.yaml" || fail "millrace.yaml lacks $setting"
     done
-    is "settings of the package" "MILLRACE_CONFIG=/etc/millrace/millrace.yaml" "$(grep -v '^#' "$room/srv/etc/default/millrace" | xargs)"
+    is "settings of the package" "MILLRACE_CONFIG=/etc/millrace/millrace.yaml" "$(grep -v '^#' "$room/tree/etc/default/millrace" | xargs)"
 }
 
 # What the packages bring is enough for a C program.
 check_development() {
     local library
-    library=$(dirname "$(find "$room/root" -name libmillrace.so)")
+    library=$(dirname "$(find "$room/tree" -name libmillrace.so)")
     cat >"$room/user.c" <<'PROGRAM'
 #include <millrace.h>
 #include <stdio.h>
@@ -93,7 +93,7 @@ PROGRAM
     gcc -std=c17 -Wall -Werror "$room/user.c" -o "$room/user" \
         $(PKG_CONFIG_PATH=$library/pkgconfig pkg-config --cflags --libs millrace)
     is "version of the library" "$version" "$(LD_LIBRARY_PATH=$library "$room/user")"
-    is "version of the program" "millrace $version" "$("$room/srv/usr/bin/millrace" --version)"
+    is "version of the program" "millrace $version" "$("$room/tree/usr/bin/millrace" --version)"
 }
 
 # ---- in a bare Debian 12 ----------------------------------------------------------------------------
