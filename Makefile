@@ -10,7 +10,7 @@ CMAKE = cmake -S . -G Ninja
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-long soak fuzz plants demo demo-tasks check format install package debug asan tsan clean
+.PHONY: help build test test-long soak fuzz plants peers demo demo-tasks check format install package debug asan tsan clean
 
 help: ## this list
 	@echo "Millrace $$(cat VERSION)"; echo
@@ -48,12 +48,16 @@ plants: ## builds with each planted bug and expects a test to catch it
 	@scripts/setup.sh test
 	@tests/integration/plants.sh
 
+peers: ## measures what people would use instead beside Millrace, for docs/peers.md (20 minutes; installs beanstalkd, RabbitMQ, ...)
+	@scripts/setup.sh peers
+	@bench/peers/peers.sh
+
 check: ## sizes, module levels, formatting, banned calls
 	@scripts/setup.sh test
 	@scripts/tidy.py
 
 format: ## runs clang-format over all C files
-	@find include src tests examples -name '*.[ch]' -print0 2>/dev/null | xargs -0 -r clang-format -i
+	@find include src tests examples bench -name '*.[ch]' -print0 2>/dev/null | xargs -0 -r clang-format -i
 
 install: build ## installs under PREFIX (default /usr/local), below DESTDIR if given
 	@DESTDIR="$(DESTDIR)" cmake --install build --prefix "$(PREFIX)"

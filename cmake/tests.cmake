@@ -164,7 +164,7 @@ endfunction()
 add_custom_target(threads_tests)
 # What `make test` runs of the release build: the product, and these.
 add_custom_target(release_tests)
-add_dependencies(release_tests product ${MR_EXAMPLES})
+add_dependencies(release_tests product ${MR_EXAMPLES} peer_millrace)
 add_custom_target(fuzzers)
 # What is judged by the clock, with nothing beside it.
 add_custom_target(time_tests)

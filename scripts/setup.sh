@@ -8,6 +8,8 @@
 #   setup.sh package and what makes Debian packages
 #   setup.sh test    and what the tests and checks use (the default)
 #   setup.sh fuzz    and clang with libFuzzer, and what checks packages
+#   setup.sh peers   what the tests use, and the servers that `make peers` measures beside ours; none of them is started,
+#                    now or at boot
 #
 # Asks dpkg first and calls apt only when something is missing, so it needs no network (and no root)
 # on a machine that has everything.
@@ -22,6 +24,7 @@ package="$build dpkg-dev file"
 test="$demo dpkg-dev file clang-format python3 man-db openssl curl systemd python3-grpcio python3-grpc-tools
 nodejs npm iproute2 tmux zsh fish redis-tools postgresql"
 fuzz="$test clang libclang-rt-14-dev lintian debootstrap"
+peers="$test beanstalkd gearman-job-server nats-server rabbitmq-server libnats-dev librabbitmq-dev"
 
 case "${1:-test}" in
 build) wanted=$build ;;
@@ -29,8 +32,9 @@ demo) wanted=$demo ;;
 package) wanted=$package ;;
 test) wanted=$test ;;
 fuzz) wanted=$fuzz ;;
+peers) wanted=$peers ;;
 *)
-    echo "setup: unknown set '$1' (build, demo, package, test or fuzz)" >&2
+    echo "setup: unknown set '$1' (build, demo, package, test, fuzz or peers)" >&2
     exit 2
     ;;
 esac
@@ -40,14 +44,17 @@ if ! command -v dpkg-query >/dev/null 2>&1; then
     exit 0
 fi
 
+is_installed() {
+    [ "$(dpkg-query -W -f '${Status}' "$1" 2>/dev/null || true)" = "install ok installed" ]
+}
+
 missing=
 for package in $wanted; do
-    status=$(dpkg-query -W -f '${Status}' "$package" 2>/dev/null || true)
     # These may come with another package (pkgconf, a newer nodejs); the command is what counts.
     case $package in
     pkg-config | npm) command -v "$package" >/dev/null 2>&1 && continue ;;
     esac
-    if [ "$status" != "install ok installed" ]; then
+    if ! is_installed "$package"; then
         echo "setup: $package is missing"
         missing="$missing $package"
     fi
@@ -63,9 +70,41 @@ else
     exit 1
 fi
 
+# Packages of servers start them by themselves, and at each boot. Those that come now for `make peers` shall not: this file
+# says so while they are installed, and their units are switched off behind that.
+policy=${MR_POLICY_FILE:-/usr/sbin/policy-rc.d}
+own_policy=
+silenced=
+begin_silence() {
+    for package in beanstalkd gearman-job-server nats-server rabbitmq-server erlang-base; do
+        is_installed "$package" || silenced="$silenced $package"
+    done
+    if [ ! -e "$policy" ]; then
+        own_policy=1
+        trap end_policy EXIT
+        printf '#!/bin/sh\nexit 101\n' | $sudo tee "$policy" >/dev/null
+        $sudo chmod 755 "$policy"
+    fi
+}
+end_policy() {
+    [ -z "$own_policy" ] || $sudo rm -f "$policy"
+    own_policy=
+}
+end_silence() {
+    end_policy
+    command -v systemctl >/dev/null 2>&1 || return 0
+    for package in $silenced; do
+        for unit in $(dpkg-query -L "$package" 2>/dev/null | sed -n 's#.*/systemd/system/\([^/]*\.s[a-z]*\)$#\1#p'); do
+            $sudo systemctl disable "$unit" >/dev/null 2>&1 || true
+        done
+    done
+}
+
 # $sudo is empty or one word, $missing a list of words: both are meant to be split.
 echo "setup: apt-get update"
 $sudo apt-get update -qq
 echo "setup: apt-get install$missing"
+[ "${1:-test}" != peers ] || begin_silence
 $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing >/dev/null
+[ "${1:-test}" != peers ] || end_silence
 echo "setup: done"

@@ -10,7 +10,7 @@ cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
 mkdir "$room/bin"
-export CALLS=$room/calls
+export CALLS=$room/calls MR_POLICY_FILE=$room/policy
 
 # stand_in NAME: the body of the command, from stdin.
 stand_in() {
@@ -21,11 +21,19 @@ stand_in() {
 # Packages named in $MISSING are missing.
 stand_in dpkg-query <<'BODY'
 for package; do :; done
+if [ "$1" = -L ]; then
+    printf '%s\n' /. "/lib/systemd/system/$package.service" "/usr/share/doc/$package"
+    exit
+fi
 case " $MISSING " in *" $package "*) exit 1 ;; esac
 printf 'install ok installed'
 BODY
 stand_in apt-get <<'BODY'
 echo "apt-get $*" >>"$CALLS"
+if [ -e "$MR_POLICY_FILE" ]; then echo "policy $("$MR_POLICY_FILE" || echo $?)" >>"$CALLS"; fi
+BODY
+stand_in systemctl <<'BODY'
+echo "systemctl $*" >>"$CALLS"
 BODY
 stand_in sudo <<'BODY'
 echo "sudo" >>"$CALLS"
@@ -66,6 +74,30 @@ $install jq
 # What only the tests need is not installed for a build.
 set_up 0 "jq clang" build
 expect ""
+
+# Servers that come for a comparison are neither started nor switched on, and those that were there stay as they are.
+set_up 0 "beanstalkd rabbitmq-server erlang-base" peers
+expect "apt-get update -qq
+$install beanstalkd rabbitmq-server
+policy 101
+systemctl disable beanstalkd.service
+systemctl disable rabbitmq-server.service
+systemctl disable erlang-base.service
+"
+[ ! -e "$MR_POLICY_FILE" ]
+
+# A policy that is there is not ours to remove.
+printf '#!/bin/sh\nexit 104\n' >"$MR_POLICY_FILE"
+chmod +x "$MR_POLICY_FILE"
+set_up 0 "beanstalkd" peers
+expect "apt-get update -qq
+policy 104
+$install beanstalkd
+policy 104
+systemctl disable beanstalkd.service
+"
+[ -e "$MR_POLICY_FILE" ]
+rm "$MR_POLICY_FILE"
 
 # An unknown set is refused.
 status=0
