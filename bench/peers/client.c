@@ -75,7 +75,7 @@ int peer_main(int argc, char **argv, const struct peer_ops *ops)
     }
     struct peer_phase phase = {.seconds = strtod(argv[3], NULL),
                                .tasks = strtoull(argv[4], NULL, 10)};
-    void *peer = ops->open(argv[1]);
+    void *peer = ops->open(argv[1], argv[2]);
     puts("ready");
     fflush(stdout);
     if (getchar() == EOF)

@@ -34,7 +34,7 @@ struct peer_phase {
 /* A system to be measured. Each function ends the program when something is wrong: a figure with an
  * error in it is none. */
 struct peer_ops {
-    void *(*open)(const char *address);
+    void *(*open)(const char *address, const char *phase);
     /* Both enqueue; how many were acknowledged. */
     uint64_t (*single)(void *peer, const struct peer_phase *phase);
     uint64_t (*batch)(void *peer, const struct peer_phase *phase);

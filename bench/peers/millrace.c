@@ -16,8 +16,9 @@ struct pump {
     enum mr_err err;
 };
 
-static void *client_open(const char *address)
+static void *client_open(const char *address, const char *phase)
 {
+    (void)phase;
     struct mr_client *client;
     struct mr_detail detail = {0};
     enum mr_err err = mr_client_open(address, NULL, &client, &detail);

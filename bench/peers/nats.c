@@ -55,8 +55,9 @@ static void make_consumer(jsCtx *js)
     check(js_AddConsumer(NULL, js, STREAM, &config, NULL, NULL), "consumer");
 }
 
-static void *peer_open(const char *address)
+static void *peer_open(const char *address, const char *phase)
 {
+    (void)phase;
     struct peer *peer = peer_alloc(1, sizeof *peer);
     char url[128];
     snprintf(url, sizeof url, "nats://%s", address);

@@ -108,71 +108,59 @@ static void loop(struct pipeline *pipeline, int epoll)
     }
 }
 
-/* Until all is answered behind the end of the phase, or nothing is to come; how many are done. */
-static uint64_t run(const char *address, const struct pipeline_ops *ops,
-                    const struct peer_phase *phase)
-{
-    struct pipeline pipeline = {.ops = ops, .phase = phase};
-    struct connection *connections = peer_alloc(ops->connections, sizeof *connections);
-    int epoll = epoll_create1(0);
-    for (unsigned i = 0; i < ops->connections; i++)
-        dial(&connections[i], address, epoll);
-    for (unsigned i = 0; i < ops->connections; i++) {
-        ops->begin(&pipeline, &connections[i]);
-        flush(&connections[i]);
-    }
-    loop(&pipeline, epoll);
-    for (unsigned i = 0; i < ops->connections; i++) {
-        close(connections[i].fd);
-        free(connections[i].out);
-    }
-    close(epoll);
-    free(connections);
-    return pipeline.done;
-}
-
 /* ---- the client ----------------------------------------------------------------------------- */
 
 struct peer {
-    const char *address;
-    const struct pipeline_phases *phases;
+    const struct pipeline_ops *ops;
+    struct connection *connections;
+    int epoll;
 };
 
-static struct peer the_peer; /* a client is one process for one phase */
+static const struct pipeline_phases *the_phases; /* a client is one process for one phase */
 
-static void *peer_open(const char *address)
+/* Connections are made before the phase begins. */
+static void *peer_open(const char *address, const char *phase)
 {
-    the_peer.address = address;
-    return &the_peer;
+    struct peer *peer = peer_alloc(1, sizeof *peer);
+    peer->ops = strcmp(phase, "single") == 0  ? the_phases->single
+                : strcmp(phase, "batch") == 0 ? the_phases->batch
+                                              : the_phases->work;
+    peer->connections = peer_alloc(peer->ops->connections, sizeof *peer->connections);
+    peer->epoll = epoll_create1(0);
+    for (unsigned i = 0; i < peer->ops->connections; i++)
+        dial(&peer->connections[i], address, peer->epoll);
+    return peer;
 }
 
-static uint64_t single(void *arg, const struct peer_phase *phase)
+/* Until all is answered behind the end of the phase, or nothing is to come; how many are done. */
+static uint64_t run(void *arg, const struct peer_phase *phase)
 {
-    const struct peer *peer = arg;
-    return run(peer->address, peer->phases->single, phase);
-}
-
-static uint64_t batch(void *arg, const struct peer_phase *phase)
-{
-    const struct peer *peer = arg;
-    return run(peer->address, peer->phases->batch, phase);
-}
-
-static uint64_t work(void *arg, const struct peer_phase *phase)
-{
-    const struct peer *peer = arg;
-    return run(peer->address, peer->phases->work, phase);
+    struct peer *peer = arg;
+    struct pipeline pipeline = {.ops = peer->ops, .phase = phase};
+    for (unsigned i = 0; i < peer->ops->connections; i++) {
+        peer->ops->begin(&pipeline, &peer->connections[i]);
+        flush(&peer->connections[i]);
+    }
+    loop(&pipeline, peer->epoll);
+    return pipeline.done;
 }
 
 static void peer_close(void *arg)
 {
-    (void)arg;
+    struct peer *peer = arg;
+    for (unsigned i = 0; i < peer->ops->connections; i++) {
+        close(peer->connections[i].fd);
+        free(peer->connections[i].out);
+    }
+    close(peer->epoll);
+    free(peer->connections);
+    free(peer);
 }
 
 int pipeline_main(int argc, char **argv, const struct pipeline_phases *phases)
 {
     static const struct peer_ops ops = {
-        .open = peer_open, .single = single, .batch = batch, .work = work, .close = peer_close};
-    the_peer.phases = phases;
+        .open = peer_open, .single = run, .batch = run, .work = run, .close = peer_close};
+    the_phases = phases;
     return peer_main(argc, argv, &ops);
 }

@@ -69,8 +69,9 @@ static void declare(struct peer *peer)
     check(peer->connection, "queue");
 }
 
-static void *peer_open(const char *address)
+static void *peer_open(const char *address, const char *phase)
 {
+    (void)phase;
     struct peer *peer = peer_alloc(1, sizeof *peer);
     const char *at = strchr(address, '@');
     if (!at)

@@ -185,7 +185,7 @@ def gearmand(place, database=None):
     port = free_port()
     with open(place.path("gearmand.conf"), "w", encoding="utf-8"):
         pass  # not the machine's
-    command = [find("gearmand"), "-L", LOOPBACK, "-p", str(port), "-l", "stderr", "-P", place.path("pid"),
+    command = [find("gearmand"), "-L", LOOPBACK, "-p", str(port), "-b", "1024", "-l", "stderr", "-P", place.path("pid"),
                "--config-file", place.path("gearmand.conf")]
     if os.geteuid() == 0:
         command += ["-u", "root"]
