@@ -135,6 +135,34 @@ static void a_returned_task_keeps_its_place(void **state)
     next_is(t, node, "third");
 }
 
+/* Of one moment, and so close to each other that only the exact times tell them apart. */
+static void equals_keep_their_order_whichever_returns_first(void **state)
+{
+    struct conform *t = *state;
+    enum { N = 9 };
+    static const size_t back[2][N] = {{0, 1, 2, 6, 7, 8, 4, 3, 5}, {8, 5, 2, 7, 4, 1, 6, 3, 0}};
+    struct mr_lease *leases[N];
+    char id[8];
+    conform_put_many(t, "default", "t", N);
+    struct conform_node *node = NODE(t, .slots = N);
+    for (size_t round = 0; round < 2; round++) {
+        size_t n = 0, taken;
+        struct mr_lease *list = conform_take_list(t, node, N, 0, &taken);
+        assert_int_equal(taken, N);
+        for (; list != NULL; n++) {
+            leases[n] = list;
+            list = list->next;
+            leases[n]->next = NULL;
+        }
+        for (size_t i = 0; i < N; i++)
+            FINISH_OK(t, leases[back[round][i]], .outcome = MR_HAND_BACK);
+    }
+    for (size_t i = 0; i < N; i++) {
+        (void)snprintf(id, sizeof id, "t%zu", i);
+        next_is(t, node, id);
+    }
+}
+
 static void tasks_of_a_closed_node_return_in_their_order(void **state)
 {
     struct conform *t = *state;
@@ -274,6 +302,7 @@ int conform_order(const struct conform_engine *engine)
         CONFORM_TEST(prioritise_moves_a_waiting_task),
         CONFORM_TEST(a_returned_task_keeps_its_place),
         CONFORM_TEST(an_ended_task_is_shown_with_the_order_time_it_had),
+        CONFORM_TEST(equals_keep_their_order_whichever_returns_first),
         CONFORM_TEST(tasks_of_a_closed_node_return_in_their_order),
         CONFORM_TEST(weights_hold_within_one_percent_of_100000_picks),
         CONFORM_TEST(weights_hold_for_single_takes_and_low_is_never_starved),

@@ -326,16 +326,32 @@ local function give_from_list()
   end
 end
 
+-- A score in mr:order says less than a time in ns: of what came back it is known what that was.
+local function exact_time(id, order_ms)
+  local hash = call('HMGET', TASK .. id, 'mr:o', 'mr:t', 'mr:p')
+  local ns = not hash[3] and (hash[1] or hash[2])
+  return ns and ms_of(ns) == order_ms and ns or nil
+end
+
+-- Whether the first of mr:order goes before one of the list.
+local function goes_before(first, order_ms, ns)
+  local right_ms = ms_of(ns)
+  if order_ms ~= right_ms then return order_ms < right_ms end
+  local exact = exact_time(first, order_ms)
+  return exact and exact < ns
+end
+
 local function give_by_order()
   while not is_enough() do
     local first, order_ms = first_in_order()
     local right = call('LINDEX', list, -1)
     if cleared >= STALE_MAX or not first and not right then break end
-    local right_ms = right and ms_of(since(right) or '0')
-    if first and (not right or order_ms < right_ms) then
+    if first and (not right or goes_before(first, order_ms, since(right) or '0')) then
       call('ZREM', order_key, first)
       call('ZREM', P .. 'scheduled', first)
-      give(read(first), order_ms)
+      local task = read(first)
+      if task and not task.priority then task.exact = exact_time(first, order_ms) end
+      give(task, order_ms)
     else
       call('RPOP', list)
       give(read(right))
@@ -415,7 +431,9 @@ local function take_limited()
     if order_ms and order_ms >= PARKED then first = nil end
     local right = call('LINDEX', list, -1)
     local ns = right and (since(right) or now_ns)
-    if first and (not right or ns_of(order_ms) < ns) then return first, ns_of(order_ms), order_ms end
+    if first and (not right or goes_before(first, order_ms, ns)) then
+      return first, exact_time(first, order_ms) or ns_of(order_ms), order_ms
+    end
     return right, ns
   end
 
