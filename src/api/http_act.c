@@ -133,10 +133,14 @@ void http_requeue(struct mr_http_request *request, void *arg)
 {
     static const struct http_bounds bounds = {
         .depth = IDS_BODY_DEPTH, .containers = 4, .commas = MR_BATCH_MAX + 8};
-    struct http_call *call = http_call_new(arg, request);
+    struct http_call *call = http_call_new_heavy(arg, request);
     struct mr_detail detail;
     if (call == NULL || !http_read_json(call, &bounds))
         return;
+    if (json_object_size(call->json) > 0 && json_object_get(call->json, "ids") == NULL) {
+        http_requeue_all(call);
+        return;
+    }
     enum mr_err err = read_ids(call, &detail);
     (void)snprintf(call->text, sizeof call->text, "%zu tasks", call->req.control.n);
     call->about = mr_slice_str(call->text);
@@ -216,6 +220,16 @@ enum { SETTINGS_MAX = 7 };
 struct settings {
     struct mr_req_queue_set sets[SETTINGS_MAX]; /* what is to be set, one behind the other */
     size_t n, at;
+};
+
+static const char *const setting_names[] = {
+    [MR_QUEUE_MAX_LENGTH] = "max_length",
+    [MR_QUEUE_PARTITIONS] = "partitions",
+    [MR_QUEUE_RATE] = "rate",
+    [MR_QUEUE_CONCURRENCY] = "concurrency",
+    [MR_QUEUE_RETRY_WAIT] = "retry_wait_ms",
+    [MR_QUEUE_ASSIGN] = "assign",
+    [MR_QUEUE_RETRY_MODE] = "retry_mode",
 };
 
 static void add_setting(struct settings *settings, enum mr_queue_setting setting, int64_t value,
@@ -307,7 +321,23 @@ static void settings_freed(struct http_call *call)
     free(call->data);
 }
 
-/* Each of them as a whole: when one is refused, those before it are in force. */
+/* What no engine takes is found before anything is set. */
+static enum mr_err check_settings(const struct settings *settings, struct mr_slice queue,
+                                  struct mr_detail *detail)
+{
+    for (size_t i = 0; i < settings->n; i++) {
+        struct mr_req_queue_set set = settings->sets[i];
+        set.queue = queue;
+        enum mr_err err = mr_queue_set_check(&set);
+        if (err != MR_OK) {
+            mr_detail_set(detail, "%s: %s", setting_names[set.setting], mr_err_text(err));
+            return err;
+        }
+    }
+    return MR_OK;
+}
+
+/* Each of them is a step of its own: when the broker fails between two of them, those before it are in force. */
 void http_queue_set(struct mr_http_request *request, void *arg)
 {
     static const struct http_bounds bounds = {.depth = 1, .containers = 1, .commas = 16};
@@ -319,6 +349,8 @@ void http_queue_set(struct mr_http_request *request, void *arg)
     call->freed = settings_freed;
     enum mr_err err =
         call->data != NULL ? read_settings(call->json, call->data, &detail) : MR_NOMEM;
+    if (err == MR_OK)
+        err = check_settings(call->data, call->about, &detail);
     if (err != MR_OK)
         http_call_fail(call, err, "%s", err == MR_NOMEM ? mr_err_text(err) : detail.text);
     else

@@ -4,7 +4,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/http_internal.h"
+#include "api/http_history.h"
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
@@ -220,6 +220,8 @@ enum mr_err mr_http_api_new(const struct mr_http_api_options *options, struct mr
                                         .payload_max = api->options.payload_max};
     enum mr_err err = mr_http_jobs_new(&jobs, &api->jobs);
     if (err == MR_OK)
+        err = http_history_new(api, &api->history);
+    if (err == MR_OK)
         err = http_openapi(&api->document);
     if (err == MR_OK && (api->routes = calloc(http_rows_n, sizeof *api->routes)) == NULL)
         err = MR_NOMEM;
@@ -239,6 +241,12 @@ static void tick_ours(void *arg)
     http_events_look(arg);
 }
 
+static void beat(struct mr_http *http, void *arg)
+{
+    const struct mr_http_api *api = arg;
+    http_history_beat(api->history, http);
+}
+
 static void tick_jobs(void *arg)
 {
     mr_http_jobs_tick(arg);
@@ -248,7 +256,7 @@ void mr_http_api_tables(struct mr_http_api *api, struct mr_http_table tables[MR_
 {
     size_t ours = api->routes_ours_n;
     tables[0] = (struct mr_http_table){
-        .routes = api->routes, .routes_n = ours, .arg = api, .tick = tick_ours};
+        .routes = api->routes, .routes_n = ours, .arg = api, .tick = tick_ours, .beat = beat};
     tables[1] = (struct mr_http_table){.routes = api->routes + ours,
                                        .routes_n = api->routes_n - ours,
                                        .arg = api->jobs,
@@ -297,6 +305,7 @@ void mr_http_api_free(struct mr_http_api *api)
     if (api == NULL)
         return;
     mr_assert(api->events == NULL);
+    http_history_free(api->history);
     mr_http_jobs_free(api->jobs);
     mr_buf_done(&api->document);
     free(api->routes);

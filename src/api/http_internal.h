@@ -7,8 +7,10 @@
  *   http_door.c      who may come by one
  *   http_api.c       life, and a request's way to the broker and back
  *   http_json.c      bodies, and what may stand in them
- *   http_look.c http_timers.c              looking
- *   http_act.c http_enqueue.c              acting
+ *   http_look.c http_timers.c http_why.c   looking
+ *   http_act.c http_enqueue.c http_timers_act.c   acting
+ *   http_scan.c      walking over tasks: http_bulk.c (acting on many), http_groups.c (the archive by errors)
+ *   http_history.c   figures of the last hour
  *   http_take.c http_finish.c              workers
  *   http_events.c    what changes, as it changes
  *   http_metrics.c   figures for Prometheus
@@ -52,8 +54,9 @@ struct mr_http_api {
     struct mr_http_jobs *jobs;
     size_t calls_n, heavy_n;
     struct http_hands hands;
-    struct http_events *events;     /* NULL: nobody reads them */
-    uint64_t events_id;             /* of the last one */
+    struct http_events *events; /* NULL: nobody reads them */
+    uint64_t events_id;         /* of the last one */
+    struct http_history *history;
     struct mr_http_route *routes;   /* all of them, those of jobs last */
     size_t routes_n, routes_ours_n; /* in all, and before those of jobs */
     struct mr_buf document;         /* openapi.json */
@@ -71,6 +74,7 @@ struct http_call {
     void (*carried)(struct http_call *call); /* with one that is no error */
     void (*freed)(struct http_call *call);   /* with it goes data; NULL: there is none */
     void *data;
+    struct http_scan *scan; /* http_scan.h */
     bool heavy, later;
     struct mr_slice about;   /* for the audit */
     char text[32];           /* of it, where it is none of the request's */
@@ -150,11 +154,15 @@ MR_MUST_USE enum mr_err http_openapi(struct mr_buf *ret_document);
 /* ---- rows ----------------------------------------------------------------------------------- */
 
 mr_http_handler http_queues, http_queue, http_tasks, http_task, http_nodes, http_leader, http_dead,
-    http_version, http_document, http_events;
-mr_http_handler http_timers, http_timer, http_timer_next, http_timer_history;
+    http_version, http_session, http_document, http_events, http_history, http_task_why,
+    http_dead_groups;
+mr_http_handler http_timers, http_timer, http_timer_next, http_timer_history, http_timer_create,
+    http_timer_put, http_timer_pause, http_timer_resume, http_timer_run, http_timer_delete;
 mr_http_handler http_queue_pause, http_queue_resume, http_queue_delete, http_queue_set,
     http_task_cancel, http_task_run, http_task_archive, http_task_delete, http_requeue,
-    http_enqueue, http_take, http_extend, http_finish, http_metrics;
+    http_tasks_bulk, http_enqueue, http_take, http_extend, http_finish, http_metrics;
+/* http_bulk.c: /dead/requeue by what they are, not by their ids; the body is in call->json. */
+void http_requeue_all(struct http_call *call);
 
 /* ---- http_events.c -------------------------------------------------------------------------- */
 

@@ -3,10 +3,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 
-#include "api/http_internal.h"
+#include "api/http_scan.h"
 #include "broker/hidden.h"
 
-enum { QUEUES_MAX = 1000 };
+enum { QUEUES_MAX = 1000, TEXT_SEEN_MAX = 2000 };
 
 /* ---- queues --------------------------------------------------------------------------------- */
 
@@ -117,13 +117,94 @@ static bool read_filter(struct http_call *call)
     return http_read_limit(call, MR_BATCH_MAX, &options->limit);
 }
 
+/*
+ * Those with a text in them: the broker has no index of that, so some pages are gone through. What is asked for next is never
+ * more than there is room for, since a cursor is behind a whole page; when that is little, or much was gone through, it is
+ * enough.
+ */
+struct search {
+    struct jw jw;
+    struct mr_slice text;
+    struct mr_list_options options;
+    size_t limit, found, seen;
+    char cursor[MR_CURSOR_MAX];
+};
+
+static void search_freed(struct http_call *call)
+{
+    struct search *search = call->data;
+    mr_buf_done(&search->jw.buf);
+    free(search);
+}
+
+static void search_on(struct http_call *call);
+
+static void search_back(struct http_call *call)
+{
+    struct search *search = call->data;
+    const struct mr_req_list *req = &call->req.list;
+    for (size_t i = 0; i < req->n; i++) {
+        const struct mr_task *task = &req->tasks[i];
+        if (!mr_access_queue(&call->token, task->queue) || !http_task_has_text(task, search->text))
+            continue;
+        jw_task(&search->jw, task);
+        search->found++;
+    }
+    search->seen += req->n;
+    memcpy(search->cursor, req->next, sizeof search->cursor);
+    http_call_clear(call);
+    if (search->cursor[0] != '\0' && search->found * 2 < search->limit &&
+        search->seen < TEXT_SEEN_MAX) {
+        search_on(call);
+        return;
+    }
+    http_page_end(&search->jw, search->cursor);
+    struct jw jw = search->jw;
+    search->jw = (struct jw){0};
+    http_call_reply(call, &jw);
+}
+
+static void search_on(struct http_call *call)
+{
+    struct search *search = call->data;
+    call->req.list.options = search->options;
+    call->req.list.options.limit = search->limit - search->found;
+    if (search->cursor[0] != '\0')
+        call->req.list.options.cursor = search->cursor;
+    http_call_submit(call, MR_OP_LIST, search_back);
+}
+
+static void search_begin(struct http_call *call, struct mr_slice text)
+{
+    struct search *search = calloc(1, sizeof *search);
+    if (search == NULL || text.len > MR_NAME_MAX) {
+        enum mr_err err = search == NULL ? MR_NOMEM : MR_INVALID;
+        free(search);
+        http_call_fail(call, err, "%s",
+                       err == MR_NOMEM ? mr_err_text(err) : "text: at most 128 bytes");
+        return;
+    }
+    call->data = search;
+    call->freed = search_freed;
+    search->text = text;
+    search->options = call->req.list.options;
+    search->limit = search->options.limit;
+    http_call_clear(call);
+    http_page_begin(&search->jw);
+    search_on(call);
+}
+
 void http_tasks(struct mr_http_request *request, void *arg)
 {
     struct http_call *call = http_call_new_heavy(arg, request);
     if (call == NULL || !read_filter(call) || !read_state(call, &call->req.list.options.state))
         return;
+    struct mr_slice text = http_query(call, "text");
     call->req.list.options.cursor = mr_http_query(request, "cursor");
-    http_call_submit(call, MR_OP_LIST, tasks_back);
+    if (text.len > 0)
+        search_begin(call, text);
+    else
+        http_call_submit(call, MR_OP_LIST, tasks_back);
 }
 
 static void task_back(struct http_call *call)
@@ -256,6 +337,30 @@ void http_version(struct mr_http_request *request, void *arg)
     if (!http_door_admit(&api->options.door, request, &token))
         return;
     jw_object_begin(&jw, NULL);
+    jw_text(&jw, "version", mr_version());
+    jw_object_end(&jw);
+    http_reply(request, http_row_of(request)->status, &jw);
+}
+
+/* Who asks, for those that show people what they may do. */
+void http_session(struct mr_http_request *request, void *arg)
+{
+    struct mr_http_api *api = arg;
+    struct mr_token token;
+    struct jw jw = {0};
+    if (!http_door_admit(&api->options.door, request, &token))
+        return;
+    bool known = token.id[0] != '\0';
+    jw_object_begin(&jw, NULL);
+    jw_text(&jw, "role", mr_role_name(token.role));
+    if (known)
+        jw_text(&jw, "token", token.id);
+    else
+        jw_null(&jw, "token");
+    if (!mr_access_all_queues(&token))
+        jw_text(&jw, "queue", token.queue);
+    else
+        jw_null(&jw, "queue");
     jw_text(&jw, "version", mr_version());
     jw_object_end(&jw);
     http_reply(request, http_row_of(request)->status, &jw);

@@ -4,7 +4,7 @@
  *
  * A field of an object is "name:kind"; several have spaces between them. Kinds: s a string, i a whole number, n a
  * number, b true or false, h an object of strings, w one of whole numbers, y bytes (under NAME_base64 where they are no UTF-8), @x
- * an object of the schema x, ?s a string or null; and [ before any of them: an array. A schema of kinds without names is
+ * an object of the schema x, ? before one of s i n: that or null; and [ before any of them: an array. A schema of kinds without names is
  * any of those.
  */
 #include <stdio.h>
@@ -36,7 +36,17 @@ static const struct text_row schemas[] = {
     {"queue_name", "queue:y"},
     {"queue_settings", "max_length:i partitions:i assign:s rate:i rate_ms:i concurrency:i "
                        "retry_mode:s retry_wait_ms:i"},
-    {"ids", "ids:[s"},
+    {"requeue", "ids:[s queue:s type:s error:s all:b dry_run:b max:i"},
+    {"requeued", "[@answer @bulk_done"},
+    {"bulk", "action:s queue:s state:s type:s text:s all:b dry_run:b max:i"},
+    {"bulk_done", "matched:i done:i failed:i more:b"},
+    {"dead_groups", PAGE_OF("dead_group") " more:b"},
+    {"dead_group", "error:y queue:y type:y count:i first_ms:i last_ms:i sample_id:y"},
+    {"why", "id:y state:s reasons:[@reason"},
+    {"reason", "reason:s text:s"},
+    {"history", "step_ms:i end_ms:i enqueued:[?i succeeded:[?i failed:[?i backlog:[?i "
+                "wait_p50_ms:[?n wait_p99_ms:[?n run_p50_ms:[?n run_p99_ms:[?n"},
+    {"session", "role:s token:?s queue:?s version:s"},
     {"take", "queues:w node:s max:i wait_ms:i lease_ms:i"},
     {"lease", "id:s epoch:i"},
     {"runs", "[@lease"},
@@ -64,6 +74,12 @@ static const struct text_row schemas[] = {
               "firings_total:i created_ms:i max_retry:i timeout_ms:i priority:n max_running:i "
               "jitter_ms:i times:i expire_ms:i exclude:y headers:h"},
     {"timers", PAGE_OF("timer")},
+    {"timer_name", "name:y"},
+    {"new_timer",
+     "name:s app:s kind:s expression:s tz:s queue:s type:s payload:s payload_base64:s "
+     "headers:h priority:n max_retry:i timeout_ms:i misfire:s overlap:s max_running:i "
+     "strategy:s jitter_ms:i exclude:s start_ms:i end_ms:i times:i expire_ms:i state:s "
+     "if_version:i"},
     {"times", "items:[i next:?s"},
     {"firing", "timer:y app:y planned_ms:i until_ms:i state:s cause:s reason:y task_id:y run:i "
                "attempt:i fired_ms:i started_ms:i finished_ms:i"},
@@ -90,6 +106,7 @@ static const struct text_row parameters[] = {
     {"part_state", "s only in this state"},
     {"timer_state", "s only in this state: active, paused, finished"},
     {"type", "s only of this type"},
+    {"text", "s only with this in their id, type, payload or error, whatever its case"},
     {"cursor", "s where the page begins: next of the one before"},
     {"limit", "i at most so many, up to 1000"},
     {"app", "s the app of the timer; default"},
@@ -116,6 +133,15 @@ static void ref_json(struct jw *jw, const char *name, const char *schema, size_t
     jw_object_end(jw);
 }
 
+static const char *simple_name(char kind)
+{
+    return kind == 'i'                  ? "integer"
+           : kind == 'n'                ? "number"
+           : kind == 'b'                ? "boolean"
+           : strchr("hw", kind) != NULL ? "object"
+                                        : "string";
+}
+
 static void kind_json(struct jw *jw, const char *name, const char *kind)
 {
     if (*kind == '@') {
@@ -128,16 +154,11 @@ static void kind_json(struct jw *jw, const char *name, const char *kind)
         kind_json(jw, "items", kind + 1);
     } else if (*kind == '?') {
         jw_array_begin(jw, "type");
-        jw_text(jw, NULL, "string");
+        jw_text(jw, NULL, simple_name(kind[1]));
         jw_text(jw, NULL, "null");
         jw_array_end(jw);
     } else {
-        jw_text(jw, "type",
-                *kind == 'i'                  ? "integer"
-                : *kind == 'n'                ? "number"
-                : *kind == 'b'                ? "boolean"
-                : strchr("hw", *kind) != NULL ? "object"
-                                              : "string");
+        jw_text(jw, "type", simple_name(*kind));
         if (strchr("hw", *kind) != NULL)
             kind_json(jw, "additionalProperties", *kind == 'h' ? "s" : "i");
     }
@@ -326,6 +347,11 @@ enum mr_err http_openapi(struct mr_buf *ret_document)
     jw_text(&jw, "title", "Millrace");
     jw_text(&jw, "version", mr_version());
     jw_object_end(&jw);
+    jw_array_begin(&jw, "servers"); /* where this document is, whatever is before it */
+    jw_object_begin(&jw, NULL);
+    jw_text(&jw, "url", ".");
+    jw_object_end(&jw);
+    jw_array_end(&jw);
     jw_object_begin(&jw, "paths");
     for (size_t i = 0; i < http_rows_n; i++)
         path_json(&jw, i);

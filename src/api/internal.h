@@ -252,6 +252,12 @@ unary_start tasks_enqueue, tasks_get, tasks_list, tasks_wait, tasks_why, tasks_c
 unary_start timers_send, timers_get, timers_list, timers_next, timers_history, timers_status,
     timers_keep;
 
+/* Whether the token may send this: the app, the queue and the priority must be its own. MR_DENIED, MR_INVALID: with why. */
+struct mr_timer_operation;
+MR_MUST_USE enum mr_err timers_may(const struct mr_token *token,
+                                   const struct mr_timer_operation *op, struct mr_arena *arena,
+                                   struct mr_detail *detail);
+
 unary_start jobs_get, jobs_list, jobs_parts, jobs_cancel, jobs_retry;
 unary_start nodes_assign, nodes_servers;
 

@@ -151,15 +151,13 @@ struct sending {
     size_t n;
 };
 
-/* The app, the queue and the priority must be the token's. MR_DENIED, MR_INVALID: with why. */
-static enum mr_err may_send(struct unary *u, const struct mr_timer_operation *op,
-                            struct mr_detail *detail)
+enum mr_err timers_may(const struct mr_token *token, const struct mr_timer_operation *op,
+                       struct mr_arena *arena, struct mr_detail *detail)
 {
-    const struct mr_token *token = &u->token;
     struct mr_timer_options timer = {.app = op->app};
     enum mr_err err = MR_OK;
     if (op->verb == MR_TIMER_PUT)
-        err = mr_flat_read(&mr_flat_timer_definition, op->definition, unary_arena(u), &timer);
+        err = mr_flat_read(&mr_flat_timer_definition, op->definition, arena, &timer);
     if (err != MR_OK) {
         mr_detail_set(detail, "definition: cannot be read");
         return err;
@@ -195,7 +193,7 @@ static enum mr_err add_operation(struct sending *s, struct mr_slice bytes)
     struct mr_detail detail = {.text = "the operation cannot be read"};
     enum mr_err err = mr_flat_read(&mr_flat_timer_operation, bytes, unary_arena(u), op);
     if (err == MR_OK)
-        err = may_send(u, op, &detail);
+        err = timers_may(&u->token, op, unary_arena(u), &detail);
     if (err == MR_NOMEM)
         return err;
     result->err = err;

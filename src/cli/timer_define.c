@@ -57,17 +57,8 @@ static int define_strategy(const struct cli *cli, const struct cli_value *value,
 {
     if (!value->given)
         return CLI_OK;
-    size_t len = strcspn(value->text, ":");
-    for (size_t i = 0; i < MR_STRATEGY_COUNT; i++) {
-        const char *name = mr_strategy_name((enum mr_strategy)i);
-        bool takes = i == MR_STRATEGY_KEY || i == MR_STRATEGY_TAG;
-        if (strlen(name) != len || memcmp(name, value->text, len) != 0 ||
-            takes != (value->text[len] == ':'))
-            continue;
-        timer->strategy = (enum mr_strategy)i;
-        timer->target = mr_slice_str(value->text + len + (takes ? 1 : 0));
+    if (mr_timer_strategy_read(mr_slice_str(value->text), timer))
         return CLI_OK;
-    }
     return cli_usage(cli,
                      "--strategy: \"%.200s\" is none of any, round-robin, "
                      "healthiest, key:KEY, "

@@ -135,6 +135,12 @@ static int64_t tick_left_ns(const struct mr_http *http)
     return http->ticked.ns + MR_HTTP_TICK_MS * MR_NS_PER_MS - mr_mono_now(mr_clock_system()).ns;
 }
 
+/* Until the next beat. */
+static int64_t beat_left_ns(const struct mr_http *http)
+{
+    return http->beaten.ns + MR_HTTP_BEAT_MS * MR_NS_PER_MS - mr_mono_now(mr_clock_system()).ns;
+}
+
 static int64_t wait_ns(struct mr_http *http)
 {
     MHD_UNSIGNED_LONG_LONG ms;
@@ -144,6 +150,8 @@ static int64_t wait_ns(struct mr_http *http)
     int64_t left = request_left_ns(http);
     ns = left < ns ? left : ns;
     left = tick_left_ns(http);
+    ns = left < ns ? left : ns;
+    left = http->beats ? beat_left_ns(http) : INT64_MAX;
     ns = left < ns ? left : ns;
     return ns > 0 ? ns : 0;
 }
@@ -156,6 +164,16 @@ static void tick(struct mr_http *http)
     for (size_t i = 0; i < http->options.tables_n; i++)
         if (http->tables[i].tick)
             http->tables[i].tick(http->tables[i].arg);
+}
+
+static void beat(struct mr_http *http)
+{
+    if (!http->beats || http->stopping || beat_left_ns(http) > 0)
+        return;
+    http->beaten = mr_mono_now(mr_clock_system());
+    for (size_t i = 0; i < http->options.tables_n; i++)
+        if (http->tables[i].beat)
+            http->tables[i].beat(http, http->tables[i].arg);
 }
 
 static void deliver_all(struct mr_http *http)
@@ -173,6 +191,7 @@ static void turn(struct mr_http *http)
     deliver_all(http);
     cut_late(http);
     tick(http);
+    beat(http);
     (void)MHD_run(http->daemon);
 }
 
@@ -331,8 +350,11 @@ enum mr_err mr_http_start(const struct mr_http_options *options, struct mr_http 
         return MR_NOMEM;
     mr_assert(options->tables_n <= MR_HTTP_TABLES_MAX);
     http->options = *options;
-    for (size_t i = 0; i < options->tables_n; i++)
+    for (size_t i = 0; i < options->tables_n; i++) {
         http->tables[i] = options->tables[i];
+        http->beats = http->beats || options->tables[i].beat;
+    }
+    http->beaten = mr_mono_now(mr_clock_system());
     http->options.tables = http->tables;
     http->listen_fd = -1;
     mr_list_init(&http->waiting);

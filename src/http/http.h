@@ -39,8 +39,10 @@ struct mr_http_table {
     void *arg; /* of the handlers */
     /* Every MR_HTTP_TICK_MS while there is a stream, whosever; may be NULL. Thread: the server's. */
     void (*tick)(void *arg);
+    /* Every MR_HTTP_BEAT_MS as long as the server runs; may be NULL. Thread: the server's. */
+    void (*beat)(struct mr_http *http, void *arg);
 };
-enum { MR_HTTP_TICK_MS = 50 };
+enum { MR_HTTP_TICK_MS = 50, MR_HTTP_BEAT_MS = 5000 };
 
 /* Files in PEM. */
 struct mr_http_tls {
@@ -60,8 +62,10 @@ struct mr_http_limits {       /* 0: the default */
 };
 
 struct mr_http_options {
-    const char *address;                /* "127.0.0.1:7400"; port 0: any */
-    const struct mr_http_tls *tls;      /* NULL: plain */
+    const char *address;           /* "127.0.0.1:7400"; port 0: any */
+    const struct mr_http_tls *tls; /* NULL: plain */
+    const char *
+        prefix; /* "/mill": all paths are below it; NULL or "": there is none. Lives as long as the server */
     const struct mr_http_table *tables; /* the first route that fits counts; copied */
     size_t tables_n;                    /* to MR_HTTP_TABLES_MAX */
     struct mr_http_limits limits;

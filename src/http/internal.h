@@ -24,6 +24,7 @@ struct mr_http {
     pthread_t thread;
     struct mr_msg stop_msg;
     bool running, stopping;
+    bool beats;                       /* some table does */
     int listen_fd;                    /* once nothing new is taken; -1: the library's */
     struct mr_link waiting, answered; /* clients, the longest there first */
     struct mr_link streaming;         /* clients that have a stream */
@@ -32,7 +33,7 @@ struct mr_http {
     unsigned streams_n;
     size_t bodies_bytes; /* that are kept of bodies now */
     unsigned held_n;     /* requests that are answered later, and other things under way */
-    mr_mono ticked;
+    mr_mono ticked, beaten;
     struct mr_http_options options;
     struct mr_http_table tables[MR_HTTP_TABLES_MAX];
     bool certificates;     /* clients need one */
@@ -64,6 +65,7 @@ struct mr_http_request {
     char *path;
     struct mr_buf body;
     size_t body_bytes; /* that came */
+    bool at_prefix;    /* the path is the prefix, without a slash */
     bool is_head, replied, later, suspended, asked;
     enum MHD_Result result;
     struct mr_http_stream *stream; /* NULL: none */

@@ -8,7 +8,15 @@
 #include "base/text.h"
 #include "http/internal.h"
 
-enum { STATUS_METHOD_NOT_ALLOWED = 405, TEXT_MAX = 400, PACK_MIN = 1024, ALLOW_MAX = 64 };
+enum {
+    STATUS_PERMANENT_REDIRECT = 308,
+    STATUS_METHOD_NOT_ALLOWED = 405,
+    TEXT_MAX = 400,
+    PACK_MIN = 1024,
+    ALLOW_MAX = 64
+};
+
+enum { PREFIX_TEXT_MAX = 512 };
 
 #define NO_CERTIFICATE "a client certificate is needed"
 
@@ -61,12 +69,12 @@ static struct MHD_Response *response_of(struct mr_http_request *request, struct 
 }
 
 static void reply_with(struct mr_http_request *request, int status, const char *type,
-                       struct mr_slice body, const char *allow)
+                       struct mr_slice body, const char *header, const char *value)
 {
     struct MHD_Response *response = response_of(request, body);
     bool good = response && response_head(response, type);
-    if (good && allow)
-        good = MHD_add_response_header(response, "Allow", allow) == MHD_YES;
+    if (good && value)
+        good = MHD_add_response_header(response, header, value) == MHD_YES;
     request_queue(request, status, good ? response : NULL);
     if (response)
         MHD_destroy_response(response);
@@ -75,7 +83,7 @@ static void reply_with(struct mr_http_request *request, int status, const char *
 void mr_http_reply(struct mr_http_request *request, int status, const char *type,
                    struct mr_slice body)
 {
-    reply_with(request, status, type, body, NULL);
+    reply_with(request, status, type, body, NULL, NULL);
 }
 
 /* What cannot stand in a text of JSON becomes a space, or a question mark where it is not UTF-8, as what a client has sent may
@@ -103,7 +111,8 @@ static void fail_with(struct mr_http_request *request, int status, enum mr_err e
     plain_text(text, plain);
     int len = snprintf(body, sizeof body, "{\"error\":{\"code\":\"%s\",\"message\":\"%s\"}}\n",
                        mr_err_name(err), plain);
-    reply_with(request, status, "application/json", mr_slice_make(body, (size_t)len), allow);
+    reply_with(request, status, "application/json", mr_slice_make(body, (size_t)len), "Allow",
+               allow);
 }
 
 void mr_http_refuse(struct mr_http_request *request, int status, enum mr_err err, const char *text)
@@ -255,11 +264,22 @@ static bool is_certified(const struct mr_http_request *request)
     return info && gnutls_certificate_verify_peers2(info->tls_session, &status) == 0 && status == 0;
 }
 
+/* Links of a page at the prefix itself lead below it only with a slash behind it. */
+static void redirect(struct mr_http_request *request)
+{
+    char to[PREFIX_TEXT_MAX];
+    (void)snprintf(to, sizeof to, "%s/", request->http->options.prefix);
+    reply_with(request, STATUS_PERMANENT_REDIRECT, "text/plain", (struct mr_slice){0}, "Location",
+               to);
+}
+
 static void answer(struct mr_http_request *request, const char *method)
 {
     char allowed[ALLOW_MAX];
     if (!is_certified(request)) {
         mr_http_fail(request, MR_DENIED, NO_CERTIFICATE);
+    } else if (request->at_prefix) {
+        redirect(request);
     } else if (request->route) {
         request->route->handle(request, request->arg);
         mr_assert(request->replied || request->later);
@@ -278,6 +298,19 @@ static void answer(struct mr_http_request *request, const char *method)
 
 /* ---- its way -------------------------------------------------------------------------------- */
 
+/* What routes are held against: the path below the prefix; one that is not below it is none of theirs. */
+static const char *path_below(struct mr_http_request *request, const char *path)
+{
+    const char *prefix = request->http->options.prefix;
+    size_t len = prefix ? strlen(prefix) : 0;
+    if (len == 0)
+        return path;
+    if (strncmp(path, prefix, len) != 0 || (path[len] != '/' && path[len] != '\0'))
+        return "";
+    request->at_prefix = path[len] == '\0';
+    return path + len;
+}
+
 static struct mr_http_request *request_new(struct mr_http *http, struct MHD_Connection *connection,
                                            const char *path, const char *method)
 {
@@ -287,7 +320,7 @@ static struct mr_http_request *request_new(struct mr_http *http, struct MHD_Conn
         return NULL;
     *request = (struct mr_http_request){.http = http, .connection = connection};
     request->is_head = strcmp(method, "HEAD") == 0;
-    request->path = strdup(path);
+    request->path = strdup(path_below(request, path));
     if (!request->path) {
         free(request);
         return NULL;

@@ -24,6 +24,23 @@ enum mr_err mr_timer_strategy_text(const struct mr_timer_options *timer, struct 
     return mr_buf_append_slice(text, timer->target);
 }
 
+bool mr_timer_strategy_read(struct mr_slice text, struct mr_timer_options *timer)
+{
+    const char *colon = text.len > 0 ? memchr(text.data, ':', text.len) : NULL;
+    size_t len = colon != NULL ? (size_t)(colon - (const char *)text.data) : text.len;
+    for (size_t i = 0; i < MR_STRATEGY_COUNT; i++) {
+        bool takes = i == MR_STRATEGY_KEY || i == MR_STRATEGY_TAG;
+        const char *name = mr_strategy_name((enum mr_strategy)i);
+        if (takes != (colon != NULL) ||
+            !mr_slice_equal(mr_slice_make(text.data, len), mr_slice_str(name)))
+            continue;
+        timer->strategy = (enum mr_strategy)i;
+        timer->target = takes ? mr_slice_make(colon + 1, text.len - len - 1) : (struct mr_slice){0};
+        return true;
+    }
+    return false;
+}
+
 /* As it is for each task: 0 stands for none here, where the C API has its own words for that. */
 int64_t mr_timer_max_retry(const struct mr_timer_options *timer)
 {

@@ -80,7 +80,7 @@ errs 404 NOT_FOUND GET "$v1/tasks?queue=none"
 
 hold
 ask 200 GET $v1/nodes
-is "who works" '1 held' "$(of_it '"\(.items[0].in_hand) \(.items[0].queues[0])"')"
+is "who works" '1 held' "$(of_it '.items[] | select(.role == "worker") | "\(.in_hand) \(.queues[0])"')"
 # What its slots do is told a moment later.
 same_nodes() {
     ask 200 GET $v1/nodes
