@@ -508,7 +508,8 @@ static bool set_is_done(const struct mr_store_firing *row, const struct mr_store
     if (item->again)
         return row->run == item->run;
     return row->run == item->run && row->state == item->to &&
-           (item->from & MR_LEDGER_BIT(row->state)) == 0;
+           (item->from & MR_LEDGER_BIT(row->state)) == 0 &&
+           (item->home.len == 0 || mr_slice_equal(item->home, row->home));
 }
 
 static enum mr_err set_row(struct work *work, struct entry *entry, const struct mr_store_set *item)

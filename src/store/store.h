@@ -385,7 +385,7 @@ struct mr_store_set_result {
  * Changes rows of the ledger. Per item:
  *   MR_OK           it has this state now, or had it already (then nothing else is changed, unless
  *                   `from` says so)
- *   MR_WRONG_STATE  it is in a state that is not in `from`
+ *   MR_WRONG_STATE  it is in a state that is not in `from`, or another one has brought it there: its home is not this one
  *   MR_STALE        another run is on
  *   MR_CONFLICT     the timer stands where the move begins, but has another version: nothing was done. A move that
  *                   fails otherwise is left out (moved)

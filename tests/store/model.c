@@ -438,7 +438,9 @@ static enum mr_err model_set(struct model *m, size_t app, const struct mr_store_
     if (row == NULL || !mr_slice_equal(row->app, mr_slice_str(app_names[app])))
         return MR_NOT_FOUND;
     bool allowed = (item->from & MR_LEDGER_BIT(row->state)) != 0;
-    bool done = row->run == item->run && (item->again || (row->state == item->to && !allowed));
+    bool is_home = item->home.len == 0 || mr_slice_equal(item->home, row->home);
+    bool done =
+        row->run == item->run && (item->again || (row->state == item->to && !allowed && is_home));
     struct mr_store_timer *timer = item->move.moves ? timer_by_uid(m, app, &item->uid) : NULL;
     enum mr_err err = MR_OK;
     if (!done && row->run + (item->again ? 1 : 0) != item->run)

@@ -113,6 +113,16 @@ static void test_a_firing_says_where_its_task_is(void **state)
                    .err,
                MR_OK);
     assert_slice(suite_firing(t, 1, 1000)->home, "here");
+    /* Who has done the same elsewhere is told that it was not the first. */
+    assert_err(SET(t, .planned_ms = 1000, .from = MR_LEDGER_BIT(MR_LEDGER_WAITING),
+                   .to = MR_LEDGER_DISPATCHED, .home = MR_SLICE_LIT("there"))
+                   .err,
+               MR_WRONG_STATE);
+    assert_err(SET(t, .planned_ms = 1000, .from = MR_LEDGER_BIT(MR_LEDGER_WAITING),
+                   .to = MR_LEDGER_DISPATCHED, .home = MR_SLICE_LIT("here"))
+                   .err,
+               MR_OK);
+    assert_slice(suite_firing(t, 1, 1000)->home, "here");
     struct mr_store_firing_open open = {.home = MR_SLICE_LIT("here"), .max = 9};
     assert_int_equal(suite_firing_open(t, open)->n, 1);
     open.home = MR_SLICE_LIT("there");

@@ -180,6 +180,9 @@ void bench_unwork(struct bench *bench)
 static void on_alarm(const struct mr_scheduler_alarm *alarm, void *arg)
 {
     struct bench *bench = arg;
+    int64_t stall_ms = atomic_exchange(&bench->stall_ms, 0);
+    atomic_fetch_add(&bench->clock.mono_ns, stall_ms * MR_NS_PER_MS);
+    atomic_fetch_add(&bench->clock.wall_us, stall_ms * MR_US_PER_MS);
     mr_lock_enter(&bench->lock);
     bench->alarms[alarm->kind]++;
     snprintf(bench->alarm_reason, sizeof bench->alarm_reason, "%.*s", (int)alarm->reason.len,

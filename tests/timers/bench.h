@@ -83,6 +83,8 @@ struct bench {
         repeats; /* what a server that is gone had handed out may run again elsewhere; one end of it counts */
     struct bench_run *by_id; /* a copy of the first so many, sorted, for the oracle */
     size_t by_id_n;
+    _Atomic int64_t
+        stall_ms; /* with the next alarm the clocks go on by so much, while its server stands still */
     _Atomic size_t alarms[MR_ALARM_KIND_COUNT];
     char alarm_reason[256];
 };

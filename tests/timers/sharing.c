@@ -175,6 +175,62 @@ static void test_60_a_server_is_given_only_the_apps_that_it_is_there_for(void **
     bench_free(bench);
 }
 
+/* In front of the broker: notes as whose tasks are made. */
+struct watched {
+    struct mr_broker broker;
+    struct mr_broker *real;
+    struct bench *bench;
+    struct mr_event ready;          /* the server is in the bench: nothing is carried out before */
+    _Atomic size_t made, made_late; /* late: after the clocks had gone on, in the same ownership */
+};
+
+static void watched_submit(struct mr_broker *broker, struct mr_req *req)
+{
+    struct watched *w = mr_container(broker, struct watched, broker);
+    struct mr_scheduler_figures figures = {0};
+    assert_true(mr_event_wait(&w->ready, BENCH_WAIT_MS * MR_NS_PER_MS));
+    if (req->op == MR_OP_ENQUEUE) {
+        mr_scheduler_figures(w->bench->servers[0].scheduler, &figures);
+        atomic_fetch_add(&w->made, 1);
+        if (atomic_load(&w->bench->stall_ms) == 0 && figures.owned == 1)
+            atomic_fetch_add(&w->made_late, 1);
+    }
+    mr_broker_submit(w->real, req);
+}
+
+static enum mr_err watched_lease_open(struct mr_broker *broker, struct mr_lease *lease)
+{
+    return mr_broker_lease_open(mr_container(broker, struct watched, broker)->real, lease);
+}
+
+static const struct mr_broker_ops watched_ops = {.submit = watched_submit,
+                                                 .lease_open = watched_lease_open};
+
+/* It stands still between the row and the task, for longer than its lease: others may have made the task by then. */
+static void test_61_who_stood_still_makes_no_task_of_what_it_has_written(void **state)
+{
+    (void)state;
+    struct bench *bench = bench_new(4);
+    struct watched watched = {.broker.ops = &watched_ops, .real = bench->broker, .bench = bench};
+    bench_unserve(bench, 0);
+    bench_put(bench, BENCH_TIMER("told", MR_TIMER_DELAY, "1ms", .misfire = MR_MISFIRE_SKIP));
+    bench_put(bench, BENCH_TIMER("t-0", MR_TIMER_DELAY, "1ms", .misfire = MR_MISFIRE_ALL));
+    bench_set_wall(bench, 10 * SECOND); /* both have missed their time, and are written together */
+    atomic_store(&bench->stall_ms, 60 * SECOND);
+    bench->broker = &watched.broker;
+    mr_event_init(&watched.ready);
+    bench_serve(bench, 0);
+    mr_event_set(&watched.ready);
+    BENCH_UNTIL(bench_count(bench, "t-0", BIT(MR_LEDGER_SUCCEEDED)) == 1);
+    assert_int_equal(bench_count(bench, "told", BIT(MR_LEDGER_MISFIRED)), 1);
+    assert_int_equal(atomic_load(&watched.made_late), 0);
+    assert_true(atomic_load(&watched.made) > 0);
+    assert_int_equal(bench_runs(bench), 1);
+    bench_unserve(bench, 0);
+    bench->broker = watched.real;
+    bench_free(bench);
+}
+
 /* The owner holds a firing that the ledger has, but no task; then it is gone. */
 static void test_63_what_was_recorded_and_not_dispatched_is_dispatched(void **state)
 {
@@ -425,6 +481,7 @@ int timers_sharing(void)
         cmocka_unit_test(test_60_apps_that_change_hands_again_and_again_fire_each_time_once),
         cmocka_unit_test(test_60_a_server_is_given_only_the_apps_that_it_is_there_for),
         cmocka_unit_test(test_61_who_lost_its_lease_fires_nothing),
+        cmocka_unit_test(test_61_who_stood_still_makes_no_task_of_what_it_has_written),
         cmocka_unit_test(test_63_what_was_recorded_and_not_dispatched_is_dispatched),
         cmocka_unit_test(test_63_what_was_dispatched_and_not_recorded_runs_once),
         cmocka_unit_test(test_ends_that_were_put_off_are_written_once),

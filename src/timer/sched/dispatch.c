@@ -93,11 +93,14 @@ static void set_done(struct job *job)
     struct dispatching *d = mr_container(job, struct dispatching, job);
     struct app *app = job->app;
     for (size_t i = 0; d->set.req.err == MR_OK && i < d->sets_n; i++) {
-        if (d->set_results[i].err == MR_WRONG_STATE &&
-            d->set_results[i].state == MR_LEDGER_CANCELLED)
+        if (d->set_results[i].err != MR_WRONG_STATE)
+            continue;
+        if (d->set_results[i].state == MR_LEDGER_CANCELLED)
             take_back(app, d->of_set[i]);
+        else
+            job->s->sweep_due = true; /* another one was first */
     }
-    if (!d->fenced) /* another one may have been first */
+    if (!d->fenced) /* likewise, perhaps */
         job->s->sweep_due = true;
     if (d->set.req.err == MR_STALE && sched_job_current(job))
         sched_lease_lost(app, MR_STALE);
@@ -338,6 +341,11 @@ static enum mr_err fill(struct dispatching *d, struct mr_link *shots)
 
 void sched_dispatch(struct app *app, struct mr_link *shots)
 {
+    /* We stood still: whoever has it now finds the rows, and makes tasks of them. */
+    if (!mr_list_empty(shots) && app->owned && mr_mono_now(app->s->clock).ns >= app->until.ns) {
+        sched_shots_free(shots);
+        sched_lease_lost(app, MR_TIMEOUT);
+    }
     while (!mr_list_empty(shots)) {
         struct dispatching *d = dispatching_new(app);
         enum mr_err err = d != NULL ? fill(d, shots) : MR_NOMEM;
