@@ -16,8 +16,9 @@ cmake --build build -j "${JOBS:-2}" --target product peers
 if ! cmp -s "$here/node/package-lock.json" "$packages/installed.json"; then
     mkdir -p "$packages"
     cp "$here/node/package.json" "$here/node/package-lock.json" "$packages"
-    # Some of them want a newer Node than Debian's, which is among them.
-    (cd "$packages" && npm ci --ignore-scripts --no-audit --no-fund --loglevel=error)
+    # Some of them want a newer Node than Debian's, which is among them. Not `npm ci`: it refuses a lock file without those
+    # optional packages for other systems that the registry does not have.
+    (cd "$packages" && npm install --ignore-scripts --no-audit --no-fund --loglevel=error)
     cp "$here/node/package-lock.json" "$packages/installed.json"
 fi
 cp "$here"/node/*.mjs "$packages"
