@@ -3,7 +3,7 @@
 """Makes the table, the chart and the words of README.md and docs/peers.md from what run.py has measured.
 
     render.py RESULTS TABLE.md CHART.svg             writes both
-    render.py RESULTS --publish ROOT                 puts them into the documents of a tree, and RESULTS beside them
+    render.py RESULTS --publish ROOT                 puts them into the documents of a tree, and keeps RESULTS there
 
 Publishes nothing where other work on the machine took more than a tenth of it.
 """
@@ -21,6 +21,8 @@ from subjects import KEPT, SUBJECTS
 
 BUSY_MAX = 0.1
 PHASES = {"single": "enqueue, one by one", "batch": "enqueue, batches", "run": "take + run + finish"}
+CHART = os.path.join("images", "peers.svg")  # below docs/
+RESULTS = os.path.join("bench", "peers", "results.json")
 LASTING = 10_000  # CPU time is that of so many tasks
 
 
@@ -231,15 +233,16 @@ def publish(path, root):
     if busy(results) > BUSY_MAX:
         sys.exit(f"peers: not published: other work had {busy(results) * 100:.0f} % of the machine")
     rows = read_rows(results)
-    docs = os.path.join(root, "docs")
-    with open(os.path.join(docs, "peers.svg"), "w", encoding="utf-8") as file:
+    os.makedirs(os.path.join(root, "docs", "images"), exist_ok=True)
+    with open(os.path.join(root, "docs", CHART), "w", encoding="utf-8") as file:
         file.write(chart(rows))
-    if os.path.abspath(path) != os.path.abspath(os.path.join(docs, "peers.json")):
-        shutil.copyfile(path, os.path.join(docs, "peers.json"))
-    words = conditions(results) + "\n" + table(rows) + "\n![chart](peers.svg)\n\n" + ahead_words(rows)
-    put_between(os.path.join(docs, "peers.md"), "peers", words)
+    kept = os.path.join(root, RESULTS)
+    if os.path.abspath(path) != os.path.abspath(kept):
+        shutil.copyfile(path, kept)
+    words = conditions(results) + "\n" + table(rows) + f"\n![chart]({CHART})\n\n" + ahead_words(rows)
+    put_between(os.path.join(root, "docs", "peers.md"), "peers", words)
     synced = [row for row in rows if row.subject.kept == "synced"]
-    words = table(synced) + "\n![chart](docs/peers.svg)\n\n" + ahead_words(rows)
+    words = table(synced) + f"\n![chart](docs/{CHART})\n\n" + ahead_words(rows)
     put_between(os.path.join(root, "README.md"), "peers", words)
 
 

@@ -50,7 +50,7 @@ grep -q '^\* beanstalkd (memory), take + run + finish: 2.5 × Millrace' table.md
 grep -q '^\* BullMQ on Redis (append-only file, fsync always), enqueue, batches: 2.5 × Millrace' table.md || fail "on Redis: $(cat table.md)"
 
 # Into copies of the documents, twice, which is the same as once.
-mkdir -p copy/docs
+mkdir -p copy/docs copy/bench/peers
 cp "$tree/README.md" copy
 cp "$tree/docs/peers.md" copy/docs
 "$peers/render.py" slow.json --publish copy
@@ -58,7 +58,7 @@ cp copy/README.md once.md
 "$peers/render.py" slow.json --publish copy
 cmp once.md copy/README.md
 grep -q 'Measured on 2026-01-02' copy/docs/peers.md || fail "what was published: $(cat copy/docs/peers.md)"
-[ -s copy/docs/peers.svg ] && cmp slow.json copy/docs/peers.json
+[ -s copy/docs/images/peers.svg ] && cmp slow.json copy/bench/peers/results.json
 grep -q 'Millrace, embedded' copy/README.md || fail "the README has no table"
 
 results 1 1 0.5 >busy.json
