@@ -224,9 +224,13 @@ static enum mr_err open_names(struct mr_client *client, const struct opening *op
     };
     MR_TRY(mr_names_client_new(&names, &client->names, detail));
     enum mr_err err = mr_many_await_up(client->broker, opening->options->open_ms);
-    if (err != MR_OK)
-        mr_detail_set(detail, "%s: no nameserver there knows a server that answers", opening->url);
-    return err;
+    if (err == MR_OK)
+        return MR_OK;
+    enum mr_err trouble = mr_names_client_trouble(client->names, detail);
+    if (trouble != MR_DENIED)
+        mr_detail_set(detail, "%s: no nameserver there %s", opening->url,
+                      trouble == MR_OK ? "knows a server that answers" : "answers");
+    return trouble == MR_DENIED ? MR_DENIED : err;
 }
 
 static enum mr_err open_servers(struct mr_client *client, const struct opening *opening,

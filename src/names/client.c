@@ -59,6 +59,16 @@ static void tell_trouble(struct mr_names_client *client, size_t nameserver, int 
             mr_diag_escape(text, shown, sizeof shown));
 }
 
+void names_client_note(struct mr_names_client *client, size_t nameserver, int status,
+                       struct mr_slice text)
+{
+    if (status == MR_RPC_DENIED || status == MR_RPC_UNAUTHENTICATED)
+        mr_detail_set(&client->refusal, "%s: %.*s", client->nameservers[nameserver].address,
+                      (int)text.len, (const char *)text.data);
+    else if (status == MR_RPC_OK)
+        client->refusal.text[0] = '\0';
+}
+
 static void tell_done(struct mr_names_client *client, size_t nameserver)
 {
     if (client->told != MR_RPC_OK)
@@ -106,6 +116,7 @@ static void register_closed(struct mr_call *call, int status, struct mr_slice te
         return;
     }
     client->nameservers[client->asked].is_done = true;
+    names_client_note(client, client->asked, status, text);
     if (status == MR_RPC_OK && client->has_answer) {
         client->heard = now;
         tell_done(client, client->asked);
@@ -412,6 +423,37 @@ const struct mr_names_entry *mr_names_client_list(struct mr_names_client *client
 bool mr_names_client_complete(const struct mr_names_client *client, enum mr_names_kind kind)
 {
     return client->lists[kind].is_complete;
+}
+
+struct asking {
+    struct order order;
+    enum mr_err err;
+    struct mr_detail *detail;
+};
+
+static void look_for_trouble(struct mr_msg *msg, void *receiver)
+{
+    struct order *order = mr_container(msg, struct order, msg);
+    struct asking *asking = mr_container(order, struct asking, order);
+    const struct mr_names_client *client = order->client;
+    (void)receiver;
+    asking->err = client->refusal.text[0] != '\0' ? MR_DENIED
+                  : client->heard.ns == 0         ? MR_UNAVAILABLE
+                                                  : MR_OK;
+    if (asking->err != MR_OK)
+        mr_detail_set(asking->detail, "%s",
+                      asking->err == MR_DENIED ? client->refusal.text : "no nameserver answers");
+    mr_event_set(&order->done);
+}
+
+enum mr_err mr_names_client_trouble(struct mr_names_client *client, struct mr_detail *detail)
+{
+    struct asking asking = {.order = {.msg.deliver = look_for_trouble, .client = client},
+                            .detail = detail};
+    mr_event_init(&asking.order.done);
+    mr_rpc_post(client->options.rpc, &asking.order.msg);
+    mr_event_wait(&asking.order.done, INT64_MAX);
+    return asking.err;
 }
 
 void mr_names_client_say(struct mr_names_client *client)

@@ -54,9 +54,10 @@ struct mr_names_client {
     mr_mono next; /* registration */
     mr_mono heard;
     int told; /* why it is not registered, as it was last said; MR_RPC_OK: it is, or nothing was said */
-    mr_mono tried;           /* since then nobody was reached; 0: somebody is */
-    struct mr_call *looking; /* NULL: not now */
-    size_t look_asked;       /* whom */
+    struct mr_detail refusal; /* what the last answer said; empty: it was none */
+    mr_mono tried;            /* since then nobody was reached; 0: somebody is */
+    struct mr_call *looking;  /* NULL: not now */
+    size_t look_asked;        /* whom */
     bool has_look;
     mr_mono next_look;
     struct known_list lists[MR_NAMES_KIND_COUNT];
@@ -70,6 +71,9 @@ struct mr_names_client {
 
 /* client.c: one that can be asked, NAMES_NOBODY: there is none. */
 size_t names_client_pick(struct mr_names_client *client);
+/* How a question ended, for mr_names_client_trouble. */
+void names_client_note(struct mr_names_client *client, size_t nameserver, int status,
+                       struct mr_slice text);
 /* This one did not answer: the next one is asked. */
 void names_client_pass_over(struct mr_names_client *client, size_t nameserver);
 

@@ -169,10 +169,10 @@ static void list_closed(struct mr_call *call, int status, struct mr_slice text)
     struct known_list *list = mr_call_data(call);
     struct mr_names_client *client = list->client;
     mr_mono now = mr_rpc_now(client->options.rpc);
-    (void)text;
     list->call = NULL;
     if (client->stopped)
         return;
+    names_client_note(client, list->asked, status, text);
     enum mr_err err = status == MR_RPC_OK && list->has_page ? MR_OK : MR_UNAVAILABLE;
     if (err == MR_OK)
         client->heard = now;

@@ -110,5 +110,5 @@ refuses 6 "no server there" enqueue -q late x
 # The same of nameservers, which are used where no other broker is named.
 unset MILLRACE_BROKER
 export MILLRACE_NAMESERVER=${ports[0]},${ports[1]}
-refuses 6 "no nameserver there knows a server that answers" enqueue -q late x
+refuses 6 "no nameserver there answers" enqueue -q late x
 echo "many: ok"

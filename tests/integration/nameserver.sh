@@ -224,6 +224,7 @@ names n1 "$p1" --require-token --data "$room/tokens" --token-file "$room/admin.t
 one=127.0.0.1:$p1
 refuses 5 'token' nameserver status --nameserver "$one"
 expect 0 nameserver status --nameserver "$one" --token-file "$room/viewer.token"
+refuses 5 'token' queue list --broker "names://$one"
 refuses 5 'is for queues mail*' nameserver status --nameserver "$one" --token-file "$room/mail.token"
 status_admin() { m --quiet nameserver status --nameserver "$one" --json --token-file "$room/admin.token" 2>/dev/null | jq -r "$1"; }
 admits() { [ "$(status_admin '.nameservers[0] | "\(.servers) \(.workers)"')" = "$1" ]; }

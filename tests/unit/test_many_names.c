@@ -209,7 +209,9 @@ static void test_who_finds_nobody_is_told_so(void **state)
     struct world *w = *state;
     struct mr_detail detail = {.text = ""};
     assert_int_equal(open_client(w, 200, &detail), MR_UNAVAILABLE);
-    assert_non_null(strstr(detail.text, "no nameserver there knows a server"));
+    assert_true(strstr(detail.text, "no nameserver there knows a server that answers") != NULL ||
+                strstr(detail.text, "no nameserver there answers") !=
+                    NULL); /* 200 ms are not much */
     assert_int_equal(mr_client_open("names://", NULL, &w->client, &detail), MR_INVALID);
     assert_int_equal(mr_client_open("names://a:1,,b:2", NULL, &w->client, &detail), MR_INVALID);
 }

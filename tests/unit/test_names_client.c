@@ -413,6 +413,7 @@ static void test_who_may_not_register_says_so_once_and_when_it_may(void **state)
     (void)state;
     struct node node = {0};
     struct process one;
+    struct mr_detail detail;
     _Atomic size_t known = 0;
     struct mr_names_options options = {.registry.hold_ms = 1, .may = is_known, .arg = &known};
     node_start(&node, &options);
@@ -421,6 +422,8 @@ static void test_who_may_not_register_says_so_once_and_when_it_may(void **state)
     const char *nameservers[] = {node.address};
     process_start(&one, nameservers, 1, worker("one", 1));
     await_bodies(&one, 3); /* it goes on trying */
+    assert_int_equal(mr_names_client_trouble(one.client, &detail), MR_DENIED);
+    assert_non_null(strstr(detail.text, ": nobody knows this token"));
     assert_int_equal(atomic_load(&lines.n), 1);
     assert_non_null(strstr(lines.last, "level=warn"));
     assert_non_null(strstr(lines.last, "status=7 text=\"nobody knows this token\""));
@@ -428,6 +431,7 @@ static void test_who_may_not_register_says_so_once_and_when_it_may(void **state)
     await(&lines.n, 2);
     assert_non_null(strstr(lines.last, "registered"));
     await(&one.workers, 1);
+    assert_int_equal(mr_names_client_trouble(one.client, &detail), MR_OK);
     mr_names_client_free(one.client);
     mr_diag_set_sink(NULL, NULL);
     node_stop(&node);
