@@ -104,8 +104,8 @@ static enum mr_err read_text(struct posting *p, const char *key, const json_t *v
 static enum mr_err read_number(struct posting *p, const char *key, const json_t *value,
                                int64_t *ret_number)
 {
-    if (!json_is_integer(value))
-        return wrong(p, key, "must be a whole number");
+    if (!json_is_integer(value) || json_integer_value(value) < 0)
+        return wrong(p, key, "must be a whole number, 0 or more");
     *ret_number = json_integer_value(value);
     return MR_OK;
 }
@@ -162,7 +162,6 @@ static enum mr_err read_key(struct posting *p, const char *key, const json_t *va
         {"queue", &p->job.queue, NULL},
         {"split", &p->job.split, NULL},
         {"reduce", &p->job.reduce, NULL},
-        {"timeout_ms", NULL, &p->job.timeout_ms},
         {"retention_ms", NULL, &p->job.retention_ms},
         {"speculate_ms", NULL, &p->job.speculate_ms},
     };
@@ -170,10 +169,15 @@ static enum mr_err read_key(struct posting *p, const char *key, const json_t *va
         if (strcmp(rows[i].key, key) == 0)
             return rows[i].text != NULL ? read_text(p, key, value, rows[i].text)
                                         : read_number(p, key, value, rows[i].number);
+    if (strcmp(key, "timeout_ms") == 0) { /* 0 stands for none, as elsewhere in JSON */
+        MR_TRY(read_number(p, key, value, &number));
+        p->job.timeout_ms = number > 0 ? number : MR_NO_TIMEOUT;
+        return MR_OK;
+    }
     if (strcmp(key, "max_retry") == 0) {
         MR_TRY(read_number(p, key, value, &number));
-        if (number < 0 || number > INT32_MAX)
-            return wrong(p, key, "must be 0 or more");
+        if (number > INT32_MAX)
+            return wrong(p, key, "is too large");
         p->job.max_retry = number > 0 ? (int32_t)number : MR_NO_RETRY;
         return MR_OK;
     }

@@ -108,6 +108,7 @@ static int start_http(struct serve *serve)
     struct mr_http_options options = {
         .address = settings->listen.text,
         .tls = serve->plan.tls ? &tls : NULL,
+        .prefix = text_of(&settings->http_prefix),
         .tables = tables,
         .tables_n = CLI_LEN(tables),
     };

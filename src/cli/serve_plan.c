@@ -1,6 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* From settings to what is to be done, and what must not be done: an address that other machines
  * reach needs tokens and TLS, or somebody who says that it is fine without. */
+#include <ctype.h>
+
 #include "cli/serve.h"
 #include "cli/serve_names.h"
 #include "cli/server.h"
@@ -8,7 +10,7 @@
 #include "redis/redis.h"
 #include "rpc/rpc.h"
 
-enum { ADDRESSES_MAX = 16 };
+enum { ADDRESSES_MAX = 16, PREFIX_MAX = 128 };
 
 static bool has_scheme(const char *url, const char *scheme)
 {
@@ -239,6 +241,30 @@ static int plan_access(const struct cli *cli, const struct settings *settings,
     return CLI_OK;
 }
 
+/* As it stands in a request, with nothing that would be read as something else there. */
+static bool is_prefix(const char *text)
+{
+    size_t len = strlen(text);
+    if (len < 2 || len > PREFIX_MAX || text[0] != '/' || text[len - 1] == '/')
+        return false;
+    for (size_t i = 0; i < len; i++) {
+        bool doubled = text[i] == '/' && (text[i + 1] == '/' || text[i + 1] == '.');
+        if (doubled || (!isalnum((unsigned char)text[i]) && strchr("/-_.~", text[i]) == NULL))
+            return false;
+    }
+    return true;
+}
+
+static int plan_prefix(const struct cli *cli, const struct settings *settings)
+{
+    char name[SETTINGS_NAME_MAX];
+    const struct cli_value *prefix = &settings->http_prefix;
+    if (!prefix->given || is_prefix(prefix->text))
+        return CLI_OK;
+    return cli_usage(cli, "%s: \"%.200s\" is no path such as /mill",
+                     settings_name(settings, prefix, name), prefix->text);
+}
+
 int serve_plan(const struct cli *cli, const struct settings *settings, struct serve_plan *ret_plan)
 {
     *ret_plan = (struct serve_plan){0};
@@ -253,6 +279,8 @@ int serve_plan(const struct cli *cli, const struct settings *settings, struct se
         code = plan_tls(cli, settings, ret_plan);
     if (code == CLI_OK)
         code = serve_names_plan(cli, settings);
+    if (code == CLI_OK)
+        code = plan_prefix(cli, settings);
     if (code == CLI_OK)
         code = plan_access(cli, settings, ret_plan);
     return code == CLI_OK && ret_plan->tls ? look_at_tls(cli, settings) : code;

@@ -29,6 +29,8 @@ const struct cli_option settings_table[] = {
     {ROW("data", data, CLI_TEXT, "DIR", "folder of the embedded engine"),
      .fallback = "./millrace-data"},
     {ROW("listen", listen, CLI_ADDRESS, "H:P", "address for HTTP"), .fallback = "127.0.0.1:7400"},
+    {ROW("http-prefix", http_prefix, CLI_TEXT, "PATH",
+         "all of HTTP is below this path, /mill, as a proxy passes it on")},
     {ROW("grpc", grpc, CLI_ADDRESS, "H:P", "address for gRPC"), .fallback = "127.0.0.1:7401"},
     {ROW("tls-cert", tls_cert, CLI_TEXT, "FILE", "certificate of both ports, PEM")},
     {ROW("tls-key", tls_key, CLI_TEXT, "FILE", "its private key, PEM")},

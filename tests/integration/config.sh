@@ -50,6 +50,9 @@ printf 'payload-max: lots\n' >bad.yaml
 refuses 2 'bad.yaml:1: payload-max: "lots" is not a size' config check bad.yaml
 MILLRACE_LISTEN=here refuses 2 'MILLRACE_LISTEN: "here" is not an address' config check
 refuses 2 'unknown option --lisen; did you mean --listen?' config check --lisen x
+for prefix in mill / /mill/ //mill '/a b' /../x "/$(printf 'x%.0s' {1..128})"; do
+    refuses 2 'is no path such as /mill' config check --http-prefix "$prefix"
+done
 refuses 2 'is open to other machines' config check --grpc 0.0.0.0:7401
 expect 0 config check --grpc 0.0.0.0:7401 --insecure
 

@@ -129,3 +129,13 @@ errs 404 NOT_FOUND GET "$v1/history?queue=none"
 
 grep -q 'Sanitizer' "$room/server.err" && fail "$(cat "$room/server.err")"
 stop 0
+
+# ---- below a prefix -------------------------------------------------------------------------------
+
+start --http-prefix /mill
+status() { curl -s -o "$room/body" -w '%{http_code}' "http://$http$1"; }
+is "below it" '200 200 200' "$(status /mill/livez) $(status /mill/api/v1/queues) $(status /mill/openapi.json)"
+is "where the document is" . "$(of_it '.servers[0].url')"
+is "not beside it" '404 404 404' "$(status /livez) $(status /api/v1/queues) $(status /milliard/livez)"
+is "itself" "308 http://$http/mill/" "$(curl -s -o /dev/null -w '%{http_code} %{redirect_url}' "http://$http/mill")"
+stop 0

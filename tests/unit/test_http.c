@@ -617,6 +617,34 @@ static void all_methods_of_a_path_are_named(void **state)
     assert_non_null(strstr(ask("DELETE /things HTTP/1.1\r\n" END), "Allow: POST, PUT\r\n"));
 }
 
+/* Everything is below it, and nothing beside it; its own name leads to what is in it. */
+static void paths_are_below_a_prefix(void **state)
+{
+    (void)state;
+    struct mr_http_options below = plain;
+    below.prefix = "/mill/race";
+    mr_http_stop(http);
+    assert_int_equal(mr_http_start(&below, &http, &bound, NULL), MR_OK);
+    assert_non_null(strstr(ask("GET /mill/race/hello HTTP/1.1\r\n" END), "HTTP/1.1 200"));
+    assert_non_null(strstr(ask("GET /mill/race/things/7 HTTP/1.1\r\n" END), "\r\n\r\n7"));
+    assert_non_null(strstr(ask("DELETE /mill/race/hello HTTP/1.1\r\n" END), "HTTP/1.1 405"));
+    const char *beside[] = {"/hello",
+                            "/",
+                            "/mill",
+                            "/mill/racehello",
+                            "/mill/race/",
+                            "/mill//race/hello",
+                            "/mill/race/mill/race/hello"};
+    for (size_t i = 0; i < sizeof beside / sizeof *beside; i++) {
+        char request[256];
+        snprintf(request, sizeof request, "GET %s HTTP/1.1\r\n" END, beside[i]);
+        assert_non_null(strstr(ask(request), "HTTP/1.1 404"));
+    }
+    const char *text = ask("GET /mill/race HTTP/1.1\r\n" END);
+    assert_non_null(strstr(text, "HTTP/1.1 308"));
+    assert_non_null(strstr(text, "Location: /mill/race/\r\n"));
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int main(void)
@@ -640,6 +668,7 @@ int main(void)
         TEST(streams_end_when_the_server_stops),
         TEST(an_answer_is_packed_for_those_who_take_it),
         TEST(all_methods_of_a_path_are_named),
+        TEST(paths_are_below_a_prefix),
         TEST(a_port_in_use_is_named),
         TEST(certificates_that_cannot_be_used_are_named),
     };
