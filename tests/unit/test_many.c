@@ -327,6 +327,46 @@ static void test_a_batch_of_ids_is_split_and_each_has_its_answer(void **state)
     assert_int_equal(count(w->many, MR_PENDING), N);
 }
 
+static void answered(struct mr_req *req)
+{
+    mr_event_set(req->arg);
+}
+
+/* Which servers get them is decided when there are some: else who sends one of them again would send it elsewhere. */
+static void test_a_batch_that_waited_for_servers_is_where_each_id_is_looked_for(void **state)
+{
+    enum { N = 30 };
+    struct world *w = *state;
+    struct mr_task_options tasks[N] = {0};
+    struct mr_enqueue_result results[N];
+    struct mr_event done;
+    char ids[N][16];
+    open_many(w, SERVERS);
+    set_servers(w, 0, 0);
+    for (size_t i = 0; i < N; i++) {
+        (void)snprintf(ids[i], sizeof ids[i], "t%zu", i);
+        tasks[i] = (struct mr_task_options){.queue = MR_SLICE_LIT("q"),
+                                            .id = mr_slice_str(i > 0 ? ids[i] : "")};
+    }
+    mr_event_init(&done);
+    struct mr_req_enqueue req = {
+        .req = {.op = MR_OP_ENQUEUE, .done = answered, .arg = &done},
+        .tasks = tasks,
+        .n = N,
+        .results = results,
+    };
+    mr_broker_submit(w->many, &req.req);
+    set_servers(w, 0, SERVERS);
+    assert_true(mr_event_wait(&done, WAIT_MS * MR_NS_PER_MS));
+    assert_int_equal(req.req.err, MR_OK);
+    mr_req_done(&req.req);
+    for (size_t i = 0; i < N; i++) {
+        assert_int_equal(results[i].err, MR_OK);
+        if (i > 0) /* the first has no id of its producer's: it is anywhere */
+            assert_int_equal(put(w->many, ids[i]).err, MR_CONFLICT);
+    }
+}
+
 static void test_a_dead_server_is_passed_over_and_a_new_one_used(void **state)
 {
     struct world *w = *state;
@@ -697,6 +737,7 @@ int main(void)
         TEST(test_tasks_go_to_the_servers_in_turn),
         TEST(test_the_same_id_meets_the_same_server),
         TEST(test_a_batch_of_ids_is_split_and_each_has_its_answer),
+        TEST(test_a_batch_that_waited_for_servers_is_where_each_id_is_looked_for),
         TEST(test_a_dead_server_is_passed_over_and_a_new_one_used),
         TEST(test_what_was_sent_goes_to_no_other_server),
         TEST(test_without_a_server_it_is_certain_that_nothing_is_there),

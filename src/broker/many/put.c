@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Tasks. A request goes to one server as it is, unless its tasks must go to certain ones: then each server gets those
- * that are its own. A share that was certainly not accepted goes to the next server, once around; when there is no server
+ * that are its own, by the servers that are there when it is sent. A share that was certainly not accepted goes to the next server, once around; when there is no server
  * it waits for one. One that may have been accepted is answered: its fate is unknown, and nobody else gets it.
  */
 #include "broker/many/internal.h"
@@ -21,6 +21,7 @@ struct put {
     struct batch *batch;
     struct mr_req_enqueue inner;
     uint64_t key;   /* 0: any server will do */
+    uint64_t *keys; /* of each task, where they are not the same; NULL: they are */
     uint64_t tried; /* bits of servers */
     mr_mono end;    /* it waits until then */
     struct origin *origin;
@@ -28,6 +29,8 @@ struct put {
 };
 
 static void put_send(struct put *put);
+static bool must_split(const struct put *put, uint64_t among);
+static void put_split(struct put *put, uint64_t among);
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
@@ -100,6 +103,10 @@ static void put_send(struct put *put)
 {
     struct many *many = put->many;
     uint64_t among = live_origins(many) & ~put->tried;
+    if (among != 0 && must_split(put, among)) {
+        put_split(put, among);
+        return;
+    }
     put->origin = put->key != 0 ? origin_for(many, among, put->key) : origin_in_turn(many, among);
     if (put->origin == NULL) {
         put_wait(put);
@@ -153,54 +160,87 @@ static struct put *put_new(struct many *many, struct batch *batch, uint64_t key)
     return put;
 }
 
-static struct put *put_of_share(struct many *many, struct batch *batch, uint64_t key, size_t n)
+/* Whether its tasks have different servers now. */
+static bool must_split(const struct put *put, uint64_t among)
 {
+    for (size_t i = 1; put->keys != NULL && i < put->inner.n; i++)
+        if (put->keys[i] == 0 || put->keys[0] == 0 ||
+            origin_for(put->many, among, put->keys[i]) !=
+                origin_for(put->many, among, put->keys[0]))
+            return true;
+    return false;
+}
+
+/* A put for up to n tasks of another one, without any yet. */
+static struct put *put_of_share(const struct put *whole, uint64_t key, size_t n)
+{
+    struct batch *batch = whole->batch;
     struct mr_arena *arena = &batch->outer->req.arena;
-    struct put *put = put_new(many, batch, key);
+    struct put *put = put_new(whole->many, batch, key);
     struct mr_task_options *tasks = mr_arena_calloc(arena, n, sizeof *tasks);
     struct mr_enqueue_result *results = mr_arena_calloc(arena, n, sizeof *results);
     struct mr_task *carried =
         batch->outer->carried != NULL ? mr_arena_calloc(arena, n, sizeof *carried) : NULL;
     size_t *places = mr_arena_calloc(arena, n, sizeof *places);
+    uint64_t *keys = key != 0 ? mr_arena_calloc(arena, n, sizeof *keys) : NULL;
     if (put == NULL || tasks == NULL || results == NULL || places == NULL ||
-        (batch->outer->carried != NULL && carried == NULL))
+        (batch->outer->carried != NULL && carried == NULL) || (key != 0 && keys == NULL))
         return NULL;
     put->inner.tasks = tasks;
     put->inner.carried = carried;
     put->inner.results = results;
     put->inner.n = 0;
     put->places = places;
+    put->keys = keys;
+    put->end = whole->end;
+    put->tried = whole->tried;
     return put;
 }
 
-static void share_add(struct put *put, const struct mr_req_enqueue *outer, size_t i)
+static void share_add(struct put *put, const struct put *whole, size_t i)
 {
-    size_t at = put->inner.n++;
-    memcpy((struct mr_task_options *)put->inner.tasks + at, &outer->tasks[i], sizeof *outer->tasks);
+    const struct mr_req_enqueue *outer = put->batch->outer;
+    size_t at = put->inner.n++, place = whole->places != NULL ? whole->places[i] : i;
+    memcpy((struct mr_task_options *)put->inner.tasks + at, &outer->tasks[place],
+           sizeof *outer->tasks);
     if (outer->carried != NULL)
-        memcpy((struct mr_task *)put->inner.carried + at, &outer->carried[i],
+        memcpy((struct mr_task *)put->inner.carried + at, &outer->carried[place],
                sizeof *outer->carried);
-    put->places[at] = i;
+    if (put->keys != NULL)
+        put->keys[at] = whole->keys[i];
+    put->places[at] = place;
 }
 
-/* The servers of now decide which tasks go together; should one of them die meanwhile, its share goes as a whole. */
-static enum mr_err split(struct many *many, struct batch *batch, const uint64_t *keys,
-                         struct put *puts[ORIGINS_MAX + 1])
+static enum mr_err make_shares(struct put *whole, uint64_t among,
+                               struct put *shares[ORIGINS_MAX + 1])
 {
-    const struct mr_req_enqueue *outer = batch->outer;
-    uint64_t live = live_origins(many);
-    for (size_t i = 0; i < outer->n; i++) {
-        struct origin *origin = keys[i] != 0 ? origin_for(many, live, keys[i]) : NULL;
-        size_t at = origin != NULL ? origin->index : ORIGINS_MAX;
-        if (puts[at] == NULL)
-            puts[at] = put_of_share(many, batch, keys[i], outer->n - i);
-        if (puts[at] == NULL)
+    for (size_t i = 0; i < whole->inner.n; i++) {
+        uint64_t key = whole->keys[i];
+        size_t at = key != 0 ? origin_for(whole->many, among, key)->index : ORIGINS_MAX;
+        if (shares[at] == NULL)
+            shares[at] = put_of_share(whole, key, whole->inner.n - i);
+        if (shares[at] == NULL)
             return MR_NOMEM;
-        share_add(puts[at], outer, i);
+        share_add(shares[at], whole, i);
     }
-    for (size_t i = 0; i <= ORIGINS_MAX; i++)
-        batch->pending += puts[i] != NULL;
     return MR_OK;
+}
+
+/* The shares are answered in its place. Should the server of one die before it has it, that one is split again. */
+static void put_split(struct put *put, uint64_t among)
+{
+    struct put *shares[ORIGINS_MAX + 1] = {0};
+    enum mr_err err = make_shares(put, among, shares);
+    if (err != MR_OK) {
+        put_finish(put, err);
+        return;
+    }
+    put->batch->pending--;
+    for (size_t i = 0; i <= ORIGINS_MAX; i++)
+        put->batch->pending += shares[i] != NULL;
+    for (size_t i = 0; i <= ORIGINS_MAX; i++)
+        if (shares[i] != NULL)
+            put_send(shares[i]);
 }
 
 /* All together, if none of them must go somewhere or all must go to the same place. */
@@ -220,36 +260,34 @@ static uint64_t key_at(const struct mr_req_enqueue *outer, size_t i)
     return key_of(outer->carried != NULL ? &carried : &outer->tasks[i]);
 }
 
-static enum mr_err make_puts(struct many *many, struct mr_req_enqueue *outer,
-                             struct put *puts[ORIGINS_MAX + 1])
+static enum mr_err make_put(struct many *many, struct mr_req_enqueue *outer, struct put **ret_put)
 {
     struct batch *batch = mr_arena_calloc(&outer->req.arena, 1, sizeof *batch);
-    uint64_t *keys = mr_arena_calloc(&outer->req.arena, outer->n, sizeof *keys);
+    uint64_t *keys = mr_arena_calloc(&outer->req.arena, outer->n + 1, sizeof *keys);
     if (batch == NULL || keys == NULL)
         return MR_NOMEM;
     batch->outer = outer;
+    batch->pending = 1;
     for (size_t i = 0; i < outer->n; i++)
         keys[i] = key_at(outer, i);
-    if (!is_one(keys, outer->n))
-        return split(many, batch, keys, puts);
-    puts[0] = put_new(many, batch, outer->n > 0 ? keys[0] : 0);
-    batch->pending = 1;
-    return puts[0] != NULL ? MR_OK : MR_NOMEM;
+    struct put *put = put_new(many, batch, keys[0]);
+    if (put == NULL)
+        return MR_NOMEM;
+    put->keys = is_one(keys, outer->n) ? NULL : keys;
+    *ret_put = put;
+    return MR_OK;
 }
 
 void begin_enqueue(struct many *many, struct mr_req *req)
 {
     struct mr_req_enqueue *outer = mr_container(req, struct mr_req_enqueue, req);
-    struct put *puts[ORIGINS_MAX + 1] = {0};
-    enum mr_err err = outer->n > MR_BATCH_MAX ? MR_TOO_BIG : make_puts(many, outer, puts);
+    struct put *put;
+    enum mr_err err = outer->n > MR_BATCH_MAX ? MR_TOO_BIG : make_put(many, outer, &put);
     outer->sent = false;
     for (size_t i = 0; err == MR_OK && i < outer->n; i++)
         outer->results[i] = (struct mr_enqueue_result){.err = MR_OK};
-    if (err != MR_OK) {
+    if (err != MR_OK)
         mr_req_answer(req, err);
-        return;
-    }
-    for (size_t i = 0; i <= ORIGINS_MAX; i++)
-        if (puts[i] != NULL)
-            put_send(puts[i]);
+    else
+        put_send(put);
 }
