@@ -57,10 +57,12 @@ struct flight {
     struct mr_timer_result *results;
     mr_timer_done *done;
     void *arg;
-    size_t at;                       /* the server that has it */
-    uint64_t tried;                  /* bits of those that have had it */
-    uint64_t key;                    /* hash of its first timer */
-    bool doubtful;                   /* one of them may have accepted it */
+    size_t at;        /* the server that has it */
+    uint64_t tried;   /* bits of those that have had it */
+    uint64_t key;     /* hash of its first timer */
+    bool doubtful;    /* one of them may have accepted it */
+    bool *is_settled; /* of each operation; NULL: none is. A server has said of it ... */
+    struct mr_timer_result *settled; /* ... this, whatever others say of those that go with it */
     mr_mono end;                     /* MR_TIMER_APPLIED: it is waited for until then */
     struct mr_timer_sending sending; /* to a door */
 };
@@ -119,18 +121,34 @@ void mr_producer_free(struct mr_producer *producer)
     free(producer);
 }
 
+/* What some server has said for good stands, whatever became of the rest. How many those are. */
+static size_t restore_settled(struct flight *flight)
+{
+    size_t n = 0;
+    for (size_t i = 0; flight->is_settled != NULL && i < flight->n; i++) {
+        if (flight->is_settled[i]) {
+            flight->results[i] = flight->settled[i];
+            n++;
+        }
+    }
+    return n;
+}
+
 /* Thread: any, without the lock. */
 static void flight_end(struct flight *flight, enum mr_err err, const char *text)
 {
     struct mr_producer *p = flight->producer;
+    size_t settled = err != MR_OK ? restore_settled(flight) : 0;
     for (size_t i = 0; err != MR_OK && i < flight->n; i++) {
         struct mr_timer_result *result = &flight->results[i];
+        if (settled > 0 && flight->is_settled[i])
+            continue;
         result->err = err;
         result->unknown = flight->doubtful;
         (void)snprintf(result->why, sizeof result->why, "%.*s", MR_TIMER_WHY_MAX, text);
     }
     if (flight->done != NULL)
-        flight->done(err, flight->results, flight->n, flight->arg);
+        flight->done(settled > 0 ? MR_OK : err, flight->results, flight->n, flight->arg);
     atomic_fetch_sub(&p->pending, flight->n);
     mr_arena_done(&flight->arena);
     free(flight);
@@ -455,11 +473,34 @@ static void go_on(struct flight *flight, enum mr_err err, bool is_filled)
         flight_done(flight, sent);
 }
 
+/* Some go to the next server, and so all of them do: what is accepted here stays so. */
+static void keep_settled(struct flight *flight)
+{
+    size_t n = flight->n;
+    if (flight->is_settled == NULL) {
+        flight->settled = mr_arena_calloc(&flight->arena, n, sizeof *flight->settled);
+        flight->is_settled = flight->settled != NULL ? mr_arena_calloc(&flight->arena, n, 1) : NULL;
+    }
+    for (size_t i = 0; i < n; i++) {
+        enum mr_err err = flight->results[i].err;
+        bool is_late = flight->wait == MR_TIMER_APPLIED && err == MR_TIMEOUT;
+        if (is_late || is_passing(err))
+            continue;
+        if (flight->is_settled == NULL) { /* without memory for what it was */
+            flight->doubtful = true;
+            continue;
+        }
+        flight->settled[i] = flight->results[i];
+        flight->is_settled[i] = true;
+    }
+}
+
 /* What the server said of each of its operations is in its results. */
 static void settle(struct flight *flight)
 {
     enum mr_err passing = MR_OK;
     bool late = false;
+    (void)restore_settled(flight);
     for (size_t i = 0; i < flight->n; i++) {
         enum mr_err err = flight->results[i].err;
         bool durable = flight->wait == MR_TIMER_APPLIED && err == MR_TIMEOUT;
@@ -471,6 +512,8 @@ static void settle(struct flight *flight)
     }
     bool waits = late && mr_mono_now(mr_clock_system()).ns < flight->end.ns;
     enum mr_err sent = MR_OK;
+    if (passing != MR_OK && flight->n > 1)
+        keep_settled(flight);
     if (passing != MR_OK)
         go_on(flight, passing, true);
     else if (waits)

@@ -518,6 +518,75 @@ static void test_24_an_operation_that_a_full_disk_refuses_goes_to_the_next_serve
     farm_free(farm);
 }
 
+/* A server whose disk is full behind the first operation. */
+static void half_submit(struct mr_broker *broker, struct mr_req *req)
+{
+    struct mr_req_call *call = (struct mr_req_call *)req;
+    struct mr_timer_result results[2] = {{.err = MR_OK, .version = 7}, {.err = MR_DISK_FULL}};
+    uint8_t *bytes = mr_arena_alloc(&req->arena, 2048), *at = bytes;
+    (void)broker;
+    for (size_t i = 0; i < 2; i++) {
+        size_t size = mr_flat_size(&mr_flat_timer_result, &results[i]);
+        at = mr_flat_write(&mr_flat_timer_result, &results[i], mr_flat_put_head(at, 1, size));
+    }
+    call->sent = true;
+    call->answer = mr_slice_make(bytes, (size_t)(at - bytes));
+    mr_req_answer(req, MR_OK);
+}
+
+static void away_submit(struct mr_broker *broker, struct mr_req *req)
+{
+    (void)broker;
+    mr_req_answer(req, MR_UNAVAILABLE);
+}
+
+struct pair {
+    struct mr_event answered;
+    enum mr_err err;
+    struct mr_timer_result results[2];
+};
+
+static void pair_done(enum mr_err err, const struct mr_timer_result *results, size_t n, void *arg)
+{
+    struct pair *pair = arg;
+    pair->err = err;
+    memcpy(pair->results, results, n * sizeof *results);
+    mr_event_set(&pair->answered);
+}
+
+/* Both go to the next server for the sake of one; what that says, or does not, of the other counts for nothing. */
+static void test_32_what_one_server_has_accepted_is_not_refused_by_the_next(void **state)
+{
+    static const struct mr_broker_ops half_ops = {.submit = half_submit};
+    static const struct mr_broker_ops full_ops = {.submit = full_submit};
+    static const struct mr_broker_ops away_ops = {.submit = away_submit};
+    struct mr_broker half = {.ops = &half_ops}, full = {.ops = &full_ops},
+                     away = {.ops = &away_ops};
+    struct mr_broker *const seconds[] = {&full, &away};
+    static const enum mr_err errs[] = {MR_DISK_FULL, MR_UNAVAILABLE};
+    (void)state;
+    for (size_t i = 0; i < 2; i++) {
+        struct mr_broker *servers[] = {&half, seconds[i]};
+        struct mr_producer_options options = {.servers = servers, .servers_n = 2};
+        struct mr_producer *producer;
+        struct mr_timer_op ops[] = {{.verb = MR_TIMER_PUT, .timer = RIG_TIMER("a")},
+                                    {.verb = MR_TIMER_PUT, .timer = RIG_TIMER("b")}};
+        struct pair pair;
+        mr_event_init(&pair.answered);
+        assert_int_equal(mr_producer_new(&options, &producer), MR_OK);
+        assert_int_equal(
+            mr_producer_send(producer, ops, 2, MR_TIMER_DURABLE, NULL, pair_done, &pair), MR_OK);
+        assert_true(mr_event_wait(&pair.answered, RIG_WAIT_MS * MR_NS_PER_MS));
+        assert_int_equal(pair.err, MR_OK);
+        assert_int_equal(pair.results[0].err, MR_OK);
+        assert_int_equal(pair.results[0].version, 7);
+        assert_int_equal(pair.results[1].err, errs[i]);
+        assert_false(pair.results[0].unknown || pair.results[1].unknown);
+        mr_producer_stop(producer);
+        mr_producer_free(producer);
+    }
+}
+
 /* A server whose own broker did not answer: it says so, with its answer. */
 static void lost_submit(struct mr_broker *broker, struct mr_req *req)
 {
@@ -891,6 +960,7 @@ int timers_producers(void)
         cmocka_unit_test(test_12_a_producer_whose_clock_is_set_back_goes_on_with_rising_versions),
         cmocka_unit_test(test_14_every_call_answers_with_what_was_applied),
         cmocka_unit_test(test_24_an_operation_that_a_full_disk_refuses_goes_to_the_next_server),
+        cmocka_unit_test(test_32_what_one_server_has_accepted_is_not_refused_by_the_next),
         cmocka_unit_test(test_32_what_a_server_does_not_know_its_client_does_not_know),
         cmocka_unit_test(test_06_a_timer_of_a_clock_that_is_ahead_can_be_deleted),
         cmocka_unit_test(test_15_what_a_server_cannot_read_is_reported_for_that_item),
