@@ -20,6 +20,19 @@ is "phases without a task" 0 "$(jq '[.subjects[][][] | select(.tasks < 1 or .sec
 # What was run was there.
 is "runs of more than waits" 0 "$(jq '[.subjects[][] | select(.run.tasks > .single.tasks + .batch.tasks)] | length' found.json)"
 is "files that are left" "" "$(ls "$room/run")"
+# Servers that change their folder find their files all the same.
+python3 - "$peers" <<'PYTHON' || fail "a folder that depends on where one stands"
+import argparse, os, sys
+sys.path.insert(0, sys.argv[1])
+import run
+with run.place_for(argparse.Namespace(folder=".", millrace="millrace")) as place:
+    sys.exit(not (os.path.isabs(place.folder) and os.path.isabs(place.millrace)))
+PYTHON
+# One that cannot be measured is named and left out, and does not stop the others.
+if "$peers/run.py" --millrace "$MILLRACE" --clients "$MR_BINARY_DIR/peers" --folder run --out some.json --seconds 0.05 --rounds 1 \
+    --only bullmq-second --only millrace-file >"$room/out" 2>"$room/err"; then fail "a peer without its packages was measured"; fi
+grep -q 'bullmq-second is left out: bullmq-second needs --packages' "$room/err" || fail "who is left out: $(cat "$room/err")"
+is "who was measured" '["millrace-file"]' "$(jq -c '.subjects | keys' some.json)"
 if "$peers/run.py" --millrace "$MILLRACE" --clients . --folder . --out none --only nobody 2>"$room/err"; then fail "a stranger is measured"; fi
 grep -q 'unknown: nobody' "$room/err" || fail "a stranger: $(cat "$room/err")"
 
