@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What `make install` puts where: program, libraries, header, .proto files, pkg-config file, man pages,
-# completions, the reference and the units of systemd. The components are the packages of package.cmake.
+# completions, the reference, the units of systemd, alert rules and the board for figures. The components are
+# the packages of package.cmake.
 
 include(GNUInstallDirs)
 
@@ -17,6 +18,9 @@ install(FILES "${PROJECT_SOURCE_DIR}/include/millrace.h" DESTINATION ${CMAKE_INS
         COMPONENT development)
 install(DIRECTORY "${PROJECT_SOURCE_DIR}/proto/millrace"
         DESTINATION "${CMAKE_INSTALL_DATADIR}/millrace/proto" COMPONENT development)
+
+install(FILES "${PROJECT_SOURCE_DIR}/packaging/alerts.yml" "${PROJECT_SOURCE_DIR}/packaging/grafana.json"
+        DESTINATION "${CMAKE_INSTALL_DATADIR}/millrace" COMPONENT program)
 
 set(pc_dir "${CMAKE_INSTALL_LIBDIR}/pkgconfig")
 file(RELATIVE_PATH MR_PC_PREFIX "/${pc_dir}" "/")

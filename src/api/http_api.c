@@ -308,6 +308,7 @@ void mr_http_api_free(struct mr_http_api *api)
     http_history_free(api->history);
     mr_http_jobs_free(api->jobs);
     mr_buf_done(&api->document);
+    free(api->timings.at);
     free(api->routes);
     free(api);
 }

@@ -29,6 +29,8 @@ MR_MUST_USE enum mr_err mr_http_api_new(const struct mr_http_api_options *option
 /* For mr_http_start. */
 enum { MR_HTTP_API_TABLES = 2 };
 void mr_http_api_tables(struct mr_http_api *api, struct mr_http_table tables[MR_HTTP_API_TABLES]);
+/* The same: times its answers, with the API as its argument. */
+mr_http_observe mr_http_api_observe;
 /* Thread: any. */
 void mr_http_api_set(struct mr_http_api *api, const struct mr_http_parts *parts);
 /* Nothing new goes to any of the parts, and what waits there for long comes back; the rest is what the server's stop

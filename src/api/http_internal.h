@@ -13,7 +13,7 @@
  *   http_history.c   figures of the last hour
  *   http_take.c http_finish.c              workers
  *   http_events.c    what changes, as it changes
- *   http_metrics.c   figures for Prometheus
+ *   http_metrics.c   figures for Prometheus (metrics_text.c), http_timings.c those of HTTP itself
  *   http_jobs*.c     jobs
  */
 #ifndef MR_API_HTTP_INTERNAL_H
@@ -46,6 +46,18 @@ struct http_hands {
     bool stopped;
 };
 
+/* How long answers took: http_timings.c. */
+enum { HTTP_TIMINGS_MAX = 512 };
+struct http_timing {
+    const struct mr_http_route *route; /* NULL: none */
+    int status;
+    struct mr_meter us; /* by mr_meter_us */
+};
+struct http_timings {
+    struct http_timing *at;
+    size_t n, cap, recent;
+};
+
 struct mr_http_api {
     struct mr_http_api_options options;
     _Atomic(struct mr_broker *) broker; /* NULL: not now */
@@ -57,6 +69,7 @@ struct mr_http_api {
     struct http_events *events; /* NULL: nobody reads them */
     uint64_t events_id;         /* of the last one */
     struct http_history *history;
+    struct http_timings timings;
     struct mr_http_route *routes;   /* all of them, those of jobs last */
     size_t routes_n, routes_ours_n; /* in all, and before those of jobs */
     struct mr_buf document;         /* openapi.json */

@@ -51,6 +51,25 @@ void mr_broker_close(struct mr_broker *broker)
         broker->ops->close(broker);
 }
 
+const char *mr_attempt_name(enum mr_attempt attempt)
+{
+    static const char *const names[MR_ATTEMPT_COUNT] = {
+        "ok", "error", "timeout", "cancelled", "crash", "lease_lost", "later",
+    };
+    return names[attempt];
+}
+
+const char *mr_task_end_name(enum mr_task_end end)
+{
+    static const char *const names[MR_TASK_END_COUNT] = {
+        "completed",
+        "dropped",
+        "archived",
+        "quarantined",
+    };
+    return names[end];
+}
+
 static void fail_each(enum mr_err *errs, size_t n, enum mr_err err)
 {
     for (size_t i = 0; n <= MR_BATCH_MAX && i < n; i++)

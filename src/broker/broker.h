@@ -21,6 +21,7 @@
 #include "base/clock.h"
 #include "base/id.h"
 #include "base/list.h"
+#include "base/meter.h"
 
 struct mr_broker;
 
@@ -294,12 +295,58 @@ struct mr_req_list {
     char next[MR_CURSOR_MAX]; /* answer: empty at the end */
 };
 
+/* How runs end: well, badly, by their time limit, by somebody's wish; with their worker, whether they had begun or
+ * not; and to go on later. What is handed back counts as no run. */
+enum mr_attempt {
+    MR_ATTEMPT_OK,
+    MR_ATTEMPT_ERROR,
+    MR_ATTEMPT_TIMEOUT,
+    MR_ATTEMPT_CANCELLED,
+    MR_ATTEMPT_CRASH,
+    MR_ATTEMPT_LEASE_LOST,
+    MR_ATTEMPT_LATER,
+    MR_ATTEMPT_COUNT
+};
+const char *mr_attempt_name(enum mr_attempt attempt);
+
+/* How tasks end by their runs. */
+enum mr_task_end {
+    MR_TASK_END_COMPLETED,
+    MR_TASK_END_DROPPED,
+    MR_TASK_END_ARCHIVED,
+    MR_TASK_END_QUARANTINED, /* it lost its worker too often */
+    MR_TASK_END_COUNT
+};
+const char *mr_task_end_name(enum mr_task_end end);
+
+struct mr_tally {
+    uint64_t enqueued, ended[MR_TASK_END_COUNT];
+};
+
+struct mr_type_tally {
+    struct mr_slice type;
+    struct mr_tally tally;
+};
+
+/* Of a queue, since the start of this engine, in this process. */
+struct mr_queue_meters {
+    struct mr_meter wait_us, run_us; /* by mr_meter_us */
+    bool counted; /* the rest is counted: the engine sees all that is done in the queue */
+    uint64_t attempts[MR_ATTEMPT_COUNT];
+    uint64_t throttled[MR_LIMIT_SCOPE_COUNT]; /* so often such a limit kept something back */
+    const struct mr_type_tally *types;        /* in the arena */
+    size_t types_n;
+    struct mr_tally others; /* tasks of more types than are told apart */
+};
+
 struct mr_req_queue_list {
     struct mr_req req;
     struct mr_slice after;       /* names above this one; empty: all */
     struct mr_slice only;        /* just this queue: MR_NOT_FOUND when it is not there. May be a
                                     result queue, which the list does not have */
     struct mr_queue_info *infos; /* the caller's memory */
+    /* The same, zeroed; NULL: not wanted. What an engine does not know stays so. */
+    struct mr_queue_meters *meters;
     size_t max, n;
 };
 
@@ -355,9 +402,20 @@ struct mr_req_queue_remove {
     enum mr_queue_remove_mode mode;
 };
 
+/* Of an engine that has a log. */
+struct mr_store_meters {
+    bool known;
+    struct mr_meter sync_us; /* how long a sync took, by mr_meter_us */
+    struct mr_meter group;   /* records that it made durable, by mr_meter_many */
+    bool free_known;
+    uint64_t free_bytes; /* of the disk */
+};
+
 struct mr_req_stats {
     struct mr_req req;
     struct mr_stats stats;
+    bool meters_wanted;
+    struct mr_store_meters meters; /* answer, where they are wanted */
 };
 
 struct mr_req_backup {

@@ -9,6 +9,7 @@ struct latency {
     mr_mono since; /* the current window began */
     unsigned current;
     struct mr_hist windows[2][LATENCY_KINDS];
+    struct mr_meter all[LATENCY_KINDS];
 };
 
 /* The older window goes when the newer one is full; both when nobody looked for so long. */
@@ -35,6 +36,15 @@ void latency_note(struct latency **latency, enum latency_kind kind, mr_mono now,
     }
     turn(*latency, now);
     mr_hist_add(&(*latency)->windows[(*latency)->current][kind], us);
+    mr_meter_add(&(*latency)->all[kind], mr_meter_us, us);
+}
+
+void latency_meters(const struct latency *latency, struct mr_queue_meters *meters)
+{
+    if (latency == NULL)
+        return;
+    meters->wait_us = latency->all[LATENCY_WAIT];
+    meters->run_us = latency->all[LATENCY_RUN];
 }
 
 static const struct {

@@ -111,6 +111,8 @@ static int start_http(struct serve *serve)
         .prefix = text_of(&settings->http_prefix),
         .tables = tables,
         .tables_n = CLI_LEN(tables),
+        .observe = mr_http_api_observe,
+        .observe_arg = serve->http_api,
     };
     struct mr_detail detail = {0};
     enum mr_err err = mr_http_start(&options, &serve->http, &serve->http_addr, &detail);

@@ -61,6 +61,10 @@ struct mr_http_limits {       /* 0: the default */
     unsigned idle_s;          /* 30: an answer of which not a byte is taken; the same */
 };
 
+/* An answer is given: by which route, NULL where there is none, and how long that took from when the request was there as
+ * a whole. Thread: the server's. */
+typedef void mr_http_observe(const struct mr_http_route *route, int status, int64_t us, void *arg);
+
 struct mr_http_options {
     const char *address;           /* "127.0.0.1:7400"; port 0: any */
     const struct mr_http_tls *tls; /* NULL: plain */
@@ -69,6 +73,8 @@ struct mr_http_options {
     const struct mr_http_table *tables; /* the first route that fits counts; copied */
     size_t tables_n;                    /* to MR_HTTP_TABLES_MAX */
     struct mr_http_limits limits;
+    mr_http_observe *observe; /* may be NULL */
+    void *observe_arg;
 };
 enum { MR_HTTP_TABLES_MAX = 8 };
 

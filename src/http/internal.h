@@ -66,6 +66,7 @@ struct mr_http_request {
     struct mr_buf body;
     size_t body_bytes; /* that came */
     bool at_prefix;    /* the path is the prefix, without a slash */
+    mr_mono since;     /* it was there as a whole, or was refused before that */
     bool is_head, replied, later, suspended, asked;
     enum MHD_Result result;
     struct mr_http_stream *stream; /* NULL: none */

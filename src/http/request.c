@@ -29,12 +29,21 @@ bool response_head(struct MHD_Response *response, const char *type)
            MHD_add_response_header(response, "X-Content-Type-Options", "nosniff") == MHD_YES;
 }
 
+static void observe(const struct mr_http_request *request, int status)
+{
+    const struct mr_http_options *options = &request->http->options;
+    int64_t ns = mr_mono_now(mr_clock_system()).ns - request->since.ns;
+    if (options->observe)
+        options->observe(request->route, status, ns / MR_NS_PER_US, options->observe_arg);
+}
+
 /* Without an answer the connection is closed. */
 void request_queue(struct mr_http_request *request, int status, struct MHD_Response *response)
 {
     mr_assert(!request->replied);
     request->replied = true;
     request->result = MHD_NO;
+    observe(request, status);
     if (response)
         request->result = MHD_queue_response(request->connection, (unsigned int)status, response);
     if (request->later)
@@ -320,6 +329,7 @@ static struct mr_http_request *request_new(struct mr_http *http, struct MHD_Conn
         return NULL;
     *request = (struct mr_http_request){.http = http, .connection = connection};
     request->is_head = strcmp(method, "HEAD") == 0;
+    request->since = mr_mono_now(mr_clock_system());
     request->path = strdup(path_below(request, path));
     if (!request->path) {
         free(request);
@@ -402,6 +412,7 @@ enum MHD_Result request_on(void *arg, struct MHD_Connection *connection, const c
         return request->later && !request->replied ? MHD_YES : request->result;
     request->asked = true;
     request->result = MHD_YES;
+    request->since = mr_mono_now(mr_clock_system());
     struct client *client = client_of(connection);
     if (client)
         client_move(client, &http->answered);

@@ -134,6 +134,7 @@ struct mr_log {
 
     uint64_t syncs_n;
     struct mr_hist sync_times;
+    struct mr_meter sync_us, group; /* see struct mr_log_figures */
 };
 
 /* folder.c */

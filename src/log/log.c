@@ -227,10 +227,13 @@ static void sync_done(struct mr_job *base)
     job->busy = false;
     log->syncs_n++;
     mr_hist_add(&log->sync_times, job->took_ns / MR_NS_PER_US);
+    mr_meter_add(&log->sync_us, mr_meter_us, job->took_ns / MR_NS_PER_US);
     if (job->err == MR_OK && log->failure == MR_OK) {
         mr_assert(job->upto <= log->last_seq);
-        if (job->upto > log->durable_seq)
+        if (job->upto > log->durable_seq) {
+            mr_meter_add(&log->group, mr_meter_many, (int64_t)(job->upto - log->durable_seq));
             log->durable_seq = job->upto;
+        }
     } else if (log->failure == MR_OK) {
         /* The kernel may have dropped the pages: asking again could succeed and mean nothing. */
         log->failure = MR_IO;
@@ -438,5 +441,7 @@ void mr_log_figures(const struct mr_log *log, struct mr_log_figures *ret_figures
         .syncs = log->syncs_n,
         .sync_p50_us = mr_hist_percentile_us(&log->sync_times, NULL, 50),
         .sync_p99_us = mr_hist_percentile_us(&log->sync_times, NULL, 99),
+        .sync_us = log->sync_us,
+        .group = log->group,
     };
 }

@@ -25,6 +25,7 @@
 #include "base/exec.h"
 #include "base/fs.h"
 #include "base/id.h"
+#include "base/meter.h"
 #include "wire/record.h"
 
 struct mr_log;
@@ -204,6 +205,8 @@ MR_MUST_USE enum mr_err mr_log_walk(struct mr_log *log, uint32_t segment, uint32
 
 struct mr_log_figures {
     uint64_t syncs, sync_p50_us, sync_p99_us;
+    struct mr_meter sync_us; /* how long each took, by mr_meter_us */
+    struct mr_meter group;   /* records that each made durable, by mr_meter_many */
 };
 void mr_log_figures(const struct mr_log *log, struct mr_log_figures *ret_figures);
 

@@ -106,6 +106,7 @@ struct mr_scheduler_figures {
     struct mr_hist
         lateness; /* from when it was to happen to when its task was there; not of what was caught
                                    up */
+    struct mr_meter lateness_us; /* the same, by mr_meter_us */
 };
 /* Thread: any. */
 void mr_scheduler_figures(struct mr_scheduler *scheduler, struct mr_scheduler_figures *ret_figures);

@@ -359,6 +359,7 @@ void mr_timer_service_health(struct mr_timer_service *service, struct mr_timer_h
         .dead_letters = applied.dead,
         .lateness_p50_us = mr_hist_percentile_us(&fired.lateness, NULL, 50),
         .lateness_p99_us = mr_hist_percentile_us(&fired.lateness, NULL, 99),
+        .lateness_us = fired.lateness_us,
     };
     if (problem != MR_OK)
         (void)snprintf(ret_health->store_text, sizeof ret_health->store_text, "%.*s",

@@ -11,6 +11,7 @@
 #define MR_TIMER_SERVICE_H
 
 #include "base/clock.h"
+#include "base/meter.h"
 #include "base/slice.h"
 
 struct mr_broker;
@@ -105,6 +106,7 @@ struct mr_timer_health {
     uint64_t applied, stale, retried, rejected;   /* operations */
     uint64_t dead_letters;                        /* and those given up */
     uint64_t lateness_p50_us, lateness_p99_us;    /* from when it was to happen to its task */
+    struct mr_meter lateness_us;                  /* the same, by mr_meter_us */
 };
 /* Thread: any; waits for nothing. */
 void mr_timer_service_health(struct mr_timer_service *service, struct mr_timer_health *ret_health);

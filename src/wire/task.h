@@ -23,6 +23,7 @@
 
 enum { MR_TASK_VERSION = 1, MR_TASK_FIXED = 12 };
 
+#define MR_DEFAULT_TYPE       "task"
 #define MR_DEFAULT_MAX_RETRY  25
 #define MR_DEFAULT_TIMEOUT_MS (30 * 60 * 1000LL)
 

@@ -46,7 +46,8 @@ check_contents() {
     has "$room/millrace" '^-rwxr-xr-x .*/usr/bin/millrace$' '/lib/systemd/system/millrace.service$' \
         '/lib/systemd/system/millrace-nameserver.service$' '/usr/share/man/man1/millrace.1.gz$' \
         '/usr/share/man/man1/millrace-enqueue.1.gz$' '/usr/share/bash-completion/completions/millrace$' \
-        '/usr/share/zsh/.*/_millrace$' '/usr/share/fish/.*/millrace.fish$' '/usr/share/doc/millrace/docs/reference.md$'
+        '/usr/share/zsh/.*/_millrace$' '/usr/share/fish/.*/millrace.fish$' '/usr/share/doc/millrace/docs/reference.md$' \
+        '/usr/share/millrace/alerts.yml$' '/usr/share/millrace/grafana.json$'
     has "$room/${names[1]}" '^-rw-r--r-- .*/libmillrace\.so\.[0-9.]+$'
     has "$room/libmillrace-dev" '/usr/include/millrace.h$' '/libmillrace\.a$' '/libmillrace\.so$' '/pkgconfig/millrace.pc$' '\.proto$'
     ! grep -E '/usr/(include|share/millrace/proto)' "$room/millrace" || fail "that is for libmillrace-dev"

@@ -365,6 +365,7 @@ enum mr_err remove_queue(struct mr_engine *engine, struct queue *queue,
     gather_forget_queue(engine, queue);
     await_queue_gone(engine, queue);
     limits_forget_queue(queue);
+    tally_forget_queue(engine, queue);
     queue_drop(&engine->state, queue, engine->now_ms);
     return MR_OK;
 }

@@ -452,6 +452,7 @@ void mr_engine_abandon(struct mr_engine *engine)
     nodes_free(engine);
     assignments_free(engine);
     limits_free(engine);
+    tallies_free(engine);
     sets_free(engine);
     snapshot_abandon(engine);
     backup_abandon(engine);

@@ -8,6 +8,7 @@
  *   parts.c      partitions of a queue
  *   result.c     what runs of tasks with a topic leave
  *   limit.c      what queues with limits do, with limiter.c
+ *   tally.c      what is counted by type, for figures
  *   leader.c     who leads, and what the leader writes
  *   carry.c      a task comes from another broker
  *   show.c       a task as people see it
@@ -132,6 +133,19 @@ struct spare {
 struct snapshot; /* in the making */
 struct backup;
 
+enum {
+    TALLIES_MAX = 512,      /* pairs of a queue and a type that are counted apart */
+    TALLIES_QUEUE_MAX = 50, /* of them, in one queue */
+    TALLY_PLACES = 1024,    /* power of two, above TALLIES_MAX */
+};
+
+/* See tally.c. Numbers are from 1; 0 stands for the others of a queue. */
+struct tallies {
+    struct tally_row *rows[TALLIES_MAX + 1];
+    uint16_t places[TALLY_PLACES]; /* numbers, by hash; 0: empty */
+    uint16_t n, recent;            /* rows; and the one that was asked for last */
+};
+
 struct mr_engine {
     struct mr_broker broker;
     struct mr_engine_options options;
@@ -184,6 +198,7 @@ struct mr_engine {
     uint64_t ceiling_seq;
 
     struct limits *limits;
+    struct tallies tallies;
 
     struct snapshot *snapshot; /* NULL: none in the making */
     struct spare spare;
@@ -362,6 +377,21 @@ void limiter_ended(struct limiter *limiter, struct more *more);
 MR_MUST_USE enum mr_err limits_ready_retry(struct mr_engine *engine, struct queue *queue);
 void limits_turn(struct mr_engine *engine);
 bool limits_looking(const struct mr_engine *engine);
+
+/* ---- tally.c -------------------------------------------------------------------------------- */
+/* Where tasks of this type are counted in the queue. */
+uint16_t tally_number(struct mr_engine *engine, struct queue *queue, struct mr_slice type);
+void tally_enqueued(struct mr_engine *engine, struct queue *queue, struct mr_slice type);
+/* A run has ended by a finish, and with it maybe its task: as the change says. */
+void tally_finish(struct mr_engine *engine, struct queue *queue, uint16_t number,
+                  const struct mr_finish *item, enum mr_state becomes);
+/* A run has ended with its worker. */
+void tally_lost(struct mr_engine *engine, struct queue *queue, uint16_t number, bool begun,
+                const struct mr_event_change *change);
+MR_MUST_USE enum mr_err tally_show(const struct mr_engine *engine, const struct queue *queue,
+                                   struct mr_arena *arena, struct mr_queue_meters *meters);
+void tally_forget_queue(struct mr_engine *engine, struct queue *queue); /* it is about to go */
+void tallies_free(struct mr_engine *engine);
 
 /* ---- finish.c ------------------------------------------------------------------------------- */
 /* Far ahead its task is fetched, near ahead what the task leads to. */

@@ -335,7 +335,9 @@ static enum mr_err enqueue_one(struct mr_engine *engine, const struct mr_task_op
     event.part = choice.part;
     part_chosen(queue, choice);
     result->state = event.state;
-    return append_task(engine, item, message, &event);
+    MR_TRY(append_task(engine, item, message, &event));
+    tally_enqueued(engine, queue, options->type);
+    return MR_OK;
 }
 
 enum handled handle_enqueue(struct mr_engine *engine, struct mr_req *base)
@@ -401,5 +403,7 @@ enum mr_err enqueue_gathered(struct mr_engine *engine, struct mr_req_gathered *r
     int64_t due_ms;
     place(engine, req->task, item, &event, &due_ms);
     req->result.state = event.state;
-    return append_gathered(engine, prepared, &event, members, n);
+    MR_TRY(append_gathered(engine, prepared, &event, members, n));
+    tally_enqueued(engine, queue, req->task->type);
+    return MR_OK;
 }

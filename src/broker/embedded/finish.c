@@ -251,6 +251,7 @@ static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *
     struct mr_event_change change = change_of(engine, handle);
     struct queue *queue = queue_of(&engine->state, task_at(&engine->state, handle));
     int64_t took_us = run_us(engine, handle);
+    uint16_t tally = more_of(&engine->state, task_at(&engine->state, handle))->tally;
     if (queue->results && item->outcome != MR_DONE && item->outcome != MR_HAND_BACK)
         return MR_INVALID;
     change.outcome = (uint8_t)item->outcome;
@@ -260,6 +261,7 @@ static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *
         MR_TRY(finish_done(engine, handle, item));
     else
         MR_TRY(finish_change(engine, handle, item, &change));
+    tally_finish(engine, queue, tally, item, (enum mr_state)change.state);
     if (item->outcome != MR_HAND_BACK) /* what never ran comes back so */
         latency_note(&queue->latency, LATENCY_RUN, engine->now, took_us);
     return MR_OK;

@@ -263,6 +263,19 @@ static void queue_info(struct mr_engine *engine, struct queue *queue,
     ret_info->oldest_pending_ms = oldest_pending_ms(engine, queue);
 }
 
+/* The next entry of the answer. */
+static enum mr_err add_queue(struct mr_engine *engine, struct queue *queue,
+                             struct mr_req_queue_list *req)
+{
+    queue_info(engine, queue, &req->infos[req->n]);
+    if (req->meters != NULL) {
+        latency_meters(queue->latency, &req->meters[req->n]);
+        MR_TRY(tally_show(engine, queue, &req->req.arena, &req->meters[req->n]));
+    }
+    req->n++;
+    return MR_OK;
+}
+
 static enum mr_err list_queues(struct mr_engine *engine, struct mr_req_queue_list *req)
 {
     struct state *state = &engine->state;
@@ -272,14 +285,12 @@ static enum mr_err list_queues(struct mr_engine *engine, struct mr_req_queue_lis
             return MR_NOT_FOUND;
         if (req->max == 0)
             return MR_INVALID;
-        queue_info(engine, queue, &req->infos[0]);
-        req->n = 1;
-        return MR_OK;
+        return add_queue(engine, queue, req);
     }
     size_t first;
     MR_TRY(queues_after(state, req->after, &first));
     for (size_t i = first; i < state->sorted_n && req->n < req->max; i++)
-        queue_info(engine, state->sorted[i], &req->infos[req->n++]);
+        MR_TRY(add_queue(engine, state->sorted[i], req));
     return MR_OK;
 }
 
@@ -407,6 +418,14 @@ static uint64_t count_hidden(const struct state *state, uint64_t *ret_results)
     return *ret_results + inner;
 }
 
+static void show_meters(struct mr_engine *engine, const struct mr_log_figures *log,
+                        struct mr_store_meters *meters)
+{
+    *meters = (struct mr_store_meters){.known = true, .sync_us = log->sync_us, .group = log->group};
+    meters->free_known =
+        engine->fs->ops->space(engine->fs, engine->dir, &meters->free_bytes) == MR_OK;
+}
+
 enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
 {
     struct mr_req_stats *req = mr_container(base, struct mr_req_stats, req);
@@ -439,6 +458,8 @@ enum handled handle_stats(struct mr_engine *engine, struct mr_req *base)
         .failed = engine->failure != MR_OK || mr_log_failure(engine->log) != MR_OK,
         .upkeep = engine->snapshot != NULL || engine->compacting != 0,
     };
+    if (req->meters_wanted)
+        show_meters(engine, &log, &req->meters);
     mr_req_answer(base, MR_OK);
     return HANDLED;
 }

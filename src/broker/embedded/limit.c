@@ -208,6 +208,11 @@ static bool track_is_next(const struct limiter *limiter, unsigned part, uint32_t
     return top->key != fresh->key ? top->key < fresh->key : top->tie < fresh->tie;
 }
 
+static void note_kept_back(struct limiter *limiter, uint32_t permit)
+{
+    limiter->queue->throttled[permit_at(limiter->all, permit)->scope]++;
+}
+
 /* MR_EMPTY: it has found out that this may not be taken from; look for the next one. */
 static enum mr_err try_track(struct limiter *limiter, unsigned part, uint32_t *ret_task)
 {
@@ -216,6 +221,7 @@ static enum mr_err try_track(struct limiter *limiter, unsigned part, uint32_t *r
         mr_container(mr_heap_top(&limiter->parts[part].ready), struct track, node);
     uint32_t blocked = track_blocked_by(all, track);
     if (blocked != NO_HANDLE) {
+        note_kept_back(limiter, blocked);
         MR_TRY(track_wait(all, track->handle, blocked));
         return MR_EMPTY;
     }
@@ -233,6 +239,7 @@ static enum mr_err try_fresh(struct limiter *limiter, uint32_t task, uint32_t *r
     choose(limiter, track);
     uint32_t blocked = track != NO_HANDLE ? track_blocked_by(all, track_at(all, track)) : NO_HANDLE;
     if (blocked != NO_HANDLE) {
+        note_kept_back(limiter, blocked);
         MR_TRY(track_park(all, track, task));
         MR_TRY(track_wait(all, track, blocked));
         return MR_EMPTY;
@@ -278,8 +285,10 @@ enum mr_err limiter_taken(struct limiter *limiter, uint32_t task)
             MR_TRY(permit_take(permit_at(all, track_at(all, track)->permits[i])));
             permit_settle(all, permit_at(all, track_at(all, track)->permits[i]));
         }
-    if (!permit_is_free(&limiter->whole))
+    if (!permit_is_free(&limiter->whole)) {
+        limiter->queue->throttled[MR_LIMIT_QUEUE] += limiter->queue->counts[MR_PENDING] > 0;
         limiter_fill_all(limiter);
+    }
     return MR_OK;
 }
 

@@ -65,6 +65,8 @@ enum { LOST_TEXT_MAX = 64 }; /* of what is said below */
 enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
 {
     struct mr_event_change change = change_of(engine, handle);
+    struct queue *queue = queue_of(&engine->state, task_at(&engine->state, handle));
+    uint16_t tally = more_of(&engine->state, task_at(&engine->state, handle))->tally;
     change.state = MR_PENDING;
     if (begun)
         change.crashes++;
@@ -88,7 +90,8 @@ enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
     MR_TRY(leaves ? change_with_result(engine, MR_RECORD_LOST, handle, &change,
                                        begun ? MR_RESULT_LOST : MR_RESULT_CANCELLED, error)
                   : change_task(engine, MR_RECORD_LOST, handle, &change));
-    queue_of(&engine->state, task_at(&engine->state, handle))->quarantined += poison;
+    tally_lost(engine, queue, tally, begun, &change);
+    queue->quarantined += poison;
     engine->quarantined += poison;
     return MR_OK;
 }
@@ -399,7 +402,7 @@ static void note_progress(struct mr_engine *engine, const struct node *node,
     struct more *more = task->state == MR_ACTIVE ? more_of(state, task) : NULL;
     if (more == NULL || more->epoch != progress->epoch || more->node != node->number)
         return;
-    more->percent = progress->percent;
+    more->percent = (int16_t)(progress->percent < INT16_MAX ? progress->percent : INT16_MAX);
     free(more->progress);
     size_t len = mr_utf8_cut(progress->text, MR_PROGRESS_TEXT_MAX);
     more->progress = len ? strndup(progress->text.data, len) : NULL;

@@ -76,8 +76,11 @@ struct queue {
     uint8_t turn;    /* partition that is next for a task that may go into any */
     uint64_t filled; /* by partition, a bit: it has something to take */
     uint64_t processed, failed;
-    uint64_t quarantined; /* since the start */
-    struct day *days;     /* the last DAYS_KEPT that had any run, oldest first */
+    uint64_t quarantined; /* since the start, as what follows; the engine's, see tally.c */
+    uint64_t attempts[MR_ATTEMPT_COUNT], throttled[MR_LIMIT_SCOPE_COUNT];
+    struct mr_tally others; /* of types without a row of their own */
+    uint16_t rows;          /* of tallies, it has so many */
+    struct day *days;       /* the last DAYS_KEPT that had any run, oldest first */
     size_t days_n, days_cap;
     struct latency *latency;      /* NULL: nothing was handed out yet */
     struct mr_heap_node due;      /* when something happens in it; index is SIZE_MAX in no heap */

@@ -182,7 +182,13 @@ enum mr_err take_ready_us(struct mr_engine *engine, const struct task *task, int
     return MR_OK;
 }
 
-static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle, int64_t *ret_ready_us,
+/* What is known of a task only while its message is at hand. */
+struct hand_out {
+    int64_t ready_us;
+    uint16_t tally;
+};
+
+static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle, struct hand_out *ret_out,
                               struct mr_lease **ret_lease)
 {
     const struct task *task = task_at(&engine->state, handle);
@@ -221,7 +227,8 @@ static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle, int64_t
         head.priority_ms = more_of(&engine->state, task)->priority_ms;
     memcpy(lease->body, &head, sizeof head);
     memcpy(lease->body + sizeof head, message.data, message.len);
-    *ret_ready_us = ready_us(engine, task, &msg);
+    ret_out->ready_us = ready_us(engine, task, &msg);
+    ret_out->tally = tally_number(engine, queue_of(&engine->state, task), msg.type);
     *ret_lease = lease;
     return MR_OK;
 }
@@ -310,9 +317,9 @@ static enum mr_err take_one(struct mr_engine *engine, struct node *node, uint64_
             continue;
         MR_TRY(err);
         struct queue *queue = queue_of(&engine->state, task_at(&engine->state, handle));
-        int64_t since_us;
+        struct hand_out out;
         struct mr_lease *lease;
-        err = make_lease(engine, handle, &since_us, &lease);
+        err = make_lease(engine, handle, &out, &lease);
         if (err == MR_DAMAGED) {
             MR_TRY(quarantine_task(engine, handle));
             continue;
@@ -323,7 +330,8 @@ static enum mr_err take_one(struct mr_engine *engine, struct node *node, uint64_
             free(lease);
             return err;
         }
-        latency_note(&queue->latency, LATENCY_WAIT, engine->now, engine->now_us - since_us);
+        more_of(&engine->state, task_at(&engine->state, handle))->tally = out.tally;
+        latency_note(&queue->latency, LATENCY_WAIT, engine->now, engine->now_us - out.ready_us);
         *ret_lease = lease;
         return MR_OK;
     }

@@ -41,7 +41,8 @@ struct more {
     uint32_t next, prev; /* other tasks of the node, or members of the group */
     uint32_t group;      /* while aggregating: number of its group; while active in a queue with
                             limits: 1 + its track (limit.h), 0 for none */
-    int32_t percent;     /* progress, -1: none said */
+    int16_t percent;     /* progress, -1: none said */
+    uint16_t tally;      /* while active: where it is counted, see tally.c */
     char *progress;      /* text, heap */
     int64_t started_ms, finished_ms, failed_ms;
     int64_t order_ms; /* order time once it is pending again, or had until its end; 0: its key */

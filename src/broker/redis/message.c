@@ -120,7 +120,7 @@ static enum mr_err make(const struct engine *engine, const struct mr_task_option
     struct new_task task = {.id = id, .priority_ms = mr_priority_ms(options->priority_s)};
     int32_t retry = options->max_retry == 0 ? MR_DEFAULT_MAX_RETRY : options->max_retry;
     struct mr_asynq_task message = {
-        .type = options->type.len > 0 ? options->type : MR_SLICE_LIT("task"),
+        .type = options->type.len > 0 ? options->type : MR_SLICE_LIT(MR_DEFAULT_TYPE),
         .payload = options->payload,
         .id = id,
         .queue = options->queue.len > 0 ? options->queue : MR_SLICE_LIT("default"),

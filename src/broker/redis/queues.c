@@ -136,6 +136,8 @@ static void list_queues(struct ticket *ticket)
     struct row *row = rows->row;
     for (size_t i = 0; i < known.n; i++) {
         begin_info(known.queues[i], &req->infos[i]);
+        if (req->meters != NULL)
+            latency_meters(known.queues[i]->latency, &req->meters[i]);
         for (uint32_t part = 1; part <= known.queues[i]->widest; part++, row++) {
             *row = (struct row){
                 .call = {.answered = row_answered, .arg = row, .repeatable = true, .urgent = true},

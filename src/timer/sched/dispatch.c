@@ -117,6 +117,7 @@ static void note_lateness(struct mr_scheduler *s, const struct shot *shot)
     int64_t late_us = mr_wall_now(s->clock).us - shot->due_ms * MR_US_PER_MS;
     mr_lock_enter(&s->lock);
     mr_hist_add(&s->figures.lateness, late_us > 0 ? late_us : 0);
+    mr_meter_add(&s->figures.lateness_us, mr_meter_us, late_us);
     mr_lock_leave(&s->lock);
 }
 
