@@ -61,7 +61,7 @@ static enum mr_err fill(struct mr_api *api, const struct mr_token *token, struct
     req->results = mr_arena_alloc(arena, (batch->n + 1) * sizeof *req->results);
     if (tasks == NULL || req->results == NULL)
         return MR_NOMEM;
-    req->tasks = tasks;
+    req->tasks = batch->tasks = tasks;
     return read_tasks(api, token, bytes, req, tasks, batch);
 }
 

@@ -19,7 +19,8 @@ struct refusal {
 /* A request as it came: the broker gets what is left of it. */
 struct batch {
     size_t n;
-    struct refusal *refusals; /* n; NULL: none */
+    struct mr_task_options *tasks; /* those of the request */
+    struct refusal *refusals;      /* n; NULL: none */
     struct refusal *first;
 };
 

@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/batch.h"
+#include "wire/trace.h"
 
 /* ---- one call ------------------------------------------------------------------------------- */
 
@@ -29,6 +30,22 @@ static void enqueue_reply(struct unary *u)
         answer_unary(u);
 }
 
+static struct mr_slice metadata_trace(enum mr_trace_part part, void *arg)
+{
+    return mr_call_metadata(arg, mr_trace_names[part]);
+}
+
+/* What is sent in a trace belongs to it. Only of single calls: a stream lasts longer than what it is used for. */
+static enum mr_err join_trace(const struct unary *u, const struct mr_req_enqueue *req,
+                              struct batch *batch, struct mr_arena *arena)
+{
+    struct mr_trace trace;
+    MR_TRY(mr_trace_read(metadata_trace, u->call, arena, &trace));
+    for (size_t i = 0; i < req->n && trace.n > 0; i++)
+        MR_TRY(mr_trace_add(&trace, arena, &batch->tasks[i]));
+    return MR_OK;
+}
+
 /* A single call is refused as a whole: nobody has to look for that in its results. */
 void tasks_enqueue(struct unary *u)
 {
@@ -36,8 +53,12 @@ void tasks_enqueue(struct unary *u)
     struct batch batch = {0};
     struct mr_detail detail;
     enum mr_err err = batch_read(u->api, &u->token, u->bytes, req, &batch, &detail);
+    enum mr_err joined = err == MR_OK ? join_trace(u, req, &batch, &req->req.arena) : MR_OK;
     if (err != MR_OK) {
         unary_fail(u, err, "%s", detail.text);
+    } else if (joined != MR_OK) {
+        batch_settle(u->api, &u->token, req, joined);
+        unary_fail(u, joined, "%s", mr_err_text(joined));
     } else if (batch.first != NULL) {
         batch_settle(u->api, &u->token, req, MR_DENIED);
         unary_fail(u, batch.first->result.err, "%.*s", (int)batch.first->text.len,

@@ -6,6 +6,7 @@
  */
 #include "api/http_internal.h"
 #include "api/task_json.h"
+#include "wire/trace.h"
 
 #define RETENTION_MS (60 * 60 * 1000LL) /* where nothing is said */
 
@@ -29,6 +30,7 @@ struct posting {
     struct item *items;
     size_t n;
     struct mr_task_options *tasks;
+    struct mr_trace trace; /* of the request */
 };
 
 static enum mr_err refuse(struct http_call *call, struct item *item, enum mr_err err,
@@ -47,7 +49,10 @@ static enum mr_err read_item(struct http_call *call, struct item *item, json_t *
     struct mr_http_api *api = call->api;
     struct mr_detail detail = {.text = ""};
     *task = (struct mr_task_options){.retention_ms = RETENTION_MS};
+    const struct posting *posting = call->data;
     enum mr_err err = mr_task_from_json(json, &call->req.head.arena, task, &detail);
+    if (err == MR_OK)
+        err = mr_trace_add(&posting->trace, &call->req.head.arena, task);
     if (err == MR_OK)
         err = mr_task_options_check(task, api->options.payload_max, &detail);
     if (err == MR_OK)
@@ -123,6 +128,12 @@ static void back(struct http_call *call)
 
 /* ---- reading -------------------------------------------------------------------------------- */
 
+static struct mr_slice request_trace(enum mr_trace_part part, void *arg)
+{
+    const char *value = mr_http_header(arg, mr_trace_names[part]);
+    return mr_slice_str(value != NULL ? value : "");
+}
+
 static enum mr_err make_room(struct http_call *call, size_t n)
 {
     struct mr_req_enqueue *req = &call->req.enqueue;
@@ -137,7 +148,7 @@ static enum mr_err make_room(struct http_call *call, size_t n)
     req->tasks = posting->tasks;
     call->data = posting;
     bool fine = posting->items != NULL && posting->tasks != NULL && req->results != NULL;
-    return fine ? MR_OK : MR_NOMEM;
+    return fine ? mr_trace_read(request_trace, call->request, arena, &posting->trace) : MR_NOMEM;
 }
 
 static enum mr_err read_items(struct http_call *call)

@@ -34,6 +34,25 @@ static int check_flags(struct cli *cli, const struct enqueue_args *args)
     return enqueue_check_wait(cli, args);
 }
 
+static struct mr_slice environment_trace(enum mr_trace_part part, void *arg)
+{
+    static const char *const variables[MR_TRACE_PARTS] = {"TRACEPARENT", "TRACESTATE", "BAGGAGE"};
+    (void)arg;
+    const char *value = getenv(variables[part]);
+    return mr_slice_str(value ? value : "");
+}
+
+/* A command that runs in a trace enqueues tasks of that trace, unless --header says another. */
+static void fill_trace(struct enqueue_template *template_)
+{
+    struct mr_task_options *task = &template_->task;
+    cli_must(mr_trace_read(environment_trace, NULL, NULL, &template_->trace));
+    struct mr_header missing[MR_TRACE_PARTS];
+    size_t n = mr_trace_missing(&template_->trace, task->headers, task->headers_n, missing);
+    memcpy(template_->headers + task->headers_n, missing, n * sizeof *missing);
+    task->headers_n += n;
+}
+
 static int fill_headers(struct cli *cli, const struct enqueue_args *args,
                         struct enqueue_template *template_)
 {
@@ -47,6 +66,7 @@ static int fill_headers(struct cli *cli, const struct enqueue_args *args,
     }
     template_->task.headers = template_->headers;
     template_->task.headers_n = args->header.items_n;
+    fill_trace(template_);
     return CLI_OK;
 }
 
@@ -275,7 +295,8 @@ static const struct cli_verb verb = {
         "Adds a task and prints its id once it is on disk. The payload is the argument, empty\n"
         "without one, and standard input with -. --lines makes a task of every line of standard\n"
         "input; --json takes one object or an array of them (argument or standard input) with the\n"
-        "fields of a task and answers for each.",
+        "fields of a task and answers for each. TRACEPARENT, TRACESTATE and BAGGAGE of the\n"
+        "environment become its headers.",
     .examples =
         (const char *const[]){"millrace enqueue --broker file:./tasks -q mail 'hello'",
                               "millrace enqueue -q sums --wait --wait-timeout 10s '1 + 2'",

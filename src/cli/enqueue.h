@@ -8,6 +8,7 @@
 #include "api/task_json.h"
 #include "cli/cli.h"
 #include "cli/jw.h"
+#include "wire/trace.h"
 
 struct enqueue_args {
     struct cli_value queue, type, id, priority, delay, at, retry, timeout, deadline, unique,
@@ -19,8 +20,9 @@ struct enqueue_args {
 struct enqueue_template {
     struct mr_task_options task;
     struct mr_header headers[MR_HEADERS_MAX];
-    bool wait;       /* for its end */
-    int64_t wait_ms; /* so long; 0: as long as it takes */
+    struct mr_trace trace; /* of the environment */
+    bool wait;             /* for its end */
+    int64_t wait_ms;       /* so long; 0: as long as it takes */
 };
 
 /* One task to send, with the memory behind it. Zero it first. */

@@ -24,6 +24,8 @@ void enqueue_item_from_json(struct enqueue_item *item, const struct enqueue_temp
     item->task = template_->task;
     item->json = json_incref(json);
     enum mr_err err = mr_task_from_json(json, &item->arena, &item->task, &detail);
+    if (err == MR_OK) /* its headers may be its own */
+        err = mr_trace_add(&template_->trace, &item->arena, &item->task);
     if (err == MR_NOMEM)
         cli_must(err);
     if (err != MR_OK)

@@ -5,6 +5,8 @@
 #include <inttypes.h>
 #include <stdio.h>
 
+#include "wire/trace.h"
+
 #define PREFIX        "MILLRACE_"
 #define HEADER_PREFIX PREFIX "HEADER_"
 
@@ -21,10 +23,21 @@ static bool begins(const char *entry, const char *prefix)
     return strncmp(entry, prefix, strlen(prefix)) == 0;
 }
 
+/* Under these a process finds the trace it belongs to, whatever carries it. */
+static const char *const trace_variables[MR_TRACE_PARTS] = {"TRACEPARENT", "TRACESTATE", "BAGGAGE"};
+
+static bool is_trace(const char *entry)
+{
+    for (size_t i = 0; i < MR_TRACE_PARTS; i++)
+        if (begins(entry, trace_variables[i]) && entry[strlen(trace_variables[i])] == '=')
+            return true;
+    return false;
+}
+
 /* Whether an inherited entry would be mistaken for one of this task. */
 static bool is_ours(const char *entry)
 {
-    if (begins(entry, HEADER_PREFIX))
+    if (begins(entry, HEADER_PREFIX) || is_trace(entry))
         return true;
     if (!begins(entry, PREFIX))
         return false;
@@ -72,6 +85,20 @@ static enum mr_err add_header(struct mr_arena *arena, char **env, size_t *n,
     return add(arena, env, n, HEADER_PREFIX, mr_slice_make(name, len), header->value);
 }
 
+static enum mr_err add_trace(struct mr_arena *arena, char **env, size_t *n,
+                             const struct mr_task *task)
+{
+    struct mr_trace_headers headers = {task->headers, task->headers_n};
+    struct mr_trace trace;
+    MR_TRY(mr_trace_read(mr_trace_of_headers, &headers, NULL, &trace));
+    for (size_t i = 0; i < trace.n; i++)
+        for (size_t part = 0; part < MR_TRACE_PARTS; part++)
+            if (mr_slice_equal(trace.headers[i].name, mr_slice_str(mr_trace_names[part])))
+                MR_TRY(add(arena, env, n, "", mr_slice_str(trace_variables[part]),
+                           trace.headers[i].value));
+    return MR_OK;
+}
+
 static enum mr_err add_number(struct mr_arena *arena, char **env, size_t *n, enum variable variable,
                               int64_t value)
 {
@@ -86,7 +113,8 @@ enum mr_err mr_exec_env(const struct mr_task *task, int64_t deadline_ms, int pro
     size_t base_n = 0;
     while (base[base_n])
         base_n++;
-    char **env = mr_arena_calloc(arena, base_n + VARIABLES + task->headers_n + 1, sizeof *env);
+    size_t most = base_n + VARIABLES + task->headers_n + MR_TRACE_PARTS + 1;
+    char **env = mr_arena_calloc(arena, most, sizeof *env);
     if (!env)
         return MR_NOMEM;
     size_t n = 0;
@@ -102,6 +130,7 @@ enum mr_err mr_exec_env(const struct mr_task *task, int64_t deadline_ms, int pro
     MR_TRY(add_number(arena, env, &n, PROGRESS_FD, progress_fd));
     for (size_t i = 0; i < task->headers_n; i++)
         MR_TRY(add_header(arena, env, &n, &task->headers[i]));
+    MR_TRY(add_trace(arena, env, &n, task));
     *ret_env = env;
     return MR_OK;
 }

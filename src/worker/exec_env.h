@@ -7,7 +7,7 @@
 
 /*
  * The entries of base, without those that have one of our names, and ours: MILLRACE_TASK_ID and so
- * on, each header as MILLRACE_HEADER_NAME. The list ends with NULL and lives in the arena; entries
+ * on, each header as MILLRACE_HEADER_NAME; TRACEPARENT, TRACESTATE and BAGGAGE are those of the task as well. The list ends with NULL and lives in the arena; entries
  * of base are not copied.
  */
 MR_MUST_USE enum mr_err mr_exec_env(const struct mr_task *task, int64_t deadline_ms,

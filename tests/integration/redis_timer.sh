@@ -41,6 +41,15 @@ m --quiet work -q ticks --burst -- cat >/dev/null
 ended() { [ "$(m timer history tick --json | jq '[.[] | select(.state == "succeeded")] | length')" -ge 3 ]; }
 until_true ended
 
+# ---- figures: what Redis counts, and what this server has seen ------------------------------------
+
+curl -s "http://$http/metrics" >"$room/metrics"
+"$here/http_metrics.py" "$room/metrics" "$here/../.." >/dev/null || fail "see above"
+for name in 'task_attempts_total{queue="ticks",outcome="ok"}' 'task_wait_seconds_count{queue="ticks"}' \
+    'schedule_fires_total{result="fired"}' schedule_lateness_seconds_count; do
+    grep -F "millrace_$name " "$room/metrics" | grep -q ' [1-9][0-9]*$' || fail "no $name"
+done
+
 # Operations can be sent to the Redis itself; who looks needs a server.
 MILLRACE_BROKER=$redis expect 0 timer create direct --manual
 is "applied by the server" manual "$(m timer show direct --json | jq -r .kind)"
