@@ -65,6 +65,7 @@ enum mr_err peer_open(struct peer *peer, struct mr_names *names, const char *add
     if (peer->address == NULL)
         return MR_NOMEM;
     struct mr_channel_options options = {.address = peer->address,
+                                         .haste = MR_CHANNEL_EAGER,
                                          .tls = names->options.tls,
                                          .authorization = names->options.authorization,
                                          .changed = peer_changed,

@@ -37,7 +37,8 @@ static void attempt_failed(struct mr_channel *channel, const char *why)
         return;
     if (channel->backoff_ms == 0)
         channel->away_since = rpc->now;
-    int64_t away_ms = (rpc->now.ns - channel->away_since.ns) / MR_NS_PER_MS;
+    bool is_eager = channel->haste == MR_CHANNEL_EAGER;
+    int64_t away_ms = is_eager ? 0 : (rpc->now.ns - channel->away_since.ns) / MR_NS_PER_MS;
     int64_t delay_ms = rpc_backoff(&channel->backoff_ms, away_ms, &rpc->rand);
     mr_rpc_timer_start(rpc, &channel->timer, mr_mono_add_ms(rpc->now, delay_ms));
 }
@@ -184,6 +185,7 @@ enum mr_err mr_channel_new(struct mr_rpc *rpc, const struct mr_channel_options *
     if (channel == NULL)
         return MR_NOMEM;
     channel->rpc = rpc;
+    channel->haste = options->haste;
     channel->changed = options->changed;
     channel->arg = options->arg;
     mr_list_init(&channel->lingering);

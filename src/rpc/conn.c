@@ -16,7 +16,8 @@ enum {
     WRITES_MAX = 16, /* likewise */
     NUISANCE_BURST = 4000,
     NUISANCE_RATE = 1000, /* a second */
-    NOTICE_MS = 1000,     /* a peer that has not answered a ping by then has seen the notice, or
+    EAGER_HANDSHAKE_MS = 2000,
+    NOTICE_MS = 1000, /* a peer that has not answered a ping by then has seen the notice, or
                              will never */
 };
 
@@ -454,6 +455,14 @@ static void ready(struct mr_watch *watch, unsigned events)
     }
 }
 
+/* Where packets are lost without a word, the next attempt is sooner there than the last one's repetitions. */
+static int64_t handshake_ms(const struct mr_rpc *rpc, const struct mr_channel *channel)
+{
+    bool is_eager = channel != NULL && channel->haste == MR_CHANNEL_EAGER;
+    int64_t ms = rpc->limits.handshake_ms;
+    return is_eager && ms > EAGER_HANDSHAKE_MS ? EAGER_HANDSHAKE_MS : ms;
+}
+
 enum mr_err rpc_conn_new(struct mr_rpc *rpc, int fd, const struct mr_addr *peer,
                          struct rpc_listener *listener, struct mr_channel *channel)
 {
@@ -467,7 +476,7 @@ enum mr_err rpc_conn_new(struct mr_rpc *rpc, int fd, const struct mr_addr *peer,
     conn->id = ++rpc->last_conn_id;
     conn->loopback = mr_addr_is_loopback(peer);
     mr_addr_text(peer, conn->peer);
-    conn->phase_until = mr_mono_add_ms(rpc->now, rpc->limits.handshake_ms);
+    conn->phase_until = mr_mono_add_ms(rpc->now, handshake_ms(rpc, channel));
     conn->last_read = conn->idle_since = conn->nuisance_at = rpc->now;
     conn->nuisance_left = NUISANCE_BURST;
     mr_list_init(&conn->calls);

@@ -338,6 +338,7 @@ struct mr_channel {
     struct mr_rpc *rpc;
     struct mr_link link;
     struct mr_msg begin_msg, free_msg; /* on their way to the loop */
+    enum mr_channel_haste haste;
     void (*changed)(struct mr_channel *channel, bool up, const char *why, void *arg);
     void *arg;
     char host[MR_HOST_MAX + 1];

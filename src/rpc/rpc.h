@@ -168,8 +168,12 @@ MR_MUST_USE enum mr_err mr_rpc_listen(struct mr_rpc *rpc, const struct mr_rpc_se
 
 /* ---- clients -------------------------------------------------------------------------------- */
 
+/* How a server that is away is tried. The eager ones are few, and must know soon that it is back. */
+enum mr_channel_haste { MR_CHANNEL_PATIENT, MR_CHANNEL_EAGER };
+
 struct mr_channel_options {
     const char *address; /* "host:port" */
+    enum mr_channel_haste haste;
     const struct mr_rpc_tls *tls;
     const char *authorization; /* metadata of every call; NULL: none. Never in a message. */
     const char *extra_name, *extra_value; /* one more pair; NULL: none. The name lives as long as
@@ -181,7 +185,7 @@ struct mr_channel_options {
 };
 
 /* Connects and keeps connecting, with jittered back-off from 20 ms to 500 ms, and after 5 s without a
- * connection to 2 s. Thread: any. */
+ * connection to 2 s. An eager one stays at 500 ms, and gives an attempt 2 s instead of handshake_ms. Thread: any. */
 MR_MUST_USE enum mr_err mr_channel_new(struct mr_rpc *rpc, const struct mr_channel_options *options,
                                        struct mr_channel **ret_channel, struct mr_detail *detail);
 /* Closes its calls with MR_RPC_CANCELLED; changed is not called again. On the loop that happens

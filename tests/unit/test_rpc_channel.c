@@ -121,6 +121,28 @@ static void attempts_are_close_together_at_first_and_seldom_later(void **state)
     }
 }
 
+/* One that lets in and says nothing, as where packets are lost: by default it would be waited for 10 s. */
+static void an_eager_channel_does_not_wait_long_for_an_attempt(void **state)
+{
+    (void)state;
+    struct rig *rig = rig_new(NULL, NULL);
+    struct mr_addr addr, bound;
+    size_t n;
+    int fd;
+    assert_int_equal(mr_host_resolve("127.0.0.1", 0, MR_RESOLVE_NUMBERS, &addr, 1, &n, NULL),
+                     MR_OK);
+    assert_int_equal(mr_net_listen(&addr, &fd, &bound), MR_OK);
+    snprintf(rig->address, sizeof rig->address, "127.0.0.1:%u", (unsigned)mr_addr_port(&bound));
+    struct mr_channel_options options = {
+        .address = rig->address, .haste = MR_CHANNEL_EAGER, .changed = rig_changed, .arg = rig};
+    mr_mono since = mr_mono_now(mr_clock_system());
+    assert_int_equal(mr_channel_new(rig->client, &options, &rig->channel, NULL), MR_OK);
+    assert_true(mr_event_wait(&rig->down, patience_ns));
+    assert_true(mr_mono_now(mr_clock_system()).ns - since.ns < 8 * MR_NS_PER_S);
+    rig_stop(rig);
+    mr_net_close(fd);
+}
+
 static void a_server_that_is_not_there_is_told_with_the_reason(void **state)
 {
     (void)state;
@@ -437,6 +459,7 @@ int main(void)
         cmocka_unit_test(a_call_that_is_made_while_others_learn_of_the_break_is_refused),
         cmocka_unit_test(a_channel_comes_back_when_the_server_does),
         cmocka_unit_test(attempts_are_close_together_at_first_and_seldom_later),
+        cmocka_unit_test(an_eager_channel_does_not_wait_long_for_an_attempt),
         cmocka_unit_test(a_server_that_is_not_there_is_told_with_the_reason),
         cmocka_unit_test(hosts_that_are_names_are_found),
         cmocka_unit_test(a_host_that_does_not_exist_is_told),
