@@ -13,6 +13,7 @@
 #include <cmocka.h>
 
 #include "api/api.h"
+#include "broker/door.h"
 #include "broker/embedded/embedded.h"
 #include "broker/many/many.h"
 #include "support/forwarder.h"
@@ -139,6 +140,19 @@ static void set_servers(struct world *w, size_t first, size_t n)
 {
     struct change change = {w, first, n};
     on_loop(mr_many_rpc(w->many), change_list, &change);
+}
+
+struct listing {
+    struct world *w;
+    const char *addresses[2];
+    size_t n;
+    enum mr_err err;
+};
+
+static void set_list(void *arg)
+{
+    struct listing *list = arg;
+    list->err = mr_many_set_servers(list->w->many, list->addresses, list->n);
 }
 
 /* How many tasks a server has in a state. */
@@ -461,13 +475,52 @@ static void test_pages_go_over_all_servers(void **state)
             .options = {
                 .queue = MR_SLICE_LIT("q"), .state = MR_PENDING, .limit = LIMIT, .cursor = cursor}};
         assert_int_equal(mr_broker_call(w->many, &req.req), MR_OK);
-        assert_true(req.n <= LIMIT);
+        /* All pages but the last are full, and none is empty. */
+        assert_true(req.n == LIMIT || (req.n == N % LIMIT && req.next[0] == '\0'));
         seen += req.n;
         pages++;
         memcpy(cursor, req.next, sizeof cursor);
         mr_req_done(&req.req);
     } while (cursor[0] != '\0' && pages < N);
     assert_int_equal(seen, N);
+}
+
+/* Nobody says that there is more when the last task of all was shown. */
+static void test_a_page_that_has_all_says_so(void **state)
+{
+    struct world *w = *state;
+    open_many(w, SERVERS);
+    for (size_t i = 0; i < 4; i++)
+        assert_int_equal(put(w->servers[0].store, "").err, MR_OK);
+    struct mr_req_list req = {
+        .req = {.op = MR_OP_LIST},
+        .options = {.queue = MR_SLICE_LIT("q"), .state = MR_PENDING, .limit = 4}};
+    assert_int_equal(mr_broker_call(w->many, &req.req), MR_OK);
+    assert_int_equal(req.n, 4);
+    assert_string_equal(req.next, "");
+    mr_req_done(&req.req);
+}
+
+/* Whoever is asked first: it is enough that one of them has a group that is ripe. */
+static void test_a_group_is_gathered_without_waiting_wherever_it_is(void **state)
+{
+    struct world *w = *state;
+    open_many(w, SERVERS);
+    for (size_t i = 0; i < 2 * SERVERS; i++) {
+        struct mr_task_options task = {.queue = MR_SLICE_LIT("q"), .group = MR_SLICE_LIT("g")};
+        struct mr_enqueue_result result;
+        struct mr_req_enqueue put = {
+            .req = {.op = MR_OP_ENQUEUE}, .tasks = &task, .n = 1, .results = &result};
+        assert_int_equal(mr_broker_call(w->servers[i % SERVERS].store, &put.req), MR_OK);
+        mr_req_done(&put.req);
+        struct mr_req_gather gather = {.req = {.op = MR_OP_GATHER},
+                                       .queue = MR_SLICE_LIT("q"),
+                                       .max_size = 1,
+                                       .grace_ms = MR_MS_PER_DAY};
+        assert_int_equal(mr_broker_call(w->many, &gather.req), MR_OK);
+        assert_int_equal(gather.n, 1);
+        mr_req_done(&gather.req);
+    }
 }
 
 static void test_a_verb_reaches_the_task_wherever_it_is(void **state)
@@ -492,6 +545,65 @@ static void test_a_verb_reaches_the_task_wherever_it_is(void **state)
         assert_int_equal(errs[i], MR_OK);
     assert_int_equal(errs[N], MR_NOT_FOUND);
     assert_int_equal(count(w->many, MR_PENDING), 0);
+}
+
+static enum mr_err pause_queue(struct world *w, uint64_t value)
+{
+    struct mr_req_queue_set req = {.req = {.op = MR_OP_QUEUE_SET},
+                                   .queue = MR_SLICE_LIT("q"),
+                                   .setting = MR_QUEUE_PAUSED,
+                                   .value = value};
+    enum mr_err err = mr_broker_call(w->many, &req.req);
+    mr_req_done(&req.req);
+    return err;
+}
+
+/* Also where its first task comes later. */
+static void test_a_queue_that_is_paused_is_so_at_all_servers(void **state)
+{
+    struct world *w = *state;
+    struct mr_lease *lease;
+    size_t n;
+    open_many(w, SERVERS);
+    open_node(w, LEASE_MS);
+    assert_int_equal(pause_queue(w, 1), MR_NOT_FOUND);
+    assert_int_equal(put(w->servers[1].store, "first").err, MR_OK);
+    assert_int_equal(pause_queue(w, 1), MR_OK);
+    for (size_t i = 0; i < SERVERS; i++)
+        assert_int_equal(put(w->servers[i].store, "").err, MR_OK);
+    assert_int_equal(take(w, 1, 100, &lease, &n), MR_EMPTY);
+    assert_int_equal(pause_queue(w, 0), MR_OK);
+    for (size_t i = 0; i < SERVERS + 1; i++) {
+        lease = take_one(w);
+        assert_int_equal(finish(w, lease), MR_OK);
+        mr_lease_free(lease);
+    }
+}
+
+/* What it runs is counted wherever it was taken. */
+static void test_a_node_is_shown_as_busy_as_it_is(void **state)
+{
+    struct world *w = *state;
+    struct mr_lease *leases[SERVERS];
+    open_many(w, SERVERS);
+    open_node(w, LEASE_MS);
+    for (size_t i = 0; i < SERVERS; i++) {
+        assert_int_equal(put(w->servers[i].store, "").err, MR_OK);
+        leases[i] = take_one(w);
+        mr_broker_begun(w->many, w->first_slot + (uint32_t)i, leases[i]->epoch);
+    }
+    uint32_t busy = 0;
+    for (mr_mono since = now(); busy != SERVERS;) {
+        struct mr_req_node_list req = {.req = {.op = MR_OP_NODE_LIST}};
+        assert_int_equal(mr_broker_call(w->many, &req.req), MR_OK);
+        assert_int_equal(req.n, 1);
+        assert_int_equal(req.nodes[0].in_hand, SERVERS);
+        busy = req.nodes[0].busy;
+        mr_req_done(&req.req);
+        look_again(since, "all slots are busy");
+    }
+    for (size_t i = 0; i < SERVERS; i++)
+        mr_lease_free(leases[i]);
 }
 
 static void test_what_a_dead_server_may_have_is_not_said_to_be_missing(void **state)
@@ -538,6 +650,23 @@ static void test_a_worker_takes_from_all_and_finishes_where_it_took(void **state
     }
     for (size_t i = 0; i < SERVERS; i++)
         assert_int_equal(count_at(w, i, MR_COMPLETED), EACH);
+}
+
+/* So the first take, which does not wait, finds what there is: a worker that ends when there is nothing depends on it. */
+static void test_a_node_that_is_open_is_so_at_all_servers(void **state)
+{
+    struct world *w = *state;
+    struct mr_lease *lease;
+    size_t n;
+    open_many(w, SERVERS);
+    open_node(w, LEASE_MS);
+    for (size_t i = 0; i < SERVERS; i++)
+        assert_int_equal(nodes_at(w, i), 1);
+    for (size_t i = 0; i < SERVERS; i++) {
+        assert_int_equal(put(w->servers[i].store, "").err, MR_OK);
+        assert_int_equal(take(w, 1, 0, &lease, &n), MR_OK);
+        mr_lease_free(lease);
+    }
 }
 
 static void test_no_more_is_in_hand_than_was_asked_for(void **state)
@@ -669,6 +798,51 @@ static void test_a_server_that_was_started_again_is_worked_for_again(void **stat
     mr_lease_free(lease);
 }
 
+/* Servers that hang are not waited for one after the other. */
+static void test_closing_waits_for_all_at_once(void **state)
+{
+    struct world *w = *state;
+    open_many(w, SERVERS);
+    open_node(w, LEASE_MS);
+    await_attached(w, SERVERS);
+    for (size_t i = 0; i < SERVERS; i++)
+        w->servers[i].net.frozen = true;
+    mr_mono since = now();
+    mr_broker_close(w->many);
+    w->many = NULL;
+    assert_true(now().ns - since.ns < (int64_t)2 * MR_DOOR_CLOSE_MS * MR_NS_PER_MS);
+}
+
+/* Servers that come, and go for good, each with another address: those that are gone make room. */
+static void test_any_number_of_servers_may_come_and_go(void **state)
+{
+    enum { OTHERS = 2 * MR_MANY_SERVERS_MAX };
+    struct world *w = *state;
+    struct mr_many_server found[MR_MANY_SERVERS_MAX];
+    open_many(w, 1);
+    open_node(w, LEASE_MS);
+    for (size_t i = 0; i < OTHERS; i++) {
+        char text[32];
+        (void)snprintf(text, sizeof text, "127.0.0.1:%zu", i + 1); /* nobody listens there */
+        struct listing list = {w, {w->servers[0].address, text}, 2, MR_FAILED};
+        on_loop(mr_many_rpc(w->many), set_list, &list);
+        assert_int_equal(list.err, MR_OK);
+        assert_int_equal(mr_many_servers(w->many, found), 2);
+        assert_true(found[0].up || found[1].up);
+    }
+    struct listing list = {w, {w->servers[0].address, w->servers[1].address}, 2, MR_FAILED};
+    on_loop(mr_many_rpc(w->many), set_list, &list);
+    assert_int_equal(list.err, MR_OK);
+    WAIT_UNTIL(nodes_at(w, 1) == 1); /* the node follows */
+    for (size_t i = 0; i < 2; i++) {
+        assert_int_equal(put(w->servers[i].store, "").err, MR_OK);
+        struct mr_lease *lease = take_one(w);
+        assert_int_equal(finish(w, lease), MR_OK);
+        mr_lease_free(lease);
+        assert_int_equal(count_at(w, i, MR_COMPLETED), 1);
+    }
+}
+
 static void test_the_end_of_a_task_is_waited_for_wherever_it_is(void **state)
 {
     struct world *w = *state;
@@ -742,16 +916,23 @@ int main(void)
         TEST(test_what_was_sent_goes_to_no_other_server),
         TEST(test_without_a_server_it_is_certain_that_nothing_is_there),
         TEST(test_pages_go_over_all_servers),
+        TEST(test_a_page_that_has_all_says_so),
+        TEST(test_a_group_is_gathered_without_waiting_wherever_it_is),
         TEST(test_a_verb_reaches_the_task_wherever_it_is),
         TEST(test_what_a_dead_server_may_have_is_not_said_to_be_missing),
+        TEST(test_a_queue_that_is_paused_is_so_at_all_servers),
+        TEST(test_a_node_is_shown_as_busy_as_it_is),
         TEST(test_a_node_at_all_servers_is_listed_once),
         TEST(test_a_worker_takes_from_all_and_finishes_where_it_took),
+        TEST(test_a_node_that_is_open_is_so_at_all_servers),
         TEST(test_no_more_is_in_hand_than_was_asked_for),
         TEST(test_a_take_that_waits_is_woken_by_any_server),
         TEST(test_what_comes_and_nobody_waits_for_goes_back),
         TEST(test_a_task_in_hand_is_finished_at_a_server_that_left_the_list),
         TEST(test_a_server_that_hangs_costs_its_own_leases_only),
         TEST(test_a_server_that_was_started_again_is_worked_for_again),
+        TEST(test_closing_waits_for_all_at_once),
+        TEST(test_any_number_of_servers_may_come_and_go),
         TEST(test_the_end_of_a_task_is_waited_for_wherever_it_is),
         cmocka_unit_test(test_only_the_keys_of_a_server_that_goes_move),
     };

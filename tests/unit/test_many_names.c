@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* A client of the servers that nameservers know: names://H1:P1,H2:P2. Acceptance tests 34 and 35, for tasks. */
+/* A client of the servers that nameservers know: names://H1:P1,H2:P2. Acceptance tests 33 to 35 and 78, for tasks. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -17,10 +17,13 @@
 #include "unit/temp_dir.h"
 
 enum { SERVERS = 3, WAIT_MS = 60000 }; /* it takes a second; others run on this machine */
+enum { KNOWN_MS = 10 * 1000 };         /* so soon a change is known at the latest */
 
 struct server {
     char dir[128];
     struct mr_broker *store;
+    struct mr_broker counting; /* before the store */
+    _Atomic size_t asked;      /* requests to take tasks */
     struct server_rig rig;
     struct mr_names_client *names; /* that it is there; NULL: it does not say so */
 };
@@ -72,6 +75,45 @@ static void leave(struct world *w, size_t i)
     w->servers[i].names = NULL;
 }
 
+/* ---- what comes to a server --------------------------------------------------------------------- */
+
+static struct server *counted(struct mr_broker *broker)
+{
+    return mr_container(broker, struct server, counting);
+}
+
+static void count_submit(struct mr_broker *broker, struct mr_req *req)
+{
+    if (req->op == MR_OP_ENQUEUE)
+        atomic_fetch_add(&counted(broker)->asked, 1);
+    mr_broker_submit(counted(broker)->store, req);
+}
+
+static void count_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch)
+{
+    mr_broker_begun(counted(broker)->store, slot, epoch);
+}
+
+static enum mr_err count_lease_open(struct mr_broker *broker, struct mr_lease *lease)
+{
+    return mr_broker_lease_open(counted(broker)->store, lease);
+}
+
+static const struct mr_broker_ops counting_ops = {
+    .submit = count_submit,
+    .begun = count_begun,
+    .lease_open = count_lease_open,
+    .in_process = true,
+};
+
+static size_t asked(const struct world *w)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < SERVERS; i++)
+        n += atomic_load(&w->servers[i].asked);
+    return n;
+}
+
 static int begin(void **state)
 {
     struct world *w = calloc(1, sizeof *w);
@@ -89,7 +131,8 @@ static int begin(void **state)
         (void)snprintf(s->dir, sizeof s->dir, "%s/%zu", w->dir, i);
         struct mr_embedded_options options = {.dir = s->dir, .segment_bytes = 1024 * 1024};
         assert_int_equal(mr_embedded_open(&options, &s->store, NULL), MR_OK);
-        assert_int_equal(server_rig_start(&s->rig, s->store), MR_OK);
+        s->counting.ops = &counting_ops;
+        assert_int_equal(server_rig_start(&s->rig, &s->counting), MR_OK);
     }
     *state = w;
     return 0;
@@ -166,13 +209,35 @@ static void test_34_a_server_that_joins_is_used_and_one_that_leaves_is_not(void 
     await_used(w, 0);
     await_used(w, 1);
     assert_int_equal(count_at(w, 2), 0);
+    mr_mono since = now();
     join(w, 2);
     await_used(w, 2);
+    assert_true(now().ns - since.ns < KNOWN_MS * MR_NS_PER_MS);
+    since = now();
     leave(w, 0);
-    for (mr_mono since = now(); !is_avoided(w, 0);)
+    while (!is_avoided(w, 0))
         look_again(since, "the server is avoided");
+    assert_true(now().ns - since.ns < KNOWN_MS * MR_NS_PER_MS);
     await_used(w, 1);
     await_used(w, 2);
+}
+
+/* One request each, at one server: counted where they come in. */
+static void test_33_what_is_accepted_was_sent_once(void **state)
+{
+    enum { N = 20 };
+    struct world *w = *state;
+    for (size_t i = 0; i < SERVERS; i++)
+        join(w, i);
+    assert_int_equal(open_client(w, WAIT_MS, NULL), MR_OK);
+    for (size_t i = 0; i < SERVERS; i++)
+        await_used(w, i);
+    size_t before = asked(w);
+    for (size_t i = 0; i < N * SERVERS; i++)
+        assert_int_equal(put(w), MR_OK);
+    assert_int_equal(asked(w) - before, N * SERVERS);
+    for (size_t i = 0; i < SERVERS; i++)
+        assert_int_equal(count_at(w, i), atomic_load(&w->servers[i].asked)); /* none in vain */
 }
 
 static void test_35_the_first_nameserver_of_the_list_may_be_dead(void **state)
@@ -221,6 +286,7 @@ static void test_who_finds_nobody_is_told_so(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        TEST(test_33_what_is_accepted_was_sent_once),
         TEST(test_34_a_server_that_joins_is_used_and_one_that_leaves_is_not),
         TEST(test_35_the_first_nameserver_of_the_list_may_be_dead),
         TEST(test_78_with_all_nameservers_down_the_servers_stay_known),

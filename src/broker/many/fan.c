@@ -155,6 +155,70 @@ void begin_fan(struct many *many, struct mr_req *req)
     fan_begin(many, req, &fan_kinds[req->op], asked_of(many, req));
 }
 
+/* ---- settings of a queue --------------------------------------------------------------------- */
+
+/*
+ * All settings make the queue where it is missing, but for the one that it is paused: then a server that gets its first task of it
+ * later would hand that out. So it is paused where it is; if it is anywhere, it is made at all others; and paused there.
+ */
+enum setting_step { PAUSE_WHERE_IT_IS, MAKE_EVERYWHERE, PAUSE_EVERYWHERE };
+
+struct setting {
+    struct mr_req_queue_set inner;
+    struct many *many;
+    struct mr_req_queue_set *outer;
+    enum setting_step step;
+};
+
+static void setting_send(struct setting *setting);
+
+static void setting_done(struct mr_req *req)
+{
+    struct setting *setting = req->arg;
+    enum mr_err err = req->err;
+    bool closes = setting->many->closing;
+    mr_req_done(req);
+    if (err != MR_OK || closes || setting->step == PAUSE_EVERYWHERE) {
+        mr_req_answer(&setting->outer->req, err);
+        return;
+    }
+    setting->step++;
+    setting_send(setting);
+}
+
+static void setting_send(struct setting *setting)
+{
+    setting->inner = *setting->outer;
+    setting->inner.req =
+        (struct mr_req){.op = MR_OP_QUEUE_SET, .done = setting_done, .arg = setting};
+    if (setting->step == MAKE_EVERYWHERE) { /* a limit is lifted that nobody has set */
+        setting->inner.setting = MR_QUEUE_CONCURRENCY;
+        setting->inner.value = 0;
+        setting->inner.scope = MR_LIMIT_TYPE;
+        setting->inner.name = MR_SLICE_LIT("millrace:paused");
+    }
+    begin_fan(setting->many, &setting->inner.req);
+}
+
+void begin_queue_set(struct many *many, struct mr_req *req)
+{
+    struct mr_req_queue_set *outer = mr_container(req, struct mr_req_queue_set, req);
+    uint64_t live = live_origins(many);
+    bool pauses = outer->setting == MR_QUEUE_PAUSED && outer->value != 0;
+    if (!pauses || (live & (live - 1)) == 0) {
+        begin_fan(many, req);
+        return;
+    }
+    struct setting *setting = mr_arena_calloc(&req->arena, 1, sizeof *setting);
+    if (setting == NULL) {
+        mr_req_answer(req, MR_NOMEM);
+        return;
+    }
+    setting->many = many;
+    setting->outer = outer;
+    setting_send(setting);
+}
+
 /* ---- awaits that are given up ---------------------------------------------------------------- */
 
 void begin_unawait(struct many *many, struct mr_req *req)
@@ -173,14 +237,19 @@ void begin_unawait(struct many *many, struct mr_req *req)
 /* ---- pages ---------------------------------------------------------------------------------- */
 
 /*
- * The tasks of one server, then those of the next: the cursor has the number of the server before its own. A page that
- * would have nothing is not given as long as there is another server.
+ * The tasks of one server, then those of the next, until the page is full: the cursor has the number of the server before its
+ * own. Before it says that there is more, it has seen that the next server has something: so there is no empty page at the end.
  */
+enum { LIST_DEFAULT = 50, ROOM_BYTES = 512 * 1024 }; /* a server's page has 4 MiB */
+
 struct listing {
     struct mr_req_list inner;
     struct many *many;
     struct mr_req_list *outer;
     struct origin *origin;
+    size_t limit, bytes; /* bytes: of what is there already */
+    bool peeks;          /* the page is full: is there more? */
+    bool found;          /* one of them has such a queue */
     char cursor[MR_CURSOR_MAX];
 };
 
@@ -194,48 +263,86 @@ static struct origin *next_origin(const struct many *many, size_t from)
     return NULL;
 }
 
-static void listing_give(struct listing *listing, const struct origin *next)
+/* What the server has shown goes behind what there is. */
+static enum mr_err listing_add(struct listing *listing)
 {
     struct mr_req_list *inner = &listing->inner, *outer = listing->outer;
-    uint32_t index = inner->next[0] != '\0' ? listing->origin->index : next ? next->index : 0;
-    bool more = inner->next[0] != '\0' || next != NULL;
-    int len = more ? snprintf(outer->next, sizeof outer->next, "%u:%s", index, inner->next) : 0;
-    if (!more)
-        outer->next[0] = '\0';
-    outer->tasks = inner->tasks;
-    outer->n = inner->n;
-    for (size_t i = 0; i < outer->n; i++)
-        outer->tasks[i].epoch = shown_epoch(listing->origin, outer->tasks[i].epoch);
+    size_t n = outer->n + inner->n;
+    struct mr_task *tasks = mr_arena_calloc(&outer->req.arena, n + 1, sizeof *tasks);
+    if (tasks == NULL)
+        return MR_NOMEM;
+    if (outer->n > 0)
+        memcpy(tasks, outer->tasks, outer->n * sizeof *tasks);
+    for (size_t i = 0; i < inner->n; i++) {
+        struct mr_task *task = &tasks[outer->n + i];
+        *task = inner->tasks[i];
+        task->epoch = shown_epoch(listing->origin, task->epoch);
+        listing->bytes += task->payload.len + task->result.len;
+    }
+    outer->tasks = tasks;
+    outer->n = n;
     mr_arena_join(&outer->req.arena, &inner->req.arena);
-    mr_req_answer(&outer->req, len < (int)sizeof outer->next ? MR_OK : MR_TOO_BIG);
+    return MR_OK;
+}
+
+/* It goes on here; cursor NULL: there is no more. */
+static void listing_end(struct listing *listing, enum mr_err err, const char *cursor)
+{
+    struct mr_req_list *outer = listing->outer;
+    char next[MR_CURSOR_MAX] = ""; /* the cursor may be the request's own */
+    int len = 0;
+    if (cursor != NULL)
+        len = snprintf(next, sizeof next, "%u:%s", listing->origin->index, cursor);
+    memcpy(outer->next, next, sizeof outer->next);
+    mr_req_done(&listing->inner.req);
+    mr_req_answer(&outer->req, err == MR_OK && len >= (int)sizeof next ? MR_TOO_BIG : err);
+}
+
+/* The server has no more, or is not there. */
+static void listing_pass_on(struct listing *listing, enum mr_err err)
+{
+    struct many *many = listing->many;
+    struct origin *next = next_origin(many, listing->origin->index + 1);
+    const struct mr_req_list *outer = listing->outer;
+    bool first = outer->options.cursor == NULL || outer->options.cursor[0] == '\0';
+    if (next == NULL || many->closing) {
+        bool is_fine =
+            outer->n > 0 || err == MR_OK || (err == MR_NOT_FOUND && (!first || listing->found));
+        listing_end(listing, is_fine ? MR_OK : err, NULL);
+        return;
+    }
+    mr_req_done(&listing->inner.req);
+    listing->origin = next;
+    listing->cursor[0] = '\0';
+    listing->peeks = outer->n > 0 && (outer->n >= listing->limit || listing->bytes > ROOM_BYTES);
+    listing_send(listing);
 }
 
 static void listing_done(struct mr_req *req)
 {
     struct listing *listing = req->arg;
-    struct many *many = listing->many;
-    struct mr_req *outer = &listing->outer->req;
-    struct origin *next = next_origin(many, listing->origin->index + 1);
-    bool first =
-        listing->outer->options.cursor == NULL || listing->outer->options.cursor[0] == '\0';
+    const struct mr_req_list *inner = &listing->inner;
     enum mr_err err = req->err;
-    if (err == MR_OK && (listing->inner.n > 0 || listing->inner.next[0] != '\0' || next == NULL)) {
-        listing_give(listing, next);
+    listing->found |= err == MR_OK;
+    if (err == MR_NOT_FOUND || err == MR_UNAVAILABLE) {
+        listing_pass_on(listing, err);
         return;
     }
-    outer->err = err == MR_OK ? MR_OK : outer->err; /* one of them has such a queue */
-    mr_req_done(req);
-    bool goes_on = err == MR_OK || err == MR_NOT_FOUND || err == MR_UNAVAILABLE;
-    if (goes_on && next != NULL && !many->closing) {
-        listing->origin = next;
-        listing->cursor[0] = '\0';
-        listing_send(listing);
+    if (err == MR_OK && listing->peeks) {
+        if (inner->n > 0 || inner->next[0] != '\0')
+            listing_end(listing, MR_OK, "");
+        else
+            listing_pass_on(listing, MR_OK);
         return;
     }
-    listing->outer->n = 0;
-    listing->outer->next[0] = '\0';
-    bool none = err == MR_NOT_FOUND && (!first || outer->err == MR_OK);
-    mr_req_answer(outer, none ? MR_OK : err);
+    if (err == MR_OK)
+        err = listing_add(listing);
+    if (err != MR_OK)
+        listing_end(listing, err, NULL);
+    else if (inner->next[0] != '\0')
+        listing_end(listing, MR_OK, inner->next);
+    else
+        listing_pass_on(listing, MR_OK);
 }
 
 static void listing_send(struct listing *listing)
@@ -245,6 +352,8 @@ static void listing_send(struct listing *listing)
         .options = listing->outer->options,
     };
     listing->inner.options.cursor = listing->cursor;
+    listing->inner.options.limit = listing->peeks ? 1 : listing->limit - listing->outer->n;
+    listing->inner.options.with_payload &= !listing->peeks;
     mr_broker_submit(listing->origin->broker, &listing->inner.req);
 }
 
@@ -277,7 +386,9 @@ void begin_list(struct many *many, struct mr_req *req)
     }
     listing->many = many;
     listing->outer = outer;
-    req->err = MR_NOT_FOUND; /* until one of them has it */
+    listing->limit = outer->options.limit > 0 ? outer->options.limit : LIST_DEFAULT;
+    outer->n = 0;
+    outer->next[0] = '\0';
     enum mr_err err = read_cursor(listing, outer->options.cursor);
     if (err == MR_OK && listing->origin == NULL)
         err = MR_UNAVAILABLE;

@@ -48,7 +48,7 @@ struct many;
 
 /* ---- servers -------------------------------------------------------------------------------- */
 
-/* A server that is or was in the list: it stays as long as the engine. */
+/* A server that is or was in the list. It stays as long as the engine, until its place is needed for another one. */
 struct origin {
     struct many *many;
     uint32_t index;
@@ -150,6 +150,7 @@ struct fan {
 void fan_begin(struct many *many, struct mr_req *req, const struct fan_kind *kind, uint64_t among);
 void begin_fan(struct many *many, struct mr_req *req);
 void begin_list(struct many *many, struct mr_req *req);
+void begin_queue_set(struct many *many, struct mr_req *req);
 void begin_unawait(struct many *many, struct mr_req *req);
 
 extern const struct fan_kind fan_kinds[MR_OP_COUNT];
@@ -203,7 +204,7 @@ struct many_node {
     struct inner *inners[ORIGINS_MAX]; /* by origin; under the lock */
     uint64_t *running;                 /* by slot: what it was last told of. Under the lock */
     struct mr_req *opening;            /* not answered yet */
-    mr_mono open_by;
+    mr_mono open_by, settle_by;        /* settle_by 0: no server has it yet */
     bool is_dead; /* all its servers have forgotten it: it waits to be closed */
     bool is_leaving;
     struct mr_req *closing; /* that is why; NULL: it was refused */
@@ -231,6 +232,8 @@ void node_check(struct many_node *node);
 /* Whether takes may be asked there. */
 bool inner_serves(const struct inner *inner);
 void nodes_fail(struct many *many, enum mr_err err);
+/* Whether any has something at this server still. */
+bool nodes_are_at(const struct many *many, size_t origin);
 void many_node_free(struct many_node *node);
 
 /* ---- take.c --------------------------------------------------------------------------------- */

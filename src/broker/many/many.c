@@ -26,7 +26,7 @@ static void (*const begins[MR_OP_COUNT])(struct many *many, struct mr_req *req) 
     [MR_OP_LIST] = begin_list,      /* all, page by page */
     [MR_OP_QUEUE_LIST] = begin_fan, /* all, added up */
     [MR_OP_QUEUE_HISTORY] = begin_fan,
-    [MR_OP_QUEUE_SET] = begin_fan,
+    [MR_OP_QUEUE_SET] = begin_queue_set,
     [MR_OP_QUEUE_REMOVE] = begin_fan,
     [MR_OP_NODE_LIST] = begin_fan,
     [MR_OP_STATS] = begin_fan,
@@ -118,32 +118,33 @@ static struct origin *find_address(const struct many *many, const char *address)
     return NULL;
 }
 
-static enum mr_err add_origin(struct many *many, const char *address, struct origin **ret_origin,
-                              struct mr_detail *detail)
+static struct mr_remote_options options_of(struct many *many, struct origin *origin)
 {
     struct mr_remote_options options = many->server;
-    char host[MR_HOST_MAX + 1];
-    uint16_t port;
-    if (strlen(address) >= MR_MANY_ADDRESS_MAX || mr_host_parse(address, host, &port) != MR_OK) {
-        mr_detail_set(detail, "%.300s: must be HOST:PORT", address);
-        return MR_INVALID;
-    }
-    if (many->origins_n == ORIGINS_MAX) {
-        mr_detail_set(detail, "%d servers are the limit", ORIGINS_MAX);
-        return MR_TOO_BIG;
-    }
-    struct origin *origin = calloc(1, sizeof *origin);
-    if (origin == NULL)
-        return MR_NOMEM;
-    origin->many = many;
-    origin->index = (uint32_t)many->origins_n;
-    origin->hash = mr_many_hash(mr_slice_str(address));
-    (void)snprintf(origin->address, sizeof origin->address, "%s", address);
     options.address = origin->address;
     options.rpc = many->rpc;
     options.later = true;
     options.changed = on_changed;
     options.changed_arg = origin;
+    return options;
+}
+
+static void name_origin(struct origin *origin, const char *address)
+{
+    origin->hash = mr_many_hash(mr_slice_str(address));
+    (void)snprintf(origin->address, sizeof origin->address, "%s", address);
+}
+
+static enum mr_err new_origin(struct many *many, const char *address, struct origin **ret_origin,
+                              struct mr_detail *detail)
+{
+    struct origin *origin = calloc(1, sizeof *origin);
+    if (origin == NULL)
+        return MR_NOMEM;
+    origin->many = many;
+    origin->index = (uint32_t)many->origins_n;
+    name_origin(origin, address);
+    struct mr_remote_options options = options_of(many, origin);
     enum mr_err err = mr_remote_open(&options, &origin->broker, detail);
     if (err != MR_OK) {
         free(origin);
@@ -156,14 +157,71 @@ static enum mr_err add_origin(struct many *many, const char *address, struct ori
     return MR_OK;
 }
 
+/* A server that has gone, and of which nothing is left: its place can be another's. */
+static struct origin *find_free(const struct many *many, uint64_t keep)
+{
+    for (size_t i = 0; i < many->origins_n; i++)
+        if ((keep >> i & 1) == 0 && !many->origins[i]->up && !nodes_are_at(many, i))
+            return many->origins[i];
+    return NULL;
+}
+
+static enum mr_err reuse_origin(struct many *many, const char *address, struct origin *origin,
+                                struct mr_detail *detail)
+{
+    struct origin last = *origin;
+    mr_lock_enter(&many->lock);
+    name_origin(origin, address);
+    origin->told = origin->listed = false;
+    mr_lock_leave(&many->lock);
+    struct mr_remote_options options = options_of(many, origin);
+    enum mr_err err = mr_remote_readdress(origin->broker, &options, detail);
+    if (err != MR_OK) {
+        mr_lock_enter(&many->lock);
+        name_origin(origin, last.address);
+        mr_lock_leave(&many->lock);
+        return err;
+    }
+    if (many->led == origin)
+        many->led = NULL;
+    return MR_OK;
+}
+
+/* keep: bits of those that are in the list. */
+static enum mr_err add_origin(struct many *many, const char *address, uint64_t keep,
+                              struct origin **ret_origin, struct mr_detail *detail)
+{
+    char host[MR_HOST_MAX + 1];
+    uint16_t port;
+    if (strlen(address) >= MR_MANY_ADDRESS_MAX || mr_host_parse(address, host, &port) != MR_OK) {
+        mr_detail_set(detail, "%.300s: must be HOST:PORT", address);
+        return MR_INVALID;
+    }
+    if (many->origins_n < ORIGINS_MAX)
+        return new_origin(many, address, ret_origin, detail);
+    struct origin *origin = find_free(many, keep);
+    if (origin == NULL) {
+        mr_detail_set(detail, "%d servers are the limit", ORIGINS_MAX);
+        return MR_TOO_BIG;
+    }
+    *ret_origin = origin;
+    return reuse_origin(many, address, origin, detail);
+}
+
 static enum mr_err set_servers(struct many *many, const char *const *addresses, size_t n,
                                struct mr_detail *detail)
 {
     uint64_t listed = 0;
     enum mr_err first = MR_OK;
     for (size_t i = 0; i < n; i++) {
+        const struct origin *origin = find_address(many, addresses[i]);
+        listed |= origin != NULL ? 1ULL << origin->index : 0;
+    }
+    for (size_t i = 0; i < n; i++) {
         struct origin *origin = find_address(many, addresses[i]);
-        enum mr_err err = origin != NULL ? MR_OK : add_origin(many, addresses[i], &origin, detail);
+        if (origin != NULL)
+            continue;
+        enum mr_err err = add_origin(many, addresses[i], listed, &origin, detail);
         if (err == MR_OK)
             listed |= 1ULL << origin->index;
         first = first != MR_OK ? first : err;
@@ -308,6 +366,8 @@ static void many_free(struct many *many)
     struct order order = {.many = many};
     if (many->rpc != NULL)
         give_order(&order, close_begin);
+    for (size_t i = 0; i < many->origins_n; i++)
+        mr_remote_leave(many->origins[i]->broker); /* they are waited for together */
     for (size_t i = 0; i < many->origins_n; i++)
         mr_broker_close(many->origins[i]->broker);
     if (many->rpc != NULL)

@@ -21,7 +21,8 @@
 #include "broker/remote/remote.h"
 
 enum {
-    MR_MANY_SERVERS_MAX = 64, /* different addresses in the life of an engine */
+    MR_MANY_SERVERS_MAX =
+        64, /* at a time, with those that have left the list and are still there */
     MR_MANY_ADDRESS_MAX = 300,
 };
 
@@ -51,7 +52,7 @@ enum mr_err mr_many_set_servers(struct mr_broker *broker, const char *const *add
 
 /* A server of the list, for what goes to a certain one. */
 struct mr_many_server {
-    struct mr_broker *broker; /* good as long as the engine */
+    struct mr_broker *broker; /* good as long as the engine; after 64 others, of another server */
     uint64_t hash;            /* of its address: the same in every process */
     bool up;
 };

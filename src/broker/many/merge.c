@@ -296,6 +296,7 @@ static void add_nodes(struct mr_req_node_list *outer, const struct mr_req_node_l
             continue;
         }
         known->in_hand += from->nodes[i].in_hand;
+        known->busy += from->nodes[i].busy;
         if (from->nodes[i].last_beat_ms > known->last_beat_ms)
             known->last_beat_ms = from->nodes[i].last_beat_ms;
     }

@@ -77,15 +77,20 @@ void many_node_free(struct many_node *node)
         mr_req_answer(closing, many->closing ? MR_CLOSED : close_err);
 }
 
+/* Something of it is at this server, or on its way there. */
+static bool is_at(const struct many_node *node, size_t origin)
+{
+    const struct inner *inner = node->inners[origin];
+    return inner != NULL &&
+           (inner->state != INNER_NONE || inner->beats || !mr_list_empty(&inner->asks));
+}
+
 /* Nothing of it is anywhere any more: no request points to it. */
 static bool is_over(const struct many_node *node)
 {
-    for (size_t i = 0; i < ORIGINS_MAX; i++) {
-        const struct inner *inner = node->inners[i];
-        if (inner != NULL &&
-            (inner->state != INNER_NONE || inner->beats || !mr_list_empty(&inner->asks)))
+    for (size_t i = 0; i < ORIGINS_MAX; i++)
+        if (is_at(node, i))
             return false;
-    }
     return true;
 }
 
@@ -174,6 +179,25 @@ static void answer_opening(struct many_node *node, enum mr_err err)
     mr_req_answer(req, err);
 }
 
+/* It is open when all servers have said so or that they do not, or a second after the first: who takes at once would not hear of
+ * what the others have. */
+static void settle_opening(struct many_node *node)
+{
+    mr_mono now = mr_rpc_now(node->many->rpc);
+    bool any = false, more = false;
+    for (size_t i = 0; node->opening != NULL && i < ORIGINS_MAX; i++) {
+        const struct inner *inner = node->inners[i];
+        any |= inner != NULL && inner->state == INNER_OPEN && !inner->is_dead;
+        more |= inner != NULL && inner->state == INNER_OPENING;
+    }
+    if (!any)
+        return;
+    if (node->settle_by.ns == 0)
+        node->settle_by = mr_mono_add_ms(now, OTHERS_MS);
+    if (!more || now.ns >= node->settle_by.ns)
+        answer_opening(node, MR_OK);
+}
+
 /* It was refused, or nobody is there: the node never was. It goes when the last server has answered. */
 static void refuse_opening(struct many_node *node, enum mr_err err)
 {
@@ -207,6 +231,8 @@ static void inner_opened(struct mr_req *req)
             return;
         if (node->opening != NULL && !is_passing(err))
             refuse_opening(node, err);
+        else
+            settle_opening(node);
         return;
     }
     inner->backoff_ms = 0;
@@ -214,8 +240,7 @@ static void inner_opened(struct mr_req *req)
         inner_close(inner);
         return;
     }
-    if (node->opening != NULL)
-        answer_opening(node, MR_OK);
+    settle_opening(node);
     node_takes_go_on(node);
 }
 
@@ -288,6 +313,7 @@ void node_step(struct many_node *node)
         if (inner != NULL)
             inner_step(inner, now);
     }
+    settle_opening(node);
     if (node->opening != NULL && now.ns >= node->open_by.ns) {
         refuse_opening(node, MR_UNAVAILABLE);
         return;
@@ -581,6 +607,16 @@ void many_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch)
         mr_broker_begun(from, from_slot, 0);
     if (to != NULL)
         mr_broker_begun(to, to_slot, own_epoch(epoch));
+}
+
+bool nodes_are_at(const struct many *many, size_t origin)
+{
+    for (struct mr_link *link = many->nodes.next; link != &many->nodes; link = link->next) {
+        const struct many_node *node = mr_container(link, struct many_node, link);
+        if (is_at(node, origin))
+            return true;
+    }
+    return false;
 }
 
 /* ---- closing -------------------------------------------------------------------------------- */

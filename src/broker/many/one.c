@@ -82,10 +82,14 @@ void begin_call(struct many *many, struct mr_req *req)
 
 enum { GATHER_MS = 300 }; /* at one of several servers, before the next one is asked */
 
+/* At first all are asked without waiting; then it waits at one after the other, until the time is over. */
 struct gathering {
     struct mr_req_gather inner;
     struct many *many;
     struct mr_req_gather *outer;
+    uint64_t tried; /* servers, in this round */
+    bool waits;     /* the first round is over */
+    bool was_empty; /* somebody said that there is nothing */
     mr_mono end;
 };
 
@@ -97,9 +101,11 @@ static void gathering_done(struct mr_req *req)
     struct mr_req_gather *inner = &gathering->inner, *outer = gathering->outer;
     struct many *many = gathering->many;
     enum mr_err err = req->err;
-    bool passes = err == MR_EMPTY || err == MR_UNAVAILABLE;
-    if (passes && !many->closing && mr_rpc_now(many->rpc).ns < gathering->end.ns &&
-        (err == MR_EMPTY || live_origins(many) != 0)) {
+    gathering->was_empty |= err == MR_EMPTY;
+    bool passes = (err == MR_EMPTY || err == MR_UNAVAILABLE) && !many->closing;
+    bool others = (live_origins(many) & ~gathering->tried) != 0;
+    bool in_time = mr_rpc_now(many->rpc).ns < gathering->end.ns && live_origins(many) != 0;
+    if (passes && (others || in_time)) {
         mr_req_done(req);
         gathering_send(gathering);
         return;
@@ -109,7 +115,17 @@ static void gathering_done(struct mr_req *req)
     outer->tasks = inner->tasks;
     outer->n = inner->n;
     mr_arena_join(&outer->req.arena, &req->arena);
-    mr_req_answer(&outer->req, err);
+    mr_req_answer(&outer->req, passes && gathering->was_empty ? MR_EMPTY : err);
+}
+
+static int64_t gathering_wait_ms(const struct gathering *gathering, uint64_t live)
+{
+    const struct many *many = gathering->many;
+    int64_t left_ms = (gathering->end.ns - mr_rpc_now(many->rpc).ns) / MR_NS_PER_MS;
+    bool alone = (live & (live - 1)) == 0;
+    if (left_ms <= 0 || (!alone && !gathering->waits))
+        return 0;
+    return !alone && left_ms > GATHER_MS ? GATHER_MS : left_ms;
 }
 
 static void gathering_send(struct gathering *gathering)
@@ -117,19 +133,20 @@ static void gathering_send(struct gathering *gathering)
     struct many *many = gathering->many;
     struct mr_req_gather *outer = gathering->outer;
     uint64_t live = live_origins(many);
-    struct origin *origin = origin_in_turn(many, live);
+    if ((live & ~gathering->tried) == 0) {
+        gathering->waits |= gathering->tried != 0;
+        gathering->tried = 0;
+    }
+    struct origin *origin = origin_in_turn(many, live & ~gathering->tried);
     if (origin == NULL) {
-        mr_req_answer(&outer->req, MR_UNAVAILABLE);
+        mr_req_answer(&outer->req, gathering->was_empty ? MR_EMPTY : MR_UNAVAILABLE);
         return;
     }
-    int64_t left_ms = (gathering->end.ns - mr_rpc_now(many->rpc).ns) / MR_NS_PER_MS;
-    bool alone = (live & (live - 1)) == 0;
+    gathering->tried |= 1ULL << origin->index;
     gathering->inner = *outer;
     gathering->inner.req =
         (struct mr_req){.op = MR_OP_GATHER, .done = gathering_done, .arg = gathering};
-    gathering->inner.wait_ms = left_ms < 0                     ? 0
-                               : !alone && left_ms > GATHER_MS ? GATHER_MS
-                                                               : left_ms;
+    gathering->inner.wait_ms = gathering_wait_ms(gathering, live);
     mr_broker_submit(origin->broker, &gathering->inner.req);
 }
 

@@ -31,6 +31,7 @@ struct put {
 static void put_send(struct put *put);
 static bool must_split(const struct put *put, uint64_t among);
 static void put_split(struct put *put, uint64_t among);
+static struct put *put_rest(struct put *put);
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
@@ -62,16 +63,22 @@ static bool has_no_room(enum mr_err err)
 /* Whether the server has certainly taken none of it, and another one may. */
 static bool may_go_on(const struct put *put)
 {
-    const struct mr_req_enqueue *inner = &put->inner;
-    enum mr_err err = inner->req.err;
+    enum mr_err err = put->inner.req.err;
     if (err == MR_UNAVAILABLE || err == MR_CLOSED)
-        return !inner->sent;
-    if (err != MR_OK)
-        return has_no_room(err);
-    for (size_t i = 0; i < inner->n; i++)
-        if (inner->results[i].err != MR_DISK_FULL)
-            return false;
-    return inner->n > 0;
+        return !put->inner.sent;
+    return has_no_room(err);
+}
+
+/* Those that there was no room for go on to the next server, if there is one. */
+static void put_answered(struct put *put)
+{
+    struct many *many = put->many;
+    bool others = (live_origins(many) & ~put->tried) != 0 && !many->closing;
+    struct put *rest = others ? put_rest(put) : NULL;
+    if (rest != NULL)
+        put_send(rest);
+    else
+        put_finish(put, MR_OK);
 }
 
 static void put_done(struct mr_req *req)
@@ -82,7 +89,9 @@ static void put_done(struct mr_req *req)
     mr_req_done(req);
     put->tried |= 1ULL << put->origin->index;
     bool others = (live_origins(many) & ~put->tried) != 0;
-    if (many->closing || !may_go_on(put))
+    if (err == MR_OK)
+        put_answered(put);
+    else if (many->closing || !may_go_on(put))
         put_finish(put, many->closing && err == MR_UNAVAILABLE ? MR_CLOSED : err);
     else if (others || err == MR_UNAVAILABLE || err == MR_CLOSED)
         put_send(put);
@@ -207,8 +216,29 @@ static void share_add(struct put *put, const struct put *whole, size_t i)
         memcpy((struct mr_task *)put->inner.carried + at, &outer->carried[place],
                sizeof *outer->carried);
     if (put->keys != NULL)
-        put->keys[at] = whole->keys[i];
+        put->keys[at] = whole->keys != NULL ? whole->keys[i] : whole->key;
     put->places[at] = place;
+}
+
+/* Of what was answered, those that there was no room for; the others have their answers. It is answered in the place of the whole.
+ * NULL: there are none, or no memory for them. */
+static struct put *put_rest(struct put *put)
+{
+    struct mr_enqueue_result *results = put->batch->outer->results;
+    const struct mr_req_enqueue *inner = &put->inner;
+    size_t n = 0;
+    for (size_t i = 0; i < inner->n; i++)
+        n += has_no_room(inner->results[i].err);
+    struct put *rest = n > 0 ? put_of_share(put, put->key, n) : NULL;
+    for (size_t i = 0; rest != NULL && i < inner->n; i++) {
+        results[put->places != NULL ? put->places[i] : i] = inner->results[i];
+        if (!has_no_room(inner->results[i].err))
+            continue;
+        rest->inner.results[rest->inner.n] = inner->results[i];
+        share_add(rest, put, i);
+    }
+    put->batch->any_ok |= rest != NULL;
+    return rest;
 }
 
 static enum mr_err make_shares(struct put *whole, uint64_t among,

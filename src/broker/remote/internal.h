@@ -362,6 +362,7 @@ struct remote {
     /* Opening and closing, by other threads. */
     struct mr_door door;
     struct mr_msg close;
+    bool leaves; /* closing has begun */
     struct mr_timer close_timer;
 };
 

@@ -212,11 +212,20 @@ static void remote_free(struct remote *remote)
     free(remote);
 }
 
+void mr_remote_leave(struct mr_broker *broker)
+{
+    struct remote *remote = mr_container(broker, struct remote, broker);
+    if (remote->leaves)
+        return;
+    remote->leaves = true;
+    remote->close.deliver = close_begin;
+    mr_rpc_post(remote->rpc, &remote->close);
+}
+
 static void remote_close(struct mr_broker *broker)
 {
     struct remote *remote = mr_container(broker, struct remote, broker);
-    remote->close.deliver = close_begin;
-    mr_rpc_post(remote->rpc, &remote->close);
+    mr_remote_leave(broker);
     mr_door_await_quiet(&remote->door);
     remote_free(remote);
 }
@@ -243,20 +252,10 @@ static enum mr_err set_token(struct remote *remote, const char *token)
     return MR_OK;
 }
 
-static enum mr_err start(struct remote *remote, const struct mr_remote_options *options,
-                         struct mr_detail *detail)
+static enum mr_err connect_to(struct remote *remote, const struct mr_remote_options *options,
+                              struct mr_channel **ret_channel, struct mr_detail *detail)
 {
-    MR_TRY(mr_board_init(&remote->board));
-    MR_TRY(set_token(remote, options->token));
-    bool named = options->namespace_.len > 0;
-    if (named) {
-        MR_TRY(mr_rpc_percent_encode(options->namespace_, &remote->namespace_));
-        MR_TRY(mr_buf_append(&remote->namespace_, "", 1));
-    }
-    if (options->rpc != NULL)
-        remote->rpc = options->rpc;
-    else
-        MR_TRY(mr_rpc_new("mr-remote", &mr_remote_limits, &remote->rpc));
+    bool named = remote->namespace_.len > 0;
     struct mr_channel_options channel = {
         .address = options->address,
         .tls = options->tls,
@@ -266,7 +265,34 @@ static enum mr_err start(struct remote *remote, const struct mr_remote_options *
         .changed = changed,
         .arg = remote,
     };
-    return mr_channel_new(remote->rpc, &channel, &remote->channel, detail);
+    return mr_channel_new(remote->rpc, &channel, ret_channel, detail);
+}
+
+enum mr_err mr_remote_readdress(struct mr_broker *broker, const struct mr_remote_options *options,
+                                struct mr_detail *detail)
+{
+    struct remote *remote = mr_container(broker, struct remote, broker);
+    struct mr_channel *last = remote->channel;
+    mr_assert(remote->shares && !remote->up && mr_list_empty(&remote->nodes));
+    MR_TRY(connect_to(remote, options, &remote->channel, detail));
+    mr_channel_free(last);
+    return MR_OK;
+}
+
+static enum mr_err start(struct remote *remote, const struct mr_remote_options *options,
+                         struct mr_detail *detail)
+{
+    MR_TRY(mr_board_init(&remote->board));
+    MR_TRY(set_token(remote, options->token));
+    if (options->namespace_.len > 0) {
+        MR_TRY(mr_rpc_percent_encode(options->namespace_, &remote->namespace_));
+        MR_TRY(mr_buf_append(&remote->namespace_, "", 1));
+    }
+    if (options->rpc != NULL)
+        remote->rpc = options->rpc;
+    else
+        MR_TRY(mr_rpc_new("mr-remote", &mr_remote_limits, &remote->rpc));
+    return connect_to(remote, options, &remote->channel, detail);
 }
 
 /* Waits for the first connection. */

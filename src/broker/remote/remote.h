@@ -35,6 +35,13 @@ MR_MUST_USE enum mr_err mr_remote_open(const struct mr_remote_options *options,
                                        struct mr_broker **ret_broker, struct mr_detail *detail);
 /* Whether there is a connection now; of a broker that was opened so. Thread: any. */
 bool mr_remote_is_up(struct mr_broker *broker);
+/* Begins what closing waits for, so that several can be closed in the time of one; mr_broker_close must follow. Thread: any. */
+void mr_remote_leave(struct mr_broker *broker);
+/* Another server from now on, in the place of one that is not there; no node may be open. What mr_channel_new answers; then
+ * nothing has changed. For one of several servers. Loop thread. */
+MR_MUST_USE enum mr_err mr_remote_readdress(struct mr_broker *broker,
+                                            const struct mr_remote_options *options,
+                                            struct mr_detail *detail);
 /* How many leases a node has in hand. Loop thread. */
 size_t mr_remote_node_holds(struct mr_broker *broker, uint64_t node);
 /* The server has not answered the node for too long: its leases are lost, which their holder is told, and it
