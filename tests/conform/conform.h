@@ -27,6 +27,11 @@ enum {
     CONFORM_STOPS_MAX = 64,  /* stop events kept per node */
 };
 
+/* A test that is no part of an engine's run, by its name, and why; the last of a list has none. */
+struct conform_left_out {
+    const char *test, *why;
+};
+
 struct conform_engine {
     const char *name;
     void *arg;
@@ -43,6 +48,7 @@ struct conform_engine {
     bool can_backup;
     bool has_inner; /* queues that people do not see: no server has them for its callers */
     size_t payload_max;
+    const struct conform_left_out *left_out; /* NULL: nothing is */
 };
 
 /* A node of the test and what the broker told it. */

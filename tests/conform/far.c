@@ -2,55 +2,127 @@
 /* See far.h. */
 #include "conform/far.h"
 
+#include <stdio.h>
+
 #include "api/api.h"
 #include "conform/place.h"
 #include "support/server_rig.h"
 
 enum { STOP_MS = 2000 };
 
-struct far {
-    far_connect *connect;
-    struct place place;
-    struct mr_broker *store; /* behind the server */
-    struct server_rig server;
-    /* On the copy of a backup. Its client is closed by the suite, so it goes with the next one. */
-    struct mr_broker *copy_store;
-    struct server_rig copy_server;
+/* A broker that passes everything on but tasks: for them it has no room. */
+struct full {
+    struct mr_broker broker;
+    struct mr_broker *behind;
 };
 
-static enum mr_err serve(const struct far *far, const char *dir, struct server_rig *rig,
-                         struct mr_broker **ret_store, struct mr_broker **ret_broker)
+/* One server. */
+struct site {
+    struct full full;
+    struct mr_broker *store; /* behind the server */
+    struct server_rig server;
+};
+
+struct far {
+    struct far_options options;
+    struct place place;
+    struct site sites[FAR_SERVERS_MAX];
+    /* On the copy of a backup. Its client is closed by the suite, so it goes with the next one. */
+    struct site copy;
+};
+
+/* ---- a server without room --------------------------------------------------------------------- */
+
+static struct mr_broker *behind(struct mr_broker *broker)
+{
+    return mr_container(broker, struct full, broker)->behind;
+}
+
+static void full_submit(struct mr_broker *broker, struct mr_req *req)
+{
+    struct mr_req_enqueue *put = mr_container(req, struct mr_req_enqueue, req);
+    if (req->op != MR_OP_ENQUEUE || put->n == 0) {
+        mr_broker_submit(behind(broker), req);
+        return;
+    }
+    for (size_t i = 0; i < put->n; i++)
+        put->results[i] = (struct mr_enqueue_result){.err = MR_DISK_FULL};
+    mr_req_answer(req, MR_OK);
+}
+
+static void full_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch)
+{
+    mr_broker_begun(behind(broker), slot, epoch);
+}
+
+static enum mr_err full_lease_open(struct mr_broker *broker, struct mr_lease *lease)
+{
+    return mr_broker_lease_open(behind(broker), lease);
+}
+
+static const struct mr_broker_ops full_ops = {
+    .submit = full_submit,
+    .begun = full_begun,
+    .lease_open = full_lease_open,
+    .in_process = true,
+};
+
+/* ---- servers ----------------------------------------------------------------------------------- */
+
+static enum mr_err site_up(struct site *site, const char *dir, bool has_room)
+{
+    MR_TRY(place_open(dir, &site->store));
+    site->full = (struct full){{&full_ops}, site->store};
+    return server_rig_start(&site->server, has_room ? site->store : &site->full.broker);
+}
+
+static void site_down(struct site *site)
+{
+    server_rig_stop(&site->server, STOP_MS);
+    mr_broker_close(site->store);
+    site->store = NULL;
+}
+
+static enum mr_err connect(const struct far *far, const struct site *sites, size_t n,
+                           struct mr_broker **ret_broker)
 {
     struct mr_detail detail = {.text = ""};
-    MR_TRY(place_open(dir, ret_store));
-    MR_TRY(server_rig_start(rig, *ret_store));
-    enum mr_err err = far->connect(rig->address, ret_broker, &detail);
+    const char *addresses[FAR_SERVERS_MAX];
+    for (size_t i = 0; i < n; i++)
+        addresses[i] = sites[i].server.address;
+    enum mr_err err = far->options.connect(addresses, n, ret_broker, &detail);
     if (err != MR_OK)
-        print_error("%s: %s: %s\n", rig->address, mr_err_name(err), detail.text);
+        print_error("%s: %s: %s\n", addresses[0], mr_err_name(err), detail.text);
     return err;
 }
 
-static void shut(struct server_rig *rig, struct mr_broker **store)
+static enum mr_err open_all(struct far *far, struct mr_broker **ret_broker)
 {
-    server_rig_stop(rig, STOP_MS);
-    mr_broker_close(*store);
-    *store = NULL;
+    for (size_t i = 0; i < far->options.servers; i++) {
+        char dir[MR_PATH_MAX], name[32];
+        (void)snprintf(name, sizeof name, "store-%zu", i);
+        MR_TRY(mr_path_join(dir, far->place.base, name));
+        MR_TRY(site_up(&far->sites[i], i == 0 ? far->place.store : dir,
+                       i == 0 || far->options.room == FAR_ROOM_EVERYWHERE));
+    }
+    return connect(far, far->sites, far->options.servers, ret_broker);
 }
 
 static enum mr_err open_new(void *arg, struct mr_broker **ret_broker)
 {
     struct far *far = arg;
-    *far = (struct far){.connect = far->connect};
+    *far = (struct far){.options = far->options};
     MR_TRY(place_make(&far->place));
-    return serve(far, far->place.store, &far->server, &far->store, ret_broker);
+    return open_all(far, ret_broker);
 }
 
-/* The server is started again, too: what it knew and did not write down is gone. */
+/* The servers are started again, too: what they knew and did not write down is gone. */
 static enum mr_err reopen(void *arg, struct mr_broker **ret_broker)
 {
     struct far *far = arg;
-    shut(&far->server, &far->store);
-    return serve(far, far->place.store, &far->server, &far->store, ret_broker);
+    for (size_t i = 0; i < far->options.servers; i++)
+        site_down(&far->sites[i]);
+    return open_all(far, ret_broker);
 }
 
 static const char *backup_dir(void *arg)
@@ -62,22 +134,25 @@ static const char *backup_dir(void *arg)
 static enum mr_err open_copy(void *arg, struct mr_broker **ret_broker)
 {
     struct far *far = arg;
-    return serve(far, far->place.copy, &far->copy_server, &far->copy_store, ret_broker);
+    MR_TRY(site_up(&far->copy, far->place.copy, true));
+    return connect(far, &far->copy, 1, ret_broker);
 }
 
 static void clean(void *arg)
 {
     struct far *far = arg;
-    shut(&far->copy_server, &far->copy_store);
-    shut(&far->server, &far->store);
+    site_down(&far->copy);
+    for (size_t i = 0; i < far->options.servers; i++)
+        site_down(&far->sites[i]);
     place_remove(&far->place);
 }
 
-int far_main(const char *name, far_connect *connect, int argc, char **argv)
+int far_main(const struct far_options *options, int argc, char **argv)
 {
-    struct far far = {.connect = connect};
+    struct far far = {.options = *options};
+    far.options.servers = options->servers > 0 ? options->servers : 1;
     const struct conform_engine engine = {
-        .name = name,
+        .name = options->name,
         .arg = &far,
         .open = open_new,
         .reopen = reopen,
@@ -85,8 +160,9 @@ int far_main(const char *name, far_connect *connect, int argc, char **argv)
         .open_copy = open_copy,
         .clean = clean,
         .can_reopen = true,
-        .can_backup = true,
+        .can_backup = far.options.servers == 1, /* a copy is of one server */
         .payload_max = MR_PAYLOAD_MAX,
+        .left_out = options->left_out,
     };
     return conform_main(&engine, argc, argv);
 }
