@@ -55,6 +55,7 @@ struct mr_api_options {
     /* What is known of the registry, copied into the arena; MR_NOT_FOUND: nothing. NULL: nothing ever. Thread: any. */
     enum mr_err (*view)(struct mr_arena *arena, struct mr_view *ret_view, void *arg);
     void *view_arg;
+    _Atomic uint64_t *handed; /* counts the tasks that workers get; NULL: nobody asks */
     int64_t grace_ms;     /* 5 s: a worker whose stream broke may come back; at most its lease */
     mr_audit_line *audit; /* may be NULL */
     void *audit_arg;

@@ -14,7 +14,8 @@ struct mr_job_service;
 
 struct mr_http_api_options {
     struct http_door door;
-    size_t payload_max; /* MR_PAYLOAD_MAX */
+    size_t payload_max;       /* MR_PAYLOAD_MAX */
+    _Atomic uint64_t *handed; /* counts the tasks that workers get; NULL: nobody asks */
 };
 
 /* What it is about, once that is open; NULL: not now, requests are refused for a while. */

@@ -161,6 +161,8 @@ static enum mr_err keep(struct http_hand *hand, const struct mr_req_take *take)
         hand->n++;
         hand->left++;
     }
+    if (hand->api->options.handed != NULL)
+        atomic_fetch_add(hand->api->options.handed, take->n);
     return MR_OK;
 }
 

@@ -197,6 +197,13 @@ static enum mr_err add_moves(struct answer *a)
     return MR_OK;
 }
 
+/* What the planner says of itself, if it is known here. */
+static enum mr_err add_balance(struct answer *a)
+{
+    const struct mr_view_server *planner = find_server(a, a->look->planner);
+    return text(a, planner != NULL ? planner->balance : (struct mr_slice){0}, &a->out.balance);
+}
+
 static enum mr_err look_at_view(const struct mr_api_options *options, struct answer *a)
 {
     enum mr_err err =
@@ -217,6 +224,8 @@ static void reply(struct looking *looking)
     enum mr_err err = look_at_view(&u->api->options, &a);
     if (err == MR_OK)
         err = text(&a, looking->look.planner, &a.out.planner);
+    if (err == MR_OK)
+        err = add_balance(&a);
     if (err == MR_OK)
         err = add_servers(&a);
     if (err == MR_OK)

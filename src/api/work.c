@@ -162,6 +162,8 @@ static enum mr_err give(struct work *work)
     }
     if (err == MR_OK)
         err = write_tasks(work, sizes, len);
+    if (err == MR_OK && !session->master && session->api->options.handed != NULL)
+        atomic_fetch_add(session->api->options.handed, req->n);
     for (lease = req->leases; err != MR_OK && lease != NULL; lease = lease->next)
         helds_remove(&session->helds, lease->epoch);
     return err;

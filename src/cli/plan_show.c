@@ -123,6 +123,8 @@ void plan_print_moves(const plan_shown *plan)
     };
     struct out_table *table = out_table_new(columns, CLI_LEN(columns));
     int64_t now_ms = out_now_ms();
+    if (plan->balance[0])
+        out_printf("\nbalance: %s\n", plan->balance);
     for (size_t i = 0; i < plan->n_moves; i++) {
         const Millrace__V1__Move *row = plan->moves[i];
         char when[48];
@@ -193,6 +195,7 @@ void plan_fields_json(struct jw *jw, const plan_shown *plan)
     jw_text(jw, "planner", plan->planner);
     jw_bool(jw, "view", plan->has_view);
     jw_bool(jw, "complete", plan->is_complete);
+    jw_text(jw, "balance", plan->balance);
     jw_array_begin(jw, "subapps");
     for (size_t i = 0; i < plan->n_parts; i++)
         part_json(jw, plan->parts[i]);

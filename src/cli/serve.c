@@ -46,6 +46,7 @@ struct serve {
     struct mr_rpc *rpc;
     struct mr_api *api;
     struct serve_names *names; /* NULL: it has no nameservers */
+    _Atomic uint64_t handed;   /* tasks that workers have got */
     struct mr_addr http_addr, grpc_addr;
     int64_t watchdog_ms, watched_ns; /* 0: nobody watches; when it was told last */
     pthread_t stop_thread;
@@ -216,6 +217,7 @@ static enum mr_err make_http_api(struct serve *serve)
     struct mr_http_api_options options = {
         .door = {.access = &serve->access, .audit = serve_audit_line, .audit_arg = serve->audit},
         .payload_max = (size_t)serve->settings->payload_max.number,
+        .handed = &serve->handed,
     };
     return mr_http_api_new(&options, &serve->http_api);
 }
@@ -251,6 +253,7 @@ static enum mr_err make_api(struct serve *serve)
         .store_url = serve->plan.store,
         .store = serve->store,
         .view = serve_names_view,
+        .handed = &serve->handed,
         .view_arg = serve->names,
         .rpc = serve->rpc,
         .access = serve->access,
@@ -299,6 +302,7 @@ static int open_names(struct serve *serve)
         .timers = serve->timers,
         .grpc = serve->grpc_addr,
         .is_secure = serve->plan.tls,
+        .handed = &serve->handed,
     };
     return serve_names_open(serve->names, &options);
 }

@@ -10,6 +10,7 @@
 #include "cli/names.h"
 #include "cli/serve.h"
 #include "cli/server.h"
+#include "names/balance.h"
 #include "names/subapp.h"
 #include "timer/service.h"
 
@@ -21,6 +22,9 @@ struct serve_names {
     struct cli_names names;
     struct mr_names_client *client; /* NULL: it has left */
     char node[SERVE_NODE_MAX], address[ADDRESS_MAX];
+    /* Tasks that workers have got in the last minute, whatever made them. Loop thread. */
+    struct mr_balance_window taken;
+    uint64_t taken_all; /* of which so many are counted */
     /* What was last heard; the arena's. */
     struct mr_lock lock;
     struct mr_arena arena;
@@ -98,6 +102,21 @@ static void make_address(struct serve_names *n)
 
 /* ---- what it says ----------------------------------------------------------------------------- */
 
+static void count_taken(struct serve_names *n)
+{
+    uint64_t all = atomic_load(n->options.handed);
+    mr_balance_count(&n->taken, mr_mono_now(mr_clock_system()), all - n->taken_all);
+    n->taken_all = all;
+}
+
+/* Firings are counted where they are dispatched; what workers got beyond them are plain tasks and parts of jobs. */
+static int64_t load_of(struct serve_names *n, const struct mr_loads *loads)
+{
+    count_taken(n);
+    int64_t taken = mr_balance_load(&n->taken, mr_mono_now(mr_clock_system()));
+    return taken > loads->all ? taken : loads->all;
+}
+
 static enum mr_err encode_body(struct serve_names *n, const struct mr_loads *loads,
                                struct mr_buf *buf)
 {
@@ -110,11 +129,12 @@ static enum mr_err encode_body(struct serve_names *n, const struct mr_loads *loa
         rows[i] = (struct mr_names_load){
             .app = loads->loads[i].app, .part = loads->loads[i].part, .load = loads->loads[i].load};
     struct mr_names_server_body body = {
-        .load = loads->all,
+        .load = load_of(n, loads),
         .weight = (uint32_t)n->settings->weight.number,
         .owns = health.apps_owned,
         .server = loads->server,
         .is_secure = n->options.is_secure,
+        .balance = loads->balance,
         .loads = rows,
         .loads_n = loads->n,
     };
@@ -163,6 +183,7 @@ static enum mr_err read_server(struct mr_arena *arena, const struct mr_names_ent
                                 .other = within(within(body.load) - told),
                                 .loads = loads,
                                 .loads_n = body.loads_n};
+    MR_TRY(mr_arena_copy(arena, body.balance, &to->balance));
     return mr_arena_copy(arena, body.server, &to->server);
 }
 
@@ -226,6 +247,7 @@ static void hear(struct mr_names_client *client, const struct mr_names_look *loo
     struct serve_names *n = arg;
     struct mr_arena arena = {0};
     struct mr_view view = {.threshold = (uint32_t)n->settings->subapp_workers.number};
+    count_taken(n);
     if (look == NULL) {
         hear_nothing(n);
         return;
@@ -277,6 +299,7 @@ static enum mr_err copy_server(struct mr_arena *arena, const struct mr_view_serv
         MR_TRY(mr_arena_copy(arena, from->loads[i].app, &loads[i].app));
     }
     to->loads = loads;
+    MR_TRY(mr_arena_copy(arena, from->balance, &to->balance));
     return mr_arena_copy(arena, from->server, &to->server);
 }
 

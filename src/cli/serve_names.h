@@ -24,8 +24,9 @@ int serve_names_new(const struct cli *cli, const struct settings *settings,
 struct serve_names_options {
     struct mr_rpc *rpc; /* outlives it, as what follows */
     struct mr_timer_service *timers;
-    struct mr_addr grpc; /* where it listens */
-    bool is_secure;      /* with TLS */
+    struct mr_addr grpc;            /* where it listens */
+    bool is_secure;                 /* with TLS */
+    const _Atomic uint64_t *handed; /* tasks that workers have got from here, ever */
 };
 /* From now on it is registered. 0, or the exit code after saying why not. NULL is fine, as below. */
 int serve_names_open(struct serve_names *names, const struct serve_names_options *options);

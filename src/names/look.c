@@ -50,7 +50,8 @@ static MR_FLAT(struct mr_names_load, load_flat, load_fields);
 static const struct mr_flat_field server_fields[] = {
     ROW(mr_names_server_body, 64, load),        ROW(mr_names_server_body, U32, weight),
     ROW(mr_names_server_body, U32, owns),       ROW(mr_names_server_body, SLICE, server),
-    ROW(mr_names_server_body, BOOL, is_secure),
+    ROW(mr_names_server_body, BOOL, is_secure), {MR_FLAT_NONE, 0, 0}, /* loads, by hand */
+    ROW(mr_names_server_body, SLICE, balance),
 };
 static MR_FLAT(struct mr_names_server_body, server_flat, server_fields);
 

@@ -52,9 +52,10 @@ struct mr_names_load {
 struct mr_names_server_body {
     int64_t load; /* dispatches in the window, all of them */
     uint32_t weight;
-    uint32_t owns;          /* subApps */
-    struct mr_slice server; /* its name in the store: one life of it; empty: it fires nothing */
-    bool is_secure;         /* it is called with TLS */
+    uint32_t owns;           /* subApps */
+    struct mr_slice server;  /* its name in the store: one life of it; empty: it fires nothing */
+    bool is_secure;          /* it is called with TLS */
+    struct mr_slice balance; /* who plans: why nothing moves; others: empty */
     const struct mr_names_load *loads;
     size_t loads_n;
 };

@@ -29,6 +29,7 @@ struct mr_view_server {
     struct mr_slice server; /* the name that its mr_loads says: one life of it */
     uint32_t weight;        /* 0: 100 */
     int64_t other; /* dispatches in the last 60 s of what is no subApp, such as plain tasks */
+    struct mr_slice balance; /* for people; as mr_loads has it */
     const struct mr_view_load *loads;
     size_t loads_n;
 };
@@ -62,6 +63,7 @@ struct mr_loads {
     struct mr_arena arena;
     struct mr_slice server;     /* its name in the store; empty: it does not fire */
     int64_t all;                /* the sum of all loads: every app's */
+    struct mr_slice balance;    /* if it plans: why nothing moves, or that something does */
     struct mr_view_load *loads; /* the greatest first; only those above 0 */
     size_t n;
 };

@@ -149,6 +149,10 @@ until_true shows "$list" '[.nameservers[].workers] | join(" ")' "1 1 1"
 
 ### 80: killing any one is not noticed. Tasks and timers go on.
 work t1 --nameserver "$list" --register-every 300ms -q ticks --app default --broker "millrace://$grpc"
+# What workers get of plain tasks is a server's load, too.
+seq 5 | m --quiet enqueue --lines -q ticks >/dev/null 2>&1
+loaded() { [ "$(status "$list" '.servers[0].load')" -ge 5 ]; }
+until_true loaded
 m timer create tick --every 200ms -q ticks >/dev/null
 runs() { m queue show ticks --json | jq -r .processed_total; }
 ran() { [ "$(runs)" -ge "$1" ]; }
@@ -196,6 +200,8 @@ grep -q split <<<"$(status "127.0.0.1:$p1" '.moves[0].reason')" || fail "67: $(s
 before=$(runs)
 until_true ran $((before + 5))
 expect 0 nameserver status --nameserver "127.0.0.1:$p1"
+grep -qE '^balance: (even|below the floor|cooling down|a move is on its way|no subApp would make it better|registry incomplete)$' "$room/out" ||
+    fail "67: status does not say why nothing moves: $(cat "$room/out")"
 grep -q '^MOVED ' "$room/out" || fail "67: status lacks moves: $(cat "$room/out")"
 ends_with t2 TERM 0
 ends_with t3 TERM 0

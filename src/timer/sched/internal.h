@@ -226,6 +226,7 @@ struct planner {
     struct mr_link moves; /* of subApps, the newest last */
     size_t moves_n;
     struct mr_link names; /* of servers that are, or were, there */
+    const char *verdict;  /* of the last look, for people; NULL: we do not plan. Under the lock */
 };
 
 struct mr_scheduler {

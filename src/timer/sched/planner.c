@@ -342,6 +342,13 @@ static void carry(struct balancing *b, const struct mr_balance_move *move)
     write_plan(w, cut, why);
 }
 
+static void note_verdict(struct mr_scheduler *s, const char *verdict)
+{
+    mr_lock_enter(&s->lock);
+    s->planner.verdict = verdict;
+    mr_lock_leave(&s->lock);
+}
+
 static void balance(struct work *w)
 {
     struct mr_scheduler *s = w->s;
@@ -362,7 +369,9 @@ static void balance(struct work *w)
                                        .moved = s->planner.moved,
                                        .may = may,
                                        .arg = &b};
-        if (mr_balance(&seen, mr_mono_now(s->clock), &move) == MR_BALANCE_MOVE)
+        enum mr_balance_verdict verdict = mr_balance(&seen, mr_mono_now(s->clock), &move);
+        note_verdict(s, mr_balance_verdict_name(verdict));
+        if (verdict == MR_BALANCE_MOVE)
             carry(&b, &move);
     }
     free(b.servers);
@@ -375,6 +384,8 @@ static void balance(struct work *w)
 
 void sched_plan(struct mr_scheduler *s, const struct sight *sight)
 {
+    if (s->view == NULL || !leads(s))
+        note_verdict(s, NULL);
     if ((s->view == NULL && sight->cuts_n == 0) || !leads(s) || s->planner.writing > 0)
         return;
     struct work *w = calloc(1, sizeof *w);
@@ -392,6 +403,8 @@ void sched_plan(struct mr_scheduler *s, const struct sight *sight)
             plan_new(w, &sight->apps[i]);
         if (s->view != NULL && !w->changes)
             balance(w);
+        else if (w->changes && s->view != NULL)
+            note_verdict(s, mr_balance_verdict_name(MR_BALANCE_MOVING));
     }
     free(w->servers);
     free(w);

@@ -221,6 +221,7 @@ static enum mr_err fill_loads(struct mr_scheduler *s, struct mr_loads *loads)
         MR_TRY(mr_arena_copy(&loads->arena, mr_slice_str(app->name), &to->app));
     }
     qsort(loads->loads, loads->n, sizeof *loads->loads, compare_greatest);
+    loads->balance = mr_slice_str(s->planner.verdict != NULL ? s->planner.verdict : "");
     return mr_arena_copy(&loads->arena, mr_slice_str(s->owner), &loads->server);
 }
 
