@@ -2,7 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # Producers and workers of three servers, all processes of their own: each task is sent once (33) and found wherever it is, a
-# server that is killed is passed over and used again (29, 34), without any it is said that nothing was sent (32), and the
+# server that is killed is passed over and used again (34), one that is killed before it answers leaves its producer in doubt, who
+# says so, and a second try by the same id does not double it (29); without any it is said that nothing was sent (32), and the
 # dead one at the head of the list does no harm (35). Every task that was acknowledged ends once.
 
 set -euo pipefail
@@ -95,6 +96,39 @@ back_done() { [ "$(at 1 task show back --json | jq -r .state)" = completed ]; }
 until_true back_done
 kill -TERM "$worker"
 wait "$worker" || true
+
+# ---- 29: a server is killed between what it receives and its answer
+
+# The network loses the answer; the server that has the task is killed then.
+"$here/mute.py" needle "${ports[@]#*:}" >"$room/mute.out" &
+servers+=("$!")
+heard() { grep -q "^$1" "$room/mute.out"; }
+until_true heard 127
+read -r -a ways < <(head -n 1 "$room/mute.out")
+export MILLRACE_BROKER=millrace://${ways[0]},${ways[1]},${ways[2]}
+m enqueue -q lost --id once --retention 1h "a needle" >"$room/lost.out" 2>"$room/lost.err" &
+producer=$!
+until_true heard heard
+has=$(sed -n 's/^heard //p' "$room/mute.out")
+is_there() { at "$has" task show once >/dev/null 2>&1; }
+until_true is_there
+down "$has"
+await "$producer"
+is "29: exit code of who got no answer" 6 "$code"
+is "29: its standard output" "" "$(cat "$room/lost.out")"
+grep -qF "was lost: task once may be there or not; millrace task show once tells" "$room/lost.err" ||
+    fail "29: the producer said: $(cat "$room/lost.err")"
+# It went to nobody else; and who sends it again by the same id does not double it.
+for i in 0 1 2; do
+    [ "$i" = "$has" ] || is "29: at another server" "" "$(at "$i" task list -q lost --json 2>/dev/null | jq -r '.[].id')"
+done
+up "$has"
+export MILLRACE_BROKER=millrace://${ways[0]},${ways[1]},${ways[2]}
+is "29: task show tells" pending "$(m task show once --json | jq -r .state)"
+refuses 4 "a task with the id once exists (pending)" enqueue -q lost --id once --retention 1h "a needle"
+m work -q lost --burst -- sh -c 'echo "$MILLRACE_TASK_ID" >>"$0"' "$room/ran.lost" >/dev/null 2>&1
+is "29: runs" once "$(cat "$room/ran.lost")"
+export MILLRACE_BROKER=millrace://${ports[0]},${ports[1]},${ports[2]}
 
 # ---- 35: the first of the list is dead
 

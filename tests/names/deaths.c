@@ -5,7 +5,7 @@
 #include "client/client.h"
 #include "names/rig.h"
 
-enum { TIMERS = 8, TASKS = 12, WORKERS = 8, OPERATIONS = 200 };
+enum { TIMERS = 8, TASKS = 12, WORKERS = 8, OPERATIONS = 200, FOLLOW_MS = 10 * 1000 };
 
 static int64_t now_ms(const struct rig *rig)
 {
@@ -91,6 +91,11 @@ static void test_75_a_server_that_dies_leaves_its_timers_to_others(void **state)
             bench_sleep_ms(50);
         }
         rig_serve(rig, i); /* its tasks are on its disk */
+        since_ms = now_ms(rig);
+        BENCH_UNTIL(rig_attached(rig, i) == WORKERS);
+        took_ms = now_ms(rig) - since_ms;
+        printf("75: all workers were at the new server after %lld ms\n", (long long)took_ms);
+        assert_true(took_ms < FOLLOW_MS || !rig_judges_time());
         BENCH_UNTIL(rig_is_seen(rig, RIG_SERVERS, WORKERS));
     }
     program_stop(&rig->servers[RIG_SERVERS - 1], 0);

@@ -5,6 +5,7 @@
 
 #include "base/id.h"
 #include "client/client.h"
+#include "names/service.h"
 #include "unit/temp_dir.h"
 
 bool rig_full(void)
@@ -16,6 +17,11 @@ bool rig_full(void)
 bool rig_judges_time(void)
 {
     return rig_full() || getenv("MR_ALONE") != NULL;
+}
+
+int rig_interval_ms(void)
+{
+    return rig_full() ? MR_NAMES_INTERVAL_MS : 500;
 }
 
 /* ---- what nameservers show -------------------------------------------------------------------- */
@@ -98,6 +104,15 @@ size_t rig_eye_workers(struct rig *rig, size_t nameserver)
     return n;
 }
 
+uint64_t rig_passed(struct rig *rig)
+{
+    uint64_t bytes = 0;
+    for (size_t i = 0; i < rig->nameservers_n; i++)
+        for (size_t j = 0; j < rig->nameservers_n; j++)
+            bytes += rig->ways[i][j] != NULL ? rig->ways[i][j]->passed : 0;
+    return bytes;
+}
+
 /* ---- nameservers ------------------------------------------------------------------------------ */
 
 /* Nobody else has it at the moment. */
@@ -141,7 +156,7 @@ void rig_name(struct rig *rig, size_t i)
     program_arg(&args, "--data");
     program_arg(&args, "%s/names-%zu", rig->bench->dir, i);
     program_arg(&args, "--interval");
-    program_arg(&args, "%dms", RIG_INTERVAL_MS);
+    program_arg(&args, "%dms", rig_interval_ms());
     program_arg(&args, "--hold");
     program_arg(&args, "%s", rig_full() ? "20s" : "2s");
     program_arg(&args, "--server-ttl");
@@ -242,7 +257,7 @@ static void start_worker(struct rig *rig, size_t i, const char *list)
     program_arg(&args, "--register-every");
     program_arg(&args, "%s", rig_full() ? "20s" : "500ms");
     program_arg(&args, "--queue");
-    program_arg(&args, "default");
+    program_arg(&args, "%s", rig->worker_queue != NULL ? rig->worker_queue : "default");
     program_arg(&args, "--concurrency");
     program_arg(&args, "2");
     program_arg(&args, "--node");
@@ -280,15 +295,73 @@ void rig_lose_disk(struct rig *rig, size_t server)
     assert_int_not_equal(access(dir, F_OK), 0);
 }
 
+static struct mr_client *open_client(const char *url)
+{
+    struct mr_client *client;
+    struct mr_client_options options = {.open_ms = BENCH_WAIT_MS};
+    struct mr_detail detail = {.text = ""};
+    if (mr_client_open(url, &options, &client, &detail) != MR_OK)
+        fail_msg("%s: %s", url, detail.text);
+    return client;
+}
+
 struct mr_client *rig_client(struct rig *rig, size_t server)
 {
     char url[96];
-    struct mr_client *client;
-    struct mr_detail detail = {.text = ""};
     (void)snprintf(url, sizeof url, "millrace://%s", rig->servers[server].grpc);
-    if (mr_client_open(url, NULL, &client, &detail) != MR_OK)
-        fail_msg("%s: %s", url, detail.text);
-    return client;
+    return open_client(url);
+}
+
+struct mr_client *rig_names_client(struct rig *rig)
+{
+    char list[RIG_PATH_MAX], url[RIG_PATH_MAX + 16];
+    list_of(rig, list);
+    (void)snprintf(url, sizeof url, "names://%s", list);
+    return open_client(url);
+}
+
+/* ---- what servers say ------------------------------------------------------------------------- */
+
+uint64_t rig_processed(struct rig *rig, size_t server)
+{
+    struct mr_queue_info info = {.name = ""};
+    if (rig->servers[server].pid == 0)
+        return 0;
+    struct mr_client *client = rig_client(rig, server);
+    enum mr_err err = mr_queue_get(client, MR_SLICE_LIT("default"), &info);
+    assert_true(err == MR_OK || err == MR_NOT_FOUND);
+    mr_client_close(client);
+    return err == MR_OK ? info.processed_total : 0;
+}
+
+size_t rig_attached(struct rig *rig, size_t server)
+{
+    struct mr_node_list *list;
+    size_t n = 0;
+    if (rig->servers[server].pid == 0)
+        return 0;
+    struct mr_client *client = rig_client(rig, server);
+    assert_int_equal(mr_node_list_get(client, &list), MR_OK);
+    for (size_t i = 0; i < mr_node_list_count(list); i++)
+        n += mr_node_list_at(list, i)->role == MR_NODE_WORKER &&
+             mr_node_list_at(list, i)->state == MR_NODE_LIVE;
+    mr_node_list_free(list);
+    mr_client_close(client);
+    return n;
+}
+
+void rig_note_processed(struct rig *rig, uint64_t ret_processed[RIG_SERVERS])
+{
+    for (size_t i = 0; i < RIG_SERVERS; i++)
+        ret_processed[i] = rig_processed(rig, i);
+}
+
+size_t rig_worked_for(struct rig *rig, const uint64_t since[RIG_SERVERS])
+{
+    size_t n = 0;
+    for (size_t i = 0; i < RIG_SERVERS; i++)
+        n += rig_processed(rig, i) > since[i];
+    return n;
 }
 
 /* ---- the whole -------------------------------------------------------------------------------- */
@@ -383,6 +456,7 @@ static void add_part(struct rig_plan *plan, const struct mr_plan_part *part)
         memcpy(plan->names[i], part->owner.data, part->owner.len);
     plan->is_disjoint = plan->is_disjoint && (plan->slots & part->slots) == 0;
     plan->slots |= part->slots;
+    plan->slots_of[i] = part->slots;
     plan->least = slots < plan->least ? slots : plan->least;
     plan->most = slots > plan->most ? slots : plan->most;
     plan->parts++;
@@ -519,7 +593,7 @@ static bool has_ended(struct mr_client *client, const char *id, bool *found)
 }
 
 /* Each is at one server, and has ended there. */
-static void check_tasks(struct rig *rig)
+void rig_await_tasks(struct rig *rig)
 {
     size_t *places = calloc(rig->tasks_n + 1, sizeof *places);
     assert_non_null(places);
@@ -571,6 +645,6 @@ void rig_check(struct rig *rig)
     int64_t to_ms = bench_now_ms(rig->bench);
     bench_check_all(rig->bench, rig->timers_n, to_ms);
     check_ends(rig);
-    check_tasks(rig);
+    rig_await_tasks(rig);
     rig->timers_n = rig->tasks_n = 0;
 }

@@ -21,7 +21,6 @@ enum {
     RIG_SERVERS = 3,
     RIG_WORKERS = 12,
     RIG_LEASE_MS = 2000,
-    RIG_INTERVAL_MS = 500, /* between digests */
     RIG_PATH_MAX = PROGRAM_TEXT_MAX,
 };
 
@@ -29,6 +28,8 @@ enum {
 bool rig_full(void);
 /* In full, or with MR_ALONE: nothing runs beside this, so what is promised about time is held against it. */
 bool rig_judges_time(void);
+/* Between digests: in full the default, 2 s. */
+int rig_interval_ms(void);
 
 /* What one nameserver shows. */
 struct rig_eye {
@@ -47,6 +48,7 @@ struct rig {
     struct program servers[RIG_SERVERS];
     struct program workers[RIG_WORKERS];
     const char *server_args[8]; /* more, up to a NULL, of servers that are started from now on */
+    const char *worker_queue;   /* of workers that are started from now on; NULL: default */
     struct mr_lock lock;
     struct mr_rpc *rpc; /* of the eyes */
     struct rig_eye eyes[RIG_NAMESERVERS];
@@ -73,8 +75,9 @@ void rig_cut(struct rig *rig, size_t nameserver);
 void rig_heal(struct rig *rig);
 /* The folder of a server that does not run. */
 void rig_lose_disk(struct rig *rig, size_t server);
-/* A client at one server. */
+/* A client at one server; and one that knows the nameservers alone. */
 struct mr_client *rig_client(struct rig *rig, size_t server);
+struct mr_client *rig_names_client(struct rig *rig);
 
 /* ---- looking ---------------------------------------------------------------------------------- */
 
@@ -83,6 +86,16 @@ bool rig_is_seen(struct rig *rig, size_t servers, size_t workers);
 /* Whether all that run show the same. */
 bool rig_is_agreed(struct rig *rig);
 size_t rig_eye_workers(struct rig *rig, size_t nameserver);
+/* Bytes that have passed between nameservers so far, where their ways can be cut. */
+uint64_t rig_passed(struct rig *rig);
+
+/* What the servers say of the queue that all work for: runs that have ended there, and workers that are attached. One that does not run
+ * has none. */
+uint64_t rig_processed(struct rig *rig, size_t server);
+size_t rig_attached(struct rig *rig, size_t server);
+/* Servers at which more runs have ended than these. */
+void rig_note_processed(struct rig *rig, uint64_t ret_processed[RIG_SERVERS]);
+size_t rig_worked_for(struct rig *rig, const uint64_t since[RIG_SERVERS]);
 
 /* How the app is cut. */
 struct rig_plan {
@@ -93,6 +106,7 @@ struct rig_plan {
     size_t moves;                           /* for whichever reason, of those that are kept */
     size_t balance_moves;                   /* for balance */
     char names[64][MR_STORE_OWNER_MAX + 1]; /* of the owner of each part */
+    uint64_t slots_of[64];                  /* of each part */
 };
 struct rig_plan rig_plan(struct rig *rig);
 /* Cut into so many, each slot in one of them, each with an owner. */
@@ -104,6 +118,8 @@ size_t rig_runs_by(struct rig *rig, size_t worker);
 
 /* So many timers t-0, t-1 ... of this interval, and so many plain tasks, spread over the servers. */
 void rig_load(struct rig *rig, size_t timers, const char *every, size_t tasks);
+/* Each of the tasks has ended, at one server. */
+void rig_await_tasks(struct rig *rig);
 /* Waits until all that was planned up to now has its end, looks at all of it, and removes it. */
 void rig_check(struct rig *rig);
 /* All firings up to this time are in the ledger. */
@@ -117,5 +133,7 @@ int names_registry(void);
 int names_deaths(void);
 int names_replicas(void);
 int names_balance(void);
+int names_producers(void);
+int names_figures(void);
 
 #endif

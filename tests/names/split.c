@@ -7,7 +7,7 @@
 
 #include "names/rig.h"
 
-enum { TIMERS = 12, TASKS = 30, PULL_MS = 10 * 1000 };
+enum { TIMERS = 12, TASKS = 30, PULL_MS = 10 * 1000, FOLLOW_MS = 10 * 1000 };
 
 static struct rig *rig;
 
@@ -25,15 +25,27 @@ static void load(void)
     BENCH_UNTIL(rig_fires(rig, bench_now_ms(rig->bench) - 1000));
 }
 
+/* Where the story stands when it has come to a test, also when that one runs by itself: so many workers, a load, and the app cut
+ * into so many. */
+static void come_to(size_t workers, size_t parts)
+{
+    if (rig->nameservers[0].pid == 0)
+        rig_start(rig, RIG_SERVERS, 0);
+    for (size_t i = 0; i < workers; i++)
+        if (rig->workers[i].pid == 0)
+            rig_work(rig, i);
+    BENCH_UNTIL(rig_is_seen(rig, RIG_SERVERS, workers));
+    load();
+    BENCH_UNTIL(rig_is_cut(rig, parts));
+}
+
 static void test_67_the_third_worker_cuts_the_app(void **state)
 {
     (void)state;
-    rig_start(rig, RIG_SERVERS, 2);
-    load();
-    BENCH_UNTIL(rig_is_cut(rig, 1)); /* with two workers it is whole */
+    come_to(2, 1); /* with two workers it is whole */
     struct rig_plan before = rig_plan(rig);
     rig_work(rig, 2);
-    int64_t took_ms = cut_ms(2);
+    int64_t took_ms = cut_ms(2), since_ms = bench_now_ms(rig->bench);
     printf("67: two subApps %lld ms after the third worker was started\n", (long long)took_ms);
     assert_true(took_ms < PULL_MS || !rig_judges_time());
     struct rig_plan plan = rig_plan(rig);
@@ -41,6 +53,14 @@ static void test_67_the_third_worker_cuts_the_app(void **state)
     assert_true(strcmp(plan.names[0], before.names[0]) == 0 ||
                 strcmp(plan.names[1], before.names[0]) == 0);
     assert_true(plan.most - plan.least <= 1);
+    /* What either owner dispatches from now on is run: the workers have followed. */
+    uint64_t processed[RIG_SERVERS];
+    rig_await_tasks(rig);
+    rig_note_processed(rig, processed);
+    BENCH_UNTIL(rig_worked_for(rig, processed) == 2);
+    took_ms = bench_now_ms(rig->bench) - since_ms;
+    printf("67: the workers had followed after %lld ms\n", (long long)took_ms);
+    assert_true(took_ms < FOLLOW_MS || !rig_judges_time());
     BENCH_UNTIL(rig_runs_by(rig, 0) > 0 && rig_runs_by(rig, 1) > 0 && rig_runs_by(rig, 2) > 0);
     rig_check(rig);
 }
@@ -48,7 +68,7 @@ static void test_67_the_third_worker_cuts_the_app(void **state)
 static void test_68_the_fourth_does_not_and_the_fifth_does(void **state)
 {
     (void)state;
-    load();
+    come_to(3, 2);
     rig_work(rig, 3);
     BENCH_UNTIL(rig_is_seen(rig, RIG_SERVERS, 4));
     int64_t since_ms = bench_now_ms(rig->bench);
@@ -70,7 +90,7 @@ static void test_70_a_new_worker_starts_and_people_name_the_app_only(void **stat
 {
     (void)state;
     char text[4096];
-    load();
+    come_to(5, 3);
     rig_work(rig, 5);
     BENCH_UNTIL(rig_runs_by(rig, 5) > 0);
     for (size_t i = 0; i < RIG_SERVERS; i++) {
@@ -105,10 +125,10 @@ static void leave(size_t from, size_t to)
 
 static void test_69_the_app_is_joined_when_workers_leave(void **state)
 {
+    enum { MOST = 6 };
     (void)state;
-    load();
-    size_t workers = 6;
-    leave(2, workers);
+    come_to(MOST, MOST / 2);
+    leave(2, MOST);
     BENCH_UNTIL(rig_is_seen(rig, RIG_SERVERS, 2));
     int64_t since_ms = bench_now_ms(rig->bench);
     while (!rig_is_cut(rig, 1)) {
@@ -124,6 +144,8 @@ static void test_71_cut_and_joined_under_load(void **state)
 {
     (void)state;
     size_t rounds = rig_full() ? 5 : 1;
+    come_to(2, 1);
+    rig_check(rig);
     rig_load(rig, rig_full() ? 100 : 30, "250ms", 5 * TASKS);
     for (size_t i = 0; i < rounds; i++) {
         for (size_t j = 2; j < 6; j++)

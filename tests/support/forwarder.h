@@ -24,6 +24,7 @@ struct forwarder {
     _Atomic bool frozen; /* nothing passes, and nobody is told */
     _Atomic bool stop;
     _Atomic uint32_t cuts_asked, cuts_done;
+    _Atomic uint64_t passed;     /* bytes, in both directions */
     int fds[FORWARDER_PAIRS][2]; /* client, server; -1: free */
     char bytes[FORWARDER_BYTES];
 };
@@ -99,6 +100,7 @@ static inline void forwarder_pass(struct forwarder *f, size_t i)
         enum mr_err err = mr_net_read(f->fds[i][side], bytes, sizeof f->bytes, &n);
         if (err == MR_EMPTY)
             continue;
+        f->passed += n;
         if (err != MR_OK || !forwarder_write(f->fds[i][1 - side], bytes, n))
             forwarder_drop(f, i);
     }
