@@ -224,8 +224,9 @@ add_suite(conform conform)
 foreach(name IN LISTS conform_programs)
     add_labelled_test(${name} "sample" ${name})
     if(name STREQUAL "conform_many") # two of what conform_remote has: whole in `make test-long`
-        set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MR_QUICK=1)
-        add_long(${name} "" ${name})
+        set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MR_QUICK=1 MR_SERVERS=beside)
+        add_long(${name} "MR_SERVERS=one" ${name})
+        add_long(${name}_beside "MR_SERVERS=beside" ${name})
     endif()
     if(NOT name STREQUAL "conform_embedded") # the remote one has it behind its server
         add_labelled_test(${name}_threads "" ${name})

@@ -27,7 +27,7 @@ enum {
     CONFORM_STOPS_MAX = 64,  /* stop events kept per node */
 };
 
-/* A test that is no part of an engine's run, by its name, and why; the last of a list has none. */
+/* A test, or a theme, that is no part of an engine's run, by its name, and why; the last of a list has none. */
 struct conform_left_out {
     const char *test, *why;
 };
@@ -48,6 +48,8 @@ struct conform_engine {
     bool can_backup;
     bool has_inner; /* queues that people do not see: no server has them for its callers */
     size_t payload_max;
+    bool
+        splits_batches; /* tasks of one request with ids may lose their order: so each is put by itself */
     const struct conform_left_out *left_out; /* NULL: nothing is */
 };
 

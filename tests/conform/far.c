@@ -160,8 +160,9 @@ int far_main(const struct far_options *options, int argc, char **argv)
         .open_copy = open_copy,
         .clean = clean,
         .can_reopen = true,
-        .can_backup = far.options.servers == 1, /* a copy is of one server */
+        .can_backup = true,
         .payload_max = MR_PAYLOAD_MAX,
+        .splits_batches = far.options.servers > 1,
         .left_out = options->left_out,
     };
     return conform_main(&engine, argc, argv);

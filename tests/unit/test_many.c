@@ -316,6 +316,32 @@ static void test_the_same_id_meets_the_same_server(void **state)
     assert_int_equal(state_of(w->many, "nobody's"), MR_STATE_NONE);
 }
 
+/* By queue, type and payload, where it has no key: the same one meets the same server. */
+static void test_what_is_unique_without_a_key_is_so_over_all_servers(void **state)
+{
+    struct world *w = *state;
+    size_t used = 0;
+    open_many(w, SERVERS);
+    for (size_t i = 0; i < 12; i++) {
+        for (size_t again = 0; again < 2 * SERVERS; again++) {
+            char payload[16];
+            (void)snprintf(payload, sizeof payload, "p%zu", i);
+            struct mr_task_options task = {.queue = MR_SLICE_LIT("q"),
+                                           .payload = mr_slice_str(payload),
+                                           .unique_ms = MR_MS_PER_DAY};
+            struct mr_enqueue_result result;
+            struct mr_req_enqueue req = {
+                .req = {.op = MR_OP_ENQUEUE}, .tasks = &task, .n = 1, .results = &result};
+            assert_int_equal(mr_broker_call(w->many, &req.req), MR_OK);
+            mr_req_done(&req.req);
+            assert_int_equal(result.err, again == 0 ? MR_OK : MR_DUPLICATE);
+        }
+    }
+    for (size_t i = 0; i < SERVERS; i++)
+        used += count_at(w, i, MR_PENDING) > 0;
+    assert_true(used > 1);
+}
+
 static void test_a_batch_of_ids_is_split_and_each_has_its_answer(void **state)
 {
     enum { N = 60 };
@@ -910,6 +936,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(test_tasks_go_to_the_servers_in_turn),
         TEST(test_the_same_id_meets_the_same_server),
+        TEST(test_what_is_unique_without_a_key_is_so_over_all_servers),
         TEST(test_a_batch_of_ids_is_split_and_each_has_its_answer),
         TEST(test_a_batch_that_waited_for_servers_is_where_each_id_is_looked_for),
         TEST(test_a_dead_server_is_passed_over_and_a_new_one_used),

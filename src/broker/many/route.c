@@ -79,6 +79,15 @@ static bool is_name(struct mr_slice name)
     return name.data != NULL && name.len > 0 && name.len <= MR_ID_MAX + MR_NAME_MAX;
 }
 
+/* What is unique without a key of its own is so by queue, type and payload. */
+static uint64_t hash_content(const struct mr_task_options *task)
+{
+    struct mr_slice queue = task->queue.len > 0 ? task->queue : MR_SLICE_LIT("default");
+    uint64_t names = hash_pair(queue, task->type.data != NULL ? task->type : MR_SLICE_LIT(""));
+    struct mr_slice payload = task->payload.data != NULL ? task->payload : MR_SLICE_LIT("");
+    return mr_many_rank(names, mr_many_hash(payload)) | 1;
+}
+
 /* The same id, or the same unique key, is found again only at the server that has it; and only what is at one
  * server can become one task of a group. */
 uint64_t key_of(const struct mr_task_options *task)
@@ -87,6 +96,8 @@ uint64_t key_of(const struct mr_task_options *task)
         return mr_many_hash(task->id) | 1;
     if (is_name(task->unique_key))
         return mr_many_hash(task->unique_key) | 1;
+    if (task->unique_ms > 0 && task->payload.len <= MR_PAYLOAD_MAX)
+        return hash_content(task);
     return is_name(task->group) && is_name(task->queue) ? hash_pair(task->queue, task->group)
            : is_name(task->group)                       ? mr_many_hash(task->group) | 1
                                                         : 0;
