@@ -99,12 +99,17 @@ wait "$worker" || true
 
 # ---- 29: a server is killed between what it receives and its answer
 
-# The network loses the answer; the server that has the task is killed then.
-"$here/mute.py" needle "${ports[@]#*:}" >"$room/mute.out" &
-servers+=("$!")
+# lossy NEEDLE PORT...: a network that loses the answer to that; ways to it are $ways.
+lossy() {
+    "$here/mute.py" "$1" "${@:2}" >"$room/mute.out" &
+    servers+=("$!")
+    until_true heard 127
+    read -r -a ways < <(head -n 1 "$room/mute.out")
+}
 heard() { grep -q "^$1" "$room/mute.out"; }
-until_true heard 127
-read -r -a ways < <(head -n 1 "$room/mute.out")
+
+# The server that has the task is killed before anybody hears of it.
+lossy needle "${ports[@]#*:}"
 export MILLRACE_BROKER=millrace://${ways[0]},${ways[1]},${ways[2]}
 m enqueue -q lost --id once --retention 1h "a needle" >"$room/lost.out" 2>"$room/lost.err" &
 producer=$!
@@ -128,6 +133,23 @@ is "29: task show tells" pending "$(m task show once --json | jq -r .state)"
 refuses 4 "a task with the id once exists (pending)" enqueue -q lost --id once --retention 1h "a needle"
 m work -q lost --burst -- sh -c 'echo "$MILLRACE_TASK_ID" >>"$0"' "$room/ran.lost" >/dev/null 2>&1
 is "29: runs" once "$(cat "$room/ran.lost")"
+
+# The same of an operation on a timer, with nobody else who could take it.
+lossy lost-timer "${ports[0]#*:}"
+m --broker "millrace://${ways[0]}" timer create lost-timer --every 1h >"$room/lost.out" 2>"$room/lost.err" &
+producer=$!
+until_true heard heard
+has_timer() { at 0 timer show lost-timer >/dev/null 2>&1; }
+until_true has_timer
+down 0
+await "$producer"
+[ "$code" -ne 0 ] || fail "29: the producer of a timer says that it is done"
+grep -qE "the answer was lost, it may be done or not; do it again|not applied in time.*Doing it again does no harm" \
+    "$room/lost.err" || fail "29: the producer of a timer said: $(cat "$room/lost.err")"
+up 0
+expect 0 --broker "millrace://${ports[0]}" timer create lost-timer --every 1h
+is "29: timers" 1 "$(at 0 timer list --json | jq length)"
+expect 0 --broker "millrace://${ports[0]}" timer rm lost-timer
 export MILLRACE_BROKER=millrace://${ports[0]},${ports[1]},${ports[2]}
 
 # ---- 35: the first of the list is dead
