@@ -147,7 +147,7 @@ await "$producer"
 grep -qE "the answer was lost, it may be done or not; do it again|not applied in time.*Doing it again does no harm" \
     "$room/lost.err" || fail "29: the producer of a timer said: $(cat "$room/lost.err")"
 up 0
-expect 0 --broker "millrace://${ports[0]}" timer create lost-timer --every 1h
+refuses 4 "timer lost-timer is there already" --broker "millrace://${ports[0]}" timer create lost-timer --every 1h
 is "29: timers" 1 "$(at 0 timer list --json | jq length)"
 expect 0 --broker "millrace://${ports[0]}" timer rm lost-timer
 export MILLRACE_BROKER=millrace://${ports[0]},${ports[1]},${ports[2]}
