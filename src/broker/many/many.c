@@ -157,12 +157,14 @@ static enum mr_err new_origin(struct many *many, const char *address, struct ori
     return MR_OK;
 }
 
-/* A server that has gone, and of which nothing is left: its place can be another's. */
+/* A server that has gone, or was tried in vain, and of which nothing is left: its place can be another's. */
 static struct origin *find_free(const struct many *many, uint64_t keep)
 {
-    for (size_t i = 0; i < many->origins_n; i++)
-        if ((keep >> i & 1) == 0 && !many->origins[i]->up && !nodes_are_at(many, i))
-            return many->origins[i];
+    for (size_t i = 0; i < many->origins_n; i++) {
+        struct origin *origin = many->origins[i];
+        if ((keep >> i & 1) == 0 && origin->told && !origin->up && !nodes_are_at(many, i))
+            return origin;
+    }
     return NULL;
 }
 
