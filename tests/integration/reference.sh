@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the documents say of the program is so: the reference that is made from its tables has each command, option, setting, error and
-# route; the catalogue of errors has each code with its numbers, a cause and a cure; each document is in the index, and each link between
-# them leads somewhere.
+# route; the catalogue of errors has each code with its numbers, a cause and a cure; there is something to do about each alert; each
+# document is in the index, and each link between them leads somewhere.
 
 set -euo pipefail
 : "${MR_BINARY_DIR:?is set by ctest: the folder of the release build}"
@@ -96,5 +96,13 @@ for document in documents[1:]:
     if not read(document).startswith("<!-- SPDX"):
         problems.append(f"{document} does not begin with its licence")
 
-sys.exit("\n".join(problems))
+# ---- alerts: each has its line in what to do
+alerts = re.findall(r"- alert: (\w+)", read("packaging/alerts.yml"))
+if len(alerts) < 10:
+    problems.append("packaging/alerts.yml has hardly any alert")
+for alert in alerts:
+    if f"| `{alert}` |" not in read("docs/operation.md"):
+        problems.append(f"docs/operation.md does not say what to do about {alert}")
+
+sys.exit("\n".join(problems) or None)
 PYTHON
