@@ -18,11 +18,11 @@ set -eu
 
 build="gcc libc6-dev make cmake ninja-build pkg-config libjansson-dev libcmocka-dev
 libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev zlib1g-dev libhiredis-dev
-libmicrohttpd-dev libgnutls28-dev libyaml-dev libsqlite3-dev libpq-dev tzdata"
+libmicrohttpd-dev libgnutls28-dev libyaml-dev libsqlite3-dev libpq-dev tzdata nodejs npm"
 demo="$build jq espeak-ng sox"
 package="$build dpkg-dev file"
 test="$demo dpkg-dev file clang-format python3 man-db openssl curl systemd python3-grpcio python3-grpc-tools
-nodejs npm iproute2 tmux zsh fish redis-tools postgresql"
+chromium iproute2 tmux zsh fish redis-tools postgresql"
 fuzz="$test clang libclang-rt-14-dev lintian debootstrap"
 peers="$test beanstalkd gearman-job-server nats-server rabbitmq-server libnats-dev librabbitmq-dev"
 

@@ -16,8 +16,8 @@ ONE_HEADER = "include/millrace.h"  # all that a program needs, in one file: as l
 FUNCTION_LINES_MAX = 70
 SPDX = "SPDX-License-Identifier: Apache-2.0"
 
-SKIPPED_FOLDERS = {".git", "build", "corpus", "golden", "__pycache__"}
-SCRIPT_ENDINGS = (".sh", ".py", ".cmake")
+SKIPPED_FOLDERS = {".git", "build", "corpus", "golden", "__pycache__", "node_modules"}
+SCRIPT_ENDINGS = (".sh", ".py", ".cmake", ".mjs", ".ts", ".tsx", ".css")
 SCRIPT_NAMES = {"Makefile", "CMakeLists.txt", ".ci/run", ".clang-format", ".gitignore"}
 # These two spell out what is forbidden.
 EXEMPT_FROM_WORDS = {"scripts/tidy.py", "tests/integration/tidy.sh"}

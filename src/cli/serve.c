@@ -13,6 +13,7 @@
 
 #include "api/api.h"
 #include "api/http_api.h"
+#include "api/http_web.h"
 #include "base/diag.h"
 #include "base/notify.h"
 #include "broker/embedded/embedded.h"
@@ -102,10 +103,11 @@ static int start_http(struct serve *serve)
     struct mr_http_tls tls = {.cert_file = settings->tls_cert.text,
                               .key_file = settings->tls_key.text,
                               .ca_file = text_of(&settings->tls_ca)};
-    struct mr_http_table tables[1 + MR_HTTP_API_TABLES] = {
+    struct mr_http_table tables[2 + MR_HTTP_API_TABLES] = {
         {.routes = serve_routes, .routes_n = serve_routes_n, .arg = &serve->health},
     };
-    mr_http_api_tables(serve->http_api, tables + 1);
+    mr_http_web_table(&tables[1]);
+    mr_http_api_tables(serve->http_api, tables + 2);
     struct mr_http_options options = {
         .address = settings->listen.text,
         .tls = serve->plan.tls ? &tls : NULL,

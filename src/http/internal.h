@@ -5,6 +5,7 @@
  *   http.c      its socket, its certificates, its thread and its clients
  *   request.c   from a request to its route, and answers
  *   gzip.c      answers that are packed
+ *   file.c      answers that are part of the program
  *   stream.c    answers that last
  */
 #ifndef MR_HTTP_INTERNAL_H

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: Apache-2.0
+// A task: what became of it so far, what it carries, and why it waits.
+import type { ComponentChildren } from "preact";
+import { TASK_VERBS, taskAction } from "../actions";
+import { get } from "../api";
+import { clock, count, duration, shown } from "../format";
+import { useAsked } from "../query";
+import { isAdmin } from "../store";
+import type { Task, Why } from "../types";
+import { Act } from "../ui/dialog";
+import { Card, Empty, Head, Loading, Problem } from "../ui/page";
+import { Facts, Mono, Name, QueueLink, State, Time } from "../ui/text";
+import { Viewer } from "../ui/viewer";
+import { NewTaskButton } from "./newtask";
+
+interface Step {
+    ms: number;
+    name: string;
+    tone: string;
+    text?: string;
+}
+
+// What its fields tell, in the order of time.
+function stepsOf(task: Task): Step[] {
+    const steps: Step[] = [{ ms: task.created_ms, name: "Enqueued", tone: "pending", text: `into ${task.queue}` }];
+    const attempt = task.state === "active" ? `attempt ${task.attempt}` : `attempt ${Math.max(1, task.retried + task.crashes)}`;
+    if (task.due_ms && task.due_ms > task.created_ms + 500) steps.push({ ms: task.due_ms, name: task.due_ms > Date.now() ? "Due" : "Became due", tone: "scheduled" });
+    if (task.started_ms) steps.push({ ms: task.started_ms, name: "Started", tone: "active", text: task.node ? `${attempt} by ${task.node}` : undefined });
+    if (task.last_failed_ms) steps.push({ ms: task.last_failed_ms, name: "Failed", tone: "archived", text: `${attempt}: ${task.last_error ?? ""}` });
+    if (task.finished_ms) steps.push({ ms: task.finished_ms, name: task.state === "archived" ? "Archived" : "Completed", tone: task.state });
+    return steps.sort((a, b) => a.ms - b.ms);
+}
+
+function Timeline({ task }: { task: Task }) {
+    const steps = stepsOf(task);
+    return (
+        <ol class="timeline">
+            {steps.map((step, i) => (
+                <li key={`${step.name}${step.ms}`} class={`tone-${step.tone}`}>
+                    <strong>{step.name}</strong> <Time ms={step.ms} />
+                    <span class="faint num"> {clock(step.ms)}</span>
+                    {i > 0 && step.ms > steps[i - 1].ms && <span class="faint num"> · {duration(step.ms - steps[i - 1].ms)} later</span>}
+                    {step.text && (
+                        <div class="step-text">
+                            <Name text={step.text} max={300} />
+                        </div>
+                    )}
+                </li>
+            ))}
+        </ol>
+    );
+}
+
+function WhyWaiting({ id, state }: { id: string; state: string }) {
+    const { data, error } = useAsked(`why ${id} ${state}`, (abort) => get<Why>(["tasks", id, "why"], {}, abort));
+    if (error || !data || data.reasons.length === 0) return null;
+    return (
+        <Card title={state === "active" || state === "completed" || state === "archived" ? "What became of it" : "Why it waits"}>
+            <ul class="reasons">
+                {data.reasons.map((row) => (
+                    <li key={row.reason}>{shown(row.text)}</li>
+                ))}
+            </ul>
+        </Card>
+    );
+}
+
+type Fact = [string, ComponentChildren];
+
+// What most tasks do not have, of those that do.
+function rare(task: Task): Fact[] {
+    const rows: [string, unknown, ComponentChildren][] = [
+        ["Worker", task.node, <Name text={task.node} />],
+        ["Progress", task.progress, <Name text={task.progress} />],
+        ["Priority", task.priority, `${task.priority} s ahead`],
+        ["Partition", task.partition, count(task.partition)],
+        ["Timeout", task.timeout_ms, duration(task.timeout_ms)],
+        ["Deadline", task.deadline_ms, <Time ms={task.deadline_ms} />],
+        ["Kept for", task.retention_ms, `${duration(task.retention_ms)} after its end`],
+        ["Unique key", task.unique_key, <Mono text={task.unique_key} />],
+        ["Group", task.group, <Name text={task.group} />],
+        ["Topic", task.topic, <Name text={task.topic} />],
+        ["Epoch", task.epoch, <Mono text={String(task.epoch)} />],
+    ];
+    return rows.filter(([, value]) => value).map(([name, , shape]) => [name, shape]);
+}
+
+function Details({ task }: { task: Task }) {
+    const headers = Object.entries(task.headers ?? {});
+    return (
+        <Card title="Details">
+            <Facts
+                rows={[
+                    ["Queue", <QueueLink name={task.queue} />],
+                    ["Type", <Name text={task.type} />],
+                    ["Attempts", `${count(task.attempt)} (${count(task.retried)} failed, ${count(task.crashes)} crashed; at most ${count(task.max_retry)} retries)`],
+                    ...rare(task),
+                    ...headers.map(([name, value]): Fact => [shown(`Header ${name}`), <Mono text={value} max={200} />]),
+                ]}
+            />
+        </Card>
+    );
+}
+
+export function TaskPage({ id }: { id: string }) {
+    const { data: task, error, again } = useAsked(`task ${id}`, (abort) => get<Task>(["tasks", id], {}, abort));
+    if (!task)
+        return error?.status === 404 ? (
+            <>
+                <Head title={<Name text={id} max={60} />} />
+                <Empty title="There is no such task" words={["task", "list", "--limit", "20"]}>
+                    It may have ended longer ago than its retention, or been deleted.
+                </Empty>
+            </>
+        ) : error ? (
+            <Problem error={error} />
+        ) : (
+            <Loading />
+        );
+    const verbs = TASK_VERBS.filter((row) => row.states.includes(task.state));
+    return (
+        <>
+            <Head title={<Mono text={task.id} max={60} />} about={<State state={task.state} />}>
+                {isAdmin.value &&
+                    verbs.map((row) => (
+                        <Act key={row.verb} action={() => taskAction(row, task, again)} danger={row.danger}>
+                            {row.name}
+                        </Act>
+                    ))}
+                {task.payload !== undefined && <NewTaskButton from={{ queue: task.queue, type: task.type, payload: task.payload }} label="Once more" />}
+            </Head>
+            <Problem error={error} />
+            <div class="columns">
+                <div>
+                    <Card title="Timeline">
+                        <Timeline task={task} />
+                    </Card>
+                    <WhyWaiting id={task.id} state={task.state} />
+                    <Details task={task} />
+                </div>
+                <div>
+                    <Card title="Payload" flush>
+                        <Viewer label="Payload" text={task.payload} base64={task.payload_base64} />
+                    </Card>
+                    {(task.result || task.result_base64) && (
+                        <Card title="Result" flush>
+                            <Viewer label="Result" text={task.result} base64={task.result_base64} />
+                        </Card>
+                    )}
+                    {(task.last_error || task.last_error_base64) && (
+                        <Card title="Last error" flush>
+                            <Viewer label="Last error" text={task.last_error} base64={task.last_error_base64} />
+                        </Card>
+                    )}
+                </div>
+            </div>
+        </>
+    );
+}
