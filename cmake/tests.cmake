@@ -394,6 +394,10 @@ foreach(folder integration interop)
         if(name MATCHES "^(demo|docs)$") # they use the ports that everybody knows
             set_tests_properties(${folder}_${name} PROPERTIES RESOURCE_LOCK ports)
         endif()
+        if(name STREQUAL "web") # a browser on many pages
+            set_tests_properties(${folder}_${name} PROPERTIES COST 800)
+            set_property(TEST ${folder}_${name} APPEND PROPERTY ENVIRONMENT "MR_WEB_DIR=${MR_WEB_DIR}")
+        endif()
         if(name STREQUAL "cli_stall") # it measures
             set_tests_properties(${folder}_${name} PROPERTIES RUN_SERIAL TRUE)
         endif()
