@@ -59,6 +59,11 @@ LIMITS = {
     "names-cpu": lambda row: row["value"] < 5,
     "names-lookup-p99": lambda row: row["value"] < 1,
     "names-heal": lambda row: row["ratio"] <= 2,
+    # Over HTTP.
+    "http-enqueue": lambda row: row["value"] >= 50_000,
+    "http-list-p99": lambda row: row["value"] <= 10,
+    "http-events": lambda row: row["value"] < 10,
+    "http-queues": lambda row: row["ratio"] >= 0.5,
     # On a Redis.
     "redis-enqueue-batch": lambda row: row["ratio"] >= 0.7,
     "redis-process": lambda row: row["ratio"] >= 0.7,
@@ -69,6 +74,9 @@ LIMITS = {
     "redis-idle-cpu": lambda row: row["value"] < 1,
     "redis-recovery": lambda row: row["value"] <= 15 + 1,
 }
+
+if not (shutil.which("wrk") and shutil.which("nginx")):
+    del LIMITS["http-queues"]  # there is nothing to measure it by, or beside
 
 # Not a matter of luck: one miss is a miss.
 SURE = {

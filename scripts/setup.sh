@@ -24,7 +24,7 @@ package="$build dpkg-dev file"
 test="$demo dpkg-dev file clang-format python3 man-db openssl curl systemd python3-grpcio python3-grpc-tools
 chromium iproute2 tmux zsh fish redis-tools postgresql"
 fuzz="$test clang libclang-rt-14-dev lintian debootstrap"
-peers="$test beanstalkd gearman-job-server nats-server rabbitmq-server libnats-dev librabbitmq-dev"
+peers="$test beanstalkd gearman-job-server nats-server rabbitmq-server libnats-dev librabbitmq-dev nginx-light wrk"
 
 case "${1:-test}" in
 build) wanted=$build ;;

@@ -130,11 +130,16 @@ static void on_done(struct mr_req *req)
     http_call_return(req->arg);
 }
 
-void http_call_leave(struct http_call *call, void (*back)(struct http_call *call))
+void http_call_later(struct http_call *call)
 {
     if (call->request != NULL && !call->later)
         mr_http_later(call->request);
     call->later = true;
+}
+
+void http_call_leave(struct http_call *call, void (*back)(struct http_call *call))
+{
+    http_call_later(call);
     call->back = back;
     mr_http_hold(call->api->http);
 }
@@ -216,6 +221,7 @@ enum mr_err mr_http_api_new(const struct mr_http_api_options *options, struct mr
     if (api->options.payload_max == 0)
         api->options.payload_max = MR_PAYLOAD_MAX;
     http_hands_init(&api->hands);
+    http_together_init(&api->together);
     struct mr_http_jobs_options jobs = {.door = &api->options.door,
                                         .payload_max = api->options.payload_max};
     enum mr_err err = mr_http_jobs_new(&jobs, &api->jobs);

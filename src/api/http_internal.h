@@ -7,7 +7,7 @@
  *   http_door.c      who may come by one
  *   http_api.c       life, and a request's way to the broker and back
  *   http_json.c      bodies, and what may stand in them
- *   http_look.c http_timers.c http_why.c   looking
+ *   http_queues.c http_look.c http_timers.c http_why.c   looking
  *   http_act.c http_enqueue.c http_timers_act.c   acting
  *   http_scan.c      walking over tasks: http_bulk.c (acting on many), http_groups.c (the archive by errors)
  *   http_history.c   figures of the last hour
@@ -34,6 +34,13 @@ enum {
     HTTP_SMALL_MAX = 256 * 1024, /* of a body without payloads */
     HTTP_LIMIT = 50,             /* of a page, where nothing is said */
 };
+
+/* Those who ask for all queues: http_queues.c. */
+struct http_together {
+    bool under_way;                 /* the broker is asked */
+    struct mr_link served, waiting; /* of struct http_call: for them, and for the next time */
+};
+void http_together_init(struct http_together *together);
 
 /* What workers that have nothing but HTTP have taken: http_take.c. */
 enum { HTTP_HELD_BUCKETS = 4096 };
@@ -70,6 +77,7 @@ struct mr_http_api {
     uint64_t events_id;         /* of the last one */
     struct http_history *history;
     struct http_timings timings;
+    struct http_together together;
     struct mr_http_route *routes;   /* all of them, those of jobs last */
     size_t routes_n, routes_ours_n; /* in all, and before those of jobs */
     struct mr_buf document;         /* openapi.json */
@@ -88,6 +96,7 @@ struct http_call {
     void (*freed)(struct http_call *call);   /* with it goes data; NULL: there is none */
     void *data;
     struct http_scan *scan; /* http_scan.h */
+    struct mr_link link;    /* among those that are answered together */
     bool heavy, later;
     struct mr_slice about;   /* for the audit */
     char text[32];           /* of it, where it is none of the request's */
@@ -105,6 +114,8 @@ void http_call_submit(struct http_call *call, enum mr_op op, void (*back)(struct
 /* The same, and back is called in any case. */
 void http_call_submit_any(struct http_call *call, enum mr_op op,
                           void (*back)(struct http_call *call));
+/* It is answered later, and not by something that returns. */
+void http_call_later(struct http_call *call);
 /* Leaves for somewhere else than the broker; whoever has dealt with it, on whichever thread, says so. */
 void http_call_leave(struct http_call *call, void (*back)(struct http_call *call));
 void http_call_return(struct http_call *call);

@@ -1,69 +1,12 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Looking: queues, tasks, nodes, the archive. */
+/* Looking: tasks, nodes, the archive. */
 #include <stdio.h>
 #include <stdlib.h>
 
 #include "api/http_scan.h"
 #include "broker/hidden.h"
 
-enum { QUEUES_MAX = 1000, TEXT_SEEN_MAX = 2000 };
-
-/* ---- queues --------------------------------------------------------------------------------- */
-
-static void queues_back(struct http_call *call)
-{
-    const struct mr_req_queue_list *req = &call->req.queue_list;
-    struct jw jw = {0};
-    http_page_begin(&jw);
-    for (size_t i = 0; i < req->n; i++)
-        if (mr_access_queue(&call->token, mr_slice_str(req->infos[i].name)))
-            jw_queue(&jw, &req->infos[i]);
-    /* There may be more, also when the token may see none of these. */
-    http_page_end(&jw, req->n == req->max ? req->infos[req->n - 1].name : "");
-    http_call_reply(call, &jw);
-}
-
-void http_queues(struct mr_http_request *request, void *arg)
-{
-    struct http_call *call = http_call_new(arg, request);
-    size_t limit = QUEUES_MAX;
-    if (call == NULL || !http_read_limit(call, QUEUES_MAX, &limit))
-        return;
-    struct mr_req_queue_list *req = &call->req.queue_list;
-    req->after = http_query(call, "cursor");
-    if (req->after.len > 0 && !http_read_name(call, "cursor", req->after))
-        return;
-    req->max = limit;
-    req->infos = mr_arena_calloc(&req->req.arena, req->max, sizeof *req->infos);
-    if (req->infos == NULL)
-        http_call_fail(call, MR_NOMEM, "%s", mr_err_text(MR_NOMEM));
-    else
-        http_call_submit(call, MR_OP_QUEUE_LIST, queues_back);
-}
-
-static void queue_back(struct http_call *call)
-{
-    struct jw jw = {0};
-    jw_queue(&jw, call->req.queue_list.infos);
-    http_call_reply(call, &jw);
-}
-
-void http_queue(struct mr_http_request *request, void *arg)
-{
-    struct http_call *call = http_call_new(arg, request);
-    struct mr_slice queue = mr_http_parameter(request);
-    if (call == NULL || !http_read_name(call, "queue", queue) || !http_may_touch(call, queue))
-        return;
-    struct mr_req_queue_list *req = &call->req.queue_list;
-    mr_detail_set(&call->detail, "queue %.*s", (int)queue.len, (const char *)queue.data);
-    req->only = queue;
-    req->max = 1;
-    req->infos = mr_arena_calloc(&req->req.arena, 1, sizeof *req->infos);
-    if (req->infos == NULL)
-        http_call_fail(call, MR_NOMEM, "%s", mr_err_text(MR_NOMEM));
-    else
-        http_call_submit(call, MR_OP_QUEUE_LIST, queue_back);
-}
+enum { TEXT_SEEN_MAX = 2000 };
 
 /* ---- tasks ---------------------------------------------------------------------------------- */
 

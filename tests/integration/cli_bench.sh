@@ -11,7 +11,8 @@ m() { timeout 250 "$MILLRACE" "$@"; }
 expect 0 bench --seconds 0.3 --tasks 20000 --json
 in_folder='enqueue-batch enqueue-threads latency-p99 lateness-p99 memory restart process-small process snapshot-p99 disk idle-cpu job-create job-parts job-cold'
 at_server='server-enqueue-batch server-enqueue-unary server-process server-latency-p99'
-at_own_server='server-idle-workers server-idle-cpu server-start timer-operations timer-applied job-readers names-workers names-cpu names-lookup-p99 names-heal'
+at_own_server='server-idle-workers server-idle-cpu server-start timer-operations timer-applied job-readers names-workers names-cpu names-lookup-p99 names-heal http-enqueue http-list-p99 http-events'
+[ -z "$(command -v wrk)" ] || [ -z "$(command -v nginx)" ] || at_own_server+=' http-queues'
 rows() { jq -r 'map(.name)|join(" ")' "$room/out"; }
 is "rows" "$in_folder $at_server $at_own_server" "$(rows)"
 jq -e 'all(.[]; (.value|type == "number") and (.unit|length > 0) and (.yardstick|length > 0) and

@@ -108,15 +108,32 @@ errs 403 DENIED POST $v1/tasks/bulk -d '{"action":"delete","queue":"a"}' -H "$so
 post 200 /tasks/bulk '{"action":"archive","all":true,"dry_run":true}' -H "$some"
 is "its own queues" 114 "$(of_it .matched)"
 
+# ---- many who ask for all queues at once are answered together, each with what it may see --------------
+
+seq 30 | xargs -P 15 -I{} curl -s -o "$room/all{}" "http://$http$v1/queues"
+seq 10 | xargs -P 10 -I{} curl -s -o "$room/few{}" -H "$few" "http://$http$v1/queues" &
+asked=$!
+seq 30 | xargs -P 15 -I{} curl -s -o "$room/more{}" "http://$http$v1/queues"
+wait "$asked"
+is "all of them" 'a b bad' "$(cat "$room"/all* "$room"/more* | jq -r '[.items[].queue] | join(" ")' | sort -u)"
+is "how many answers" 60 "$(cat "$room"/all* "$room"/more* | jq -s length)"
+is "some of them" 'b bad' "$(cat "$room"/few* | jq -r '[.items[].queue] | join(" ")' | sort -u)"
+for i in 1 2 3; do
+    post 200 /tasks '{"queue":"a"}'
+    ask 200 GET $v1/queues
+    is "what was just done is seen" $((1 + i)) "$(of_it '.items[] | select(.queue == "a") | .pending')"
+done
+
 # ---- the last hour --------------------------------------------------------------------------------
 
 points() {
     ask 200 GET $v1/history
     [ "$(of_it '.backlog | length')" -ge "$1" ]
 }
-until_true points 1
-ask 200 GET $v1/history
-is "what waits" 115 "$(of_it '.backlog[-1]')"
+waits() {
+    points 1 && [ "$(of_it '.backlog[-1]')" = "$1" ]
+}
+until_true waits 118
 n=$(of_it '.backlog | length')
 seq 5 | m enqueue -q h --lines --quiet 2>/dev/null
 until_true points $((n + 1))

@@ -25,7 +25,8 @@ static const struct bench_group *const groups[] = {
     &bench_server_process, &bench_server_latency,  &bench_server_idle,    &bench_server_start,
     &bench_redis_batch,    &bench_redis_process,   &bench_redis_latency,  &bench_redis_lateness,
     &bench_redis_memory,   &bench_redis_idle,      &bench_redis_recovery, &bench_timer_operations,
-    &bench_job_readers,    &bench_names_crowd,     &bench_names_heal,
+    &bench_job_readers,    &bench_names_crowd,     &bench_names_heal,     &bench_http_enqueue,
+    &bench_http_list,      &bench_http_events,     &bench_http_queues,
 };
 
 /* ---- rows ----------------------------------------------------------------------------------- */

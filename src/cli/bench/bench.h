@@ -13,7 +13,7 @@
 #include "base/fs.h"
 #include "cli/cli.h"
 
-enum { BENCH_PAYLOAD = 100, BENCH_BATCH = 256, BENCH_ROWS_MAX = 40, BENCH_TEXT = 120 };
+enum { BENCH_PAYLOAD = 100, BENCH_BATCH = 256, BENCH_ROWS_MAX = 48, BENCH_TEXT = 120 };
 
 /* One figure. */
 struct bench_row {
@@ -58,7 +58,7 @@ extern const struct bench_group bench_enqueue_batch, bench_enqueue_threads, benc
     bench_server_start, bench_redis_batch, bench_redis_process, bench_redis_latency,
     bench_redis_lateness, bench_redis_memory, bench_redis_idle, bench_redis_recovery,
     bench_timer_operations, bench_jobs, bench_jobs_cold, bench_job_readers, bench_names_crowd,
-    bench_names_heal;
+    bench_names_heal, bench_http_enqueue, bench_http_list, bench_http_events, bench_http_queues;
 
 bool bench_wants(const struct bench *bench, const char *name);
 /* Adds a row; the ratio follows. */

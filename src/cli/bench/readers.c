@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Many who watch one job over HTTP, each on a connection of its own. A thread of theirs reads what comes and looks for no
- * more than whether it was the end, since what readers do with it happens on other machines than the server's.
+ * Many who read one stream of events over HTTP, each on a connection of its own. A thread of theirs reads what comes and looks for
+ * no more than whether it was the end, since what readers do with it happens on other machines than the server's.
  * The first of them never reads, and has next to no room for what it does not read.
  */
 #include <errno.h>
@@ -105,21 +105,19 @@ static void *run(void *arg)
 
 /* ---- outside -------------------------------------------------------------------------------- */
 
-static enum mr_err write_request(int fd, struct mr_slice job)
+static enum mr_err write_request(int fd, const char *path)
 {
     char text[256];
-    int len = snprintf(text, sizeof text,
-                       "GET /api/v1/jobs/%.*s/events HTTP/1.0\r\n"
-                       "Accept: text/event-stream\r\n\r\n",
-                       (int)job.len, (const char *)job.data);
+    int len =
+        snprintf(text, sizeof text, "GET %s HTTP/1.0\r\nAccept: text/event-stream\r\n\r\n", path);
     size_t n = 0;
     MR_TRY(mr_net_write(fd, text, (size_t)len, &n));
     return n == (size_t)len ? MR_OK : MR_FAILED;
 }
 
 /* One after the other, waiting for each: the server's line of new connections is not that long. */
-static enum mr_err reader_open(struct reader *reader, const struct mr_addr *addr,
-                               struct mr_slice job, bool stuck)
+static enum mr_err reader_open(struct reader *reader, const struct mr_addr *addr, const char *path,
+                               bool stuck)
 {
     static const int room = ROOM_BYTES;
     int fd = socket(addr->storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -131,7 +129,7 @@ static enum mr_err reader_open(struct reader *reader, const struct mr_addr *addr
     if (err == MR_OK && connect(fd, (const struct sockaddr *)&addr->storage, addr->len) != 0)
         err = mr_err_from_errno(errno);
     if (err == MR_OK)
-        err = write_request(fd, job);
+        err = write_request(fd, path);
     if (err != MR_OK) {
         mr_net_close(fd);
         return err;
@@ -141,7 +139,7 @@ static enum mr_err reader_open(struct reader *reader, const struct mr_addr *addr
     return stuck ? MR_OK : mr_loop_add(reader->readers->loop, &reader->watch, MR_LOOP_READ);
 }
 
-static enum mr_err open_all(struct bench_readers *readers, const char *address, struct mr_slice job,
+static enum mr_err open_all(struct bench_readers *readers, const char *address, const char *path,
                             struct mr_detail *detail)
 {
     char host[MR_HOST_MAX + 1];
@@ -152,7 +150,7 @@ static enum mr_err open_all(struct bench_readers *readers, const char *address, 
     MR_TRY(mr_host_resolve(host, port, MR_RESOLVE_NUMBERS, &addr, 1, &n, detail));
     MR_TRY(mr_loop_new(&readers->loop));
     for (unsigned i = 0; i < readers->n; i++)
-        MR_TRY(reader_open(&readers->all[i], &addr, job, i == 0));
+        MR_TRY(reader_open(&readers->all[i], &addr, path, i == 0));
     MR_TRY(mr_thread_start(&readers->id, "readers", run, readers));
     readers->running = true;
     return MR_OK;
@@ -175,7 +173,7 @@ static enum mr_err await(struct bench_readers *readers, const _Atomic unsigned *
     return MR_OK;
 }
 
-enum mr_err bench_readers_open(struct bench_server *server, struct mr_slice job, unsigned n,
+enum mr_err bench_readers_open(struct bench_server *server, const char *path, unsigned n,
                                struct bench_readers **ret_readers)
 {
     struct bench_readers *readers = cli_alloc(1, sizeof *readers);
@@ -185,7 +183,7 @@ enum mr_err bench_readers_open(struct bench_server *server, struct mr_slice job,
         readers->all[i].readers = readers;
         readers->all[i].watch.fd = -1;
     }
-    enum mr_err err = open_all(readers, server->own.http, job, &server->bench->detail);
+    enum mr_err err = open_all(readers, server->own.http, path, &server->bench->detail);
     if (err == MR_OK)
         err = await(readers, &readers->begun);
     if (err != MR_OK) {
@@ -201,6 +199,12 @@ enum mr_err bench_readers_await_end(struct bench_readers *readers, uint64_t *ret
     MR_TRY(await(readers, &readers->ended));
     *ret_bytes = atomic_load(&readers->bytes);
     return MR_OK;
+}
+
+enum mr_err bench_readers_none_lost(struct bench_readers *readers, uint64_t *ret_bytes)
+{
+    *ret_bytes = atomic_load(&readers->bytes);
+    return atomic_load(&readers->lost) == 0 ? MR_OK : MR_FAILED;
 }
 
 void bench_readers_close(struct bench_readers *readers)

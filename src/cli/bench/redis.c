@@ -5,12 +5,11 @@
  */
 #include "cli/bench/redis.h"
 
-#include <errno.h>
 #include <stdlib.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "base/text.h"
+#include "cli/bench/server.h"
 #include "cli/own_server.h"
 #include "cli/server.h"
 #include "redis/redis.h"
@@ -329,37 +328,11 @@ static bool benchmark_place(const struct cli *cli, const struct cli_tls *tls, co
     return true;
 }
 
-static pid_t start_benchmark(const char *const *args, int *ret_fd)
-{
-    int fds[2];
-    if (pipe(fds) != 0)
-        return -1;
-    pid_t parent = getpid(), pid = fork();
-    if (pid == 0) {
-        own_child_begin(parent);
-        dup2(fds[1], STDOUT_FILENO);
-        execvp(args[0], (char *const *)(uintptr_t)args);
-        _exit(CLI_FAILED);
-    }
-    close(fds[1]);
-    if (pid < 0)
-        close(fds[0]);
-    *ret_fd = fds[0];
-    return pid;
-}
-
 /* Calls a second, from its line of CSV: "NAME","RATE",... */
 static enum mr_err read_rate(int fd, double *ret_rate)
 {
-    char text[4096];
-    size_t len = 0;
-    for (ssize_t n;
-         len + 1 < sizeof text && (n = read(fd, text + len, sizeof text - 1 - len)) != 0;)
-        if (n > 0)
-            len += (size_t)n;
-        else if (errno != EINTR)
-            return mr_err_from_errno(errno);
-    text[len] = '\0';
+    char text[BENCH_TOOL_TEXT];
+    MR_TRY(bench_tool_read(fd, text));
     const char *line = strstr(text, PUSH_LIST);
     const char *comma = line ? strstr(line, "\",\"") : NULL;
     *ret_rate = comma ? strtod(comma + strlen("\",\""), NULL) : 0;
@@ -372,7 +345,7 @@ static enum mr_err run_benchmark(struct bench *bench, uint64_t n, double *ret_ra
     struct cli_tls tls = {0};
     const char *args[ARGS_MAX] = {"timeout", "60", "redis-benchmark"};
     size_t args_n = 3;
-    int fd = -1, status = 0;
+    int fd = -1;
     (void)snprintf(count, sizeof count, "%llu", (unsigned long long)n);
     if (cli_tls(bench->cli, &tls) != CLI_OK || !benchmark_place(bench->cli, &tls, args, &args_n)) {
         mr_detail_set(&bench->detail,
@@ -382,13 +355,12 @@ static enum mr_err run_benchmark(struct bench *bench, uint64_t n, double *ret_ra
     const char *const rest[] = {"-P",  "1",     "-c",    "50",      "-n",
                                 count, "--csv", "lpush", PUSH_LIST, "xxx"};
     memcpy(args + args_n, rest, sizeof rest);
-    pid_t pid = start_benchmark(args, &fd);
+    pid_t pid = bench_tool_start(args, &fd);
     if (pid < 0)
         return MR_FAILED;
     enum mr_err err = read_rate(fd, ret_rate);
     close(fd);
-    while (waitpid(pid, &status, 0) < 0 && errno == EINTR)
-        ;
+    int status = bench_tool_end(pid, 0);
     if (err != MR_OK || status != 0)
         mr_detail_set(&bench->detail,
                       "redis-benchmark, the yardstick, did not run; is it installed "

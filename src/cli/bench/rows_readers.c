@@ -49,11 +49,14 @@ static enum mr_err run_round(struct bench *bench, struct watched *w, unsigned re
 {
     struct mr_job_list *list = NULL;
     struct bench_readers *readers = NULL;
+    char path[128];
     uint64_t bytes = 0;
     MR_TRY(bench_job_submit(bench, w->client, w->parts, &list));
     enum mr_err err = MR_OK;
+    struct mr_slice id = mr_job_list_at(list, 0)->id;
+    snprintf(path, sizeof path, "/api/v1/jobs/%.*s/events", (int)id.len, (const char *)id.data);
     if (readers_n > 0)
-        err = bench_readers_open(&w->server, mr_job_list_at(list, 0)->id, readers_n, &readers);
+        err = bench_readers_open(&w->server, path, readers_n, &readers);
     if (err == MR_OK)
         err = work_off(w, list, readers_n > 0 ? &w->with_s : &w->none_s,
                        readers_n > 0 ? &w->with_cpu_s : &w->none_cpu_s);

@@ -77,14 +77,45 @@ MR_MUST_USE enum mr_err bench_calls_run(struct bench_calls *calls, double second
                                         uint64_t *answered, double *total_seconds);
 void bench_calls_close(struct bench_calls *calls);
 
+/* ---- tool.c --------------------------------------------------------------------------------- */
+
+enum { BENCH_TOOL_TEXT = 4096 };
+
+/* Whether there is such a program. */
+bool bench_tool_there(const char *name);
+/* With what it says in ret_fd; negative: it was not started. args ends with NULL. */
+pid_t bench_tool_start(const char *const *args, int *ret_fd);
+/* The beginning of what it says, until it ends. */
+MR_MUST_USE enum mr_err bench_tool_read(int fd, char text[BENCH_TOOL_TEXT]);
+/* Sends the signal (0: none) and waits; how it ended, as of waitpid. */
+int bench_tool_end(pid_t pid, int signal);
+
+/* ---- http.c --------------------------------------------------------------------------------- */
+
+/* A connection that is kept, and the last answer. */
+struct bench_http {
+    int fd; /* -1: none */
+    struct mr_buf in;
+};
+
+/* Also after a failed one it is closed. */
+MR_MUST_USE enum mr_err bench_http_open(const char *address, struct bench_http *http,
+                                        struct mr_detail *detail);
+/* line: "GET /path". The body lives until the next call. MR_FAILED: another status than 200. */
+MR_MUST_USE enum mr_err bench_http_call(struct bench_http *http, const char *line,
+                                        struct mr_slice body, struct mr_slice *ret_body);
+void bench_http_close(struct bench_http *http);
+
 /* ---- readers.c ------------------------------------------------------------------------------ */
 
-/* Who watches a job over HTTP, n of them, of whom one never reads. */
+/* Who reads a stream of events over HTTP, n of them, of whom one never reads. */
 struct bench_readers;
 
-/* At a server of our own; each of the others has seen something of the job then. */
-MR_MUST_USE enum mr_err bench_readers_open(struct bench_server *server, struct mr_slice job,
+/* At a server of our own; each of the others has seen something then. */
+MR_MUST_USE enum mr_err bench_readers_open(struct bench_server *server, const char *path,
                                            unsigned n, struct bench_readers **ret_readers);
+/* What they have read so far; MR_FAILED: the stream of one has ended. */
+MR_MUST_USE enum mr_err bench_readers_none_lost(struct bench_readers *readers, uint64_t *ret_bytes);
 /* Waits until each of the others has seen the end; what they read. MR_TIMEOUT, MR_FAILED: one did not. */
 MR_MUST_USE enum mr_err bench_readers_await_end(struct bench_readers *readers, uint64_t *ret_bytes);
 /* NULL is fine. */
