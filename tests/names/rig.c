@@ -256,6 +256,8 @@ static void start_worker(struct rig *rig, size_t i, const char *list)
     program_arg(&args, "%s", list);
     program_arg(&args, "--register-every");
     program_arg(&args, "%s", rig_full() ? "20s" : "500ms");
+    program_arg(&args, "--app"); /* else it is that of the queue */
+    program_arg(&args, MR_TIMER_APP);
     program_arg(&args, "--queue");
     program_arg(&args, "%s", rig->worker_queue != NULL ? rig->worker_queue : "default");
     program_arg(&args, "--concurrency");
