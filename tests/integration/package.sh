@@ -64,6 +64,10 @@ check_control() {
         [ -f "$room/tree$path" ] || fail "$path is a conffile and not there"
     done <"$room/control/conffiles"
     is "files in /etc" "$(sort "$room/control/conffiles")" "$(cd "$room/tree" && find etc -type f | sed 's|^|/|' | sort)"
+    # What others wrote and the program has in it is named with its licence.
+    for path in $(jq -r '.dependencies | keys[] | select(. != "esbuild")' "$MR_SOURCE_DIR/web/package.json"); do
+        has "$room/tree/usr/share/doc/millrace/copyright" "^Files:.* web/node_modules/${path%%/*}/"
+    done
     for path in postinst prerm postrm; do
         sh -n "$room/control/$path"
     done
