@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# The dashboard in headless Chromium, on a server with workers, timers, a job and dead letters; and on one that wants tokens. Its pictures are left in the build folder, in web-pictures. The
-# packages are those of the lock file, kept in the build folder.
+# The dashboard in headless Chromium, on a server with workers, timers, a job and dead letters; and on one that wants
+# tokens, below a path. Its pictures are left in the build folder, in web-pictures. The packages are those of the lock
+# file, kept in the build folder.
 
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
@@ -27,6 +28,18 @@ cp "$web/../../web/tsconfig.json" "$built/tsconfig.json"
 ln -sfn "$(realpath "$web/../../web/src")" "$built/src"
 "$packages/node_modules/.bin/tsc" -p "$built" --preserveSymlinks || fail "types"
 node "$web/pure.mjs" "$built" "$web/../../web/src"
+
+# Without a registry there is a page in its place, unless it is wanted for sure.
+make_files() { PATH="$room/bin:$PATH" "$web/../../scripts/web.sh" "$room/web" "$room/files.c" "$1" 2>"$room/err"; }
+mkdir "$room/bin"
+printf '#!/bin/sh\nexit 1\n' >"$room/bin/npm"
+chmod +x "$room/bin/npm"
+make_files auto
+grep -q 'could not be built' "$room/err" || fail "it does not say that it was not built"
+is "files of the page in its place" 1 "$(grep -c '^static const unsigned char file_' "$room/files.c")"
+make_files on && fail "built without packages"
+make_files off
+[ ! -s "$room/err" ] || fail "nothing was wanted: $(cat "$room/err")"
 
 # ---- its files ------------------------------------------------------------------------------------
 
