@@ -2,31 +2,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """What http_events.sh asks of /events."""
 
-import json
 import os
 import socket
 import subprocess
-import sys
 import time
-import urllib.request
 
-HOST, PORT = os.environ["EVENTS_HTTP"].rsplit(":", 1)
-MILLRACE = os.environ["MILLRACE"]
+from events_lib import MILLRACE, WAIT_S, Reader, api, check
+
 QUEUES = 700  # more than a stuck reader's buffers hold
-WAIT_S = 60
 READERS = 50
-
-
-def check(fine, what):
-    if not fine:
-        sys.exit(f"FAILED: {what}")
-
-
-def api(path, body=None, method=None):
-    data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(f"http://{HOST}:{PORT}/api/v1{path}", data, method=method)
-    with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
-        return json.load(answer)
 
 
 def enqueue(*queues):
@@ -34,51 +18,11 @@ def enqueue(*queues):
         check("id" in answer, answer)
 
 
-class Stream:
-    """A reader, and what has come: events as (id or None, name, data)."""
+class Stream(Reader):
+    """A reader of everything."""
 
     def __init__(self, after=None, token=None, query="", small=False):
-        self.bytes, self.events, self.comments, self.closed, self.status = b"", [], 0, False, None
-        self.socket = socket.socket()
-        if small:
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        self.socket.settimeout(WAIT_S)
-        self.socket.connect((HOST, int(PORT)))
-        lines = [f"GET /api/v1/events{query} HTTP/1.0"]
-        if after is not None:
-            lines.append(f"Last-Event-ID: {after}")
-        if token is not None:
-            lines.append(f"Authorization: Bearer {token}")
-        self.socket.sendall("\r\n".join(lines + ["", ""]).encode())
-
-    def take(self):
-        try:
-            more = self.socket.recv(256 * 1024)
-        except ConnectionError:
-            more = b""
-        self.closed = not more
-        self.bytes += more
-        if self.status is None and b"\r\n\r\n" in self.bytes:
-            head, self.bytes = self.bytes.split(b"\r\n\r\n", 1)
-            self.status = int(head.split()[1])
-        *blocks, self.bytes = self.bytes.split(b"\n\n") if self.status else [self.bytes]
-        for block in blocks:
-            self.block(block.decode())
-
-    def block(self, text):
-        if text.startswith(":"):
-            self.comments += 1
-            return
-        fields = dict(line.split(": ", 1) for line in text.split("\n"))
-        self.events.append((int(fields["id"]) if "id" in fields else None, fields["event"], json.loads(fields["data"])))
-
-    def until(self, done, what):
-        while not done(self):
-            check(not self.closed, f"{what}: the stream ended")
-            try:
-                self.take()
-            except TimeoutError:
-                check(False, f"{what}: nothing came; last {self.events[-3:]}")
+        super().__init__(f"/events{query}", after, token, small)
 
     def ready(self):
         self.until(lambda s: any(name == "ready" for _, name, _ in s.events), "ready")

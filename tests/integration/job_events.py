@@ -2,34 +2,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What job_events.sh asks of the events of a job: acceptance test 108."""
 
-import json
 import os
 import selectors
 import socket
 import subprocess
-import sys
 import time
-import urllib.request
 
-HOST, PORT = os.environ["EVENTS_HTTP"].rsplit(":", 1)
-MILLRACE = os.environ["MILLRACE"]
+from events_lib import MILLRACE, WAIT_S, Reader, api, check
+
 PARTS = 100
 MORE_PARTS = 300  # one by one, of which a thousand readers may not see every version
 READERS = 1000
-WAIT_S = 60
 KEEP_ALIVE_S = 15
-
-
-def check(fine, what):
-    if not fine:
-        sys.exit(f"FAILED: {what}")
-
-
-def api(path, body=None, method=None):
-    data = json.dumps(body).encode() if body is not None else None
-    request = urllib.request.Request(f"http://{HOST}:{PORT}/api/v1{path}", data, method=method)
-    with urllib.request.urlopen(request, timeout=WAIT_S) as answer:
-        return json.load(answer)
 
 
 def make_job(queue, n=PARTS):
@@ -37,54 +21,14 @@ def make_job(queue, n=PARTS):
     return api("/jobs", {"parts": parts, "queue": queue, "reduce": "lines"})["id"]
 
 
-class Stream:
-    """A connection to the events of a job, and what has come over it."""
+class Stream(Reader):
+    """A reader of the events of a job."""
 
     def __init__(self, job, after=None, token=None, small=False):
-        self.bytes, self.events, self.comments, self.closed = b"", [], 0, False
-        self.socket = socket.socket()
-        if small:  # it will not read; nobody must hold much for it
-            self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
-        self.socket.connect((HOST, int(PORT)))
-        lines = [f"GET /api/v1/jobs/{job}/events HTTP/1.0", "Accept: text/event-stream"]
-        if after is not None:
-            lines.append(f"Last-Event-ID: {after}")
-        if token is not None:
-            lines.append(f"Authorization: Bearer {token}")
-        self.socket.sendall("\r\n".join(lines + ["", ""]).encode())
-        self.status = None
-
-    def take(self):
-        """Reads what there is; the socket is readable."""
-        more = self.socket.recv(256 * 1024)
-        self.closed = not more
-        self.bytes += more
-        if self.status is None and b"\r\n\r\n" in self.bytes:
-            head, self.bytes = self.bytes.split(b"\r\n\r\n", 1)
-            self.status = int(head.split()[1])
-        while self.status is not None and b"\n\n" in self.bytes:
-            block, self.bytes = self.bytes.split(b"\n\n", 1)
-            self.block(block.decode())
-
-    def block(self, text):
-        if text.startswith(":"):
-            self.comments += 1
-            return
-        fields = dict(line.split(": ", 1) for line in text.split("\n"))
-        self.events.append((int(fields["id"]), fields["event"], json.loads(fields["data"])))
+        super().__init__(f"/jobs/{job}/events", after, token, small)
 
     def ids(self):
         return [event[0] for event in self.events]
-
-    def until(self, done, what):
-        """Reads until done(self)."""
-        self.socket.settimeout(WAIT_S)
-        while not done(self):
-            check(not self.closed, f"{what}: the stream ended")
-            try:
-                self.take()
-            except TimeoutError:
-                check(False, f"{what}: nothing came")
 
     def to_end(self, what):
         self.until(lambda s: s.closed, what) if not self.closed else None
