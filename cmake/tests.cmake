@@ -205,20 +205,20 @@ set(sample_rules MR_EXPRESSIONS=40 MR_ZONES=4)
 set(long_rules MR_EXPRESSIONS=10000 MR_ZONES=20)
 set(sample_store MR_STEPS=150 MR_SEEDS=1 MR_STORE_KILLS=3 MR_TIMERS=5000
     MR_PARTS=10000)
-set(long_store MR_STEPS=2000 MR_SEEDS=20 MR_STORE_KILLS=100 MR_TIMERS=1000000
+set(long_store MR_STEPS=2000 MR_SEEDS=10 MR_STORE_KILLS=100 MR_TIMERS=1000000
     MR_PARTS=1000000 MR_DURABLE=1)
 set(sample_sim MR_SEEDS=100)
 set(long_sim MR_SEEDS=10000)
 set(sample_crash MR_IMAGES=600)
 set(long_crash MR_IMAGES=20000)
 set(sample_bitrot MR_FLIPS=600)
-set(long_bitrot MR_FLIPS=15000)
+set(long_bitrot MR_FLIPS=10000)
 set(sample_kill MR_KILLS=5)
 set(long_kill MR_KILLS=200)
 set(sample_redis MR_FAILOVERS=1 MR_MOVES=1)
 set(long_redis MR_FAILOVERS=20 MR_MOVES=20 MR_RISKY=1)
 set(sample_soak MR_SOAK_SECONDS=5)
-set(long_soak MR_SOAK_SECONDS=300) # ten minutes of it are `make soak`
+set(long_soak MR_SOAK_SECONDS=120) # ten minutes of it are `make soak`
 
 add_suite(conform conform)
 foreach(name IN LISTS conform_programs)
