@@ -220,7 +220,7 @@ static void look_at_memory(void *arg)
 static void many_clients_that_read_nothing_hold_little_and_harm_nobody(void **state)
 {
     (void)state;
-    enum { CLIENTS = 100, MESSAGE = 100 * 1024, MESSAGES = 40, TOTAL = 16 << 20 };
+    enum { CLIENTS = 30, MESSAGE = 100 * 1024, MESSAGES = 40, TOTAL = 16 << 20 };
     struct mr_rpc_limits limits = {.memory_max = TOTAL, .queued_max = 8 << 20};
     struct rig *rig = rig_start(&limits, NULL);
     static uint8_t message[MESSAGE];
