@@ -171,7 +171,9 @@ static enum mr_err list_tasks(struct mr_engine *engine, struct mr_req_list *req)
         page.only = find_queue(&engine->state, options->queue);
     if (options->queue.len > 0 && (page.only == NULL || page.only->results))
         return MR_NOT_FOUND;
-    req->tasks = mr_arena_calloc(&req->req.arena, page.limit + 1, sizeof *req->tasks);
+    size_t there = engine->state.tasks.count; /* a page of a thousand may find three */
+    size_t room = there < page.limit ? there : page.limit;
+    req->tasks = mr_arena_calloc(&req->req.arena, room + 1, sizeof *req->tasks);
     if (req->tasks == NULL)
         return MR_NOMEM;
     MR_TRY(page_fill(&page));
