@@ -304,11 +304,11 @@ static struct MHD_Daemon *start_daemon(struct mr_http *http, int fd)
                      (http->cert ? MHD_USE_TLS : 0u);
     return MHD_start_daemon(
         flags, 0, NULL, NULL, request_on, http, MHD_OPTION_EXTERNAL_LOGGER, on_message, http,
-        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_NOTIFY_COMPLETED, request_completed, http,
-        MHD_OPTION_NOTIFY_CONNECTION, on_connection, http, MHD_OPTION_CONNECTION_MEMORY_LIMIT,
-        limits->header_bytes, MHD_OPTION_CONNECTION_LIMIT,
-        limits->connections_max + CONNECTIONS_LEAVING, MHD_OPTION_CONNECTION_TIMEOUT,
-        limits->idle_s, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
+        MHD_OPTION_LISTEN_SOCKET, fd, MHD_OPTION_URI_LOG_CALLBACK, request_begin, http,
+        MHD_OPTION_NOTIFY_COMPLETED, request_completed, http, MHD_OPTION_NOTIFY_CONNECTION,
+        on_connection, http, MHD_OPTION_CONNECTION_MEMORY_LIMIT, limits->header_bytes,
+        MHD_OPTION_CONNECTION_LIMIT, limits->connections_max + CONNECTIONS_LEAVING,
+        MHD_OPTION_CONNECTION_TIMEOUT, limits->idle_s, MHD_OPTION_ARRAY, tls, MHD_OPTION_END);
 }
 
 static void set_limits(struct mr_http_limits *limits)

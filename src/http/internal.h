@@ -3,6 +3,7 @@
  * Inside the server. Thread: its own, for everything.
  *
  *   http.c      its socket, its certificates, its thread and its clients
+ *   head.c      what must be right with the first lines of a request, and its path
  *   request.c   from a request to its route, and answers
  *   gzip.c      answers that are packed
  *   file.c      answers that are part of the program
@@ -62,19 +63,36 @@ struct mr_http_request {
     struct MHD_Connection *connection;
     const struct mr_http_route *route; /* NULL: it is refused */
     void *arg;
-    struct mr_slice parameter; /* in path */
-    char *path;
+    struct mr_buf path;               /* as path_read has it */
+    bool garbled;                     /* there is none */
+    struct mr_slice below, parameter; /* in path: below the prefix; what stands for "{id}" */
     struct mr_buf body;
-    size_t body_bytes; /* that came */
-    bool at_prefix;    /* the path is the prefix, without a slash */
-    mr_mono since;     /* it was there as a whole, or was refused before that */
-    bool is_head, replied, later, suspended, asked;
+    size_t body_bytes;  /* that came */
+    enum mr_err passed; /* the body is not kept, since it is too big, or too much is sent at once */
+    bool at_prefix;     /* the path is the prefix, without a slash */
+    mr_mono since;      /* it was there as a whole, or was refused before that */
+    bool is_head, begun, replied, later, suspended, asked;
     enum MHD_Result result;
     struct mr_http_stream *stream; /* NULL: none */
 };
 
+/* ---- head.c --------------------------------------------------------------------------------- */
+
+/* What is wrong with the headers and the query, for people; NULL: nothing. */
+const char *head_wrong(struct MHD_Connection *connection, const char *version);
+/* The path of a URI, in parts: each slash of it is a zero byte, and what was escaped is not, a slash included. One more
+ * zero byte is behind its length. MR_INVALID: there is another zero byte in it. */
+MR_MUST_USE enum mr_err path_read(const char *uri, struct mr_buf *path);
+/* What is left behind the prefix, "/mill"; data is NULL: it is not below it. */
+struct mr_slice path_below(struct mr_slice path, const char *prefix);
+/* Whether it is one of "/things/{id}"; ret_parameter: the part that stands for {id}, at least one byte, and a zero byte is
+ * behind it. */
+bool path_fits(const char *pattern, struct mr_slice path, struct mr_slice *ret_parameter);
+
 /* ---- request.c ------------------------------------------------------------------------------ */
 
+/* Its first line is there. NULL: there was no memory. */
+void *request_begin(void *arg, const char *uri, struct MHD_Connection *connection);
 enum MHD_Result request_on(void *arg, struct MHD_Connection *connection, const char *path,
                            const char *method, const char *version, const char *bytes,
                            size_t *bytes_n, void **state);

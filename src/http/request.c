@@ -77,13 +77,18 @@ static struct MHD_Response *response_of(struct mr_http_request *request, struct 
     return NULL;
 }
 
+/* A header that only some answers have; name is NULL: none. */
+struct extra {
+    const char *name, *value;
+};
+
 static void reply_with(struct mr_http_request *request, int status, const char *type,
-                       struct mr_slice body, const char *header, const char *value)
+                       struct mr_slice body, struct extra extra)
 {
     struct MHD_Response *response = response_of(request, body);
     bool good = response && response_head(response, type);
-    if (good && value)
-        good = MHD_add_response_header(response, header, value) == MHD_YES;
+    if (good && extra.name)
+        good = MHD_add_response_header(response, extra.name, extra.value) == MHD_YES;
     request_queue(request, status, good ? response : NULL);
     if (response)
         MHD_destroy_response(response);
@@ -92,7 +97,7 @@ static void reply_with(struct mr_http_request *request, int status, const char *
 void mr_http_reply(struct mr_http_request *request, int status, const char *type,
                    struct mr_slice body)
 {
-    reply_with(request, status, type, body, NULL, NULL);
+    reply_with(request, status, type, body, (struct extra){0});
 }
 
 /* What cannot stand in a text of JSON becomes a space, or a question mark where it is not UTF-8, as what a client has sent may
@@ -114,24 +119,36 @@ static void plain_text(const char *text, char plain[TEXT_MAX + 1])
 }
 
 static void fail_with(struct mr_http_request *request, int status, enum mr_err err,
-                      const char *text, const char *allow)
+                      const char *text, struct extra extra)
 {
     char body[TEXT_MAX + 128], plain[TEXT_MAX + 1];
     plain_text(text, plain);
     int len = snprintf(body, sizeof body, "{\"error\":{\"code\":\"%s\",\"message\":\"%s\"}}\n",
                        mr_err_name(err), plain);
-    reply_with(request, status, "application/json", mr_slice_make(body, (size_t)len), "Allow",
-               allow);
+    reply_with(request, status, "application/json", mr_slice_make(body, (size_t)len), extra);
 }
 
 void mr_http_refuse(struct mr_http_request *request, int status, enum mr_err err, const char *text)
 {
-    fail_with(request, status, err, text, NULL);
+    /* What a client is to do: show who it is, or come back. */
+    static const struct {
+        int status;
+        struct extra extra;
+    } rows[] = {
+        {MHD_HTTP_UNAUTHORIZED, {"WWW-Authenticate", "Bearer"}},
+        {MHD_HTTP_TOO_MANY_REQUESTS, {"Retry-After", "1"}},
+        {MHD_HTTP_SERVICE_UNAVAILABLE, {"Retry-After", "1"}},
+    };
+    struct extra extra = {0};
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)
+        if (rows[i].status == status)
+            extra = rows[i].extra;
+    fail_with(request, status, err, text, extra);
 }
 
 void mr_http_fail(struct mr_http_request *request, enum mr_err err, const char *text)
 {
-    fail_with(request, mr_err_http_status(err), err, text, NULL);
+    mr_http_refuse(request, mr_err_http_status(err), err, text);
 }
 
 void mr_http_later(struct mr_http_request *request)
@@ -215,22 +232,6 @@ static bool method_fits(const struct mr_http_route *route, const char *method)
     return head || strcmp(route->method, method) == 0;
 }
 
-/* ret_parameter: what stands for "{id}", at least one byte. */
-static bool path_fits(const char *pattern, const char *path, struct mr_slice *ret_parameter)
-{
-    const char *any = strchr(pattern, '{'), *behind = any ? strchr(any, '}') : NULL;
-    if (!behind) {
-        *ret_parameter = (struct mr_slice){0};
-        return strcmp(pattern, path) == 0;
-    }
-    size_t before = (size_t)(any - pattern);
-    if (strncmp(pattern, path, before) != 0)
-        return false;
-    size_t len = strcspn(path + before, "/");
-    *ret_parameter = mr_slice_make(path + before, len);
-    return len > 0 && strcmp(behind + 1, path + before + len) == 0;
-}
-
 /* "GET, PATCH" */
 static void add_allowed(char allowed[ALLOW_MAX], const char *method)
 {
@@ -248,7 +249,7 @@ static void find_route(struct mr_http_request *request, const char *method, char
         for (size_t i = 0; i < table->routes_n; i++) {
             const struct mr_http_route *route = &table->routes[i];
             struct mr_slice parameter;
-            if (!path_fits(route->path, request->path, &parameter))
+            if (!path_fits(route->path, request->below, &parameter))
                 continue;
             if (!method_fits(route, method)) {
                 add_allowed(allowed, route->method);
@@ -278,8 +279,24 @@ static void redirect(struct mr_http_request *request)
 {
     char to[PREFIX_TEXT_MAX];
     (void)snprintf(to, sizeof to, "%s/", request->http->options.prefix);
-    reply_with(request, STATUS_PERMANENT_REDIRECT, "text/plain", (struct mr_slice){0}, "Location",
-               to);
+    reply_with(request, STATUS_PERMANENT_REDIRECT, "text/plain", (struct mr_slice){0},
+               (struct extra){"Location", to});
+}
+
+/* Of a body so much is read. */
+static size_t body_max(const struct mr_http_request *request)
+{
+    size_t max = request->route ? request->route->body_max : 0;
+    return max > 0 ? max : request->http->options.limits.body_bytes;
+}
+
+static void refuse_body(struct mr_http_request *request, enum mr_err err, uint64_t bytes)
+{
+    char text[80];
+    snprintf(text, sizeof text, "the body has %llu bytes, the limit is %zu",
+             (unsigned long long)bytes, body_max(request));
+    mr_http_fail(request, err,
+                 err == MR_TOO_BIG ? text : "too much is being sent at once: try again");
 }
 
 static void answer(struct mr_http_request *request, const char *method)
@@ -287,6 +304,8 @@ static void answer(struct mr_http_request *request, const char *method)
     char allowed[ALLOW_MAX];
     if (!is_certified(request)) {
         mr_http_fail(request, MR_DENIED, NO_CERTIFICATE);
+    } else if (request->passed != MR_OK) {
+        refuse_body(request, request->passed, request->body_bytes);
     } else if (request->at_prefix) {
         redirect(request);
     } else if (request->route) {
@@ -299,7 +318,7 @@ static void answer(struct mr_http_request *request, const char *method)
         find_route(request, method, allowed);
         if (allowed[0] != '\0')
             fail_with(request, STATUS_METHOD_NOT_ALLOWED, MR_INVALID, "this path has other methods",
-                      allowed);
+                      (struct extra){"Allow", allowed});
         else
             mr_http_fail(request, MR_NOT_FOUND, "no such path");
     }
@@ -307,48 +326,44 @@ static void answer(struct mr_http_request *request, const char *method)
 
 /* ---- its way -------------------------------------------------------------------------------- */
 
-/* What routes are held against: the path below the prefix; one that is not below it is none of theirs. */
-static const char *path_below(struct mr_http_request *request, const char *path)
+void *request_begin(void *arg, const char *uri, struct MHD_Connection *connection)
 {
-    const char *prefix = request->http->options.prefix;
-    size_t len = prefix ? strlen(prefix) : 0;
-    if (len == 0)
-        return path;
-    if (strncmp(path, prefix, len) != 0 || (path[len] != '/' && path[len] != '\0'))
-        return "";
-    request->at_prefix = path[len] == '\0';
-    return path + len;
-}
-
-static struct mr_http_request *request_new(struct mr_http *http, struct MHD_Connection *connection,
-                                           const char *path, const char *method)
-{
-    char allowed[ALLOW_MAX];
     struct mr_http_request *request = calloc(1, sizeof *request);
     if (!request)
         return NULL;
-    *request = (struct mr_http_request){.http = http, .connection = connection};
-    request->is_head = strcmp(method, "HEAD") == 0;
-    request->since = mr_mono_now(mr_clock_system());
-    request->path = strdup(path_below(request, path));
-    if (!request->path) {
-        free(request);
-        return NULL;
-    }
-    find_route(request, method, allowed);
-    return request;
+    *request = (struct mr_http_request){.http = arg, .connection = connection};
+    enum mr_err err = path_read(uri, &request->path);
+    request->garbled = err != MR_OK;
+    if (err != MR_NOMEM)
+        return request;
+    free(request);
+    return NULL;
 }
 
-/* A piece of the body: kept for a route that reads it, else passed over, up to a limit. */
+/* What came of it is not kept. */
+static void pass_body(struct mr_http_request *request, enum mr_err err)
+{
+    request->passed = err;
+    request->http->bodies_bytes -= request->body.len;
+    mr_buf_done(&request->body);
+    request->body = (struct mr_buf){0};
+}
+
+/* A piece of the body: kept for a route that reads it, else passed over. One that is too big is so, too, that its sender can
+ * be told when it is there as a whole; but not for ever. */
 static enum MHD_Result take_body(struct mr_http_request *request, const char *bytes, size_t n)
 {
     struct mr_http *http = request->http;
-    size_t max = request->route ? request->route->body_max : 0;
+    size_t max = body_max(request);
+    bool kept = request->route && request->route->body_max > 0;
     request->body_bytes += n;
-    if (max == 0)
-        return request->body_bytes <= http->options.limits.body_bytes ? MHD_YES : MHD_NO;
-    if (request->body_bytes > max || http->bodies_bytes + n > http->options.limits.bodies_bytes ||
-        mr_buf_append(&request->body, bytes, n) != MR_OK)
+    if (request->body_bytes > max)
+        pass_body(request, MR_TOO_BIG);
+    else if (kept && http->bodies_bytes + n > http->options.limits.bodies_bytes)
+        pass_body(request, MR_BUSY);
+    if (!kept || request->passed != MR_OK)
+        return request->body_bytes <= 2 * max ? MHD_YES : MHD_NO;
+    if (mr_buf_append(&request->body, bytes, n) != MR_OK)
         return MHD_NO;
     http->bodies_bytes += n;
     return MHD_YES;
@@ -364,29 +379,47 @@ static uint64_t announced(const struct mr_http_request *request)
     return number > 0 ? (uint64_t)number : 0;
 }
 
-/* The headers are there. Who may not send a body, or sends one that is too big, is told so before it is read. */
-static enum MHD_Result begin_body(struct mr_http_request *request)
+/* Who may not send a body, or sends one that is too big, is told so before it is read. */
+static bool is_body_refused(struct mr_http_request *request)
 {
     const struct mr_http_route *route = request->route;
     const struct mr_http *http = request->http;
-    char text[80];
-    if (!route || route->body_max == 0)
-        return MHD_YES;
     uint64_t bytes = announced(request);
-    request->result = MHD_YES;
-    if (!is_certified(request)) {
+    bool kept = route && route->body_max > 0;
+    if (kept && !is_certified(request))
         mr_http_fail(request, MR_DENIED, NO_CERTIFICATE);
-    } else if (bytes > route->body_max) {
-        snprintf(text, sizeof text, "the body has %llu bytes, the limit is %zu",
-                 (unsigned long long)bytes, route->body_max);
-        mr_http_fail(request, MR_TOO_BIG, text);
-    } else if (!route->admit || route->admit(request, request->arg)) {
-        if (http->bodies_bytes + bytes <= http->options.limits.bodies_bytes)
-            return MHD_YES;
-        mr_http_fail(request, MR_BUSY, "too much is being sent at once: try again");
+    else if (bytes > body_max(request))
+        refuse_body(request, MR_TOO_BIG, bytes);
+    else if (!kept || (route->admit && !route->admit(request, request->arg)))
+        ; /* nothing is read, or it is answered */
+    else if (http->bodies_bytes + bytes > http->options.limits.bodies_bytes)
+        refuse_body(request, MR_BUSY, bytes);
+    return request->replied;
+}
+
+/* The headers are there. */
+static enum MHD_Result begin(struct mr_http_request *request, const char *method,
+                             const char *version)
+{
+    char allowed[ALLOW_MAX];
+    const char *prefix = request->http->options.prefix;
+    request->begun = true;
+    request->is_head = strcmp(method, "HEAD") == 0;
+    request->since = mr_mono_now(mr_clock_system());
+    request->result = MHD_YES;
+    const char *wrong = request->garbled ? "the path has a zero byte in it"
+                                         : head_wrong(request->connection, version);
+    if (wrong) {
+        fail_with(request, mr_err_http_status(MR_INVALID), MR_INVALID, wrong,
+                  (struct extra){"Connection", "close"});
+        request->asked = true;
+        return request->result;
     }
-    mr_assert(request->replied);
-    request->asked = true;
+    request->below = path_below(mr_buf_slice(&request->path), prefix);
+    request->at_prefix =
+        prefix && prefix[0] != '\0' && request->below.data && request->below.len == 0;
+    find_route(request, method, allowed);
+    request->asked = is_body_refused(request);
     return request->result;
 }
 
@@ -396,13 +429,13 @@ enum MHD_Result request_on(void *arg, struct MHD_Connection *connection, const c
                            const char *method, const char *version, const char *bytes,
                            size_t *bytes_n, void **state)
 {
-    (void)version;
+    (void)path; /* escapes in it are gone already, and so is what they stood for */
     struct mr_http *http = arg;
     struct mr_http_request *request = *state;
-    if (!request) {
-        *state = request = request_new(http, connection, path, method);
-        return request ? begin_body(request) : MHD_NO;
-    }
+    if (!request)
+        return MHD_NO;
+    if (!request->begun)
+        return begin(request, method, version);
     if (*bytes_n > 0) {
         size_t n = *bytes_n;
         *bytes_n = 0;
@@ -433,7 +466,7 @@ void request_completed(void *arg, struct MHD_Connection *connection, void **stat
             stream_closed(request->stream);
         http->bodies_bytes -= request->body.len;
         mr_buf_done(&request->body);
-        free(request->path);
+        mr_buf_done(&request->path);
         free(request);
     }
     if (client)

@@ -421,6 +421,60 @@ static void a_path_has_a_parameter(void **state)
     assert_non_null(strstr(ask("GET /things HTTP/1.1\r\n" END), "HTTP/1.1 405"));
 }
 
+/* A slash that is escaped is none between two parts, and nothing ends in the middle of a name. */
+static void what_is_escaped_in_a_path_is_part_of_a_name(void **state)
+{
+    (void)state;
+    assert_non_null(strstr(ask("GET /things/a%2Fb HTTP/1.1\r\n" END), "\r\n\r\na/b"));
+    assert_non_null(strstr(ask("GET /things/a%2fcolour HTTP/1.1\r\n" END), "\r\n\r\na/colour"));
+    assert_non_null(strstr(ask("GET /%74hings/%2e%2e?x=%2F HTTP/1.1\r\n" END), "\r\n\r\n.."));
+    assert_non_null(strstr(ask("GET /things/a%zz% HTTP/1.1\r\n" END), "\r\n\r\na%zz%"));
+    assert_non_null(strstr(ask("GET /things%2Fa HTTP/1.1\r\n" END), "HTTP/1.1 404"));
+    assert_non_null(strstr(ask("GET * HTTP/1.1\r\n" END), "HTTP/1.1 404"));
+    static const char *const zeros[] = {"/things/a%00b", "/hello%00", "/hello?x=%00", "/hello?%00"};
+    for (size_t i = 0; i < sizeof zeros / sizeof *zeros; i++) {
+        char request[256];
+        snprintf(request, sizeof request, "GET %s HTTP/1.1\r\n" END, zeros[i]);
+        const char *text = ask(request);
+        assert_non_null(strstr(text, "HTTP/1.1 400"));
+        assert_non_null(strstr(text, "zero byte"));
+    }
+}
+
+/* Somebody between us and the client might read it otherwise, and what stands in the body would be a request for one of us. */
+static void what_can_be_read_in_two_ways_is_refused(void **state)
+{
+    (void)state;
+    static const char *const heads[] = {
+        "Host: x\r\nContent-Length: 31\r\nContent-Length: 5\r\n",
+        "Host: x\r\nContent-Length: 31\r\nContent-Length: 31\r\n",
+        "Host: x\r\nContent-Length: 31\r\nTransfer-Encoding: chunked\r\n",
+        "Host: x\r\nTransfer-Encoding: chunked\r\nContent-Length: 31\r\n",
+        "Host: x\r\nTransfer-Encoding: chunked\r\nTransfer-Encoding: chunked\r\n",
+        "Host: x\r\nTransfer-Encoding: xchunked\r\n",
+        "Host: x\r\nTransfer-Encoding: gzip, chunked\r\n",
+        "Host: x\r\nContent-Length : 31\r\n",
+        "Host: x\r\nContent-Length:\r\n 31\r\n",
+        "Host: x\r\n Content-Length: 31\r\n",
+        "Host: x\r\nTransfer-Encoding:\r\n\tchunked\r\n",
+        "Host: x\r\nHost: y\r\n",
+        "",
+    };
+    for (size_t i = 0; i < sizeof heads / sizeof *heads; i++) {
+        char request[256];
+        snprintf(request, sizeof request,
+                 "POST /things HTTP/1.1\r\n%s\r\nGET /hello HTTP/1.1\r\nHost: x\r\n\r\n", heads[i]);
+        const char *text = ask(request); /* returns: the connection is closed with it */
+        assert_non_null(strstr(text, "HTTP/1.1 400"));
+        assert_non_null(strstr(text, "{\"error\":{\"code\":\"INVALID\""));
+        assert_null(strstr(text, "HTTP/1.1 200"));
+    }
+    const char *old = ask("POST /things HTTP/1.0\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n");
+    assert_non_null(strstr(old, "400"));
+    assert_non_null(strstr(ask("GET /hello HTTP/1.0\r\n\r\n"), "200"));
+    assert_non_null(strstr(ask("GET /hello HTTP/1.1\r\n" END), "HTTP/1.1 200"));
+}
+
 static void a_body_is_read_up_to_its_limit(void **state)
 {
     (void)state;
@@ -433,12 +487,24 @@ static void a_body_is_read_up_to_its_limit(void **state)
     assert_non_null(strstr(text, "HTTP/1.1 413"));
     assert_non_null(strstr(text, "{\"error\":{\"code\":\"TOO_BIG\",\"message\":\"the body has 501 "
                                  "bytes, the limit is 500\"}}"));
-    /* Without its length it is known only when it is too late for an answer. */
+    /* Without its length it is known only while it comes. */
     snprintf(request, sizeof request,
              "POST /things HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" END
              "1f5\r\n%501s\r\n0\r\n\r\n",
              "x");
-    assert_null(strstr(ask(request), "HTTP/1.1 200"));
+    text = ask(request);
+    assert_non_null(strstr(text, "HTTP/1.1 413"));
+    assert_non_null(strstr(text, "the body has 501 bytes, the limit is 500"));
+    /* Nor is one that nobody reads. */
+    text = ask("GET /hello HTTP/1.1\r\nContent-Length: 1001\r\n" END);
+    assert_non_null(strstr(text, "HTTP/1.1 413"));
+    /* Nobody listens for ever. */
+    char longer[4096];
+    snprintf(longer, sizeof longer,
+             "POST /things HTTP/1.1\r\nTransfer-Encoding: chunked\r\n" END
+             "7d1\r\n%2001s\r\n0\r\n\r\n",
+             "x");
+    assert_null(strstr(ask(longer), "HTTP/1.1"));
 }
 
 /* Who may not send a body is told so by its headers alone. */
@@ -657,6 +723,8 @@ int main(void)
         TEST(a_request_that_comes_byte_by_byte_is_cut),
         TEST(connections_that_say_nothing_shut_nobody_out),
         TEST(a_path_has_a_parameter),
+        TEST(what_is_escaped_in_a_path_is_part_of_a_name),
+        TEST(what_can_be_read_in_two_ways_is_refused),
         TEST(a_body_is_read_up_to_its_limit),
         TEST(a_body_is_read_of_those_who_may_send_one),
         TEST(bodies_have_a_limit_all_together),
