@@ -11,11 +11,14 @@
 static const struct http_bounds bounds = {
     .depth = 2, .containers = 1 + MR_BATCH_MAX, .commas = 16 * MR_BATCH_MAX};
 
-/* What a token for some queues has not taken itself is nobody's. */
-static struct http_held *held_of(struct http_call *call, uint64_t epoch)
+/* What a token for some queues has not taken itself is nobody's; nor is what somebody has mixed up: the epoch of one task with
+ * the id of another. */
+static struct http_held *held_of(struct http_call *call, struct mr_slice id, uint64_t epoch)
 {
     struct http_held *held = http_held_find(&call->api->hands, epoch);
-    bool ours = held != NULL && strcmp(held->hand->token, call->token.id) == 0;
+    if (held == NULL || !mr_slice_equal(held->id, id))
+        return NULL;
+    bool ours = strcmp(held->hand->token, call->token.id) == 0;
     return ours || mr_access_all_queues(&call->token) ? held : NULL;
 }
 
@@ -99,7 +102,7 @@ static enum mr_err read_end(struct http_call *call, const json_t *json, struct m
         return MR_TOO_BIG;
     if (item->error.len > MR_ERROR_TEXT_MAX)
         item->error.len = MR_ERROR_TEXT_MAX;
-    const struct http_held *held = held_of(call, (uint64_t)epoch);
+    const struct http_held *held = held_of(call, item->id, (uint64_t)epoch);
     bool may = held != NULL || mr_access_all_queues(&call->token);
     item->epoch = may ? (uint64_t)epoch : 0;
     item->ref = held != NULL ? held->ref : 0;
@@ -114,7 +117,7 @@ static void finished(struct http_call *call)
     jw_array_begin(&jw, NULL);
     for (size_t i = 0; i < req->n; i++) {
         enum mr_err err = req->errs[i];
-        struct http_held *held = held_of(call, req->items[i].epoch);
+        struct http_held *held = held_of(call, req->items[i].id, req->items[i].epoch);
         if (held != NULL && (err == MR_OK || err == MR_STALE || err == MR_NOT_FOUND))
             http_held_over(held);
         jw_object_begin(&jw, NULL);
@@ -200,7 +203,7 @@ static void beaten(struct http_call *call)
 {
     struct extending *extending = call->data;
     struct run *run = &extending->runs[extending->at];
-    struct http_held *held = held_of(call, run->epoch);
+    struct http_held *held = held_of(call, run->id, run->epoch);
     enum mr_err err = call->req.head.err == MR_NOT_FOUND ? MR_STALE : call->req.head.err;
     if (held == NULL)
         err = MR_STALE;
@@ -217,7 +220,7 @@ static void extend_next(struct http_call *call)
     struct extending *extending = call->data;
     for (; extending->at < extending->n; extending->at++) {
         struct run *run = &extending->runs[extending->at];
-        struct http_held *held = held_of(call, run->epoch);
+        struct http_held *held = held_of(call, run->id, run->epoch);
         run->cancelled = held != NULL && held->cancelled;
         run->err = held == NULL || held->hand->is_closing ? MR_STALE : held->hand->extension;
         if (run->err == MR_STALE || held->hand->extended == extending->number)

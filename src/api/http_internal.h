@@ -198,6 +198,8 @@ void http_events_stop(struct mr_http_api *api);
 /* ---- http_take.c ---------------------------------------------------------------------------- */
 
 void http_hands_init(struct http_hands *hands);
+/* Now and then: who has gone while it waited is waited for no longer, and its place is free. */
+void http_takes_look(struct mr_http_api *api);
 /* The server stops: who waits is answered, and what is in hand goes back. */
 void http_takes_end(struct mr_http_api *api);
 

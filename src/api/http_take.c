@@ -44,6 +44,7 @@ static void hand_free(struct http_hand *hand)
         mr_list_remove(&hand->helds[i].link);
     mr_list_remove(&hand->link);
     hand->api->hands.n--;
+    mr_arena_done(&hand->arena);
     free(hand->helds);
     free(hand);
 }
@@ -135,6 +136,16 @@ void http_takes_end(struct mr_http_api *api)
     }
 }
 
+/* Who waits for tasks is not listened to by the library: that it has gone is seen only by looking. */
+void http_takes_look(struct mr_http_api *api)
+{
+    for (struct mr_link *link = api->hands.list.next; link != &api->hands.list; link = link->next) {
+        struct http_hand *hand = mr_container(link, struct http_hand, link);
+        if (hand->waiting != NULL && mr_http_is_gone(hand->waiting->request))
+            hand_close(hand);
+    }
+}
+
 /* ---- take ----------------------------------------------------------------------------------- */
 
 static void leases_free(struct http_call *call)
@@ -152,10 +163,16 @@ static enum mr_err keep(struct http_hand *hand, const struct mr_req_take *take)
     hand->helds = calloc(take->n, sizeof *hand->helds);
     if (hand->helds == NULL)
         return MR_NOMEM;
+    size_t n = 0;
+    for (const struct mr_lease *lease = take->leases; lease != NULL; lease = lease->next)
+        MR_TRY(mr_arena_copy(&hand->arena, lease->task.id, &hand->helds[n++].id));
     for (const struct mr_lease *lease = take->leases; lease != NULL; lease = lease->next) {
         struct http_held *held = &hand->helds[hand->n];
-        *held = (struct http_held){
-            .hand = hand, .epoch = lease->epoch, .ref = lease->ref, .retried = lease->task.retried};
+        *held = (struct http_held){.hand = hand,
+                                   .id = held->id,
+                                   .epoch = lease->epoch,
+                                   .ref = lease->ref,
+                                   .retried = lease->task.retried};
         mr_list_push_back(bucket_of(&hand->api->hands, held->epoch), &held->link);
         mr_broker_begun(hand->broker, hand->first_slot + (uint32_t)hand->n, held->epoch);
         hand->n++;
@@ -183,7 +200,8 @@ static void taken(struct http_call *call)
     struct http_hand *hand = call->data;
     enum mr_err err = call->req.head.err;
     struct jw jw = {0};
-    if (call->api->hands.stopped) /* its node is closed, or will be: what came goes back */
+    hand->waiting = NULL;
+    if (hand->is_closing || call->api->hands.stopped) /* so will be its node: what came goes back */
         err = MR_CLOSED;
     bool none = err == MR_EMPTY || (err == MR_OK && mr_http_is_gone(call->request));
     if (none) {
@@ -228,6 +246,7 @@ static void opened(struct http_call *call)
     call->req.take.max = hand->max;
     call->req.take.wait_ms = hand->wait_ms;
     call->req.take.bytes_max = ANSWER_BYTES;
+    hand->waiting = call;
     http_call_submit_any(call, MR_OP_TAKE, taken);
 }
 

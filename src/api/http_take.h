@@ -23,10 +23,12 @@ struct http_hand {
     char token[MR_TOKEN_ID_LEN + 1]; /* whose it is */
     size_t max;
     int64_t wait_ms;
+    struct http_call *waiting; /* the call that the broker is to bring tasks for; NULL: none */
     uint64_t node;
     uint32_t first_slot;
     struct http_held *helds;
-    size_t n, left; /* of them are not over */
+    struct mr_arena arena; /* of their ids */
+    size_t n, left;        /* of them are not over */
     bool is_open, is_closing;
     uint64_t extended; /* the last call that did, by its number */
     enum mr_err extension;
@@ -37,6 +39,7 @@ struct http_hand {
 struct http_held {
     struct mr_link link; /* in its bucket */
     struct http_hand *hand;
+    struct mr_slice id;
     uint64_t epoch, ref;
     uint32_t retried;
     bool over, cancelled;

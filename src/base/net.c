@@ -7,6 +7,7 @@
 #include <netdb.h>
 #include <netinet/in.h>
 #include <netinet/tcp.h>
+#include <poll.h>
 #include <stddef.h>
 #include <stdlib.h>
 #include <sys/resource.h>
@@ -275,9 +276,8 @@ void mr_net_cut(int fd)
 
 bool mr_net_is_ended(int fd)
 {
-    char byte;
-    ssize_t n = recv(fd, &byte, 1, MSG_PEEK | MSG_DONTWAIT);
-    return n == 0 || (n < 0 && errno != EAGAIN && errno != EWOULDBLOCK && errno != EINTR);
+    struct pollfd watched = {.fd = fd, .events = POLLRDHUP};
+    return poll(&watched, 1, 0) > 0; /* also behind what was sent and not yet read */
 }
 
 void mr_net_allow_many(void)

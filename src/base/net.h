@@ -58,7 +58,7 @@ void mr_net_set_send_room(int fd, size_t bytes);
 void mr_net_close(int fd);
 /* Ends both directions; the socket stays its owner's to close. */
 void mr_net_cut(int fd);
-/* Whether the peer has ended its direction, or all of it, and nothing of it is left to be read. Waits for nothing. */
+/* Whether the peer has ended its direction, or all of it, whatever of it is left to be read. Waits for nothing. */
 bool mr_net_is_ended(int fd);
 
 /* Lets this process have as many open descriptors as the system allows it: the usual 1024 are fewer

@@ -34,7 +34,11 @@ take '{"queues":{"q":1,"other":2},"node":"curl","max":10,"lease_ms":60000}'
 is "taken" 't1 t2 t3 t4' "$(of_it '[.items[].id] | join(" ")')"
 is "as it is" 'payload 1 active' "$(of_it '.items[0] | "\(.payload) \(.state)"')"
 is "who has it" 'curl 4' "$(m node list --json | jq -r '.[] | "\(.node) \(.in_hand)"')"
-post 200 /finish "[$(run_of 0 | jq -c '. + {outcome: "ok", result: "done"}'),$(run_of 1 | jq -c '. + {outcome: "error", error: "no luck"}'),
+# Who mixes them up has ended nothing, and lost nothing.
+post 200 /finish "[$(jq -c '{id: .items[1].id, epoch: .items[0].epoch, outcome: "ok"}' "$room/taken")]"
+is "another one's epoch" STALE "$(of_it '.[0].error.code')"
+is "both run" 'active active' "$(state t1) $(state t2)"
+post 200 /finish "[$(run_of 0 | jq -c '. + {outcome: "ok", result: "done"}'),$(run_of 1 | jq -c '. + {outcome: "error", error: "no luck", delay_ms: 600000}'),
     $(run_of 2 | jq -c '. + {outcome: "handback"}')]"
 is "all are well" '[{"id":"t1"},{"id":"t2"},{"id":"t3"}]' "$(jq -c . "$room/body")"
 is "its result" 'completed done' "$(m task show t1 --json | jq -r '"\(.state) \(.result)"')"
@@ -67,6 +71,12 @@ m enqueue -q g --id g1 x >/dev/null
 take_g() { take '{"queues":{"g":1},"node":"next","wait_ms":100}' && [ "$(of_it '.items[0].id')" = g1 ]; }
 until_true take_g
 is "nobody has crashed" 0 "$(of_it '.items[0].crashes')"
+# ... and its place is free long before its time is over.
+curl -s -m 1 -d '{"queues":{"g":1},"node":"left","wait_ms":60000}' "http://$http$v1/take" >/dev/null && fail "something came"
+left=$SECONDS
+left_is_gone() { ! waits left; }
+until_true left_is_gone
+[ $((SECONDS - left)) -lt 40 ] || fail "it was waited for"
 # Who says nothing for so long has lost it.
 m enqueue -q l --id l1 x >/dev/null
 take '{"queues":{"l":1},"node":"silent","lease_ms":1000}'
