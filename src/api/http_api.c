@@ -6,6 +6,8 @@
 
 #include "api/http_history.h"
 
+enum { EVENT_IDS_MS = 1000 }; /* more than there are changes in a millisecond */
+
 /* ---- calls ---------------------------------------------------------------------------------- */
 
 struct http_call *http_call_new(struct mr_http_api *api, struct mr_http_request *request)
@@ -220,6 +222,8 @@ enum mr_err mr_http_api_new(const struct mr_http_api_options *options, struct mr
     api->options = *options;
     if (api->options.payload_max == 0)
         api->options.payload_max = MR_PAYLOAD_MAX;
+    /* Who comes back with an id of a server before this one has seen none of these. */
+    api->events_id = (uint64_t)mr_wall_ms(mr_wall_now(mr_clock_system())) * EVENT_IDS_MS;
     http_hands_init(&api->hands);
     http_together_init(&api->together);
     struct mr_http_jobs_options jobs = {.door = &api->options.door,
@@ -249,8 +253,9 @@ static void tick_ours(void *arg)
 
 static void beat(struct mr_http *http, void *arg)
 {
-    const struct mr_http_api *api = arg;
+    struct mr_http_api *api = arg;
     http_history_beat(api->history, http);
+    http_takes_look(api);
 }
 
 static void tick_jobs(void *arg)

@@ -65,6 +65,7 @@ def first_sight():
     check(stream.queue("a").keys() == api("/queues/a").keys(), "a queue is the same object as elsewhere")
     ids = [id for id, _, _ in stream.events if id is not None]
     check(ids == sorted(set(ids)), f"ids {ids}")
+    check(Stream(after=1).ready().events[0][1] == "start", "one of a server before this one begins anew")
     return stream
 
 
