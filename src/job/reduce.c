@@ -289,6 +289,9 @@ enum mr_err mr_reduce_new(const struct mr_reduce_options *options, struct mr_red
 static enum mr_err check_index(const struct mr_reduce *reduce, uint64_t index,
                                struct mr_detail *detail)
 {
+#ifdef MR_PLANT_REDUCED_WITHOUT_A_PART
+    return MR_OK;
+#endif
     if (index == reduce->next)
         return MR_OK;
     mr_detail_set(detail, "part %" PRIu64 " comes where part %" PRIu64 " should", index,

@@ -114,9 +114,11 @@ static enum mr_err said_make(struct said *said, const struct mr_names_entry *in)
 int registry_rank(enum mr_names_fate a, uint64_t a_version, uint64_t a_sum, enum mr_names_fate b,
                   uint64_t b_version, uint64_t b_sum)
 {
+#ifndef MR_PLANT_LEAVER_RETURNS
     bool a_left = a == MR_NAMES_LEFT, b_left = b == MR_NAMES_LEFT;
     if (a_left || b_left)
         return a_left - b_left;
+#endif
     if (a_version != b_version)
         return a_version > b_version ? 1 : -1;
     if (a != b)

@@ -348,7 +348,9 @@ bool mr_subapps_move(struct mr_subapps *table, uint32_t part, uint64_t to)
     if (at == SIZE_MAX || table->parts[at].owner == to)
         return false;
     table->parts[at].owner = to;
+#ifndef MR_PLANT_MOVE_UNFENCED
     table->parts[at].epoch = ++table->epoch;
+#endif
     return true;
 }
 

@@ -236,7 +236,11 @@ static void give_back(struct mr_call *call)
 {
     if (!wanted(call)) {
         rpc_receive_drop(call);
+#ifdef MR_PLANT_HELD_CALL_GROWS
+    } else {
+#else
     } else if (!call->held) {
+#endif
         consume(call, call->unconsumed);
         call->unconsumed = 0;
     }

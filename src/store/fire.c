@@ -402,9 +402,11 @@ static enum mr_err fire_item(struct work *work, const struct slot *slot,
 static enum mr_err fire_carry(struct tx *tx, struct mr_store_req *req)
 {
     struct mr_store_fire_batch *fire = store_request(req, mr_store_fire_batch);
+#ifndef MR_PLANT_FIRED_WITHOUT_LEASE
     req->err = tx_fence(tx, &fire->fence);
     if (req->err != MR_OK)
         return MR_OK;
+#endif
     struct work work;
     MR_TRY(work_init(&work, tx, fire->app, &fire->fence, fire->n));
     for (size_t i = 0; i < fire->n; i++) {

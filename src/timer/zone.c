@@ -221,6 +221,9 @@ int64_t mr_zone_latest_local(const struct mr_zone *zone, int64_t unix_s)
 {
     size_t i = change_at(zone, unix_s);
     int64_t latest = unix_s + zone->changes[i].offset;
+#ifdef MR_PLANT_FOLD_FIRES_TWICE
+    return latest;
+#endif
     /* An older change cannot have been ahead of now by more than two offsets. */
     for (; i > 0 && zone->changes[i].at > unix_s - 2 * TIMER_OFFSET_MAX - 1; i--) {
         int64_t shown = zone->changes[i].at - 1 + zone->changes[i - 1].offset;

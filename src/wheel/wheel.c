@@ -231,7 +231,11 @@ size_t mr_wheel_advance(struct mr_wheel *wheel, uint64_t now, void *arg)
     mr_list_splice_back(&wheel->firing, &wheel->late);
     size_t fired = fire_all(wheel, arg);
     struct place at;
-    while (first_slot(wheel, &at) && slot_tick(wheel->now, at) <= now) {
+    uint64_t until = now;
+#ifdef MR_PLANT_WHEEL_EARLY
+    until += until < MR_TICK_NEVER;
+#endif
+    while (first_slot(wheel, &at) && slot_tick(wheel->now, at) <= until) {
         open_slot(wheel, at);
         fired += fire_all(wheel, arg);
     }

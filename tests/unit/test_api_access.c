@@ -645,7 +645,7 @@ static void a_refused_change_says_what_was_tried(void **state)
     client_close(&mail);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
@@ -667,5 +667,7 @@ int main(void)
         TEST(changes_by_people_leave_a_line),
         TEST(a_refused_change_says_what_was_tried),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

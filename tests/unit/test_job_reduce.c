@@ -281,7 +281,7 @@ static void results_of_any_size_come_in_full_chunks(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(specs_have_one_text),
@@ -297,5 +297,7 @@ int main(void)
         cmocka_unit_test(what_the_caller_answers_ends_the_reduce),
         cmocka_unit_test(results_of_any_size_come_in_full_chunks),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -548,7 +548,7 @@ static void test_without_memory_nothing_is_half_done(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_who_registers_is_listed_by_name),
@@ -570,5 +570,7 @@ int main(void)
         cmocka_unit_test(test_ten_thousand_workers),
         cmocka_unit_test(test_without_memory_nothing_is_half_done),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

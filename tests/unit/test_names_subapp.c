@@ -460,7 +460,7 @@ static void test_whatever_comes_each_slot_has_one_owner(void **state)
     }
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(test_the_third_worker_splits_the_fourth_does_not_the_fifth_does),
@@ -479,5 +479,7 @@ int main(void)
         cmocka_unit_test(test_workers_are_placed_evenly_and_stay),
         cmocka_unit_test(test_whatever_comes_each_slot_has_one_owner),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -76,11 +76,13 @@ static void a_task_that_is_gone_may_have_ended(void **state)
     assert_int_equal(end_in_doubt(0), MR_OK);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_task_that_is_kept_cannot_have_ended_without_a_trace),
         cmocka_unit_test(a_task_that_is_gone_may_have_ended),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -491,7 +491,7 @@ static void a_peer_that_takes_nothing_loses_its_connection(void **state)
     rig_stop(rig);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_unary_call_is_answered_with_its_status),
@@ -518,5 +518,7 @@ int main(void)
         cmocka_unit_test(a_client_refuses_a_message_over_its_limit),
         cmocka_unit_test(a_peer_that_takes_nothing_loses_its_connection),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -690,7 +690,7 @@ static void without_memory_there_is_no_rule_and_no_harm(void **state)
     assert_true(!FAILING_ALLOC || n > 5);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(rules_that_mean_the_same_have_the_same_text),
@@ -720,5 +720,7 @@ int main(void)
         cmocka_unit_test(jitter_is_the_same_for_the_same_firing_and_stays_in_its_bounds),
         cmocka_unit_test(without_memory_there_is_no_rule_and_no_harm),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, open_zones, close_zones);
 }

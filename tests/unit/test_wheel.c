@@ -438,7 +438,7 @@ static void a_jump_over_ages_costs_only_the_timers_it_fires(void **state)
     mr_wheel_free(wheel);
 }
 
-int main(void)
+int main(int argc, char **argv)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(wheel_never_fires_early),
@@ -452,5 +452,7 @@ int main(void)
         cmocka_unit_test(wheel_holds_ten_million_timers),
         cmocka_unit_test(a_jump_over_ages_costs_only_the_timers_it_fires),
     };
+    if (argc > 1)
+        cmocka_set_test_filter(argv[1]);
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

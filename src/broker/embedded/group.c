@@ -247,6 +247,9 @@ int64_t group_ripe_ms(const struct queue *queue, const struct mr_req_gather *rul
         return group->count >= mr_gather_max(rule) ? INT64_MIN : INT64_MAX;
     if (by == RIPE_BY_OLDEST)
         return rule->max_delay_ms == 0 ? INT64_MAX : later(group->ripe[by].key, rule->max_delay_ms);
+#ifdef MR_PLANT_GRACE_FROM_FIRST
+    by = RIPE_BY_OLDEST;
+#endif
     return later(group->ripe[by].key, rule->grace_ms);
 }
 

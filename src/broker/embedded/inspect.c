@@ -137,8 +137,10 @@ static enum mr_err page_state(struct page *page, struct queue *queue)
             MR_TRY(page_set(page, queue_set(queue, at->state, at->part)));
         if (page->full)
             return MR_OK;
+#ifndef MR_PLANT_CURSOR_KEPT
         at->key = INT64_MIN;
         at->tie = 0;
+#endif
     }
     at->part = 0;
     return MR_OK;

@@ -95,6 +95,9 @@ int64_t permit_rate_free_ns(const struct permit *permit)
 bool permit_is_free(const struct permit *permit)
 {
     bool full = permit->concurrency > 0 && permit->active >= permit->concurrency;
+#ifdef MR_PLANT_ONE_OVER_THE_LIMIT
+    full = full && permit->active > permit->concurrency;
+#endif
     return !full && (permit->rate == 0 || permit_rate_free_ns(permit) == 0);
 }
 

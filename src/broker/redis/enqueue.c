@@ -228,7 +228,11 @@ enum mr_err enqueue_args(struct mr_arena *arena, const struct mr_task_options *o
     MR_TRY(number_in(arena, options->at_ms != 0 ? options->at_ms : options->delay_ms, &at[3]));
     MR_TRY(number_in(arena, task->priority_ms, &at[4]));
     at[5] = task->lock;
-    MR_TRY(number_in(arena, options->unique_ms, &at[6]));
+    int64_t unique_ms = options->unique_ms;
+#ifdef MR_PLANT_LOCK_ENDS_EARLY
+    unique_ms = unique_ms / MR_MS_PER_S + 1;
+#endif
+    MR_TRY(number_in(arena, unique_ms, &at[6]));
     at[7] = mr_slice_str(duplicates[options->on_duplicate]);
     at[8] = options->group;
     MR_TRY(number_in(arena, (int64_t)task->fields_n, &at[9]));

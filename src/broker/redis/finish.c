@@ -347,6 +347,9 @@ static void put_end(struct end *end, struct mr_slice *args)
     args[2] = mr_slice_str(outcomes[item->outcome]);
     args[3] = number_arg(item->delay_ms, end->texts[1]);
     args[4] = mr_slice_str(hold == NULL ? "0" : hold->plain ? "1" : hold->kept ? "2" : "0");
+#ifdef MR_PLANT_LOST_END_ACCEPTED
+    args[4] = MR_SLICE_LIT("0");
+#endif
     args[5] = finish->items[end->item].text;
     args[6] = mr_slice_str(reasons[item->reason]);
 }
