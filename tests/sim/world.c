@@ -411,7 +411,9 @@ static void world_free(struct world *world)
 static void run_steps(struct world *world)
 {
     enum mr_err err = rig_open(&world->rig);
-    if (err != MR_OK)
+    if (err != MR_OK && world->io_failed)
+        crash(world, SIMFS_KEEP_ALL); /* which opens it again */
+    else if (err != MR_OK)
         oracle_fail(world->oracle, "a new store does not open: %s: %s", mr_err_name(err),
                     world->rig.detail.text);
     for (uint32_t i = 0; i < world->dials.steps && !oracle_error(world->oracle); i++)
@@ -480,5 +482,32 @@ void world_run_calm(const struct world_calm *calm, struct world_report *ret_repo
         pass_time(world, 10 * MR_NS_PER_MS);
         calm->ended(world->fs, world->oracle, &world->rig.clock, calm->arg);
     }
+    world_free(world);
+}
+
+static void plan_fault(struct world *world, const struct world_fault *fault)
+{
+    if (fault->err == MR_OK)
+        return;
+    oracle_short_of_space(world->oracle);
+    if (fault->op == SIMFS_READ)
+        oracle_reads_fail(world->oracle, 1);
+    world->io_failed = true;
+    world->report->faults = 1;
+    simfs_fail(world->fs, fault->op, fault->after, 1, fault->err);
+}
+
+void world_run_fault(const struct world_fault *fault, struct world_report *ret_report)
+{
+    struct world *world = world_new(fault->seed, ret_report);
+    choose_calm(world, fault->steps);
+    plan_fault(world, fault);
+    run_steps(world);
+    for (enum simfs_op op = 0; op < SIMFS_OP_COUNT; op++)
+        ret_report->calls[op] = simfs_count(world->fs, op);
+    if (!oracle_error(world->oracle))
+        heal(world);
+    if (!oracle_error(world->oracle))
+        enqueue_last(world);
     world_free(world);
 }

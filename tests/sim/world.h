@@ -11,11 +11,14 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+#include "sim/simfs.h"
+
 struct world_report {
     bool failed;
     char error[512];
     uint64_t hash; /* of everything that was answered */
     uint64_t tasks, leases, kills, power_cuts, faults, backups, points;
+    uint64_t calls[SIMFS_OP_COUNT]; /* of the disk, by world_run_fault */
     int64_t virtual_ms;
 };
 
@@ -24,7 +27,6 @@ enum world_detail { WORLD_QUIET, WORLD_VERBOSE };
 void world_run(uint64_t seed, enum world_detail detail, struct world_report *ret_report);
 
 struct oracle;
-struct simfs;
 struct rig_clock;
 
 /*
@@ -44,5 +46,19 @@ struct world_calm {
 };
 
 void world_run_calm(const struct world_calm *calm, struct world_report *ret_report);
+
+/*
+ * The same people, and one accident: a call of the disk that fails, once. Then everything is healed, worked off and
+ * judged as by world_run.
+ */
+struct world_fault {
+    uint64_t seed;
+    uint32_t steps;
+    enum simfs_op op;
+    uint64_t after;  /* so many calls of that kind pass before */
+    enum mr_err err; /* MR_OK: none fails */
+};
+
+void world_run_fault(const struct world_fault *fault, struct world_report *ret_report);
 
 #endif
