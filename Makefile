@@ -10,7 +10,7 @@ CMAKE = cmake -S . -G Ninja
 export JOBS
 
 .DEFAULT_GOAL := help
-.PHONY: help build test test-long soak fuzz plants peers demo demo-tasks check format install package debug asan tsan clean
+.PHONY: help build test test-long soak fuzz plants campaign peers demo demo-tasks check format install package debug asan tsan clean
 
 help: ## this list
 	@echo "Millrace $$(cat VERSION)"; echo
@@ -47,6 +47,10 @@ fuzz: ## every fuzzer for FUZZ_SECONDS (default 60) with libFuzzer
 plants: ## builds with each planted bug and expects a test to catch it
 	@scripts/setup.sh test
 	@tests/integration/plants.sh
+
+campaign: ## the campaigns of a release, about 7 hours on two cores: PARTS="seeds flips" for some, resumed where they were stopped
+	@scripts/setup.sh fuzz
+	@scripts/campaign.py $(PARTS)
 
 peers: ## measures what people would use instead beside Millrace, for docs/peers.md (20 minutes; installs beanstalkd, RabbitMQ, ...)
 	@scripts/setup.sh peers

@@ -88,8 +88,8 @@ long() {
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
     stage "campaigns (ASan + UBSan)" run build/asan -j $((2 * jobs)) -L long
     stage "fuzzers" env FUZZ_SECONDS="${FUZZ_SECONDS:-20}" scripts/fuzz.sh
-    stage "planted bugs" env MR_IMAGES=3000 MR_SEEDS=1000 MR_FLIPS=2000 tests/integration/plants.sh
     stage "build (release)" compile build product -DCMAKE_BUILD_TYPE=Release
+    stage "planted bugs" env MR_IMAGES=3000 MR_SEEDS=1000 MR_FLIPS=2000 tests/integration/plants.sh
     stage "build (tests of time, release)" compile build time_tests -DCMAKE_BUILD_TYPE=Release
     stage "time (release)" run build -j 1 -L alone
     stage "figures" figures

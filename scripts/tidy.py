@@ -11,6 +11,8 @@ import re
 import subprocess
 import sys
 
+import proof
+
 FILE_LINES_MAX = 1000
 ONE_HEADER = "include/millrace.h"  # all that a program needs, in one file: as long as that is
 FUNCTION_LINES_MAX = 70
@@ -185,6 +187,10 @@ def rule_executable(source, _levels):
         yield 1, "script is not executable"
 
 
+def rule_proof(source, _levels):
+    return proof.problems(source.root)
+
+
 def is_code(source):
     return source.is_c() or source.is_script()
 
@@ -206,6 +212,7 @@ RULES = [
     (rule_absolute_paths, is_code),
     (rule_whitespace, lambda s: True),
     (rule_executable, lambda s: s.path.endswith((".sh", ".py")) or s.path == ".ci/run"),
+    (rule_proof, lambda s: s.path == proof.PAGE),
 ]
 
 

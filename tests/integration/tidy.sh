@@ -81,6 +81,14 @@ printf 'text \n' | plant docs/white.md 'docs/white.md:1: trailing whitespace'
 printf 'text' | plant docs/newline.md 'docs/newline.md:1: no newline'
 printf '#!/bin/sh\n# SPDX-License-Identifier: Apache-2.0\n' |
     plant scripts/mode.sh 'scripts/mode.sh:1: script is not executable'
+printf '## What is promised\n\n* **It works.** Always.\n' >"$tree/README.md"
+printf '## In one line each\n' >"$tree/docs/guarantees.md"
+printf '%s\nstatic void it_works(void **state)\n' "$spdx" | clang-format >"$tree/tests/sim/works.c"
+printf '| **It works.** | `it_works`, `it_sings` | |\n' |
+    plant docs/proof.md 'docs/proof.md:1: no test is called it_sings'
+printf '| **It sings.** | `it_works` | |\n' | plant docs/proof.md 'README.md promises "It works.", which has no row'
+printf '| **It works.** | `it_works` | <!-- seeds -->1 seed |\n' |
+    plant docs/proof.md 'docs/proof.md:1: its figures are not those of bench/campaign.json'
 mkdir "$tree/src/other"
 printf '%s\n' "$spdx" | plant src/other/x.c 'src/other/x.c:1: module other is not in src/levels.txt'
 

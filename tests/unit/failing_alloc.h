@@ -10,6 +10,7 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdio.h>
 #include <stdlib.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -26,6 +27,7 @@
 /* Allocations that still succeed before one fails; negative: none fails. */
 static long allocs_left = -1;
 static long allocs_failed;
+static long allocs_failed_in_all;
 
 /* Lets n allocations succeed and the next one fail, once. */
 static inline void fail_alloc_after(long n)
@@ -54,8 +56,15 @@ static inline int alloc_must_fail(void)
     if (allocs_left-- > 0)
         return 0;
     allocs_failed++;
+    allocs_failed_in_all++;
     errno = ENOMEM;
     return 1;
+}
+
+/* For the figures of campaigns. */
+static void __attribute__((destructor)) say_allocs_failed(void)
+{
+    (void)printf("%ld allocations failed\n", allocs_failed_in_all);
 }
 
 void *malloc(size_t size)
