@@ -160,7 +160,7 @@ PARTS = {
         "images passed": r"(\d+) passed", "failed": r", (\d+) failed", "crash points": r"(\d+) crash points",
         "crashes during recovery": r"(\d+) crashes during recovery"}),
     "flips": (lambda: compile_release(*SIMULATED), flips_pieces, JOBS, {
-        "damaged stores judged": r"(\d+) passed", "failed": r", (\d+) failed", "stores": r"(\d+) stores",
+        "bits flipped": r"(\d+) bits flipped", "damaged stores judged": r"(\d+) passed", "failed": r", (\d+) failed", "stores": r"(\d+) stores",
         "times refused": r"(\d+) times refused", "times served": r"(\d+) times served"}),
     "io": (lambda: compile_release(*SIMULATED), io_pieces, JOBS, {
         "failed calls passed": r"(\d+) passed", "failed": r", (\d+) failed", "workloads": r"(\d+) workloads"}),

@@ -2,8 +2,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fills the last column of docs/proof.md from bench/campaign.json. Usage: proof.py [ROOT]
 
-A cell begins with a comment that names parts of the campaign (scripts/campaign.py); what stands behind it is made here. tidy.py
-asks problems() whether every test that is named exists, every promise has a row, and every cell is what it would be made.
+A cell begins with a comment that names parts of the campaign (scripts/campaign.py), or one and "in full"; what stands behind it is
+made here. tidy.py asks problems() whether every test that is named exists, every promise has a row, and every cell is what it would be made.
 """
 
 import json
@@ -13,7 +13,8 @@ import sys
 
 PAGE = "docs/proof.md"
 RESULTS = "bench/campaign.json"
-CELL = re.compile(r"<!-- ([a-z ]+) -->[^|]*?(?= *\|)")
+CELL = re.compile(r"<!-- ([a-z ]+?)( in full)? -->[^|]*?(?= *\|)")
+NOT_YET = "not yet run"
 TEST_FILES = (".c", ".sh")
 # Where promises are made, and under which heading.
 PROMISES = {"README.md": "## What is promised", "docs/guarantees.md": "## In one line each"}
@@ -31,24 +32,31 @@ def thousands(value):
     return "{:,}".format(value).replace(",", " ")
 
 
-def shown(part, result):
-    if result is None:
-        return "%s: not yet run" % part
+def passed_of(result):
+    """What is not said of a part of which all went well."""
+    if result["pieces_passed"] == result["pieces"]:
+        return ""
+    return " (%d of %d pieces passed)" % (result["pieces_passed"], result["pieces"])
+
+
+def in_brief(result):
+    name, value = next(iter(result["figures"].items()))
+    return "%s %s%s" % (thousands(value), name, passed_of(result))
+
+
+def in_full(result):
     figures = ", ".join("%s %s" % (thousands(value), name) for name, value in result["figures"].items())
-    whole = result["pieces_passed"] == result["pieces"]
-    so_far = "" if whole else " (%d of %d pieces passed)" % (result["pieces_passed"], result["pieces"])
-    return "%s: %s%s; `%s`, %s, from seed %d" % (part, figures, so_far, result["commit"], result["date"],
-                                                 result["first_seed"])
+    return "%s%s; `%s` on %s, from seed %d" % (figures, passed_of(result), result["commit"], result["date"],
+                                               result["first_seed"])
 
 
 def filled(root):
     results = json.loads(read(root, RESULTS)) if os.path.exists(os.path.join(root, RESULTS)) else {}
 
     def cell(match):
-        parts = match.group(1).split()
-        if not any(part in results for part in parts):
-            return "<!-- %s -->not yet run" % match.group(1)
-        return "<!-- %s -->%s" % (match.group(1), "<br>".join(shown(part, results.get(part)) for part in parts))
+        say = in_full if match.group(2) else in_brief
+        said = [say(results[part]) for part in match.group(1).split() if part in results]
+        return "<!-- %s%s -->%s" % (match.group(1), match.group(2) or "", "; ".join(said) or NOT_YET)
 
     return CELL.sub(cell, read(root, PAGE))
 

@@ -35,7 +35,7 @@ struct rot {
     struct rig_clock clock;
     uint64_t seed;
     size_t tasks; /* on the undamaged disk */
-    uint64_t passed, failed, refused, served;
+    uint64_t passed, failed, refused, served, flipped;
     bool beyond;    /* the present damage is more than a snapshot's parity can mend */
     char what[128]; /* the present damage, for messages */
 };
@@ -206,6 +206,7 @@ static void flip(struct rot *rot, size_t file, uint64_t bit)
     snprintf(rot->what, sizeof rot->what, "bit %llu of %s (byte %llu)", (unsigned long long)bit,
              simfs_file_path(rot->disk, file), (unsigned long long)(bit / 8));
     simfs_flip_bit(damaged, file, bit);
+    rot->flipped++;
     try_damage(rot, damaged, 1);
     simfs_free(damaged);
 }
@@ -355,6 +356,7 @@ static void flip_open(struct rot *rot, struct mr_rand *rand, uint64_t n)
         snprintf(rot->what, sizeof rot->what, "a bit of %s while open", simfs_file_path(fs, f));
         if (used)
             simfs_flip_bit(fs, f, mr_rand_below(rand, used * 8));
+        rot->flipped += used > 0;
         struct rig_view view;
         enum mr_err err = rig_view(&rig, &view);
         if (err == MR_OK)
@@ -444,6 +446,7 @@ static void run_store(uint64_t seed, uint64_t flips, struct rot *sum)
     sum->failed = rot.failed;
     sum->refused += rot.refused;
     sum->served += rot.served;
+    sum->flipped += rot.flipped;
     sum->tasks += rot.tasks;
     simfs_free(rot.disk);
     oracle_free(rot.known);
@@ -457,9 +460,9 @@ int main(int argc, char **argv)
     struct rot sum = {0};
     for (uint64_t i = 0; i < stores && sum.failed < ERRORS_MAX; i++)
         run_store(seed + i, flips / stores, &sum);
-    printf("%llu stores, %zu tasks; %llu times refused, %llu times served\n",
-           (unsigned long long)stores, sum.tasks, (unsigned long long)sum.refused,
-           (unsigned long long)sum.served);
+    printf("%llu stores, %zu tasks; %llu bits flipped, %llu times refused, %llu times served\n",
+           (unsigned long long)stores, sum.tasks, (unsigned long long)sum.flipped,
+           (unsigned long long)sum.refused, (unsigned long long)sum.served);
     printf("%llu passed, %llu failed\n", (unsigned long long)sum.passed,
            (unsigned long long)sum.failed);
     return sum.failed ? 1 : 0;
