@@ -237,7 +237,7 @@ static void put_in_turn(struct conform *t, const char *queue, const char *prefix
     }
 }
 
-/* Of more than a batch nobody asks for the order. */
+/* Of more than a batch nobody asks for the order, but for which is the first. */
 void conform_put_many(struct conform *t, const char *queue, const char *prefix, size_t n)
 {
     if (t->engine->splits_batches && n <= MR_BATCH_MAX) {
@@ -247,7 +247,9 @@ void conform_put_many(struct conform *t, const char *queue, const char *prefix, 
     static struct mr_task_options tasks[MR_BATCH_MAX];
     static struct mr_enqueue_result results[MR_BATCH_MAX];
     static char ids[MR_BATCH_MAX][MR_ID_MAX + 1];
-    for (size_t sent = 0; sent < n;) {
+    size_t first = t->engine->splits_batches ? 1 : 0;
+    put_in_turn(t, queue, prefix, first);
+    for (size_t sent = first; sent < n;) {
         size_t batch = n - sent < MR_BATCH_MAX ? n - sent : MR_BATCH_MAX;
         for (size_t i = 0; i < batch; i++) {
             (void)snprintf(ids[i], sizeof ids[i], "%s%zu", prefix, sent + i);
