@@ -205,7 +205,8 @@ static int open_timers(struct serve *serve)
 
 static int open_jobs(struct serve *serve)
 {
-    int code = serve_jobs_open(serve->settings, serve->broker, serve->store, &serve->jobs);
+    int code =
+        serve_jobs_open(serve->settings, &serve->plan, serve->broker, serve->store, &serve->jobs);
     mr_http_api_set(serve->http_api, &(struct mr_http_parts){.broker = serve->broker,
                                                              .timers = serve->timers,
                                                              .jobs = serve->jobs});

@@ -27,7 +27,8 @@ struct serve_plan {
     enum mr_access_mode access;
     char store[MR_URL_SHOWN_MAX]; /* URL of the store of timers and jobs */
     struct mr_timer_settings timers;
-    bool keeps_copies; /* of what other servers accept */
+    bool
+        keeps_copies; /* of what other servers accept: they share the store, and each has its own tasks */
     struct mr_replica_options replica;
     bool is_replicated; /* by others, as that says: */
     struct mr_rpc_tls replica_tls;
@@ -74,8 +75,9 @@ void serve_replica_peers(struct mr_timer_service *timers, const char *own,
 /* ---- serve_jobs.c --------------------------------------------------------------------------- */
 
 /* Opens the jobs on the store. 0, or the exit code after saying why not. */
-int serve_jobs_open(const struct settings *settings, struct mr_broker *broker,
-                    struct mr_store *store, struct mr_job_service **ret_service);
+int serve_jobs_open(const struct settings *settings, const struct serve_plan *plan,
+                    struct mr_broker *broker, struct mr_store *store,
+                    struct mr_job_service **ret_service);
 
 /* Who this server is, for people: machine and process. */
 enum { SERVE_NODE_MAX = MR_HOST_MAX + 32 };

@@ -2,6 +2,7 @@
 /* The jobs of a server: from settings to a service that runs. */
 #include <unistd.h>
 
+#include "broker/embedded/embedded.h"
 #include "cli/serve.h"
 
 void serve_node(char node[SERVE_NODE_MAX])
@@ -11,8 +12,9 @@ void serve_node(char node[SERVE_NODE_MAX])
     snprintf(node, SERVE_NODE_MAX, "%s:%ld", host, (long)getpid());
 }
 
-int serve_jobs_open(const struct settings *settings, struct mr_broker *broker,
-                    struct mr_store *store, struct mr_job_service **ret_service)
+int serve_jobs_open(const struct settings *settings, const struct serve_plan *plan,
+                    struct mr_broker *broker, struct mr_store *store,
+                    struct mr_job_service **ret_service)
 {
     struct mr_detail detail = {0};
     char node[SERVE_NODE_MAX];
@@ -21,6 +23,7 @@ int serve_jobs_open(const struct settings *settings, struct mr_broker *broker,
         .broker = broker,
         .store = store,
         .node = node,
+        .gate = plan->keeps_copies ? mr_embedded_gate(broker) : NULL,
         .payload_max = (size_t)settings->payload_max.number,
         .settings = {.window = (uint32_t)settings->job_window.number,
                      .segment_parts = (uint32_t)settings->job_segment.number,

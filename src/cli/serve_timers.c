@@ -211,6 +211,7 @@ static int open_service(const struct settings *settings, const struct serve_plan
     serve_node(node);
     options->node = node;
     options->home = mr_embedded_home(options->broker, home) ? home : NULL;
+    options->gate = plan->keeps_copies ? mr_embedded_gate(options->broker) : NULL;
     options->settings = plan->timers;
     options->settings.alarm = settings->alarm.given ? settings->alarm.text : NULL;
     options->settings.alarm_secret = secret.len > 0 ? (const char *)secret.data : NULL;

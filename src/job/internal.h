@@ -9,6 +9,7 @@
  *   pump.c       parts become tasks, as many as fit the window; then the cursor moves
  *   results.c    results of tasks become outcomes of parts
  *   sweep.c      tasks of which nobody wants the result are deleted, or told to stop
+ *   left.c       tasks of parts that are another server's by now
  *   reducer.c    all outcomes are there: they become the result
  *   command.c    a reduce that is a command
  *   retry.c      a retry that was begun comes to its end
@@ -32,6 +33,7 @@
 #include "base/exec.h"
 #include "base/map.h"
 #include "broker/broker.h"
+#include "broker/gate.h"
 #include "job/def.h"
 #include "job/id.h"
 #include "job/service.h"
@@ -122,6 +124,7 @@ struct queue {
     mr_mono until;   /* it is ours so long */
     mr_mono renewed; /* when that was last asked for */
     mr_mono shunned; /* it is left to others until then */
+    mr_mono refused; /* since then another one has it; zero: not as far as we know */
     struct mr_link jobs;
     bool walking, walk_again; /* the live jobs are being read */
     uint64_t slots;           /* of workers that serve it */
@@ -163,8 +166,11 @@ struct mr_job_service {
     struct mr_wheel *wheel;
     mr_mono base; /* tick 0 */
     struct mr_link queues;
-    bool listing;
-    struct mr_map *map; /* of live jobs, by uid */
+    bool listing, listed; /* which of them have live jobs is being asked; it was once */
+    struct mr_gate *gate; /* of the broker; NULL: it hands out whatever it has */
+    unsigned left_rounds; /* so often the broker is to be looked through for parts of others; ... */
+    bool leaving;         /* ... it is */
+    struct mr_map *map;   /* of live jobs, by uid */
     struct live **lives;
     uint32_t lives_n, lives_cap, free_handle;
     bool slots_asking;
@@ -283,6 +289,10 @@ void job_sweep(struct mr_job_service *s, const struct mr_uuid *uid, uint32_t rou
 void job_sweeps_end(struct mr_job_service *s);
 /* These tasks; copied. */
 void job_sweep_tasks(struct mr_job_service *s, const struct mr_slice *ids, size_t n);
+
+/* left.c: there may be some, from before or since a queue was lost; they are looked for. */
+void job_left_note(struct mr_job_service *s);
+void job_left_look(struct mr_job_service *s);
 
 /* reducer.c */
 void job_reduces_begin(struct mr_job_service *s);

@@ -83,6 +83,7 @@ static void listed(struct errand *errand)
         if (more)
             snprintf(l->after, sizeof l->after, "%s", queue->name);
     }
+    s->listed = s->listed || (l->req.req.err == MR_OK && !more);
     if (more && !s->stopping) {
         list_from(s, l->after);
     } else if (!s->stopping) {
@@ -120,6 +121,13 @@ void job_queues_list(struct mr_job_service *s)
 
 /* ---- gained and lost ------------------------------------------------------------------------- */
 
+/* Its parts are handed out before this time; zero: not any more. */
+static void open_until(const struct queue *queue, mr_mono until)
+{
+    if (queue->s->gate != NULL)
+        mr_gate_until(queue->s->gate, MR_JOB_TOPIC, mr_slice_str(queue->name), until);
+}
+
 static void gained(struct queue *queue, uint64_t token)
 {
     struct mr_job_service *s = queue->s;
@@ -141,6 +149,8 @@ static void dropped(struct queue *queue)
     queue->generation++;
     queue->walking = queue->walk_again = queue->advancing = queue->paused = false;
     queue->hands_over = false;
+    open_until(queue, (mr_mono){0});
+    job_left_note(s);
     mr_wheel_stop(s->wheel, &queue->again);
     mr_lock_enter(&s->lock);
     s->figures.queues--;
@@ -236,12 +246,17 @@ static void answered_one(struct asking *a, size_t i)
     if (result->err == MR_OK) {
         queue->until = mr_mono_add_ms(a->at, queue->s->settings.lease_ms);
         queue->renewed = a->at;
+        queue->refused = (mr_mono){0};
+        if (!queue->owned || queue->token == result->token)
+            open_until(queue, queue->until);
         if (!queue->owned)
             gained(queue, result->token);
         else if (queue->token != result->token)
             job_queue_lost(queue, MR_STALE);
     } else if (renewed) {
         job_queue_lost(queue, result->err);
+    } else if (queue->refused.ns == 0) {
+        queue->refused = a->at;
     }
 }
 

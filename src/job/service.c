@@ -165,6 +165,7 @@ static void look(struct mr_timer *timer, void *arg)
     job_queues_list(s);
     job_queues_look(s);
     job_slots_look(s);
+    job_left_look(s);
     for (struct mr_link *at = s->queues.next; at != &s->queues; at = at->next) {
         struct queue *queue = mr_container(at, struct queue, link);
         if (!queue->owned)
@@ -240,6 +241,7 @@ static void begin_running(struct mr_msg *msg, void *receiver)
     if (s->running || s->stopping)
         return;
     s->running = true;
+    job_left_note(s);
     job_reduces_begin(s);
     job_after(s, &s->look, 0);
     job_govern_begin(s);
@@ -344,6 +346,9 @@ enum mr_err mr_job_service_open(const struct mr_job_service_options *options,
     s->clock = options->clock != NULL ? options->clock : mr_clock_system();
     s->step = options->step;
     s->step_arg = options->step_arg;
+    s->gate = options->gate;
+    if (s->gate != NULL) /* before there are workers */
+        mr_gate_guard(s->gate, MR_JOB_TOPIC, MR_GATE_BY_QUEUE);
     s->payload_max = options->payload_max != 0 ? options->payload_max : MR_PAYLOAD_MAX;
     mr_list_init(&s->queues);
     mr_list_init(&s->sweeps);

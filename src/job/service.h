@@ -21,6 +21,7 @@
 #include "base/slice.h"
 
 struct mr_broker;
+struct mr_gate;
 struct mr_store;
 struct mr_job_service;
 
@@ -71,6 +72,9 @@ struct mr_job_service_options {
     const char *node;       /* who it is, for people; NULL, "": not known */
     size_t payload_max;     /* of a part; 0: MR_PAYLOAD_MAX */
     struct mr_job_settings settings;
+    /* Of the broker, where others have the store, too, and brokers of their own: it hands out the parts of a queue's jobs only while
+     * this service holds the lease of the queue. NULL: whatever it has. */
+    struct mr_gate *gate;
     /* Until mr_job_service_run nothing is submitted, taken, reduced or removed: for who only looks or loads. */
     bool looks;
     /* For tests, which end the process there. May be NULL. */
@@ -246,6 +250,7 @@ struct mr_job_health {
     uint64_t late;                     /* ends that did not: of a part or a job that had ended */
     uint64_t reduced, ended;           /* jobs */
     uint64_t resubmitted;              /* parts whose tasks were gone */
+    uint64_t moved;                    /* tasks of parts that are another server's were deleted */
     uint64_t reconciled;               /* ends that no result told of */
     uint64_t speculated;               /* parts that were run once more since they lasted */
     uint64_t removed;                  /* jobs, by retention */

@@ -42,6 +42,9 @@ struct mr_scheduler_options {
     /* What the broker is known by in all its lives, if no other server on this store has the same broker: who fires the
      * timers next then cannot see the tasks in it, and leaves them to this server while it lives. NULL: they share one. */
     const char *home;
+    /* Of that broker, where others may have the store, too: it hands out firings only while the store says that this server is
+     * there. It outlives the scheduler. NULL: whatever it has. */
+    struct mr_gate *gate;
     const struct mr_timer_settings *settings; /* copied; NULL: defaults */
     /* Once per event. Its thread; do little. May be NULL. */
     void (*alarm)(const struct mr_scheduler_alarm *alarm, void *arg);
@@ -125,7 +128,8 @@ size_t mr_firing_id(const struct mr_uuid *uid, int64_t planned_ms, uint32_t run,
 /* False when it is no such id. */
 bool mr_firing_id_parse(struct mr_slice id, struct mr_uuid *ret_uid, int64_t *ret_planned_ms,
                         uint32_t *ret_run);
-/* The result topic of an app's firings. */
+/* The result topic of an app's firings; all of them begin so. */
+#define MR_FIRING_TOPICS "millrace-timers:"
 struct mr_slice mr_firing_topic(struct mr_slice app, char topic[MR_TOPIC_MAX + 1]);
 
 /* This life of the server, by its name in the store; good while the scheduler is. Thread: any. */

@@ -16,6 +16,7 @@
 
 struct mr_broker;
 struct mr_copies;
+struct mr_gate;
 struct mr_replica_options;
 struct mr_store;
 struct mr_timer_service;
@@ -56,7 +57,8 @@ struct mr_timer_service_options {
     size_t apps_n;
     size_t payload_max; /* of a timer's tasks; 0: MR_PAYLOAD_MAX */
     const char *node;   /* who it is, for people: name of the machine and the like; "": not known */
-    const char *home;   /* see mr_scheduler_options */
+    const char *home;   /* see mr_scheduler_options, as for the gate */
+    struct mr_gate *gate;
     struct mr_timer_settings settings;
     struct mr_clock *clock; /* NULL: the system's */
     /* Copies of operations that other servers accept are kept here, for them. Their broker must be one that a server has

@@ -7,8 +7,9 @@
 #include "jobs/rig.h"
 #include "support/themes.h"
 
-static int (*const themes[])(void) = {jobs_create,   jobs_pump,   jobs_running, jobs_ends,
-                                      jobs_segments, jobs_deaths, jobs_reduces, jobs_cold};
+static int (*const themes[])(void) = {jobs_create,  jobs_pump,     jobs_running,
+                                      jobs_ends,    jobs_segments, jobs_deaths,
+                                      jobs_reduces, jobs_cold,     jobs_homes};
 
 int jobs_run(const char *theme, struct CMUnitTest *tests, size_t n)
 {

@@ -185,6 +185,7 @@ void rig_serve(struct rig *rig, size_t i)
                                              .store = rig->store,
                                              .node = "rig",
                                              .settings = rig->settings,
+                                             .gate = rig->gate,
                                              .step = on_step,
                                              .step_arg = &rig->freezes[i]};
     struct mr_detail detail = {.text = ""};

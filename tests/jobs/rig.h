@@ -54,6 +54,7 @@ struct rig {
     struct mr_broker *broker; /* NULL: closed, as the store */
     struct mr_store *store;
     struct mr_job_settings settings; /* of services that are started from now on */
+    struct mr_gate *gate;            /* likewise; NULL: none */
     struct mr_job_service *services[RIG_SERVICES_MAX];
     struct mr_worker *workers[RIG_WORKERS_MAX];
     struct rig_freeze freezes[RIG_SERVICES_MAX];
@@ -176,6 +177,7 @@ int jobs_ends(void);
 int jobs_segments(void);
 int jobs_deaths(void);
 int jobs_cold(void);
+int jobs_homes(void);
 /* See pace.c; and behind so many segments of parts that have ended. */
 int jobs_pace(size_t n, size_t cold);
 

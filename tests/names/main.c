@@ -6,8 +6,8 @@
 #include "names/rig.h"
 #include "support/themes.h"
 
-static int (*const themes[])(void) = {names_split,   names_registry,  names_deaths, names_replicas,
-                                      names_balance, names_producers, names_figures};
+static int (*const themes[])(void) = {names_split,   names_registry,  names_deaths,  names_replicas,
+                                      names_balance, names_producers, names_figures, names_cut_off};
 
 int names_run(const char *theme, struct CMUnitTest *tests, size_t n)
 {

@@ -224,7 +224,7 @@ void rig_serve(struct rig *rig, size_t i)
     program_arg(&args, "--data");
     program_arg(&args, "%s", dir);
     program_arg(&args, "--store");
-    program_arg(&args, "%s", rig->bench->store_url);
+    program_arg(&args, "%s", rig->store_url != NULL ? rig->store_url : rig->bench->store_url);
     program_arg(&args, "--listen");
     program_arg(&args, "127.0.0.1:0");
     program_arg(&args, "--grpc");
@@ -246,18 +246,21 @@ void rig_serve(struct rig *rig, size_t i)
     program_await_ready(&rig->servers[i]);
 }
 
-static void start_worker(struct rig *rig, size_t i, const char *list)
+/* list: of nameservers; NULL: it knows none. */
+static void start_worker(struct rig *rig, size_t i, const char *url, const char *list)
 {
     struct program_args args = {0};
     program_arg(&args, "--broker");
-    program_arg(&args, "names://%s", list);
+    program_arg(&args, "%s", url);
     program_arg(&args, "work");
-    program_arg(&args, "--nameserver");
-    program_arg(&args, "%s", list);
-    program_arg(&args, "--register-every");
-    program_arg(&args, "%s", rig_full() ? "20s" : "500ms");
-    program_arg(&args, "--app"); /* else it is that of the queue */
-    program_arg(&args, MR_TIMER_APP);
+    if (list != NULL) {
+        program_arg(&args, "--nameserver");
+        program_arg(&args, "%s", list);
+        program_arg(&args, "--register-every");
+        program_arg(&args, "%s", rig_full() ? "20s" : "500ms");
+        program_arg(&args, "--app"); /* else it is that of the queue */
+        program_arg(&args, MR_TIMER_APP);
+    }
     program_arg(&args, "--queue");
     program_arg(&args, "%s", rig->worker_queue != NULL ? rig->worker_queue : "default");
     program_arg(&args, "--concurrency");
@@ -274,18 +277,32 @@ static void start_worker(struct rig *rig, size_t i, const char *list)
     program_start(&rig->workers[i], &args);
 }
 
+static void work_by_names(struct rig *rig, size_t i, const char *list)
+{
+    char url[RIG_PATH_MAX + 16];
+    (void)snprintf(url, sizeof url, "names://%s", list);
+    start_worker(rig, i, url, list);
+}
+
 void rig_work(struct rig *rig, size_t i)
 {
     char list[RIG_PATH_MAX];
     list_of(rig, list);
-    start_worker(rig, i, list);
+    work_by_names(rig, i, list);
 }
 
 void rig_work_at(struct rig *rig, size_t i, size_t nameserver)
 {
     char list[32];
     (void)snprintf(list, sizeof list, "127.0.0.1:%u", rig->ports[nameserver]);
-    start_worker(rig, i, list);
+    work_by_names(rig, i, list);
+}
+
+void rig_work_for(struct rig *rig, size_t i, size_t server)
+{
+    char url[96];
+    (void)snprintf(url, sizeof url, "millrace://%s", rig->servers[server].grpc);
+    start_worker(rig, i, url, NULL);
 }
 
 void rig_lose_disk(struct rig *rig, size_t server)

@@ -48,6 +48,7 @@ struct rig {
     struct program servers[RIG_SERVERS];
     struct program workers[RIG_WORKERS];
     const char *server_args[8]; /* more, up to a NULL, of servers that are started from now on */
+    const char *store_url;      /* of servers that are started from now on; NULL: the bench's */
     const char *worker_queue;   /* of workers that are started from now on; NULL: default */
     struct mr_lock lock;
     struct mr_rpc *rpc; /* of the eyes */
@@ -68,6 +69,7 @@ void rig_name(struct rig *rig, size_t i);  /* starts a nameserver, on its port *
 void rig_serve(struct rig *rig, size_t i); /* a server, on its folder */
 void rig_work(struct rig *rig, size_t i);  /* a worker w0, w1 ... */
 void rig_work_at(struct rig *rig, size_t i, size_t nameserver); /* which knows this one alone */
+void rig_work_for(struct rig *rig, size_t i, size_t server);    /* which knows this server alone */
 /* All nameservers, and so many servers and workers; each is seen by all. */
 void rig_start(struct rig *rig, size_t servers, size_t workers);
 /* Nothing passes between this nameserver and the others, or it does again. */
@@ -132,6 +134,7 @@ int names_split(void);
 int names_registry(void);
 int names_deaths(void);
 int names_replicas(void);
+int names_cut_off(void);
 int names_balance(void);
 int names_producers(void);
 int names_figures(void);

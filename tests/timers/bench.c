@@ -218,6 +218,8 @@ struct bench_server *bench_serve(struct bench *bench, size_t i)
         open_home(bench, i);
     struct mr_scheduler_options options = {.broker = bench->homes ? server->broker : bench->broker,
                                            .home = bench->homes ? home : NULL,
+                                           .gate = bench->homes ? mr_embedded_gate(server->broker)
+                                                                : NULL,
                                            .store = bench->store,
                                            .clock = &bench->clock.clock,
                                            .node = "bench",

@@ -10,6 +10,7 @@ struct driver {
     struct mr_engine *engine;
     struct mr_exec_thread *sync_exec, *file_exec;
     struct mr_warm *warm;
+    struct mr_gate *gate;
     struct mr_chan inbox; /* of the engine: requests and finished jobs */
     pthread_t thread;
     struct mr_msg stop;
@@ -76,6 +77,7 @@ static void driver_free(struct driver *driver)
     mr_exec_thread_free(driver->sync_exec);
     mr_exec_thread_free(driver->file_exec);
     mr_warm_free(driver->warm);
+    mr_gate_free(driver->gate);
     free(driver);
 }
 
@@ -112,6 +114,8 @@ static enum mr_err open_engine(struct driver *driver, const struct mr_embedded_o
     MR_TRY(mr_exec_thread_new("mr-files", true, &driver->inbox, &driver->file_exec));
     MR_TRY(mr_warm_new(&driver->warm));
     full.warm = driver->warm;
+    MR_TRY(mr_gate_new(full.base.clock, &driver->gate));
+    full.gate = driver->gate;
     full.sync_exec = mr_exec_thread_exec(driver->sync_exec);
     full.file_exec = mr_exec_thread_exec(driver->file_exec);
     return mr_engine_open(&full, &driver->engine, detail);
@@ -136,6 +140,11 @@ enum mr_err mr_embedded_open(const struct mr_embedded_options *options,
     }
     *ret_broker = &driver->broker;
     return MR_OK;
+}
+
+struct mr_gate *mr_embedded_gate(const struct mr_broker *broker)
+{
+    return broker->ops == &driver_ops ? mr_container(broker, struct driver, broker)->gate : NULL;
 }
 
 bool mr_embedded_home(const struct mr_broker *broker, char text[MR_UUID_TEXT_LEN + 1])

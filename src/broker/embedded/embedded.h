@@ -7,6 +7,7 @@
 #include "base/fs.h"
 #include "base/id.h"
 #include "broker/broker.h"
+#include "broker/gate.h"
 
 struct mr_embedded_options {
     const char *dir;
@@ -26,6 +27,9 @@ struct mr_embedded_options {
 MR_MUST_USE enum mr_err mr_embedded_open(const struct mr_embedded_options *options,
                                          struct mr_broker **ret_broker, struct mr_detail *detail);
 
+/* What keeps its tasks back, of a broker with threads; it lives as long as the broker. NULL: the broker is no such one. Thread: any. */
+struct mr_gate *mr_embedded_gate(const struct mr_broker *broker);
+
 /* What the folder is known by, in all its lives. False: the broker is no such one. Thread: any. */
 bool mr_embedded_home(const struct mr_broker *broker, char text[MR_UUID_TEXT_LEN + 1]);
 
@@ -44,7 +48,8 @@ struct mr_engine_options {
     struct mr_rand rand;
     /* With threads: where requests and finished jobs arrive. NULL: the engine has its own. */
     struct mr_chan *inbox;
-    bool threaded; /* requests come from many threads */
+    bool threaded;        /* requests come from many threads */
+    struct mr_gate *gate; /* may be NULL: nothing is kept back */
 };
 
 MR_MUST_USE enum mr_err mr_engine_open(const struct mr_engine_options *options,

@@ -13,6 +13,7 @@
 enum {
     WAITERS_LOOK = 64,   /* nodes that wait are looked at for one that prefers what there is */
     LOOK_WAIT_MS = 1000, /* so long a take that does not wait may pass over what limits keep back */
+    PUT_OFF_MS = 1000,   /* what the gate does not let through is looked at again after this */
 };
 
 /* What the engine puts in front of the message in a lease. Never leaves the process. */
@@ -188,6 +189,28 @@ struct hand_out {
     uint16_t tally;
 };
 
+/* What is not ours any more for the store is kept back: see gate.h. */
+static bool may_leave(const struct mr_engine *engine, const struct task *task,
+                      const struct mr_task_msg *msg)
+{
+    struct mr_gate *gate = engine->options.gate;
+    return gate == NULL || (task->flags & MR_TASK_TOPIC) == 0 ||
+           mr_gate_lets(gate, msg->topic, msg->queue);
+}
+
+/* It has its place in the order again when its time has come. */
+static enum mr_err put_off(struct mr_engine *engine, uint32_t handle)
+{
+    const struct task *task = task_at(&engine->state, handle);
+    struct mr_event_change change = change_of(engine, handle);
+    change.state = task->state == MR_RETRY ? MR_RETRY : MR_SCHEDULED;
+    change.order_ms = take_order_ms(engine, task);
+    change.key = engine->now_up_ms + PUT_OFF_MS;
+    MR_TRY(log_room_beside(engine, MR_EVENT_CHANGE_SIZE, engine->in_hand));
+    return change_task(engine, MR_RECORD_MOVE, handle, &change);
+}
+
+/* MR_STALE: it is to be kept back. */
 static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle, struct hand_out *ret_out,
                               struct mr_lease **ret_lease)
 {
@@ -202,6 +225,8 @@ static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle, struct 
     struct mr_task_msg msg;
     if (mr_task_msg_decode(message, &msg) != MR_OK)
         return MR_DAMAGED;
+    if (!may_leave(engine, task, &msg))
+        return MR_STALE;
     size_t len = sizeof(struct lease_head) + message.len;
     struct mr_lease *lease = malloc(sizeof *lease + len);
     if (lease == NULL)
@@ -320,8 +345,8 @@ static enum mr_err take_one(struct mr_engine *engine, struct node *node, uint64_
         struct hand_out out;
         struct mr_lease *lease;
         err = make_lease(engine, handle, &out, &lease);
-        if (err == MR_DAMAGED) {
-            MR_TRY(quarantine_task(engine, handle));
+        if (err == MR_DAMAGED || err == MR_STALE) {
+            MR_TRY(err == MR_STALE ? put_off(engine, handle) : quarantine_task(engine, handle));
             continue;
         }
         MR_TRY(err);

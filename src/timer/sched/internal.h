@@ -18,6 +18,7 @@
  *   recover.c    rows that are open: when an app has become ours, and every now and then
  *   broadcast.c  firings of several tasks: whether all have ended
  *   sweep.c      tasks in our own broker that go on in another one
+ *   keep.c       until when the others are ours
  *   expire.c     firings that no worker took in time
  *   stop.c       the task of a firing is stopped
  *   act.c        what people do to a firing
@@ -36,6 +37,7 @@
 #include "base/diag.h"
 #include "base/map.h"
 #include "broker/broker.h"
+#include "broker/gate.h"
 #include "names/balance.h"
 #include "names/subapp.h"
 #include "store/store.h"
@@ -243,7 +245,12 @@ struct mr_scheduler {
     struct mr_arena homes_arena;
     struct mr_slice *homes; /* of the servers that were there at the last look */
     size_t homes_n;
-    struct view *view; /* or NULL */
+    bool homes_known;     /* else there was no memory for them: nobody is taken for gone */
+    struct mr_gate *gate; /* of the broker; NULL: it hands out whatever it has */
+    mr_mono row_until;    /* so long the store says that we are there; zero: it does not */
+    uint64_t row_life;    /* so often that has begun */
+    bool row_swept;       /* since then we know what goes on elsewhere */
+    struct view *view;    /* or NULL */
     struct planner planner;
     bool all_apps;
     struct mr_zones *zones;
@@ -313,6 +320,13 @@ enum home sched_home(const struct mr_scheduler *s, struct mr_slice home);
 /* sweep.c: a look at the store has been; shared: there are others. */
 void sched_sweep_init(struct mr_scheduler *s);
 void sched_sweep_look(struct mr_scheduler *s, bool is_shared);
+
+/* keep.c: our row in the store is there, by a request that was sent then; what goes on elsewhere was looked for, in a sweep that was
+ * begun in this life of the row; the row ends now. */
+void sched_keep_init(struct mr_scheduler *s);
+void sched_keep_beaten(struct mr_scheduler *s, mr_mono at);
+void sched_keep_swept(struct mr_scheduler *s, uint64_t life);
+void sched_keep_end(struct mr_scheduler *s);
 
 /* cut.c: the number of a server in tables. */
 uint64_t sched_server_id(struct mr_slice server);

@@ -5,8 +5,6 @@
 
 #include "timer/sched/internal.h"
 
-#define TOPIC_PREFIX "millrace-timers:"
-
 enum { UID_HEX = 32 };
 
 size_t mr_firing_id(const struct mr_uuid *uid, int64_t planned_ms, uint32_t run,
@@ -73,12 +71,12 @@ bool mr_firing_id_parse(struct mr_slice id, struct mr_uuid *ret_uid, int64_t *re
 struct mr_slice mr_firing_topic(struct mr_slice app, char topic[MR_TOPIC_MAX + 1])
 {
     char uuid[MR_UUID_TEXT_LEN + 1];
-    if (app.len + sizeof TOPIC_PREFIX > MR_TOPIC_MAX) {
+    if (app.len + sizeof MR_FIRING_TOPICS > MR_TOPIC_MAX) {
         struct mr_uuid hash = mr_hash128((struct mr_hash_key){0}, app);
         mr_uuid_format(&hash, uuid);
         app = mr_slice_str(uuid);
     }
-    int len = snprintf(topic, MR_TOPIC_MAX + 1, TOPIC_PREFIX "%.*s", (int)app.len,
+    int len = snprintf(topic, MR_TOPIC_MAX + 1, MR_FIRING_TOPICS "%.*s", (int)app.len,
                        (const char *)app.data);
     return (struct mr_slice){topic, (size_t)len};
 }

@@ -253,7 +253,7 @@ enum home sched_home(const struct mr_scheduler *s, struct mr_slice home)
         if (mr_slice_equal(s->homes[i], home))
             return HOME_OTHERS;
     }
-    return HOME_GONE;
+    return s->homes_known ? HOME_GONE : HOME_OTHERS;
 }
 
 static void app_free(struct app *app)
@@ -449,6 +449,7 @@ static enum mr_err begin(struct mr_scheduler *s, const struct mr_scheduler_optio
     MR_TRY(name_apps(s, o));
     sched_share_init(s);
     sched_sweep_init(s);
+    sched_keep_init(s);
     s->sweep_due = true;
     mr_timer_init(&s->look, look);
     mr_timer_init(&s->retain, retain);
@@ -495,6 +496,7 @@ enum mr_err mr_scheduler_start(const struct mr_scheduler_options *options,
     name_owner(s, options->node);
     if (options->home != NULL)
         snprintf(s->home, sizeof s->home, "%s", options->home);
+    s->gate = s->home[0] != '\0' ? options->gate : NULL;
     enum mr_err err = begin(s, options);
     if (err != MR_OK) {
         scheduler_free(s);

@@ -23,6 +23,7 @@ enum {
 struct beating {
     struct job job;
     struct mr_store_server_beat req;
+    mr_mono at;
 };
 
 static void beaten(struct job *job)
@@ -31,6 +32,8 @@ static void beaten(struct job *job)
     if (b->req.req.err != MR_OK) {
         mr_diag(MR_DIAG_WARN, "timer.beat", "error=%s", mr_err_name(b->req.req.err));
         job->s->beat = (mr_mono){0}; /* with the next look */
+    } else if (b->req.ttl_ms > 0 && job->s->present) {
+        sched_keep_beaten(job->s, b->at);
     }
     mr_store_req_done(&b->req.req);
     free(b);
@@ -42,6 +45,7 @@ static void say(struct mr_scheduler *s, int64_t ttl_ms)
     if (b == NULL)
         return;
     b->job = (struct job){.s = s, .done = beaten};
+    b->at = mr_mono_now(s->clock);
     b->req = (struct mr_store_server_beat){.req.op = MR_STORE_SERVER_BEAT,
                                            .server = mr_slice_str(s->owner),
                                            .apps = mr_slice_str(s->apps_text),
@@ -191,16 +195,23 @@ static void take_results(struct mr_scheduler *s, const struct mr_share_app *of, 
         sched_results_begin(app);
 }
 
-/* Where tasks may be, by the servers that live. */
-static void note_homes(struct mr_scheduler *s, const struct mr_store_server_list *list)
+static enum mr_err copy_homes(struct mr_scheduler *s, const struct mr_store_server_list *list)
 {
     mr_arena_reset(&s->homes_arena);
     s->homes_n = 0;
     s->homes = mr_arena_calloc(&s->homes_arena, list->n + 1, sizeof *s->homes);
-    for (size_t i = 0; s->homes != NULL && i < list->n; i++) {
-        if (mr_arena_copy(&s->homes_arena, list->servers[i].home, &s->homes[s->homes_n]) == MR_OK)
-            s->homes_n++;
-    }
+    if (s->homes == NULL)
+        return MR_NOMEM;
+    for (; s->homes_n < list->n; s->homes_n++)
+        MR_TRY(
+            mr_arena_copy(&s->homes_arena, list->servers[s->homes_n].home, &s->homes[s->homes_n]));
+    return MR_OK;
+}
+
+/* Where tasks may be, by the servers that live. One that is not noted would be taken for gone, and its tasks be made anew. */
+static void note_homes(struct mr_scheduler *s, const struct mr_store_server_list *list)
+{
+    s->homes_known = copy_homes(s, list) == MR_OK;
 }
 
 /* Not when we are not seen ourselves: then the others do not count us, either. */
@@ -374,6 +385,7 @@ void sched_share_init(struct mr_scheduler *s)
 /* It is gone before its apps are free: so they go to others at once. */
 void sched_share_end(struct mr_scheduler *s)
 {
+    sched_keep_end(s);
     if (s->present)
         say(s, 0);
     s->present = false;

@@ -25,7 +25,8 @@ enum { STATES_N = sizeof states / sizeof *states, ROUNDS = sizeof pauses_ms / si
 
 struct sweep {
     struct job job;
-    size_t state; /* of states */
+    uint64_t life; /* of our row, when it was begun */
+    size_t state;  /* of states */
     char cursor[MR_CURSOR_MAX];
     struct mr_req_list list;
     struct mr_store_firing_get get;
@@ -59,6 +60,8 @@ static void sweep_end(struct sweep *sw, enum mr_err err)
     if (err != MR_OK)
         mr_diag(MR_DIAG_WARN, "timer.moved", "error=%s trying again", mr_err_name(err));
     SCHED_COUNT(s, moved, sw->dropped);
+    if (err == MR_OK && !s->stopping)
+        sched_keep_swept(s, sw->life);
     page_free(sw);
     free(sw);
     s->sweeping = false;
@@ -223,6 +226,7 @@ static void begin(struct mr_timer *timer, void *arg)
     }
     s->sweeping = true;
     sw->job.s = s;
+    sw->life = s->row_life;
     list_page(sw);
 }
 
@@ -236,6 +240,7 @@ void sched_sweep_look(struct mr_scheduler *s, bool is_shared)
 {
     if (s->home[0] == '\0' || !is_shared) {
         mr_event_set(&s->swept); /* nobody else can have made anything anew */
+        sched_keep_swept(s, s->row_life);
         return;
     }
     if (!s->sweep_due)
