@@ -646,6 +646,51 @@ static void a_stopping_server_lets_workers_finish_what_they_hold(void **state)
     talk_done(&idle.talk);
 }
 
+/* Says that it watches, and that the server stops. */
+static void watch_begin(struct rig *rig, struct talk *talk)
+{
+    Grpc__Health__V1__HealthCheckRequest request = GRPC__HEALTH__V1__HEALTH_CHECK_REQUEST__INIT;
+    talk_begin(talk, &rig->client, "/grpc.health.v1.Health/Watch");
+    talk_send(talk, &request.base);
+    (void)talk_next(talk, &grpc__health__v1__health_check_response__descriptor);
+}
+
+static void put_behind(struct rig *rig, const char *id)
+{
+    struct mr_task_options task = {.queue = MR_SLICE_LIT("q"), .id = mr_slice_str(id)};
+    struct mr_enqueue_result result;
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    assert_int_equal(mr_broker_call(rig->broker, &req.req), MR_OK);
+    assert_int_equal(result.err, MR_OK);
+    mr_req_done(&req.req);
+}
+
+/* A take that waits when the stop comes gets a task meanwhile: it goes back, and the stop does not wait for it. */
+static void a_stopping_server_hands_out_nothing_to_takes_that_wait(void **state)
+{
+    struct rig *rig = *state;
+    struct worker worker = {0};
+    struct talk watch = {0};
+    struct stopper stopper = {.rig = rig};
+    attach_with(&worker, &rig->client);
+    put(&rig->client, "q", "t1");
+    uint64_t epoch = take_one(&worker)->epoch;
+    say_take(&worker, 5, 1, 60000);
+    watch_begin(rig, &watch);
+    assert_int_equal(beat(&worker, epoch, 1, ""), MR_OK); /* so the take is there */
+    assert_int_equal(mr_thread_start(&stopper.thread, "stop", stop_server, &stopper), MR_OK);
+    (void)talk_next(&watch, &grpc__health__v1__health_check_response__descriptor);
+    mr_mono since = mr_mono_now(mr_clock_system());
+    put_behind(rig, "t2");
+    assert_int_equal(finish(&worker, "t1", epoch), MR_OK);
+    assert_int_equal(talk_end(&worker.talk), MR_RPC_UNAVAILABLE);
+    mr_thread_join(stopper.thread);
+    assert_true(mr_mono_now(mr_clock_system()).ns - since.ns < 20 * MR_NS_PER_S);
+    talk_done(&worker.talk);
+    talk_done(&watch);
+}
+
 static void stopping_with_workers_attached_gives_their_tasks_back(void **state)
 {
     struct rig *rig = *state;
@@ -691,6 +736,7 @@ int main(void)
         TEST(a_worker_of_some_queues_is_kept_to_them),
         TEST(a_revoked_worker_is_cut_off_without_grace),
         TEST(a_stopping_server_lets_workers_finish_what_they_hold),
+        TEST(a_stopping_server_hands_out_nothing_to_takes_that_wait),
         TEST(stopping_with_workers_attached_gives_their_tasks_back),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);

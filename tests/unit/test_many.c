@@ -407,6 +407,58 @@ static void test_a_batch_that_waited_for_servers_is_where_each_id_is_looked_for(
     }
 }
 
+/* A broker that passes everything on but tasks: for them it has no room. */
+struct full {
+    struct mr_broker broker;
+    struct mr_broker *behind;
+};
+
+static void full_submit(struct mr_broker *broker, struct mr_req *req)
+{
+    struct mr_req_enqueue *put = mr_container(req, struct mr_req_enqueue, req);
+    if (req->op != MR_OP_ENQUEUE) {
+        mr_broker_submit(mr_container(broker, struct full, broker)->behind, req);
+        return;
+    }
+    for (size_t i = 0; i < put->n; i++)
+        put->results[i] = (struct mr_enqueue_result){.err = MR_DISK_FULL};
+    mr_req_answer(req, MR_OK);
+}
+
+static const struct mr_broker_ops full_ops = {.submit = full_submit, .in_process = true};
+
+/* What is left of a share goes on by the id of each task, too, not behind that of the first one. */
+static void test_what_one_server_has_no_room_for_is_split_again(void **state)
+{
+    enum { N = 30 };
+    struct world *w = *state;
+    struct server *s = &w->servers[0];
+    struct mr_task_options tasks[N] = {0};
+    struct mr_enqueue_result results[N];
+    struct full full = {{&full_ops}, s->store};
+    char ids[N][16];
+    server_rig_stop(&s->rig, 0);
+    assert_int_equal(server_rig_start(&s->rig, &full.broker), MR_OK);
+    open_many(w, SERVERS);
+    for (size_t i = 0; i < N; i++) {
+        (void)snprintf(ids[i], sizeof ids[i], "t%zu", i);
+        tasks[i] =
+            (struct mr_task_options){.queue = MR_SLICE_LIT("q"), .id = mr_slice_str(ids[i])};
+    }
+    struct mr_req_enqueue req = {
+        .req = {.op = MR_OP_ENQUEUE}, .tasks = tasks, .n = N, .results = results};
+    assert_int_equal(mr_broker_call(w->many, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    for (size_t i = 0; i < N; i++) {
+        assert_int_equal(results[i].err, MR_OK);
+        assert_int_equal(put(w->many, ids[i]).err, MR_CONFLICT);
+    }
+    assert_int_equal(count_at(w, 0, MR_PENDING), 0);
+    mr_broker_close(w->many);
+    w->many = NULL;
+    server_down(s); /* before what stands between goes */
+}
+
 static void test_a_dead_server_is_passed_over_and_a_new_one_used(void **state)
 {
     struct world *w = *state;
@@ -939,6 +991,7 @@ int main(void)
         TEST(test_what_is_unique_without_a_key_is_so_over_all_servers),
         TEST(test_a_batch_of_ids_is_split_and_each_has_its_answer),
         TEST(test_a_batch_that_waited_for_servers_is_where_each_id_is_looked_for),
+        TEST(test_what_one_server_has_no_room_for_is_split_again),
         TEST(test_a_dead_server_is_passed_over_and_a_new_one_used),
         TEST(test_what_was_sent_goes_to_no_other_server),
         TEST(test_without_a_server_it_is_certain_that_nothing_is_there),
