@@ -6,19 +6,14 @@
 
 #include "api/api.h"
 #include "conform/place.h"
+#include "support/full_broker.h"
 #include "support/server_rig.h"
 
 enum { STOP_MS = 2000 };
 
-/* A broker that passes everything on but tasks: for them it has no room. */
-struct full {
-    struct mr_broker broker;
-    struct mr_broker *behind;
-};
-
 /* One server. */
 struct site {
-    struct full full;
+    struct full_broker full;
     struct mr_broker *store; /* behind the server */
     struct server_rig server;
 };
@@ -31,48 +26,12 @@ struct far {
     struct site copy;
 };
 
-/* ---- a server without room --------------------------------------------------------------------- */
-
-static struct mr_broker *behind(struct mr_broker *broker)
-{
-    return mr_container(broker, struct full, broker)->behind;
-}
-
-static void full_submit(struct mr_broker *broker, struct mr_req *req)
-{
-    struct mr_req_enqueue *put = mr_container(req, struct mr_req_enqueue, req);
-    if (req->op != MR_OP_ENQUEUE || put->n == 0) {
-        mr_broker_submit(behind(broker), req);
-        return;
-    }
-    for (size_t i = 0; i < put->n; i++)
-        put->results[i] = (struct mr_enqueue_result){.err = MR_DISK_FULL};
-    mr_req_answer(req, MR_OK);
-}
-
-static void full_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch)
-{
-    mr_broker_begun(behind(broker), slot, epoch);
-}
-
-static enum mr_err full_lease_open(struct mr_broker *broker, struct mr_lease *lease)
-{
-    return mr_broker_lease_open(behind(broker), lease);
-}
-
-static const struct mr_broker_ops full_ops = {
-    .submit = full_submit,
-    .begun = full_begun,
-    .lease_open = full_lease_open,
-    .in_process = true,
-};
-
 /* ---- servers ----------------------------------------------------------------------------------- */
 
 static enum mr_err site_up(struct site *site, const char *dir, bool has_room)
 {
     MR_TRY(place_open(dir, &site->store));
-    site->full = (struct full){{&full_ops}, site->store};
+    site->full = (struct full_broker){{&full_broker_ops}, site->store};
     return server_rig_start(&site->server, has_room ? site->store : &site->full.broker);
 }
 

@@ -17,6 +17,7 @@
 #include "broker/embedded/embedded.h"
 #include "broker/many/many.h"
 #include "support/forwarder.h"
+#include "support/full_broker.h"
 #include "support/on_loop.h"
 #include "support/server_rig.h"
 #include "unit/temp_dir.h"
@@ -342,29 +343,42 @@ static void test_what_is_unique_without_a_key_is_so_over_all_servers(void **stat
     assert_true(used > 1);
 }
 
+enum { BATCH = 30 };
+
+/* A call with tasks t0, t1 ... */
+struct batch {
+    struct mr_task_options tasks[BATCH];
+    struct mr_enqueue_result results[BATCH];
+    struct mr_req_enqueue req;
+    char ids[BATCH][16];
+};
+
+static void batch_init(struct batch *batch)
+{
+    *batch = (struct batch){
+        .req = {
+            .req.op = MR_OP_ENQUEUE, .tasks = batch->tasks, .n = BATCH, .results = batch->results}};
+    for (size_t i = 0; i < BATCH; i++) {
+        (void)snprintf(batch->ids[i], sizeof batch->ids[i], "t%zu", i);
+        batch->tasks[i] =
+            (struct mr_task_options){.queue = MR_SLICE_LIT("q"), .id = mr_slice_str(batch->ids[i])};
+    }
+}
+
 static void test_a_batch_of_ids_is_split_and_each_has_its_answer(void **state)
 {
-    enum { N = 60 };
     struct world *w = *state;
-    struct mr_task_options tasks[N] = {0};
-    struct mr_enqueue_result results[N];
-    char ids[N][16];
+    struct batch batch;
     open_many(w, SERVERS);
     assert_int_equal(put(w->many, "t7").err, MR_OK);
-    for (size_t i = 0; i < N; i++) {
-        (void)snprintf(ids[i], sizeof ids[i], "t%zu", i);
-        tasks[i].queue = MR_SLICE_LIT("q");
-        tasks[i].id = mr_slice_str(ids[i]);
+    batch_init(&batch);
+    assert_int_equal(mr_broker_call(w->many, &batch.req.req), MR_OK);
+    mr_req_done(&batch.req.req);
+    for (size_t i = 0; i < BATCH; i++) {
+        assert_int_equal(batch.results[i].err, i == 7 ? MR_CONFLICT : MR_OK);
+        assert_string_equal(batch.results[i].id, batch.ids[i]);
     }
-    struct mr_req_enqueue req = {
-        .req = {.op = MR_OP_ENQUEUE}, .tasks = tasks, .n = N, .results = results};
-    assert_int_equal(mr_broker_call(w->many, &req.req), MR_OK);
-    mr_req_done(&req.req);
-    for (size_t i = 0; i < N; i++) {
-        assert_int_equal(results[i].err, i == 7 ? MR_CONFLICT : MR_OK);
-        assert_string_equal(results[i].id, ids[i]);
-    }
-    assert_int_equal(count(w->many, MR_PENDING), N);
+    assert_int_equal(count(w->many, MR_PENDING), BATCH);
 }
 
 static void answered(struct mr_req *req)
@@ -375,83 +389,44 @@ static void answered(struct mr_req *req)
 /* Which servers get them is decided when there are some: else who sends one of them again would send it elsewhere. */
 static void test_a_batch_that_waited_for_servers_is_where_each_id_is_looked_for(void **state)
 {
-    enum { N = 30 };
     struct world *w = *state;
-    struct mr_task_options tasks[N] = {0};
-    struct mr_enqueue_result results[N];
+    struct batch batch;
     struct mr_event done;
-    char ids[N][16];
     open_many(w, SERVERS);
     set_servers(w, 0, 0);
-    for (size_t i = 0; i < N; i++) {
-        (void)snprintf(ids[i], sizeof ids[i], "t%zu", i);
-        tasks[i] = (struct mr_task_options){.queue = MR_SLICE_LIT("q"),
-                                            .id = mr_slice_str(i > 0 ? ids[i] : "")};
-    }
+    batch_init(&batch);
+    batch.tasks[0].id = (struct mr_slice){0};
     mr_event_init(&done);
-    struct mr_req_enqueue req = {
-        .req = {.op = MR_OP_ENQUEUE, .done = answered, .arg = &done},
-        .tasks = tasks,
-        .n = N,
-        .results = results,
-    };
-    mr_broker_submit(w->many, &req.req);
+    batch.req.req.done = answered;
+    batch.req.req.arg = &done;
+    mr_broker_submit(w->many, &batch.req.req);
     set_servers(w, 0, SERVERS);
     assert_true(mr_event_wait(&done, WAIT_MS * MR_NS_PER_MS));
-    assert_int_equal(req.req.err, MR_OK);
-    mr_req_done(&req.req);
-    for (size_t i = 0; i < N; i++) {
-        assert_int_equal(results[i].err, MR_OK);
+    assert_int_equal(batch.req.req.err, MR_OK);
+    mr_req_done(&batch.req.req);
+    for (size_t i = 0; i < BATCH; i++) {
+        assert_int_equal(batch.results[i].err, MR_OK);
         if (i > 0) /* the first has no id of its producer's: it is anywhere */
-            assert_int_equal(put(w->many, ids[i]).err, MR_CONFLICT);
+            assert_int_equal(put(w->many, batch.ids[i]).err, MR_CONFLICT);
     }
 }
-
-/* A broker that passes everything on but tasks: for them it has no room. */
-struct full {
-    struct mr_broker broker;
-    struct mr_broker *behind;
-};
-
-static void full_submit(struct mr_broker *broker, struct mr_req *req)
-{
-    struct mr_req_enqueue *put = mr_container(req, struct mr_req_enqueue, req);
-    if (req->op != MR_OP_ENQUEUE) {
-        mr_broker_submit(mr_container(broker, struct full, broker)->behind, req);
-        return;
-    }
-    for (size_t i = 0; i < put->n; i++)
-        put->results[i] = (struct mr_enqueue_result){.err = MR_DISK_FULL};
-    mr_req_answer(req, MR_OK);
-}
-
-static const struct mr_broker_ops full_ops = {.submit = full_submit, .in_process = true};
 
 /* What is left of a share goes on by the id of each task, too, not behind that of the first one. */
 static void test_what_one_server_has_no_room_for_is_split_again(void **state)
 {
-    enum { N = 30 };
     struct world *w = *state;
     struct server *s = &w->servers[0];
-    struct mr_task_options tasks[N] = {0};
-    struct mr_enqueue_result results[N];
-    struct full full = {{&full_ops}, s->store};
-    char ids[N][16];
+    struct full_broker full = {{&full_broker_ops}, s->store};
+    struct batch batch;
     server_rig_stop(&s->rig, 0);
     assert_int_equal(server_rig_start(&s->rig, &full.broker), MR_OK);
     open_many(w, SERVERS);
-    for (size_t i = 0; i < N; i++) {
-        (void)snprintf(ids[i], sizeof ids[i], "t%zu", i);
-        tasks[i] =
-            (struct mr_task_options){.queue = MR_SLICE_LIT("q"), .id = mr_slice_str(ids[i])};
-    }
-    struct mr_req_enqueue req = {
-        .req = {.op = MR_OP_ENQUEUE}, .tasks = tasks, .n = N, .results = results};
-    assert_int_equal(mr_broker_call(w->many, &req.req), MR_OK);
-    mr_req_done(&req.req);
-    for (size_t i = 0; i < N; i++) {
-        assert_int_equal(results[i].err, MR_OK);
-        assert_int_equal(put(w->many, ids[i]).err, MR_CONFLICT);
+    batch_init(&batch);
+    assert_int_equal(mr_broker_call(w->many, &batch.req.req), MR_OK);
+    mr_req_done(&batch.req.req);
+    for (size_t i = 0; i < BATCH; i++) {
+        assert_int_equal(batch.results[i].err, MR_OK);
+        assert_int_equal(put(w->many, batch.ids[i]).err, MR_CONFLICT);
     }
     assert_int_equal(count_at(w, 0, MR_PENDING), 0);
     mr_broker_close(w->many);
