@@ -41,13 +41,47 @@ struct http_call *http_call_new_heavy(struct mr_http_api *api, struct mr_http_re
     struct http_call *call = http_call_new(api, request);
     if (call == NULL)
         return NULL;
-    if (api->heavy_n >= HTTP_HEAVY_MAX) {
+    if (api->heavy_waiting_n >= HTTP_HEAVY_WAITING_MAX) {
         http_call_fail(call, MR_BUSY, "too many lists are under way: try again");
         return NULL;
     }
     call->heavy = true;
-    api->heavy_n++;
     return call;
+}
+
+/* One of those whose answers are large has ended: the next goes to the broker, if its client is still there. */
+static void let_next_in(struct mr_http_api *api)
+{
+    struct mr_link *link;
+    api->heavy_n--;
+    while (api->heavy_n < HTTP_HEAVY_MAX &&
+           (link = mr_list_pop_front(&api->heavy_waiting)) != NULL) {
+        struct http_call *call = mr_container(link, struct http_call, link);
+        api->heavy_waiting_n--;
+        if (mr_http_is_gone(call->request)) {
+            mr_http_release(api->http);
+            http_call_fail(call, MR_CLOSED, "%s", mr_err_text(MR_CLOSED));
+            continue;
+        }
+        call->let_in = true;
+        api->heavy_n++;
+        mr_broker_submit(call->broker, &call->req.head);
+    }
+}
+
+/* Whether it may go to the broker now; else it waits, and goes by itself. */
+static bool is_let_in(struct http_call *call)
+{
+    struct mr_http_api *api = call->api;
+    if (!call->heavy || call->let_in)
+        return true;
+    call->let_in = api->heavy_n < HTTP_HEAVY_MAX;
+    api->heavy_n += call->let_in;
+    if (call->let_in)
+        return true;
+    mr_list_push_back(&api->heavy_waiting, &call->link);
+    api->heavy_waiting_n++;
+    return false;
 }
 
 void http_call_clear(struct http_call *call)
@@ -61,11 +95,14 @@ void http_call_free(struct http_call *call)
     mr_assert(call->request == NULL);
     if (call->freed != NULL)
         call->freed(call);
-    call->api->calls_n--;
-    call->api->heavy_n -= call->heavy;
+    struct mr_http_api *api = call->api;
+    bool was_let_in = call->let_in;
+    api->calls_n--;
     json_decref(call->json);
     mr_req_done(&call->req.head);
     free(call);
+    if (was_let_in)
+        let_next_in(api);
 }
 
 static void audit(struct http_call *call, enum mr_err err)
@@ -153,7 +190,8 @@ void http_call_submit_any(struct http_call *call, enum mr_op op,
     call->req.head.done = on_done;
     call->req.head.arg = call;
     http_call_leave(call, back);
-    mr_broker_submit(call->broker, &call->req.head);
+    if (is_let_in(call))
+        mr_broker_submit(call->broker, &call->req.head);
 }
 
 static void back_well(struct http_call *call)
@@ -224,6 +262,7 @@ enum mr_err mr_http_api_new(const struct mr_http_api_options *options, struct mr
         api->options.payload_max = MR_PAYLOAD_MAX;
     /* Who comes back with an id of a server before this one has seen none of these. */
     api->events_id = (uint64_t)mr_wall_ms(mr_wall_now(mr_clock_system())) * EVENT_IDS_MS;
+    mr_list_init(&api->heavy_waiting);
     http_hands_init(&api->hands);
     http_together_init(&api->together);
     struct mr_http_jobs_options jobs = {.door = &api->options.door,

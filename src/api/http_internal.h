@@ -28,8 +28,9 @@
 #include "broker/json.h"
 
 enum {
-    HTTP_CALLS_MAX = 2048, /* with the broker at a time */
-    HTTP_HEAVY_MAX = 8,    /* of them those whose answers are megabytes */
+    HTTP_CALLS_MAX = 2048,        /* with the broker at a time */
+    HTTP_HEAVY_MAX = 8,           /* of them those whose answers are megabytes */
+    HTTP_HEAVY_WAITING_MAX = 256, /* such that wait for one of them to end */
     HTTP_BODY_MAX = 16 * 1024 * 1024,
     HTTP_SMALL_MAX = 256 * 1024, /* of a body without payloads */
     HTTP_LIMIT = 50,             /* of a page, where nothing is said */
@@ -71,7 +72,8 @@ struct mr_http_api {
     _Atomic(struct mr_timer_service *) timers;
     struct mr_http *http; /* of the first request on */
     struct mr_http_jobs *jobs;
-    size_t calls_n, heavy_n;
+    size_t calls_n, heavy_n, heavy_waiting_n;
+    struct mr_link heavy_waiting; /* of struct http_call, who came first is first */
     struct http_hands hands;
     struct http_events *events; /* NULL: nobody reads them */
     uint64_t events_id;         /* of the last one */
@@ -96,8 +98,9 @@ struct http_call {
     void (*freed)(struct http_call *call);   /* with it goes data; NULL: there is none */
     void *data;
     struct http_scan *scan; /* http_scan.h */
-    struct mr_link link;    /* among those that are answered together */
-    bool heavy, later;
+    struct mr_link link;    /* among those that are answered together, or wait for others to end */
+    bool heavy, let_in;     /* one of HTTP_HEAVY_MAX, once it is let in */
+    bool later;
     struct mr_slice about;   /* for the audit */
     char text[32];           /* of it, where it is none of the request's */
     json_t *json;            /* the body */

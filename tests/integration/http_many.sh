@@ -124,6 +124,12 @@ for i in 1 2 3; do
     is "what was just done is seen" $((1 + i)) "$(of_it '.items[] | select(.queue == "a") | .pending')"
 done
 
+# ---- many lists at once: they wait for each other, and nobody is sent away ---------------------------
+
+curl -s -Z --parallel-max 60 -w '%{http_code}\n' -o /dev/null "http://$http$v1/tasks?limit=300&text=a&n=[1-120]" \
+    -o /dev/null "http://$http/metrics?n=[1-20]" >"$room/codes" 2>/dev/null
+is "how they were answered" '140 200' "$(sort "$room/codes" | uniq -c | xargs)"
+
 # ---- the last hour --------------------------------------------------------------------------------
 
 points() {
