@@ -118,6 +118,29 @@ def check_document(families, text):
     return {name: {label for label in re.split(r"[, ]+", row[1]) if label} for name, row in rows.items()}
 
 
+def labels_left(side, families, labels):
+    """What one side of a comparison has for labels; None: it is a number."""
+    figure = re.search(r"millrace_\w+", side)
+    if not figure:
+        return None
+    of_it = labels.get(family_of(families, figure.group(0))[0], set()) | {"instance"}
+    group = re.search(r"\b(by|without) \(([^)]*)\)", side)
+    if not group:
+        return of_it
+    named = set(filter(None, re.split(r"[, ]+", group.group(2))))
+    return named if group.group(1) == "by" else of_it - named
+
+
+def check_sides(where, expr, families, labels):
+    """Prometheus compares those with the same labels, and says nothing when there are none."""
+    bare = re.sub(r'"[^"]*"', lambda text: "_" * len(text.group(0)), expr)
+    for part in re.finditer(r"(?:(?! and | or | unless ).)+", bare):
+        sides = re.split(r" (?:[<>]=?|[!=]=) ", expr[part.start() : part.end()])
+        found = [left for left in (labels_left(side, families, labels) for side in sides) if left is not None]
+        if len(sides) == 2 and len(found) == 2 and found[0] != found[1] and " on (" not in sides[1]:
+            wrong("%s: %s cannot be compared with %s" % (where, sorted(found[0]), sorted(found[1])))
+
+
 def check_expression(where, expr, families, labels):
     if any(expr.count(a) != expr.count(b) for a, b in ("()", "{}", "[]")) or expr.count('"') % 2:
         wrong("%s: brackets or quotes that do not match: %s" % (where, expr))
@@ -135,6 +158,7 @@ def check_expression(where, expr, families, labels):
         for label in filter(None, re.split(r"[, ]+", group)):
             if label not in used | GIVEN:
                 wrong("%s: nothing there has the label %s" % (where, label))
+    check_sides(where, expr, families, labels)
     if not re.search("millrace_", expr):
         wrong(where + ": of nothing of ours")
 
