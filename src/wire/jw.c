@@ -12,12 +12,23 @@ static void put(struct jw *jw, const char *text, size_t len)
         jw->err = mr_buf_append(&jw->buf, text, len);
 }
 
+static void put_digits(struct jw *jw, bool negative, uint64_t value)
+{
+    char text[24], *at = text + sizeof text;
+    do
+        *--at = (char)('0' + value % 10);
+    while ((value /= 10) > 0);
+    if (negative)
+        *--at = '-';
+    put(jw, at, (size_t)(text + sizeof text - at));
+}
+
+/* What stands between the quotes. */
 static void put_escaped(struct jw *jw, struct mr_slice text)
 {
     static const char hex[] = "0123456789abcdef";
     const uint8_t *p = text.data;
     size_t plain = 0; /* start of the run that needs no escape */
-    put(jw, "\"", 1);
     for (size_t i = 0; i < text.len; i++) {
         if (p[i] >= 0x20 && p[i] != '"' && p[i] != '\\' && p[i] != 0x7f)
             continue;
@@ -32,14 +43,12 @@ static void put_escaped(struct jw *jw, struct mr_slice text)
     }
     if (text.len > plain)
         put(jw, (const char *)p + plain, text.len - plain);
-    put(jw, "\"", 1);
 }
 
 static void put_base64(struct jw *jw, struct mr_slice bytes)
 {
     static const char digits[] = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
     const uint8_t *p = bytes.data;
-    put(jw, "\"", 1);
     for (size_t i = 0; i < bytes.len; i += 3) {
         size_t n = bytes.len - i < 3 ? bytes.len - i : 3;
         uint32_t v = (uint32_t)p[i] << 16;
@@ -49,7 +58,6 @@ static void put_base64(struct jw *jw, struct mr_slice bytes)
                        n > 2 ? digits[v & 63] : '='};
         put(jw, out, sizeof out);
     }
-    put(jw, "\"", 1);
 }
 
 /* What stands before a value: a comma when one is due, and its name. */
@@ -60,12 +68,10 @@ static void begin_value(struct jw *jw, const char *name, const char *name_end)
     jw->has_items[jw->depth] = true;
     if (!name)
         return;
-    struct mr_buf full = {0};
-    if (jw->err == MR_OK)
-        jw->err = mr_buf_printf(&full, "%s%s", name, name_end);
-    put_escaped(jw, mr_buf_slice(&full));
-    put(jw, ":", 1);
-    mr_buf_done(&full);
+    put(jw, "\"", 1);
+    put_escaped(jw, mr_slice_str(name));
+    put(jw, name_end, strlen(name_end));
+    put(jw, "\":", 2);
 }
 
 static void open_level(struct jw *jw, const char *name, const char *bracket)
@@ -107,10 +113,12 @@ void jw_bytes(struct jw *jw, const char *name, struct mr_slice bytes)
 {
     bool text = mr_utf8_valid(bytes);
     begin_value(jw, name, text ? "" : "_base64");
+    put(jw, "\"", 1);
     if (text)
         put_escaped(jw, bytes);
     else
         put_base64(jw, bytes);
+    put(jw, "\"", 1);
 }
 
 void jw_text(struct jw *jw, const char *name, const char *text)
@@ -120,18 +128,14 @@ void jw_text(struct jw *jw, const char *name, const char *text)
 
 void jw_int(struct jw *jw, const char *name, int64_t value)
 {
-    char text[24];
-    int len = snprintf(text, sizeof text, "%lld", (long long)value);
     begin_value(jw, name, "");
-    put(jw, text, (size_t)len);
+    put_digits(jw, value < 0, value < 0 ? 0 - (uint64_t)value : (uint64_t)value);
 }
 
 void jw_uint(struct jw *jw, const char *name, uint64_t value)
 {
-    char text[24];
-    int len = snprintf(text, sizeof text, "%llu", (unsigned long long)value);
     begin_value(jw, name, "");
-    put(jw, text, (size_t)len);
+    put_digits(jw, false, value);
 }
 
 void jw_real(struct jw *jw, const char *name, double value)
