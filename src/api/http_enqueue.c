@@ -90,7 +90,7 @@ static void write_item(struct http_call *call, struct jw *jw, const struct item 
         return;
     }
     const struct mr_enqueue_result *result = &req->results[sent];
-    if (!mr_task_refusal(&req->tasks[sent], result, &detail))
+    if (result->err != MR_OK && !mr_task_refusal(&req->tasks[sent], result, &detail))
         mr_detail_set(&detail, "%s", mr_err_text(result->err));
     mr_task_answer_json(jw, item->id, result, detail.text);
 }

@@ -227,21 +227,27 @@ static const struct field fields[] = {
 
 /* ---- tasks ---------------------------------------------------------------------------------- */
 
-static void set_field(struct reading *reading, const char *name, json_t *value)
+enum { FIELDS_N = sizeof fields / sizeof *fields };
+
+static void refuse_unknown(struct reading *reading, const char *name)
 {
-    enum { FIELDS_N = sizeof fields / sizeof *fields };
     const char *words[FIELDS_N + 1] = {0};
-    for (size_t i = 0; i < FIELDS_N; i++) {
-        if (strcmp(name, fields[i].name) == 0) {
-            if (!json_is_null(value))
-                fields[i].set(reading, &fields[i], value);
-            return;
-        }
+    for (size_t i = 0; i < FIELDS_N; i++)
         words[i] = fields[i].name;
-    }
     const char *nearest = mr_nearest_word(name, words);
     refuse(reading, MR_INVALID, "unknown field \"%.100s\"%s%s%s", name,
            nearest ? "; did you mean \"" : "", nearest ? nearest : "", nearest ? "\"?" : "");
+}
+
+static void set_field(struct reading *reading, const char *name, json_t *value)
+{
+    size_t i = 0;
+    while (i < FIELDS_N && strcmp(name, fields[i].name) != 0)
+        i++;
+    if (i == FIELDS_N)
+        refuse_unknown(reading, name);
+    else if (!json_is_null(value))
+        fields[i].set(reading, &fields[i], value);
 }
 
 enum mr_err mr_task_from_json(json_t *json, struct mr_arena *arena, struct mr_task_options *task,
