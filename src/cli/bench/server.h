@@ -92,10 +92,10 @@ int bench_tool_end(pid_t pid, int signal);
 
 /* ---- http.c --------------------------------------------------------------------------------- */
 
-/* A connection that is kept, and the last answer. */
+/* A connection that is kept, and the last call and its answer. */
 struct bench_http {
     int fd; /* -1: none */
-    struct mr_buf in;
+    struct mr_buf out, in;
 };
 
 /* Also after a failed one it is closed. */
