@@ -148,6 +148,13 @@ void http_call_text(struct http_call *call, const char *type, enum mr_err err, s
     http_call_free(call);
 }
 
+void http_call_send(struct http_call *call, struct mr_http_answer *answer)
+{
+    mr_http_reply_answer(call->request, call->row->status, answer);
+    call->request = NULL;
+    http_call_free(call);
+}
+
 /* ---- to the broker and back ----------------------------------------------------------------- */
 
 static void deliver(struct mr_msg *msg, void *receiver)

@@ -132,6 +132,8 @@ void http_call_answer(struct http_call *call, int status, struct jw *jw, enum mr
 /* With a text of another type than JSON, unless err says that it is none. */
 void http_call_text(struct http_call *call, const char *type, enum mr_err err,
                     struct mr_slice text);
+/* With what others are answered with too. */
+void http_call_send(struct http_call *call, struct mr_http_answer *answer);
 /* What is left of a call that was answered. */
 void http_call_free(struct http_call *call);
 

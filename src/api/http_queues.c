@@ -2,7 +2,7 @@
 /*
  * Queues, by name. Who asks for all of them from the beginning is answered together with others: while the broker is asked, those
  * who come wait, and one of them asks next, for all. So nobody is told how it was before he asked, and many who ask at once cost
- * the broker one look, and are sent one text.
+ * the broker one look, and are sent one answer.
  */
 #include <stdlib.h>
 
@@ -41,26 +41,36 @@ static bool make_room(struct http_call *call, size_t max)
 
 /* ---- together ------------------------------------------------------------------------------- */
 
-/* text: for all who may see every queue, made for the first of them. */
-static void answer(struct http_call *call, const struct mr_req_queue_list *req, struct mr_buf *text)
+/* For all who may see every queue. */
+static enum mr_err make_shared(const struct http_call *call, const struct mr_req_queue_list *req,
+                               struct mr_http_answer **ret_answer)
+{
+    struct jw jw = {0};
+    write_page(call, req, &jw);
+    enum mr_err err = jw.err == MR_OK ? mr_buf_append(&jw.buf, "\n", 1) : jw.err;
+    if (err == MR_OK)
+        return mr_http_answer_new(HTTP_JSON, &jw.buf, ret_answer);
+    mr_buf_done(&jw.buf);
+    return err;
+}
+
+/* shared: made for the first of those it is for. */
+static void answer(struct http_call *call, const struct mr_req_queue_list *req,
+                   struct mr_http_answer **shared)
 {
     struct jw jw = {0};
     enum mr_err err = req->req.err;
+    bool all = mr_access_all_queues(&call->token);
+    if (err == MR_OK && all && *shared == NULL)
+        err = make_shared(call, req, shared);
     if (err != MR_OK) {
         http_call_fail(call, err, "%s", mr_err_text(err));
-        return;
-    }
-    if (!mr_access_all_queues(&call->token)) {
+    } else if (all) {
+        http_call_send(call, *shared);
+    } else {
         write_page(call, req, &jw);
         http_call_reply(call, &jw);
-        return;
     }
-    if (text->len == 0) {
-        write_page(call, req, &jw);
-        err = jw.err == MR_OK ? mr_buf_append(&jw.buf, "\n", 1) : jw.err;
-        *text = jw.buf;
-    }
-    http_call_text(call, HTTP_JSON, err, mr_buf_slice(text));
 }
 
 static void together_back(struct http_call *first);
@@ -69,24 +79,29 @@ static void together_back(struct http_call *first);
 static void ask_next(struct mr_http_api *api)
 {
     struct http_together *together = &api->together;
-    struct mr_link *link = mr_list_pop_front(&together->waiting);
-    together->under_way = link != NULL;
-    if (link == NULL)
+    struct mr_link *link;
+    struct http_call *call = NULL;
+    while (call == NULL && (link = mr_list_pop_front(&together->waiting)) != NULL) {
+        call = mr_container(link, struct http_call, link);
+        if (!make_room(call, QUEUES_MAX))
+            call = NULL; /* and it is answered */
+    }
+    together->under_way = call != NULL;
+    if (call == NULL)
         return;
     mr_list_splice_back(&together->served, &together->waiting);
-    http_call_submit_any(mr_container(link, struct http_call, link), MR_OP_QUEUE_LIST,
-                         together_back);
+    http_call_submit_any(call, MR_OP_QUEUE_LIST, together_back);
 }
 
 static void together_back(struct http_call *first)
 {
     struct mr_http_api *api = first->api;
-    struct mr_buf text = {0};
+    struct mr_http_answer *shared = NULL;
     struct mr_link *link;
     while ((link = mr_list_pop_front(&api->together.served)) != NULL)
-        answer(mr_container(link, struct http_call, link), &first->req.queue_list, &text);
-    answer(first, &first->req.queue_list, &text);
-    mr_buf_done(&text);
+        answer(mr_container(link, struct http_call, link), &first->req.queue_list, &shared);
+    answer(first, &first->req.queue_list, &shared);
+    mr_http_answer_free(shared);
     ask_next(api);
 }
 
@@ -106,11 +121,12 @@ void http_queues(struct mr_http_request *request, void *arg)
     if (call == NULL || !http_read_limit(call, QUEUES_MAX, &limit))
         return;
     struct mr_slice after = http_query(call, "cursor");
-    if ((after.len > 0 && !http_read_name(call, "cursor", after)) || !make_room(call, limit))
+    if (after.len > 0 && !http_read_name(call, "cursor", after))
         return;
-    call->req.queue_list.after = after;
     if (after.len > 0 || limit < QUEUES_MAX) {
-        http_call_submit(call, MR_OP_QUEUE_LIST, page_back);
+        call->req.queue_list.after = after;
+        if (make_room(call, limit))
+            http_call_submit(call, MR_OP_QUEUE_LIST, page_back);
         return;
     }
     http_call_later(call);

@@ -67,6 +67,13 @@ struct client *client_of(struct MHD_Connection *connection)
     return info->socket_context;
 }
 
+/* Resuming wakes nobody: the library sees it when it looks next, which it does at once then. */
+void connection_resume(struct mr_http *http, struct MHD_Connection *connection)
+{
+    http->resumed = true;
+    MHD_resume_connection(connection);
+}
+
 /* Without memory for it nobody would look at its time, so it is ended. */
 static void on_connection(void *arg, struct MHD_Connection *connection, void **state,
                           enum MHD_ConnectionNotificationCode what)
@@ -144,8 +151,8 @@ static int64_t beat_left_ns(const struct mr_http *http)
 static int64_t wait_ns(struct mr_http *http)
 {
     MHD_UNSIGNED_LONG_LONG ms;
-    int64_t ns = INT64_MAX;
-    if (MHD_get_timeout(http->daemon, &ms) == MHD_YES)
+    int64_t ns = http->resumed ? 0 : INT64_MAX;
+    if (ns > 0 && MHD_get_timeout(http->daemon, &ms) == MHD_YES)
         ns = (int64_t)ms * MR_NS_PER_MS;
     int64_t left = request_left_ns(http);
     ns = left < ns ? left : ns;
@@ -192,6 +199,7 @@ static void turn(struct mr_http *http)
     cut_late(http);
     tick(http);
     beat(http);
+    http->resumed = false;
     (void)MHD_run(http->daemon);
 }
 

@@ -11,6 +11,7 @@
 #ifndef MR_HTTP_HTTP_H
 #define MR_HTTP_HTTP_H
 
+#include "base/buf.h"
 #include "base/chan.h"
 #include "base/net.h"
 
@@ -114,6 +115,14 @@ bool mr_http_is_gone(const struct mr_http_request *request);
  * long as the program. */
 void mr_http_reply(struct mr_http_request *request, int status, const char *type,
                    struct mr_slice body);
+/* One body for many, packed at most once. Who is still being sent it when it is freed is sent all of it; NULL is fine for that.
+ * The body is taken in any case. MR_NOMEM. */
+struct mr_http_answer;
+MR_MUST_USE enum mr_err mr_http_answer_new(const char *type, struct mr_buf *take_body,
+                                           struct mr_http_answer **ret_answer);
+void mr_http_answer_free(struct mr_http_answer *answer);
+void mr_http_reply_answer(struct mr_http_request *request, int status,
+                          struct mr_http_answer *answer);
 /* {"error":{"code":...,"message":...}} with the error's own status, or with this one. */
 void mr_http_fail(struct mr_http_request *request, enum mr_err err, const char *text);
 void mr_http_refuse(struct mr_http_request *request, int status, enum mr_err err, const char *text);

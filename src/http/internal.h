@@ -26,6 +26,7 @@ struct mr_http {
     pthread_t thread;
     struct mr_msg stop_msg;
     bool running, stopping;
+    bool resumed;                     /* a connection was, since the library last looked */
     bool beats;                       /* some table does */
     int listen_fd;                    /* once nothing new is taken; -1: the library's */
     struct mr_link waiting, answered; /* clients, the longest there first */
@@ -57,6 +58,9 @@ void client_move(struct client *client, struct mr_link *list);
 /* The library finds it at its end. */
 void client_cut(struct client *client);
 
+/* What was suspended goes on, also when this is called while the library deals with another connection. */
+void connection_resume(struct mr_http *http, struct MHD_Connection *connection);
+
 /* From the first line of a request to its end. */
 struct mr_http_request {
     struct mr_http *http;
@@ -74,6 +78,15 @@ struct mr_http_request {
     bool is_head, begun, replied, later, suspended, asked;
     enum MHD_Result result;
     struct mr_http_stream *stream; /* NULL: none */
+};
+
+/* A body as it is sent: to one, or to many. */
+struct mr_http_answer {
+    const char *type;
+    struct mr_slice body; /* plain's */
+    struct MHD_Response *plain;
+    struct MHD_Response *packed; /* NULL: nobody has asked for it, or it is no smaller */
+    bool tried;                  /* to pack it */
 };
 
 /* ---- head.c --------------------------------------------------------------------------------- */

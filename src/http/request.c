@@ -52,29 +52,63 @@ void request_queue(struct mr_http_request *request, int status, struct MHD_Respo
         struct client *client = client_of(request->connection);
         if (request->result == MHD_NO && client)
             client_cut(client);
-        MHD_resume_connection(request->connection);
+        connection_resume(request->http, request->connection);
     }
 }
 
-/* What is sent of it: packed, if that is wanted and makes it smaller. */
-static struct MHD_Response *response_of(struct mr_http_request *request, struct mr_slice body)
+/* Takes the bytes. NULL: there was no memory. */
+static struct MHD_Response *response_of(struct mr_buf *take_bytes, const char *type, bool packed)
 {
-    struct mr_buf packed = {0};
-    const char *takes = mr_http_header(request, "Accept-Encoding");
-    bool pack = body.len >= PACK_MIN && takes && gzip_is_taken(takes) &&
-                gzip_pack(body, &packed) == MR_OK && packed.len < body.len;
-    struct mr_slice sent = pack ? mr_buf_slice(&packed) : body;
-    /* The library copies, whatever the type of its argument says. */
-    struct MHD_Response *response = MHD_create_response_from_buffer(
-        sent.len, (void *)(uintptr_t)sent.data, MHD_RESPMEM_MUST_COPY);
-    mr_buf_done(&packed);
-    bool good = response && MHD_add_response_header(response, "Vary", "Accept-Encoding") == MHD_YES;
-    if (good && pack)
+    struct MHD_Response *response =
+        MHD_create_response_from_buffer_with_free_callback(take_bytes->len, take_bytes->data, free);
+    if (!response)
+        return NULL;
+    *take_bytes = (struct mr_buf){0};
+    bool good = response_head(response, type) &&
+                MHD_add_response_header(response, "Vary", "Accept-Encoding") == MHD_YES;
+    if (good && packed)
         good = MHD_add_response_header(response, "Content-Encoding", "gzip") == MHD_YES;
-    if (good || !response)
+    if (good)
         return response;
     MHD_destroy_response(response);
     return NULL;
+}
+
+static enum mr_err answer_init(struct mr_http_answer *answer, const char *type,
+                               struct mr_buf *take_body)
+{
+    *answer = (struct mr_http_answer){.type = type, .body = mr_buf_slice(take_body)};
+    answer->plain = response_of(take_body, type, false);
+    mr_buf_done(take_body);
+    return answer->plain ? MR_OK : MR_NOMEM;
+}
+
+static void answer_done(struct mr_http_answer *answer)
+{
+    if (answer->plain)
+        MHD_destroy_response(answer->plain);
+    if (answer->packed)
+        MHD_destroy_response(answer->packed);
+}
+
+static void make_packed(struct mr_http_answer *answer)
+{
+    struct mr_buf packed = {0};
+    answer->tried = true;
+    if (gzip_pack(answer->body, &packed) == MR_OK && packed.len < answer->body.len)
+        answer->packed = response_of(&packed, answer->type, true);
+    mr_buf_done(&packed);
+}
+
+/* As this client takes it: packed, if it can unpack it and that makes it smaller. */
+static struct MHD_Response *form_of(struct mr_http_answer *answer,
+                                    const struct mr_http_request *request)
+{
+    const char *takes = mr_http_header(request, "Accept-Encoding");
+    bool pack = answer->body.len >= PACK_MIN && takes && gzip_is_taken(takes);
+    if (pack && !answer->tried)
+        make_packed(answer);
+    return pack && answer->packed ? answer->packed : answer->plain;
 }
 
 /* A header that only some answers have; name is NULL: none. */
@@ -85,19 +119,48 @@ struct extra {
 static void reply_with(struct mr_http_request *request, int status, const char *type,
                        struct mr_slice body, struct extra extra)
 {
-    struct MHD_Response *response = response_of(request, body);
-    bool good = response && response_head(response, type);
+    struct mr_buf copy = {0};
+    struct mr_http_answer answer = {0};
+    bool good =
+        mr_buf_append_slice(&copy, body) == MR_OK && answer_init(&answer, type, &copy) == MR_OK;
+    struct MHD_Response *response = good ? form_of(&answer, request) : NULL;
     if (good && extra.name)
         good = MHD_add_response_header(response, extra.name, extra.value) == MHD_YES;
     request_queue(request, status, good ? response : NULL);
-    if (response)
-        MHD_destroy_response(response);
+    answer_done(&answer);
 }
 
 void mr_http_reply(struct mr_http_request *request, int status, const char *type,
                    struct mr_slice body)
 {
     reply_with(request, status, type, body, (struct extra){0});
+}
+
+enum mr_err mr_http_answer_new(const char *type, struct mr_buf *take_body,
+                               struct mr_http_answer **ret_answer)
+{
+    struct mr_http_answer *answer = calloc(1, sizeof *answer);
+    enum mr_err err = answer ? answer_init(answer, type, take_body) : MR_NOMEM;
+    if (err == MR_OK)
+        *ret_answer = answer;
+    else
+        free(answer);
+    mr_buf_done(take_body);
+    return err;
+}
+
+void mr_http_answer_free(struct mr_http_answer *answer)
+{
+    if (!answer)
+        return;
+    answer_done(answer);
+    free(answer);
+}
+
+void mr_http_reply_answer(struct mr_http_request *request, int status,
+                          struct mr_http_answer *answer)
+{
+    request_queue(request, status, form_of(answer, request));
 }
 
 /* What cannot stand in a text of JSON becomes a space, or a question mark where it is not UTF-8, as what a client has sent may

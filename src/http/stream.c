@@ -25,7 +25,7 @@ static void resume(struct mr_http_stream *stream)
     if (!stream->suspended)
         return;
     stream->suspended = false;
-    MHD_resume_connection(stream->request->connection);
+    connection_resume(stream->request->http, stream->request->connection);
 }
 
 static size_t left(const struct mr_http_stream *stream)

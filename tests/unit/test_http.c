@@ -96,6 +96,27 @@ static void say_late(struct mr_http_request *request, void *arg)
     mr_event_set(&late_asked);
 }
 
+/* Those who wait for the same; whoever comes as the third is answered with it first, and then it is freed. */
+static struct mr_http_request *sharers[3];
+static unsigned sharers_n;
+
+static void say_shared(struct mr_http_request *request, void *arg)
+{
+    (void)arg;
+    struct mr_buf body = {0};
+    struct mr_http_answer *answer = NULL;
+    mr_http_later(request);
+    sharers[sharers_n++] = request;
+    if (sharers_n < 3)
+        return;
+    if (mr_buf_printf(&body, "%3000s", "shared") != MR_OK ||
+        mr_http_answer_new("text/plain", &body, &answer) != MR_OK)
+        abort(); /* on a thread that no test may fail on */
+    while (sharers_n > 0)
+        mr_http_reply_answer(sharers[--sharers_n], 200, answer);
+    mr_http_answer_free(answer);
+}
+
 /* Streams: of each, how often it was asked for more, and whether it is over. */
 struct flow {
     struct mr_http_stream *stream;
@@ -166,6 +187,7 @@ static const struct mr_http_route routes[] = {
     {"PUT", "/things", say_body, 500, NULL, NULL},
     {"GET", "/much", say_much, 0, NULL, NULL},
     {"GET", "/late", say_late, 0, NULL, NULL},
+    {"GET", "/shared", say_shared, 0, NULL, NULL},
     {"GET", "/soon", say_soon, 0, NULL, NULL},
     {"GET", "/flow", say_flow, 0, NULL, NULL},
     {"POST", "/guarded", say_body, 500, may_send, NULL},
@@ -677,6 +699,29 @@ static void an_answer_is_packed_for_those_who_take_it(void **state)
     assert_null(strstr(ask("GET /hello HTTP/1.1\r\nAccept-Encoding: gzip\r\n" END), "gzip"));
 }
 
+static void many_are_sent_one_answer_as_each_takes_it(void **state)
+{
+    (void)state;
+    static const char *const accepted[] = {"gzip", "br", "gzip"};
+    int fds[3];
+    for (size_t i = 0; i < 3; i++) {
+        char request[256];
+        snprintf(request, sizeof request, "GET /shared HTTP/1.1\r\nAccept-Encoding: %s\r\n" END,
+                 accepted[i]);
+        fds[i] = connect_client();
+        send_text(fds[i], request);
+    }
+    for (size_t i = 0; i < 3; i++) {
+        char text[8192];
+        read_all(fds[i], text, sizeof text);
+        bool packed = strstr(text, "Content-Encoding: gzip") != NULL;
+        assert_non_null(strstr(text, "Content-Type: text/plain"));
+        assert_int_equal(packed, strcmp(accepted[i], "gzip") == 0);
+        assert_int_equal(strstr(text, "Content-Length: 3000") == NULL, packed);
+        assert_int_equal(strstr(text, "      shared") == NULL, packed);
+    }
+}
+
 static void all_methods_of_a_path_are_named(void **state)
 {
     (void)state;
@@ -735,6 +780,7 @@ int main(void)
         TEST(a_stream_that_nobody_reads_is_not_written),
         TEST(streams_end_when_the_server_stops),
         TEST(an_answer_is_packed_for_those_who_take_it),
+        TEST(many_are_sent_one_answer_as_each_takes_it),
         TEST(all_methods_of_a_path_are_named),
         TEST(paths_are_below_a_prefix),
         TEST(a_port_in_use_is_named),
