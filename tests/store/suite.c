@@ -100,11 +100,11 @@ int suite_run_theme(const struct suite_engine *engine, const char *theme, struct
 int suite_main(const struct suite_engine *engine, int argc, char **argv)
 {
     static int (*const themes[])(const struct suite_engine *) = {
-        suite_apply,      suite_look,      suite_fire,          suite_set,         suite_leases,
-        suite_subapps,    suite_commits,   suite_retain,        suite_schemas,     suite_faults,
-        suite_rivals,     suite_deaths,    suite_model,         suite_many,        suite_jobs_load,
-        suite_jobs_run,   suite_jobs_look, suite_jobs_segments, suite_jobs_rivals, suite_jobs_model,
-        suite_jobs_retry, suite_jobs_many,
+        suite_apply,      suite_look,       suite_fire,      suite_set,           suite_leases,
+        suite_subapps,    suite_commits,    suite_retain,    suite_schemas,       suite_golden,
+        suite_faults,     suite_rivals,     suite_deaths,    suite_model,         suite_many,
+        suite_jobs_load,  suite_jobs_run,   suite_jobs_look, suite_jobs_segments, suite_jobs_rivals,
+        suite_jobs_model, suite_jobs_retry, suite_jobs_many,
     };
     int failed = 0;
     if (argc > 1)

@@ -83,6 +83,7 @@ int suite_leases(const struct suite_engine *engine);
 int suite_subapps(const struct suite_engine *engine);
 int suite_commits(const struct suite_engine *engine);
 int suite_schemas(const struct suite_engine *engine);
+int suite_golden(const struct suite_engine *engine);
 int suite_faults(const struct suite_engine *engine);
 int suite_rivals(const struct suite_engine *engine);
 int suite_deaths(const struct suite_engine *engine);
