@@ -231,7 +231,8 @@ static const char *const carried[] = {
     "c-later: scheduled queue=zz-carried type=moved payload=c-later unique=carried "
     "order=1780000000000 due=1893456000000 attempt=1 max_retry=25 timeout=1800000 "
     "created=1780000000000",
-    "c-pending: pending queue=zz-carried type=moved payload=c-pending order=1780000000000 attempt=4 "
+    "c-pending: pending queue=zz-carried type=moved payload=c-pending order=1780000000000 "
+    "attempt=4 "
     "retried=2 max_retry=25 crashes=1 timeout=1800000 created=1780000000000 failed=1780000001000 "
     "error=failed there",
     "c-gone: completed queue=zz-carried type=moved payload=c-gone attempt=1 max_retry=25 "
