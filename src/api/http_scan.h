@@ -13,8 +13,8 @@ enum { HTTP_ERROR_LINE_MAX = 200 };
 struct http_scan {
     /* What is looked for. */
     struct mr_list_options options; /* queue, state, type */
-    struct mr_slice text;  /* in its id, type, payload or error, whatever its case; empty: any */
-    struct mr_slice error; /* exactly this line, if */
+    struct mr_slice text;           /* as http_task_has_text has it; empty: any */
+    struct mr_slice error;          /* exactly this line, if */
     bool by_error;
     bool operations; /* also operations on timers that could not be applied */
     size_t seen_max; /* tasks that are looked at, about */
@@ -31,6 +31,7 @@ struct http_scan {
 /* The scan, part of the call's own data, has what it says above. call->scan is set. */
 void http_scan(struct http_call *call, struct http_scan *scan);
 
+/* In its id, type, payload or error, whatever its case; the text has at most MR_NAME_MAX bytes. */
 bool http_task_has_text(const struct mr_task *task, struct mr_slice text);
 /* What errors are grouped by: the first line, or the beginning of it. */
 struct mr_slice http_error_line(const struct mr_task *task);
