@@ -288,3 +288,9 @@ void mr_net_allow_many(void)
     limit.rlim_cur = limit.rlim_max;
     (void)!setrlimit(RLIMIT_NOFILE, &limit); /* fewer are still enough for a few */
 }
+
+size_t mr_net_files_max(void)
+{
+    struct rlimit limit;
+    return getrlimit(RLIMIT_NOFILE, &limit) == 0 ? (size_t)limit.rlim_cur : SIZE_MAX;
+}

@@ -64,5 +64,7 @@ bool mr_net_is_ended(int fd);
 /* Lets this process have as many open descriptors as the system allows it: the usual 1024 are fewer
  * than a server has clients. */
 void mr_net_allow_many(void);
+/* How many it may have. */
+size_t mr_net_files_max(void);
 
 #endif

@@ -17,7 +17,9 @@ enum {
     HEADER_BYTES_DEFAULT = 32 * 1024,
     BODY_BYTES_DEFAULT = 1024 * 1024,
     BODIES_BYTES_DEFAULT = 64 * 1024 * 1024,
+    ANSWERS_BYTES_DEFAULT = 256 * 1024 * 1024,
     CONNECTIONS_DEFAULT = 4096,
+    CONNECTIONS_LEAST = 8,
     STREAMS_DEFAULT = 2048,
     CONNECTIONS_LEAVING = 64, /* beside them: cut, and not yet found so by the library */
     REQUEST_S_DEFAULT = 10,
@@ -58,6 +60,29 @@ static void make_room(struct mr_http *http)
         client_cut(waiting);
     else if (answered)
         client_cut(answered);
+}
+
+/* Who has let an answer lie for the longest time; NULL: nobody. */
+static struct client *slowest(const struct mr_http *http, const struct client *but)
+{
+    for (struct mr_link *link = http->answered.next; link != &http->answered; link = link->next) {
+        struct client *client = mr_container(link, struct client, link);
+        if (client->answer_bytes > 0 && client != but)
+            return client;
+    }
+    return NULL;
+}
+
+void client_owes(struct mr_http *http, struct client *client, size_t bytes)
+{
+    http->answers_bytes += bytes - client->answer_bytes;
+    client->answer_bytes = bytes;
+    if (bytes == 0 || http->answers_bytes <= http->options.limits.answers_bytes)
+        return;
+    /* What it had is free as soon as the library sees it: one for each that comes is enough. */
+    struct client *slow = slowest(http, client);
+    if (slow)
+        client_cut(slow);
 }
 
 struct client *client_of(struct MHD_Connection *connection)
@@ -325,11 +350,17 @@ static void set_limits(struct mr_http_limits *limits)
     DEFAULT(header_bytes, HEADER_BYTES_DEFAULT);
     DEFAULT(body_bytes, BODY_BYTES_DEFAULT);
     DEFAULT(bodies_bytes, BODIES_BYTES_DEFAULT);
+    DEFAULT(answers_bytes, ANSWERS_BYTES_DEFAULT);
     DEFAULT(connections_max, CONNECTIONS_DEFAULT);
     DEFAULT(streams_max, STREAMS_DEFAULT);
     DEFAULT(request_s, REQUEST_S_DEFAULT);
     DEFAULT(idle_s, IDLE_S_DEFAULT);
 #undef DEFAULT
+    /* Without a file to spare nobody could come, nor the store go on. */
+    size_t half = mr_net_files_max() / 2;
+    half = half > CONNECTIONS_LEAST ? half : CONNECTIONS_LEAST;
+    if (limits->connections_max > half)
+        limits->connections_max = (unsigned)half;
 }
 
 static enum mr_err start(struct mr_http *http, struct mr_addr *ret_bound, struct mr_detail *detail)

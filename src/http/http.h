@@ -55,7 +55,9 @@ struct mr_http_limits {       /* 0: the default */
     size_t header_bytes;      /* 32 KiB: request line and headers */
     size_t body_bytes;        /* 1 MiB, of those that are passed over */
     size_t bodies_bytes;      /* 64 MiB: of all that are read at a time; then they are refused */
-    unsigned connections_max; /* 4096 */
+    size_t answers_bytes;     /* 256 MiB: of all that are not taken yet; then who takes his for the
+                           longest time goes */
+    unsigned connections_max; /* 4096; never more than half of the files that may be open */
     unsigned streams_max;     /* 2048: of them; then they are refused */
     unsigned request_s;       /* 10: until a request is there as a whole, from the beginning of the
                            connection or the answer before it; then it is closed */

@@ -34,8 +34,9 @@ struct mr_http {
     unsigned clients_n;               /* in all of them, and those that were cut */
     struct mr_link streams;           /* of struct mr_http_stream */
     unsigned streams_n;
-    size_t bodies_bytes; /* that are kept of bodies now */
-    unsigned held_n;     /* requests that are answered later, and other things under way */
+    size_t bodies_bytes;  /* that are kept of bodies now */
+    size_t answers_bytes; /* of answers that are on their way */
+    unsigned held_n;      /* requests that are answered later, and other things under way */
     mr_mono ticked, beaten;
     struct mr_http_options options;
     struct mr_http_table tables[MR_HTTP_TABLES_MAX];
@@ -49,7 +50,8 @@ struct mr_http {
 struct client {
     struct mr_link link; /* in waiting until a request is there as a whole, then in answered */
     int fd;
-    mr_mono since; /* in its list */
+    mr_mono since;       /* in its list */
+    size_t answer_bytes; /* that are on their way to it */
 };
 
 /* NULL: there was no memory for it. */
@@ -57,6 +59,8 @@ struct client *client_of(struct MHD_Connection *connection);
 void client_move(struct client *client, struct mr_link *list);
 /* The library finds it at its end. */
 void client_cut(struct client *client);
+/* So many bytes are on their way to it. Others who let theirs lie are cut, should that be too much. */
+void client_owes(struct mr_http *http, struct client *client, size_t bytes);
 
 /* What was suspended goes on, also when this is called while the library deals with another connection. */
 void connection_resume(struct mr_http *http, struct MHD_Connection *connection);
@@ -86,6 +90,7 @@ struct mr_http_answer {
     struct mr_slice body; /* plain's */
     struct MHD_Response *plain;
     struct MHD_Response *packed; /* NULL: nobody has asked for it, or it is no smaller */
+    size_t packed_n;             /* its bytes */
     bool tried;                  /* to pack it */
 };
 

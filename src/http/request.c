@@ -95,7 +95,9 @@ static void make_packed(struct mr_http_answer *answer)
 {
     struct mr_buf packed = {0};
     answer->tried = true;
-    if (gzip_pack(answer->body, &packed) == MR_OK && packed.len < answer->body.len)
+    bool smaller = gzip_pack(answer->body, &packed) == MR_OK && packed.len < answer->body.len;
+    answer->packed_n = packed.len;
+    if (smaller)
         answer->packed = response_of(&packed, answer->type, true);
     mr_buf_done(&packed);
 }
@@ -126,6 +128,10 @@ static void reply_with(struct mr_http_request *request, int status, const char *
     struct MHD_Response *response = good ? form_of(&answer, request) : NULL;
     if (good && extra.name)
         good = MHD_add_response_header(response, extra.name, extra.value) == MHD_YES;
+    struct client *client = client_of(request->connection);
+    if (good && client)
+        client_owes(request->http, client,
+                    response == answer.plain ? answer.body.len : answer.packed_n);
     request_queue(request, status, good ? response : NULL);
     answer_done(&answer);
 }
@@ -532,6 +538,8 @@ void request_completed(void *arg, struct MHD_Connection *connection, void **stat
         mr_buf_done(&request->path);
         free(request);
     }
-    if (client)
+    if (client) {
+        client_owes(http, client, 0);
         client_move(client, &http->waiting);
+    }
 }

@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
@@ -164,6 +165,18 @@ static void say_much(struct mr_http_request *request, void *arg)
     mr_http_reply(request, 200, "text/plain", mr_slice_make(text, sizeof text));
 }
 
+/* More than a kernel keeps for somebody who does not read. */
+enum { HUGE_BYTES = 16 * 1024 * 1024 };
+
+static void say_huge(struct mr_http_request *request, void *arg)
+{
+    (void)arg;
+    char *text = calloc(1, HUGE_BYTES);
+    assert_non_null(text);
+    mr_http_reply(request, 200, "text/plain", mr_slice_make(text, HUGE_BYTES));
+    free(text);
+}
+
 static void add_line(struct mr_msg *msg, void *receiver)
 {
     (void)msg, (void)receiver;
@@ -186,6 +199,7 @@ static const struct mr_http_route routes[] = {
     {"POST", "/things", say_body, 500, NULL, NULL},
     {"PUT", "/things", say_body, 500, NULL, NULL},
     {"GET", "/much", say_much, 0, NULL, NULL},
+    {"GET", "/huge", say_huge, 0, NULL, NULL},
     {"GET", "/late", say_late, 0, NULL, NULL},
     {"GET", "/shared", say_shared, 0, NULL, NULL},
     {"GET", "/soon", say_soon, 0, NULL, NULL},
@@ -394,6 +408,63 @@ static void connections_that_say_nothing_shut_nobody_out(void **state)
     assert_hello(connect_client());
     for (int i = SILENT - MAX; i < SILENT; i++)
         close(fds[i]);
+}
+
+/* A process that may have few files has some left for other things than clients. */
+static void connections_are_fewer_than_files(void **state)
+{
+    (void)state;
+    enum { FILES = 200, SILENT = 150 };
+    struct rlimit before, few;
+    int fds[SILENT];
+    char text[1024];
+    mr_http_stop(http);
+    assert_int_equal(getrlimit(RLIMIT_NOFILE, &before), 0);
+    few = (struct rlimit){.rlim_cur = FILES, .rlim_max = before.rlim_max};
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &few), 0);
+    struct mr_http_options patient = plain;
+    patient.limits.request_s = 600;
+    assert_int_equal(mr_http_start(&patient, &http, &bound, NULL), MR_OK);
+    assert_int_equal(setrlimit(RLIMIT_NOFILE, &before), 0); /* our own ends are files, too */
+    for (int i = 0; i < SILENT; i++)
+        fds[i] = connect_client();
+    assert_hello(connect_client());
+    for (int i = 0; i < SILENT - FILES / 2; i++)
+        read_all(fds[i], text, sizeof text);
+    for (int i = SILENT - FILES / 2; i < SILENT; i++)
+        close(fds[i]);
+}
+
+static size_t length_of_all(int fd)
+{
+    static char text[64 * 1024];
+    size_t len = 0;
+    for (ssize_t n; (n = recv(fd, text, sizeof text, 0)) > 0;)
+        len += (size_t)n;
+    close(fd);
+    return len;
+}
+
+/* What is made for those who do not take it is bounded: the first of them goes, and the last has all of it. */
+static void answers_that_nobody_takes_are_not_kept_for_all(void **state)
+{
+    (void)state;
+    enum { SLOW = 4 };
+    struct mr_http_options small = plain;
+    int fds[SLOW];
+    char byte;
+    mr_http_stop(http);
+    small.limits.answers_bytes = 2 * HUGE_BYTES;
+    assert_int_equal(mr_http_start(&small, &http, &bound, NULL), MR_OK);
+    for (int i = 0; i < SLOW; i++) {
+        fds[i] = connect_client();
+        send_text(fds[i], "GET /huge HTTP/1.1\r\n" END);
+        assert_int_equal(recv(fds[i], &byte, 1, 0), 1); /* it is on its way */
+    }
+    assert_true(length_of_all(fds[0]) < HUGE_BYTES);
+    assert_true(length_of_all(fds[1]) < HUGE_BYTES);
+    assert_true(length_of_all(fds[2]) > HUGE_BYTES);
+    assert_true(length_of_all(fds[3]) > HUGE_BYTES);
 }
 
 static void a_port_in_use_is_named(void **state)
@@ -767,6 +838,8 @@ int main(void)
         TEST(nonsense_and_silence_harm_nobody),
         TEST(a_request_that_comes_byte_by_byte_is_cut),
         TEST(connections_that_say_nothing_shut_nobody_out),
+        TEST(connections_are_fewer_than_files),
+        TEST(answers_that_nobody_takes_are_not_kept_for_all),
         TEST(a_path_has_a_parameter),
         TEST(what_is_escaped_in_a_path_is_part_of_a_name),
         TEST(what_can_be_read_in_two_ways_is_refused),
