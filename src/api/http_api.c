@@ -274,11 +274,14 @@ enum mr_err mr_http_api_new(const struct mr_http_api_options *options, struct mr
     http_together_init(&api->together);
     struct mr_http_jobs_options jobs = {.door = &api->options.door,
                                         .payload_max = api->options.payload_max};
+    struct mr_buf document = {0};
     enum mr_err err = mr_http_jobs_new(&jobs, &api->jobs);
     if (err == MR_OK)
         err = http_history_new(api, &api->history);
     if (err == MR_OK)
-        err = http_openapi(&api->document);
+        err = http_openapi(&document);
+    if (err == MR_OK)
+        err = mr_http_answer_new(HTTP_JSON, &document, &api->document);
     if (err == MR_OK && (api->routes = calloc(http_rows_n, sizeof *api->routes)) == NULL)
         err = MR_NOMEM;
     if (err != MR_OK) {
@@ -364,7 +367,7 @@ void mr_http_api_free(struct mr_http_api *api)
     mr_assert(api->events == NULL);
     http_history_free(api->history);
     mr_http_jobs_free(api->jobs);
-    mr_buf_done(&api->document);
+    mr_http_answer_free(api->document);
     free(api->timings.at);
     free(api->routes);
     free(api);

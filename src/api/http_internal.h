@@ -80,9 +80,9 @@ struct mr_http_api {
     struct http_history *history;
     struct http_timings timings;
     struct http_together together;
-    struct mr_http_route *routes;   /* all of them, those of jobs last */
-    size_t routes_n, routes_ours_n; /* in all, and before those of jobs */
-    struct mr_buf document;         /* openapi.json */
+    struct mr_http_route *routes;    /* all of them, those of jobs last */
+    size_t routes_n, routes_ours_n;  /* in all, and before those of jobs */
+    struct mr_http_answer *document; /* openapi.json */
 };
 
 /* A request under way. Zeroed memory behind its head is the handler's. */

@@ -312,5 +312,5 @@ void http_session(struct mr_http_request *request, void *arg)
 void http_document(struct mr_http_request *request, void *arg)
 {
     const struct mr_http_api *api = arg;
-    mr_http_reply(request, 200, HTTP_JSON, mr_buf_slice(&api->document));
+    mr_http_reply_answer(request, 200, api->document);
 }

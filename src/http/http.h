@@ -118,7 +118,7 @@ bool mr_http_is_gone(const struct mr_http_request *request);
 void mr_http_reply(struct mr_http_request *request, int status, const char *type,
                    struct mr_slice body);
 /* One body for many, packed at most once. Who is still being sent it when it is freed is sent all of it; NULL is fine for that.
- * The body is taken in any case. MR_NOMEM. */
+ * The body is taken in any case. MR_NOMEM. Made and freed on any thread, replied with on the server's alone. */
 struct mr_http_answer;
 MR_MUST_USE enum mr_err mr_http_answer_new(const char *type, struct mr_buf *take_body,
                                            struct mr_http_answer **ret_answer);
