@@ -6,8 +6,6 @@
 
 #include "api/http_history.h"
 
-enum { EVENT_IDS_MS = 1000 }; /* more than there are changes in a millisecond */
-
 /* ---- calls ---------------------------------------------------------------------------------- */
 
 struct http_call *http_call_new(struct mr_http_api *api, struct mr_http_request *request)
@@ -267,8 +265,6 @@ enum mr_err mr_http_api_new(const struct mr_http_api_options *options, struct mr
     api->options = *options;
     if (api->options.payload_max == 0)
         api->options.payload_max = MR_PAYLOAD_MAX;
-    /* Who comes back with an id of a server before this one has seen none of these. */
-    api->events_id = (uint64_t)mr_wall_ms(mr_wall_now(mr_clock_system())) * EVENT_IDS_MS;
     mr_list_init(&api->heavy_waiting);
     http_hands_init(&api->hands);
     http_together_init(&api->together);

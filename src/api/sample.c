@@ -106,10 +106,11 @@ static bool queue_changed(const struct mr_queue_info *before, const struct mr_qu
 {
     return memcmp(before->counts, now->counts, sizeof now->counts) != 0 ||
            before->paused != now->paused || before->max_length != now->max_length ||
-           before->partitions != now->partitions || before->retry_mode != now->retry_mode ||
-           before->retry_wait_ms != now->retry_wait_ms || before->rate != now->rate ||
-           before->rate_ms != now->rate_ms || before->concurrency != now->concurrency ||
-           before->limits != now->limits || before->processed_total != now->processed_total ||
+           before->partitions != now->partitions || before->assign != now->assign ||
+           before->retry_mode != now->retry_mode || before->retry_wait_ms != now->retry_wait_ms ||
+           before->rate != now->rate || before->rate_ms != now->rate_ms ||
+           before->concurrency != now->concurrency || before->limits != now->limits ||
+           before->processed_total != now->processed_total ||
            before->failed_total != now->failed_total ||
            before->processed_today != now->processed_today ||
            before->failed_today != now->failed_today || before->wait_p50_us != now->wait_p50_us ||

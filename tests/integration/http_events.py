@@ -73,6 +73,8 @@ def changes(stream):
     enqueue("a", "a", "c")
     stream.until(has("a", 3), "a figure that changes")
     stream.until(has("c", 1), "a queue that comes")
+    api("/queues/a", {"assign": "consistent-hash"}, method="PATCH")
+    stream.until(lambda s: s.queue("a")["assign"] == "consistent-hash", "a setting that changes")
     api("/queues/c?force=true", method="DELETE")
     stream.until(lambda s: s.events[-1][1] == "queue_removed", "a queue that goes")
     worker = subprocess.Popen([MILLRACE, "--quiet", "work", "-q", "w", "-c", "1", "--", "true"])
