@@ -178,7 +178,11 @@ add_custom_target(time_tests)
 file(GLOB units CONFIGURE_DEPENDS "${tests_dir}/unit/test_*.c")
 foreach(source IN LISTS units)
     get_filename_component(name "${source}" NAME_WE)
-    add_test_program(${name} "${source}")
+    set(more)
+    if(name STREQUAL "test_timer_alloc")
+        set(more "${tests_dir}/timers/bench.c" "${tests_dir}/timers/bench.h")
+    endif()
+    add_test_program(${name} "${source}" ${more})
     set(labels sample unit)
     # Events are made on one loop, and those of 12 000 queues take a minute under TSan.
     if(name MATCHES "^test_(chan|exec|embedded|worker|client|http|api|rpc|remote|many|redis|timer_zone|names_(service|client))"

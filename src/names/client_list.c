@@ -3,16 +3,20 @@
  * A list that is kept by asking for it over and over: a question that knows the number of the list waits at the nameserver for a
  * change. A long list comes in pages; the old one stays until the new one is whole.
  */
+#include <assert.h>
 #include <stdlib.h>
 
 #include "names/client_internal.h"
 
 enum {
-    WAIT_MS = 20 * 1000,
+    WAIT_MS = 3 * 1000,   /* one that hangs is known, and another asked, within 10 s */
     RETRY_MS = 500,       /* after a failure */
     INCOMPLETE_MS = 1000, /* between looks at a nameserver that is not complete */
     LIST_MAX = 200 * 1000,
 };
+
+static_assert(WAIT_MS + MR_NAMES_ANSWER_MS < 10 * 1000,
+              "a list is no older, while any nameserver answers");
 
 static void drop_answer(struct known_list *list)
 {
@@ -236,7 +240,8 @@ void known_list_look(struct known_list *list, mr_mono now)
     mr_buf_clear(&client->buf);
     if (mr_names_query_encode(&query, &client->buf) != MR_OK ||
         mr_channel_call(client->nameservers[whom].channel, "/millrace.v1.Names/List",
-                        WAIT_MS + MR_NAMES_ANSWER_MS, &list_ops, list, &list->call) != MR_OK) {
+                        query.wait_ms + MR_NAMES_ANSWER_MS, &list_ops, list,
+                        &list->call) != MR_OK) {
         list->next = mr_mono_add_ms(now, RETRY_MS);
         return;
     }

@@ -33,6 +33,8 @@ static const struct conform_left_out beside_out[] = {
     {"a_look_behind_an_enqueue_finds_the_task", LATER},
     {"more_seconds_ahead_go_first", LATER},
     {"thousands_that_are_passed_over_keep_their_order", LATER},
+    {"a_dead_node_is_told_and_can_change_nothing",
+     "each server finds out by itself that a node is dead, and it is opened there again"},
     {"leader", LEADERS},
     {"backup", "a copy is of one server"},
     {NULL, NULL},

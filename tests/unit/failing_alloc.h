@@ -10,8 +10,12 @@
 
 #include <errno.h>
 #include <limits.h>
+#include <stdatomic.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
+#include <sys/prctl.h>
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define FAILING_ALLOC 0
@@ -28,6 +32,24 @@
 static long allocs_left = -1;
 static long allocs_failed;
 static long allocs_failed_in_all;
+
+/* Of threads of this name, if it is not NULL, one in so many fails. */
+static const char *_Atomic allocs_of;
+static _Atomic unsigned allocs_one_in;
+static _Atomic long allocs_of_failed;
+
+static inline void fail_alloc_of(const char *thread, unsigned one_in)
+{
+    atomic_store(&allocs_of_failed, 0);
+    atomic_store(&allocs_one_in, one_in);
+    atomic_store(&allocs_of, thread);
+}
+
+static inline long fail_alloc_of_stop(void)
+{
+    atomic_store(&allocs_of, NULL);
+    return atomic_load(&allocs_of_failed);
+}
 
 /* Lets n allocations succeed and the next one fail, once. */
 static inline void fail_alloc_after(long n)
@@ -49,8 +71,25 @@ void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);
 void *__libc_realloc(void *memory, size_t size);
 
+static inline int alloc_of_must_fail(const char *thread)
+{
+    static _Thread_local uint32_t chance = 1;
+    char name[16] = "";
+    if (prctl(PR_GET_NAME, name) != 0 || strcmp(name, thread) != 0)
+        return 0;
+    chance = chance * 1664525 + 1013904223;
+    if ((chance >> 16) % atomic_load(&allocs_one_in) != 0)
+        return 0;
+    atomic_fetch_add(&allocs_of_failed, 1);
+    errno = ENOMEM;
+    return 1;
+}
+
 static inline int alloc_must_fail(void)
 {
+    const char *thread = atomic_load(&allocs_of);
+    if (thread != NULL)
+        return alloc_of_must_fail(thread);
     if (allocs_left < 0)
         return 0;
     if (allocs_left-- > 0)
@@ -64,7 +103,7 @@ static inline int alloc_must_fail(void)
 /* For the figures of campaigns. */
 static void __attribute__((destructor)) say_allocs_failed(void)
 {
-    (void)printf("%ld allocations failed\n", allocs_failed_in_all);
+    (void)printf("%ld allocations failed\n", allocs_failed_in_all + atomic_load(&allocs_of_failed));
 }
 
 void *malloc(size_t size)

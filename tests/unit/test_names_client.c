@@ -11,7 +11,9 @@
 #include <cmocka.h>
 
 #include "base/diag.h"
+#include "base/net.h"
 #include "names/client.h"
+#include "support/forwarder.h"
 #include "support/on_loop.h"
 #include "unit/names_rig.h"
 
@@ -187,6 +189,39 @@ static void test_a_dead_one_is_passed_over_and_lists_stay_while_none_is_there(vo
     mr_names_client_free(two.client);
     mr_names_client_free(three.client);
     node_stop(&nodes[0]);
+}
+
+/* Who only looks has nothing else to ask by which it would notice. */
+static void test_one_that_hangs_is_passed_over_within_ten_seconds(void **state)
+{
+    (void)state;
+    struct node nodes[NODES] = {0};
+    struct forwarder net = {0};
+    struct process looker, one, two;
+    char way[32], host[MR_HOST_MAX + 1];
+    uint16_t port;
+    node_start(&nodes[1], &soon);
+    node_stop(&nodes[1]); /* its address is known */
+    node_start(&nodes[0], &soon);
+    assert_int_equal(mr_host_parse(nodes[0].address, host, &port), MR_OK);
+    assert_int_equal(forwarder_start(&net, port), MR_OK);
+    (void)snprintf(way, sizeof way, "127.0.0.1:%u", net.port);
+    const char *nameservers[] = {way, nodes[1].address}, *first = nodes[0].address;
+    process_start(&looker, nameservers, NODES, (struct mr_names_entry){0});
+    process_start(&one, &first, 1, server("one", 1));
+    await(&looker.servers, 1); /* by the first one, there is no other */
+    node_start(&nodes[1], &(struct mr_names_options){.peers = &first, .peers_n = 1});
+    atomic_store(&net.frozen, true);
+    mr_mono since = mr_mono_now(mr_clock_system());
+    process_start(&two, &nameservers[1], 1, server("two", 2));
+    await(&looker.servers, 2);
+    assert_true(mr_mono_now(mr_clock_system()).ns - since.ns < 10 * MR_NS_PER_S);
+    mr_names_client_free(looker.client);
+    mr_names_client_free(one.client);
+    mr_names_client_free(two.client);
+    forwarder_stop(&net);
+    node_stop(&nodes[0]);
+    node_stop(&nodes[1]);
 }
 
 /* What it was shown, and what the others say of themselves. */
@@ -459,6 +494,7 @@ int main(void)
         cmocka_unit_test(test_processes_find_each_other_and_see_who_leaves),
         cmocka_unit_test(test_the_first_nameserver_of_the_list_may_be_dead),
         cmocka_unit_test(test_a_dead_one_is_passed_over_and_lists_stay_while_none_is_there),
+        cmocka_unit_test(test_one_that_hangs_is_passed_over_within_ten_seconds),
         cmocka_unit_test(test_a_long_list_comes_in_pages_and_misses_nobody_who_comes_meanwhile),
         cmocka_unit_test(test_who_looks_sees_numbers_and_what_others_say_of_themselves_now),
         cmocka_unit_test(test_one_that_is_brief_registers_passes_dead_ones_over_and_says_good_bye),
