@@ -446,7 +446,21 @@ static void test_run_now_is_a_firing_of_its_own(void **state)
 
 /* ---- steps that are repeated ----------------------------------------------------------------- */
 
-/* Takes the task of the firing out of the broker's hands as a Go worker would: it leaves no result. */
+/* Takes the task of its firing out of the broker's hands as a Go worker would: it leaves no result. */
+static void lose_task(struct bench *bench, const char *name)
+{
+    struct bench_timer timer;
+    char id[MR_FIRING_ID_MAX + 1];
+    enum mr_err err;
+    assert_true(bench_timer(bench, name, &timer));
+    mr_firing_id(&timer.uid, bench_row(bench, name, 0).planned_ms, 0, id);
+    struct mr_control item = {.verb = MR_VERB_DELETE, .id = mr_slice_str(id)};
+    struct mr_req_control req = {.req.op = MR_OP_CONTROL, .items = &item, .n = 1, .errs = &err};
+    assert_int_equal(mr_broker_call(bench->broker, &req.req), MR_OK);
+    assert_int_equal(err, MR_OK);
+    mr_req_done(&req.req);
+}
+
 static void test_an_end_that_nobody_tells_of_is_found(void **state)
 {
     (void)state;
@@ -456,18 +470,62 @@ static void test_an_end_that_nobody_tells_of_is_found(void **state)
     bench_serve(bench, 0);
     bench_put(bench, BENCH_TIMER("t", MR_TIMER_DELAY, "10ms"));
     BENCH_UNTIL(bench_count(bench, "t", BIT(MR_LEDGER_DISPATCHED)) == 1);
-    struct bench_timer timer;
-    char id[MR_FIRING_ID_MAX + 1];
-    assert_true(bench_timer(bench, "t", &timer));
-    mr_firing_id(&timer.uid, bench_row(bench, "t", 0).planned_ms, 0, id);
-    enum mr_err err;
-    struct mr_control item = {.verb = MR_VERB_DELETE, .id = mr_slice_str(id)};
-    struct mr_req_control req = {.req.op = MR_OP_CONTROL, .items = &item, .n = 1, .errs = &err};
-    assert_int_equal(mr_broker_call(bench->broker, &req.req), MR_OK);
-    assert_int_equal(err, MR_OK);
-    mr_req_done(&req.req);
+    lose_task(bench, "t");
     BENCH_UNTIL(bench_row(bench, "t", 0).state == MR_LEDGER_FAILED);
     assert_string_equal(bench_row(bench, "t", 0).reason, "its task is gone");
+    bench_free(bench);
+}
+
+/* A walk through open firings looks at so many. */
+enum { WALK = 1000 };
+
+/* Which of them is the last one of a walk: those of one time are in the order of their uids. */
+static void find_last(struct bench *bench, char last[16])
+{
+    struct mr_uuid greatest = {{0}};
+    for (size_t i = 0; i < WALK; i++) {
+        struct bench_timer timer;
+        char name[16];
+        snprintf(name, sizeof name, "t-%zu", i);
+        assert_true(bench_timer(bench, name, &timer));
+        if (memcmp(&timer.uid, &greatest, sizeof greatest) < 0)
+            continue;
+        greatest = timer.uid;
+        snprintf(last, 16, "%s", name);
+    }
+}
+
+static void pass_a_minute(struct bench *bench)
+{
+    bench_go_to(bench, bench_now_ms(bench) + 61 * SECOND);
+}
+
+/* One walk ends before the last firing; when the next one begins that one is over. Then it begins with the first again. */
+static void test_a_walk_that_finds_nothing_more_begins_anew(void **state)
+{
+    (void)state;
+    int64_t start_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
+    struct bench *bench = bench_new_at(start_ms);
+    char last[16];
+    bench->settings = (struct mr_timer_settings){.lease_ms = MR_MS_PER_DAY};
+    bench_unwork(bench);
+    bench_unserve(bench, 0);
+    bench_serve(bench, 0);
+    bench_put_many(bench, BENCH_TIMER("", MR_TIMER_DELAY, "1s"), "t-%zu", WALK);
+    bench_put(bench, BENCH_TIMER("behind", MR_TIMER_DELAY, "2s"));
+    find_last(bench, last);
+    bench_go_to(bench, start_ms + 3 * SECOND);
+    BENCH_UNTIL(bench_count(bench, "behind", BIT(MR_LEDGER_DISPATCHED)) == 1 &&
+                bench_count(bench, last, BIT(MR_LEDGER_DISPATCHED)) == 1);
+    lose_task(bench, last);
+    pass_a_minute(bench);
+    BENCH_UNTIL(bench_row(bench, last, 0).state == MR_LEDGER_FAILED); /* it has come so far */
+    int64_t planned_ms = bench_row(bench, "behind", 0).planned_ms;
+    assert_int_equal(bench_act(bench, MR_TIMER_STOP, "behind", planned_ms), MR_OK);
+    BENCH_UNTIL(bench_count(bench, "behind", MR_LEDGER_OPEN) == 0);
+    const char *first = strcmp(last, "t-0") != 0 ? "t-0" : "t-1";
+    lose_task(bench, first);
+    BENCH_UNTIL((pass_a_minute(bench), bench_row(bench, first, 0).state == MR_LEDGER_FAILED));
     bench_free(bench);
 }
 
@@ -554,6 +612,7 @@ int timers_running(void)
         cmocka_unit_test(test_91_a_failed_one_is_run_again),
         cmocka_unit_test(test_run_now_is_a_firing_of_its_own),
         cmocka_unit_test(test_an_end_that_nobody_tells_of_is_found),
+        cmocka_unit_test(test_a_walk_that_finds_nothing_more_begins_anew),
         cmocka_unit_test(test_93_a_firing_that_is_dispatched_again_runs_once),
         cmocka_unit_test(test_99_old_history_is_removed),
     };

@@ -31,7 +31,6 @@
 /* Allocations that still succeed before one fails; negative: none fails. */
 static long allocs_left = -1;
 static long allocs_failed;
-static long allocs_failed_in_all;
 
 /* Of threads of this name, if it is not NULL, one in so many fails. */
 static const char *_Atomic allocs_of;
@@ -66,6 +65,8 @@ static inline long fail_alloc_stop(void)
 }
 
 #if FAILING_ALLOC
+
+static long allocs_failed_in_all;
 
 void *__libc_malloc(size_t size);
 void *__libc_calloc(size_t n, size_t size);

@@ -3,11 +3,12 @@
  * Schedulers that find no memory, again and again: what one of them cannot do now it does later, and nothing is fired twice for
  * that, or not at all. One allocation of eight fails, of the threads of schedulers alone.
  */
+#include "support/themes.h"
 #include "timer/plan_view.h"
 #include "timers/bench.h"
 #include "unit/failing_alloc.h"
 
-enum { TIMERS = 12, SERVERS = 3, ROUNDS = FAILING_ALLOC ? 3 : 1 };
+enum { TIMERS = 12, SERVERS = 3, ROUNDS = FAILING_ALLOC ? 4 : 1 };
 
 /* ---- what the registry would say --------------------------------------------------------------- */
 
@@ -49,7 +50,7 @@ static bool is_cut(struct bench *bench, size_t parts)
 static struct bench *start(void)
 {
     struct bench *bench = bench_new(0);
-    bench->settings = (struct mr_timer_settings){.lease_ms = 30 * 1000,
+    bench->settings = (struct mr_timer_settings){.lease_ms = 3 * 1000,
                                                  .renew_ms = 300,
                                                  .give_ms = 30 * 1000, /* all is given */
                                                  .merge_ms = 300,
@@ -90,5 +91,6 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(servers_without_memory_share_an_app_and_fire_each_time_once),
     };
+    themes_prepare(); /* what they say of it is not heard */
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
