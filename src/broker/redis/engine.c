@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include "base/diag.h"
+#include "broker/redis/format.h"
 #include "broker/redis/internal.h"
 #include "broker/redis/risk.h"
 
@@ -337,6 +338,13 @@ enum mr_err mr_redis_broker_open(const struct mr_redis_broker_options *options,
         err = mr_door_await_up(&engine->door, options->open_ms, detail);
     if (err != MR_OK) {
         engine_free(engine);
+        return err;
+    }
+    struct mr_arena arena = {0};
+    err = redis_format_check(engine->redis, global_key(engine, "", &arena), detail);
+    mr_arena_done(&arena);
+    if (err != MR_OK) {
+        engine_close(&engine->broker);
         return err;
     }
     *ret_broker = &engine->broker;

@@ -18,6 +18,7 @@
 
 #include "base/buf.h"
 #include "broker/hidden.h"
+#include "broker/redis/format.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/row.h"
 #include "broker/redis/scripts.h"
@@ -838,6 +839,12 @@ static enum mr_err run(struct check *check, struct mr_detail *detail)
     };
     MR_TRY(mr_redis_new("mr-fsck", &redis, &check->redis, detail));
     enum mr_err err = wait_up(check);
+    struct mr_slice all = mr_slice_make(check->prefix, strlen(check->prefix) - 1);
+    struct mr_detail newer = {.text = ""};
+    if (err == MR_OK)
+        err = redis_format_check(check->redis, all, &newer);
+    if (err == MR_VERSION)
+        (void)snprintf(check->why, sizeof check->why, "%s", newer.text);
     if (err == MR_OK)
         err = check_all(check);
     mr_redis_free(check->redis);
