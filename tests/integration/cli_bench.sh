@@ -15,6 +15,10 @@ at_own_server='server-idle-workers server-idle-cpu server-start timer-operations
 [ -z "$(command -v wrk)" ] || [ -z "$(command -v nginx)" ] || at_own_server+=' http-queues'
 rows() { jq -r 'map(.name)|join(" ")' "$room/out"; }
 is "rows" "$in_folder $at_server $at_own_server" "$(rows)"
+help=$(m bench --help)
+for row in $(rows); do
+    grep -qE "(^| )$row([ ;.]|\$)" <<<"$help" || fail "the help does not name $row"
+done
 jq -e 'all(.[]; (.value|type == "number") and (.unit|length > 0) and (.yardstick|length > 0) and
     (.yardstick_value > 0) and (.ratio|type == "number") and (.met|type == "boolean"))' \
     "$room/out" >/dev/null || fail "fields: $(cat "$room/out")"

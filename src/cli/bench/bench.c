@@ -288,9 +288,10 @@ static const struct cli_verb verb = {
         "process snapshot-p99 disk idle-cpu job-create job-parts job-cold; at a server:\n"
         "server-enqueue-batch server-enqueue-unary server-process server-latency-p99\n"
         "server-idle-workers server-idle-cpu server-start timer-operations timer-applied\n"
-        "job-readers; of nameservers: names-workers names-cpu names-lookup-p99 names-heal; on\n"
-        "a Redis: redis-enqueue-batch redis-process redis-latency-p99\n"
-        "redis-lateness-p99 redis-memory redis-idle-commands redis-idle-cpu redis-recovery.\n"
+        "job-readers http-enqueue http-list-p99 http-events http-queues; of nameservers:\n"
+        "names-workers names-cpu names-lookup-p99 names-heal; on a Redis: redis-enqueue-batch\n"
+        "redis-process redis-latency-p99 redis-lateness-p99 redis-memory redis-idle-commands\n"
+        "redis-idle-cpu redis-recovery.\n"
         "Without --broker it works in a new folder here, with servers of its own, and removes\n"
         "it at the end; the big backlog takes about 2 GB of disk. With a server or a Redis it\n"
         "measures that, in a queue of its own.",
