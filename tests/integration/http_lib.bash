@@ -2,16 +2,24 @@
 #
 # Sourced, behind cli_lib.bash and serve_lib.bash, by the tests of HTTP. A server runs.
 
-schema=$here/http_schema.py
+# One process judges all answers: starting one for each took more time than the server.
+begin_to_judge() {
+    curl -s "http://$http/openapi.json" >"$room/openapi"
+    mkfifo "$room/answers" "$room/verdicts"
+    "$here/http_schema.py" "$room/openapi" <"$room/answers" >"$room/verdicts" &
+    exec {answers}>"$room/answers" {verdicts}<"$room/verdicts"
+}
 
 # ask STATUS METHOD PATH ARG...: curl; what came is in $room/body, and it is what the document of the server says.
 ask() {
-    local want=$1 method=$2 path=$3 got
+    local want=$1 method=$2 path=$3 got verdict
     shift 3
-    [ -s "$room/openapi" ] || curl -s "http://$http/openapi.json" >"$room/openapi"
+    [ -n "${answers:-}" ] || begin_to_judge
     got=$(curl -s -g -o "$room/body" -w '%{http_code}' -X "$method" "$@" "http://$http$path")
     [ "$got" = "$want" ] || fail "$method $path: $got, not $want: $(head -c 300 "$room/body")"
-    "$schema" "$room/openapi" "$method" "$path" "$got" <"$room/body" || fail "$method $path: $(head -c 300 "$room/body")"
+    printf '%s\n' "$method $got $room/body $path" >&"$answers"
+    read -r verdict <&"$verdicts"
+    [ "$verdict" = good ] || fail "$method $path: $verdict: $(head -c 300 "$room/body")"
 }
 # of_it FILTER: jq on the last answer.
 of_it() { jq -r "$1" "$room/body"; }

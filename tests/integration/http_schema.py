@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 # SPDX-License-Identifier: Apache-2.0
-"""http_schema.py DOCUMENT METHOD PATH STATUS <ANSWER: whether an answer is what the document of the server says: that it
-has such a route, that nothing is in the answer that the document does not have, and that all of it is of its kind."""
+"""http_schema.py DOCUMENT: reads lines "METHOD STATUS FILE PATH" and says for each whether the answer in that file is what the
+document of the server says: that it has such a route, that nothing is in the answer that the document does not have, and that
+all of it is of its kind. "good", or one line of what is wrong."""
 import json
 import sys
 
@@ -9,8 +10,12 @@ KINDS = {"string": str, "integer": int, "number": (int, float), "boolean": bool,
          "null": type(None)}
 
 
+class Fault(Exception):
+    pass
+
+
 def wrong(where, text):
-    sys.exit(f"{where or 'the answer'}: {text}")
+    raise Fault(f"{where or 'the answer'}: {text}")
 
 
 def check(document, schema, value, where=""):
@@ -38,8 +43,8 @@ def check(document, schema, value, where=""):
 def fault_of(document, schema, value, where):
     try:
         check(document, schema, value, where)
-    except SystemExit as fault:
-        return fault.code
+    except Fault as fault:
+        return str(fault)
     return None
 
 
@@ -48,17 +53,26 @@ def fits(template, path):
     return len(parts) == len(given) and all(a == b or a.startswith("{") for a, b in zip(parts, given))
 
 
-def main():
-    name, method, path, status = sys.argv[1:]
-    with open(name, encoding="utf-8") as file:
-        document = json.load(file)
+def judge(document, method, status, name, path):
     for template, methods in document["paths"].items():
         if fits(template, path) and method.lower() in methods:
             answers = methods[method.lower()]["responses"]
             schema = answers.get(status, answers["default"])["content"]["application/json"]["schema"]
-            check(document, schema, json.load(sys.stdin))
+            with open(name, encoding="utf-8") as file:
+                check(document, schema, json.load(file))
             return
     wrong(path, f"the document has no {method} of it")
+
+
+def main():
+    with open(sys.argv[1], encoding="utf-8") as file:
+        document = json.load(file)
+    for line in sys.stdin:
+        try:
+            judge(document, *line.rstrip("\n").split(" ", 3))
+            print("good", flush=True)
+        except (Fault, KeyError, ValueError) as fault:
+            print(repr(fault), flush=True)
 
 
 main()
