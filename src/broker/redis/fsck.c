@@ -844,7 +844,8 @@ static enum mr_err run(struct check *check, struct mr_detail *detail)
     if (err == MR_OK)
         err = redis_format_check(check->redis, all, &newer);
     if (err == MR_VERSION)
-        (void)snprintf(check->why, sizeof check->why, "%s", newer.text);
+        (void)snprintf(check->why, sizeof check->why, "%.*s", (int)sizeof check->why - 1,
+                       newer.text);
     if (err == MR_OK)
         err = check_all(check);
     mr_redis_free(check->redis);
