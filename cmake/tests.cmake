@@ -314,8 +314,9 @@ add_test_program(timers ${sources})
 if(MR_HAS_CLI AND NOT MR_SANITIZE STREQUAL "thread") # those that need it are not among what has threads
     add_dependencies(timers millrace)
 endif()
-# An applier, producers at three servers, a scheduler with workers; the rest is more of the same threads.
-foreach(number 36 43 83)
+# An applier, producers at three servers, a scheduler with workers, servers that share an app; the rest is more of the same
+# threads.
+foreach(number 36 43 67 83)
     add_labelled_test(timers_${number}_threads "" timers "*_${number}_*")
     set_tests_properties(timers_${number}_threads PROPERTIES LABELS threads)
 endforeach()
@@ -346,7 +347,8 @@ add_share(jobs_shared 1/3 jobs)
 set_property(TEST jobs_local_1 jobs_local_2 APPEND PROPERTY ENVIRONMENT MR_JOBS=local)
 set_property(TEST jobs_shared APPEND PROPERTY ENVIRONMENT MR_JOBS=shared)
 add_labelled_test(jobs_threads "" jobs "*_103_*")
-set_tests_properties(jobs_threads PROPERTIES LABELS threads)
+add_labelled_test(jobs_homes_threads "" jobs "*_102_who_*")
+set_tests_properties(jobs_threads jobs_homes_threads PROPERTIES LABELS threads)
 add_dependencies(threads_tests jobs)
 
 # The acceptance tests of the nameserver: real processes, with the bench of timers as their oracle.
