@@ -202,7 +202,7 @@ static void check_line(const char *name, const char *hex, const char *text)
         fail_msg("%s cannot be read any more", name);
     struct mr_buf said = {0};
     put_message(&said, message, known->seen);
-    if (said.len != strlen(text) || memcmp(said.data, text, said.len) != 0)
+    if (!mr_slice_equal(mr_buf_slice(&said), (struct mr_slice){text, strlen(text)}))
         fail_msg("%s\n  says:   %.*s\n  wanted: %s", name, (int)said.len, (const char *)said.data,
                  text);
     assert_int_equal(protobuf_c_message_get_packed_size(message), len);

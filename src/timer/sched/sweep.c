@@ -9,7 +9,9 @@
  * free should the row come back to us. If rows were dispatched here between a question and what follows from its answer,
  * it may have come back already: then it is asked again.
  *
- * Others make tasks anew as long as they have not seen that we are back; so it is done three times.
+ * Others make tasks anew as long as they have not seen that we are back; so it is done three times. That nobody else is seen now does
+ * not tell that nobody was: what was seen may be from before we stood still, and who made tasks anew may be gone since. So
+ * where others can have the store (there is a gate), it is done whoever is seen.
  */
 #include <stdlib.h>
 
@@ -238,9 +240,8 @@ void sched_sweep_init(struct mr_scheduler *s)
 
 void sched_sweep_look(struct mr_scheduler *s, bool is_shared)
 {
-    if (s->home[0] == '\0' || !is_shared) {
+    if (s->home[0] == '\0' || (s->gate == NULL && !is_shared)) {
         mr_event_set(&s->swept); /* nobody else can have made anything anew */
-        sched_keep_swept(s, s->row_life);
         return;
     }
     if (!s->sweep_due)
