@@ -75,9 +75,6 @@ LIMITS = {
     "redis-recovery": lambda row: row["value"] <= 15 + 1,
 }
 
-if not (shutil.which("wrk") and shutil.which("nginx")):
-    del LIMITS["http-queues"]  # there is nothing to measure it by, or beside
-
 # Not a matter of luck: one miss is a miss.
 SURE = {
     "memory": LIMITS["memory"],

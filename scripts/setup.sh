@@ -7,9 +7,10 @@
 #   setup.sh demo    and what the demo speaks with
 #   setup.sh package and what makes Debian packages
 #   setup.sh test    and what the tests and checks use (the default)
-#   setup.sh fuzz    and clang with libFuzzer, and what checks packages
-#   setup.sh peers   what the tests use, and the servers that `make peers` measures beside ours; none of them is started,
-#                    now or at boot
+#   setup.sh fuzz    and clang with libFuzzer, what checks packages, and what HTTP is measured beside
+#   setup.sh peers   what the tests use, and the servers that `make peers` measures beside ours
+#
+# None of the servers that others are measured beside is started, now or at boot.
 #
 # Asks dpkg first and calls apt only when something is missing, so it needs no network (and no root)
 # on a machine that has everything.
@@ -23,7 +24,7 @@ demo="$build jq espeak-ng sox"
 package="$build dpkg-dev file"
 test="$demo dpkg-dev file clang-format python3 man-db openssl curl systemd python3-grpcio python3-grpc-tools
 chromium iproute2 tmux zsh fish redis-tools postgresql"
-fuzz="$test clang libclang-rt-14-dev lintian debootstrap"
+fuzz="$test clang libclang-rt-14-dev lintian debootstrap nginx-light wrk"
 peers="$test beanstalkd gearman-job-server nats-server rabbitmq-server libnats-dev librabbitmq-dev nginx-light wrk"
 
 case "${1:-test}" in
@@ -70,13 +71,13 @@ else
     exit 1
 fi
 
-# Packages of servers start them by themselves, and at each boot. Those that come now for `make peers` shall not: this file
+# Packages of servers start them by themselves, and at each boot. Those that come now only to be measured shall not: this file
 # says so while they are installed, and their units are switched off behind that.
 policy=${MR_POLICY_FILE:-/usr/sbin/policy-rc.d}
 own_policy=
 silenced=
 begin_silence() {
-    for package in beanstalkd gearman-job-server nats-server rabbitmq-server erlang-base; do
+    for package in beanstalkd gearman-job-server nats-server rabbitmq-server erlang-base nginx-common; do
         is_installed "$package" || silenced="$silenced $package"
     done
     if [ ! -e "$policy" ]; then
@@ -104,7 +105,7 @@ end_silence() {
 echo "setup: apt-get update"
 $sudo apt-get update -qq
 echo "setup: apt-get install$missing"
-[ "${1:-test}" != peers ] || begin_silence
+case "${1:-test}" in fuzz | peers) begin_silence ;; esac
 $sudo env DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends $missing >/dev/null
-[ "${1:-test}" != peers ] || end_silence
+case "${1:-test}" in fuzz | peers) end_silence ;; esac
 echo "setup: done"

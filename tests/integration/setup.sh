@@ -86,6 +86,14 @@ systemctl disable erlang-base.service
 "
 [ ! -e "$MR_POLICY_FILE" ]
 
+# So are those that the long tests measure HTTP beside.
+set_up 0 "nginx-light nginx-common" fuzz
+expect "apt-get update -qq
+$install nginx-light
+policy 101
+systemctl disable nginx-common.service
+"
+
 # A policy that is there is not ours to remove.
 printf '#!/bin/sh\nexit 104\n' >"$MR_POLICY_FILE"
 chmod +x "$MR_POLICY_FILE"
