@@ -4,16 +4,9 @@
 
 #include <assert.h>
 
-#include "broker/partition.h"
-
 enum { SCALE = 1024 }; /* loads of slots are fractions */
 
 static_assert(MR_SLOTS == 64, "a slot is a bit of a word");
-
-uint32_t mr_slot_of(struct mr_slice key)
-{
-    return mr_partition_of(key, MR_SLOTS);
-}
 
 static size_t slots_of(uint64_t slots)
 {
@@ -352,47 +345,4 @@ bool mr_subapps_move(struct mr_subapps *table, uint32_t part, uint64_t to)
     table->parts[at].epoch = ++table->epoch;
 #endif
     return true;
-}
-
-/* ---- whose the workers are -------------------------------------------------------------------- */
-
-static void stay(const struct mr_subapps *table, struct mr_subapp_worker *workers, size_t n,
-                 size_t filled[MR_SUBAPPS_MAX])
-{
-    size_t share = n / table->n, larger = n % table->n, has[MR_SUBAPPS_MAX] = {0};
-    size_t quota[MR_SUBAPPS_MAX];
-    for (size_t i = 0; i < n; i++) {
-        size_t at = mr_subapps_find(table, workers[i].part);
-        if (at != SIZE_MAX)
-            has[at]++;
-    }
-    for (size_t i = 0; i < table->n; i++) {
-        bool is_larger = has[i] > share && larger > 0;
-        larger -= is_larger;
-        quota[i] = share + is_larger;
-    }
-    for (size_t i = 0; i < n; i++) {
-        size_t at = mr_subapps_find(table, workers[i].part);
-        if (at != SIZE_MAX && filled[at] < quota[at])
-            filled[at]++;
-        else
-            workers[i].part = 0;
-    }
-}
-
-void mr_subapps_place(const struct mr_subapps *table, struct mr_subapp_worker *workers, size_t n)
-{
-    size_t filled[MR_SUBAPPS_MAX] = {0};
-    stay(table, workers, n, filled);
-    for (size_t i = 0; i < n; i++) {
-        if (workers[i].part != 0)
-            continue;
-        size_t to = 0;
-        for (size_t at = 1; at < table->n; at++) {
-            if (filled[at] < filled[to])
-                to = at;
-        }
-        filled[to]++;
-        workers[i].part = table->parts[to].id;
-    }
 }

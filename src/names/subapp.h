@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * How an app is cut: its timers and the parts of its jobs are hashed into slots, and each slot belongs to one subApp. A subApp is slots,
- * workers, the server that owns it, and an epoch. Pure functions from a table and what is seen to the next table; who
- * writes it, and what the epoch fences, is in docs/nameserver.md.
+ * How an app is cut: its timers have slots, by their uids, and each slot belongs to one subApp. A subApp is slots, the server
+ * that owns it, and an epoch; any worker of the app serves it. Pure functions from a table and what is seen to the next
+ * table; who writes it, and what the epoch fences, is in docs/nameserver.md.
  *
  * There are ceil(workers / threshold) subApps, at least one and at most one for each slot. After a split or a merge
  * none has two slots more than another, and no slot has moved that need not. Each subApp whose slots or owner have
@@ -26,9 +26,6 @@ enum {
     MR_SUBAPP_CHANGES = 3 * MR_SUBAPPS_MAX, /* that a plan can have */
 };
 #define MR_LOAD_MAX (1LL << 40) /* dispatches in a window; more count as so many */
-
-/* The slot of a timer, by its uid, or of whatever else the app has, by its key. Never changes. */
-uint32_t mr_slot_of(struct mr_slice key);
 
 struct mr_subapp {
     uint32_t id;    /* never used again in this app */
@@ -103,16 +100,5 @@ void mr_subapps_plan(const struct mr_subapps *table, const struct mr_subapp_seen
                      struct mr_subapp_plan *ret_plan);
 /* One subApp goes to another server; false: it is there already, or there is no such subApp. */
 bool mr_subapps_move(struct mr_subapps *table, uint32_t part, uint64_t to);
-
-/* A worker of the app. */
-struct mr_subapp_worker {
-    uint64_t id;
-    uint32_t part; /* before: whose it was, 0 nobody's; after: whose it is */
-};
-/*
- * Workers stay where they are, as far as none has two more than another; so each subApp has one if there are enough. They are in
- * the order of their ids, so that all who see the same come to the same answer.
- */
-void mr_subapps_place(const struct mr_subapps *table, struct mr_subapp_worker *workers, size_t n);
 
 #endif

@@ -325,69 +325,6 @@ static void test_a_table_that_cannot_be_is_known(void **state)
 #undef BREAKS
 }
 
-static void test_a_key_has_the_same_slot_for_ever(void **state)
-{
-    (void)state;
-    size_t n[MR_SLOTS] = {0};
-    for (int i = 0; i < 64000; i++) {
-        char key[32];
-        (void)snprintf(key, sizeof key, "timer-%d", i);
-        uint32_t slot = mr_slot_of(mr_slice_str(key));
-        assert_true(slot < MR_SLOTS);
-        n[slot]++;
-    }
-    for (size_t i = 0; i < MR_SLOTS; i++)
-        assert_in_range(n[i], 850, 1150);
-    assert_int_equal(mr_slot_of(mr_slice_str("timer-1")), mr_slot_of(mr_slice_str("timer-1")));
-}
-
-/* ---- workers ---------------------------------------------------------------------------------- */
-
-static size_t workers_of(const struct mr_subapp_worker *all, size_t n, uint32_t part)
-{
-    size_t found = 0;
-    for (size_t i = 0; i < n; i++)
-        found += all[i].part == part;
-    return found;
-}
-
-/* Even, and none has moved that could have stayed. */
-static void check_place(const struct mr_subapps *table, const struct mr_subapp_worker *before,
-                        const struct mr_subapp_worker *after, size_t n)
-{
-    size_t must_move = 0, moved = 0, share = n / table->n, larger = n % table->n;
-    for (size_t i = 0; i < table->n; i++) {
-        uint32_t id = table->parts[i].id;
-        size_t has = workers_of(before, n, id), may = share + (has > share && larger > 0);
-        larger -= has > share && larger > 0;
-        must_move += has > may ? has - may : 0;
-        assert_in_range(workers_of(after, n, id), share, share + (n % table->n != 0));
-    }
-    for (size_t i = 0; i < n; i++) {
-        bool had = mr_subapps_find(table, before[i].part) != SIZE_MAX;
-        moved += had && before[i].part != after[i].part;
-    }
-    assert_int_equal(moved, must_move);
-}
-
-static void test_workers_are_placed_evenly_and_stay(void **state)
-{
-    (void)state;
-    struct rig rig;
-    struct mr_subapp_worker all[5] = {{.id = 1}, {.id = 2}, {.id = 3}, {.id = 4}, {.id = 5}};
-    make(&rig, 2);
-    workers(&rig, 2);
-    mr_subapps_place(&rig.table, all, 2);
-    assert_int_equal(all[0].part, 1);
-    assert_int_equal(all[1].part, 1);
-    workers(&rig, 3);
-    mr_subapps_place(&rig.table, all, 3);
-    assert_int_equal(workers_of(all, 3, 1), 2);
-    assert_int_equal(workers_of(all, 3, 2), 1);
-    assert_int_equal(all[0].part, 1);
-    mr_subapps_place(&rig.table, all, 0); /* there may be none */
-}
-
 /* ---- any order of things ---------------------------------------------------------------------- */
 
 static void check_owners(const struct rig *rig)
@@ -420,7 +357,6 @@ static void test_whatever_comes_each_slot_has_one_owner(void **state)
 {
     (void)state;
     static struct rig rig;
-    static struct mr_subapp_worker all[WORKERS_MAX], before[WORKERS_MAX];
     struct mr_rand rand;
     uint64_t seed = mr_rand_next(mr_rand_of_thread()), ids = SERVERS_MAX;
     printf("seed %llu\n", (unsigned long long)seed);
@@ -446,17 +382,6 @@ static void test_whatever_comes_each_slot_has_one_owner(void **state)
             (void)mr_subapps_move(&rig.table, part, to);
             check_step(&old, &rig.table);
         }
-        for (size_t i = 0; i < n; i++) {
-            all[i].id = i + 1;
-            if (mr_rand_one_in(&rand, 10))
-                all[i].part = (uint32_t)mr_rand_below(&rand, rig.table.next_id + 2);
-        }
-        memcpy(before, all, sizeof before);
-        mr_subapps_place(&rig.table, all, n);
-        check_place(&rig.table, before, all, n);
-        memcpy(before, all, sizeof before);
-        mr_subapps_place(&rig.table, all, n);
-        assert_memory_equal(before, all, sizeof before);
     }
 }
 
@@ -475,8 +400,6 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_merge_takes_the_orphan),
         cmocka_unit_test(test_a_move_has_a_new_epoch),
         cmocka_unit_test(test_a_table_that_cannot_be_is_known),
-        cmocka_unit_test(test_a_key_has_the_same_slot_for_ever),
-        cmocka_unit_test(test_workers_are_placed_evenly_and_stay),
         cmocka_unit_test(test_whatever_comes_each_slot_has_one_owner),
     };
     if (argc > 1)
