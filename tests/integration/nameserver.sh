@@ -251,4 +251,29 @@ until_true grep -q tokens.reload "$room/n1.err"
 stop 0
 ends_with w7 TERM 0
 ends_with n1 TERM 0
+
+### TLS: nameservers among each other, servers and workers that register, who looks and who enqueues; nothing without it.
+certificate() {
+    openssl req -x509 -newkey ec -pkeyopt ec_paramgen_curve:P-256 -nodes -days 2 -subj "/CN=$1" \
+        -addext "subjectAltName=DNS:localhost,IP:127.0.0.1" -keyout "$room/$1.key" -out "$room/$1.pem" 2>/dev/null
+}
+certificate all
+certificate stranger
+tls=(--tls-cert "$room/all.pem" --tls-key "$room/all.key")
+both=127.0.0.1:$p1,127.0.0.1:$p2
+names n1 "$p1" "${short[@]}" --peer "127.0.0.1:$p2" "${tls[@]}" --peer-ca "$room/all.pem"
+names n2 "$p2" "${short[@]}" --peer "127.0.0.1:$p1" "${tls[@]}" --peer-ca "$room/all.pem"
+start --nameserver "namess://127.0.0.1:$p1" --nameserver-ca "$room/all.pem" --register-every 200ms "${tls[@]}"
+unset MILLRACE_BROKER
+work w8 --nameserver "namess://127.0.0.1:$p2" --register-every 200ms -q web --tls-ca "$room/all.pem"
+secure() { m --quiet nameserver status --nameserver "namess://$both" --json --tls-ca "$room/all.pem" 2>/dev/null | jq -r "$1"; }
+in_step() { [ "$(secure '[.nameservers[] | .servers, .workers] | join(" ")')" = "1 1 1 1" ]; }
+until_true in_step
+expect 0 enqueue --broker "namess://$both" --tls-ca "$room/all.pem" -q web --wait --wait-timeout 20s
+refuses 6 "127.0.0.1:$p1" nameserver status --nameserver "127.0.0.1:$p1"
+refuses 6 "127.0.0.1:$p1" nameserver status --nameserver "namess://127.0.0.1:$p1" --tls-ca "$room/stranger.pem"
+ends_with w8 TERM 0
+stop 0
+ends_with n1 TERM 0
+ends_with n2 TERM 0
 echo "nameservers are fine"
