@@ -79,6 +79,7 @@ static void test_75_a_server_that_dies_leaves_its_timers_to_others(void **state)
     size_t rounds = rig_full() ? RIG_SERVERS : 1;
     for (size_t i = 0; i < rounds; i++) {
         program_kill(&rig->servers[i]);
+        rig->repeats = true;
         int64_t since_ms = now_ms(rig);
         BENCH_UNTIL(rig_is_cut(rig, WORKERS / 2) && rig_plan(rig).owners == RIG_SERVERS - 1);
         BENCH_UNTIL(rig_fires(rig, since_ms + RIG_LEASE_MS));

@@ -6,8 +6,9 @@
 #include "names/rig.h"
 #include "support/themes.h"
 
-static int (*const themes[])(void) = {names_split,   names_registry,  names_deaths,  names_replicas,
-                                      names_balance, names_producers, names_figures, names_cut_off};
+static int (*const themes[])(void) = {names_split,    names_registry, names_deaths,
+                                      names_replicas, names_balance,  names_producers,
+                                      names_figures,  names_cut_off,  names_chaos};
 
 int names_run(const char *theme, struct CMUnitTest *tests, size_t n)
 {

@@ -2,11 +2,14 @@
 /* 76 to 80: nameservers that are cut off, die and come back, while everything goes on. One story on one rig, as in split.c. */
 #include <stdio.h>
 
+#include "client/client.h"
 #include "names/rig.h"
 
 enum { TIMERS = 6, TASKS = 12, WORKERS = 3 }; /* with one more it is cut as before */
 
 static struct rig *rig;
+static struct mr_client *producer; /* that knows the nameservers alone */
+static uint64_t made_n;            /* by it, each of them accepted */
 
 /* A load; before the first one all begins, so that each test may be the first. */
 static void load(void)
@@ -15,8 +18,10 @@ static void load(void)
     if (begins)
         rig_start(rig, RIG_SERVERS, WORKERS); /* and each is seen by all */
     rig_load(rig, TIMERS, "400ms", TASKS);
-    if (begins)
+    if (begins) {
         BENCH_UNTIL(rig_is_cut(rig, 2));
+        producer = rig_names_client(rig);
+    }
 }
 
 static int64_t now_ms(void)
@@ -24,7 +29,31 @@ static int64_t now_ms(void)
     return bench_now_ms(rig->bench);
 }
 
-/* Nothing is cut, joined or given away meanwhile, and all fires. */
+static void produce(void)
+{
+    struct mr_task_options task = {.queue = MR_SLICE_LIT("made")};
+    struct mr_enqueue_result result = {.err = MR_OK};
+    assert_int_equal(mr_enqueue(producer, &task, 1, &result), MR_OK);
+    assert_int_equal(result.err, MR_OK);
+    made_n++;
+}
+
+/* Each of those that were accepted is at one server. */
+static void check_made(void)
+{
+    uint64_t n = 0;
+    for (size_t i = 0; i < RIG_SERVERS; i++) {
+        struct mr_queue_info info = {.name = ""};
+        struct mr_client *client = rig_client(rig, i);
+        enum mr_err err = mr_queue_get(client, MR_SLICE_LIT("made"), &info);
+        assert_true(err == MR_OK || err == MR_NOT_FOUND);
+        n += err == MR_OK ? info.counts[MR_PENDING] : 0;
+        mr_client_close(client);
+    }
+    assert_int_equal(n, made_n);
+}
+
+/* Nothing is cut, joined or given away meanwhile, all fires, and producers are served. */
 static void go_on_for(int64_t ms, const struct rig_plan *plan)
 {
     int64_t until_ms = now_ms() + ms;
@@ -32,9 +61,11 @@ static void go_on_for(int64_t ms, const struct rig_plan *plan)
         struct rig_plan is = rig_plan(rig);
         assert_int_equal(is.parts, plan->parts);
         assert_int_equal(is.moves, plan->moves);
+        produce();
         bench_sleep_ms(100);
     }
     BENCH_UNTIL(rig_fires(rig, until_ms));
+    check_made();
 }
 
 static void test_76_workers_of_one_machine_are_as_many_as_they_are(void **state)
@@ -58,6 +89,7 @@ static void test_77_who_lives_stays_and_who_was_killed_goes_everywhere(void **st
     rig_work(rig, WORKERS);
     BENCH_UNTIL(rig_is_seen(rig, RIG_SERVERS, WORKERS + 1));
     program_kill(&rig->workers[WORKERS]);
+    rig->repeats = true;
     int64_t since_ms = now_ms();
     while (!rig_is_seen(rig, RIG_SERVERS, WORKERS)) {
         assert_true(now_ms() - since_ms < 70 * 1000);
@@ -179,6 +211,7 @@ int names_registry(void)
     };
     rig = rig_make(RIG_NAMESERVERS, RIG_CUTTABLE);
     int failed = NAMES_RUN("registry", tests);
+    mr_client_close(producer);
     rig_free(rig);
     return failed;
 }

@@ -231,7 +231,7 @@ void rig_serve(struct rig *rig, size_t i)
     program_arg(&args, "%s",
                 rig->servers[i].grpc[0] != '\0' ? rig->servers[i].grpc : "127.0.0.1:0");
     program_arg(&args, "--timer-lease");
-    program_arg(&args, "%dms", RIG_LEASE_MS);
+    program_arg(&args, "%lldms", (long long)(rig->lease_ms > 0 ? rig->lease_ms : RIG_LEASE_MS));
     if (list[0] != '\0') {
         program_arg(&args, "--nameserver");
         program_arg(&args, "%s", list);
@@ -406,7 +406,6 @@ struct rig *rig_make(size_t nameservers, enum rig_ways ways)
     rig->bench = bench_new_on_store();
     rig->bench->look = read_runs;
     rig->bench->look_arg = rig;
-    rig->bench->repeats = true;
     mr_lock_init(&rig->lock);
     name_logs(rig);
     rig->nameservers_n = nameservers;
@@ -481,6 +480,21 @@ static void add_part(struct rig_plan *plan, const struct mr_plan_part *part)
     plan->parts++;
 }
 
+/* The newest is the first. */
+static void add_moves(struct rig_plan *plan, const struct mr_plan_look *look)
+{
+    int64_t after_ms = 0;
+    plan->apart_ms = INT64_MAX;
+    for (size_t i = 0; i < look->moves_n; i++) {
+        const struct mr_plan_move *move = &look->moves[i];
+        if (!mr_slice_starts_with(move->reason, MR_SLICE_LIT("moved")))
+            continue;
+        if (plan->balance_moves++ > 0 && after_ms - move->at_ms < plan->apart_ms)
+            plan->apart_ms = after_ms - move->at_ms;
+        after_ms = move->at_ms;
+    }
+}
+
 struct rig_plan rig_plan(struct rig *rig)
 {
     struct rig_plan plan = {.is_disjoint = true, .least = 64};
@@ -490,10 +504,22 @@ struct rig_plan rig_plan(struct rig *rig)
         if (mr_slice_equal(look.parts[i].app, MR_SLICE_LIT(MR_TIMER_APP)))
             add_part(&plan, &look.parts[i]);
     plan.moves = look.moves_n;
-    for (size_t i = 0; i < look.moves_n; i++)
-        plan.balance_moves += mr_slice_starts_with(look.moves[i].reason, MR_SLICE_LIT("moved"));
+    add_moves(&plan, &look);
     mr_plan_look_done(&look);
     return plan;
+}
+
+void rig_print_moves(struct rig *rig)
+{
+    struct mr_plan_look look = {0};
+    assert_int_equal(mr_plan_look(rig->bench->store, &look), MR_OK);
+    for (size_t i = 0; i < look.moves_n; i++) {
+        const struct mr_plan_move *move = &look.moves[i];
+        printf("%lld: subApp %u from %.*s to %.*s: %.*s\n", (long long)move->at_ms, move->part,
+               (int)move->from.len, (const char *)move->from.data, (int)move->to.len,
+               (const char *)move->to.data, (int)move->reason.len, (const char *)move->reason.data);
+    }
+    mr_plan_look_done(&look);
 }
 
 bool rig_is_cut(struct rig *rig, size_t parts)
@@ -545,6 +571,52 @@ size_t rig_runs_by(struct rig *rig, size_t worker)
     if (file != NULL)
         (void)fclose(file);
     return n;
+}
+
+static int compare_lines(const void *a, const void *b)
+{
+    return strcmp(*(char *const *)a, *(char *const *)b);
+}
+
+/* Who ran it is no part of it: the lines "ID ATTEMPT", sorted. The caller frees both. */
+static char **read_attempts(struct rig *rig, char **ret_text, size_t *ret_n)
+{
+    size_t size = 0, n = 0, cap = 0;
+    char **lines = NULL, *text = NULL;
+    FILE *file = fopen(rig->runs_path, "re");
+    if (file != NULL && getdelim(&text, &size, '\0', file) < 0)
+        text[0] = '\0';
+    if (file != NULL)
+        (void)fclose(file);
+    for (char *at = text, *end; at != NULL && (end = strchr(at, '\n')) != NULL; at = end + 1) {
+        *end = '\0';
+        char *who = strrchr(at, ' ');
+        assert_non_null(who);
+        *who = '\0';
+        if (n == cap) {
+            cap = 2 * cap + 64;
+            lines = realloc(lines, cap * sizeof *lines);
+            assert_non_null(lines);
+        }
+        lines[n++] = at;
+    }
+    if (n > 0)
+        qsort(lines, n, sizeof *lines, compare_lines);
+    *ret_text = text;
+    *ret_n = n;
+    return lines;
+}
+
+size_t rig_repeated(struct rig *rig)
+{
+    char *text;
+    size_t n, repeated = 0;
+    char **lines = read_attempts(rig, &text, &n);
+    for (size_t i = 1; i < n; i++)
+        repeated += strcmp(lines[i - 1], lines[i]) == 0;
+    free(lines);
+    free(text);
+    return repeated;
 }
 
 /* ---- the load --------------------------------------------------------------------------------- */
@@ -658,12 +730,26 @@ static void await_firings(struct rig *rig)
     }
 }
 
+/* Each slot is in one subApp, which has one owner; or the app is not cut. */
+static bool has_owners(struct rig *rig)
+{
+    size_t parts = rig_plan(rig).parts;
+    return parts == 0 || rig_is_cut(rig, parts);
+}
+
 void rig_check(struct rig *rig)
 {
     await_firings(rig);
     int64_t to_ms = bench_now_ms(rig->bench);
+    rig->bench->repeats = rig->repeats;
     bench_check_all(rig->bench, rig->timers_n, to_ms);
     check_ends(rig);
     rig_await_tasks(rig);
+    BENCH_UNTIL(has_owners(rig));
+    size_t repeated = rig_repeated(rig);
+    if (repeated != rig->repeated && !rig->repeats)
+        fail_msg("%zu runs were repeated", repeated - rig->repeated);
+    rig->repeated = repeated;
     rig->timers_n = rig->tasks_n = 0;
+    rig->repeats = false;
 }

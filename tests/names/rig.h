@@ -4,7 +4,8 @@
  * folder each, any number of workers, and one PostgreSQL. Between nameservers there are ways that can be cut. Timers are put into
  * the store as an applier would (timers/bench.h); workers run a shell that notes each run in a file.
  *
- * Each test ends with rig_check: of every timer each planned time has one row and one accepted end, and so has every task.
+ * Each test ends with rig_check: of every timer each planned time has one row and one accepted end, and so has every task; each
+ * slot has one owner; and nothing has run twice, unless the test has taken somebody away who had it in hand.
  */
 #ifndef MR_TESTS_NAMES_RIG_H
 #define MR_TESTS_NAMES_RIG_H
@@ -49,6 +50,7 @@ struct rig {
     struct program workers[RIG_WORKERS];
     const char *server_args[8]; /* more, up to a NULL, of servers that are started from now on */
     const char *store_url;      /* of servers that are started from now on; NULL: the bench's */
+    int64_t lease_ms;           /* of servers that are started from now on; 0: RIG_LEASE_MS */
     const char *worker_queue;   /* of workers that are started from now on; NULL: default */
     struct mr_lock lock;
     struct mr_rpc *rpc; /* of the eyes */
@@ -56,7 +58,10 @@ struct rig {
     char runs_path[RIG_PATH_MAX];
     long runs_at;             /* read so far */
     size_t timers_n, tasks_n; /* that are there */
-    unsigned round;           /* makes ids of tasks new */
+    /* Somebody was killed, or stood still, who may have had a run in hand: up to the next rig_check, one may be repeated. */
+    bool repeats;
+    size_t repeated; /* so far */
+    unsigned round;  /* makes ids of tasks new */
 };
 
 /* ---- the processes ---------------------------------------------------------------------------- */
@@ -107,10 +112,13 @@ struct rig_plan {
     unsigned least, most;                   /* slots of a part */
     size_t moves;                           /* for whichever reason, of those that are kept */
     size_t balance_moves;                   /* for balance */
+    int64_t apart_ms;                       /* the least time between two of those */
     char names[64][MR_STORE_OWNER_MAX + 1]; /* of the owner of each part */
     uint64_t slots_of[64];                  /* of each part */
 };
 struct rig_plan rig_plan(struct rig *rig);
+/* All that were moved, and why, to stdout. */
+void rig_print_moves(struct rig *rig);
 /* Cut into so many, each slot in one of them, each with an owner. */
 bool rig_is_cut(struct rig *rig, size_t parts);
 /* Runs by this worker so far. */
@@ -124,6 +132,8 @@ void rig_load(struct rig *rig, size_t timers, const char *every, size_t tasks);
 void rig_await_tasks(struct rig *rig);
 /* Waits until all that was planned up to now has its end, looks at all of it, and removes it. */
 void rig_check(struct rig *rig);
+/* Runs that were one more than their attempt allows, so far. */
+size_t rig_repeated(struct rig *rig);
 /* All firings up to this time are in the ledger. */
 bool rig_fires(struct rig *rig, int64_t to_ms);
 
@@ -138,5 +148,6 @@ int names_cut_off(void);
 int names_balance(void);
 int names_producers(void);
 int names_figures(void);
+int names_chaos(void);
 
 #endif
