@@ -40,28 +40,45 @@ static enum mr_err list_check(const struct mr_store_req *req)
     return page_check(store_request(req, mr_store_server_list)->max);
 }
 
+struct servers_page {
+    struct page page;
+    struct tx_lease *terms; /* of each row: until when it is there */
+};
+
 static enum mr_err take_row(size_t item, const struct db_value *row, void *arg)
 {
     (void)item;
-    struct page *page = arg;
+    struct servers_page *servers = arg;
+    struct page *page = &servers->page;
     if (!page_takes(page))
         return MR_OK;
+    servers->terms[page->n] = (struct tx_lease){.until_ms = row[3].number, .ttl_ms = row[4].number};
     struct mr_store_server_row *server = &((struct mr_store_server_row *)page->rows)[page->n++];
     MR_TRY(mr_arena_copy(page->arena, row[0].bytes, &server->server));
     MR_TRY(mr_arena_copy(page->arena, row[2].bytes, &server->home));
     return mr_arena_copy(page->arena, row[1].bytes, &server->apps);
 }
 
+/* By a clock that is read behind the rows: one that was written since the transaction began is of no clock that was set back. */
 static enum mr_err list_carry(struct tx *tx, struct mr_store_req *req)
 {
     struct mr_store_server_list *list = store_request(req, mr_store_server_list);
-    struct page page;
-    MR_TRY(page_init(&page, &req->arena, list->max, sizeof *list->servers));
+    struct servers_page servers;
     struct db_value values[] = {db_number(tx->now_ms), db_number((int64_t)list->max + 1)};
-    MR_TRY(tx_run(tx, SQL_SERVER_LIST, values, 1, take_row, &page));
-    list->servers = page.rows;
-    list->n = page.n;
-    list->more = page.more;
+    int64_t now_ms;
+    MR_TRY(page_init(&servers.page, &req->arena, list->max, sizeof *list->servers));
+    servers.terms = mr_arena_calloc(&tx->scratch, list->max, sizeof *servers.terms);
+    if (!servers.terms)
+        return MR_NOMEM;
+    MR_TRY(tx_run(tx, SQL_SERVER_LIST, values, 1, take_row, &servers));
+    MR_TRY(tx->db->ops->now(tx->db, &now_ms));
+    list->servers = servers.page.rows;
+    list->n = 0;
+    for (size_t i = 0; i < servers.page.n; i++) {
+        if (tx_lease_held(&servers.terms[i], now_ms))
+            list->servers[list->n++] = list->servers[i];
+    }
+    list->more = servers.page.more;
     return MR_OK;
 }
 

@@ -113,9 +113,9 @@ const struct statement sql_statements[SQL_COUNT] = {
                         " home = excluded.home"},
     /* One of them, and those that were over at a time. */
     [SQL_SERVER_REMOVE] = {"ti", "", "DELETE FROM server WHERE name = $1 OR until_ms < $2"},
-    [SQL_SERVER_LIST] = {"ii", "ttt",
-                         "SELECT name, apps, home FROM server WHERE until_ms > $1"
-                         " AND until_ms - ttl_ms <= $1 ORDER BY name LIMIT $2"},
+    [SQL_SERVER_LIST] = {"ii", "tttii",
+                         "SELECT name, apps, home, until_ms, ttl_ms FROM server"
+                         " WHERE until_ms > $1 ORDER BY name LIMIT $2"},
     /* An app may have an owner before it has a timer. The semicolon is behind the colon. */
     [SQL_APP_LIST] = {"ti", "ttii",
                       "SELECT a.name, coalesce(l.owner, ''), coalesce(l.until_ms, 0),"

@@ -245,7 +245,7 @@ static enum mr_err apps_check(const struct mr_store_req *req)
 
 struct apps_page {
     struct page page;
-    int64_t now_ms;
+    struct tx_lease *leases; /* of each row */
 };
 
 static enum mr_err take_app(size_t item, const struct db_value *row, void *arg)
@@ -255,22 +255,31 @@ static enum mr_err take_app(size_t item, const struct db_value *row, void *arg)
     struct page *page = &apps->page;
     if (!page_takes(page))
         return MR_OK;
+    apps->leases[page->n] = (struct tx_lease){.until_ms = row[2].number, .ttl_ms = row[3].number};
     struct mr_store_app_row *app = &((struct mr_store_app_row *)page->rows)[page->n++];
-    struct tx_lease lease = {.until_ms = row[2].number, .ttl_ms = row[3].number};
-    if (tx_lease_held(&lease, apps->now_ms))
-        MR_TRY(mr_arena_copy(page->arena, row[1].bytes, &app->owner));
+    MR_TRY(mr_arena_copy(page->arena, row[1].bytes, &app->owner));
     return mr_arena_copy(page->arena, row[0].bytes, &app->name);
 }
 
+/* By a clock that is read behind the rows, as servers are listed. */
 static enum mr_err apps_carry(struct tx *tx, struct mr_store_req *req)
 {
     struct mr_store_app_list *list = store_request(req, mr_store_app_list);
-    struct apps_page apps = {.now_ms = tx->now_ms};
+    struct apps_page apps;
+    int64_t now_ms;
     MR_TRY(page_init(&apps.page, &req->arena, list->max, sizeof *list->apps));
+    apps.leases = mr_arena_calloc(&tx->scratch, list->max, sizeof *apps.leases);
+    if (!apps.leases)
+        return MR_NOMEM;
     struct db_value values[] = {db_bytes(list->after), db_number((int64_t)list->max + 1)};
     MR_TRY(tx_run(tx, SQL_APP_LIST, values, 1, take_app, &apps));
+    MR_TRY(tx->db->ops->now(tx->db, &now_ms));
     list->apps = apps.page.rows;
     list->n = apps.page.n;
+    for (size_t i = 0; i < list->n; i++) {
+        if (!tx_lease_held(&apps.leases[i], now_ms))
+            list->apps[i].owner = (struct mr_slice){0};
+    }
     list->more = apps.page.more;
     return MR_OK;
 }

@@ -198,6 +198,58 @@ static void test_apps_are_listed_with_who_holds_their_lease(void **state)
     assert_slice(list->apps[0].owner, "");
 }
 
+/* ---- while others write ------------------------------------------------------------------------ */
+
+/* Another server, which says again and again that it is there, and renews its lease. */
+struct beater {
+    struct suite t;
+    _Atomic bool stop;
+    uint64_t token;
+};
+
+/* No cmocka in threads: what is wrong ends the program. */
+static void *beat_on(void *arg)
+{
+    struct beater *b = arg;
+    while (!b->stop) {
+        struct mr_store_lease_item item = {.verb = MR_LEASE_RENEW,
+                                           .name = MR_SLICE_LIT("app:a"),
+                                           .owner = MR_SLICE_LIT("other"),
+                                           .token = b->token,
+                                           .ttl_ms = 60000};
+        struct mr_store_lease_result result;
+        struct mr_store_lease lease = {
+            .req.op = MR_STORE_LEASE, .items = &item, .n = 1, .results = &result};
+        mr_assert(beat(&b->t, "other", "", 60000) == MR_OK);
+        mr_assert(mr_store_call(b->t.store, &lease.req) == MR_OK && result.err == MR_OK);
+        mr_store_req_done(&lease.req);
+    }
+    return NULL;
+}
+
+static void test_who_is_written_down_while_we_look_is_there(void **state)
+{
+    struct suite *t = *state;
+    uint64_t looks = suite_size("MR_LOOKS", 1000);
+    struct beater b = {.t.engine = t->engine};
+    pthread_t thread;
+    memcpy(b.t.url, t->url, sizeof t->url);
+    suite_open(&b.t, NULL);
+    b.token = LEASE_OF(&b.t, "app:a", OTHER, .ttl_ms = 60000).token;
+    assert_err(beat(&b.t, "other", "", 60000), MR_OK);
+    assert_err(mr_thread_start(&thread, "beater", beat_on, &b), MR_OK);
+    for (uint64_t i = 0; i < looks; i++) {
+        assert_int_equal(suite_server_list(t, 10)->n, 1);
+        const struct mr_store_app_list *apps =
+            suite_app_list(t, (struct mr_store_app_list){.max = 10});
+        assert_int_equal(apps->n, 1);
+        assert_slice(apps->apps[0].owner, "other");
+    }
+    b.stop = true;
+    mr_thread_join(thread);
+    suite_close(&b.t);
+}
+
 int suite_leases(const struct suite_engine *engine)
 {
     struct CMUnitTest tests[] = {
@@ -211,6 +263,7 @@ int suite_leases(const struct suite_engine *engine)
         SUITE_TEST(test_a_server_that_goes_is_not_there_any_more),
         SUITE_TEST(test_servers_that_have_long_been_gone_leave_no_rows),
         SUITE_TEST(test_apps_are_listed_with_who_holds_their_lease),
+        SUITE_TEST(test_who_is_written_down_while_we_look_is_there),
     };
     return SUITE_RUN(engine, "leases", tests);
 }
