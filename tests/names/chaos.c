@@ -2,7 +2,7 @@
 /*
  * Somebody who wants to lose or double a firing, or a task: servers are killed, stand still for longer than their leases, and are cut
  * off from the store; the store ends in the middle of everything; nameservers are killed and cut off from each other; workers
- * are killed, stand still and leave. One fault at a time, by chance, under load, with a producer that says what became of each task. MR_SEED
+ * are killed, stand still and leave. One fault at a time, by chance, under load, with a job for each, and a producer that says what became of each task. MR_SEED
  * repeats what is done, though not when.
  */
 #include <stdio.h>
@@ -11,7 +11,14 @@
 #include "client/client.h"
 #include "names/rig.h"
 
-enum { TIMERS = 16, WORKERS = 6, PUTS_MAX = 20000 };
+enum {
+    TIMERS = 16,
+    WORKERS = 6,
+    PUTS_MAX = 20000,
+    JOBS_MAX = 500,
+    PARTS = 200,
+    JOB_MS = 120 * 1000
+};
 
 enum put { PUT_ACCEPTED, PUT_REFUSED, PUT_UNKNOWN };
 
@@ -23,6 +30,8 @@ struct chaos {
     struct mr_client *client;
     uint8_t puts[PUTS_MAX]; /* enum put */
     size_t puts_n;
+    char jobs[JOBS_MAX][64]; /* ids */
+    size_t jobs_n;
 };
 
 static int64_t now_ms(const struct chaos *c)
@@ -109,6 +118,63 @@ static void check_puts(struct chaos *c)
     for (size_t i = 0; i < RIG_SERVERS; i++)
         mr_client_close(clients[i]);
     printf("tasks: %zu accepted, %zu refused, %zu unknown\n", counts[0], counts[1], counts[2]);
+}
+
+/* ---- jobs ------------------------------------------------------------------------------------- */
+
+/* Runs the program for jobs, at any server; what it says, up to the end of the line. */
+static int run_job(struct chaos *c, const char *verb, const char *what, char *text, size_t size)
+{
+    struct program_args args = {0};
+    bool submits = strcmp(verb, "submit") == 0;
+    program_arg(&args, "--quiet");
+    program_arg(&args, "--broker");
+    program_arg(&args, "millrace://%s", c->rig->servers[below(c, RIG_SERVERS)].grpc);
+    program_arg(&args, "job");
+    program_arg(&args, "%s", verb);
+    if (submits) {
+        program_arg(&args, "--reduce");
+        program_arg(&args, "sum");
+    }
+    program_arg(&args, "%s", what);
+    int code = program_run(&args, text, size);
+    text[strcspn(text, "\n")] = '\0';
+    return code;
+}
+
+/* Each part of it is 1. */
+static void submit_job(struct chaos *c)
+{
+    char path[RIG_PATH_MAX];
+    if (c->jobs_n == JOBS_MAX)
+        return;
+    (void)snprintf(path, sizeof path, "%s/parts", c->rig->bench->dir);
+    FILE *file = fopen(path, "we");
+    assert_non_null(file);
+    for (int i = 0; i < PARTS; i++)
+        (void)fprintf(file, "%d\n", i);
+    assert_int_equal(fclose(file), 0);
+    char *id = c->jobs[c->jobs_n];
+    assert_int_equal(run_job(c, "submit", path, id, sizeof c->jobs[0]), 0);
+    c->jobs_n++;
+}
+
+/* All of them have their ends, over all parts, each of which counts once. */
+static void check_jobs(struct chaos *c)
+{
+    int64_t since_ms = now_ms(c);
+    for (size_t i = 0; i < c->jobs_n; i++) {
+        char text[256], want[16];
+        (void)snprintf(want, sizeof want, "%d", PARTS);
+        while (run_job(c, "result", c->jobs[i], text, sizeof text) != 0) {
+            if (now_ms(c) - since_ms > JOB_MS)
+                fail_msg("job %zu, %s, has not ended", i, c->jobs[i]);
+            bench_sleep_ms(200);
+        }
+        assert_string_equal(text, want);
+    }
+    printf("jobs: %zu of %d parts, the last after %lld ms\n", c->jobs_n, PARTS,
+           (long long)(now_ms(c) - since_ms));
 }
 
 /* ---- faults ----------------------------------------------------------------------------------- */
@@ -290,11 +356,13 @@ static void test_whatever_fails_each_firing_and_each_task_ends_once(void **state
     for (int64_t until_ms = now_ms(c) + seconds * 1000; now_ms(c) < until_ms; n++) {
         size_t fault = below(c, FAULTS);
         printf("%zu: %s\n", n, faults[fault].name);
+        submit_job(c);
         faults[fault].act(c);
         go_on(c, (int64_t)below(c, 1500));
     }
     BENCH_UNTIL(rig_is_seen(c->rig, RIG_SERVERS, WORKERS));
     check_puts(c);
+    check_jobs(c);
     rig_check(c->rig);
     printf("%zu faults; %zu runs were repeated\n", n, c->rig->repeated);
     close_all(c);

@@ -272,7 +272,7 @@ static void start_worker(struct rig *rig, size_t i, const char *url, const char 
     program_arg(&args, "--");
     program_arg(&args, "sh");
     program_arg(&args, "-c");
-    program_arg(&args, "echo \"$MILLRACE_TASK_ID $MILLRACE_ATTEMPT w%zu\" >>'%s'", i,
+    program_arg(&args, "echo \"$MILLRACE_TASK_ID $MILLRACE_ATTEMPT w%zu\" >>'%s'; echo 1", i,
                 rig->runs_path);
     program_start(&rig->workers[i], &args);
 }

@@ -2,7 +2,7 @@
 /*
  * The acceptance tests of the nameserver, by their numbers, on real processes: up to three nameservers, three servers with a
  * folder each, any number of workers, and one PostgreSQL. Between nameservers there are ways that can be cut. Timers are put into
- * the store as an applier would (timers/bench.h); workers run a shell that notes each run in a file.
+ * the store as an applier would (timers/bench.h); workers run a shell that notes each run in a file; the result is 1.
  *
  * Each test ends with rig_check: of every timer each planned time has one row and one accepted end, and so has every task; each
  * slot has one owner; and nothing has run twice, unless the test has taken somebody away who had it in hand.
