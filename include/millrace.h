@@ -204,6 +204,10 @@ struct mr_task {
     bool held;          /* carried here at started_ms, and not released yet (mr_carry) */
     uint32_t partition; /* of its queue, from 1 */
     struct mr_slice key;
+    /* Only where one task is asked for by its id: its last runs that did not end well, and what people did to it, as far as that
+     * is known. Each is a line "MS STARTED_MS ATTEMPT WHAT NODE_LEN TEXT_LEN", then so many bytes of the node's name and of what
+     * was said, and a newline. */
+    struct mr_slice past;
 };
 
 /* ---- client --------------------------------------------------------------------------------- */

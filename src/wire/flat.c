@@ -442,6 +442,7 @@ static const struct mr_flat_field task_fields[] = {
     TASK(BOOL, held),
     TASK(U32, partition),
     TASK(SLICE, key),
+    TASK(SLICE, past),
 };
 MR_FLAT(struct mr_task, mr_flat_task, task_fields);
 

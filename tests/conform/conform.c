@@ -115,8 +115,8 @@ int conform_main(const struct conform_engine *engine, int argc, char **argv)
         conform_unique,     conform_order,  conform_leases,     conform_control, conform_queues,
         conform_list,       conform_await,  conform_nodes,      conform_stats,   conform_scheduled,
         conform_groups,     conform_carry,  conform_results,    conform_backup,  conform_durability,
-        conform_partitions, conform_leader, conform_ratelimits, conform_retries, conform_addresses,
-        conform_inner,
+        conform_partitions, conform_leader, conform_ratelimits, conform_retries, conform_past,
+        conform_addresses,  conform_inner,
     };
     size_t n = getenv("MR_QUICK") != NULL ? QUICK : sizeof themes / sizeof themes[0];
     int failed = 0;

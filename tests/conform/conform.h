@@ -115,6 +115,7 @@ int conform_partitions(const struct conform_engine *engine);
 int conform_ratelimits(const struct conform_engine *engine);
 int conform_leader(const struct conform_engine *engine);
 int conform_retries(const struct conform_engine *engine);
+int conform_past(const struct conform_engine *engine);
 int conform_addresses(const struct conform_engine *engine);
 int conform_inner(const struct conform_engine *engine);
 

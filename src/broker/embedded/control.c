@@ -11,8 +11,17 @@ typedef enum mr_err act(struct mr_engine *engine, uint32_t handle, const struct 
 static enum mr_err move(struct mr_engine *engine, uint32_t handle, enum mr_verb verb,
                         struct mr_event_change *change)
 {
+    static const char *const words[] = {[MR_VERB_CANCEL] = "cancel",
+                                        [MR_VERB_DELETE] = "cancel", /* of one that runs */
+                                        [MR_VERB_RUN] = "run",
+                                        [MR_VERB_ARCHIVE] = "archive",
+                                        [MR_VERB_PRIORITISE] = "prioritise"};
+    struct diary_run none = {.id = change->id};
     change->outcome = (uint8_t)verb;
-    return change_task(engine, MR_RECORD_MOVE, handle, change);
+    MR_TRY(change_task(engine, MR_RECORD_MOVE, handle, change));
+    if ((size_t)verb < sizeof words / sizeof *words)
+        diary_add(engine, &none, words[verb], (struct mr_slice){0});
+    return MR_OK;
 }
 
 static enum mr_err refuse(struct mr_engine *engine, uint32_t handle, const struct mr_control *item)

@@ -453,6 +453,7 @@ void mr_engine_abandon(struct mr_engine *engine)
     assignments_free(engine);
     limits_free(engine);
     tallies_free(engine);
+    diary_done(&engine->diary);
     sets_free(engine);
     snapshot_abandon(engine);
     backup_abandon(engine);
@@ -499,6 +500,7 @@ enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_en
     mr_list_init(&engine->granted);
     mr_list_init(&engine->nodes);
     mr_list_init(&engine->assignments);
+    diary_init(&engine->diary);
     mr_list_init(&engine->backups);
     for (size_t i = 0; i < AWAIT_BUCKETS; i++)
         mr_list_init(&engine->awaits[i]);

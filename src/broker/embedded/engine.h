@@ -146,6 +146,12 @@ struct tallies {
     uint16_t n, recent;            /* rows; and the one that was asked for last */
 };
 
+enum { DIARY_MAX = 8192, DIARY_BUCKETS = 4096 };
+struct diary {
+    struct mr_link order, buckets[DIARY_BUCKETS]; /* of struct entry: diary.c */
+    size_t n;
+};
+
 struct mr_engine {
     struct mr_broker broker;
     struct mr_engine_options options;
@@ -199,6 +205,7 @@ struct mr_engine {
 
     struct limits *limits;
     struct tallies tallies;
+    struct diary diary;
 
     struct snapshot *snapshot; /* NULL: none in the making */
     struct spare spare;
@@ -383,6 +390,8 @@ bool limits_looking(const struct mr_engine *engine);
 uint16_t tally_number(struct mr_engine *engine, struct queue *queue, struct mr_slice type);
 void tally_enqueued(struct mr_engine *engine, struct queue *queue, struct mr_slice type);
 /* A run has ended by a finish, and with it maybe its task: as the change says. */
+/* How a run ended by this finish, in a word; NULL: it counts as no run. */
+const char *tally_word(const struct mr_finish *item, enum mr_state becomes);
 void tally_finish(struct mr_engine *engine, struct queue *queue, uint16_t number,
                   const struct mr_finish *item, enum mr_state becomes);
 /* A run has ended with its worker. */
@@ -392,6 +401,24 @@ MR_MUST_USE enum mr_err tally_show(const struct mr_engine *engine, const struct 
                                    struct mr_arena *arena, struct mr_queue_meters *meters);
 void tally_forget_queue(struct mr_engine *engine, struct queue *queue); /* it is about to go */
 void tallies_free(struct mr_engine *engine);
+
+/* ---- diary.c -------------------------------------------------------------------------------- */
+/* A task with its run, if it runs, before that ends. */
+struct diary_run {
+    struct mr_uuid id;
+    int64_t started_ms;
+    uint32_t attempt;
+    const char *node; /* lives as long as the node; NULL: none */
+};
+void diary_init(struct diary *diary);
+void diary_done(struct diary *diary);
+struct diary_run diary_run(const struct mr_engine *engine, uint32_t handle);
+/* what lives as long as the program. */
+void diary_add(struct mr_engine *engine, const struct diary_run *run, const char *what,
+               struct mr_slice text);
+/* Into task->past. */
+MR_MUST_USE enum mr_err diary_show(struct mr_engine *engine, const struct mr_uuid *id,
+                                   struct mr_arena *arena, struct mr_task *task);
 
 /* ---- finish.c ------------------------------------------------------------------------------- */
 /* Far ahead its task is fetched, near ahead what the task leads to. */

@@ -254,6 +254,8 @@ static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *
     uint16_t tally = more_of(&engine->state, task_at(&engine->state, handle))->tally;
     if (queue->results && item->outcome != MR_DONE && item->outcome != MR_HAND_BACK)
         return MR_INVALID;
+    bool told = item->outcome != MR_DONE && !queue->results;
+    struct diary_run run = told ? diary_run(engine, handle) : (struct diary_run){0};
     change.outcome = (uint8_t)item->outcome;
     MR_TRY(decisions[item->outcome](engine, task_at(&engine->state, handle), item, &change));
     bool quietly = item->outcome == MR_DONE && change.state == MR_STATE_NONE;
@@ -262,6 +264,9 @@ static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *
     else
         MR_TRY(finish_change(engine, handle, item, &change));
     tally_finish(engine, queue, tally, item, (enum mr_state)change.state);
+    const char *word = tally_word(item, (enum mr_state)change.state);
+    if (told && word != NULL && change.state != MR_STATE_NONE)
+        diary_add(engine, &run, word, change.text);
     if (item->outcome != MR_HAND_BACK) /* what never ran comes back so */
         latency_note(&queue->latency, LATENCY_RUN, engine->now, took_us);
     return MR_OK;

@@ -89,6 +89,7 @@ static enum mr_err check_engine(struct fsck *fsck)
     mr_list_init(&engine->granted);
     mr_list_init(&engine->nodes);
     mr_list_init(&engine->assignments);
+    diary_init(&engine->diary);
     mr_list_init(&engine->backups);
     MR_TRY(find_meta(fsck, &recovery.meta));
     engine->state.damage_seen = true;

@@ -20,7 +20,10 @@ enum handled handle_get(struct mr_engine *engine, struct mr_req *base)
     bool is_uuid;
     struct mr_uuid id = id_key(&engine->state, req->id, &is_uuid);
     uint32_t handle = find_shown_task(&engine->state, &id);
-    answer(engine, base, show_known_task(engine, handle, &base->arena, &req->task));
+    enum mr_err err = show_known_task(engine, handle, &base->arena, &req->task);
+    if (err == MR_OK)
+        err = diary_show(engine, &id, &base->arena, &req->task);
+    answer(engine, base, err);
     return HANDLED;
 }
 

@@ -67,6 +67,7 @@ enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
     struct mr_event_change change = change_of(engine, handle);
     struct queue *queue = queue_of(&engine->state, task_at(&engine->state, handle));
     uint16_t tally = more_of(&engine->state, task_at(&engine->state, handle))->tally;
+    struct diary_run run = diary_run(engine, handle);
     change.state = MR_PENDING;
     if (begun)
         change.crashes++;
@@ -91,6 +92,8 @@ enum mr_err lose_lease(struct mr_engine *engine, uint32_t handle, bool begun)
                                        begun ? MR_RESULT_LOST : MR_RESULT_CANCELLED, error)
                   : change_task(engine, MR_RECORD_LOST, handle, &change));
     tally_lost(engine, queue, tally, begun, &change);
+    if (begun && !queue->results)
+        diary_add(engine, &run, mr_attempt_name(MR_ATTEMPT_CRASH), error);
     queue->quarantined += poison;
     engine->quarantined += poison;
     return MR_OK;

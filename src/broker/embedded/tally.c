@@ -177,6 +177,12 @@ void tally_finish(struct mr_engine *engine, struct queue *queue, uint16_t number
         tally->ended[MR_TASK_END_DROPPED]++;
 }
 
+const char *tally_word(const struct mr_finish *item, enum mr_state becomes)
+{
+    enum mr_attempt attempt = attempt_of(item, becomes);
+    return attempt != MR_ATTEMPT_COUNT ? mr_attempt_name(attempt) : NULL;
+}
+
 void tally_lost(struct mr_engine *engine, struct queue *queue, uint16_t number, bool begun,
                 const struct mr_event_change *change)
 {

@@ -92,6 +92,7 @@
  *   mr:d  deadline, mr:r retention, in ms where they are not whole seconds. With a topic mr:r is always there: the
  *         message then says longer, so that Go programs keep what they end until its result was left
  *   mr:q  when its unique key is free by itself, ms
+ *   mr:a  what it has behind it, broker/past.h
  *   mr:h  of a held task (its state field says so): the state it came in, mr:w the time that goes with
  *         that in ms, when it is due or its retention ends; mr:e then says since when it is held
  *

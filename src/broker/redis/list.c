@@ -257,6 +257,7 @@ static enum mr_err read_tasks(struct page *page, const struct mr_reply *reply)
         for (size_t k = 0; k < fields->n; k++)
             page->bytes += fields->items[k].text.len;
         MR_TRY(view_read(queue, mr_reply_at(reply, i), &req->req.arena, &req->tasks[req->n]));
+        req->tasks[req->n].past = (struct mr_slice){0}; /* of one task alone */
         req->n++;
     }
     return MR_OK;

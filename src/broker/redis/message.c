@@ -185,7 +185,7 @@ const struct mr_reply *message_field(const struct mr_reply *fields, const char *
 struct own_fields {
     int64_t created_ns, order_ns, since_ns, priority_ms, epoch, crashes, cancel, finished_ms,
         failed_ms, timeout_ms, deadline_ms, retention_ms, unique_until_ms;
-    struct mr_slice held, node, progress, topic, key, result, group, state, message;
+    struct mr_slice held, node, progress, topic, key, result, group, state, message, past;
 };
 
 static const struct {
@@ -222,6 +222,7 @@ static const struct {
     NUMBER("mr:r", retention_ms),
     NUMBER("mr:q", unique_until_ms),
     TEXT("mr:h", held),
+    TEXT("mr:a", past),
 #undef NUMBER
 #undef TEXT
 };
@@ -335,6 +336,7 @@ static void from_fields(const struct own_fields *own, const struct standing *sta
     task->finished_ms = ended ? own->finished_ms : 0;
     task->cancel_requested = own->cancel != 0;
     task->held = own->held.len > 0;
+    task->past = own->past;
     if (own->unique_until_ms > mr_wall_ms(mr_wall_now(mr_clock_system())))
         task->unique_until_ms = own->unique_until_ms;
     if (state == MR_ACTIVE) {
@@ -393,7 +395,8 @@ enum mr_err message_keep(struct mr_task *task, struct mr_arena *arena)
 {
     struct mr_slice *slices[] = {&task->id,         &task->queue,  &task->type,     &task->payload,
                                  &task->unique_key, &task->group,  &task->topic,    &task->node,
-                                 &task->last_error, &task->result, &task->progress, &task->key};
+                                 &task->last_error, &task->result, &task->progress, &task->key,
+                                 &task->past};
     for (size_t i = 0; i < sizeof slices / sizeof slices[0]; i++)
         MR_TRY(mr_arena_copy(arena, *slices[i], slices[i]));
     struct mr_header *headers = mr_arena_calloc(arena, task->headers_n, sizeof *headers);

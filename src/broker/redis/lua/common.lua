@@ -238,6 +238,33 @@ local function put_archived(id, most, keep_ms)
   tell_end(id)
 end
 
+-- ---- what a task has behind it (broker/past.h)
+
+local PAST_MAX, PAST_TEXT_MAX = 16, 256
+
+-- Where the last of them begin.
+local function last_of(past)
+  local starts, at = {}, 1
+  while true do
+    local node, text, from = string.match(past, '^%d+ %d+ %d+ [a-z_]+ (%d+) (%d+)\n()', at)
+    if not node then break end
+    starts[#starts + 1] = at
+    at = from + node + text + 1
+  end
+  return starts[math.max(1, #starts - PAST_MAX + 1)] or at
+end
+
+-- A run ended so: by its attempt, its epoch and its holder; without them somebody did it.
+local function note_past(id, what, text, attempt, epoch, holder)
+  local state, past = unpack(call('HMGET', TASK .. id, 'state', 'mr:a'))
+  local node = string.match(holder or '', '^[^\31]*')
+  if not state then return end -- the archive had no room for it
+  if #text > PAST_TEXT_MAX then text = string.gsub(sub(text, 1, PAST_TEXT_MAX), '[\192-\255][\128-\191]*$', '') end
+  past = (past or '') .. format('%.0f %.0f %d %s %d %d\n', floor(now_ms), floor((epoch or 0) / 1000), attempt or 0, what, #node, #text)
+    .. node .. text .. '\n'
+  call('HSET', TASK .. id, 'mr:a', sub(past, last_of(past)))
+end
+
 -- ---- TaskMessage
 
 local function varint(s, i)

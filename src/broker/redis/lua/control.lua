@@ -207,6 +207,13 @@ end
 
 local function running() return RUNNING end
 
+local WORDS = { ['0'] = 'cancel', ['1'] = 'cancel', ['2'] = 'run', ['3'] = 'archive', ['4'] = 'prioritise' }
+
+-- Who wants to delete one that runs has cancelled it.
+local function carried_out(verb, number, code)
+  return verb ~= '1' and code == DONE or verb == '1' and number == 3
+end
+
 -- By verb, then by the number of the state; where there is none: not in this state.
 local ACTS = {
   ['0'] = { archive, archive, cancel_running, archive, nil, nil, archive },
@@ -229,7 +236,9 @@ for i = 2, #ARGV, 3 do
   elseif state then
     local number, score, ours = standing(item.id, state)
     local act = ACTS[item.verb][number]
-    out[#out + 1] = act and act(item, number, score, ours) or REFUSED
+    local code = act and act(item, number, score, ours) or REFUSED
+    if WORDS[item.verb] and carried_out(item.verb, number, code) then note_past(item.id, WORDS[item.verb], '') end
+    out[#out + 1] = code
   else
     out[#out + 1] = NONE
   end

@@ -16,6 +16,7 @@ local RETRY_ORDER = '1' -- of enum mr_retry_mode
 local retry_mode, ordered
 local DONE, FAIL, FOR_GOOD, HAND_BACK, DROP, LATER = '0', '1', '2', '3', '4', '5'
 local REASONS = { ['0'] = ERROR, ['1'] = TIMEOUT, ['2'] = CANCELLED }
+local WORDS = { ['0'] = 'error', ['1'] = 'timeout', ['2'] = 'cancelled' }
 local ITEM = 7
 
 for i = 4, #ARGV, ITEM do ids[#ids + 1] = ARGV[i] end
@@ -140,6 +141,13 @@ local outcomes = {
   end,
 }
 
+-- What is handed back counts as no run, unless that was its end.
+local function word_of(outcome, reason, cancel)
+  if outcome == FAIL or outcome == FOR_GOOD then return WORDS[reason] end
+  if outcome ~= LATER and outcome ~= HAND_BACK then return nil end
+  return cancel and 'cancelled' or outcome == LATER and 'later' or nil
+end
+
 for k = 1, #ids do
   local at = 4 + ITEM * (k - 1)
   local id, epoch, outcome = ids[k], ARGV[at + 1], ARGV[at + 2]
@@ -158,10 +166,16 @@ for k = 1, #ids do
       processed = processed + 1
       drop_done(id, outcome == DONE and ARGV[at + 5] or '')
     else
+      local holder = outcome ~= DONE and outcome ~= DROP and call('HGET', TASK .. id, 'mr:n')
       call('HDEL', TASK .. id, 'mr:b', 'mr:n', 'mr:g')
       local task = read(id)
+      local word, attempt = word_of(outcome, ARGV[at + 6], task.cancel), 1 + task.retried + task.crashes
       task.epoch, task.reason = epoch, REASONS[ARGV[at + 6]]
       outcomes[outcome](id, task, tonumber(ARGV[at + 3]), ARGV[at + 5])
+      if word then
+        local ended = outcome == FAIL or outcome == FOR_GOOD
+        note_past(id, word, ended and ARGV[at + 5] or task.cancel and 'cancelled' or '', attempt, epoch, holder or nil)
+      end
     end
   end
 end

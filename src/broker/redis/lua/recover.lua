@@ -62,6 +62,7 @@ local function lose(task, begun, near)
     task.poison = task.crashes >= CRASHES_MAX
   end
   task.begun = begun
+  task.holder = begun and call('HGET', TASK .. task.id, 'mr:n') or nil
   call('HDEL', TASK .. task.id, 'mr:b', 'mr:n', 'mr:g')
   if not is_result then call('HDEL', TASK .. task.id, 'mr:e') end
   call('HSET', TASK .. task.id, 'state', 'pending')
@@ -86,6 +87,9 @@ local function bring_back()
     leave(task, final)
     if task.poison then count('quarantined', 1) end
     if final then archive(task.id, task, final) else ready[#ready + 1] = task end
+    if task.begun and not is_result then
+      note_past(task.id, 'crash', final or 'its worker was lost', task.retried + task.crashes, task.epoch, task.holder)
+    end
   end
   put_ready_all(ready)
   if #lost > 0 then wake() end
