@@ -40,6 +40,7 @@ struct mr_timer_service;
 struct mr_job_service;
 struct mr_store;
 struct mr_view;
+struct mr_doubts;
 
 struct mr_api_options {
     struct mr_broker *broker;
@@ -56,6 +57,7 @@ struct mr_api_options {
     enum mr_err (*view)(struct mr_arena *arena, struct mr_view *ret_view, void *arg);
     void *view_arg;
     _Atomic uint64_t *handed; /* counts the tasks that workers get; NULL: nobody asks */
+    struct mr_doubts *doubts; /* told of nodes whose stream broke (doubts.h); the same */
     int64_t grace_ms;     /* 5 s: a worker whose stream broke may come back; at most its lease */
     mr_audit_line *audit; /* may be NULL */
     void *audit_arg;

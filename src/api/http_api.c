@@ -5,6 +5,7 @@
 #include <stdlib.h>
 
 #include "api/http_history.h"
+#include "api/http_leaders.h"
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
@@ -275,6 +276,8 @@ enum mr_err mr_http_api_new(const struct mr_http_api_options *options, struct mr
     if (err == MR_OK)
         err = http_history_new(api, &api->history);
     if (err == MR_OK)
+        err = http_leaders_new(api, &api->leaders);
+    if (err == MR_OK)
         err = http_openapi(&document);
     if (err == MR_OK)
         err = mr_http_answer_new(HTTP_JSON, &document, &api->document);
@@ -300,6 +303,7 @@ static void beat(struct mr_http *http, void *arg)
 {
     struct mr_http_api *api = arg;
     http_history_beat(api->history, http);
+    http_leaders_beat(api->leaders, http);
     http_takes_look(api);
 }
 
@@ -322,6 +326,8 @@ void mr_http_api_tables(struct mr_http_api *api, struct mr_http_table tables[MR_
 void mr_http_api_set(struct mr_http_api *api, const struct mr_http_parts *parts)
 {
     atomic_store(&api->timers, parts->timers);
+    atomic_store(&api->store, parts->store);
+    atomic_store(&api->view_arg, parts->view_arg);
     atomic_store(&api->broker, parts->broker);
     mr_http_jobs_set(api->jobs, parts->jobs);
 }
@@ -347,6 +353,7 @@ void mr_http_api_stop(struct mr_http_api *api, struct mr_http *http)
         return;
     atomic_store(&api->broker, NULL);
     atomic_store(&api->timers, NULL);
+    atomic_store(&api->store, NULL);
     mr_http_jobs_stop(api->jobs, http);
     if (http == NULL)
         return;
@@ -361,6 +368,8 @@ void mr_http_api_free(struct mr_http_api *api)
     if (api == NULL)
         return;
     mr_assert(api->events == NULL);
+    mr_exec_thread_free(api->looks);
+    http_leaders_free(api->leaders);
     http_history_free(api->history);
     mr_http_jobs_free(api->jobs);
     mr_http_answer_free(api->document);

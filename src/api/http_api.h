@@ -11,11 +11,17 @@
 struct mr_http_api;
 struct mr_timer_service;
 struct mr_job_service;
+struct mr_store;
+struct mr_view;
+struct mr_doubts;
 
 struct mr_http_api_options {
     struct http_door door;
-    size_t payload_max;       /* MR_PAYLOAD_MAX */
-    _Atomic uint64_t *handed; /* counts the tasks that workers get; NULL: nobody asks */
+    size_t payload_max;             /* MR_PAYLOAD_MAX */
+    _Atomic uint64_t *handed;       /* counts the tasks that workers get; NULL: nobody asks */
+    const struct mr_doubts *doubts; /* nodes whose stream broke; NULL: nobody knows of such */
+    /* As in api.h. */
+    enum mr_err (*view)(struct mr_arena *arena, struct mr_view *ret_view, void *arg);
 };
 
 /* What it is about, once that is open; NULL: not now, requests are refused for a while. */
@@ -23,6 +29,8 @@ struct mr_http_parts {
     struct mr_broker *broker;
     struct mr_timer_service *timers;
     struct mr_job_service *jobs;
+    struct mr_store *store; /* of timers and jobs */
+    void *view_arg;
 };
 
 MR_MUST_USE enum mr_err mr_http_api_new(const struct mr_http_api_options *options,

@@ -13,6 +13,7 @@
  */
 #include <stdlib.h>
 
+#include "api/doubts.h"
 #include "api/http_internal.h"
 #include "api/sample.h"
 #include "base/text.h"
@@ -67,12 +68,13 @@ static void queue_name_json(struct jw *jw, const struct mr_queue_info *queue)
 }
 
 /* What does not change from beat to beat; /nodes has the rest. How one went, only its own end knows. */
-static void node_json(struct jw *jw, const struct mr_node_info *node, bool gone)
+static void node_json(struct jw *jw, const struct mr_node_info *node, const struct thing *thing)
 {
+    const char *state = thing->drains ? "draining" : mr_node_state_name(node->state);
     jw_object_begin(jw, NULL);
     jw_bytes(jw, "node", node->name);
     jw_text(jw, "role", mr_node_role_name(node->role));
-    jw_text(jw, "state", gone ? "gone" : mr_node_state_name(node->state));
+    jw_text(jw, "state", thing->gone ? "gone" : state);
     jw_uint(jw, "incarnation", node->incarnation);
     jw_int(jw, "started_ms", node->started_ms);
     jw_int(jw, "last_beat_ms", node->last_beat_ms);
@@ -100,7 +102,7 @@ static const char *thing_json(struct jw *jw, const struct thing *thing,
                               const struct mr_node_info *node)
 {
     if (thing->kind == THING_NODE) {
-        node_json(jw, node, thing->gone);
+        node_json(jw, node, thing);
         return "node";
     }
     if (thing->kind == THING_SERVER) {
@@ -342,8 +344,14 @@ static void looked(struct sampler *sampler)
     events_try_free(events);
 }
 
+static void mark(const struct sampler *sampler, struct mr_node_info *nodes, size_t n)
+{
+    const struct http_events *events = mr_container(sampler, const struct http_events, sampler);
+    mr_doubts_mark(events->api->options.doubts, nodes, n);
+}
+
 static const struct sampler_ops sampler_ops = {
-    .submit = submit, .wanted = wanted, .looked = looked};
+    .submit = submit, .wanted = wanted, .looked = looked, .mark = mark};
 
 static void begin_look(struct http_events *events)
 {

@@ -7,7 +7,7 @@
  *   http_door.c      who may come by one
  *   http_api.c       life, and a request's way to the broker and back
  *   http_json.c      bodies, and what may stand in them
- *   http_queues.c http_look.c http_timers.c http_why.c   looking
+ *   http_queues.c http_look.c http_timers.c http_why.c http_past.c   looking
  *   http_act.c http_enqueue.c http_timers_act.c   acting
  *   http_scan.c      walking over tasks: http_bulk.c (acting on many), http_groups.c (the archive by errors)
  *   http_history.c   figures of the last hour
@@ -24,6 +24,7 @@
 #include "api/http_api.h"
 #include "api/http_jobs.h"
 #include "api/internal.h"
+#include "base/exec.h"
 #include "base/rand.h"
 #include "broker/json.h"
 
@@ -83,6 +84,10 @@ struct mr_http_api {
     struct mr_http_route *routes;    /* all of them, those of jobs last */
     size_t routes_n, routes_ours_n;  /* in all, and before those of jobs */
     struct mr_http_answer *document; /* openapi.json */
+    _Atomic(struct mr_store *) store;
+    _Atomic(void *) view_arg;
+    struct mr_exec_thread *looks; /* at the store; NULL: nobody has asked yet */
+    struct http_leaders *leaders;
 };
 
 /* A request under way. Zeroed memory behind its head is the handler's. */
@@ -184,7 +189,7 @@ MR_MUST_USE enum mr_err http_openapi(struct mr_buf *ret_document);
 
 mr_http_handler http_queues, http_queue, http_tasks, http_task, http_nodes, http_leader, http_dead,
     http_version, http_session, http_document, http_events, http_history, http_task_why,
-    http_dead_groups;
+    http_task_events, http_servers, http_leader_history, http_dead_groups;
 mr_http_handler http_timers, http_timer, http_timer_next, http_timer_history, http_timer_create,
     http_timer_put, http_timer_pause, http_timer_resume, http_timer_run, http_timer_delete;
 mr_http_handler http_queue_pause, http_queue_resume, http_queue_delete, http_queue_set,

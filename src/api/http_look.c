@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/doubts.h"
 #include "api/http_scan.h"
 #include "broker/hidden.h"
 
@@ -236,6 +237,7 @@ static void nodes_back(struct http_call *call)
     struct mr_req_node_list *req = &call->req.node_list;
     struct jw_crew crew = {&req->leader, req->assignments, req->assignments_n};
     struct jw jw = {0};
+    mr_doubts_mark(call->api->options.doubts, req->nodes, req->n);
     http_page_begin(&jw);
     for (size_t i = 0; jw.err == MR_OK && i < req->n; i++) {
         bool seen = false;

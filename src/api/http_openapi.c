@@ -44,6 +44,8 @@ static const struct text_row schemas[] = {
     {"dead_group", "error:y queue:y type:y count:i first_ms:i last_ms:i sample_id:y"},
     {"why", "id:y state:s reasons:[@reason"},
     {"reason", "reason:s text:s"},
+    {"task_events", PAGE_OF("task_event") " missing:i"},
+    {"task_event", "ms:i event:s attempt:i node:y text:y"},
     {"history", "step_ms:i end_ms:i enqueued:[?i succeeded:[?i failed:[?i backlog:[?i "
                 "wait_p50_ms:[?n wait_p99_ms:[?n run_p50_ms:[?n run_p99_ms:[?n"},
     {"session", "role:s token:?s queue:?s version:s"},
@@ -69,6 +71,14 @@ static const struct text_row schemas[] = {
     {"owned", "queue:y partitions:[i"},
     {"nodes", PAGE_OF("node")},
     {"leader", "node:y incarnation:i term:i since_ms:i leaderless_ms:i"},
+    {"leaders", PAGE_OF("led") " watched_ms:i"},
+    {"led", "node:y incarnation:i term:i since_ms:i until_ms:?i"},
+    {"servers", "servers:[@server apps:[@app planner:s view:b complete:b balance:s "
+                "subapps:[@subapp moves:[@move"},
+    {"server", "server:s registered:b weight:i load:i apps:[s"},
+    {"app", "app:s workers:i"},
+    {"subapp", "app:s subapp:i cut:b slots:i owner:s epoch:i load:i"},
+    {"move", "number:i at_ms:i app:s subapp:i from:s to:s reason:s"},
     {"timer", "name:y id:y app:y version:i kind:s expression:y tz:y queue:y type:y payload:y "
               "state:s next_ms:i last_ms:i misfire:s overlap:s strategy:y start_ms:i end_ms:i "
               "firings_total:i created_ms:i max_retry:i timeout_ms:i priority:n max_running:i "

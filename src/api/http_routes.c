@@ -47,6 +47,9 @@ const struct http_row http_rows[] = {
     {LOOK, .path = V1 "/tasks/{id}/why", .roles = A | P | V,
      .summary = "Why it is where it is, the decisive reason first", .answer = "why",
      .handle = http_task_why},
+    {LOOK, .path = V1 "/tasks/{id}/events", .roles = A | P | V,
+     .summary = "What became of it so far, oldest first, and of how many of its runs nothing is known",
+     .answer = "task_events", .handle = http_task_events},
     {.method = "DELETE", .path = V1 "/tasks/{id}", ACT(200), .roles = A, .act = "Tasks/Delete",
      .summary = "Deletes a task that does not run", .answer = "task_id",
      .handle = http_task_delete},
@@ -74,6 +77,12 @@ const struct http_row http_rows[] = {
      .answer = "nodes", .handle = http_nodes},
     {LOOK, .path = V1 "/leader", .roles = MR_ROLES_ALL, .summary = "Who leads",
      .answer = "leader", .handle = http_leader},
+    {LOOK, .path = V1 "/leader/history", .roles = MR_ROLES_ALL,
+     .summary = "Who has led, newest first, as far as this server has seen since its start",
+     .answer = "leaders", .handle = http_leader_history},
+    {LOOK, .path = V1 "/servers", .roles = A | P | V,
+     .summary = "Servers that share the timers, how apps are cut, whose the parts are, what moved",
+     .answer = "servers", .handle = http_servers},
 
     {LOOK, .path = V1 "/events", .roles = A | P | V,
      .summary = "How queues are, who works and who leads, as it changes: start, everything there is, "

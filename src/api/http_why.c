@@ -3,6 +3,7 @@
  * what follows from them is said by client/why.h. */
 #include <stdlib.h>
 
+#include "api/doubts.h"
 #include "api/http_internal.h"
 #include "client/why.h"
 
@@ -43,6 +44,7 @@ static void got_nodes(struct http_call *call)
     struct asking *asking = call->data;
     const struct mr_req_node_list *req = &call->req.node_list;
     struct jw jw = {0};
+    mr_doubts_mark(call->api->options.doubts, req->nodes, req->n);
     struct mr_why_facts facts = {
         .task = &asking->got.get.task,
         .queue = &asking->queue,

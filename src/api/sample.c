@@ -4,6 +4,7 @@
 
 #include <stdlib.h>
 
+#include "broker/json.h"
 #include "wire/node.h"
 
 /* ---- things --------------------------------------------------------------------------------- */
@@ -156,13 +157,16 @@ static void pass_node(struct sampler *sampler, const struct mr_node_info *node)
         pass_gone(sampler, thing);
     if (thing == NULL || thing->node.incarnation != node->incarnation) {
         thing = thing_new(sampler, THING_NODE, sampler->at);
+        if (thing != NULL)
+            thing->drains = jw_node_drains(node);
         if (thing != NULL && node_copy(thing, node) != MR_OK)
             thing_free(thing); /* the next look finds it again */
         return;
     }
     sampler->at = sampler->at->next;
-    if (thing->node.state != node->state)
+    if (thing->node.state != node->state || thing->drains != jw_node_drains(node))
         touch(sampler, thing);
+    thing->drains = jw_node_drains(node);
     thing->node.state = node->state;
     thing->node.last_beat_ms = node->last_beat_ms;
     thing->node.in_hand = node->in_hand;

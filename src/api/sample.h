@@ -39,6 +39,7 @@ struct thing {
     struct mr_queue_info queue;
     struct mr_node_info node;
     struct mr_arena memory; /* of the node's slices */
+    bool drains;            /* the node ends, as its slots say */
     struct server_state server;
     struct mr_leader leader;
     char leader_name[MR_NAME_MAX + 1]; /* behind it */

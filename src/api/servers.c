@@ -5,9 +5,7 @@
  */
 #include <stdlib.h>
 
-#include "api/internal.h"
-#include "millrace/v1/nodes.pb-c.h"
-#include "timer/plan_view.h"
+#include "api/servers.h"
 
 enum { PARTS_MAX = 20 * 1000, WAITING_MAX = 100 };
 
@@ -204,40 +202,48 @@ static enum mr_err add_balance(struct answer *a)
     return text(a, planner != NULL ? planner->balance : (struct mr_slice){0}, &a->out.balance);
 }
 
-static enum mr_err look_at_view(const struct mr_api_options *options, struct answer *a)
+static enum mr_err look_at_view(const struct servers_asked *asked, struct answer *a)
 {
     enum mr_err err =
-        options->view == NULL ? MR_NOT_FOUND : options->view(a->arena, &a->view, options->view_arg);
+        asked->view == NULL ? MR_NOT_FOUND : asked->view(a->arena, &a->view, asked->view_arg);
     a->has_view = err == MR_OK;
     a->out.has_view = a->has_view;
     a->out.is_complete = a->has_view && a->view.complete;
     return err == MR_NOT_FOUND ? MR_OK : err;
 }
 
+enum mr_err servers_answer(const struct servers_asked *asked,
+                           Millrace__V1__ServersResponse *ret_answer)
+{
+    struct answer a = {.arena = asked->arena,
+                       .token = asked->token,
+                       .look = asked->look,
+                       .out = MILLRACE__V1__SERVERS_RESPONSE__INIT};
+    MR_TRY(look_at_view(asked, &a));
+    MR_TRY(text(&a, asked->look->planner, &a.out.planner));
+    MR_TRY(add_balance(&a));
+    MR_TRY(add_servers(&a));
+    MR_TRY(add_parts(&a));
+    MR_TRY(add_apps(&a));
+    add_loads(&a);
+    MR_TRY(add_moves(&a));
+    *ret_answer = a.out;
+    return MR_OK;
+}
+
 static void reply(struct looking *looking)
 {
     struct unary *u = looking->u;
-    struct answer a = {.arena = unary_arena(u),
-                       .token = &u->token,
-                       .look = &looking->look,
-                       .out = MILLRACE__V1__SERVERS_RESPONSE__INIT};
-    enum mr_err err = look_at_view(&u->api->options, &a);
+    const struct mr_api_options *options = &u->api->options;
+    Millrace__V1__ServersResponse out;
+    enum mr_err err = servers_answer(&(struct servers_asked){.arena = unary_arena(u),
+                                                             .token = &u->token,
+                                                             .look = &looking->look,
+                                                             .view = options->view,
+                                                             .view_arg = options->view_arg},
+                                     &out);
     if (err == MR_OK)
-        err = text(&a, looking->look.planner, &a.out.planner);
-    if (err == MR_OK)
-        err = add_balance(&a);
-    if (err == MR_OK)
-        err = add_servers(&a);
-    if (err == MR_OK)
-        err = add_parts(&a);
-    if (err == MR_OK)
-        err = add_apps(&a);
-    if (err == MR_OK)
-        add_loads(&a);
-    if (err == MR_OK)
-        err = add_moves(&a);
-    if (err == MR_OK)
-        unary_send(u, &a.out.base);
+        unary_send(u, &out.base);
     else
         unary_fail(u, err, NULL);
 }

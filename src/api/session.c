@@ -3,6 +3,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "api/doubts.h"
 #include "api/work.h"
 #include "broker/result.h"
 
@@ -85,6 +86,7 @@ void session_close(struct session *session)
         forget_begun(session);
     session->state = SESSION_CLOSING;
     mr_list_remove(&session->link);
+    mr_doubts_remove(session->api->options.doubts, session->node);
     mr_rpc_timer_stop(session->api->options.rpc, &session->grace);
     mr_rpc_timer_stop(session->api->options.rpc, &session->beat);
     work_drop_parked(session);
@@ -114,11 +116,12 @@ void session_left(struct session *session)
     if (session->state != SESSION_LIVE)
         return; /* it goes already, or is looked at again when its request comes back */
     work_drop_parked(session);
-    if (is_lost(session))
+    if (is_lost(session)) {
         session_close(session);
-    else
-        mr_rpc_timer_start(rpc, &session->grace,
-                           mr_mono_add_ms(mr_rpc_now(rpc), session->grace_ms));
+        return;
+    }
+    mr_doubts_add(session->api->options.doubts, session->node);
+    mr_rpc_timer_start(rpc, &session->grace, mr_mono_add_ms(mr_rpc_now(rpc), session->grace_ms));
 }
 
 void session_stopping(struct session *session)
@@ -301,6 +304,7 @@ static void take_over(struct session *session, struct attach *attach,
         part(session);
         attach_end(old, MR_STALE, "another stream of this node has taken over");
     }
+    mr_doubts_remove(session->api->options.doubts, session->node);
     mr_rpc_timer_stop(session->api->options.rpc, &session->grace);
     work_drop_parked(session);
     session->state = SESSION_CHECKING;

@@ -201,12 +201,25 @@ static void tags_json(struct jw *jw, const struct mr_node_info *node)
     jw_array_end(jw);
 }
 
+bool jw_node_drains(const struct mr_node_info *node)
+{
+    bool stops = false;
+    for (size_t i = 0; i < node->slot_infos_n; i++)
+        stops |= node->slot_infos[i].state == MR_SLOT_STOPPING;
+    return stops && node->state == MR_NODE_LIVE;
+}
+
+const char *jw_node_state(const struct mr_node_info *node)
+{
+    return jw_node_drains(node) ? "draining" : mr_node_state_name(node->state);
+}
+
 void jw_node(struct jw *jw, const struct jw_crew *crew, const struct mr_node_info *node)
 {
     jw_object_begin(jw, NULL);
     jw_bytes(jw, "node", node->name);
     jw_text(jw, "role", mr_node_role_name(node->role));
-    jw_text(jw, "state", mr_node_state_name(node->state));
+    jw_text(jw, "state", jw_node_state(node));
     jw_uint(jw, "incarnation", node->incarnation);
     jw_int(jw, "started_ms", node->started_ms);
     jw_int(jw, "last_beat_ms", node->last_beat_ms);

@@ -26,6 +26,9 @@ struct jw_crew {
     size_t assignments_n;
 };
 
+/* The state in a word: one that lives and takes nothing more, since it ends, is draining. */
+const char *jw_node_state(const struct mr_node_info *node);
+bool jw_node_drains(const struct mr_node_info *node);
 void jw_node(struct jw *jw, const struct jw_crew *crew, const struct mr_node_info *node);
 bool jw_node_leads(const struct jw_crew *crew, const struct mr_node_info *node);
 /* Partitions of a queue that the node owns, as bits; 0: none, or it is one partition. */

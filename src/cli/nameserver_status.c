@@ -5,6 +5,7 @@
  */
 #include <stdlib.h>
 
+#include "api/servers.h"
 #include "cli/names.h"
 #include "cli/nameserver.h"
 #include "cli/plan_show.h"
@@ -406,7 +407,7 @@ static void print_json(struct status *s)
     jw_array_end(&jw);
     lists_json(&jw, s);
     if (s->plan)
-        plan_fields_json(&jw, s->plan);
+        servers_plan_json(&jw, s->plan);
     jw_object_end(&jw);
     jw_finish(&jw);
 }

@@ -83,7 +83,8 @@ void node_row(struct out_table *table, const struct mr_node_list *list,
     out_cell_bytes(table, OUT_BOLD, node->name);
     out_cellf(table, OUT_PLAIN, "%s%s", mr_node_role_name(node->role),
               jw_node_leads(&crew, node) ? ", leads" : "");
-    out_cell(table, colour_of(node->state), mr_node_state_name(node->state));
+    out_cell(table, jw_node_drains(node) ? OUT_YELLOW : colour_of(node->state),
+             jw_node_state(node));
     out_cellf(table, OUT_PLAIN, "%u/%u", node->busy, node->slots);
     out_cellf(table, OUT_PLAIN, "%llu", (unsigned long long)node->in_hand);
     out_cell(table, OUT_PLAIN, beat);

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 #include "cli/plan_show.h"
 
+#include "api/servers.h"
 #include "cli/server.h"
 
 plan_shown *plan_read(struct mr_slice bytes)
@@ -143,81 +144,6 @@ void plan_print_moves(const plan_shown *plan)
     out_table_free(table);
 }
 
-/* ---- JSON ------------------------------------------------------------------------------------- */
-
-void plan_servers_json(struct jw *jw, const plan_shown *plan)
-{
-    jw_array_begin(jw, "servers");
-    for (size_t i = 0; i < plan->n_servers; i++) {
-        const Millrace__V1__ServerInfo *row = plan->servers[i];
-        jw_object_begin(jw, NULL);
-        jw_text(jw, "server", row->server);
-        jw_bool(jw, "registered", row->is_registered);
-        jw_uint(jw, "weight", row->weight ? row->weight : 100);
-        jw_int(jw, "load", row->load);
-        jw_array_begin(jw, "apps");
-        for (size_t k = 0; k < row->n_apps; k++)
-            jw_text(jw, NULL, row->apps[k]);
-        jw_array_end(jw);
-        jw_object_end(jw);
-    }
-    jw_array_end(jw);
-}
-
-static void part_json(struct jw *jw, const Millrace__V1__SubAppInfo *row)
-{
-    jw_object_begin(jw, NULL);
-    jw_text(jw, "app", row->app);
-    jw_uint(jw, "subapp", row->part);
-    jw_bool(jw, "cut", row->is_cut);
-    jw_uint(jw, "slots", slots_of(row));
-    jw_text(jw, "owner", row->owner);
-    jw_uint(jw, "epoch", row->epoch);
-    jw_int(jw, "load", row->load);
-    jw_object_end(jw);
-}
-
-static void move_json(struct jw *jw, const Millrace__V1__Move *row)
-{
-    jw_object_begin(jw, NULL);
-    jw_uint(jw, "number", row->number);
-    jw_int(jw, "at_ms", row->at_ms);
-    jw_text(jw, "app", row->app);
-    jw_uint(jw, "subapp", row->part);
-    jw_text(jw, "from", row->from);
-    jw_text(jw, "to", row->to);
-    jw_text(jw, "reason", row->reason);
-    jw_object_end(jw);
-}
-
-void plan_fields_json(struct jw *jw, const plan_shown *plan)
-{
-    jw_text(jw, "planner", plan->planner);
-    jw_bool(jw, "view", plan->has_view);
-    jw_bool(jw, "complete", plan->is_complete);
-    jw_text(jw, "balance", plan->balance);
-    jw_array_begin(jw, "subapps");
-    for (size_t i = 0; i < plan->n_parts; i++)
-        part_json(jw, plan->parts[i]);
-    jw_array_end(jw);
-    jw_array_begin(jw, "moves");
-    for (size_t i = 0; i < plan->n_moves; i++)
-        move_json(jw, plan->moves[i]);
-    jw_array_end(jw);
-}
-
-static void apps_json(struct jw *jw, const plan_shown *plan)
-{
-    jw_array_begin(jw, "apps");
-    for (size_t i = 0; i < plan->n_apps; i++) {
-        jw_object_begin(jw, NULL);
-        jw_text(jw, "app", plan->apps[i]->app);
-        jw_uint(jw, "workers", plan->apps[i]->workers);
-        jw_object_end(jw);
-    }
-    jw_array_end(jw);
-}
-
 /* ---- node list --servers ---------------------------------------------------------------------- */
 
 static int ask_server(struct cli *cli, plan_shown **ret_plan)
@@ -245,9 +171,9 @@ int plan_show_servers(struct cli *cli)
     if (cli->json) {
         struct jw jw = {0};
         jw_object_begin(&jw, NULL);
-        plan_servers_json(&jw, plan);
-        apps_json(&jw, plan);
-        plan_fields_json(&jw, plan);
+        servers_list_json(&jw, plan);
+        servers_apps_json(&jw, plan);
+        servers_plan_json(&jw, plan);
         jw_object_end(&jw);
         jw_finish(&jw);
     } else {

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The servers that share a store, how their apps are cut, and what moved: what Nodes.Servers answers, for people and as JSON. */
+/* The servers that share a store, how their apps are cut, and what moved: what Nodes.Servers answers, for people. As JSON: api/servers.h. */
 #ifndef MR_CLI_PLAN_SHOW_H
 #define MR_CLI_PLAN_SHOW_H
 
@@ -20,9 +20,6 @@ void plan_free(plan_shown *plan); /* NULL is fine */
 void plan_print_servers(const plan_shown *plan);
 void plan_print_parts(const plan_shown *plan);
 void plan_print_moves(const plan_shown *plan);
-/* Fields of an object that is open: planner, complete, and lists. */
-void plan_servers_json(struct jw *jw, const plan_shown *plan);
-void plan_fields_json(struct jw *jw, const plan_shown *plan);
 
 /* nameserver_status.c: asks a server that the nameservers of cli->broker know. 0, or the exit code after saying why not. */
 int names_plan(struct cli *cli, plan_shown **ret_plan);

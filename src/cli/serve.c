@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "api/api.h"
+#include "api/doubts.h"
 #include "api/http_api.h"
 #include "api/http_web.h"
 #include "base/diag.h"
@@ -48,6 +49,7 @@ struct serve {
     struct mr_api *api;
     struct serve_names *names; /* NULL: it has no nameservers */
     _Atomic uint64_t handed;   /* tasks that workers have got */
+    struct mr_doubts doubts;   /* nodes whose stream broke */
     struct mr_addr http_addr, grpc_addr;
     int64_t watchdog_ms, watched_ns; /* 0: nobody watches; when it was told last */
     pthread_t stop_thread;
@@ -209,7 +211,9 @@ static int open_jobs(struct serve *serve)
         serve_jobs_open(serve->settings, &serve->plan, serve->broker, serve->store, &serve->jobs);
     mr_http_api_set(serve->http_api, &(struct mr_http_parts){.broker = serve->broker,
                                                              .timers = serve->timers,
-                                                             .jobs = serve->jobs});
+                                                             .jobs = serve->jobs,
+                                                             .store = serve->store,
+                                                             .view_arg = serve->names});
     return code;
 }
 
@@ -221,6 +225,8 @@ static enum mr_err make_http_api(struct serve *serve)
         .door = {.access = &serve->access, .audit = serve_audit_line, .audit_arg = serve->audit},
         .payload_max = (size_t)serve->settings->payload_max.number,
         .handed = &serve->handed,
+        .doubts = &serve->doubts,
+        .view = serve_names_view,
     };
     return mr_http_api_new(&options, &serve->http_api);
 }
@@ -257,6 +263,7 @@ static enum mr_err make_api(struct serve *serve)
         .store = serve->store,
         .view = serve_names_view,
         .handed = &serve->handed,
+        .doubts = &serve->doubts,
         .view_arg = serve->names,
         .rpc = serve->rpc,
         .access = serve->access,

@@ -441,6 +441,11 @@ void mr_http_post(struct mr_http *http, struct mr_msg *msg)
     mr_chan_send(mr_loop_inbox(http->loop), msg);
 }
 
+struct mr_chan *mr_http_inbox(struct mr_http *http)
+{
+    return mr_loop_inbox(http->loop);
+}
+
 void mr_http_hold(struct mr_http *http)
 {
     http->held_n++;

@@ -91,6 +91,8 @@ MR_MUST_USE enum mr_err mr_http_start(const struct mr_http_options *options,
 void mr_http_stop(struct mr_http *http);
 /* deliver is called on the server's thread, with receiver = http; or by mr_http_stop, on its own. Thread: any. */
 void mr_http_post(struct mr_http *http, struct mr_msg *msg);
+/* Where those messages go, for who has an executor send them. Thread: any. */
+struct mr_chan *mr_http_inbox(struct mr_http *http);
 /* Something is under way that will post: mr_http_stop waits for its release. Thread: the server's. */
 void mr_http_hold(struct mr_http *http);
 void mr_http_release(struct mr_http *http);
