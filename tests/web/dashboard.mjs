@@ -170,6 +170,43 @@ const tests = {
         return page;
     },
 
+    async "tells what a task has been through"(browser) {
+        await api("POST", "/tasks", { queue: "past", id: "tried", max_retry: 9 });
+        for (const error of ["no route", "<b>still</b> none"]) {
+            const { items } = await api("POST", "/take", { queues: { past: 1 }, node: "hand", max: 1, wait_ms: 10_000 });
+            await api("POST", "/finish", [{ id: "tried", epoch: items[0].epoch, outcome: "error", error, delay_ms: 1 }]);
+        }
+        await api("POST", "/tasks/tried/archive");
+        const page = await open(browser, url);
+        await page.goto(`${url}/#/tasks/tried`);
+        await page.waitForSelector(".timeline li");
+        const steps = () => page.locator(".timeline li strong").allInnerTexts();
+        is("its steps", ["Enqueued", "Started", "Failed", "Started", "Failed", "Archived by somebody", "Archived"], await steps());
+        await page.getByText("attempt 1 by hand: no route").waitFor();
+        await page.getByText("attempt 2 by hand: <b>still</b> none").waitFor();
+        await accessible(page, "a timeline");
+        await picture(page, "timeline-light");
+        await api("POST", "/tasks/tried/run");
+        await until("live", async () => (await steps()).includes("Made pending by somebody"));
+        return page;
+    },
+
+    async "shows who leads and has led, and whose the apps are"(browser) {
+        const page = await open(browser, url);
+        await page.goto(`${url}/#/nodes`);
+        const table = (label) => page.getByLabel(label, { exact: true }).locator("tbody tr");
+        await table("Servers").first().waitFor();
+        is("one server", 1, await table("Servers").count());
+        const server = (await api("GET", "/servers")).servers[0].server;
+        await table("Servers").getByText(server.slice(0, 20)).waitFor();
+        await table("Apps and subApps").filter({ hasText: "default" }).first().waitFor();
+        await table("Who has led").filter({ hasText: "worker-" }).first().waitFor();
+        await table("Who has led").filter({ hasText: "now" }).first().waitFor();
+        await accessible(page, "servers");
+        await picture(page, "servers-light");
+        return page;
+    },
+
     async "acts on queues and tasks"(browser) {
         const page = await open(browser, url);
         await page.goto(`${url}/#/queues/idle`);

@@ -102,6 +102,56 @@ export interface Leader {
     leaderless_ms?: number;
 }
 
+export interface Led {
+    node: string;
+    term: number;
+    since_ms: number;
+    until_ms: number | null;
+}
+
+// What a server has seen since watched_ms.
+export interface LeaderHistory extends Page<Led> {
+    watched_ms: number;
+}
+
+export interface Move {
+    number: number;
+    at_ms: number;
+    app: string;
+    subapp: number;
+    from: string;
+    to: string;
+    reason: string;
+}
+
+export interface SubApp {
+    app: string;
+    subapp: number;
+    cut: boolean;
+    slots: number;
+    owner: string;
+    epoch: number;
+    load: number;
+}
+
+export interface ServerRow {
+    server: string;
+    registered: boolean;
+    weight: number;
+    load: number;
+    apps: string[];
+}
+
+// Servers that share the store; view: what a nameserver knows is among it.
+export interface Servers {
+    servers: ServerRow[];
+    planner: string;
+    view: boolean;
+    balance: string;
+    subapps: SubApp[];
+    moves: Move[];
+}
+
 export interface ServerState {
     disk_full: boolean;
     failed: boolean;
@@ -191,6 +241,19 @@ export interface Part {
 
 export interface Why {
     reasons: { reason: string; text: string }[];
+}
+
+export interface TaskEvent {
+    ms: number;
+    event: string;
+    attempt?: number;
+    node?: string;
+    text?: string;
+    text_base64?: string;
+}
+
+export interface TaskEvents extends Page<TaskEvent> {
+    missing: number;
 }
 
 export interface Session {

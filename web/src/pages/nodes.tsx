@@ -1,16 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-// Who works, with what in hand; who leads.
+// Who works, with what in hand; who leads and has led; servers that share the timers, and whose apps are.
 import type { ComponentChildren } from "preact";
 import { get } from "../api";
-import { count, duration } from "../format";
+import { clock, count, duration } from "../format";
 import { useAsked } from "../query";
 import { leader, now, server } from "../store";
-import type { Node, Page } from "../types";
+import type { LeaderHistory, Led as LedRow, Move, Node, Page, ServerRow, Servers, SubApp } from "../types";
+import { Grid } from "../ui/grid";
 import { Card, Empty, Head, Loading, Problem } from "../ui/page";
 import { Facts, Mono, Name, QueueLink, State, TaskLink, Time } from "../ui/text";
 
-const ROLES = ["server", "worker", "master"] as const;
-const TITLES = { server: "Servers", worker: "Workers", master: "Masters" };
+const ROLES = ["worker", "master"] as const;
+const TITLES = { worker: "Workers", master: "Masters" };
+const MOVES = 20; // that are shown
 
 function Slots({ node }: { node: Node }) {
     const slots = node.slots ?? [];
@@ -75,6 +77,110 @@ function health(): string {
     return state.upkeep ? "well; some upkeep is under way" : "well";
 }
 
+function Led() {
+    const { data } = useAsked("leaders", (abort) => get<LeaderHistory>(["leader", "history"], {}, abort));
+    if (!data || data.items.length === 0) return null;
+    return (
+        <Card title="Who has led" side={<span class="faint">as seen here since <Time ms={data.watched_ms} /></span>} flush>
+            <Grid<LedRow>
+                label="Who has led"
+                rows={data.items}
+                id={(led) => String(led.term)}
+                columns={[
+                    { name: "Term", cell: (led) => <Mono text={String(led.term)} />, right: true },
+                    { name: "Node", cell: (led) => <Name text={led.node} max={50} />, wide: true },
+                    { name: "From", cell: (led) => <span class="num">{clock(led.since_ms)}</span> },
+                    { name: "Until", cell: (led) => (led.until_ms ? <span class="num">{clock(led.until_ms)}</span> : "now") },
+                    { name: "For", cell: (led) => duration(Math.max(0, (led.until_ms ?? now.value) - led.since_ms)), right: true, minor: true },
+                ]}
+            />
+        </Card>
+    );
+}
+
+function stateOf(row: ServerRow, all: Servers): ComponentChildren {
+    const silent = all.view && !row.registered;
+    return (
+        <>
+            <State state={silent ? "suspect" : "live"} /> {silent && <span class="faint">not registered</span>} {all.planner === row.server && <span class="leads">plans</span>}
+        </>
+    );
+}
+
+function ServerTable({ all }: { all: Servers }) {
+    const owned = (server: string) => all.subapps.filter((part) => part.owner === server).length;
+    return (
+        <Card title="Servers" side={all.balance && <span class="faint"><Name text={all.balance} max={120} /></span>} flush>
+            <Grid<ServerRow>
+                label="Servers"
+                rows={all.servers}
+                id={(row) => row.server}
+                columns={[
+                    { name: "Server", cell: (row) => <Name text={row.server} max={60} />, wide: true },
+                    { name: "State", cell: (row) => stateOf(row, all) },
+                    { name: "SubApps", cell: (row) => count(owned(row.server)), right: true },
+                    { name: "Load", cell: (row) => (all.view ? count(row.load) : "–"), right: true },
+                    { name: "Weight", cell: (row) => count(row.weight), right: true, minor: true },
+                    { name: "Apps", cell: (row) => (row.apps.length ? <Name text={row.apps.join(", ")} max={80} /> : "all"), minor: true },
+                ]}
+            />
+        </Card>
+    );
+}
+
+function SubApps({ all }: { all: Servers }) {
+    if (all.subapps.length === 0) return null;
+    return (
+        <Card title="Apps and subApps" flush>
+            <Grid<SubApp>
+                label="Apps and subApps"
+                rows={all.subapps}
+                id={(part) => `${part.app} ${part.subapp}`}
+                columns={[
+                    { name: "App", cell: (part) => <Name text={part.app} />, wide: true },
+                    { name: "SubApp", cell: (part) => (part.cut ? count(part.subapp) : "whole"), right: true },
+                    { name: "Owner", cell: (part) => (part.owner ? <Name text={part.owner} max={60} /> : <span class="bad">nobody</span>) },
+                    { name: "Slots", cell: (part) => count(part.slots), right: true, minor: true },
+                    { name: "Load", cell: (part) => count(part.load), right: true, minor: true },
+                    { name: "Epoch", cell: (part) => <Mono text={String(part.epoch)} />, right: true, minor: true },
+                ]}
+            />
+        </Card>
+    );
+}
+
+function Moves({ all }: { all: Servers }) {
+    if (all.moves.length === 0) return null;
+    return (
+        <Card title="What moved" flush>
+            <Grid<Move>
+                label="What moved"
+                rows={all.moves.slice(0, MOVES)}
+                id={(move) => String(move.number)}
+                columns={[
+                    { name: "When", cell: (move) => <Time ms={move.at_ms} /> },
+                    { name: "App", cell: (move) => <Name text={`${move.app} ${move.subapp}`} /> },
+                    { name: "From", cell: (move) => <Name text={move.from || "nobody"} max={60} />, minor: true },
+                    { name: "To", cell: (move) => <Name text={move.to || "nobody"} max={60} /> },
+                    { name: "Why", cell: (move) => <Name text={move.reason} max={80} />, wide: true, minor: true },
+                ]}
+            />
+        </Card>
+    );
+}
+
+function ServerCards() {
+    const { data } = useAsked("servers", (abort) => get<Servers>(["servers"], {}, abort));
+    if (!data) return null;
+    return (
+        <>
+            <ServerTable all={data} />
+            <SubApps all={data} />
+            <Moves all={data} />
+        </>
+    );
+}
+
 export function NodesPage() {
     const { data, error } = useAsked("nodes", (abort) => get<Page<Node>>(["nodes"], {}, abort));
     const lead = leader.value;
@@ -93,6 +199,8 @@ export function NodesPage() {
                     ]}
                 />
             </Card>
+            <Led />
+            <ServerCards />
             {!data && !error && <Loading />}
             {data &&
                 ROLES.map((role) => {

@@ -5,49 +5,71 @@ import { TASK_VERBS, taskAction } from "../actions";
 import { get } from "../api";
 import { clock, count, duration, shown } from "../format";
 import { useAsked } from "../query";
-import { isAdmin } from "../store";
-import type { Task, Why } from "../types";
+import { isAdmin, now } from "../store";
+import type { Task, TaskEvent, TaskEvents, Why } from "../types";
 import { Act } from "../ui/dialog";
 import { Card, Empty, Head, Loading, Problem } from "../ui/page";
 import { Facts, Mono, Name, QueueLink, State, Time } from "../ui/text";
 import { Viewer } from "../ui/viewer";
 import { NewTaskButton } from "./newtask";
 
-interface Step {
-    ms: number;
-    name: string;
-    tone: string;
-    text?: string;
+// The words of an event, and the state whose colour it has.
+const EVENTS: Record<string, [string, string]> = {
+    enqueued: ["Enqueued", "pending"],
+    due: ["Became due", "scheduled"],
+    started: ["Started", "active"],
+    error: ["Failed", "archived"],
+    timeout: ["Timed out", "archived"],
+    cancelled: ["Stopped by a cancel", "archived"],
+    crash: ["Lost its worker", "archived"],
+    later: ["Put off", "retry"],
+    cancel: ["Cancelled by somebody", "retry"],
+    run: ["Made pending by somebody", "pending"],
+    archive: ["Archived by somebody", "archived"],
+    prioritise: ["Given another priority", "scheduled"],
+    completed: ["Completed", "completed"],
+    archived: ["Archived", "archived"],
+};
+
+function wordsOf(event: TaskEvent): [string, string] {
+    if (event.event === "due" && event.ms > now.value) return ["Due", "scheduled"];
+    return EVENTS[event.event] ?? [event.event, "pending"];
 }
 
-// What its fields tell, in the order of time.
-function stepsOf(task: Task): Step[] {
-    const steps: Step[] = [{ ms: task.created_ms, name: "Enqueued", tone: "pending", text: `into ${task.queue}` }];
-    const attempt = task.state === "active" ? `attempt ${task.attempt}` : `attempt ${Math.max(1, task.retried + task.crashes)}`;
-    if (task.due_ms && task.due_ms > task.created_ms + 500) steps.push({ ms: task.due_ms, name: task.due_ms > Date.now() ? "Due" : "Became due", tone: "scheduled" });
-    if (task.started_ms) steps.push({ ms: task.started_ms, name: "Started", tone: "active", text: task.node ? `${attempt} by ${task.node}` : undefined });
-    if (task.last_failed_ms) steps.push({ ms: task.last_failed_ms, name: "Failed", tone: "archived", text: `${attempt}: ${task.last_error ?? ""}` });
-    if (task.finished_ms) steps.push({ ms: task.finished_ms, name: task.state === "archived" ? "Archived" : "Completed", tone: task.state });
-    return steps.sort((a, b) => a.ms - b.ms);
+// "attempt 2 by worker-1: no route"
+function detailOf(event: TaskEvent): string {
+    if (event.event === "enqueued") return `into ${event.text ?? ""}`;
+    const who = [event.attempt ? `attempt ${event.attempt}` : "", event.node ? `by ${event.node}` : ""].filter(Boolean).join(" ");
+    const said = event.text ?? (event.text_base64 ? "(not text)" : "");
+    return who && said ? `${who}: ${said}` : who || said;
 }
 
 function Timeline({ task }: { task: Task }) {
-    const steps = stepsOf(task);
+    const { data, error } = useAsked(`events ${task.id} ${task.state} ${task.attempt} ${task.epoch ?? ""}`, (abort) => get<TaskEvents>(["tasks", task.id, "events"], {}, abort));
+    if (!data) return error ? <Problem error={error} /> : <Loading />;
     return (
-        <ol class="timeline">
-            {steps.map((step, i) => (
-                <li key={`${step.name}${step.ms}`} class={`tone-${step.tone}`}>
-                    <strong>{step.name}</strong> <Time ms={step.ms} />
-                    <span class="faint num"> {clock(step.ms)}</span>
-                    {i > 0 && step.ms > steps[i - 1].ms && <span class="faint num"> · {duration(step.ms - steps[i - 1].ms)} later</span>}
-                    {step.text && (
-                        <div class="step-text">
-                            <Name text={step.text} max={300} />
-                        </div>
-                    )}
-                </li>
-            ))}
-        </ol>
+        <>
+            <ol class="timeline">
+                {data.items.map((event, i) => {
+                    const [name, tone] = wordsOf(event);
+                    const text = detailOf(event);
+                    const before = i > 0 ? data.items[i - 1].ms : event.ms;
+                    return (
+                        <li key={i} class={`tone-${tone}`}>
+                            <strong>{shown(name)}</strong> <Time ms={event.ms} />
+                            <span class="faint num"> {clock(event.ms)}</span>
+                            {event.ms > before && <span class="faint num"> · {duration(event.ms - before)} later</span>}
+                            {text && (
+                                <div class="step-text">
+                                    <Name text={text} max={300} />
+                                </div>
+                            )}
+                        </li>
+                    );
+                })}
+            </ol>
+            {data.missing > 0 && <p class="faint">Of {count(data.missing)} earlier {data.missing === 1 ? "run" : "runs"} nothing is known any more.</p>}
+        </>
     );
 }
 
