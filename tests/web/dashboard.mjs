@@ -21,11 +21,14 @@ async function makeEvil() {
         { queue: "evil", type: "evil", id: "fails", payload: script, headers: { "X-Evil": script } },
     ]);
     await api("POST", "/timers", { name: EVIL, kind: "manual", queue: "evil", payload: script });
+    await api("POST", `/timers?app=${encodeURIComponent(EVIL)}`, { name: "mine", app: EVIL, kind: "manual", queue: "evil" });
+    const { id } = await api("POST", "/jobs", { name: `${EVIL}\u202e`, queue: EVIL, parts: [script], stages: [script] });
     const { items } = await api("POST", "/take", { queues: { evil: 1 }, node: "<b>worker</b>", max: 1, wait_ms: 10_000, lease_ms: 60_000 });
     is("taken", ["fails"], items.map((task) => task.id));
     await api("POST", "/finish", [{ id: "fails", epoch: items[0].epoch, outcome: "fatal", error: `${script}\u001b[2J\r\n\u202eboom` }]);
     await api("POST", "/tasks", { queue: "evil", id: "held", payload: script });
     await api("POST", "/take", { queues: { evil: 1 }, node: "<b>worker</b>", max: 1, wait_ms: 10_000, lease_ms: 60_000 });
+    return id;
 }
 
 const PAGES = [
@@ -38,7 +41,7 @@ const PAGES = [
     ["job", `#/jobs/${job}`, ".heat canvas"],
     ["timers", "#/timers", "table tbody tr"],
     ["timer", "#/timers/default/nightly", ".facts"],
-    ["nodes", "#/nodes", ".cards"],
+    ["nodes", "#/nodes", "[aria-label='Apps and subApps'] tbody tr"],
     ["dead", "#/dead", "table tbody tr"],
 ];
 
@@ -134,7 +137,7 @@ const tests = {
     },
 
     async "shows names as names"(browser) {
-        await makeEvil();
+        const evilJob = await makeEvil();
         const page = await open(browser, url);
         await page.addInitScript(() => (window.boom = () => console.error("boom")));
         const evil = encodeURIComponent(EVIL);
@@ -166,6 +169,13 @@ const tests = {
         await go(page, `#/timers/default/${evil}`, ".facts");
         await go(page, "#/nodes", ".cards");
         await page.getByText("<b>worker</b>").first().waitFor();
+        await page.getByLabel("Apps and subApps", { exact: true }).getByText(EVIL).waitFor();
+        await go(page, "#/jobs", "table tbody tr");
+        await page.getByText(EVIL).first().waitFor();
+        await go(page, `#/jobs/${evilJob}`, ".figures");
+        await page.getByText("<script>boom()</script>").first().waitFor();
+        const named = await page.locator("main").innerText();
+        holds("the name of a job is text:", named.includes(EVIL) && named.includes("U+202E") && !named.includes("\u202e"), named);
         is("nothing was run", 0, await page.locator("main img, main script, main b:not(.num)").count());
         return page;
     },
@@ -204,6 +214,54 @@ const tests = {
         await table("Who has led").filter({ hasText: "now" }).first().waitFor();
         await accessible(page, "servers");
         await picture(page, "servers-light");
+        return page;
+    },
+
+    async "finds tasks by what they are"(browser) {
+        await api("POST", "/tasks", [
+            { queue: "found", type: "haystack", id: "find-me-1", payload: "a Needle in it" },
+            { queue: "found", type: "other", id: "find-me-2", payload: "nothing" },
+        ]);
+        const page = await open(browser, url);
+        await page.goto(`${url}/#/tasks?queue=found`);
+        const rows = page.locator("tbody tr");
+        const shows = (what, n) => until(what, async () => (await rows.count()) === n);
+        await shows("a queue", 2);
+        for (const [label, text] of [["Text", "needle"], ["Text", "find-me-1"], ["Type", "haystack"]]) {
+            await page.getByLabel(label, { exact: true }).fill(text);
+            await page.keyboard.press("Enter");
+            await page.getByLabel(label, { exact: true }).blur();
+            await shows(`${label} ${text}`, 1);
+            holds("the right one:", (await rows.first().innerText()).includes("find-me-1"));
+            await page.reload();
+            await shows("it is part of the address", 1);
+            await page.getByLabel(label, { exact: true }).fill("");
+            await page.getByLabel(label, { exact: true }).blur();
+            await shows("all of them again", 2);
+        }
+        await page.locator("main").getByRole("button", { name: "completed" }).click();
+        await page.getByText("No task is like this").waitFor();
+        return page;
+    },
+
+    async "follows a job, and charts outlive a reload"(browser) {
+        const { id } = await api("POST", "/jobs", { queue: "stepwise", parts: ["a", "b"], name: "step by step" });
+        const page = await open(browser, url);
+        await page.goto(`${url}/#/jobs/${id}`);
+        await page.getByText("0 of 2").waitFor();
+        for (const done of ["1 of 2", "2 of 2"]) {
+            const { items } = await api("POST", "/take", { queues: { stepwise: 1 }, node: "hand", max: 1, wait_ms: 20_000 });
+            await api("POST", "/finish", [{ id: items[0].id, epoch: items[0].epoch, outcome: "ok", result: "x" }]);
+            await page.getByText(done).waitFor();
+        }
+        await page.waitForSelector("main .state-succeeded");
+        const known = ({ backlog }) => backlog.filter((value) => value !== null).length;
+        await until("a point of the last hour", async () => known(await api("GET", "/history")) >= 2);
+        await go(page, "#/", ".chart canvas");
+        const answer = page.waitForResponse((response) => response.url().endsWith("/api/v1/history"));
+        await page.reload();
+        holds("what was before the reload:", known(await (await answer).json()) >= 2);
+        await page.waitForSelector(".chart canvas");
         return page;
     },
 
