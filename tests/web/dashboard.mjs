@@ -26,7 +26,10 @@ async function makeEvil() {
     const { items } = await api("POST", "/take", { queues: { evil: 1 }, node: "<b>worker</b>", max: 1, wait_ms: 10_000, lease_ms: 60_000 });
     is("taken", ["fails"], items.map((task) => task.id));
     await api("POST", "/finish", [{ id: "fails", epoch: items[0].epoch, outcome: "fatal", error: `${script}\u001b[2J\r\n\u202eboom` }]);
-    await api("POST", "/tasks", { queue: "evil", id: "held", payload: script });
+    await api("POST", "/tasks", [
+        { queue: "evil", id: "held", payload: script, topic: script, unique_key: script, unique_ms: 60_000 },
+        { queue: "grouped", id: "joins", group: `${script}\u202e` },
+    ]);
     await api("POST", "/take", { queues: { evil: 1 }, node: "<b>worker</b>", max: 1, wait_ms: 10_000, lease_ms: 60_000 });
     return id;
 }
@@ -162,6 +165,10 @@ const tests = {
         await go(page, "#/tasks/fails", ".timeline");
         const error = await page.getByLabel("Last error", { exact: true }).innerText();
         holds("an error is text:", error.includes("<script>boom()</script>") && error.includes("U+202E") && !error.includes("\u001b"), error);
+        await go(page, "#/tasks/held", ".timeline");
+        is("topic and key are text", 2, await page.locator(".facts").getByText("<script>boom()</script>").count());
+        await go(page, "#/tasks/joins", ".timeline");
+        await page.locator(".facts").getByText("<script>boom()</script>U+202E").waitFor();
         await go(page, "#/dead", "table tbody tr");
         await page.getByText("<script>boom()</script>").first().waitFor();
         await go(page, "#/timers", "table tbody tr");
