@@ -106,7 +106,12 @@ struct cli_command {
     size_t verbs_n;
 };
 
-enum { CLI_WORDS_ANY = 1 << 30, CLI_WAIT_REPLICAS_MAX = 100 };
+enum {
+    CLI_WORDS_ANY = 1 << 30,
+    CLI_WAIT_REPLICAS_MAX = 100,
+    CLI_LOG_SEGMENT_MIN = 4 * 1024 * 1024,
+    CLI_LOG_SEGMENT_MAX = 1024 * 1024 * 1024,
+};
 
 /* Options of `work` and settings of `serve`. */
 #define CLI_ARCHIVE_MAX_ROW                                                                        \
@@ -115,6 +120,12 @@ enum { CLI_WORDS_ANY = 1 << 30, CLI_WAIT_REPLICAS_MAX = 100 };
 #define CLI_ARCHIVE_FOR_ROW                                                                        \
     .name = "archive-for", .kind = CLI_DURATION, .value = "D", .min = MR_MS_PER_S,                 \
     .help = "on a Redis: the archive keeps tasks so long (default 90d)"
+/* A setting of `serve`, and a variable for every command on a folder. */
+#define CLI_LOG_SEGMENT_ROW                                                                        \
+    .name = "log-segment", .kind = CLI_SIZE, .value = "SIZE", .min = CLI_LOG_SEGMENT_MIN,          \
+    .max = CLI_LOG_SEGMENT_MAX,                                                                    \
+    .help = "of a folder that is new: its log grows by files of this size; a payload has at most " \
+            "a quarter of it"
 
 /* Options every command has. */
 struct cli_globals {

@@ -123,25 +123,44 @@ static int check_exists(const struct cli *cli)
     return cli_fail(CLI_NOT_FOUND, "no store at %s; millrace enqueue makes one", cli->shown);
 }
 
-/* A number for a Redis: of the flag, else of the variable of its name, else 0. */
-static int redis_number(const struct cli *cli, const struct cli_option *option,
-                        const struct cli_value *flag, int64_t *ret_number)
+/* Of the flag, else of the variable of its name, else 0. */
+static int number_of(const struct cli_option *option, const struct cli_value *flag,
+                     int64_t *ret_number)
 {
     char variable[64];
     settings_variable(option, variable);
     const char *text = setting(flag, variable, NULL);
     struct cli_value value = {.text = text};
     struct mr_detail why = {0};
+    if (text != NULL && cli_value_parse(option, &value, &why) != MR_OK)
+        return cli_fail(CLI_USAGE, "%s: \"%.200s\" %s", variable, text, why.text);
+    *ret_number = text != NULL ? value.number : 0;
+    return CLI_OK;
+}
+
+/* A number for a Redis, 0 for others. */
+static int redis_number(const struct cli *cli, const struct cli_option *option,
+                        const struct cli_value *flag, int64_t *ret_number)
+{
     *ret_number = 0;
-    if (flag->given && !cli_is_redis(cli->broker))
+    if (cli_is_redis(cli->broker))
+        return number_of(option, flag, ret_number);
+    if (flag->given)
         return cli_usage(cli, "--%s is for a Redis, redis://HOST:PORT, not %.200s", option->name,
                          cli->shown);
-    if (text == NULL || !cli_is_redis(cli->broker))
-        return CLI_OK;
-    if (cli_value_parse(option, &value, &why) != MR_OK)
-        return cli_fail(CLI_USAGE, "%s: \"%.200s\" %s", variable, text, why.text);
-    *ret_number = value.number;
     return CLI_OK;
+}
+
+/* Of a folder that may be new. */
+static int log_segment(const struct cli *cli, struct mr_client_options *options)
+{
+    static const struct cli_option option = {CLI_LOG_SEGMENT_ROW};
+    static const struct cli_value no_flag;
+    bool far = cli_is_server(cli->broker) || cli_is_names(cli->broker) || cli_is_redis(cli->broker);
+    int64_t bytes = 0;
+    int code = far ? CLI_OK : number_of(&option, &no_flag, &bytes);
+    options->segment_bytes = (size_t)bytes;
+    return code;
 }
 
 int cli_wait_replicas(const struct cli *cli, uint32_t *ret_n)
@@ -188,6 +207,9 @@ int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_
     struct mr_client_options chosen = {0};
     if (options)
         chosen = *options;
+    code = log_segment(cli, &chosen);
+    if (code != CLI_OK)
+        return code;
     chosen.namespace_ = mr_slice_str(cli->namespace_);
     chosen.wait_replicas = wait_replicas;
     chosen.refused = cli_refusals();

@@ -139,6 +139,7 @@ static int open_store(struct serve *serve)
     struct mr_embedded_options options = {
         .dir = serve->plan.dir,
         .payload_max = (size_t)serve->settings->payload_max.number,
+        .segment_bytes = (size_t)serve->settings->log_segment.number,
         .line = tell_damage,
         .nodes_elsewhere = true,
     };

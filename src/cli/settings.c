@@ -47,6 +47,7 @@ const struct cli_option settings_table[] = {
      .fallback = "30s"},
     {ROW("payload-max", payload_max, CLI_SIZE, "SIZE", "of one task"), .fallback = "1MiB", .min = 1,
      .max = MR_PAYLOAD_HARD_MAX},
+    {CLI_LOG_SEGMENT_ROW, .offset = offsetof(struct settings, log_segment), .fallback = "64MiB"},
     {ROW("calls-max", calls_max, CLI_COUNT, "N", "calls under way on one connection"),
      .fallback = "1000", .min = 1, .max = CALLS_MAX},
     {ROW("rate", rate, CLI_COUNT, "N", "tasks and calls a second on one connection; 0: no limit"),

@@ -26,7 +26,7 @@ struct settings_origin {
 
 /* Settings, and those of them that are options of a verb: the last three are options of every command
  * already. */
-enum { SETTINGS_N = 49, SETTINGS_FLAGS_N = SETTINGS_N - 3 };
+enum { SETTINGS_N = 50, SETTINGS_FLAGS_N = SETTINGS_N - 3 };
 
 /* The rows; before the first one stands --effective, for `config show`. */
 extern const struct cli_option settings_table[1 + SETTINGS_N];
@@ -36,8 +36,8 @@ extern const struct cli_option settings_table[1 + SETTINGS_N];
 struct settings {
     struct cli_value effective; /* config show: also what nobody set */
     struct cli_value config, data, listen, http_prefix, grpc, tls_cert, tls_key, tls_ca, insecure,
-        require_token, grace, drain_timeout, payload_max, calls_max, rate, audit_file, log_level,
-        broker_tls_ca, broker_tls_cert, broker_tls_key, archive_max, archive_for;
+        require_token, grace, drain_timeout, payload_max, log_segment, calls_max, rate, audit_file,
+        log_level, broker_tls_ca, broker_tls_cert, broker_tls_key, archive_max, archive_for;
     struct cli_value store, app, timer_history, timer_misfire, timer_catch_up, timer_lease,
         timer_levels, alarm, alarm_secret_file;
     struct cli_value job_window, job_segment, job_retention, job_commands;
