@@ -6,6 +6,7 @@
 set -euo pipefail
 here=$(dirname "$(realpath "${BASH_SOURCE[0]}")")
 source "$here/cli_lib.bash"
+unset MILLRACE_LOG_SEGMENT # what nobody set is shown here
 
 cat >good.yaml <<'YAML'
 # A server for one machine.

@@ -117,18 +117,34 @@ function filterOf(query: URLSearchParams): Filter {
     return { queue: of("queue"), state: of("state"), type: of("type"), text: of("text") };
 }
 
+interface Typed extends Record<string, unknown> {
+    label: string;
+    value: string;
+    set: (value: string) => void;
+}
+
+// What is being typed is its own until it is entered: the bar is drawn anew with every live update.
+function FilterText({ label, value, set, ...rest }: Typed) {
+    const [text, setText] = useState(value);
+    useEffect(() => setText(value), [value]);
+    const typed = (event: Event) => (event.currentTarget as HTMLInputElement).value;
+    return (
+        <input {...rest} aria-label={label} value={text} onInput={(event) => setText(typed(event))} onChange={(event) => set(typed(event))} onKeyDown={(event) => event.key === "Enter" && set(typed(event))} />
+    );
+}
+
 function FilterBar({ filter }: { filter: Filter }) {
-    const set = (name: keyof Filter) => (event: Event) => replaceQuery({ ...filter, [name]: (event.currentTarget as HTMLInputElement).value });
+    const set = (name: keyof Filter) => (value: string) => replaceQuery({ ...filter, [name]: value });
     return (
         <div class="filter" role="search">
-            <input type="search" data-search="" placeholder="Id, or text of payload or error" aria-label="Text" value={filter.text} onChange={set("text")} onKeyDown={(event) => event.key === "Enter" && set("text")(event)} />
-            <input list="queue-names" placeholder="Queue" aria-label="Queue" value={filter.queue} onChange={set("queue")} />
+            <FilterText type="search" data-search="" placeholder="Id, or text of payload or error" label="Text" value={filter.text} set={set("text")} />
+            <FilterText list="queue-names" placeholder="Queue" label="Queue" value={filter.queue} set={set("queue")} />
             <datalist id="queue-names">
                 {[...queues.value.keys()].slice(0, 200).map((name) => (
                     <option key={name} value={name} />
                 ))}
             </datalist>
-            <input placeholder="Type" aria-label="Type" value={filter.type} onChange={set("type")} />
+            <FilterText placeholder="Type" label="Type" value={filter.type} set={set("type")} />
             <div class="tabs" role="group" aria-label="State">
                 {["", ...TASK_STATES].map((state) => (
                     <button key={state} type="button" aria-pressed={filter.state === state} onClick={() => replaceQuery({ ...filter, state })}>
