@@ -60,7 +60,7 @@ is "its header" go "$(m task show go-1 --json | jq -r '.headers.from')"
 # shellcheck disable=SC2016
 work -- sh -c 'echo "$MILLRACE_TASK_ID $MILLRACE_TASK_TYPE $MILLRACE_ATTEMPT $MILLRACE_HEADER_FROM $(cat)" >'"$room/ran"
 is "ran" 'go-1 t 1 go p' "$(cat ran)"
-is "leaves nothing" 0 "$(r exists 'asynq:{q}:t:go-1' 'asynq:{q}:active' 'asynq:{q}:lease' 'asynq:{q}:mr:lease')"
+is "leaves nothing" 0 "$(r exists 'asynq:{q}:t:go-1' 'asynq:{q}:active' 'asynq:{q}:lease')"
 is "counted" '1 1' "$(r get 'asynq:{q}:processed') $(r get "asynq:{q}:processed:$(date -u +%F)")"
 [ "$(r ttl "asynq:{q}:processed:$(date -u +%F)")" -gt $((89 * 86400)) ] || fail "the day's figure lives too short"
 

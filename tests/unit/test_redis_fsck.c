@@ -205,7 +205,6 @@ static void a_held_task_in_no_place_is_held_again(void **state)
 
 static void a_run_without_a_lease_is_pending_again(void **state)
 {
-    RIG(server(), "ZREM", Q "mr:lease", "runs");
     RIG(server(), "ZREM", Q "lease", "runs");
     assert_found_and_mended("runs: in active without a lease", "pending again");
     assert_int_equal(state_of(*state, "runs"), MR_PENDING);

@@ -20,7 +20,7 @@ enum {
 };
 
 /* What is only kept does not belong to them: its end is known, or is found with the time. */
-static const char *const kinds[] = {"scheduled", "retry", "mr:lease", "lease", "active"};
+static const char *const kinds[] = {"scheduled", "retry", "lease", "active"};
 enum { KINDS = sizeof kinds / sizeof kinds[0] };
 
 static bool is_cluster(const struct engine *engine)

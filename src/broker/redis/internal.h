@@ -41,7 +41,8 @@
  *              score there is that time in seconds, rounded up
  *   mr:keep    zset id -> end of the retention in ms, of our tasks in `completed`; it counts likewise
  *   mr:held    zset id -> order time in ms, of tasks that were carried here and not released
- *   mr:lease   zset id -> end of the lease in ms, beside `lease`; it counts likewise
+ *   mr:lease   zset id -> end of the lease in ms: of what an older Millrace has in hand, which has mr:e and mr:n
+ *              instead of mr:i
  *   mr:epoch   the last epoch that was handed out
  *   mr:late    zset id -> due time in ms, of tasks in `retry` that are due and have a class of their own; it
  *              counts as in mr:due
@@ -81,7 +82,10 @@
  *         has pending_since instead.
  *   mr:o  order time, ns, from when it is taken: only where that is not mr:t
  *   mr:p  priority in ms, if not 0; mr:y its key, if any
- *   mr:e  epoch of the last hand-out, mr:n holder (see struct node) that has it (while active)
+ *   mr:i  while it is in hand: "EPOCH END_MS HOLDER", its epoch, when its lease ends, and who has it (see
+ *         struct node). It counts while that end, in seconds rounded up, is the score in `lease`. One
+ *         field, since each costs a take as much as a command
+ *   mr:e  epoch of the last run that has ended
  *   mr:b  epoch of the run that has begun
  *   mr:c  crashes, if any
  *   mr:x  1: somebody wanted to delete it while it ran, 2: to cancel it

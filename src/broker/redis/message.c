@@ -185,7 +185,7 @@ const struct mr_reply *message_field(const struct mr_reply *fields, const char *
 struct own_fields {
     int64_t created_ns, order_ns, since_ns, priority_ms, epoch, crashes, cancel, finished_ms,
         failed_ms, timeout_ms, deadline_ms, retention_ms, unique_until_ms;
-    struct mr_slice held, node, progress, topic, key, result, group, state, message, past;
+    struct mr_slice hold, held, node, progress, topic, key, result, group, state, message, past;
 };
 
 static const struct {
@@ -209,7 +209,8 @@ static const struct {
     NUMBER("mr:o", order_ns),
     NUMBER("mr:p", priority_ms),
     NUMBER("mr:e", epoch),
-    TEXT("mr:n", node),
+    TEXT("mr:i", hold),
+    TEXT("mr:n", node), /* of an older Millrace */
     NUMBER("mr:c", crashes),
     NUMBER("mr:x", cancel),
     TEXT("mr:g", progress),
@@ -230,6 +231,23 @@ static const struct {
 static const struct own_fields no_fields = {
     .timeout_ms = -1, .deadline_ms = -1, .retention_ms = -1};
 
+/* "EPOCH END_MS HOLDER" of a task in hand. */
+static void read_hold(struct own_fields *own)
+{
+    struct mr_slice rest = own->hold;
+    for (int word = 0; word < 2; word++) {
+        const char *end = rest.len > 0 ? memchr(rest.data, ' ', rest.len) : NULL;
+        if (end == NULL)
+            return;
+        size_t len = (size_t)(end - (const char *)rest.data);
+        struct mr_reply number = {.kind = MR_REPLY_TEXT, .text = mr_slice_make(rest.data, len)};
+        if (word == 0)
+            own->epoch = mr_reply_int(&number, 0);
+        rest = mr_slice_make(end + 1, rest.len - len - 1);
+    }
+    own->node = rest;
+}
+
 static struct own_fields read_fields(const struct mr_reply *reply)
 {
     struct own_fields own = no_fields;
@@ -245,6 +263,7 @@ static struct own_fields read_fields(const struct mr_reply *reply)
             break;
         }
     }
+    read_hold(&own);
     return own;
 }
 

@@ -26,20 +26,21 @@ end
 local function leave_hand(id)
   call('LREM', P .. 'active', -1, id)
   call('ZREM', P .. 'lease', id)
-  call('ZREM', P .. 'mr:lease', id)
 end
 
 local function finish(id, epoch, outcome)
   local topic = find(id)
   if not topic then return 2 end
-  local state, held, order, created = unpack(call('HMGET', TASK .. id, 'state', 'mr:e', 'mr:o', 'mr:t'))
+  local state, last, order, created, hold = unpack(call('HMGET', TASK .. id, 'state', 'mr:e', 'mr:o', 'mr:t', 'mr:i'))
+  local held = hold_of(hold) or last
   if held ~= epoch or state ~= 'active' and outcome ~= DONE then return 1 end
   touched[topic] = true
   if state == 'active' then leave_hand(id) else take_out(id, state) end
   if outcome == DONE then
     call('DEL', TASK .. id)
   else
-    call('HDEL', TASK .. id, 'mr:n')
+    call('HDEL', TASK .. id, 'mr:i')
+    call('HSET', TASK .. id, 'mr:e', epoch)
     backs[topic] = backs[topic] or {}
     table.insert(backs[topic], { id = id, order = order or created or now_ns, epoch = epoch })
   end

@@ -6,20 +6,24 @@
 --          somebody waits for its end, so finish.lua is to be used
 local active, many = P .. 'active', floor(#ARGV / 2)
 local FEW, MORE, DEEP = 8, 32, 4 -- so few are looked for one by one; read beyond as many as end; pages of so many
+local MS_DIGITS = 13 -- until the year 2286
 local answer, gone, keys, seen, n = {}, {}, {}, {}, 0
 local leases = call('ZMSCORE', P .. 'lease', unpack(ARGV, 1, many))
-local own = call('ZMSCORE', P .. 'mr:lease', unpack(ARGV, 1, many))
 local awaited = call('EXISTS', P .. 'mr:await') == 1 and call('ZMSCORE', P .. 'mr:await', unpack(ARGV, 1, many)) or {}
 local limited = call('EXISTS', P .. 'mr:limits') == 1
 local text, second -- of one batch most leases end at the same time
 
 -- The lease in force is ours: only what runs has one.
-local function is_ours(k)
-  if own[k] ~= text then
-    text = own[k]
-    second = text and ceil_s(text)
+local function is_ours(k, key)
+  local lease, epoch = leases[k], ARGV[many + k]
+  local hold = lease and call('HGET', key, 'mr:i')
+  if not hold or sub(hold, 1, #epoch) ~= epoch then return false end
+  local ends = sub(hold, #epoch + 1, #epoch + MS_DIGITS + 2)
+  if ends ~= text then
+    text = ends
+    second = string.match(ends, '^ %d+ $') and ceil_s(ends)
   end
-  return text and leases[k] == second
+  return lease == second
 end
 
 -- They are the oldest runs, or nearly: so those are read, page by page while they are found there, and the ones that go
@@ -48,7 +52,7 @@ end
 for k = 1, many do
   local id = ARGV[k]
   local key = TASK .. id
-  if is_ours(k) and not seen[id] and call('HGET', key, 'mr:e') == ARGV[many + k] then
+  if not seen[id] and is_ours(k, key) then
     answer[k] = awaited[k] and 3 or 0
     if not awaited[k] then
       n = n + 1
@@ -63,7 +67,6 @@ end
 if n > 0 then
   call('DEL', unpack(keys))
   call('ZREM', P .. 'lease', unpack(gone))
-  call('ZREM', P .. 'mr:lease', unpack(gone))
   leave_active()
   count_runs(n, 0, #ARGV > 2 * many)
   if limited then release() end

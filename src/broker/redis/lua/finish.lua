@@ -22,15 +22,15 @@ local ITEM = 7
 for i = 4, #ARGV, ITEM do ids[#ids + 1] = ARGV[i] end
 if #ids == 0 then return answer end
 local leases = call('ZMSCORE', P .. 'lease', unpack(ids))
-local own = call('ZMSCORE', P .. 'mr:lease', unpack(ids))
 
 local limited = call('EXISTS', P .. 'mr:limits') == 1
 
 local function verdict(k, id, epoch, leaves_nothing)
-  local hash = call('HMGET', TASK .. id, 'state', 'mr:e')
+  local hash = call('HMGET', TASK .. id, 'state', 'mr:e', 'mr:i')
   if not hash[1] then return again and leaves_nothing and 3 or 2, false end
   if hash[1] ~= 'active' then return (again and hash[2] == epoch) and 0 or 1, false end
-  if hash[2] ~= epoch or not own[k] or leases[k] ~= ceil_s(own[k]) then return 1, false end
+  local held, ends = hold_of(hash[3])
+  if held ~= epoch or leases[k] ~= ceil_s(ends) then return 1, false end
   return 0, true
 end
 
@@ -166,15 +166,17 @@ for k = 1, #ids do
       processed = processed + 1
       drop_done(id, outcome == DONE and ARGV[at + 5] or '')
     else
-      local holder = outcome ~= DONE and outcome ~= DROP and call('HGET', TASK .. id, 'mr:n')
-      call('HDEL', TASK .. id, 'mr:b', 'mr:n', 'mr:g')
+      local hold = outcome ~= DONE and outcome ~= DROP and call('HGET', TASK .. id, 'mr:i')
+      local _, _, holder = hold_of(hold)
+      call('HDEL', TASK .. id, 'mr:b', 'mr:i', 'mr:g', 'mr:n')
+      call('HSET', TASK .. id, 'mr:e', epoch)
       local task = read(id)
       local word, attempt = word_of(outcome, ARGV[at + 6], task.cancel), 1 + task.retried + task.crashes
       task.epoch, task.reason = epoch, REASONS[ARGV[at + 6]]
       outcomes[outcome](id, task, tonumber(ARGV[at + 3]), ARGV[at + 5])
       if word then
         local ended = outcome == FAIL or outcome == FOR_GOOD
-        note_past(id, word, ended and ARGV[at + 5] or task.cancel and 'cancelled' or '', attempt, epoch, holder or nil)
+        note_past(id, word, ended and ARGV[at + 5] or task.cancel and 'cancelled' or '', attempt, epoch, holder)
       end
     end
   end
@@ -183,7 +185,6 @@ if #backs > 0 then put_ready_all(backs) end
 if #backs > 0 or ordered then wake() end
 if #gone > 0 then
   call('ZREM', P .. 'lease', unpack(gone))
-  call('ZREM', P .. 'mr:lease', unpack(gone))
   count_runs(processed, failed, topics)
   if limited then release() end
 end

@@ -41,7 +41,7 @@ end
 local function put_back(id)
   local ns, created, order, priority = unpack(call('HMGET', TASK .. id, 'pending_since', 'mr:t', 'mr:o', 'mr:p'))
   if not created then call('HSET', TASK .. id, 'mr:t', ns or now_ns) end
-  call('HDEL', TASK .. id, 'mr:b', 'mr:n', 'mr:g')
+  call('HDEL', TASK .. id, 'mr:b', 'mr:i', 'mr:g')
   put_ready(id, ns or order or created or now_ns, priority)
   wake()
 end

@@ -28,10 +28,7 @@ local function drop(id, index)
   else
     call('ZREM', key, id)
   end
-  if place == 'active' then
-    call('ZREM', P .. 'lease', id)
-    call('ZREM', P .. 'mr:lease', id)
-  end
+  if place == 'active' then call('ZREM', P .. 'lease', id) end
 end
 
 local function check_task(id, index)

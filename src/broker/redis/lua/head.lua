@@ -82,6 +82,11 @@ local function count_runs(processed, failed, topics)
   if failed > 0 then count_day('failed', failed) end
 end
 
+-- What mr:i says of a task in hand: its epoch, when its lease ends in ms, its holder. nil: it is in nobody's of us.
+local function hold_of(text)
+  if text then return string.match(text, '^(%d+) (%d+) (.*)$') end
+end
+
 -- What limits (limit.lua) have noted in mr:w of a task in hand is free, and the first that waits for it may go. At last,
 -- without a task, those who wait are told.
 local freed

@@ -5,7 +5,7 @@
 -- Returns  the time in ms; then for each queue that has something: its number from 0, in how many ms something of
 --          scheduled or retry is due, by its seconds, or 0 if that list has any (-1: nothing is there), 1 if something runs, 2 if something is
 --          only kept
-local RUNS, KEPT = { 'mr:lease', 'lease', 'active' }, { 'mr:keep', 'completed' }
+local RUNS, KEPT = { 'lease', 'active' }, { 'mr:keep', 'completed' }
 local ALL = { 'scheduled', 'retry', 'mr:keep', 'completed', unpack(RUNS) }
 local answer = { floor(now_ms) }
 

@@ -5,10 +5,11 @@
 -- Returns  for each, the newest first: its id, its epoch
 local holder, least, answer = ARGV[1], tonumber(ARGV[2]), {}
 for _, id in ipairs(call('LRANGE', P .. 'active', 0, 999)) do
-  local hash = call('HMGET', TASK .. id, 'mr:n', 'mr:e', 'mr:b')
-  if hash[1] == holder and hash[2] and tonumber(hash[2]) >= least and hash[3] ~= hash[2] then
+  local hash = call('HMGET', TASK .. id, 'mr:i', 'mr:b')
+  local epoch, _, node = hold_of(hash[1])
+  if node == holder and tonumber(epoch) >= least and hash[2] ~= epoch then
     answer[#answer + 1] = id
-    answer[#answer + 1] = hash[2]
+    answer[#answer + 1] = epoch
   end
 end
 return answer

@@ -41,7 +41,16 @@ end
 
 local ready = call('ZCOUNT', P .. 'scheduled', '-inf', READY_SCORE)
 -- Of results those whose master is gone wait, also while nobody is there who would see to that.
-local over = ARGV[1] and call('ZCOUNT', P .. 'mr:lease', '-inf', floor(now_ms)) or 0
+local function over_now()
+  local n = call('ZCOUNT', P .. 'lease', '-inf', now_s)
+  for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'lease', now_s + 1, now_s + 1)) do
+    local _, ends = hold_of(call('HGET', TASK .. id, 'mr:i'))
+    if ends and tonumber(ends) <= now_ms then n = n + 1 end
+  end
+  return n
+end
+
+local over = ARGV[1] and over_now() or 0
 local counts = call('HMGET', P .. 'mr:counts', 'deleted', 'expired', 'gathered', 'carried', 'moved',
   'trimmed', 'quarantined')
 return {

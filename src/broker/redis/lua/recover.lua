@@ -8,7 +8,7 @@
 --          (-1: there is none), the time in ms, n for the next look, 1 if something runs
 local most, keep_ms, from, sent_ms = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4])
 local LATE_MS, AGAIN_MS = 1000, 1000
-if #ARGV == 4 and call('EXISTS', P .. 'mr:lease', P .. 'lease', P .. 'active', P .. 'mr:keep', P .. 'completed') == 0 then
+if #ARGV == 4 and call('EXISTS', P .. 'lease', P .. 'active', P .. 'mr:keep', P .. 'completed') == 0 then
   return { 0, -1, floor(now_ms), 1, 0 } -- nearly always, where nothing runs
 end
 -- Redis stood still meanwhile: those who live could not say so, and what they sent is just coming.
@@ -37,17 +37,19 @@ local function leave_hand(id, near)
   end
   call('LREM', P .. 'active', near or -1, id)
   call('ZREM', P .. 'lease', id)
-  call('ZREM', P .. 'mr:lease', id)
+  call('ZREM', P .. 'mr:lease', id) -- of an older Millrace
 end
 
 local function read(id)
   local hash = call('HMGET', TASK .. id, 'state', 'mr:e', 'mr:b', 'mr:c', 'mr:x', 'mr:t', 'mr:o', 'mr:p', 'msg',
-    'unique_key', 'mr:k', 'mr:v')
+    'unique_key', 'mr:k', 'mr:v', 'mr:i')
+  local epoch, _, node = hold_of(hash[13])
+  epoch = epoch or hash[2]
   local task = message_read(hash[9])
-  task.id, task.state, task.epoch, task.lock = id, hash[1], hash[2], hash[10] or task.unique_key
-  task.begun, task.crashes, task.cancel = hash[2] and hash[3] == hash[2], tonumber(hash[4] or 0), hash[5]
+  task.id, task.state, task.epoch, task.lock = id, hash[1], epoch, hash[10] or task.unique_key
+  task.begun, task.crashes, task.cancel = epoch and hash[3] == epoch, tonumber(hash[4] or 0), hash[5]
   task.order, task.priority = hash[7] or hash[6] or now_ns, hash[8]
-  task.topic, task.mark = hash[11], hash[12]
+  task.topic, task.mark, task.node = hash[11], hash[12], node
   return task
 end
 
@@ -62,9 +64,9 @@ local function lose(task, begun, near)
     task.poison = task.crashes >= CRASHES_MAX
   end
   task.begun = begun
-  task.holder = begun and call('HGET', TASK .. task.id, 'mr:n') or nil
-  call('HDEL', TASK .. task.id, 'mr:b', 'mr:n', 'mr:g')
-  if not is_result then call('HDEL', TASK .. task.id, 'mr:e') end
+  task.holder = begun and task.node or nil
+  call('HDEL', TASK .. task.id, 'mr:b', 'mr:i', 'mr:g', 'mr:e', 'mr:n')
+  if is_result and task.epoch then call('HSET', TASK .. task.id, 'mr:e', task.epoch) end
   call('HSET', TASK .. task.id, 'state', 'pending')
   lost[#lost + 1] = task
 end
@@ -95,18 +97,50 @@ local function bring_back()
   if #lost > 0 then wake() end
 end
 
-local function find_ended()
-  local ended = call('ZRANGEBYSCORE', P .. 'mr:lease', '-inf', format('%.0f', floor(now_ms)), 'WITHSCORES', 'LIMIT', 0, MANY)
-  for i = 1, #ended, 2 do
-    local id, task = ended[i], read(ended[i])
-    if task.state == 'active' and call('ZSCORE', P .. 'lease', id) == ceil_s(ended[i + 1]) then
-      lose(task, task.begun)
-    elseif task.state == 'active' then
-      call('ZREM', P .. 'mr:lease', id) -- another program has it now
-    else
-      leave_hand(id)
+-- When a lease of ours ends, ms; nil: it is another program's. second: what `lease` says. What an older Millrace has in
+-- hand says its holder, and ends with its second. One of nothing is over.
+local function end_of_ours(id, second)
+  local hash = call('HMGET', TASK .. id, 'mr:i', 'mr:n', 'state')
+  local _, ends = hold_of(hash[1])
+  if ends and ceil_s(ends) == second then return tonumber(ends) end
+  if not hash[3] or not ends and hash[2] then return tonumber(second) * 1000 end
+end
+
+-- Calls each(id, when it ends) for leases of ours that are over, or will be within this second, until that answers true.
+-- Those of other programs stand before them while they have their grace: so many are looked at.
+local function each_ending(each)
+  local PAGE, LOOKS = 500, 10000
+  local passed, looked = 0, 0
+  repeat
+    local page = call('ZRANGEBYSCORE', P .. 'lease', '-inf', now_s + 1, 'WITHSCORES', 'LIMIT', passed, PAGE)
+    for i = 1, #page, 2 do
+      local ends = end_of_ours(page[i], page[i + 1])
+      if ends and each(page[i], ends) then return end
+      if call('ZSCORE', P .. 'lease', page[i]) then passed = passed + 1 end
     end
-  end
+    looked = looked + #page / 2
+  until #page < 2 * PAGE or looked >= LOOKS
+end
+
+local function find_ended()
+  local n = 0
+  each_ending(function(id, ends)
+    if ends > now_ms then return end
+    local task = read(id)
+    if task.state == 'active' then lose(task, task.begun) else leave_hand(id) end
+    n = n + 1
+    return n == MANY
+  end)
+end
+
+-- The end of the first lease that is not over; of those of other programs nothing better is known than their second.
+local function next_of_ours()
+  local best
+  each_ending(function(_, ends)
+    if not best or ends < best then best = ends end
+  end)
+  local first = call('ZRANGEBYSCORE', P .. 'lease', '(' .. now_s + 1, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)
+  return best or first[1] and (end_of_ours(first[1], first[2]) or tonumber(first[2]) * 1000)
 end
 
 local EXPIRED = 'asynq: task lease expired'
@@ -120,9 +154,10 @@ end
 
 -- The workers of other programs: as Asynq's recoverer does. A lease of what does not run says nothing.
 local function find_ended_of_others()
-  for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'lease', '-inf', now_s - OTHERS_GRACE_S, 'LIMIT', 0, 100)) do
-    local task = read(id)
-    if not call('ZSCORE', P .. 'mr:lease', id) then
+  local entries = call('ZRANGEBYSCORE', P .. 'lease', '-inf', now_s - OTHERS_GRACE_S, 'WITHSCORES', 'LIMIT', 0, 100)
+  for i = 1, #entries, 2 do
+    local id, task = entries[i], read(entries[i])
+    if not end_of_ours(id, entries[i + 1]) then
       leave_hand(id)
       local final = task.retried >= task.retry
       if task.state == 'active' and task.topic then leave_other(id, task, final) end
@@ -189,7 +224,7 @@ local function next_end()
     at = at and tonumber(at) * unit + later
     if at and (not best or at < best) then best = at end
   end
-  consider('mr:lease', 1, 0)
+  best = next_of_ours()
   consider('mr:keep', 1, 0)
   consider('completed', 1000, 0)
   consider('lease', 1000, OTHERS_GRACE_S * 1000)
@@ -208,5 +243,5 @@ if from > 0 then
 end
 bring_back()
 if limited then release() end
-local runs = call('EXISTS', P .. 'mr:lease', P .. 'lease', P .. 'active') > 0
+local runs = call('EXISTS', P .. 'lease', P .. 'active') > 0
 return { #lost, next_end(), floor(now_ms), from, runs and 1 or 0 }

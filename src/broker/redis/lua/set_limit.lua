@@ -32,13 +32,14 @@ call('SADD', L .. 'mr:l:p', P)
 
 -- What runs counts, for the limits that there are now.
 for _, id in ipairs(call('LRANGE', P .. 'active', 0, -1)) do
-  local hash = call('HMGET', TASK .. id, 'msg', 'mr:y', 'mr:e', 'mr:w')
+  local hash = call('HMGET', TASK .. id, 'msg', 'mr:y', 'mr:i', 'mr:w')
+  local epoch = hold_of(hash[3])
   local held = {}
   for one in gmatch(hash[4] or '', '\n([^\n]+)') do call('ZREM', L .. 'mr:l:a:' .. one, TASK .. id) end
   for one in gmatch('q\n' .. limits.track_of(hash[1], hash[2]), '[^\n]+') do
     local rule = limits.rule_of(one)
-    if hash[3] and rule and rule.most > 0 then
-      call('ZADD', L .. 'mr:l:a:' .. one, hash[3], TASK .. id)
+    if epoch and rule and rule.most > 0 then
+      call('ZADD', L .. 'mr:l:a:' .. one, epoch, TASK .. id)
       held[#held + 1] = one
     end
   end

@@ -250,15 +250,34 @@ local function first_in_order()
   end
 end
 
-local answer, ids, leases, own_leases, n, bytes = { 0, 0, 0, 0 }, {}, {}, {}, 0, 0
-local epoch, end_ms, end_s
+local answer, ids, leases, n, bytes = { 0, 0, 0, 0 }, {}, {}, 0, 0
+local epoch, end_s
+local hold_text -- behind the epoch in mr:i
+local DIGITS = { [0] = '0', '1', '2', '3', '4', '5', '6', '7', '8', '9' }
+local tens_text, ones -- of the epoch: a number that is written costs nearly as much as a field
+
+local function begin_leases()
+  local end_ms = up_ms(now_ms + lease_ms)
+  end_s, hold_text = ceil_s(end_ms), ' ' .. end_ms .. ' ' .. node
+  answer[4] = format('%d', epoch + 1)
+end
+
+-- For one more task, with the next epoch: its mr:i.
+local function next_hold()
+  epoch = epoch + 1
+  ones = tens_text and ones + 1 or 10
+  if ones == 10 then
+    ones = epoch % 10
+    tens_text = format('%d', (epoch - ones) / 10)
+  end
+  return tens_text .. DIGITS[ones] .. hold_text
+end
 
 local function note(id, about, told, size)
   n = n + 1
   local pair, at = 2 * n, 3 * n + 2
   ids[n] = id
   leases[pair - 1], leases[pair] = end_s, id
-  own_leases[pair - 1], own_leases[pair] = end_ms, id
   answer[at], answer[at + 1], answer[at + 2] = id, about, told
   bytes = bytes + size
 end
@@ -268,9 +287,8 @@ end
 local PLAIN = 3 -- fields
 
 local function give_plain(id, key, message, since)
-  epoch = epoch + 1
-  call('HSET', key, 'state', 'active', 'mr:e', format('%d', epoch), 'mr:n', node, 'mr:t', since)
-  call('HDEL', key, 'pending_since')
+  call('HDEL', key, 'pending_since') -- first: so its table never has to grow
+  call('HSET', key, 'state', 'active', 'mr:i', next_hold(), 'mr:t', since)
   note(id, since, message, #message)
 end
 
@@ -278,10 +296,8 @@ end
 local function give(task, order_ms)
   if not task then return end
   local id, key = task.id, TASK .. task.id
-  epoch = epoch + 1
-  local text = format('%d', epoch)
   local order = task.exact or order_ms and ns_of(order_ms) or task.order or now_ns
-  call('HSET', key, 'state', 'active', 'mr:e', text, 'mr:n', node, task.created and 'mr:o' or 'mr:t', order)
+  call('HSET', key, 'state', 'active', 'mr:i', next_hold(), task.created and 'mr:o' or 'mr:t', order)
   if task.ran then
     call('HDEL', key, 'pending_since', 'mr:b', 'mr:g')
   elseif task.since then
@@ -364,7 +380,6 @@ local function hand_over()
   call('SET', P .. 'mr:epoch', format('%d', epoch))
   call('LPUSH', P .. 'active', unpack(ids))
   call('ZADD', P .. 'lease', unpack(leases))
-  call('ZADD', P .. 'mr:lease', unpack(own_leases))
 end
 
 -- The first of the class that is due, if it is from before this time; what is stale there goes.
@@ -399,9 +414,7 @@ local function give_late(before_ms)
 end
 
 local function give_all()
-  end_ms = up_ms(now_ms + lease_ms)
-  end_s = ceil_s(end_ms)
-  answer[4] = format('%d', epoch + 1)
+  begin_leases()
   if late then give_late(now_ms - (tonumber(call('HGET', P .. 'mr:set', 'wait')) or RETRY_WAIT_MS)) end
   if ordered then
     push_fresh(1)
@@ -572,9 +585,7 @@ local function take_limited()
   end
 
   local function give_limited()
-    end_ms = up_ms(now_ms + lease_ms)
-    end_s = ceil_s(end_ms)
-    answer[4] = format('%d', epoch + 1)
+    begin_leases()
     most = math.min(most, tonumber(ARGV[5]))
     look_again()
     for _ = 1, stand_anew() and LOOKS or 0 do
@@ -649,7 +660,7 @@ end
 
 -- A key of another type, set by hand, ends the script here, while nothing is half done.
 epoch = math.max(tonumber(call('GET', P .. 'mr:epoch') or 0), tonumber(now_us_text) - 1)
-for _, name in ipairs({ 'lease', 'mr:lease' }) do call('ZCARD', P .. name) end
+call('ZCARD', P .. 'lease')
 call('LLEN', P .. 'active')
 local paused, limited = call('EXISTS', P .. 'paused', late_key), call('EXISTS', P .. 'mr:limits') == 1
 if paused > 0 then
