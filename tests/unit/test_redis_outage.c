@@ -474,6 +474,55 @@ a_task_whose_take_was_lost_with_its_answer_comes_back_before_its_lease_ends(void
     mr_broker_close(other);
 }
 
+/* Whose lease ended they have not known for long: so they stand before ours, which ended later. */
+static void a_lease_that_ended_is_found_behind_those_of_other_programs(void **state)
+{
+    static const char theirs[] =
+        "local s = redis.call('TIME')[1] - 5\n"
+        "for i = 1, 1200 do\n"
+        "  local id = 'go-' .. i\n"
+        "  redis.call('HSET', KEYS[1] .. 't:' .. id, 'msg', '', 'state', 'active')\n"
+        "  redis.call('LPUSH', KEYS[1] .. 'active', id)\n"
+        "  redis.call('ZADD', KEYS[1] .. 'lease', s, id)\n"
+        "end";
+    struct scene *scene = *state;
+    struct mr_broker *other = open_broker(scene);
+    put(scene->broker, "a");
+    struct mr_req_take kept = {
+        .req.op = MR_OP_TAKE, .node = open_node_for(scene->broker, 60000).node, .max = 1};
+    assert_int_equal(mr_broker_call(scene->broker, &kept.req), MR_OK);
+    RIG(scene->server, "EVAL", theirs, "1", Q);
+    lease_until(scene, Q "lease", "a", now_ms() - 2000);
+    (void)open_node_for(other, 60000);
+    UNTIL(RIG_INT(scene->server, "LLEN", Q "pending") == 1);
+    assert_int_equal(RIG_INT(scene->server, "LLEN", Q "active"), 1200);
+    assert_int_equal(RIG_INT(scene->server, "HEXISTS", Q "t:a", "mr:i"), 0);
+    mr_lease_free(kept.leases);
+    mr_req_done(&kept.req);
+    mr_broker_close(other);
+}
+
+/* It says the epoch and the holder in fields of their own, and the end in a zset. */
+static void what_an_older_millrace_has_in_hand_comes_back_when_its_lease_is_over(void **state)
+{
+    static const char older[] =
+        "local s, id = redis.call('TIME')[1], redis.call('RPOP', KEYS[1] .. 'pending')\n"
+        "redis.call('HDEL', KEYS[1] .. 't:' .. id, 'pending_since')\n"
+        "redis.call('HSET', KEYS[1] .. 't:' .. id, 'state', 'active', 'mr:e', '1700000000000000',\n"
+        "  'mr:n', 'older', 'mr:b', '1700000000000000', 'mr:t', s .. '000000000')\n"
+        "redis.call('LPUSH', KEYS[1] .. 'active', id)\n"
+        "redis.call('ZADD', KEYS[1] .. 'lease', s + 2, id)\n"
+        "redis.call('ZADD', KEYS[1] .. 'mr:lease', (s + 2) * 1000, id)";
+    struct scene *scene = *state;
+    put(scene->broker, "a");
+    RIG(scene->server, "EVAL", older, "1", Q);
+    (void)open_node_for(scene->broker, 60000);
+    UNTIL(RIG_INT(scene->server, "LLEN", Q "pending") == 1);
+    assert_string_equal(RIG(scene->server, "HGET", Q "t:a", "mr:c"), "1"); /* it had begun */
+    assert_int_equal(RIG_INT(scene->server, "HEXISTS", Q "t:a", "mr:n"), 0);
+    assert_int_equal(RIG_INT(scene->server, "EXISTS", Q "active", Q "lease", Q "mr:lease"), 0);
+}
+
 /* Its look for leases that ended waits in the socket of a Redis that stands still, and is carried out before
  * whoever lives can say so. */
 static void a_look_that_redis_comes_to_late_takes_nothing_away(void **state)
@@ -645,6 +694,8 @@ int main(int argc, char **argv)
         TEST(a_take_without_a_redis_says_so_when_its_wait_is_over),
         TEST(what_a_node_gave_up_while_redis_was_away_is_no_crash),
         TEST(a_task_whose_take_was_lost_with_its_answer_comes_back_before_its_lease_ends),
+        TEST(a_lease_that_ended_is_found_behind_those_of_other_programs),
+        TEST(what_an_older_millrace_has_in_hand_comes_back_when_its_lease_is_over),
         TEST(a_look_that_redis_comes_to_late_takes_nothing_away),
         TEST(an_end_that_is_asked_for_twice_where_its_task_never_was_stays_another_s),
         TEST(a_user_who_may_neither_wait_nor_listen_looks_once_a_second_and_says_why),
