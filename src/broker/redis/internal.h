@@ -84,7 +84,7 @@
  *   mr:p  priority in ms, if not 0; mr:y its key, if any
  *   mr:i  while it is in hand: "EPOCH END_MS HOLDER", its epoch, when its lease ends, and who has it (see
  *         struct node). It counts while that end, in seconds rounded up, is the score in `lease`. One
- *         field, since each costs a take as much as a command
+ *         field, since each costs a take nearly half as much as a command
  *   mr:e  epoch of the last run that has ended
  *   mr:b  epoch of the run that has begun
  *   mr:c  crashes, if any
