@@ -15,6 +15,14 @@ grep -q ' 1000 tasks' "$room/out" || fail "$(cat "$room/out")"
 expect 0 --json fsck
 is "fsck as JSON" 'true 1000 0' "$(jq -r '[.ok,.tasks,.damaged]|join(" ")' "$room/out")"
 
+# A new one takes as much of the disk as its log files are long.
+MILLRACE_LOG_SEGMENT=4MiB m --broker "file:$room/small" enqueue x >/dev/null
+MILLRACE_LOG_SEGMENT=16MiB m --broker "file:$room/large" enqueue x >/dev/null
+is "files of the log" "$((4 << 20)) $((16 << 20))" "$(stat -c %s "$room"/small/log-* "$room"/large/log-* | sort -nu | xargs)"
+MILLRACE_LOG_SEGMENT=1MiB refuses 2 'MILLRACE_LOG_SEGMENT: "1MiB" is below 4194304' --broker "file:$room/tiny" enqueue x
+[ ! -e "$room/tiny" ]
+refuses 2 '--log-segment: "2GiB" is over the limit of 1073741824' serve --log-segment 2GiB --data "$room/tiny"
+
 # A backup is a store of its own.
 expect 0 backup "$room/copy"
 is "copied" 1000 "$(m --broker "file:$room/copy" queue show a --json | jq .pending)"
