@@ -39,6 +39,17 @@ static void come_to(size_t workers, size_t parts)
     BENCH_UNTIL(rig_is_cut(rig, parts));
 }
 
+/* The plan with a server for each of so many parts. On a busy machine a server may be late with its beat when the app is cut; then
+ * its part comes to it a little later. */
+static struct rig_plan plan_of_owners(size_t owners)
+{
+    BENCH_UNTIL(rig_judges_time() || rig_plan(rig).owners == owners);
+    struct rig_plan plan = rig_plan(rig);
+    assert_int_equal(plan.owners, owners);
+    assert_true(plan.most - plan.least <= 1);
+    return plan;
+}
+
 static void test_67_the_third_worker_cuts_the_app(void **state)
 {
     (void)state;
@@ -48,11 +59,9 @@ static void test_67_the_third_worker_cuts_the_app(void **state)
     int64_t took_ms = cut_ms(2), since_ms = bench_now_ms(rig->bench);
     printf("67: two subApps %lld ms after the third worker was started\n", (long long)took_ms);
     assert_true(took_ms < PULL_MS || !rig_judges_time());
-    struct rig_plan plan = rig_plan(rig);
-    assert_int_equal(plan.owners, 2); /* the new one is with a server that has none */
+    struct rig_plan plan = plan_of_owners(2); /* the new one is with a server that has none */
     assert_true(strcmp(plan.names[0], before.names[0]) == 0 ||
                 strcmp(plan.names[1], before.names[0]) == 0);
-    assert_true(plan.most - plan.least <= 1);
     /* What either owner dispatches from now on is run: the workers have followed. */
     uint64_t processed[RIG_SERVERS];
     rig_await_tasks(rig);
@@ -79,9 +88,7 @@ static void test_68_the_fourth_does_not_and_the_fifth_does(void **state)
     rig_work(rig, 4);
     int64_t took_ms = cut_ms(3);
     assert_true(took_ms < PULL_MS || !rig_judges_time());
-    struct rig_plan plan = rig_plan(rig);
-    assert_int_equal(plan.owners, 3);
-    assert_true(plan.most - plan.least <= 1);
+    (void)plan_of_owners(3);
     rig_check(rig);
 }
 
