@@ -50,7 +50,7 @@ run() {
 
 # run_beside FOLDER CTEST-OPTION...: many at a time. Some of these tests judge how long something took, and a machine that has
 # ten of them to run is late itself at times: what failed is run once more, by itself, and the run says which that were.
-# What ASan or UBSan find is no matter of time: that stays a failure.
+# What a sanitizer finds is no matter of time: that stays a failure.
 run_beside() {
     local folder=$1 log
     log=$folder/Testing/beside.log
@@ -58,7 +58,7 @@ run_beside() {
     if run "$@" | tee "$log"; then
         return 0
     fi
-    if grep -qE 'ERROR: AddressSanitizer|runtime error:' "$log"; then
+    if grep -qE 'ERROR: AddressSanitizer|runtime error:|WARNING: ThreadSanitizer' "$log"; then
         return 1
     fi
     printf '== failed beside others, now each by itself:\n'
@@ -77,7 +77,7 @@ sample() {
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
     stage "build (TSan)" compile build/tsan threads_tests -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=thread
     stage "sample (ASan + UBSan)" run_beside build/asan -j "$beside" -L sample
-    stage "threads (TSan)" run build/tsan -j "$beside" -L threads
+    stage "threads (TSan)" run_beside build/tsan -j "$beside" -L threads
     # Here the failing allocator works; a sanitizer's own cannot be replaced.
     stage "alloc (release)" run build -j "$jobs" -L alloc
     stage "integration (release)" run_beside build -j "$beside" -L integration

@@ -301,6 +301,7 @@ static void a_worker_goes_on_when_redis_can_write_its_disk_again(void **state)
 static void lease_until(struct scene *scene, const char *key, const char *id, int64_t ms)
 {
     static const char both[] = "local hold = redis.call('HGET', KEYS[2] .. ARGV[3], 'mr:i')\n"
+                               "if not hold then return 0 end\n"
                                "hold = string.gsub(hold, ' %d+ ', ' ' .. ARGV[1] .. ' ', 1)\n"
                                "redis.call('HSET', KEYS[2] .. ARGV[3], 'mr:i', hold)\n"
                                "return redis.call('ZADD', KEYS[1], ARGV[2], ARGV[3])";
@@ -474,6 +475,16 @@ a_task_whose_take_was_lost_with_its_answer_comes_back_before_its_lease_ends(void
     mr_broker_close(other);
 }
 
+/* Whether a task whose lease is over came back. A broker that made its connection anew beats for all it has in hand, which this
+ * is among: then the lease is over again. */
+static bool came_back(struct scene *scene, const char *id)
+{
+    if (RIG_INT(scene->server, "LLEN", Q "pending") == 1)
+        return true;
+    lease_until(scene, Q "lease", id, now_ms() - 2000);
+    return false;
+}
+
 /* Whose lease ended they have not known for long: so they stand before ours, which ended later. */
 static void a_lease_that_ended_is_found_behind_those_of_other_programs(void **state)
 {
@@ -494,7 +505,7 @@ static void a_lease_that_ended_is_found_behind_those_of_other_programs(void **st
     RIG(scene->server, "EVAL", theirs, "1", Q);
     lease_until(scene, Q "lease", "a", now_ms() - 2000);
     (void)open_node_for(other, 60000);
-    UNTIL(RIG_INT(scene->server, "LLEN", Q "pending") == 1);
+    UNTIL(came_back(scene, "a"));
     assert_int_equal(RIG_INT(scene->server, "LLEN", Q "active"), 1200);
     assert_int_equal(RIG_INT(scene->server, "HEXISTS", Q "t:a", "mr:i"), 0);
     mr_lease_free(kept.leases);
