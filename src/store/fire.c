@@ -324,7 +324,8 @@ static enum mr_err fire_check_item(const struct mr_store_fire *item)
                     time_is_valid(item->fired_ms) && time_is_valid(item->finished_ms);
     bool does = item->state != MR_LEDGER_NONE || item->move.moves;
     return row_ok && times_ok && does && target_is_valid(item->target) &&
-                   !uid_is_zero(&item->uid) && move_is_valid(&item->move)
+                   home_check(item->home) == MR_OK && !uid_is_zero(&item->uid) &&
+                   move_is_valid(&item->move)
                ? MR_OK
                : MR_INVALID;
 }
@@ -344,6 +345,7 @@ static enum mr_err fire_row(struct work *work, const struct slot *slot,
         .kind = item->kind,
         .state = item->state,
         .target = item->target,
+        .home = item->home,
         .fired_ms = item->fired_ms,
         .finished_ms = open ? 0 : finished_ms,
     };

@@ -327,6 +327,7 @@ struct mr_store_fire {
     enum mr_ledger_state state;
     struct mr_slice reason;
     struct mr_slice target;        /* to MR_STORE_TARGET_MAX; no NUL */
+    struct mr_slice home;          /* whose it is to make a task of it; empty: the owner's */
     int64_t fired_ms, finished_ms; /* finished_ms of a state that is an end; 0: fired_ms */
     /* Only while fewer runs of the timer than this are open, but for those that wait with a reason; 0: no matter. */
     uint32_t limit;

@@ -113,6 +113,10 @@ static void test_a_firing_says_where_its_task_is(void **state)
                    .err,
                MR_OK);
     assert_slice(suite_firing(t, 1, 1000)->home, "here");
+    /* One that a person asked for says so while it still waits. */
+    assert_err(FIRE(t, .planned_ms = 2000, .home = MR_SLICE_LIT("asked")).err, MR_OK);
+    assert_slice(suite_firing(t, 1, 2000)->home, "asked");
+    assert_int_equal(suite_firing(t, 1, 2000)->state, MR_LEDGER_WAITING);
     /* Who has done the same elsewhere is told that it was not the first. */
     assert_err(SET(t, .planned_ms = 1000, .from = MR_LEDGER_BIT(MR_LEDGER_WAITING),
                    .to = MR_LEDGER_DISPATCHED, .home = MR_SLICE_LIT("there"))

@@ -121,7 +121,8 @@ static void run_fired(struct job *job)
     }
     if (err == MR_OK && a->fired.existed && job->app->owned)
         sched_recover_timer(job->app, &a->act->uid); /* where it goes was decided before */
-    else if (err == MR_OK && !a->fired.existed && a->fired.state == MR_LEDGER_WAITING)
+    else if (err == MR_OK && !a->fired.existed && a->fired.state == MR_LEDGER_WAITING &&
+             sched_claim_holds(job->s, a->item.fired_ms))
         dispatch_one(a, a->item.planned_ms, a->fired.run, a->item.target);
     else if (err == MR_OK && !a->fired.existed && a->fired.state == MR_LEDGER_FAILED)
         tell_nobody(a);
@@ -145,6 +146,9 @@ static void run_row(struct acting *a, uint32_t running, uint32_t held)
         a->item.state = MR_LEDGER_FAILED;
         a->item.reason = sched_why_nowhere(err);
     }
+    /* Whoever owns the app must not make a second task of it. */
+    if (a->item.state == MR_LEDGER_WAITING && !a->held)
+        a->item.home = mr_slice_str(a->job.s->home);
     fire(a, run_fired);
 }
 

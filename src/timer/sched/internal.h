@@ -530,6 +530,8 @@ void sched_recover_left(struct app *base);
 void sched_recover_drop(struct app *app);
 /* The open rows of one timer are read; those that may be are dispatched. */
 void sched_recover_timer(struct app *app, const struct mr_uuid *uid);
+/* Whether a row that we wrote then, with our home, is still ours to make a task of. */
+bool sched_claim_holds(const struct mr_scheduler *s, int64_t fired_ms);
 
 /* stop.c: tells the broker to stop the task of a firing; one that had not begun ends here. why is a literal. */
 void sched_stop_task(struct app *app, const struct mr_uuid *uid, int64_t planned_ms, uint32_t run,

@@ -14,7 +14,10 @@
 
 enum walk_kind { WALK_RECOVERS, WALK_RELEASES, WALK_RECONCILES, WALK_LEFT };
 
-enum { FRESH_MS = 5000 /* younger rows are under way: there is nothing to mend */ };
+enum {
+    FRESH_MS = 5000,  /* younger rows are under way: there is nothing to mend */
+    CLAIM_MS = 15000, /* so long a row waits for its home, if that lives, to make a task of it */
+};
 
 struct look_up {
     struct job job;
@@ -178,10 +181,19 @@ static bool is_waiting(const struct mr_store_firing *row)
     return row->state == MR_LEDGER_WAITING;
 }
 
+/* A server that stood still leaves the row to the owner, well before that takes it. */
+bool sched_claim_holds(const struct mr_scheduler *s, int64_t fired_ms)
+{
+    return s->home[0] == '\0' || sched_now_ms(s) - fired_ms < CLAIM_MS / 2;
+}
+
 /* It is to become a task, or has been one that is not there any more. */
 static bool is_loose(const struct walk *w, const struct mr_store_firing *row)
 {
-    return is_waiting(row) || sched_home(w->job.s, row->home) == HOME_GONE;
+    enum home home = sched_home(w->job.s, row->home);
+    if (is_waiting(row) && home == HOME_OTHERS) /* a person asked for it there */
+        return sched_now_ms(w->job.s) - row->fired_ms > CLAIM_MS;
+    return is_waiting(row) || home == HOME_GONE;
 }
 
 static void row_waits(struct walk *w, const struct mr_store_firing *row,
