@@ -17,9 +17,9 @@ struct mover {
     uint64_t fired;
     enum mr_row_state before; /* as it was read */
     bool written;
-    bool touched;     /* something was done to it without a fence */
-    bool limited;     /* some of its rows have a limit */
-    uint64_t running; /* then: its open rows, but for those that wait with a reason */
+    bool touched;           /* something was done to it without a fence */
+    bool counted;           /* its open rows matter: then they are known, */
+    uint64_t open, running; /* and how many of them do not wait with a reason */
 };
 
 /* A row of the ledger likewise. */
@@ -32,7 +32,7 @@ struct entry {
 struct slot {
     const struct mr_uuid *uid;
     int64_t planned_ms;
-    bool needs_timer, needs_row, limited;
+    bool needs_timer, needs_row, counts;
     struct mover *mover;
     struct entry *entry;
 };
@@ -104,7 +104,7 @@ static enum mr_err find_places(struct work *work)
     for (size_t i = 0; i < n; i++) {
         if (sorted[i]->needs_timer) {
             sorted[i]->mover = mover_for(work, sorted[i]);
-            sorted[i]->mover->limited |= sorted[i]->limited;
+            sorted[i]->mover->counted |= sorted[i]->counts;
         }
         if (sorted[i]->needs_row)
             sorted[i]->entry = entry_for(work, sorted[i]);
@@ -136,6 +136,7 @@ static enum mr_err take_running(size_t item, const struct db_value *row, void *a
 {
     struct mover *const *movers = arg;
     movers[item]->running = (uint64_t)row[0].number;
+    movers[item]->open = (uint64_t)row[1].number;
     return MR_OK;
 }
 
@@ -146,7 +147,7 @@ static enum mr_err read_running(struct work *work, struct db_value *values)
     if (!movers)
         return MR_NOMEM;
     for (size_t i = 0; i < work->movers_n; i++) {
-        if (!work->movers[i].limited)
+        if (!work->movers[i].counted)
             continue;
         values[2 * n] = db_bytes(uid_slice(&work->movers[i].uid));
         values[2 * n + 1] = db_bytes(work->app);
@@ -180,6 +181,7 @@ static bool move_is_valid(const struct mr_store_move *move)
         return true;
     bool state_ok = move->state == MR_ROW_NONE || move->state == MR_ROW_ACTIVE ||
                     move->state == MR_ROW_FINISHED;
+    state_ok = state_ok && (unsigned)move->when <= MR_STORE_WHEN_NONE_OPEN;
     return state_ok && time_is_valid(move->from_ms) && time_is_valid(move->to_ms) &&
            time_is_valid(move->last_ms) &&
            (move->from_ms != move->to_ms || move->state == MR_ROW_FINISHED);
@@ -194,6 +196,12 @@ static bool can_move(const struct mover *mover, const struct mr_store_move *move
 {
     return mover->state == MR_ROW_ACTIVE && mover->version == move->version &&
            mover->next_ms == move->from_ms;
+}
+
+static bool is_time(const struct mover *mover, const struct mr_store_move *move)
+{
+    return move->when == MR_STORE_ALWAYS ||
+           (mover->open > 0) == (move->when == MR_STORE_WHILE_OPEN);
 }
 
 static bool has_moved(const struct mover *mover, const struct mr_store_move *move)
@@ -322,7 +330,8 @@ static enum mr_err fire_check_item(const struct mr_store_fire *item)
                   item->run <= INT32_MAX;
     bool times_ok = time_is_valid(item->planned_ms) && time_is_valid(item->until_ms) &&
                     time_is_valid(item->fired_ms) && time_is_valid(item->finished_ms);
-    bool does = item->state != MR_LEDGER_NONE || item->move.moves;
+    bool does =
+        item->state == MR_LEDGER_NONE ? item->move.moves : item->move.when == MR_STORE_ALWAYS;
     return row_ok && times_ok && does && target_is_valid(item->target) &&
                    home_check(item->home) == MR_OK && !uid_is_zero(&item->uid) &&
                    move_is_valid(&item->move)
@@ -350,6 +359,7 @@ static enum mr_err fire_row(struct work *work, const struct slot *slot,
         .finished_ms = open ? 0 : finished_ms,
     };
     slot->entry->added = true;
+    slot->mover->open += open;
     slot->mover->running += open && (item->state != MR_LEDGER_WAITING || item->reason.len == 0);
     return reason_copy(&work->tx->scratch, item->reason, &slot->entry->row.reason);
 }
@@ -367,6 +377,8 @@ static enum mr_err fire_move(struct mover *mover, const struct mr_store_move *mo
         return MR_NOT_FOUND;
     if (!can_move(mover, move))
         return has_moved(mover, move) ? MR_OK : MR_STALE;
+    if (!is_time(mover, move))
+        return MR_WRONG_STATE;
     move_on(mover, move);
     return MR_OK;
 }
@@ -419,7 +431,7 @@ static enum mr_err fire_carry(struct tx *tx, struct mr_store_req *req)
                                           .planned_ms = item->planned_ms,
                                           .needs_timer = true,
                                           .needs_row = item->state != MR_LEDGER_NONE,
-                                          .limited = item->limit > 0};
+                                          .counts = item->limit > 0 || item->move.when};
     }
     MR_TRY(read_places(&work));
     for (size_t i = 0; i < fire->n; i++) {
@@ -516,9 +528,12 @@ static bool set_is_done(const struct mr_store_firing *row, const struct mr_store
            (item->home.len == 0 || mr_slice_equal(item->home, row->home));
 }
 
-static enum mr_err set_row(struct work *work, struct entry *entry, const struct mr_store_set *item)
+static enum mr_err set_row(struct work *work, struct mover *mover, struct entry *entry,
+                           const struct mr_store_set *item)
 {
     struct mr_store_firing *row = &entry->row;
+    if (mover != NULL && mover->counted)
+        mover->open += mr_ledger_is_open(item->to) - (uint64_t)mr_ledger_is_open(row->state);
     row->run = item->run;
     row->state = item->to;
     if (item->again)
@@ -547,7 +562,7 @@ static bool was_changed(const struct mover *mover, const struct mr_store_move *m
 
 static bool set_move(struct mover *mover, const struct mr_store_move *move)
 {
-    if (!can_move(mover, move))
+    if (!can_move(mover, move) || !is_time(mover, move))
         return has_moved(mover, move);
     move_on(mover, move);
     return true;
@@ -566,7 +581,7 @@ static enum mr_err set_item(struct work *work, const struct slot *slot,
     if (result->err == MR_OK && item->move.moves && was_changed(slot->mover, &item->move))
         result->err = MR_CONFLICT;
     if (result->err == MR_OK && !done)
-        MR_TRY(set_row(work, slot->entry, item));
+        MR_TRY(set_row(work, slot->mover, slot->entry, item));
     result->state = row->state;
     result->run = row->run;
     if (result->err == MR_OK && slot->mover) {
@@ -591,7 +606,8 @@ static enum mr_err set_carry(struct tx *tx, struct mr_store_req *req)
             work.slots[i] = (struct slot){.uid = &item->uid,
                                           .planned_ms = item->planned_ms,
                                           .needs_timer = item->move.moves || !work.fenced,
-                                          .needs_row = true};
+                                          .needs_row = true,
+                                          .counts = item->move.when != MR_STORE_ALWAYS};
     }
     MR_TRY(read_places(&work));
     for (size_t i = 0; i < set->n; i++) {

@@ -234,12 +234,14 @@ const struct statement sql_statements[SQL_COUNT] = {
                             " ORDER BY f.planned_ms LIMIT $4"},
     /* Those that wait with a reason have not begun. */
     [SQL_FIRING_RUNNING] =
-        {"bt", "i",
-         "SELECT count(*) FROM firing INDEXED BY firing_open_of WHERE uid = $1 AND state <= 3"
-         " AND NOT (state = 1 AND reason <> '') AND app = $2",
-         "SELECT k.ord, (SELECT count(*) FROM firing f WHERE f.uid = k.uid AND f.state <= 3"
-         " AND NOT (f.state = 1 AND f.reason <> '') AND f.app = k.app)"
-         " FROM unnest($1, $2) WITH ORDINALITY AS k(uid, app, ord)",
+        {"bt", "ii",
+         "SELECT count(*) FILTER (WHERE NOT (state = 1 AND reason <> '')), count(*)"
+         " FROM firing INDEXED BY firing_open_of WHERE uid = $1 AND state <= 3 AND app = $2",
+         "SELECT k.ord, n.running, n.open"
+         " FROM unnest($1, $2) WITH ORDINALITY AS k(uid, app, ord),"
+         " LATERAL (SELECT count(*) FILTER (WHERE NOT (f.state = 1 AND f.reason <> '')) AS running,"
+         " count(*) AS open FROM firing f WHERE f.uid = k.uid AND f.state <= 3 AND f.app = k.app) "
+         "n",
          true},
     [SQL_SUBAPPS_GET] = {"t", "ibb", "SELECT version, parts, wish FROM subapps WHERE app = $1"},
     [SQL_SUBAPPS_PUT] = {"tibbi", "",

@@ -307,10 +307,15 @@ struct mr_store_fence {
     uint64_t token;
 };
 
+/* A move may be for a timer that has open rows in the ledger, or for one that has none, as the item leaves it. Not with a row to
+ * fire. */
+enum mr_store_when { MR_STORE_ALWAYS, MR_STORE_WHILE_OPEN, MR_STORE_WHEN_NONE_OPEN };
+
 /* Moves a timer on, where it is still active, its version is this one and its next_ms is from_ms. One that
  * finishes may have no next time before and after. */
 struct mr_store_move {
     bool moves; /* false: there is none */
+    enum mr_store_when when;
     uint64_t version;
     int64_t from_ms, to_ms;  /* MR_STORE_NEVER_MS: none */
     enum mr_row_state state; /* active or finished; MR_ROW_NONE: active */
@@ -348,6 +353,7 @@ struct mr_store_fired {
  *                 still needs of the move has been done
  *   MR_STALE      it is not there, and the timer is not as the move says (any more): nothing was done
  *   MR_RUNNING    it is not there, and as many runs as its limit are open: nothing was done
+ *   MR_WRONG_STATE the move is for another time, when runs are open or none is: nothing was done
  *   MR_NOT_FOUND  no such timer (any more): nothing was done
  *   MR_INVALID
  */

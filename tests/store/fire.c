@@ -168,6 +168,25 @@ static void test_a_timer_can_be_moved_without_a_row(void **state)
     assert_int_equal(suite_firing_list(t, all)->n, 0);
 }
 
+/* Else it would wait for an end that was written a moment before, for ever. */
+static void test_a_timer_waits_for_an_end_only_while_a_run_is_open(void **state)
+{
+    struct suite *t = *state;
+    assert_err(PUT(t).err, MR_OK);
+    struct mr_store_fire wait = {.uid = suite_uid(1), .move = move_to(1000, MR_STORE_NEVER_MS)};
+    wait.move.when = MR_STORE_WHILE_OPEN;
+    assert_err(suite_fire_one(t, wait).err, MR_WRONG_STATE);
+    assert_err(FIRE(t, .planned_ms = 500, .state = MR_LEDGER_SKIPPED).err, MR_OK);
+    assert_err(suite_fire_one(t, wait).err, MR_WRONG_STATE);
+    assert_int_equal(suite_get(t, "a", "n")->next_ms, 1000);
+    assert_err(FIRE(t, .planned_ms = 600).err, MR_OK);
+    assert_err(suite_fire_one(t, wait).err, MR_OK);
+    assert_int_equal(suite_get(t, "a", "n")->next_ms, MR_STORE_NEVER_MS);
+    struct mr_store_fire row = {.uid = suite_uid(1), .planned_ms = 700, .state = MR_LEDGER_WAITING};
+    row.move = wait.move;
+    assert_err(suite_fire_one(t, row).err, MR_INVALID);
+}
+
 static void test_what_is_wrong_with_a_firing_is_its_own(void **state)
 {
     struct suite *t = *state;
@@ -256,6 +275,7 @@ int suite_fire(const struct suite_engine *engine)
         SUITE_TEST(test_several_firings_of_a_timer_in_a_batch_follow_each_other),
         SUITE_TEST(test_a_run_by_hand_leaves_the_plan_alone),
         SUITE_TEST(test_a_timer_can_be_moved_without_a_row),
+        SUITE_TEST(test_a_timer_waits_for_an_end_only_while_a_run_is_open),
         SUITE_TEST(test_what_is_wrong_with_a_firing_is_its_own),
         SUITE_TEST(test_a_reason_is_cut_and_made_readable),
         SUITE_TEST(test_a_skipped_firing_has_ended),

@@ -287,6 +287,16 @@ static bool can_move(const struct mr_store_timer *row, const struct mr_store_mov
            row->next_ms == move->from_ms;
 }
 
+static bool is_time(const struct model *m, size_t app, const struct mr_uuid *uid,
+                    const struct mr_store_move *move)
+{
+    bool open = false;
+    for (size_t i = 0; i < m->firings_n; i++)
+        open |= uid_is(&m->firings[i].uid, uid) && mr_ledger_is_open(m->firings[i].state) &&
+                mr_slice_equal(m->firings[i].app, mr_slice_str(app_names[app]));
+    return move->when == MR_STORE_ALWAYS || open == (move->when == MR_STORE_WHILE_OPEN);
+}
+
 static bool has_moved(const struct mr_store_timer *row, const struct mr_store_move *move)
 {
     enum mr_row_state state = move->state == MR_ROW_NONE ? MR_ROW_ACTIVE : move->state;
@@ -336,6 +346,8 @@ static enum mr_err model_fire(struct model *m, size_t app, const struct mr_store
         return MR_NOT_FOUND;
     if (firing == NULL && item->move.moves && !moves)
         return item->state == MR_LEDGER_NONE && has_moved(row, &item->move) ? MR_OK : MR_STALE;
+    if (item->state == MR_LEDGER_NONE && !is_time(m, app, &item->uid, &item->move))
+        return MR_WRONG_STATE;
     if (firing == NULL && item->state != MR_LEDGER_NONE && item->limit > 0 &&
         running(m, app, &item->uid) >= item->limit)
         return MR_RUNNING;
@@ -411,6 +423,8 @@ static struct mr_store_fire random_fire(struct model *m, size_t app)
     };
     if (item.state == MR_LEDGER_NONE || !one_in(m, 3))
         item.move = random_move(m, app, &item.uid);
+    if (item.state == MR_LEDGER_NONE)
+        item.move.when = (enum mr_store_when)below(m, 3);
     return item;
 }
 
@@ -464,8 +478,9 @@ static enum mr_err model_set(struct model *m, size_t app, const struct mr_store_
     result->state = row->state;
     result->run = row->run;
     if (err == MR_OK && item->move.moves) {
-        result->moved = has_moved(timer, &item->move) || can_move(timer, &item->move);
-        if (can_move(timer, &item->move))
+        bool moves = can_move(timer, &item->move) && is_time(m, app, &item->uid, &item->move);
+        result->moved = moves || has_moved(timer, &item->move);
+        if (moves)
             do_move(timer, &item->move);
     }
     return err;
@@ -495,8 +510,10 @@ static struct mr_store_set random_set(struct model *m, size_t app)
     }
     if (item.again && item.run == 0)
         item.run = 1;
-    if (one_in(m, 3))
+    if (one_in(m, 3)) {
         item.move = random_move(m, app, &item.uid);
+        item.move.when = (enum mr_store_when)below(m, 3);
+    }
     return item;
 }
 

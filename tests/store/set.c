@@ -130,6 +130,30 @@ static void test_an_end_can_move_its_timer_on(void **state)
     assert_false(late.moved);
 }
 
+/* Of two ends that are written at once each would leave it to the other. */
+static void test_the_last_end_of_several_moves_its_timer_on(void **state)
+{
+    struct suite *t = *state;
+    assert_err(PUT(t, .next_ms = MR_STORE_NEVER_MS).err, MR_OK);
+    fire_at(t, 1, 1000);
+    fire_at(t, 1, 2000);
+    struct mr_store_move move = {.moves = true,
+                                 .when = MR_STORE_WHEN_NONE_OPEN,
+                                 .version = 1,
+                                 .from_ms = MR_STORE_NEVER_MS,
+                                 .to_ms = 5000};
+    struct mr_store_set_result first =
+        SET(t, .planned_ms = 2000, .from = OPEN, .to = MR_LEDGER_SUCCEEDED, .move = move);
+    assert_err(first.err, MR_OK);
+    assert_false(first.moved);
+    assert_int_equal(suite_get(t, "a", "n")->next_ms, MR_STORE_NEVER_MS);
+    struct mr_store_set_result last =
+        SET(t, .planned_ms = 1000, .from = OPEN, .to = MR_LEDGER_FAILED, .move = move);
+    assert_err(last.err, MR_OK);
+    assert_true(last.moved);
+    assert_int_equal(suite_get(t, "a", "n")->next_ms, 5000);
+}
+
 static void test_an_end_can_finish_its_timer(void **state)
 {
     struct suite *t = *state;
@@ -309,6 +333,7 @@ int suite_set(const struct suite_engine *engine)
         SUITE_TEST(test_an_end_without_a_time_gets_one),
         SUITE_TEST(test_a_failed_firing_runs_again_once_per_number),
         SUITE_TEST(test_an_end_can_move_its_timer_on),
+        SUITE_TEST(test_the_last_end_of_several_moves_its_timer_on),
         SUITE_TEST(test_an_end_can_finish_its_timer),
         SUITE_TEST(test_what_is_done_without_the_lease_counts_as_a_change),
         SUITE_TEST(test_no_more_runs_than_the_limit_are_open),

@@ -54,14 +54,6 @@ static void tell_failure(struct app *app, const struct end *end)
                             .reason = end->reason});
 }
 
-/* The timer counts from ends, and this is the one that it waits for. */
-static bool is_last(const struct entry *entry, const struct end *end)
-{
-    return mr_rule_kind_of(entry->def->rule) == MR_TIMER_AFTER_DONE &&
-           entry->plan.next_ms == MR_NEVER_MS && entry->open_n == 1 &&
-           entry->open[0].planned_ms == end->planned_ms;
-}
-
 /* What its timer does next, where that waits for ends. */
 static void entry_ended(struct app *app, const struct ending *e, size_t i)
 {
@@ -71,26 +63,22 @@ static void entry_ended(struct app *app, const struct ending *e, size_t i)
     if (entry == NULL)
         return;
     bool queues = entry->def->options.overlap == MR_OVERLAP_QUEUE;
+    bool ask = item->move.moves && !e->results[i].moved;
+    struct mr_uuid uid = entry->uid;
     if (item->move.moves && e->results[i].moved) {
         entry->plan.next_ms = item->move.to_ms;
         entry->plan.admitted_ms = 0;
     }
-    bool ask = item->move.moves && !e->results[i].moved;
-    bool last = is_last(entry, end) && !item->move.moves;
-    struct mr_uuid uid = entry->uid;
     sched_entry_closed(entry, end->planned_ms); /* it may be gone now */
     entry = sched_entry_find(app, &uid);
-    if (entry != NULL && ask && entry->state != ENTRY_FIRING)
+    if (entry != NULL && ask && entry->state == ENTRY_FIRING)
+        entry->changed = true;
+    else if (entry != NULL && ask)
         sched_entry_ask(entry);
     else if (entry != NULL)
         sched_entry_settle(entry);
     if (queues)
         sched_recover_timer(app, &uid);
-    if (last) { /* others of it were open when this was written, and have ended with it */
-        struct end written = *end;
-        written.state = e->results[i].state;
-        sched_end_late(app, &written, true);
-    }
 }
 
 static void count_end(struct mr_scheduler *s, enum mr_ledger_state state)
@@ -121,7 +109,7 @@ static void written(struct job *job)
         if (e->results[i].err == MR_OK)
             sched_end_told(app, &e->ends[i]);
         if (e->results[i].err == MR_CONFLICT) /* its timer was changed */
-            sched_end_late(app, &e->ends[i], false);
+            sched_end_late(app, &e->ends[i]);
         else if (e->results[i].err != MR_STALE)
             entry_ended(app, e, i);
     }
@@ -136,24 +124,23 @@ static void written(struct job *job)
 static void add_move(struct app *app, const struct end *end, struct mr_store_set *item)
 {
     struct entry *entry = app->owned ? sched_entry_find(app, &end->uid) : NULL;
-    if (entry == NULL || entry->open_n > 1 ||
-        (entry->open_n == 1 && entry->open[0].planned_ms != end->planned_ms))
+    if (entry == NULL)
         return;
-    struct mr_store_timer timer = {.state = MR_ROW_ACTIVE,
-                                   .version = entry->version,
-                                   .next_ms = entry->plan.next_ms,
-                                   .fired = entry->plan.fired};
+    struct mr_store_timer timer = {
+        .state = MR_ROW_ACTIVE, .version = entry->version, .fired = entry->plan.fired};
     item->move = sched_end_move(entry->def->rule, &timer, end->finished_ms);
 }
 
+/* Whether the timer waits for an end, and other runs of it are open, only the store can tell: what is in memory may be older than
+ * what another server has just written. */
 struct mr_store_move sched_end_move(const struct mr_rule *rule, const struct mr_store_timer *timer,
                                     int64_t finished_ms)
 {
-    if (mr_rule_kind_of(rule) != MR_TIMER_AFTER_DONE || timer->state != MR_ROW_ACTIVE ||
-        timer->next_ms != MR_STORE_NEVER_MS)
+    if (mr_rule_kind_of(rule) != MR_TIMER_AFTER_DONE || timer->state != MR_ROW_ACTIVE)
         return (struct mr_store_move){.moves = false};
     int64_t next_ms = mr_plan_after_end(rule, timer->fired, finished_ms, MR_NEVER_MS);
     return (struct mr_store_move){.moves = true,
+                                  .when = MR_STORE_WHEN_NONE_OPEN,
                                   .version = timer->version,
                                   .from_ms = MR_STORE_NEVER_MS,
                                   .to_ms = next_ms,
@@ -225,7 +212,7 @@ void sched_end_write(struct app *app, const struct end *end)
     if (app->owned)
         sched_ends_write(app, end, 1, NULL, NULL);
     else
-        sched_end_late(app, end, false);
+        sched_end_late(app, end);
 }
 
 /* ---- results --------------------------------------------------------------------------------- */

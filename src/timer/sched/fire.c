@@ -95,7 +95,8 @@ static void add_row(struct firing *f, struct entry *entry, struct mr_plan_step *
                                    .fired_ms = now_ms,
                                    .state = MR_LEDGER_MISFIRED,
                                    .reason = why_misfired};
-    if (counts_from_ends(entry) && entry->open_n > 0) {
+    bool waits = counts_from_ends(entry) && entry->open_n > 0;
+    if (waits) {
         item->state = MR_LEDGER_NONE;
         mr_plan_wait(&entry->plan, step);
     } else if (step->kind == MR_PLAN_GAP) {
@@ -107,6 +108,7 @@ static void add_row(struct firing *f, struct entry *entry, struct mr_plan_step *
     }
     item->move = (struct mr_store_move){
         .moves = true,
+        .when = waits ? MR_STORE_WHILE_OPEN : MR_STORE_ALWAYS, /* that end may have been written */
         .version = entry->version,
         .from_ms = entry->plan.next_ms,
         .to_ms = step->after.next_ms,
@@ -215,7 +217,7 @@ static void one_fired(struct app *app, struct firing *f, size_t i, struct mr_lin
     entry->state = ENTRY_RESTS;
     if (err == MR_OK) {
         row_written(app, f, i, shots);
-    } else if (err != MR_STALE && err != MR_RUNNING) {
+    } else if (err != MR_STALE && err != MR_RUNNING && err != MR_WRONG_STATE) {
         char name[MR_NAME_MAX * 4];
         /* A timer that was deleted is no news. */
         mr_diag(err == MR_NOT_FOUND ? MR_DIAG_DEBUG : MR_DIAG_WARN, "timer.fire",
@@ -226,7 +228,7 @@ static void one_fired(struct app *app, struct firing *f, size_t i, struct mr_lin
     /* A row that was there already may be of others, and its timer elsewhere than we think. */
     if (err == MR_STALE || entry->changed || f->results[i].existed)
         sched_entry_ask(entry);
-    else if (err == MR_RUNNING)
+    else if (err == MR_RUNNING || err == MR_WRONG_STATE) /* what is open is not what we think */
         sched_entry_ask_open(entry);
     else
         sched_entry_settle(entry);

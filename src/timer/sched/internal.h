@@ -123,6 +123,7 @@ struct entry {
     struct mr_plan_state plan;
     enum entry_state state;
     bool changed; /* while it was in a transaction: its row has to be read */
+    bool unsure; /* one of its open runs may have ended: the store has to be asked which are open */
     struct open_run *open;
     uint32_t open_n, open_cap;
 };
@@ -405,6 +406,9 @@ void sched_entry_settle(struct entry *entry);
 /* Its row is read again. */
 void sched_entry_ask(struct entry *entry);
 void sched_entry_opened(struct entry *entry, int64_t planned_ms, uint32_t run, bool held);
+/* Likewise, as a page of rows says that may be older than what has been heard since; make_sure asks the store, if need be. */
+void sched_entry_maybe_opened(struct entry *entry, int64_t planned_ms, uint32_t run, bool held);
+void sched_entry_make_sure(struct entry *entry);
 void sched_entry_closed(struct entry *entry, int64_t planned_ms);
 /* Its open runs are these, and no others. */
 void sched_entry_open_are(struct entry *entry, const struct mr_store_firing *rows, size_t n);
@@ -509,9 +513,8 @@ void sched_ends_write(struct app *app, const struct end *ends, size_t n, ends_do
 void sched_end_write(struct app *app, const struct end *end);
 void sched_end_told(struct app *app,
                     const struct end *end); /* it is written: counted, and an alarm */
-/* late.c: likewise, when it has been read how the timer stands. told: it is written already, but for what the timer does
- * next. */
-void sched_end_late(struct app *app, const struct end *end, bool told);
+/* late.c: likewise, when it has been read how the timer stands. */
+void sched_end_late(struct app *app, const struct end *end);
 /* Likewise, of many that are not ours; all is copied. */
 void sched_ends_late(struct app *app, const struct end *ends, size_t n, ends_done *done, void *arg);
 /* What the ledger is told of it, but for the move. */

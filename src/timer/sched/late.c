@@ -21,7 +21,6 @@ struct late {
     struct mr_store_set *items;
     struct mr_store_set_result *results;
     unsigned tries;
-    bool told;
     ends_done *done; /* or NULL */
     void *arg;
 };
@@ -60,7 +59,7 @@ static void written(struct job *job)
         look(l);
         return;
     }
-    for (size_t i = 0; err == MR_OK && !l->told && i < l->n; i++) {
+    for (size_t i = 0; err == MR_OK && i < l->n; i++) {
         if (l->results[i].err == MR_OK && l->ends[i].final)
             sched_end_told(job->app, &l->ends[i]);
     }
@@ -101,7 +100,7 @@ static bool write_ours(struct late *l)
     if (!app->owned || l->n > 1 || sched_entry_find(app, &l->ends[0].uid) == NULL)
         return false;
     (void)sched_entry_load(app, &l->get.timers[0]);
-    if (l->told || sched_entry_find(app, &l->ends[0].uid) == NULL)
+    if (sched_entry_find(app, &l->ends[0].uid) == NULL)
         return false;
     sched_ends_write(app, l->ends, 1, l->done, l->arg);
     late_free(l);
@@ -162,9 +161,9 @@ static void begin(struct app *app, const struct end *ends, size_t n, struct late
         late_free(l);
 }
 
-void sched_end_late(struct app *app, const struct end *end, bool told)
+void sched_end_late(struct app *app, const struct end *end)
 {
-    begin(app, end, 1, (struct late){.told = told});
+    begin(app, end, 1, (struct late){0});
 }
 
 void sched_ends_late(struct app *app, const struct end *ends, size_t n, ends_done *done, void *arg)

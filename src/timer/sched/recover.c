@@ -213,7 +213,7 @@ static void row_waits(struct walk *w, const struct mr_store_firing *row,
     bool held = entry != NULL && is_waiting(row) && def->options.overlap == MR_OVERLAP_QUEUE &&
                 sched_entry_running_without(entry, row->planned_ms) >= def->limit;
     if (entry != NULL)
-        sched_entry_opened(entry, row->planned_ms, row->run, held);
+        sched_entry_maybe_opened(entry, row->planned_ms, row->run, held);
     struct shot *shot =
         held ? NULL : sched_shot_new(def, &row->uid, row->planned_ms, row->run, row->target);
     if (shot != NULL) {
@@ -227,7 +227,7 @@ static void row_waits(struct walk *w, const struct mr_store_firing *row,
 
 static void row_runs(struct walk *w, const struct mr_store_firing *row, struct entry *entry)
 {
-    sched_entry_opened(entry, row->planned_ms, row->run, false);
+    sched_entry_maybe_opened(entry, row->planned_ms, row->run, false);
     if (w->kind == WALK_RECOVERS && !sched_is_broadcast(row->target) &&
         sched_home(w->job.s, row->home) == HOME_OURS)
         sched_expire(w->job.app, entry->def, &row->uid, row->planned_ms, row->run);
@@ -255,6 +255,11 @@ static void rows_known(struct walk *w)
         }
     }
     sched_dispatch(app, &shots);
+    for (size_t i = 0; i < w->open.n; i++) { /* these rows were read before their timers */
+        struct entry *entry = sched_entry_find(app, &w->open.firings[i].uid);
+        if (entry != NULL)
+            sched_entry_make_sure(entry);
+    }
 }
 
 static void look_up(struct walk *w, const struct mr_store_firing *row)

@@ -205,6 +205,22 @@ void sched_entry_opened(struct entry *entry, int64_t planned_ms, uint32_t run, b
     *open = (struct open_run){planned_ms, run, held};
 }
 
+void sched_entry_maybe_opened(struct entry *entry, int64_t planned_ms, uint32_t run, bool held)
+{
+    entry->unsure |= entry->def->watched && open_find(entry, planned_ms) == NULL;
+    sched_entry_opened(entry, planned_ms, run, held);
+}
+
+void sched_entry_make_sure(struct entry *entry)
+{
+    if (!entry->unsure || entry->state == ENTRY_ASKS)
+        return;
+    if (entry->state == ENTRY_FIRING)
+        entry->changed = true;
+    else
+        sched_entry_ask_open(entry);
+}
+
 void sched_entry_open_are(struct entry *entry, const struct mr_store_firing *rows, size_t n)
 {
     for (uint32_t i = entry->open_n; i-- > 0;) {
@@ -226,6 +242,7 @@ void sched_entry_open_are(struct entry *entry, const struct mr_store_firing *row
 void sched_entry_closed(struct entry *entry, int64_t planned_ms)
 {
     struct open_run *open = open_find(entry, planned_ms);
+    entry->unsure |= entry->state == ENTRY_ASKS; /* the answer may be from before */
     if (open == NULL)
         return;
     *open = entry->open[--entry->open_n];
@@ -282,7 +299,10 @@ static void open_asked(struct job *job)
         if (a->open.req.err == MR_OK)
             sched_entry_open_are(entry, a->open.firings, a->open.n);
         entry->state = ENTRY_RESTS;
-        sched_entry_settle(entry);
+        if (entry->unsure && a->open.req.err == MR_OK)
+            sched_entry_ask_open(entry);
+        else
+            sched_entry_settle(entry);
     }
     mr_store_req_done(&a->open.req);
     free(a);
@@ -304,6 +324,7 @@ static struct asking *ask_new(struct entry *entry, void (*done)(struct job *job)
 void sched_entry_ask_open(struct entry *entry)
 {
     struct asking *a = ask_new(entry, open_asked);
+    entry->unsure = false;
     if (a == NULL) {
         entry->state = ENTRY_RESTS;
         sched_entry_settle(entry);
@@ -326,7 +347,7 @@ static void entry_take(struct entry *entry, const struct mr_store_timer *row, st
     entry->version = row->version;
     entry->seen = row->changed;
     entry->plan = (struct mr_plan_state){.next_ms = row->next_ms, .fired = row->fired};
-    if (def->watched && acted)
+    if (def->watched && (acted || entry->unsure))
         sched_entry_ask_open(entry);
     else
         sched_entry_settle(entry);
