@@ -78,7 +78,8 @@ void mr_share(struct mr_share_server *servers, size_t servers_n, struct mr_share
     }
     if (servers_n == 0)
         return;
-    /* First those give that must: others may then have no need to. */
+    /* First those give that must, then those that have a larger share: others may then have no need to. */
     even_out(servers, servers_n, apps, apps_n, (apps_n + servers_n - 1) / servers_n);
+    even_out(servers, servers_n, apps, apps_n, apps_n / servers_n);
     even_out(servers, servers_n, apps, apps_n, 0);
 }

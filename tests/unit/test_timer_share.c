@@ -103,6 +103,21 @@ static void test_a_server_has_only_what_it_is_there_for(void **state)
     assert_int_equal(w.apps[0].owner, MR_SHARE_NOBODY);
 }
 
+/* Who has just his share gives nothing, though somebody has two less: others have one too many. */
+static void test_who_has_his_share_gives_none_of_it(void **state)
+{
+    static const size_t owned[] = {5, 4, 5, 5, 6, 4};
+    (void)state;
+    struct world w;
+    make(&w, 8, 33); /* four of them are nobody's */
+    size_t at = 0;
+    for (size_t i = sizeof owned / sizeof *owned;
+         i-- > 0;) /* the first ones are of one with his share */
+        for (size_t k = 0; k < owned[i]; k++)
+            w.apps[at++].owner = i;
+    assert_int_equal(share(&w), 4);
+}
+
 /* So many must go: what each has beyond a share, where the larger shares are those of who has most. */
 static size_t must_move(const struct world *w)
 {
@@ -144,6 +159,7 @@ int main(void)
         cmocka_unit_test(test_six_apps_of_two_servers_and_of_a_third),
         cmocka_unit_test(test_an_app_stays_when_a_second_server_comes),
         cmocka_unit_test(test_a_server_has_only_what_it_is_there_for),
+        cmocka_unit_test(test_who_has_his_share_gives_none_of_it),
         cmocka_unit_test(test_shares_are_even_and_nothing_moves_that_need_not),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
