@@ -7,6 +7,7 @@
  */
 #include <stdatomic.h>
 #include <string.h>
+#include <threads.h>
 #include <time.h>
 
 #include <millrace.h>
@@ -78,7 +79,7 @@ static enum mr_err work(struct mr_client *client)
         err = mr_worker_start(worker);
     const struct timespec moment = {.tv_nsec = 10 * 1000 * 1000};
     while (err == MR_OK && atomic_load(&counted) < PAGES * CLICKS)
-        nanosleep(&moment, NULL);
+        thrd_sleep(&moment, NULL);
     mr_worker_stop(worker);
     mr_worker_free(worker);
     return err;

@@ -6,6 +6,7 @@
  */
 #include <stdatomic.h>
 #include <stdlib.h>
+#include <threads.h>
 #include <time.h>
 
 #include <millrace.h>
@@ -53,7 +54,7 @@ static void work(struct mr_client *client)
     must(mr_worker_handle(worker, "tick", tick, &ticks), "handler", "");
     must(mr_worker_start(worker), "start", "");
     while (atomic_load(&ticks) < TICKS)
-        nanosleep(&moment, NULL);
+        thrd_sleep(&moment, NULL);
     mr_worker_stop(worker);
     mr_worker_free(worker);
 }
