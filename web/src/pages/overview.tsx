@@ -80,7 +80,7 @@ function Charts({ history }: { history: History }) {
                 />
             </Card>
             <Card title="Backlog" side={<span class="faint">tasks that wait</span>}>
-                <Chart title="Backlog" {...common} text={(value) => brief(value)} lines={[{ name: "waiting", colour: "--pending", values: history.backlog, fill: true }]} />
+                <Chart title="Backlog" {...common} text={(value) => (Number.isInteger(value) ? brief(value) : "")} lines={[{ name: "waiting", colour: "--pending", values: history.backlog, fill: true }]} />
             </Card>
             <Card title="Latency" side={<span class="faint">until a task begins</span>}>
                 <Chart
@@ -150,14 +150,13 @@ export function Overview() {
                 </a>
             ))}
             <Figures history={history} />
-            <Charts history={history} />
-            {queues.value.size > 0 ? (
-                <Busiest />
-            ) : (
+            {queues.value.size === 0 && (
                 <Empty title="Nothing has been enqueued yet" words={["enqueue", "-q", "default", "-t", "hello", '{"n":1}']}>
                     Put a first task into a queue, then start a worker for it: <code>millrace work -q default -- cat</code>
                 </Empty>
             )}
+            <Charts history={history} />
+            {queues.value.size > 0 && <Busiest />}
         </>
     );
 }

@@ -44,11 +44,11 @@ function optionsOf(props: Props, width: number): uPlot.Options {
     return {
         width,
         height: props.height ?? 160,
-        padding: [8, 8, 0, 0],
+        padding: [8, 16, 0, 0],
         cursor: { y: false, points: { size: 5 } },
         legend: { live: true },
         hooks: { setCursor: [(plot) => (plot.cursor.left ?? -1) < 0 && toLatest(plot)] },
-        scales: { x: { range: (_u, min, max) => [Math.min(min, max - SPAN_S), max] }, y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
+        scales: { x: { range: (_u, min, max) => (max ? [Math.min(min, max - SPAN_S), max] : [Date.now() / 1000 - SPAN_S, Date.now() / 1000]) }, y: { range: (_u, _min, max) => [0, max > 0 ? max * 1.1 : 1] } },
         axes: [
             { ...axis, size: 28, values: "{HH}:{mm}", space: 70 },
             { ...axis, size: 56, values: (_u, values) => values.map((value) => props.text(value)), space: 32 },
