@@ -44,6 +44,7 @@ static void print_examples(const struct cli_verb *verb)
         out_printf("  %s\n", verb->examples[i]);
 }
 
+/* The first line of what is said of each; its own help has the rest. */
 static void list_verbs(const struct cli_command *command)
 {
     for (size_t i = 0; i < command->verbs_n; i++) {
@@ -51,7 +52,8 @@ static void list_verbs(const struct cli_command *command)
         if (!command->verbs[i].name)
             continue;
         snprintf(left, sizeof left, "%s %s", command->verbs[i].name, command->verbs[i].synopsis);
-        out_printf("  %-*s %s\n", NAME_COLUMN, left, command->verbs[i].about);
+        out_printf("  %-*s %.*s\n", NAME_COLUMN, left, (int)strcspn(command->verbs[i].about, "\n"),
+                   command->verbs[i].about);
     }
     out_printf("\nmillrace %s VERB --help says more about each.\n", command->name);
 }

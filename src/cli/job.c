@@ -253,10 +253,9 @@ static const struct cli_option show_options[] = {
 static const struct cli_verb verbs[] = {
     {.name = "submit",
      .synopsis = "[FILE|-]",
-     .about =
-         "Makes a job of a file, or of standard input: it is split into parts, each of which is\n"
-         "a task, and their results are put together. Prints its id. There is a job, with all\n"
-         "of its parts, or none.",
+     .about = "Makes a job of a file, or of standard input, and prints its id.\n"
+              "The input is split into parts, each of which is a task, and their results are put\n"
+              "together. There is a job, with all of its parts, or none.",
      .examples = CLI_EXAMPLES(
          "millrace job submit --split lines --stage resize -q images list.txt",
          "millrace job submit --split paragraphs --stage speak --reduce 'command:sox * -t wav -' "
@@ -286,8 +285,10 @@ static const struct cli_verb verbs[] = {
     {.name = "watch",
      .synopsis = "ID",
      .words = CLI_FIRST_IS_JOB,
-     .about = "Shows how far a job is until its end: a bar on a terminal, with --json a line for\n"
-              "each change. Exits with 8 when the job has failed or was cancelled.",
+     .about =
+         "Shows how far a job is until its end.\n"
+         "It is a bar on a terminal, with --json a line for each change. Exits with 8 when the\n"
+         "job has failed or was cancelled.",
      .examples = CLI_EXAMPLES("millrace job watch 019a7e1c-8c0f-7d3e-b1c1-7b1f6f0a2c11",
                               "millrace job watch ID --json"),
      CLI_ONE_WORD,

@@ -211,9 +211,9 @@ enum { DATA_ONLY = 1 }; /* of the options, for list and revoke */
 static const struct cli_verb verbs[] = {
     {.name = "create",
      .synopsis = "",
-     .about = "Makes a token and prints it, once. Admins may do everything, producers enqueue and "
-              "look,\n"
-              "workers take and finish, viewers look.",
+     .about = "Makes a token and prints it, once.\n"
+              "Admins may do everything, producers enqueue and look, workers take and finish,\n"
+              "viewers look.",
      .examples = CLI_EXAMPLES("millrace token create --role producer --queue 'mail-*'",
                               "millrace token create --role admin --data ./millrace-data"),
      .options = options,
