@@ -49,7 +49,8 @@ struct show_filter {
 #define SHOW_STATE_OPTION                                                                          \
     {                                                                                              \
         .name = "state", .kind = CLI_CHOICE, .offset = offsetof(struct show_filter, state),        \
-        .value = "STATE", .help = "scheduled, pending, active, retry, archived or completed",      \
+        .value = "STATE",                                                                          \
+        .help = "scheduled, pending, active, retry, archived, completed or aggregating",           \
         .choices = show_states                                                                     \
     }
 #define SHOW_LIMIT_OPTION                                                                          \

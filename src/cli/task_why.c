@@ -7,13 +7,14 @@
 #include "cli/task.h"
 #include "client/why.h"
 
-/* The command that helps; its argument is the queue or the task. */
+/* The command that helps; its argument is the queue or the task, and what stands behind that. */
 static const struct {
     const char *command;
     bool of_queue;
+    const char *behind;
 } helps[MR_WHY_COUNT] = {
     [MR_WHY_PAUSED] = {"millrace queue resume", true},
-    [MR_WHY_NO_WORKER] = {"millrace work -q", true},
+    [MR_WHY_NO_WORKER] = {"millrace work -q", true, " -- CMD"},
     [MR_WHY_LIMIT] = {"millrace queue show", true},
     [MR_WHY_CRASHED] = {"millrace task run", false},
     [MR_WHY_FAILED] = {"millrace task run", false},
@@ -29,8 +30,9 @@ static void print_text(const struct mr_task *task, const struct mr_why *why)
         enum mr_why_reason reason = why->reasons[i].reason;
         out_printf("  %s\n", out_escaped(&scratch, mr_slice_str(why->reasons[i].text)));
         if (helps[reason].command)
-            out_printf("    %s %s\n", helps[reason].command,
-                       out_escaped(&scratch, helps[reason].of_queue ? task->queue : task->id));
+            out_printf("    %s %s%s\n", helps[reason].command,
+                       out_escaped(&scratch, helps[reason].of_queue ? task->queue : task->id),
+                       helps[reason].behind ? helps[reason].behind : "");
     }
     mr_buf_done(&scratch);
 }

@@ -230,12 +230,12 @@ static void why_retry(const struct mr_why_facts *facts, struct mr_why *why)
     bool waits = facts->queue->retry_mode == MR_RETRY_CLASS && task->due_ms <= facts->now_ms &&
                  task->due_ms > 0;
     int64_t at_ms = task->due_ms + (waits ? facts->queue->retry_wait_ms : 0);
-    because(
-        why, MR_WHY_RETRY,
-        waits ? "it failed %u times, of %u allowed, and is tried again when nothing else is ready, "
-                "at the latest at %s"
-              : "it failed %u times, of %u allowed, and is tried again at %s",
-        task->retried, task->max_retry, when(facts, at_ms, text));
+    because(why, MR_WHY_RETRY,
+            waits ? "it failed %u time%s, of %u allowed, and is tried again when nothing else is "
+                    "ready, at the latest at %s"
+                  : "it failed %u time%s, of %u allowed, and is tried again at %s",
+            task->retried, task->retried == 1 ? "" : "s", task->max_retry,
+            when(facts, at_ms, text));
     last_error(facts, why);
     (void)held_up(facts, &workers, why);
 }
@@ -249,8 +249,9 @@ static void why_archived(const struct mr_why_facts *facts, struct mr_why *why)
         because(why, MR_WHY_CRASHED, "it lost its worker %u times and was set aside",
                 task->crashes);
     else if (failed)
-        because(why, MR_WHY_FAILED, "it failed for the last time at %s: %u retries were allowed",
-                when(facts, task->finished_ms, text), task->max_retry);
+        because(why, MR_WHY_FAILED, "it failed for the last time at %s: %u %s allowed",
+                when(facts, task->finished_ms, text), task->max_retry,
+                task->max_retry == 1 ? "retry was" : "retries were");
     else
         because(why, MR_WHY_ARCHIVED, "it was archived at %s",
                 when(facts, task->finished_ms, text));

@@ -101,6 +101,7 @@ m task why a1 | grep -q 'queue a is paused' || fail "why paused"
 m task why a1 | grep -q 'millrace queue resume a' || fail "what helps"
 m --quiet queue resume a
 m task why a1 | grep -q 'no worker takes from its queue a' || fail "why nobody runs it"
+m task why a1 | grep -q 'millrace work -q a -- CMD' || fail "what to start"
 is "why as JSON" 'a1 pending no_worker' \
     "$(m task why a1 --json | jq -r '[.id,.state,.reasons[0].reason]|join(" ")')"
 
