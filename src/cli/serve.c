@@ -99,6 +99,19 @@ static const char *text_of(const struct cli_value *value)
     return value->given ? value->text : NULL;
 }
 
+static int port_refused(enum mr_err err, const char *what, const char *option, const char *address,
+                        const struct mr_detail *detail)
+{
+    char subject[32];
+    if (err == MR_IN_USE)
+        return cli_fail(mr_err_exit_code(err),
+                        "cannot serve %s on %s: the port is in use by another process; stop that, "
+                        "or give %s another one",
+                        what, address, option);
+    snprintf(subject, sizeof subject, "cannot serve %s on", what);
+    return cli_fail_detail(err, subject, address, detail);
+}
+
 static int start_http(struct serve *serve)
 {
     const struct settings *settings = serve->settings;
@@ -122,7 +135,7 @@ static int start_http(struct serve *serve)
     struct mr_detail detail = {0};
     enum mr_err err = mr_http_start(&options, &serve->http, &serve->http_addr, &detail);
     if (err != MR_OK)
-        return cli_fail_detail(err, "cannot serve HTTP on", options.address, &detail);
+        return port_refused(err, "HTTP", "--listen", options.address, &detail);
     return CLI_OK;
 }
 
@@ -302,7 +315,7 @@ static int start_grpc(struct serve *serve)
     if (err == MR_OK)
         err = listen_grpc(serve, &detail);
     if (err != MR_OK)
-        return cli_fail_detail(err, "cannot serve gRPC on", serve->settings->grpc.text, &detail);
+        return port_refused(err, "gRPC", "--grpc", serve->settings->grpc.text, &detail);
     return CLI_OK;
 }
 

@@ -40,7 +40,8 @@ refuses 6 "in use by process $server" serve --data "$data" --listen 127.0.0.1:0 
 refuses 6 "in use by process $server" token create --role admin --data "$data"
 # So have ports.
 refuses 6 "$http: the port is in use" serve --data "$room/b" --listen "$http" --grpc 127.0.0.1:0
-refuses 6 "$grpc" serve --data "$room/b" --listen 127.0.0.1:0 --grpc "$grpc"
+refuses 6 "$grpc: the port is in use by another process; stop that, or give --grpc another one" \
+    serve --data "$room/b" --listen 127.0.0.1:0 --grpc "$grpc"
 is "still well" 'ready 200' "$(get /readyz)"
 
 # SIGTERM ends it with exit code 0, and the folder is free.
