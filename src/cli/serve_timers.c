@@ -165,7 +165,7 @@ static int read_secret(const struct settings *settings, struct mr_buf *secret)
     return CLI_OK;
 }
 
-/* Of a Redis, each server would have timers of its own. */
+/* Of a Redis, or of several servers, each would have timers of its own. */
 static void tell_store(const struct cli *cli, const struct settings *settings,
                        const struct serve_plan *plan)
 {
@@ -173,6 +173,11 @@ static void tell_store(const struct cli *cli, const struct settings *settings,
         cli_note(cli,
                  "timers and jobs are kept in %s, which no other server on this Redis sees; "
                  "several servers "
+                 "need --store postgres://...",
+                 plan->store);
+    else if (settings->nameserver.given && !settings->store.given)
+        cli_note(cli,
+                 "timers and jobs are kept in %s, which no other server sees; several servers "
                  "need --store postgres://...",
                  plan->store);
     if (settings->namespace_.given && settings->store.given)
