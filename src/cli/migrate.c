@@ -578,20 +578,27 @@ static int check_apart(struct move *move, const char *queue)
     return cli_fail(CLI_USAGE, "%s and %s are the same broker", move->from.shown, move->to.shown);
 }
 
+static const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static int consent(struct move *move)
 {
     if (move->args->yes.given)
         return CLI_OK;
     if (isatty(STDIN_FILENO) != 1 || !out_err_is_terminal())
         return cli_fail(CLI_USAGE,
-                        "%llu tasks of %llu queues would be moved, and these paused at %s; add "
+                        "%llu task%s of %llu queue%s would be moved, pausing %s at %s; add "
                         "--yes to do it, or --dry-run to look",
-                        (unsigned long long)move->figures.moved,
-                        (unsigned long long)move->figures.queues, move->from.shown);
+                        (unsigned long long)move->figures.moved, plural(move->figures.moved),
+                        (unsigned long long)move->figures.queues, plural(move->figures.queues),
+                        move->figures.queues == 1 ? "it" : "them", move->from.shown);
     char answer[16] = "";
-    fprintf(stderr, "pause %llu queues at %s and move %llu tasks to %s? Type yes: ",
-            (unsigned long long)move->figures.queues, move->from.shown,
-            (unsigned long long)move->figures.moved, move->to.shown);
+    fprintf(stderr, "pause %llu queue%s at %s and move %llu task%s to %s? Type yes: ",
+            (unsigned long long)move->figures.queues, plural(move->figures.queues),
+            move->from.shown, (unsigned long long)move->figures.moved, plural(move->figures.moved),
+            move->to.shown);
     if (fgets(answer, sizeof answer, stdin) && strcmp(answer, "yes\n") == 0)
         return CLI_OK;
     return cli_fail(CLI_FAILED, "nothing done");
@@ -626,17 +633,41 @@ static void tell_results(const struct move *move)
                  (unsigned long long)stats.results, move->from.shown);
 }
 
+/* Timers and jobs are in a store of their own, which is not that of TO. */
+static void tell_timers(const struct move *move)
+{
+    struct mr_timer_list *timers = NULL;
+    struct mr_job_list *jobs = NULL;
+    bool has_timers =
+        mr_timer_list_get(move->from.client, &(struct mr_timer_list_options){.limit = 1},
+                          &timers) == MR_OK &&
+        mr_timer_list_count(timers) > 0;
+    bool has_jobs = mr_job_list_get(move->from.client, &(struct mr_job_list_options){.limit = 1},
+                                    &jobs) == MR_OK &&
+                    mr_job_list_count(jobs) > 0;
+    mr_timer_list_free(timers);
+    mr_job_list_free(jobs);
+    if (has_timers || has_jobs)
+        cli_note(move->cli, "its %s stay at %s",
+                 !has_jobs    ? "timers"
+                 : has_timers ? "timers and jobs"
+                              : "jobs",
+                 move->from.shown);
+}
+
 static int tell(struct move *move)
 {
     tell_results(move);
+    if (!move->args->queue.given)
+        tell_timers(move);
     if (move->cli->json)
         tell_json(move);
     else
         cli_note(move->cli,
-                 "moved %llu tasks of %llu queues to %s; %llu of them had been brought before, "
-                 "%llu still run "
-                 "at %s, %llu were refused",
-                 (unsigned long long)move->figures.moved, (unsigned long long)move->figures.queues,
+                 "moved %llu task%s of %llu queue%s to %s; %llu of them had been brought before, "
+                 "%llu still run at %s, %llu were refused",
+                 (unsigned long long)move->figures.moved, plural(move->figures.moved),
+                 (unsigned long long)move->figures.queues, plural(move->figures.queues),
                  move->to.shown, (unsigned long long)move->figures.there,
                  (unsigned long long)move->figures.running, move->from.shown,
                  (unsigned long long)move->figures.refused);
@@ -700,7 +731,12 @@ static int run(struct cli *cli, void *args_)
     *move = (struct move){.cli = cli, .from = *cli, .to = *cli, .args = args};
     if (args->to_namespace.given)
         move->to.namespace_ = args->to_namespace.text;
-    int code = open_side(&move->from, cli->words[0], CLI_STORE_MUST_EXIST);
+    bool same = strcmp(cli->words[0], cli->words[1]) == 0 && !args->to_namespace.given;
+    int code = !same ? CLI_OK
+                     : cli_fail(CLI_USAGE, "FROM and TO are the same broker: %s",
+                                mr_url_shown(cli->words[0], move->from.shown));
+    if (code == CLI_OK)
+        code = open_side(&move->from, cli->words[0], CLI_STORE_MUST_EXIST);
     if (code == CLI_OK)
         code = open_side(&move->to, cli->words[1],
                          args->dry_run.given ? CLI_STORE_MUST_EXIST : CLI_STORE_MAY_CREATE);

@@ -47,6 +47,7 @@ refuses 4 'unique' --broker "$redis" enqueue -q mail --unique 1h --unique-key u 
 
 expect 0 migrate --yes --json "$file" "$redis"
 is "nothing more to move" 0 "$(jq .moved "$room/out")"
+refuses 2 'same broker' migrate --yes "$file" "$file"
 refuses 2 'same broker' migrate --yes "$redis" "redis+unix:$room/redis-main/sock"
 
 expect 0 migrate --yes --json "$redis" "file:$room/b"
