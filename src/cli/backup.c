@@ -26,6 +26,11 @@ static int run(struct cli *cli, void *args)
                          "%s: the copy is made on the machine of the server, which needs the whole "
                          "path, from /",
                          dir);
+    if (cli_is_redis(cli->broker))
+        return cli_fail(mr_err_exit_code(MR_UNSUPPORTED),
+                        "cannot back up %s: not supported here; a Redis copies itself, by BGSAVE "
+                        "or its append-only file",
+                        cli->shown);
     enum mr_err err = mr_backup(cli->client, dir, &detail);
     if (err != MR_OK)
         return cli_fail_detail(err, "cannot back up to", dir, &detail);

@@ -57,12 +57,13 @@ static void ask(struct status *s, size_t i)
     struct cli_address at = address_of(s, i);
     asked->err = cli_call_address(&at, "/millrace.v1.Names/Look", MR_SLICE_LIT(""), &asked->bytes,
                                   &asked->why);
+    if (asked->err == MR_UNSUPPORTED) /* a server, mostly */
+        mr_detail_set(&asked->why, "what answers there is no nameserver");
     if (asked->err != MR_OK)
         return;
     asked->err = mr_names_look_decode(mr_buf_slice(&asked->bytes), &s->arena, &asked->look);
     if (asked->err != MR_OK)
-        mr_detail_set(&asked->why, "%s answered something else than a nameserver",
-                      s->names.addresses[i]);
+        mr_detail_set(&asked->why, "what answers there is no nameserver");
 }
 
 static int ask_all(struct status *s)
@@ -78,8 +79,9 @@ static int ask_all(struct status *s)
     const struct asked *last = &s->asked[s->names.n - 1];
     if (s->names.n == 1)
         return cli_fail_detail(last->err, "cannot ask", s->names.addresses[0], &last->why);
-    return cli_fail(mr_err_exit_code(last->err), "none of %zu nameservers answers; the last: %s",
-                    s->names.n, last->why.text);
+    return cli_fail(mr_err_exit_code(last->err),
+                    "none of %zu nameservers answers; the last, %s: %s", s->names.n,
+                    s->names.addresses[s->names.n - 1], last->why.text);
 }
 
 static void keep(struct status *s, struct entries *to, const struct mr_names_entry *from)
@@ -418,7 +420,7 @@ static void tell_missing(const struct status *s)
 {
     for (size_t i = 0; i < s->names.n; i++)
         if (s->asked[i].err != MR_OK)
-            cli_note(s->cli, "%s", s->asked[i].why.text);
+            cli_note(s->cli, "%s: %s", s->names.addresses[i], s->asked[i].why.text);
     if (s->plan == NULL)
         cli_note(s->cli, "no subApps and moves: %s", s->plan_why.text);
 }
