@@ -17,8 +17,6 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 
 jobs=${JOBS:-2}
-# Most tests wait for something most of the time: more of them than cores run beside each other.
-beside=$((5 * jobs))
 failed=()
 
 # stage NAME COMMAND...: runs the command, says how long it took, remembers a failure.
@@ -27,18 +25,58 @@ stage() {
     shift
     printf '\n== %s\n' "$name"
     if "$@"; then
-        printf '== %s: passed in %d s\n' "$name" $((SECONDS - began))
+        passed "$name" $((SECONDS - began))
     else
         printf '== %s: FAILED after %d s\n' "$name" $((SECONDS - began))
         failed+=("$name")
     fi
 }
 
-# compile FOLDER TARGET CMAKE-OPTION...
+passed() {
+    printf '== %s: passed in %d s\n' "$1" "$2"
+}
+
+# begin NAME COMMAND...: a stage beside those that follow; what it says is in a file of build/stages. finish shows it.
+begun=()
+begin() {
+    local name=$1 log
+    shift
+    begun+=("$name")
+    log=build/stages/${#begun[@]}
+    mkdir -p build/stages
+    printf '\n== %s: begun, see %s\n' "$name" "$log"
+    rm -f "$log.ended"
+    {
+        SECONDS=0
+        "$@" && passed "$name" "$SECONDS" && touch "$log.ended"
+    } >"$log" 2>&1 &
+}
+
+# finish: waits for what was begun. What tests alone can have failed is run once more by itself: `beside` has left its folder.
+finish() {
+    local i name log folder
+    wait
+    for i in "${!begun[@]}"; do
+        name=${begun[i]} log=build/stages/$((i + 1))
+        if [ -e "$log.ended" ]; then
+            tail -n 1 "$log"
+            continue
+        fi
+        cat "$log"
+        folder=$(sed -n 's/^beside: once more in //p' "$log")
+        if [ -n "$folder" ]; then
+            stage "$name, what failed beside others, by itself" run "$folder" -j 1 --rerun-failed
+        else
+            failed+=("$name")
+        fi
+    done
+}
+
+# compile FOLDER TARGET CMAKE-OPTION...: tests that run meanwhile go first.
 compile() {
     local folder=$1 target=$2
     shift 2
-    cmake -S . -B "$folder" -G Ninja "$@" >/dev/null && cmake --build "$folder" -j "$jobs" --target "$target"
+    cmake -S . -B "$folder" -G Ninja "$@" >/dev/null && nice -n 5 cmake --build "$folder" -j "$jobs" --target "$target"
 }
 
 # run FOLDER CTEST-OPTION...
@@ -48,22 +86,21 @@ run() {
     ctest --test-dir "$folder" --output-on-failure --no-tests=error "$@"
 }
 
-# run_beside FOLDER CTEST-OPTION...: many at a time. Some of these tests judge how long something took, and a machine that has
-# ten of them to run is late itself at times: what failed is run once more, by itself, and the run says which that were.
-# What a sanitizer finds is no matter of time: that stays a failure.
-run_beside() {
+# beside FOLDER CTEST-OPTION...: many at a time. Some of these tests judge how long something took, and a machine that has ten of
+# them to run is late itself at times: what failed may be run once more. What a sanitizer finds is no matter of time: that stays
+# a failure.
+beside() {
     local folder=$1 log
     log=$folder/Testing/beside.log
     mkdir -p "$folder/Testing"
     if run "$@" | tee "$log"; then
         return 0
     fi
-    if grep -qE 'ERROR: AddressSanitizer|runtime error:|WARNING: ThreadSanitizer' "$log"; then
-        return 1
+    if ! grep -qE 'ERROR: AddressSanitizer|runtime error:|WARNING: ThreadSanitizer' "$log"; then
+        grep -E '^ *[0-9]+/[0-9]+ Test .*\*\*\*' "$log" || true
+        echo "beside: once more in $folder"
     fi
-    printf '== failed beside others, now each by itself:\n'
-    grep -E '^ *[0-9]+/[0-9]+ Test .*\*\*\*' "$log" || true
-    run "$folder" -j 1 --rerun-failed
+    return 1
 }
 
 # In the build folder, which is on a disk.
@@ -71,16 +108,17 @@ figures() {
     (cd build && ../scripts/figures.py ./millrace all)
 }
 
+# Tests mostly wait for something, and compilers do not: so each build's tests run while the next is built.
 sample() {
-    stage "check" scripts/tidy.py
+    begin "check" scripts/tidy.py
     stage "build (release)" compile build release_tests -DCMAKE_BUILD_TYPE=Release
+    # Where the allocator fails, no sanitizer's own is in its place.
+    begin "integration and alloc (release)" beside build -j $((3 * jobs)) -L 'integration|alloc'
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
+    begin "sample (ASan + UBSan)" beside build/asan -j $((4 * jobs)) -L sample
     stage "build (TSan)" compile build/tsan threads_tests -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=thread
-    stage "sample (ASan + UBSan)" run_beside build/asan -j "$beside" -L sample
-    stage "threads (TSan)" run_beside build/tsan -j "$beside" -L threads
-    # Here the failing allocator works; a sanitizer's own cannot be replaced.
-    stage "alloc (release)" run build -j "$jobs" -L alloc
-    stage "integration (release)" run_beside build -j "$beside" -L integration
+    begin "threads (TSan)" beside build/tsan -j "$jobs" -L threads
+    finish
     stage "soak (release)" soak_for 10
 }
 
