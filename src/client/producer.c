@@ -175,9 +175,8 @@ static enum mr_err copy_definition(struct flight *flight, const struct mr_timer_
     const struct mr_timer_options *timer = op->timer;
     if (timer == NULL)
         return MR_INVALID;
-    for (size_t i = 0; i < timer->headers_n; i++)
-        if (timer->headers == NULL || timer->headers_n > MR_HEADERS_MAX)
-            return MR_INVALID;
+    if (timer->headers_n > 0 && (timer->headers == NULL || timer->headers_n > MR_HEADERS_MAX))
+        return MR_INVALID;
     size_t size = mr_flat_size(&mr_flat_timer_definition, timer);
     if (size > MR_PAYLOAD_HARD_MAX)
         return MR_TOO_BIG;

@@ -455,13 +455,3 @@ enum mr_err mr_names_client_trouble(struct mr_names_client *client, struct mr_de
     mr_event_wait(&asking.order.done, INT64_MAX);
     return asking.err;
 }
-
-void mr_names_client_say(struct mr_names_client *client)
-{
-    client->next = (mr_mono){0};
-}
-
-mr_mono mr_names_client_heard(const struct mr_names_client *client)
-{
-    return client->heard;
-}

@@ -65,15 +65,11 @@ const struct mr_names_entry *mr_names_client_list(struct mr_names_client *client
                                                   enum mr_names_kind kind, size_t *ret_n);
 /* Whether the list was whole when it was read; if not, somebody may be missing. */
 bool mr_names_client_complete(const struct mr_names_client *client, enum mr_names_kind kind);
-/* Registers now: it has something new to say. */
-void mr_names_client_say(struct mr_names_client *client);
 /*
  * Why lists may be empty: MR_DENIED, the last question was refused; MR_UNAVAILABLE, no nameserver has ever answered; both with
  * detail. MR_OK: one has. Thread: any but the loop.
  */
 MR_MUST_USE enum mr_err mr_names_client_trouble(struct mr_names_client *client,
                                                 struct mr_detail *detail);
-/* When it was last answered; 0: never. */
-mr_mono mr_names_client_heard(const struct mr_names_client *client);
 
 #endif

@@ -178,12 +178,3 @@ struct mr_registry *mr_names_registry(struct mr_names *names)
 {
     return names->registry;
 }
-
-size_t mr_names_peers(const struct mr_names *names,
-                      struct mr_names_peer ret_peers[MR_NAMES_PEERS_MAX])
-{
-    for (size_t i = 0; i < names->peers_n; i++)
-        ret_peers[i] = (struct mr_names_peer){.address = names->peers[i].address,
-                                              .is_up = names->peers[i].is_up};
-    return names->peers_n;
-}

@@ -58,14 +58,7 @@ void mr_names_stop(struct mr_names *names);
 /* After the rpc was freed. NULL is fine. */
 void mr_names_free(struct mr_names *names);
 
-struct mr_names_peer {
-    const char *address;
-    bool is_up;
-};
-
-/* What there is to see. Loop thread. */
+/* For tests. Loop thread. */
 struct mr_registry *mr_names_registry(struct mr_names *names);
-size_t mr_names_peers(const struct mr_names *names,
-                      struct mr_names_peer ret_peers[MR_NAMES_PEERS_MAX]);
 
 #endif

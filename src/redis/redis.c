@@ -76,11 +76,6 @@ enum mr_redis_kind mr_redis_kind(const struct mr_redis *redis)
     return redis->url.kind;
 }
 
-bool mr_redis_is_up(const struct mr_redis *redis)
-{
-    return redis->up;
-}
-
 mr_mono mr_redis_began(const struct mr_redis *redis)
 {
     return redis->began_at;

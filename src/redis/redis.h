@@ -91,7 +91,6 @@ MR_MUST_USE enum mr_err mr_redis_new(const char *thread_name,
 void mr_redis_free(struct mr_redis *redis);
 
 enum mr_redis_kind mr_redis_kind(const struct mr_redis *redis);
-bool mr_redis_is_up(const struct mr_redis *redis);
 /* When the server that was connected to last had begun, as it says; in whole seconds. Zero: it does not. */
 mr_mono mr_redis_began(const struct mr_redis *redis);
 /* Why it is not: one line; and MR_UNAVAILABLE, or, if that does not pass by itself, MR_DENIED,

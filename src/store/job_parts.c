@@ -10,9 +10,8 @@
 /* Of one part. */
 struct stand {
     struct mr_store_part part;
-    bool ended;   /* its state is known */
-    bool waits;   /* in the ready list, in the stage that it is in */
-    bool in_list; /* it is there, or was */
+    bool ended; /* its state is known */
+    bool waits; /* in the ready list, in the stage that it is in */
 };
 
 struct window {

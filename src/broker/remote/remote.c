@@ -340,12 +340,3 @@ enum mr_err mr_remote_open(const struct mr_remote_options *options, struct mr_br
     *ret_broker = &remote->broker;
     return MR_OK;
 }
-
-bool mr_remote_is_up(struct mr_broker *broker)
-{
-    struct remote *remote = mr_container(broker, struct remote, broker);
-    mr_lock_enter(&remote->door.lock);
-    bool up = remote->door.was_up && remote->door.err == MR_OK;
-    mr_lock_leave(&remote->door.lock);
-    return up;
-}

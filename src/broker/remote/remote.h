@@ -33,8 +33,6 @@ extern const struct mr_rpc_limits mr_remote_limits;
  * none, and where the server has another namespace; what mr_channel_new answers. detail may be NULL. */
 MR_MUST_USE enum mr_err mr_remote_open(const struct mr_remote_options *options,
                                        struct mr_broker **ret_broker, struct mr_detail *detail);
-/* Whether there is a connection now; of a broker that was opened so. Thread: any. */
-bool mr_remote_is_up(struct mr_broker *broker);
 /* Begins what closing waits for, so that several can be closed in the time of one; mr_broker_close must follow. Thread: any. */
 void mr_remote_leave(struct mr_broker *broker);
 /* Another server from now on, in the place of one that is not there; no node may be open. What mr_channel_new answers; then

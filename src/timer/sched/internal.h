@@ -183,7 +183,6 @@ struct app {
     unsigned dispatching;      /* requests that make tasks */
     struct mr_link dispatched; /* tasks are there, and the rows do not say so yet */
     struct mr_timer dispatch_again, reconcile;
-    bool reconciling;
     int64_t walk_ms; /* the walk through the open rows is here */
     struct mr_uuid walk_uid;
     struct results results;
