@@ -11,8 +11,6 @@
 #include "broker/result.h"
 #include "wire/flat.h"
 
-/* Ten years of 365.25 days: nobody needs to go further ahead, and sums of times stay far from
- * overflow. */
 /* The end of the year 9999, the last time that can be written down in RFC 3339. */
 #define TIME_MAX_MS 253402300799999LL
 

@@ -22,7 +22,7 @@
  * while they are down, and no kind of deployment has to move calls about.
  *
  * A turn: descriptors that are ready, posts, timers; then answers that are due without a reply and
- * lines that broke (redis_settle); the messages for the end of the turn; one write per line.
+ * lines that broke (settle of redis.c); the messages for the end of the turn; one write per line.
  */
 #ifndef MR_REDIS_INTERNAL_H
 #define MR_REDIS_INTERNAL_H
@@ -45,7 +45,6 @@ enum {
     REDIS_TRIES_MAX = 16,          /* of a call that is sent elsewhere again and again */
     REDIS_AGAIN_MS = 20,           /* before a call that was refused for the moment is sent again */
     REDIS_COMMAND_MAX = 256 << 20, /* bytes of a call */
-    REDIS_DEPTH_MAX = 7,           /* arrays in arrays; of hiredis */
     REDIS_ITEMS_MAX = 1 << 20,     /* of an array */
     REDIS_BULK_MAX = 64 << 20,     /* bytes of a text */
     REDIS_REPLY_MAX = 512 << 20,   /* memory of one reply */
@@ -220,7 +219,7 @@ void redis_line_retire(struct redis_line *line, enum mr_err err);
 const char *redis_host_text(const struct mr_redis *redis, const struct redis_host *host,
                             char text[MR_HOST_MAX + 16]);
 bool redis_host_equal(const struct redis_host *a, const struct redis_host *b);
-/* For redis_settle and the turn. */
+/* For the turn. */
 void redis_line_close(struct redis_line *line);
 bool redis_line_end(struct redis_line *line); /* false: not yet */
 void redis_line_flush(struct redis_line *line);
@@ -293,7 +292,7 @@ void redis_call_replied(struct redis_line *line, struct mr_redis_call *call,
                         const struct mr_reply *reply);
 /* Its line broke. True: it waits for another one, the caller puts it there. */
 bool redis_call_lost(struct mr_redis *redis, struct mr_redis_call *call);
-/* Answered by redis_settle, without a reply. */
+/* Answered later in this turn, without a reply. */
 void redis_call_over(struct mr_redis *redis, struct mr_redis_call *call, enum mr_err err);
 /* Answers it now, its memory given back before. */
 void redis_call_answer(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply);

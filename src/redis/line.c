@@ -4,8 +4,8 @@
  *
  * Calls stand in the order of sending, first those that wait to be written, then those that wait for
  * their answer. Nothing is copied but what shares a write with others: a call keeps its bytes until
- * it is answered. What breaks a connection only dooms it; it is closed in redis_settle, so that no
- * callback finds its line gone.
+ * it is answered. What breaks a connection only dooms it; it is closed later in the turn
+ * (settle_lines), so that no callback finds its line gone.
  */
 #include <stdarg.h>
 #include <stdlib.h>

@@ -11,7 +11,7 @@
 struct redis_scout;
 
 struct redis_scout_ops {
-    struct redis_line_ops line; /* of redis_scout_line_ops, with its hello */
+    struct redis_line_ops line; /* REDIS_SCOUT_LINE_OPS of its hello */
     /* Says the questions on the line, which is open. */
     MR_MUST_USE enum mr_err (*ask)(struct redis_scout *scout);
     /* Something came. What answers the question calls redis_scout_answered. */

@@ -123,7 +123,7 @@ struct mr_slot {
     struct mr_worker *worker;
     struct machine *machine;
     uint32_t index;
-    _Atomic int state;        /* enum mr_slot_state; POLLING is PENDING here, see mr_slot_look */
+    _Atomic int state;        /* enum mr_slot_state; POLLING is PENDING here, see mr_slot_state */
     _Atomic int64_t since_ns; /* in this state */
     struct slot_label label;
     bool thread_there;

@@ -724,7 +724,7 @@ void results_names_read(struct engine *engine, const struct mr_reply *reply);
 void results_name_add(struct rqueue *queue, struct mr_redis_call *call);
 void results_name_again(struct rqueue *queue);
 void results_init(struct engine *engine);
-/* Finds out which places the topics of this NODE_OPEN have; then `then`, unless that fails. */
+/* Finds out which places the topics of this MR_OP_NODE_OPEN have; then `then`, unless that fails. */
 void results_open(struct ticket *ticket, void (*then)(struct ticket *ticket));
 /* A master is there; it is gone. */
 void results_start(struct engine *engine);

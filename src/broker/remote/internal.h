@@ -17,7 +17,7 @@
  * loop of the rpc, which is the broker's thread. The only thing both touch is the board of begun
  * runs.
  *
- * What a turn of the loop brings is sent at its end (remote_flush), so that requests which came
+ * What a turn of the loop brings is sent at its end (remote_flush_soon), so that requests which came
  * together leave together: the finishes of all slots as one message, the tasks of all waiting
  * producers as another.
  */
