@@ -9,7 +9,7 @@
 #include "timer/sched/internal.h"
 
 struct acting {
-    struct job job;
+    struct errand errand;
     struct mr_firing_act *act;
     struct def *def;
     struct mr_store_timer_key key;
@@ -54,26 +54,26 @@ static const struct mr_store_timer *timer_of(const struct acting *a)
     return &a->get.timers[0];
 }
 
-static void step(struct acting *a, struct mr_store_req *req, void (*done)(struct job *job))
+static void step(struct acting *a, struct mr_store_req *req, void (*done)(struct errand *errand))
 {
-    a->job.done = done;
-    sched_job_store(&a->job, req);
+    a->errand.done = done;
+    sched_errand_store(&a->errand, req);
 }
 
-static void fire(struct acting *a, void (*done)(struct job *job))
+static void fire(struct acting *a, void (*done)(struct errand *errand))
 {
     a->fire = (struct mr_store_fire_batch){.req.op = MR_STORE_FIRE,
-                                           .app = mr_slice_str(a->job.app->name),
+                                           .app = mr_slice_str(a->errand.app->name),
                                            .items = &a->item,
                                            .n = 1,
                                            .results = &a->fired};
     step(a, &a->fire.req, done);
 }
 
-static void change(struct acting *a, void (*done)(struct job *job))
+static void change(struct acting *a, void (*done)(struct errand *errand))
 {
     a->set = (struct mr_store_firing_set){.req.op = MR_STORE_FIRING_SET,
-                                          .app = mr_slice_str(a->job.app->name),
+                                          .app = mr_slice_str(a->errand.app->name),
                                           .items = &a->change,
                                           .n = 1,
                                           .results = &a->changed};
@@ -82,7 +82,7 @@ static void change(struct acting *a, void (*done)(struct job *job))
 
 static void dispatch_one(struct acting *a, int64_t planned_ms, uint32_t run, struct mr_slice target)
 {
-    struct app *app = a->job.app;
+    struct app *app = a->errand.app;
     struct mr_uuid uid = a->act->uid;
     struct entry *entry = app->owned ? sched_entry_find(app, &uid) : NULL;
     struct shot *shot = a->held ? NULL : sched_shot_new(a->def, &uid, planned_ms, run, target);
@@ -103,26 +103,26 @@ static void dispatch_one(struct acting *a, int64_t planned_ms, uint32_t run, str
 static void tell_nobody(const struct acting *a)
 {
     struct mr_scheduler_alarm alarm = {.kind = MR_ALARM_NO_WORKER,
-                                       .app = mr_slice_str(a->job.app->name),
+                                       .app = mr_slice_str(a->errand.app->name),
                                        .name = a->def->options.name,
                                        .uid = a->act->uid,
                                        .planned_ms = a->item.planned_ms,
                                        .reason = a->item.reason};
-    sched_alarm(a->job.s, &alarm);
+    sched_alarm(a->errand.s, &alarm);
 }
 
-static void run_fired(struct job *job)
+static void run_fired(struct errand *errand)
 {
-    struct acting *a = mr_container(job, struct acting, job);
+    struct acting *a = mr_container(errand, struct acting, errand);
     enum mr_err err = a->fire.req.err != MR_OK ? a->fire.req.err : a->fired.err;
     if (err == MR_RUNNING && a->looks++ < LOOKS_MAX) { /* another one has begun meanwhile */
         look(a);
         return;
     }
-    if (err == MR_OK && a->fired.existed && job->app->owned)
-        sched_recover_timer(job->app, &a->act->uid); /* where it goes was decided before */
+    if (err == MR_OK && a->fired.existed && errand->app->owned)
+        sched_recover_timer(errand->app, &a->act->uid); /* where it goes was decided before */
     else if (err == MR_OK && !a->fired.existed && a->fired.state == MR_LEDGER_WAITING &&
-             sched_claim_holds(job->s, a->item.fired_ms))
+             sched_claim_holds(errand->s, a->item.fired_ms))
         dispatch_one(a, a->item.planned_ms, a->fired.run, a->item.target);
     else if (err == MR_OK && !a->fired.existed && a->fired.state == MR_LEDGER_FAILED)
         tell_nobody(a);
@@ -131,7 +131,7 @@ static void run_fired(struct job *job)
 
 static void run_row(struct acting *a, uint32_t running, uint32_t held)
 {
-    int64_t now_ms = sched_now_ms(a->job.s);
+    int64_t now_ms = sched_now_ms(a->errand.s);
     a->item = (struct mr_store_fire){.uid = a->act->uid,
                                      .planned_ms = a->act->planned_ms,
                                      .kind = MR_LEDGER_MANUAL,
@@ -141,21 +141,21 @@ static void run_row(struct acting *a, uint32_t running, uint32_t held)
     if (a->held || a->item.state == MR_LEDGER_SKIPPED)
         a->item.reason = a->held ? sched_why_held : sched_why_skipped;
     enum mr_err err =
-        sched_target(a->job.app, a->def, timer_of(a)->fired, &a->arena, &a->item.target);
+        sched_target(a->errand.app, a->def, timer_of(a)->fired, &a->arena, &a->item.target);
     if (err != MR_OK && a->item.state == MR_LEDGER_WAITING) {
         a->item.state = MR_LEDGER_FAILED;
         a->item.reason = sched_why_nowhere(err);
     }
     /* Whoever owns the app must not make a second task of it. */
     if (a->item.state == MR_LEDGER_WAITING && !a->held)
-        a->item.home = mr_slice_str(a->job.s->home);
+        a->item.home = mr_slice_str(a->errand.s->home);
     fire(a, run_fired);
 }
 
 /* The policy for overlaps is of people's runs as well. */
-static void run_open(struct job *job)
+static void run_open(struct errand *errand)
 {
-    struct acting *a = mr_container(job, struct acting, job);
+    struct acting *a = mr_container(errand, struct acting, errand);
     const struct mr_store_firing *oldest = NULL;
     uint32_t running = 0, held = 0;
     if (a->open.req.err != MR_OK) {
@@ -173,7 +173,7 @@ static void run_open(struct job *job)
             oldest = row;
     }
     if (running >= a->def->limit && a->def->options.overlap == MR_OVERLAP_CANCEL)
-        sched_stop_task(job->app, &oldest->uid, oldest->planned_ms, oldest->run,
+        sched_stop_task(errand->app, &oldest->uid, oldest->planned_ms, oldest->run,
                         "the next firing takes its place");
     run_row(a, running, held);
 }
@@ -185,7 +185,7 @@ static void run_begin(struct acting *a)
         return;
     }
     a->open = (struct mr_store_firing_open){.req.op = MR_STORE_FIRING_OPEN,
-                                            .app = mr_slice_str(a->job.app->name),
+                                            .app = mr_slice_str(a->errand.app->name),
                                             .uid = a->act->uid,
                                             .max = PAGE_MAX};
     step(a, &a->open.req, run_open);
@@ -193,12 +193,12 @@ static void run_begin(struct acting *a)
 
 /* ---- stop ------------------------------------------------------------------------------------ */
 
-static void stop_next_done(struct job *job)
+static void stop_next_done(struct errand *errand)
 {
-    struct acting *a = mr_container(job, struct acting, job);
+    struct acting *a = mr_container(errand, struct acting, errand);
     enum mr_err err = a->fire.req.err != MR_OK ? a->fire.req.err : a->fired.err;
     if (err == MR_OK)
-        sched_window_moved(job->app, &a->act->uid);
+        sched_window_moved(errand->app, &a->act->uid);
     if (err == MR_STALE || (err == MR_OK && a->fired.state != MR_LEDGER_CANCELLED))
         err = MR_WRONG_STATE; /* its time has come meanwhile */
     answer(a, err);
@@ -209,7 +209,7 @@ static void stop_next(struct acting *a)
 {
     const struct mr_store_timer *timer = timer_of(a);
     int64_t next_ms = mr_rule_next(a->def->rule, timer->fired, timer->next_ms), now_ms;
-    now_ms = sched_now_ms(a->job.s);
+    now_ms = sched_now_ms(a->errand.s);
     if (mr_rule_kind_of(a->def->rule) == MR_TIMER_AFTER_DONE)
         next_ms = mr_rule_next(a->def->rule, timer->fired, now_ms);
     a->item = (struct mr_store_fire){
@@ -226,21 +226,22 @@ static void stop_next(struct acting *a)
     fire(a, stop_next_done);
 }
 
-static void stop_waiting_done(struct job *job)
+static void stop_waiting_done(struct errand *errand)
 {
-    struct acting *a = mr_container(job, struct acting, job);
+    struct acting *a = mr_container(errand, struct acting, errand);
     enum mr_err err = a->set.req.err != MR_OK ? a->set.req.err : a->changed.err;
     if (err == MR_WRONG_STATE && mr_ledger_is_open(a->changed.state)) {
-        sched_stop_task(job->app, &a->change.uid, a->change.planned_ms, a->change.run, "stopped");
+        sched_stop_task(errand->app, &a->change.uid, a->change.planned_ms, a->change.run,
+                        "stopped");
         err = MR_OK; /* it has become a task meanwhile */
     }
     if (err == MR_CONFLICT && a->looks++ < LOOKS_MAX) { /* the timer was changed */
         look(a);
         return;
     }
-    if (err == MR_OK && job->app->owned) {
-        sched_window_moved(job->app, &a->act->uid);
-        sched_recover_timer(job->app, &a->act->uid);
+    if (err == MR_OK && errand->app->owned) {
+        sched_window_moved(errand->app, &a->act->uid);
+        sched_recover_timer(errand->app, &a->act->uid);
     }
     answer(a, err);
 }
@@ -258,11 +259,11 @@ static void stop_row(struct acting *a, const struct mr_store_firing *row)
                                           .from = MR_LEDGER_BIT(MR_LEDGER_WAITING),
                                           .to = MR_LEDGER_CANCELLED,
                                           .reason = MR_SLICE_LIT("cancelled"),
-                                          .finished_ms = sched_now_ms(a->job.s)};
+                                          .finished_ms = sched_now_ms(a->errand.s)};
         a->change.move = sched_end_move(a->def->rule, timer, a->change.finished_ms);
         change(a, stop_waiting_done);
     } else if (mr_ledger_is_open(row->state)) {
-        sched_stop_task(a->job.app, &row->uid, row->planned_ms, row->run, "stopped");
+        sched_stop_task(a->errand.app, &row->uid, row->planned_ms, row->run, "stopped");
         answer(a, MR_OK);
     } else {
         answer(a, row->state == MR_LEDGER_NONE ? MR_NOT_FOUND : MR_WRONG_STATE);
@@ -271,9 +272,9 @@ static void stop_row(struct acting *a, const struct mr_store_firing *row)
 
 /* ---- again ----------------------------------------------------------------------------------- */
 
-static void rerun_done(struct job *job)
+static void rerun_done(struct errand *errand)
 {
-    struct acting *a = mr_container(job, struct acting, job);
+    struct acting *a = mr_container(errand, struct acting, errand);
     enum mr_err err = a->set.req.err != MR_OK ? a->set.req.err : a->changed.err;
     if (err == MR_OK && a->changed.state == MR_LEDGER_WAITING)
         dispatch_one(a, a->change.planned_ms, a->changed.run, a->change.target);
@@ -294,16 +295,17 @@ static void rerun_row(struct acting *a, const struct mr_store_firing *row)
                                               MR_LEDGER_BIT(MR_LEDGER_STOPPED) |
                                               MR_LEDGER_BIT(MR_LEDGER_CANCELLED),
                                       .to = MR_LEDGER_WAITING};
-    if (sched_target(a->job.app, a->def, timer_of(a)->fired, &a->arena, &a->change.target) != MR_OK)
-        a->change.target = sched_queue_of(a->job.app, a->def); /* whoever comes */
+    if (sched_target(a->errand.app, a->def, timer_of(a)->fired, &a->arena, &a->change.target) !=
+        MR_OK)
+        a->change.target = sched_queue_of(a->errand.app, a->def); /* whoever comes */
     change(a, rerun_done);
 }
 
 /* ---- what is meant --------------------------------------------------------------------------- */
 
-static void firing_known(struct job *job)
+static void firing_known(struct errand *errand)
 {
-    struct acting *a = mr_container(job, struct acting, job);
+    struct acting *a = mr_container(errand, struct acting, errand);
     if (a->firing.req.err != MR_OK)
         answer(a, a->firing.req.err);
     else if (a->act->verb == MR_TIMER_STOP)
@@ -316,23 +318,23 @@ static void firing_known(struct job *job)
 static bool look_again(struct acting *a)
 {
     if (a->act->verb == MR_TIMER_STOP || !sched_needs_nodes(&a->def->options) ||
-        sched_nodes_ready(a->job.s) || a->looks++ == LOOKS_MAX)
+        sched_nodes_ready(a->errand.s) || a->looks++ == LOOKS_MAX)
         return false;
     look(a);
     return true;
 }
 
-static void timer_known(struct job *job)
+static void timer_known(struct errand *errand)
 {
-    struct acting *a = mr_container(job, struct acting, job);
+    struct acting *a = mr_container(errand, struct acting, errand);
     const struct mr_store_timer *timer = a->get.req.err == MR_OK ? timer_of(a) : NULL;
     if (timer == NULL || (MR_ROW_BIT(timer->state) & MR_ROW_LIVE) == 0) {
         answer(a, timer == NULL ? a->get.req.err : MR_NOT_FOUND);
         return;
     }
     a->act->uid = timer->uid;
-    job->app = sched_app_for(job->app, &timer->uid);
-    a->def = sched_def_new(job->s, timer);
+    errand->app = sched_app_for(errand->app, &timer->uid);
+    a->def = sched_def_new(errand->s, timer);
     if (a->def == NULL) {
         answer(a, MR_DAMAGED);
     } else if (look_again(a)) {
@@ -379,7 +381,7 @@ void sched_act_receive(struct mr_msg *msg, void *receiver)
         return;
     }
     a->act = act;
-    a->job = (struct job){.s = s, .app = app};
+    a->errand = (struct errand){.s = s, .app = app};
     a->key = (struct mr_store_timer_key){.app = act->app, .name = act->name};
     look(a);
 }

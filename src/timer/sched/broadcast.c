@@ -9,14 +9,14 @@
 #include "timer/strategy.h"
 
 struct part {
-    struct job job;
+    struct errand errand;
     struct broadcast *broadcast;
     struct mr_req_get get;
     char id[MR_BROADCAST_ID_MAX];
 };
 
 struct broadcast {
-    struct job job;
+    struct errand errand;
     struct mr_link link; /* in app->broadcasts */
     struct app *app;
     struct mr_store_firing_key key;
@@ -88,9 +88,9 @@ static bool end_of_all(const struct broadcast *b, struct end *ret_end)
     return true;
 }
 
-static void part_known(struct job *job)
+static void part_known(struct errand *errand)
 {
-    struct broadcast *b = mr_container(job, struct part, job)->broadcast;
+    struct broadcast *b = mr_container(errand, struct part, errand)->broadcast;
     struct end end;
     if (--b->pending > 0)
         return;
@@ -114,18 +114,18 @@ static enum mr_err ask_parts(struct broadcast *b)
     for (size_t i = 0; i < n; i++) {
         struct part *part = &b->parts[i];
         part->broadcast = b;
-        part->job = (struct job){.s = b->app->s, .app = b->app, .done = part_known};
+        part->errand = (struct errand){.s = b->app->s, .app = b->app, .done = part_known};
         mr_broadcast_id(mr_slice_str(id), targets[i].incarnation, part->id);
         part->get = (struct mr_req_get){.req.op = MR_OP_GET, .id = mr_slice_str(part->id)};
     }
     for (size_t i = 0; i < n; i++)
-        sched_job_broker(&b->parts[i].job, &b->parts[i].get.req);
+        sched_errand_broker(&b->parts[i].errand, &b->parts[i].get.req);
     return MR_OK;
 }
 
-static void row_known(struct job *job)
+static void row_known(struct errand *errand)
 {
-    struct broadcast *b = mr_container(job, struct broadcast, job);
+    struct broadcast *b = mr_container(errand, struct broadcast, errand);
     bool open = b->row.req.err == MR_OK && mr_ledger_is_open(b->row.firings[0].state) &&
                 sched_is_broadcast(b->row.firings[0].target);
     if (!open || ask_parts(b) != MR_OK)
@@ -134,9 +134,9 @@ static void row_known(struct job *job)
 
 static void look(struct broadcast *b)
 {
-    b->job = (struct job){.s = b->app->s, .app = b->app, .done = row_known};
+    b->errand = (struct errand){.s = b->app->s, .app = b->app, .done = row_known};
     b->row = (struct mr_store_firing_get){.req.op = MR_STORE_FIRING_GET, .keys = &b->key, .n = 1};
-    sched_job_store(&b->job, &b->row.req);
+    sched_errand_store(&b->errand, &b->row.req);
 }
 
 void sched_broadcast_look(struct app *app, const struct mr_uuid *uid, int64_t planned_ms)

@@ -11,7 +11,7 @@
 #include "timer/strategy.h"
 
 struct dispatching {
-    struct job job;
+    struct errand errand;
     struct mr_req_enqueue enqueue;
     struct mr_store_firing_set set;
     struct mr_link shots;
@@ -71,9 +71,9 @@ static void dispatching_free(struct dispatching *d)
     mr_req_done(&d->enqueue.req);
     mr_store_req_done(&d->set.req);
     mr_arena_done(&d->arena);
-    mr_wheel_stop(d->job.s->wheel, &d->later);
+    mr_wheel_stop(d->errand.s->wheel, &d->later);
     mr_list_remove(&d->link);
-    d->job.app->dispatching -= d->fenced;
+    d->errand.app->dispatching -= d->fenced;
     free(d->sets);
     free(d->set_results);
     free(d->of_set);
@@ -88,21 +88,21 @@ static void take_back(struct app *app, const struct shot *shot)
     sched_stop_task(app, &shot->uid, shot->planned_ms, shot->run, "");
 }
 
-static void set_done(struct job *job)
+static void set_done(struct errand *errand)
 {
-    struct dispatching *d = mr_container(job, struct dispatching, job);
-    struct app *app = job->app;
+    struct dispatching *d = mr_container(errand, struct dispatching, errand);
+    struct app *app = errand->app;
     for (size_t i = 0; d->set.req.err == MR_OK && i < d->sets_n; i++) {
         if (d->set_results[i].err != MR_WRONG_STATE)
             continue;
         if (d->set_results[i].state == MR_LEDGER_CANCELLED)
             take_back(app, d->of_set[i]);
         else
-            job->s->sweep_due = true; /* another one was first */
+            errand->s->sweep_due = true; /* another one was first */
     }
     if (!d->fenced) /* likewise, perhaps */
-        job->s->sweep_due = true;
-    if (d->set.req.err == MR_STALE && sched_job_current(job))
+        errand->s->sweep_due = true;
+    if (d->set.req.err == MR_STALE && sched_errand_current(errand))
         sched_lease_lost(app, MR_STALE);
     else if (d->set.req.err != MR_OK) /* found as an open row later */
         mr_diag(MR_DIAG_WARN, "timer.dispatch", "app=%s error=%s", app->name,
@@ -130,12 +130,12 @@ static void add_set(struct dispatching *d, struct shot *shot)
         .run = shot->run,
         .from = shot->adopts ? MR_LEDGER_OPEN : MR_LEDGER_BIT(MR_LEDGER_WAITING),
         .to = MR_LEDGER_DISPATCHED,
-        .home = mr_slice_str(d->job.s->home)};
+        .home = mr_slice_str(d->errand.s->home)};
 }
 
 static void write_sets(struct dispatching *d)
 {
-    struct app *app = d->job.app;
+    struct app *app = d->errand.app;
     d->set = (struct mr_store_firing_set){.req.op = MR_STORE_FIRING_SET,
                                           .app = mr_slice_str(app->name),
                                           .items = d->sets,
@@ -143,13 +143,13 @@ static void write_sets(struct dispatching *d)
                                           .results = d->set_results};
     if (d->fenced)
         d->set.fence = (struct mr_store_fence){mr_slice_str(app->lease), app->token};
-    d->job.done = set_done;
-    sched_job_store(&d->job, &d->set.req);
+    d->errand.done = set_done;
+    sched_errand_store(&d->errand, &d->set.req);
 }
 
 static void write_now(struct dispatching *d)
 {
-    mr_wheel_stop(d->job.s->wheel, &d->later);
+    mr_wheel_stop(d->errand.s->wheel, &d->later);
     mr_list_remove(&d->link);
     write_sets(d);
 }
@@ -163,7 +163,7 @@ static void later(struct mr_timer *timer, void *arg)
 /* That the rows say so is in no hurry: what is found to be waiting is dispatched once more at worst. */
 static void write_soon(struct dispatching *d)
 {
-    struct app *app = d->job.app;
+    struct app *app = d->errand.app;
     if (!d->fenced || !sched_is_firing(app)) {
         write_sets(d);
         return;
@@ -196,7 +196,7 @@ static void refused(struct app *app, struct shot *shot, enum mr_err err)
 /* It stays waiting; if nobody here tries again, who has the app finds it. */
 static void try_again(struct dispatching *d, struct shot *shot, enum mr_err err)
 {
-    struct app *app = d->job.app;
+    struct app *app = d->errand.app;
     mr_diag(MR_DIAG_WARN, "timer.dispatch", "id=%s error=%s", shot->id, mr_err_name(err));
     if (!d->fenced)
         return;
@@ -227,39 +227,39 @@ static void count_load(struct app *app, const struct mr_enqueue_result *results,
     mr_lock_leave(&app->s->lock);
 }
 
-static void enqueued(struct job *job)
+static void enqueued(struct errand *errand)
 {
-    struct dispatching *d = mr_container(job, struct dispatching, job);
+    struct dispatching *d = mr_container(errand, struct dispatching, errand);
     size_t i = 0;
-    if (d->fenced && !sched_job_current(job)) {
-        if (job->s->home[0] == '\0') {
+    if (d->fenced && !sched_errand_current(errand)) {
+        if (errand->s->home[0] == '\0') {
             dispatching_free(d);
             return;
         }
         d->fenced = false; /* its tasks are in our own broker: whose the app is now is told so */
-        job->app->dispatching--;
+        errand->app->dispatching--;
     }
     /* The broker is away for longer than it takes to come back: what is written waits for one who reaches it. */
     if (d->fenced && d->enqueue.req.err == MR_UNAVAILABLE) {
-        sched_share_give_up(job->s, MR_UNAVAILABLE);
+        sched_share_give_up(errand->s, MR_UNAVAILABLE);
         dispatching_free(d);
         return;
     }
-    count_load(job->app, d->results, d->n);
+    count_load(errand->app, d->results, d->n);
     for (struct mr_link *at = d->shots.next, *next; at != &d->shots; at = next) {
         struct shot *shot = mr_container(at, struct shot, link);
         enum mr_err err = outcome(d->results + i, shot->tasks_n);
         next = at->next;
         i += shot->tasks_n;
         if (err == MR_OK) {
-            note_lateness(job->s, shot);
+            note_lateness(errand->s, shot);
             if (d->fenced && shot->tasks_n == 1)
-                sched_expire(job->app, shot->def, &shot->uid, shot->planned_ms, shot->run);
+                sched_expire(errand->app, shot->def, &shot->uid, shot->planned_ms, shot->run);
             add_set(d, shot);
         } else if (mr_err_retriable(err) || err == MR_CLOSED || err == MR_IO) {
             try_again(d, shot, err);
         } else {
-            refused(job->app, shot, err);
+            refused(errand->app, shot, err);
         }
     }
     if (d->sets_n > 0)
@@ -273,11 +273,11 @@ static struct dispatching *dispatching_new(struct app *app)
     struct dispatching *d = calloc(1, sizeof *d);
     if (d == NULL)
         return NULL;
-    d->job.s = app->s;
+    d->errand.s = app->s;
     mr_list_init(&d->shots);
     mr_list_init(&d->link);
     mr_timer_init(&d->later, later);
-    d->job = (struct job){.s = app->s, .app = app, .done = enqueued};
+    d->errand = (struct errand){.s = app->s, .app = app, .done = enqueued};
     d->fenced = app->owned;
     app->dispatching += d->fenced;
     return d;
@@ -295,7 +295,7 @@ static struct mr_task_options task_of(struct app *app, const struct shot *shot)
 /* The tasks of a firing: one, or one for each worker of a broadcast. MR_TOO_BIG: they do not fit any more. */
 static enum mr_err add_tasks(struct dispatching *d, struct shot *shot)
 {
-    struct app *app = d->job.app;
+    struct app *app = d->errand.app;
     struct mr_slice text = {shot->target, shot->target_len};
     struct mr_target *targets;
     size_t n;
@@ -328,7 +328,7 @@ static enum mr_err fill(struct dispatching *d, struct mr_link *shots)
         if (err == MR_TOO_BIG && d->n > 0)
             break; /* with the next request */
         if (err != MR_OK && err != MR_NOMEM) {
-            refused(d->job.app, shot, err);
+            refused(d->errand.app, shot, err);
             sched_shot_free(shot);
         } else if (err != MR_OK) {
             return err;
@@ -361,7 +361,7 @@ void sched_dispatch(struct app *app, struct mr_link *shots)
             .req.op = MR_OP_ENQUEUE, .tasks = d->tasks, .n = d->n, .results = d->results};
         if (app->s->home[0] != '\0')
             sched_results_begin(app); /* also of what others fire */
-        sched_job_broker(&d->job, &d->enqueue.req);
+        sched_errand_broker(&d->errand, &d->enqueue.req);
     }
 }
 
@@ -384,7 +384,7 @@ void sched_dispatch_init(struct app *app)
 /* Nobody else can see that its tasks are there. */
 static void write_unfenced(struct dispatching *d)
 {
-    d->job.app->dispatching -= d->fenced;
+    d->errand.app->dispatching -= d->fenced;
     d->fenced = false;
     write_now(d);
 }

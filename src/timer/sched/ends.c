@@ -20,7 +20,7 @@ enum {
 /* ---- ends become rows ------------------------------------------------------------------------ */
 
 struct ending {
-    struct job job;
+    struct errand errand;
     struct mr_store_firing_set req;
     struct mr_arena arena;
     size_t n;
@@ -97,12 +97,12 @@ void sched_end_told(struct app *app, const struct end *end)
         tell_failure(app, end);
 }
 
-static void written(struct job *job)
+static void written(struct errand *errand)
 {
-    struct ending *e = mr_container(job, struct ending, job);
-    struct app *app = job->app;
+    struct ending *e = mr_container(errand, struct ending, errand);
+    struct app *app = errand->app;
     enum mr_err err = e->req.req.err;
-    bool current = !e->fenced || sched_job_current(job);
+    bool current = !e->fenced || sched_errand_current(errand);
     for (size_t i = 0; err == MR_OK && current && i < e->n; i++) {
         if (!e->ends[i].final)
             continue;
@@ -192,7 +192,7 @@ void sched_ends_write(struct app *app, const struct end *ends, size_t n, ends_do
             done(app, err, arg);
         return;
     }
-    e->job = (struct job){.s = app->s, .app = app, .done = written};
+    e->errand = (struct errand){.s = app->s, .app = app, .done = written};
     e->done = done;
     e->arg = arg;
     e->fenced = app->owned;
@@ -203,7 +203,7 @@ void sched_ends_write(struct app *app, const struct end *ends, size_t n, ends_do
                                           .results = e->results};
     if (e->fenced)
         e->req.fence = (struct mr_store_fence){mr_slice_str(app->lease), app->token};
-    sched_job_store(&e->job, &e->req.req);
+    sched_errand_store(&e->errand, &e->req.req);
 }
 
 void sched_end_write(struct app *app, const struct end *end)
@@ -219,7 +219,7 @@ void sched_end_write(struct app *app, const struct end *end)
 
 /* Some results in hand, until the ledger has them. */
 struct taken {
-    struct job job;
+    struct errand errand;
     struct app *app;
     struct mr_req_take take;
     struct mr_req_finish commit;
@@ -237,7 +237,7 @@ struct taken {
 };
 
 struct beating {
-    struct job job;
+    struct errand errand;
     struct mr_req_node_open open;
     struct mr_req_beat beat;
     struct mr_req_node_close close;
@@ -328,9 +328,9 @@ static void taken_end(struct taken *t)
         take(app);
 }
 
-static void committed(struct job *job)
+static void committed(struct errand *errand)
 {
-    struct taken *t = mr_container(job, struct taken, job);
+    struct taken *t = mr_container(errand, struct taken, errand);
     if (t->commit.req.err != MR_OK && is_on(t->app, t->round))
         node_lost(t->app, t->node, t->commit.req.err);
     taken_end(t);
@@ -343,8 +343,8 @@ static void commit(struct taken *t)
                                        .n = t->n,
                                        .errs = t->errs,
                                        .only_results = true};
-    t->job.done = committed;
-    sched_job_broker(&t->job, &t->commit.req);
+    t->errand.done = committed;
+    sched_errand_broker(&t->errand, &t->commit.req);
 }
 
 /* All of them, or once more. */
@@ -459,15 +459,15 @@ static enum mr_err open_leases(struct taken *t)
     if (t->items == NULL || t->errs == NULL || t->ends == NULL)
         return MR_NOMEM;
     for (struct mr_lease *lease = t->take.leases; lease != NULL && t->n < n; lease = lease->next) {
-        MR_TRY(mr_broker_lease_open(t->job.s->broker, lease));
+        MR_TRY(mr_broker_lease_open(t->errand.s->broker, lease));
         read_result(t, lease);
     }
     return MR_OK;
 }
 
-static void took(struct job *job)
+static void took(struct errand *errand)
 {
-    struct taken *t = mr_container(job, struct taken, job);
+    struct taken *t = mr_container(errand, struct taken, errand);
     struct app *app = t->app;
     enum mr_err err = t->take.req.err;
     bool ours = is_on(app, t->round) && app->results.node == t->node;
@@ -500,7 +500,7 @@ static void take(struct app *app)
         return;
     }
     t->app = app;
-    t->job = (struct job){.s = app->s, .app = app, .done = took};
+    t->errand = (struct errand){.s = app->s, .app = app, .done = took};
     t->node = app->results.node;
     t->round = app->results.round;
     mr_list_init(&t->link);
@@ -508,7 +508,7 @@ static void take(struct app *app)
     t->take = (struct mr_req_take){
         .req.op = MR_OP_TAKE, .node = t->node, .max = MR_BATCH_MAX, .wait_ms = RESULTS_WAIT_MS};
     app->results.taking = true;
-    sched_job_broker(&t->job, &t->take.req);
+    sched_errand_broker(&t->errand, &t->take.req);
 }
 
 /* ---- the node -------------------------------------------------------------------------------- */
@@ -521,9 +521,9 @@ static void beating_free(struct beating *b)
     free(b);
 }
 
-static void closed(struct job *job)
+static void closed(struct errand *errand)
 {
-    beating_free(mr_container(job, struct beating, job));
+    beating_free(mr_container(errand, struct beating, errand));
 }
 
 /* What it holds goes back. */
@@ -532,15 +532,15 @@ static void node_close(struct app *app, uint64_t node)
     struct beating *b = calloc(1, sizeof *b);
     if (b == NULL)
         return; /* it does not beat any more */
-    b->job = (struct job){.s = app->s, .app = app, .done = closed};
+    b->errand = (struct errand){.s = app->s, .app = app, .done = closed};
     b->close = (struct mr_req_node_close){.req.op = MR_OP_NODE_CLOSE, .node = node};
-    sched_job_broker(&b->job, &b->close.req);
+    sched_errand_broker(&b->errand, &b->close.req);
 }
 
-static void opened(struct job *job)
+static void opened(struct errand *errand)
 {
-    struct beating *b = mr_container(job, struct beating, job);
-    struct app *app = job->app;
+    struct beating *b = mr_container(errand, struct beating, errand);
+    struct app *app = errand->app;
     enum mr_err err = b->open.req.err;
     if (err == MR_OK && !is_on(app, b->round)) {
         node_close(app, b->open.node);
@@ -568,7 +568,7 @@ static void node_open(struct app *app)
         sched_after(app->s, &app->results.again, AGAIN_MS);
         return;
     }
-    b->job = (struct job){.s = app->s, .app = app, .done = opened};
+    b->errand = (struct errand){.s = app->s, .app = app, .done = opened};
     b->round = app->results.round;
     b->queue.name = mr_result_queue(mr_slice_str(app->topic), b->queue_name);
     b->open = (struct mr_req_node_open){.req.op = MR_OP_NODE_OPEN,
@@ -578,13 +578,13 @@ static void node_open(struct app *app)
                                         .queues_n = 1,
                                         .lease_ms = NODE_LEASE_MS,
                                         .events = {.stop = event_stop}};
-    sched_job_broker(&b->job, &b->open.req);
+    sched_errand_broker(&b->errand, &b->open.req);
 }
 
-static void beat_done(struct job *job)
+static void beat_done(struct errand *errand)
 {
-    struct beating *b = mr_container(job, struct beating, job);
-    struct app *app = job->app;
+    struct beating *b = mr_container(errand, struct beating, errand);
+    struct app *app = errand->app;
     bool gone = b->beat.req.err == MR_NOT_FOUND || b->beat.req.err == MR_CLOSED;
     if (app->results.on && app->results.node == b->beat.node) {
         if (gone)
@@ -602,9 +602,9 @@ static void beat(struct mr_timer *timer, void *arg)
     (void)arg;
     if (b == NULL)
         return;
-    b->job = (struct job){.s = app->s, .app = app, .done = beat_done};
+    b->errand = (struct errand){.s = app->s, .app = app, .done = beat_done};
     b->beat = (struct mr_req_beat){.req.op = MR_OP_BEAT, .node = app->results.node};
-    sched_job_broker(&b->job, &b->beat.req);
+    sched_errand_broker(&b->errand, &b->beat.req);
 }
 
 static void open_again(struct mr_timer *timer, void *arg)

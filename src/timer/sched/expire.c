@@ -8,7 +8,7 @@
 #include "timer/sched/internal.h"
 
 struct expiry {
-    struct job job;
+    struct errand errand;
     struct mr_link link; /* in app->expiries */
     struct mr_timer timer;
     struct app *app;
@@ -33,16 +33,16 @@ static void expiry_free(struct expiry *e)
     free(e);
 }
 
-static void archived(struct job *job)
+static void archived(struct errand *errand)
 {
-    struct expiry *e = mr_container(job, struct expiry, job);
-    if (e->control.req.err == MR_OK && e->err == MR_OK && sched_job_current(job)) {
+    struct expiry *e = mr_container(errand, struct expiry, errand);
+    if (e->control.req.err == MR_OK && e->err == MR_OK && sched_errand_current(errand)) {
         struct end end = {.uid = e->uid,
                           .planned_ms = e->planned_ms,
                           .run = e->run,
                           .final = true,
                           .state = MR_LEDGER_FAILED,
-                          .finished_ms = sched_now_ms(job->s),
+                          .finished_ms = sched_now_ms(errand->s),
                           .reason = why,
                           .no_worker = true};
         sched_end_write(e->app, &end);
@@ -51,20 +51,20 @@ static void archived(struct job *job)
 }
 
 /* A worker that takes it right now wins: what runs is not archived. */
-static void looked(struct job *job)
+static void looked(struct errand *errand)
 {
-    struct expiry *e = mr_container(job, struct expiry, job);
+    struct expiry *e = mr_container(errand, struct expiry, errand);
     bool waits = e->get.req.err == MR_OK && e->get.task.started_ms == 0 &&
                  (e->get.task.state == MR_PENDING || e->get.task.state == MR_SCHEDULED);
-    if (!waits || !sched_job_current(job)) {
+    if (!waits || !sched_errand_current(errand)) {
         expiry_free(e);
         return;
     }
     e->item = (struct mr_control){.verb = MR_VERB_ARCHIVE, .id = mr_slice_str(e->id)};
     e->control = (struct mr_req_control){
         .req.op = MR_OP_CONTROL, .items = &e->item, .n = 1, .errs = &e->err};
-    job->done = archived;
-    sched_job_broker(job, &e->control.req);
+    errand->done = archived;
+    sched_errand_broker(errand, &e->control.req);
 }
 
 static void over(struct mr_timer *timer, void *arg)
@@ -76,9 +76,9 @@ static void over(struct mr_timer *timer, void *arg)
         return;
     }
     mr_list_remove(&e->link); /* under way: it finds out itself when the app is lost */
-    e->job = (struct job){.s = e->app->s, .app = e->app, .done = looked};
+    e->errand = (struct errand){.s = e->app->s, .app = e->app, .done = looked};
     e->get = (struct mr_req_get){.req.op = MR_OP_GET, .id = mr_slice_str(e->id)};
-    sched_job_broker(&e->job, &e->get.req);
+    sched_errand_broker(&e->errand, &e->get.req);
 }
 
 void sched_expire(struct app *app, const struct def *def, const struct mr_uuid *uid,

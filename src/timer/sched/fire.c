@@ -14,7 +14,7 @@ static const struct mr_slice why_misfired = MR_SLICE_LIT("nobody was there at it
 enum { NODES_SOON_MS = 20 }; /* the list of workers is asked for, and comes so soon */
 
 struct firing {
-    struct job job;
+    struct errand errand;
     struct mr_store_fire_batch req;
     size_t n;
     struct entry *entries[FIRE_MAX];
@@ -249,13 +249,13 @@ static void not_fired(struct app *app, struct firing *f, enum mr_err err)
     sched_after(app->s, &app->fire_again, AGAIN_MS);
 }
 
-static void fired(struct job *job)
+static void fired(struct errand *errand)
 {
-    struct firing *f = mr_container(job, struct firing, job);
-    struct app *app = job->app;
+    struct firing *f = mr_container(errand, struct firing, errand);
+    struct app *app = errand->app;
     struct mr_link shots;
     mr_list_init(&shots);
-    if (sched_job_current(job)) {
+    if (sched_errand_current(errand)) {
         app->fires--;
         if (f->req.req.err == MR_STALE) {
             sched_lease_lost(app, MR_STALE);
@@ -288,7 +288,7 @@ void sched_fire_due(struct app *app)
             free(f);
             return;
         }
-        f->job = (struct job){.s = app->s, .app = app, .done = fired};
+        f->errand = (struct errand){.s = app->s, .app = app, .done = fired};
         f->req = (struct mr_store_fire_batch){.req.op = MR_STORE_FIRE,
                                               .fence = {mr_slice_str(app->lease), app->token},
                                               .app = mr_slice_str(app->name),
@@ -296,7 +296,7 @@ void sched_fire_due(struct app *app)
                                               .n = f->n,
                                               .results = f->results};
         app->fires++;
-        sched_job_store(&f->job, &f->req.req);
+        sched_errand_store(&f->errand, &f->req.req);
     }
 }
 

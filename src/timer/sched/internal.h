@@ -27,7 +27,7 @@
  * An app is one struct app, its base, or, where it is cut, one for each subApp that is ours beside it: each has its own lease and
  * its timers. What is of the app as a whole, such as the results of its tasks, is the base's.
  *
- * All of it belongs to the scheduler's thread. Requests to the store and the broker are jobs: they come back as
+ * All of it belongs to the scheduler's thread. Requests to the store and the broker are errands: they come back as
  * messages. An app that was lost meanwhile has another generation, and what comes back for the old one is
  * dropped; that it was carried out does no harm.
  */
@@ -67,22 +67,22 @@ enum {
 struct app;
 struct reading;
 
-/* ---- jobs ------------------------------------------------------------------------------------ */
+/* ---- errands --------------------------------------------------------------------------------- */
 
 /* The head of everything that is under way. */
-struct job {
+struct errand {
     struct mr_msg msg;
     struct mr_scheduler *s;
     struct app *app; /* or NULL */
     uint64_t generation;
-    void (*done)(struct job *job); /* frees it */
+    void (*done)(struct errand *errand); /* frees it */
 };
 
 /* Submits; done is called on the scheduler's thread. */
-void sched_job_store(struct job *job, struct mr_store_req *req);
-void sched_job_broker(struct job *job, struct mr_req *req);
+void sched_errand_store(struct errand *errand, struct mr_store_req *req);
+void sched_errand_broker(struct errand *errand, struct mr_req *req);
 /* Whether the app is still ours, as when it was submitted. */
-bool sched_job_current(const struct job *job);
+bool sched_errand_current(const struct errand *errand);
 
 /* ---- timers in memory ------------------------------------------------------------------------ */
 
@@ -279,7 +279,7 @@ struct mr_scheduler {
     mr_mono sweep_ended;   /* the last time */
     struct mr_event swept; /* they were once, or there are none */
     uint64_t found;        /* rows that were found and dispatched */
-    size_t under_way;      /* jobs */
+    size_t under_way;      /* errands */
     struct mr_chan inbox;
     _Atomic uint32_t answering; /* threads that are sending to it what they were asked */
     pthread_t thread;

@@ -11,7 +11,7 @@
 enum { TRIES_MAX = 20 }; /* then the walk through the open rows finds it */
 
 struct late {
-    struct job job;
+    struct errand errand;
     struct mr_arena arena; /* of all that follows */
     size_t n;
     struct end *ends;
@@ -36,7 +36,7 @@ static void late_free(struct late *l)
 static void late_end(struct late *l, enum mr_err err)
 {
     if (l->done != NULL)
-        l->done(l->job.app, err, l->arg);
+        l->done(l->errand.app, err, l->arg);
     late_free(l);
 }
 
@@ -51,9 +51,9 @@ static bool was_changed(const struct late *l)
     return false;
 }
 
-static void written(struct job *job)
+static void written(struct errand *errand)
 {
-    struct late *l = mr_container(job, struct late, job);
+    struct late *l = mr_container(errand, struct late, errand);
     enum mr_err err = l->set.req.err;
     if (err == MR_OK && was_changed(l) && l->tries++ < TRIES_MAX) {
         look(l);
@@ -61,7 +61,7 @@ static void written(struct job *job)
     }
     for (size_t i = 0; err == MR_OK && i < l->n; i++) {
         if (l->results[i].err == MR_OK && l->ends[i].final)
-            sched_end_told(job->app, &l->ends[i]);
+            sched_end_told(errand->app, &l->ends[i]);
     }
     late_end(l, err);
 }
@@ -72,7 +72,7 @@ static void fill_item(struct late *l, size_t i)
     const struct end *end = &l->ends[i];
     struct def *def = NULL;
     if (end->final && timer->state != MR_ROW_NONE)
-        def = sched_def_new(l->job.s, timer);
+        def = sched_def_new(l->errand.s, timer);
     l->items[i] = sched_end_set(end);
     if (def != NULL)
         l->items[i].move = sched_end_move(def->rule, timer, end->finished_ms);
@@ -85,18 +85,18 @@ static void write_all(struct late *l)
     for (size_t i = 0; i < l->n; i++)
         fill_item(l, i);
     l->set = (struct mr_store_firing_set){.req.op = MR_STORE_FIRING_SET,
-                                          .app = mr_slice_str(l->job.app->name),
+                                          .app = mr_slice_str(l->errand.app->name),
                                           .items = l->items,
                                           .n = l->n,
                                           .results = l->results};
-    l->job.done = written;
-    sched_job_store(&l->job, &l->set.req);
+    l->errand.done = written;
+    sched_errand_store(&l->errand, &l->set.req);
 }
 
 /* Of the owner, for one of its own timers. */
 static bool write_ours(struct late *l)
 {
-    struct app *app = l->job.app;
+    struct app *app = l->errand.app;
     if (!app->owned || l->n > 1 || sched_entry_find(app, &l->ends[0].uid) == NULL)
         return false;
     (void)sched_entry_load(app, &l->get.timers[0]);
@@ -107,9 +107,9 @@ static bool write_ours(struct late *l)
     return true;
 }
 
-static void known(struct job *job)
+static void known(struct errand *errand)
 {
-    struct late *l = mr_container(job, struct late, job);
+    struct late *l = mr_container(errand, struct late, errand);
     if (l->get.req.err != MR_OK)
         late_end(l, l->get.req.err); /* found as an open row later */
     else if (!write_ours(l))
@@ -121,8 +121,8 @@ static void look(struct late *l)
     mr_store_req_done(&l->get.req);
     mr_store_req_done(&l->set.req);
     l->get = (struct mr_store_timer_get){.req.op = MR_STORE_TIMER_GET, .keys = l->keys, .n = l->n};
-    l->job.done = known;
-    sched_job_store(&l->job, &l->get.req);
+    l->errand.done = known;
+    sched_errand_store(&l->errand, &l->get.req);
 }
 
 static enum mr_err fill(struct late *l, const struct end *ends, size_t n)
@@ -148,7 +148,7 @@ static void begin(struct app *app, const struct end *ends, size_t n, struct late
     enum mr_err err = MR_NOMEM;
     if (l != NULL) {
         *l = with;
-        l->job = (struct job){.s = app->s, .app = app};
+        l->errand = (struct errand){.s = app->s, .app = app};
         err = fill(l, ends, n);
     }
     if (err == MR_OK) {

@@ -8,7 +8,7 @@
 #include "timer/sched/internal.h"
 
 struct asking {
-    struct job job;
+    struct errand errand;
     struct mr_store_lease req;
     mr_mono at;
     size_t n;
@@ -38,7 +38,7 @@ static struct asking *asking_new(struct mr_scheduler *s, size_t max)
         asking_free(a);
         return NULL;
     }
-    a->job.s = s;
+    a->errand.s = s;
     a->at = mr_mono_now(s->clock);
     return a;
 }
@@ -56,12 +56,12 @@ static void asking_add(struct asking *a, struct app *app, enum mr_lease_verb ver
                                                     .ttl_ms = s->settings.lease_ms};
 }
 
-static void asking_send(struct asking *a, void (*done)(struct job *job))
+static void asking_send(struct asking *a, void (*done)(struct errand *errand))
 {
-    a->job.done = done;
+    a->errand.done = done;
     a->req = (struct mr_store_lease){
         .req.op = MR_STORE_LEASE, .items = a->items, .n = a->n, .results = a->results};
-    sched_job_store(&a->job, &a->req.req);
+    sched_errand_store(&a->errand, &a->req.req);
 }
 
 static size_t count_apps(const struct mr_scheduler *s)
@@ -159,13 +159,13 @@ static void give_back(struct asking *a)
         app->token = a->results[i].token;
         SCHED_COUNT(app->s, apps_owned, 1);
     }
-    sched_lease_release_all(a->job.s);
+    sched_lease_release_all(a->errand.s);
 }
 
-static void answered(struct job *job)
+static void answered(struct errand *errand)
 {
-    struct asking *a = mr_container(job, struct asking, job);
-    struct mr_scheduler *s = job->s;
+    struct asking *a = mr_container(errand, struct asking, errand);
+    struct mr_scheduler *s = errand->s;
     bool is_there = s->present && !s->stopping;
     for (size_t i = 0; i < a->n; i++) {
         a->apps[i]->asking = false;
@@ -220,9 +220,9 @@ void sched_lease_check(struct mr_scheduler *s)
     }
 }
 
-static void released(struct job *job)
+static void released(struct errand *errand)
 {
-    asking_free(mr_container(job, struct asking, job));
+    asking_free(mr_container(errand, struct asking, errand));
 }
 
 /* What was submitted before goes before the release: who gets the app finds all of it. */

@@ -17,17 +17,17 @@ enum { MOVES_MAX = 100 }; /* that are remembered */
 /* ---- who plans -------------------------------------------------------------------------------- */
 
 struct leading {
-    struct job job;
+    struct errand errand;
     struct mr_store_lease req;
     struct mr_store_lease_item item;
     struct mr_store_lease_result result;
     mr_mono at;
 };
 
-static void led(struct job *job)
+static void led(struct errand *errand)
 {
-    struct leading *l = mr_container(job, struct leading, job);
-    struct mr_scheduler *s = job->s;
+    struct leading *l = mr_container(errand, struct leading, errand);
+    struct mr_scheduler *s = errand->s;
     struct planner *p = &s->planner;
     int64_t again_ms = s->settings.renew_ms;
     bool is_ours = l->req.req.err == MR_OK && l->result.err == MR_OK;
@@ -51,13 +51,14 @@ static void led(struct job *job)
 }
 
 /* False: for want of memory; with the next look. */
-static bool ask(struct mr_scheduler *s, enum mr_lease_verb verb, void (*done)(struct job *job))
+static bool ask(struct mr_scheduler *s, enum mr_lease_verb verb,
+                void (*done)(struct errand *errand))
 {
     struct leading *l = calloc(1, sizeof *l);
     if (l == NULL)
         return false;
     l->at = mr_mono_now(s->clock);
-    l->job = (struct job){.s = s, .done = done};
+    l->errand = (struct errand){.s = s, .done = done};
     l->item = (struct mr_store_lease_item){.verb = verb,
                                            .name = MR_SLICE_LIT(PLAN_LEASE),
                                            .owner = mr_slice_str(s->owner),
@@ -65,7 +66,7 @@ static bool ask(struct mr_scheduler *s, enum mr_lease_verb verb, void (*done)(st
                                            .ttl_ms = s->settings.lease_ms};
     l->req = (struct mr_store_lease){
         .req.op = MR_STORE_LEASE, .items = &l->item, .n = 1, .results = &l->result};
-    sched_job_store(&l->job, &l->req.req);
+    sched_errand_store(&l->errand, &l->req.req);
     return true;
 }
 
@@ -78,9 +79,9 @@ static bool leads(struct mr_scheduler *s)
     return p->token != 0 && now.ns < p->until.ns;
 }
 
-static void left(struct job *job)
+static void left(struct errand *errand)
 {
-    struct leading *l = mr_container(job, struct leading, job);
+    struct leading *l = mr_container(errand, struct leading, errand);
     mr_store_req_done(&l->req.req);
     free(l);
 }

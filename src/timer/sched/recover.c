@@ -20,7 +20,7 @@ enum {
 };
 
 struct look_up {
-    struct job job;
+    struct errand errand;
     struct walk *walk;
     struct mr_req_get get;
     const struct mr_store_firing *row;
@@ -28,7 +28,7 @@ struct look_up {
 };
 
 struct walk {
-    struct job job;
+    struct errand errand;
     enum walk_kind kind;
     struct mr_store_firing_open open;
     struct mr_store_timer_get get;
@@ -53,8 +53,8 @@ static void page_end(struct walk *w);
 
 static bool is_current(const struct walk *w)
 {
-    const struct app *app = w->job.app;
-    return w->kind == WALK_LEFT ? app->cut && !app->s->stopping : sched_job_current(&w->job);
+    const struct app *app = w->errand.app;
+    return w->kind == WALK_LEFT ? app->cut && !app->s->stopping : sched_errand_current(&w->errand);
 }
 
 /* Piece by piece, as time goes by. */
@@ -78,7 +78,7 @@ static void page_free(struct walk *w)
 
 static void walk_end(struct walk *w, enum mr_err err)
 {
-    struct app *app = w->job.app;
+    struct app *app = w->errand.app;
     bool current = is_current(w);
     enum walk_kind kind = w->kind;
     page_free(w);
@@ -139,7 +139,7 @@ static bool end_of_look_up(struct app *app, const struct look_up *up, struct end
 
 static void looked_up_all(struct walk *w)
 {
-    struct app *app = w->job.app;
+    struct app *app = w->errand.app;
     struct end *ends = calloc(w->look_ups_n, sizeof *ends);
     size_t n = 0;
     for (size_t i = 0; ends != NULL && i < w->look_ups_n; i++) {
@@ -160,9 +160,9 @@ static void looked_up_all(struct walk *w)
     page_end(w);
 }
 
-static void looked_up(struct job *job)
+static void looked_up(struct errand *errand)
 {
-    struct walk *w = mr_container(job, struct look_up, job)->walk;
+    struct walk *w = mr_container(errand, struct look_up, errand)->walk;
     if (--w->pending == 0)
         looked_up_all(w);
 }
@@ -190,9 +190,9 @@ bool sched_claim_holds(const struct mr_scheduler *s, int64_t fired_ms)
 /* It is to become a task, or has been one that is not there any more. */
 static bool is_loose(const struct walk *w, const struct mr_store_firing *row)
 {
-    enum home home = sched_home(w->job.s, row->home);
+    enum home home = sched_home(w->errand.s, row->home);
     if (is_waiting(row) && home == HOME_OTHERS) /* a person asked for it there */
-        return sched_now_ms(w->job.s) - row->fired_ms > CLAIM_MS;
+        return sched_now_ms(w->errand.s) - row->fired_ms > CLAIM_MS;
     return is_waiting(row) || home == HOME_GONE;
 }
 
@@ -200,7 +200,7 @@ static void row_waits(struct walk *w, const struct mr_store_firing *row,
                       const struct mr_store_timer *timer, struct entry *entry,
                       struct mr_link *shots)
 {
-    struct app *app = w->job.app;
+    struct app *app = w->errand.app;
     struct def *def = entry != NULL ? sched_def_ref(entry->def) : NULL;
     if (timer->state == MR_ROW_NONE) {
         sched_stop_task(app, &row->uid, row->planned_ms, row->run, "its timer was deleted");
@@ -229,14 +229,14 @@ static void row_runs(struct walk *w, const struct mr_store_firing *row, struct e
 {
     sched_entry_maybe_opened(entry, row->planned_ms, row->run, false);
     if (w->kind == WALK_RECOVERS && !sched_is_broadcast(row->target) &&
-        sched_home(w->job.s, row->home) == HOME_OURS)
-        sched_expire(w->job.app, entry->def, &row->uid, row->planned_ms, row->run);
+        sched_home(w->errand.s, row->home) == HOME_OURS)
+        sched_expire(w->errand.app, entry->def, &row->uid, row->planned_ms, row->run);
 }
 
 /* First what runs, then what waits for that. */
 static void rows_known(struct walk *w)
 {
-    struct app *app = w->job.app;
+    struct app *app = w->errand.app;
     struct mr_link shots;
     int64_t fresh_ms = fresh_since(app->s);
     mr_list_init(&shots);
@@ -267,7 +267,7 @@ static void look_up(struct walk *w, const struct mr_store_firing *row)
     struct look_up *up = &w->look_ups[w->look_ups_n++];
     up->walk = w;
     up->row = row;
-    up->job = (struct job){.s = w->job.s, .app = w->job.app, .done = looked_up};
+    up->errand = (struct errand){.s = w->errand.s, .app = w->errand.app, .done = looked_up};
     mr_firing_id(&row->uid, row->planned_ms, row->run, up->id);
     up->get = (struct mr_req_get){.req.op = MR_OP_GET, .id = mr_slice_str(up->id)};
     w->pending++;
@@ -276,28 +276,28 @@ static void look_up(struct walk *w, const struct mr_store_firing *row)
 /* Whether there is anything to be waited for. */
 static bool look_up_tasks(struct walk *w)
 {
-    int64_t fresh_ms = fresh_since(w->job.s);
+    int64_t fresh_ms = fresh_since(w->errand.s);
     w->look_ups = calloc(w->open.n, sizeof *w->look_ups);
     for (size_t i = 0; w->look_ups != NULL && i < w->open.n; i++) {
         const struct mr_store_firing *row = &w->open.firings[i];
         if (is_waiting(row) || row->fired_ms > fresh_ms ||
-            sched_home(w->job.s, row->home) != HOME_OURS)
+            sched_home(w->errand.s, row->home) != HOME_OURS)
             continue;
         if (sched_is_broadcast(row->target))
-            sched_broadcast_look(w->job.app, &row->uid, row->planned_ms);
+            sched_broadcast_look(w->errand.app, &row->uid, row->planned_ms);
         else
             look_up(w, row);
     }
     for (size_t i = 0; i < w->look_ups_n; i++)
-        sched_job_broker(&w->look_ups[i].job, &w->look_ups[i].get.req);
+        sched_errand_broker(&w->look_ups[i].errand, &w->look_ups[i].get.req);
     return w->look_ups_n > 0;
 }
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-static void timers_known(struct job *job)
+static void timers_known(struct errand *errand)
 {
-    struct walk *w = mr_container(job, struct walk, job);
+    struct walk *w = mr_container(errand, struct walk, errand);
     if (!is_current(w) || w->get.req.err != MR_OK) {
         walk_end(w, w->get.req.err != MR_OK ? w->get.req.err : MR_STALE);
         return;
@@ -311,8 +311,8 @@ static void timers_known(struct job *job)
 /* The open rows of a timer, if they are one page: others may have ended some of those that are in memory. */
 static void all_of_timer(struct walk *w)
 {
-    struct app *app = w->job.app;
-    struct entry *entry = sched_job_current(&w->job) ? sched_entry_find(app, &w->only) : NULL;
+    struct app *app = w->errand.app;
+    struct entry *entry = sched_errand_current(&w->errand) ? sched_entry_find(app, &w->only) : NULL;
     if (entry == NULL || w->open.req.err != MR_OK || w->open.more || w->seen > 0)
         return;
     sched_entry_open_are(entry, w->open.firings, w->open.n);
@@ -320,15 +320,15 @@ static void all_of_timer(struct walk *w)
         sched_entry_settle(entry);
 }
 
-static void page_known(struct job *job)
+static void page_known(struct errand *errand)
 {
-    struct walk *w = mr_container(job, struct walk, job);
+    struct walk *w = mr_container(errand, struct walk, errand);
     if (w->kind == WALK_RELEASES)
         all_of_timer(w);
     if (!is_current(w) || w->open.req.err != MR_OK || w->open.n == 0) {
         if (is_slow(w) && w->open.req.err == MR_OK && w->open.n == 0 && is_current(w)) {
-            w->job.app->walk_ms = 0; /* it was the last page */
-            w->job.app->walk_uid = (struct mr_uuid){0};
+            w->errand.app->walk_ms = 0; /* it was the last page */
+            w->errand.app->walk_uid = (struct mr_uuid){0};
         }
         walk_end(w, w->open.req.err);
         return;
@@ -342,13 +342,13 @@ static void page_known(struct job *job)
         w->keys[i].uid = w->open.firings[i].uid;
     w->get =
         (struct mr_store_timer_get){.req.op = MR_STORE_TIMER_GET, .keys = w->keys, .n = w->open.n};
-    w->job.done = timers_known;
-    sched_job_store(&w->job, &w->get.req);
+    w->errand.done = timers_known;
+    sched_errand_store(&w->errand, &w->get.req);
 }
 
 static void page_end(struct walk *w)
 {
-    struct app *app = w->job.app;
+    struct app *app = w->errand.app;
     const struct mr_store_firing *last = &w->open.firings[w->open.n - 1];
     bool more = w->open.more && is_current(w);
     w->after_ms = last->planned_ms;
@@ -380,7 +380,7 @@ static uint64_t slots_left(const struct app *base)
 
 static void page_next(struct walk *w)
 {
-    struct app *app = w->job.app;
+    struct app *app = w->errand.app;
     bool left = w->kind == WALK_LEFT;
     w->open = (struct mr_store_firing_open){.req.op = MR_STORE_FIRING_OPEN,
                                             .app = mr_slice_str(app->name),
@@ -391,8 +391,8 @@ static void page_next(struct walk *w)
                                             .max = is_slow(w) ? 100 : PAGE_MAX};
     if (left)
         w->open.home = mr_slice_str(app->s->home);
-    w->job.done = page_known;
-    sched_job_store(&w->job, &w->open.req);
+    w->errand.done = page_known;
+    sched_errand_store(&w->errand, &w->open.req);
 }
 
 static struct walk *walk_new(struct app *app, enum walk_kind kind)
@@ -401,7 +401,7 @@ static struct walk *walk_new(struct app *app, enum walk_kind kind)
     if (w == NULL)
         return NULL;
     w->kind = kind;
-    w->job = (struct job){.s = app->s, .app = app};
+    w->errand = (struct errand){.s = app->s, .app = app};
     return w;
 }
 

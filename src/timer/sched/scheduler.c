@@ -32,64 +32,64 @@ static const struct mr_timer_settings defaults = {
     .balance_floor = MR_BALANCE_FLOOR,
 };
 
-/* ---- jobs ------------------------------------------------------------------------------------ */
+/* ---- errands --------------------------------------------------------------------------------- */
 
-static void job_deliver(struct mr_msg *msg, void *receiver)
+static void errand_deliver(struct mr_msg *msg, void *receiver)
 {
-    struct job *job = mr_container(msg, struct job, msg);
+    struct errand *errand = mr_container(msg, struct errand, msg);
     struct mr_scheduler *s = receiver;
     mr_assert(s->under_way > 0);
     s->under_way--;
-    job->done(job);
+    errand->done(errand);
 }
 
 /* The scheduler is told. It may have ended before this returns, but is not freed before. */
-static void answer(struct job *job)
+static void answer(struct errand *errand)
 {
-    struct mr_scheduler *s = job->s;
+    struct mr_scheduler *s = errand->s;
     atomic_fetch_add(&s->answering, 1);
-    mr_chan_send(&s->inbox, &job->msg);
+    mr_chan_send(&s->inbox, &errand->msg);
     atomic_fetch_sub(&s->answering, 1);
 }
 
 static void store_done(struct mr_store_req *req)
 {
-    struct job *job = req->arg;
-    answer(job);
+    struct errand *errand = req->arg;
+    answer(errand);
 }
 
 static void broker_done(struct mr_req *req)
 {
-    struct job *job = req->arg;
-    answer(job);
+    struct errand *errand = req->arg;
+    answer(errand);
 }
 
-static void job_begin(struct job *job)
+static void errand_begin(struct errand *errand)
 {
-    job->msg.deliver = job_deliver;
-    job->generation = job->app != NULL ? job->app->generation : 0;
-    job->s->under_way++;
+    errand->msg.deliver = errand_deliver;
+    errand->generation = errand->app != NULL ? errand->app->generation : 0;
+    errand->s->under_way++;
 }
 
-void sched_job_store(struct job *job, struct mr_store_req *req)
+void sched_errand_store(struct errand *errand, struct mr_store_req *req)
 {
-    job_begin(job);
+    errand_begin(errand);
     req->done = store_done;
-    req->arg = job;
-    mr_store_submit(job->s->store, req);
+    req->arg = errand;
+    mr_store_submit(errand->s->store, req);
 }
 
-void sched_job_broker(struct job *job, struct mr_req *req)
+void sched_errand_broker(struct errand *errand, struct mr_req *req)
 {
-    job_begin(job);
+    errand_begin(errand);
     req->done = broker_done;
-    req->arg = job;
-    mr_broker_submit(job->s->broker, req);
+    req->arg = errand;
+    mr_broker_submit(errand->s->broker, req);
 }
 
-bool sched_job_current(const struct job *job)
+bool sched_errand_current(const struct errand *errand)
 {
-    return job->app->owned && job->app->generation == job->generation;
+    return errand->app->owned && errand->app->generation == errand->generation;
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
@@ -283,14 +283,14 @@ static void look(struct mr_timer *timer, void *arg)
 }
 
 struct retaining {
-    struct job job;
+    struct errand errand;
     struct mr_store_retain req;
 };
 
-static void retained(struct job *job)
+static void retained(struct errand *errand)
 {
-    struct retaining *r = mr_container(job, struct retaining, job);
-    struct mr_scheduler *s = job->s;
+    struct retaining *r = mr_container(errand, struct retaining, errand);
+    struct mr_scheduler *s = errand->s;
     size_t n = r->req.req.err == MR_OK ? r->req.firings + r->req.tombstones : 0;
     bool more = r->req.req.err == MR_OK &&
                 (r->req.firings == RETAIN_MAX || r->req.tombstones == RETAIN_MAX);
@@ -310,12 +310,12 @@ static void retain(struct mr_timer *timer, void *arg)
         sched_after(s, timer, RETAIN_MS);
         return;
     }
-    r->job = (struct job){.s = s, .done = retained};
+    r->errand = (struct errand){.s = s, .done = retained};
     r->req = (struct mr_store_retain){.req.op = MR_STORE_RETAIN,
                                       .firings_ms = s->settings.history_ms,
                                       .tombstones_ms = MR_TIMER_BURIED_MS,
                                       .max = RETAIN_MAX};
-    sched_job_store(&r->job, &r->req.req);
+    sched_errand_store(&r->errand, &r->req.req);
 }
 
 void sched_alarm(struct mr_scheduler *s, const struct mr_scheduler_alarm *alarm)

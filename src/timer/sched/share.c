@@ -21,19 +21,19 @@ enum {
 /* ---- that it is there ------------------------------------------------------------------------- */
 
 struct beating {
-    struct job job;
+    struct errand errand;
     struct mr_store_server_beat req;
     mr_mono at;
 };
 
-static void beaten(struct job *job)
+static void beaten(struct errand *errand)
 {
-    struct beating *b = mr_container(job, struct beating, job);
+    struct beating *b = mr_container(errand, struct beating, errand);
     if (b->req.req.err != MR_OK) {
         mr_diag(MR_DIAG_WARN, "timer.beat", "error=%s", mr_err_name(b->req.req.err));
-        job->s->beat = (mr_mono){0}; /* with the next look */
-    } else if (b->req.ttl_ms > 0 && job->s->present) {
-        sched_keep_beaten(job->s, b->at);
+        errand->s->beat = (mr_mono){0}; /* with the next look */
+    } else if (b->req.ttl_ms > 0 && errand->s->present) {
+        sched_keep_beaten(errand->s, b->at);
     }
     mr_store_req_done(&b->req.req);
     free(b);
@@ -44,14 +44,14 @@ static void say(struct mr_scheduler *s, int64_t ttl_ms)
     struct beating *b = calloc(1, sizeof *b);
     if (b == NULL)
         return;
-    b->job = (struct job){.s = s, .done = beaten};
+    b->errand = (struct errand){.s = s, .done = beaten};
     b->at = mr_mono_now(s->clock);
     b->req = (struct mr_store_server_beat){.req.op = MR_STORE_SERVER_BEAT,
                                            .server = mr_slice_str(s->owner),
                                            .apps = mr_slice_str(s->apps_text),
                                            .home = mr_slice_str(s->home),
                                            .ttl_ms = ttl_ms};
-    sched_job_store(&b->job, &b->req.req);
+    sched_errand_store(&b->errand, &b->req.req);
 }
 
 static void beat(struct mr_scheduler *s)
@@ -67,15 +67,15 @@ static void beat(struct mr_scheduler *s)
 /* ---- whether it can be ------------------------------------------------------------------------ */
 
 struct probe {
-    struct job job;
+    struct errand errand;
     struct mr_req_queue_list req;
     struct mr_queue_info info;
 };
 
-static void probed(struct job *job)
+static void probed(struct errand *errand)
 {
-    struct probe *p = mr_container(job, struct probe, job);
-    struct mr_scheduler *s = job->s;
+    struct probe *p = mr_container(errand, struct probe, errand);
+    struct mr_scheduler *s = errand->s;
     enum mr_err err = p->req.req.err;
     s->probing = false;
     mr_req_done(&p->req.req);
@@ -94,18 +94,18 @@ static void probe(struct mr_scheduler *s)
     if (p == NULL)
         return;
     s->probing = true;
-    p->job = (struct job){.s = s, .done = probed};
+    p->errand = (struct errand){.s = s, .done = probed};
     p->req = (struct mr_req_queue_list){.req.op = MR_OP_QUEUE_LIST,
                                         .only = mr_slice_str(MR_TIMERS_QUEUE),
                                         .infos = &p->info,
                                         .max = 1};
-    sched_job_broker(&p->job, &p->req.req);
+    sched_errand_broker(&p->errand, &p->req.req);
 }
 
 /* ---- what is to be ours ----------------------------------------------------------------------- */
 
 struct looking {
-    struct job job;
+    struct errand errand;
     struct mr_store_subapps_list tables;
     struct mr_store_server_list list;
     struct mr_store_app_list page;
@@ -217,7 +217,7 @@ static void note_homes(struct mr_scheduler *s, const struct mr_store_server_list
 /* Not when we are not seen ourselves: then the others do not count us, either. */
 static void decide(struct looking *l)
 {
-    struct mr_scheduler *s = l->job.s;
+    struct mr_scheduler *s = l->errand.s;
     struct sight *sight = &l->sight;
     size_t us = sight->us = server_of(sight, mr_slice_str(s->owner));
     s->others = sight->servers_n - (us != MR_SHARE_NOBODY);
@@ -247,7 +247,7 @@ static void decide(struct looking *l)
 
 static void end_look(struct looking *l, enum mr_err err)
 {
-    struct mr_scheduler *s = l->job.s;
+    struct mr_scheduler *s = l->errand.s;
     bool again = s->share_again;
     s->sharing = s->share_again = false;
     if (err == MR_OK && s->present && !s->stopping)
@@ -259,14 +259,14 @@ static void end_look(struct looking *l, enum mr_err err)
 
 static void ask_apps(struct looking *l, struct mr_slice after);
 
-static void apps_listed(struct job *job)
+static void apps_listed(struct errand *errand)
 {
-    struct looking *l = mr_container(job, struct looking, job);
+    struct looking *l = mr_container(errand, struct looking, errand);
     enum mr_err err = l->page.req.err;
     struct mr_slice last = {0};
     for (size_t i = 0; err == MR_OK && i < l->page.n; i++)
         err = add_app(&l->sight, l->page.apps[i].name, l->page.apps[i].owner);
-    bool more = err == MR_OK && l->page.more && l->page.n > 0 && !job->s->stopping;
+    bool more = err == MR_OK && l->page.more && l->page.n > 0 && !errand->s->stopping;
     if (more)
         err = mr_arena_copy(&l->sight.arena, l->page.apps[l->page.n - 1].name, &last);
     mr_store_req_done(&l->page.req);
@@ -278,15 +278,15 @@ static void apps_listed(struct job *job)
 
 static void ask_apps(struct looking *l, struct mr_slice after)
 {
-    l->job.done = apps_listed;
+    l->errand.done = apps_listed;
     l->page =
         (struct mr_store_app_list){.req.op = MR_STORE_APP_LIST, .after = after, .max = PAGE_MAX};
-    sched_job_store(&l->job, &l->page.req);
+    sched_errand_store(&l->errand, &l->page.req);
 }
 
-static void servers_listed(struct job *job)
+static void servers_listed(struct errand *errand)
 {
-    struct looking *l = mr_container(job, struct looking, job);
+    struct looking *l = mr_container(errand, struct looking, errand);
     struct sight *sight = &l->sight;
     enum mr_err err = l->list.req.err;
     sight->servers = err == MR_OK ? calloc(l->list.n + 1, sizeof *sight->servers) : NULL;
@@ -306,15 +306,15 @@ static void servers_listed(struct job *job)
 static void ask_tables(struct looking *l, struct mr_slice after);
 
 /* Who lives is asked behind that: of whom a table takes a subApp, since it is dead, is not there any more, then. */
-static void tables_listed(struct job *job)
+static void tables_listed(struct errand *errand)
 {
-    struct looking *l = mr_container(job, struct looking, job);
+    struct looking *l = mr_container(errand, struct looking, errand);
     enum mr_err err = l->tables.req.err;
     if (err == MR_OK)
         err = sched_cuts_add(&l->sight, &l->tables);
     bool more = l->tables.more && l->tables.n > 0;
     mr_store_req_done(&l->tables.req);
-    if (err != MR_OK || job->s->stopping) {
+    if (err != MR_OK || errand->s->stopping) {
         end_look(l, err);
         return;
     }
@@ -322,17 +322,17 @@ static void tables_listed(struct job *job)
         ask_tables(l, l->sight.cuts[l->sight.cuts_n - 1].app);
         return;
     }
-    l->job.done = servers_listed;
+    l->errand.done = servers_listed;
     l->list = (struct mr_store_server_list){.req.op = MR_STORE_SERVER_LIST, .max = PAGE_MAX};
-    sched_job_store(&l->job, &l->list.req);
+    sched_errand_store(&l->errand, &l->list.req);
 }
 
 static void ask_tables(struct looking *l, struct mr_slice after)
 {
-    l->job.done = tables_listed;
+    l->errand.done = tables_listed;
     l->tables = (struct mr_store_subapps_list){
         .req.op = MR_STORE_SUBAPPS_LIST, .after = after, .max = TABLES_MAX};
-    sched_job_store(&l->job, &l->tables.req);
+    sched_errand_store(&l->errand, &l->tables.req);
 }
 
 static void list(struct mr_scheduler *s)
@@ -341,7 +341,7 @@ static void list(struct mr_scheduler *s)
     if (l == NULL)
         return;
     s->sharing = true;
-    l->job.s = s;
+    l->errand.s = s;
     ask_tables(l, (struct mr_slice){0});
 }
 

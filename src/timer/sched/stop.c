@@ -9,7 +9,7 @@
 #include "timer/strategy.h"
 
 struct stopping {
-    struct job job;
+    struct errand errand;
     struct mr_store_firing_key key;
     struct mr_store_firing_get row;
     struct mr_arena arena;
@@ -32,9 +32,9 @@ static void stopping_free(struct stopping *st)
     free(st);
 }
 
-static void looked(struct job *job)
+static void looked(struct errand *errand)
 {
-    struct stopping *st = mr_container(job, struct stopping, job);
+    struct stopping *st = mr_container(errand, struct stopping, errand);
     struct end end = {.uid = st->key.uid,
                       .planned_ms = st->key.planned_ms,
                       .run = st->run,
@@ -43,25 +43,25 @@ static void looked(struct job *job)
     bool ended = st->get.req.err == MR_NOT_FOUND ||
                  (st->get.req.err == MR_OK && sched_end_of_task(&st->get.task, &end));
     if (end.finished_ms == 0)
-        end.finished_ms = sched_now_ms(job->s);
+        end.finished_ms = sched_now_ms(errand->s);
     if (st->why[0] != '\0' && (end.state == MR_LEDGER_CANCELLED || end.state == MR_LEDGER_STOPPED))
         end.reason = mr_slice_str(st->why);
     if (ended)
-        sched_end_write(job->app, &end);
+        sched_end_write(errand->app, &end);
     stopping_free(st);
 }
 
-static void controlled(struct job *job)
+static void controlled(struct errand *errand)
 {
-    struct stopping *st = mr_container(job, struct stopping, job);
+    struct stopping *st = mr_container(errand, struct stopping, errand);
     if (st->n > 1) {
-        sched_broadcast_look(job->app, &st->key.uid, st->key.planned_ms);
+        sched_broadcast_look(errand->app, &st->key.uid, st->key.planned_ms);
         stopping_free(st);
         return;
     }
     st->get = (struct mr_req_get){.req.op = MR_OP_GET, .id = mr_slice_str(st->id)};
-    job->done = looked;
-    sched_job_broker(job, &st->get.req);
+    errand->done = looked;
+    sched_errand_broker(errand, &st->get.req);
 }
 
 /* The tasks that the row has become. */
@@ -69,8 +69,8 @@ static enum mr_err name_tasks(struct stopping *st)
 {
     struct mr_target *targets;
     size_t n;
-    MR_TRY(mr_targets_read(st->row.firings[0].target, mr_slice_str(st->job.app->name), &st->arena,
-                           &targets, &n));
+    MR_TRY(mr_targets_read(st->row.firings[0].target, mr_slice_str(st->errand.app->name),
+                           &st->arena, &targets, &n));
     st->n = n < MR_BATCH_MAX ? n : MR_BATCH_MAX;
     st->items = mr_arena_calloc(&st->arena, st->n, sizeof *st->items);
     st->errs = mr_arena_calloc(&st->arena, st->n, sizeof *st->errs);
@@ -87,9 +87,9 @@ static enum mr_err name_tasks(struct stopping *st)
     return MR_OK;
 }
 
-static void row_known(struct job *job)
+static void row_known(struct errand *errand)
 {
-    struct stopping *st = mr_container(job, struct stopping, job);
+    struct stopping *st = mr_container(errand, struct stopping, errand);
     if (st->row.req.err != MR_OK || st->row.firings[0].state == MR_LEDGER_NONE ||
         name_tasks(st) != MR_OK) {
         stopping_free(st);
@@ -97,8 +97,8 @@ static void row_known(struct job *job)
     }
     st->control = (struct mr_req_control){
         .req.op = MR_OP_CONTROL, .items = st->items, .n = st->n, .errs = st->errs};
-    job->done = controlled;
-    sched_job_broker(job, &st->control.req);
+    errand->done = controlled;
+    sched_errand_broker(errand, &st->control.req);
 }
 
 void sched_stop_task(struct app *app, const struct mr_uuid *uid, int64_t planned_ms, uint32_t run,
@@ -111,7 +111,7 @@ void sched_stop_task(struct app *app, const struct mr_uuid *uid, int64_t planned
     st->run = run;
     st->why = why;
     mr_firing_id(uid, planned_ms, run, st->id);
-    st->job = (struct job){.s = app->s, .app = app, .done = row_known};
+    st->errand = (struct errand){.s = app->s, .app = app, .done = row_known};
     st->row = (struct mr_store_firing_get){.req.op = MR_STORE_FIRING_GET, .keys = &st->key, .n = 1};
-    sched_job_store(&st->job, &st->row.req);
+    sched_errand_store(&st->errand, &st->row.req);
 }

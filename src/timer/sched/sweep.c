@@ -26,7 +26,7 @@ static const int64_t pauses_ms[] = {0, 2000, 10000};
 enum { STATES_N = sizeof states / sizeof *states, ROUNDS = sizeof pauses_ms / sizeof *pauses_ms };
 
 struct sweep {
-    struct job job;
+    struct errand errand;
     uint64_t life; /* of our row, when it was begun */
     size_t state;  /* of states */
     char cursor[MR_CURSOR_MAX];
@@ -56,7 +56,7 @@ static void page_free(struct sweep *sw)
 
 static void sweep_end(struct sweep *sw, enum mr_err err)
 {
-    struct mr_scheduler *s = sw->job.s;
+    struct mr_scheduler *s = sw->errand.s;
     if (sw->dropped > 0)
         mr_diag(MR_DIAG_INFO, "timer.moved", "deleted=%zu go on elsewhere", sw->dropped);
     if (err != MR_OK)
@@ -80,7 +80,7 @@ static void page_end(struct sweep *sw)
     memcpy(sw->cursor, sw->list.next, sizeof sw->cursor);
     page_free(sw);
     sw->state += sw->cursor[0] == '\0';
-    if (sw->state == STATES_N || sw->job.s->stopping)
+    if (sw->state == STATES_N || sw->errand.s->stopping)
         sweep_end(sw, MR_OK);
     else
         list_page(sw);
@@ -88,18 +88,18 @@ static void page_end(struct sweep *sw)
 
 /* ---- deleting --------------------------------------------------------------------------------- */
 
-static void control(struct sweep *sw, size_t n, void (*done)(struct job *job))
+static void control(struct sweep *sw, size_t n, void (*done)(struct errand *errand))
 {
     mr_req_done(&sw->control.req);
     sw->control = (struct mr_req_control){
         .req.op = MR_OP_CONTROL, .items = sw->items, .n = n, .errs = sw->errs};
-    sw->job.done = done;
-    sched_job_broker(&sw->job, &sw->control.req);
+    sw->errand.done = done;
+    sched_errand_broker(&sw->errand, &sw->control.req);
 }
 
-static void controlled(struct job *job)
+static void controlled(struct errand *errand)
 {
-    struct sweep *sw = mr_container(job, struct sweep, job);
+    struct sweep *sw = mr_container(errand, struct sweep, errand);
     enum mr_err err = sw->control.req.err;
     for (size_t i = 0; err == MR_OK && i < sw->control.n; i++)
         sw->dropped += sw->items[i].verb == MR_VERB_DELETE && sw->errs[i] == MR_OK;
@@ -110,10 +110,10 @@ static void controlled(struct job *job)
 }
 
 /* Those that have not begun. What may have come back to us takes its place again. */
-static void archived(struct job *job)
+static void archived(struct errand *errand)
 {
-    struct sweep *sw = mr_container(job, struct sweep, job);
-    enum mr_verb verb = sw->found == job->s->found ? MR_VERB_DELETE : MR_VERB_RUN;
+    struct sweep *sw = mr_container(errand, struct sweep, errand);
+    enum mr_verb verb = sw->found == errand->s->found ? MR_VERB_DELETE : MR_VERB_RUN;
     size_t n = 0;
     if (sw->control.req.err != MR_OK) {
         sweep_end(sw, sw->control.req.err);
@@ -141,15 +141,15 @@ static bool is_elsewhere(const struct mr_scheduler *s, const struct mr_task *tas
            mr_slice_equal(task->topic, mr_firing_topic(row->app, topic));
 }
 
-static void rows_known(struct job *job)
+static void rows_known(struct errand *errand)
 {
-    struct sweep *sw = mr_container(job, struct sweep, job);
+    struct sweep *sw = mr_container(errand, struct sweep, errand);
     size_t n = 0;
     if (sw->get.req.err != MR_OK) {
         sweep_end(sw, sw->get.req.err);
         return;
     }
-    if (sw->found != job->s->found) {
+    if (sw->found != errand->s->found) {
         if (sw->tries++ < TRIES_MAX)
             ask_rows(sw);
         else
@@ -157,7 +157,7 @@ static void rows_known(struct job *job)
         return;
     }
     for (size_t i = 0; i < sw->n; i++) {
-        if (is_elsewhere(job->s, sw->tasks[i], &sw->get.firings[i]))
+        if (is_elsewhere(errand->s, sw->tasks[i], &sw->get.firings[i]))
             sw->items[n++] = (struct mr_control){.verb = MR_VERB_ARCHIVE, .id = sw->tasks[i]->id};
     }
     if (n > 0)
@@ -169,18 +169,18 @@ static void rows_known(struct job *job)
 static void ask_rows(struct sweep *sw)
 {
     mr_store_req_done(&sw->get.req);
-    sw->found = sw->job.s->found;
+    sw->found = sw->errand.s->found;
     sw->get =
         (struct mr_store_firing_get){.req.op = MR_STORE_FIRING_GET, .keys = sw->keys, .n = sw->n};
-    sw->job.done = rows_known;
-    sched_job_store(&sw->job, &sw->get.req);
+    sw->errand.done = rows_known;
+    sched_errand_store(&sw->errand, &sw->get.req);
 }
 
 /* ---- tasks ------------------------------------------------------------------------------------ */
 
-static void page_known(struct job *job)
+static void page_known(struct errand *errand)
 {
-    struct sweep *sw = mr_container(job, struct sweep, job);
+    struct sweep *sw = mr_container(errand, struct sweep, errand);
     if (sw->list.req.err != MR_OK) {
         sweep_end(sw, sw->list.req.err);
         return;
@@ -210,8 +210,8 @@ static void list_page(struct sweep *sw)
                     .cursor = sw->cursor[0] != '\0' ? sw->cursor : NULL,
                     .limit = MR_BATCH_MAX},
     };
-    sw->job.done = page_known;
-    sched_job_broker(&sw->job, &sw->list.req);
+    sw->errand.done = page_known;
+    sched_errand_broker(&sw->errand, &sw->list.req);
 }
 
 /* ---- when ------------------------------------------------------------------------------------- */
@@ -227,7 +227,7 @@ static void begin(struct mr_timer *timer, void *arg)
         return;
     }
     s->sweeping = true;
-    sw->job.s = s;
+    sw->errand.s = s;
     sw->life = s->row_life;
     list_page(sw);
 }

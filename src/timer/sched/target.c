@@ -20,7 +20,7 @@ struct roster {
 };
 
 struct nodes {
-    struct job job;
+    struct errand errand;
     struct mr_req_node_list req;
     mr_mono at;
     struct mr_arena arena;
@@ -36,10 +36,10 @@ void sched_nodes_free(struct nodes *nodes)
     free(nodes);
 }
 
-static void nodes_listed(struct job *job)
+static void nodes_listed(struct errand *errand)
 {
-    struct nodes *nodes = mr_container(job, struct nodes, job);
-    struct mr_scheduler *s = job->s;
+    struct nodes *nodes = mr_container(errand, struct nodes, errand);
+    struct mr_scheduler *s = errand->s;
     s->nodes_asking = false;
     nodes->at = mr_mono_now(s->clock);
     if (nodes->req.req.err != MR_OK) {
@@ -58,9 +58,9 @@ static void ask_nodes(struct mr_scheduler *s)
     if (nodes == NULL)
         return;
     s->nodes_asking = true;
-    nodes->job = (struct job){.s = s, .done = nodes_listed};
+    nodes->errand = (struct errand){.s = s, .done = nodes_listed};
     nodes->req.req.op = MR_OP_NODE_LIST;
-    sched_job_broker(&nodes->job, &nodes->req.req);
+    sched_errand_broker(&nodes->errand, &nodes->req.req);
 }
 
 bool sched_nodes_ready(struct mr_scheduler *s)

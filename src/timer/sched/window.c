@@ -284,17 +284,18 @@ static void entry_unplan(struct entry *entry)
 }
 
 struct asking {
-    struct job job;
+    struct errand errand;
     struct mr_uuid uid;
     struct mr_store_timer_key key;
     struct mr_store_timer_get get;
     struct mr_store_firing_open open;
 };
 
-static void open_asked(struct job *job)
+static void open_asked(struct errand *errand)
 {
-    struct asking *a = mr_container(job, struct asking, job);
-    struct entry *entry = sched_job_current(job) ? sched_entry_find(job->app, &a->uid) : NULL;
+    struct asking *a = mr_container(errand, struct asking, errand);
+    struct entry *entry =
+        sched_errand_current(errand) ? sched_entry_find(errand->app, &a->uid) : NULL;
     if (entry != NULL && entry->state == ENTRY_ASKS) {
         if (a->open.req.err == MR_OK)
             sched_entry_open_are(entry, a->open.firings, a->open.n);
@@ -308,12 +309,12 @@ static void open_asked(struct job *job)
     free(a);
 }
 
-static struct asking *ask_new(struct entry *entry, void (*done)(struct job *job))
+static struct asking *ask_new(struct entry *entry, void (*done)(struct errand *errand))
 {
     struct asking *a = calloc(1, sizeof *a);
     if (a == NULL)
         return NULL;
-    a->job = (struct job){.s = entry->app->s, .app = entry->app, .done = done};
+    a->errand = (struct errand){.s = entry->app->s, .app = entry->app, .done = done};
     a->uid = entry->uid;
     mr_wheel_stop(entry->app->s->wheel, &entry->timer);
     mr_list_remove(&entry->link);
@@ -334,7 +335,7 @@ void sched_entry_ask_open(struct entry *entry)
                                             .app = mr_slice_str(entry->app->name),
                                             .uid = entry->uid,
                                             .max = PAGE_MAX};
-    sched_job_store(&a->job, &a->open.req);
+    sched_errand_store(&a->errand, &a->open.req);
 }
 
 /* The entry is as the row says. How many of its runs are open is looked at when the store finds too many of them, or
@@ -401,13 +402,14 @@ struct entry *sched_entry_rest(struct app *app, const struct mr_store_timer *row
     return entry;
 }
 
-static void row_asked(struct job *job)
+static void row_asked(struct errand *errand)
 {
-    struct asking *a = mr_container(job, struct asking, job);
-    struct entry *entry = sched_job_current(job) ? sched_entry_find(job->app, &a->uid) : NULL;
+    struct asking *a = mr_container(errand, struct asking, errand);
+    struct entry *entry =
+        sched_errand_current(errand) ? sched_entry_find(errand->app, &a->uid) : NULL;
     if (entry != NULL && entry->state == ENTRY_ASKS && a->get.req.err == MR_OK) {
         const struct mr_store_timer *row = &a->get.timers[0];
-        struct def *def = row->state == MR_ROW_ACTIVE ? sched_def_new(job->s, row) : NULL;
+        struct def *def = row->state == MR_ROW_ACTIVE ? sched_def_new(errand->s, row) : NULL;
         entry->state = ENTRY_RESTS;
         if (def != NULL)
             entry_take(entry, row, def);
@@ -433,13 +435,13 @@ void sched_entry_ask(struct entry *entry)
     }
     a->key.uid = entry->uid;
     a->get = (struct mr_store_timer_get){.req.op = MR_STORE_TIMER_GET, .keys = &a->key, .n = 1};
-    sched_job_store(&a->job, &a->get.req);
+    sched_errand_store(&a->errand, &a->get.req);
 }
 
 /* ---- reading --------------------------------------------------------------------------------- */
 
 struct reading {
-    struct job job;
+    struct errand errand;
     struct mr_store_due req;
     bool extends;    /* reads what is behind the old end of the window */
     int64_t from_ms; /* that old end; 0: there was none */
@@ -450,25 +452,25 @@ struct reading {
 static void read_next(struct reading *r)
 {
     struct mr_store_due req = {.req.op = MR_STORE_DUE,
-                               .app = mr_slice_str(r->job.app->name),
-                               .slots = r->job.app->slots,
-                               .until_ms = r->job.app->until_ms,
-                               .since = r->extends ? 0 : r->job.app->since,
+                               .app = mr_slice_str(r->errand.app->name),
+                               .slots = r->errand.app->slots,
+                               .until_ms = r->errand.app->until_ms,
+                               .since = r->extends ? 0 : r->errand.app->since,
                                .after_ms = r->req.after_ms,
                                .after_uid = r->req.after_uid,
                                .max = PAGE_MAX};
     r->req = req;
-    sched_job_store(&r->job, &r->req.req);
+    sched_errand_store(&r->errand, &r->req.req);
 }
 
-static void read_done(struct job *job);
+static void read_done(struct errand *errand);
 
 static void read_begin(struct app *app, bool extends)
 {
     struct reading *r = calloc(1, sizeof *r);
     if (r == NULL)
         return;
-    r->job = (struct job){.s = app->s, .app = app, .done = read_done};
+    r->errand = (struct errand){.s = app->s, .app = app, .done = read_done};
     r->extends = extends;
     r->from_ms = app->until_ms;
     if (extends && app->until_ms != 0) {
@@ -490,7 +492,7 @@ static bool half_over(const struct app *app)
 
 static void read_end(struct reading *r, enum mr_err err)
 {
-    struct app *app = r->job.app;
+    struct app *app = r->errand.app;
     bool extends = r->extends;
     free(r);
     app->reading = false;
@@ -504,7 +506,7 @@ static void read_end(struct reading *r, enum mr_err err)
 
 static void read_page(struct reading *r)
 {
-    struct app *app = r->job.app;
+    struct app *app = r->errand.app;
     if (!r->begun)
         r->changed = r->req.changed; /* of the first page: what comes between is said again */
     r->begun = true;
@@ -523,7 +525,7 @@ static void read_page(struct reading *r)
  * fired first. */
 static bool is_too_much(const struct reading *r)
 {
-    const struct app *app = r->job.app;
+    const struct app *app = r->errand.app;
     return app->entries_n >= app->s->settings.backlog_max && r->req.after_ms < sched_now_ms(app->s);
 }
 
@@ -536,21 +538,21 @@ void sched_window_go_on(struct app *app)
     read_next(r);
 }
 
-static void read_done(struct job *job)
+static void read_done(struct errand *errand)
 {
-    struct reading *r = mr_container(job, struct reading, job);
+    struct reading *r = mr_container(errand, struct reading, errand);
     enum mr_err err = r->req.req.err;
-    bool current = sched_job_current(job);
+    bool current = sched_errand_current(errand);
     r->more = false;
     if (current && err == MR_OK)
         read_page(r);
     else if (current && r->extends)
-        job->app->until_ms = r->from_ms; /* not read: once more, later */
+        errand->app->until_ms = r->from_ms; /* not read: once more, later */
     mr_store_req_done(&r->req.req);
     if (!current)
         free(r); /* the app has begun anew, or not at all */
     else if (r->more && is_too_much(r))
-        job->app->held = r;
+        errand->app->held = r;
     else if (r->more)
         read_next(r);
     else
