@@ -40,7 +40,7 @@ static void of_token(const struct mr_token *token, Millrace__V1__Token *out,
 
 /* On its way to the disk and back. */
 struct change {
-    struct mr_job job;
+    struct mr_chore chore;
     struct unary *u;
     struct mr_tokens *tokens;
     struct mr_token token;            /* as wanted, then as made */
@@ -50,13 +50,13 @@ struct change {
     void (*reply)(struct change *change);
 };
 
-static void changed(struct mr_job *job)
+static void changed(struct mr_chore *chore)
 {
-    struct change *change = mr_container(job, struct change, job);
+    struct change *change = mr_container(chore, struct change, chore);
     struct unary *u = change->u;
     struct mr_api *api = u->api;
     const char *text = change->detail.text;
-    api->jobs_n--;
+    api->errands_n--;
     if (change->err == MR_OK)
         change->reply(change);
     else
@@ -67,7 +67,7 @@ static void changed(struct mr_job *job)
 }
 
 /* NULL when it cannot be; the call is ended then. */
-static struct change *change_new(struct unary *u, void (*run)(struct mr_job *job),
+static struct change *change_new(struct unary *u, void (*run)(struct mr_chore *chore),
                                  void (*reply)(struct change *change))
 {
     struct mr_tokens *tokens = store_of(u);
@@ -78,7 +78,7 @@ static struct change *change_new(struct unary *u, void (*run)(struct mr_job *job
         unary_fail(u, MR_NOMEM, NULL);
         return NULL;
     }
-    mr_job_init(&change->job, run, changed);
+    mr_chore_init(&change->chore, run, changed);
     change->u = u;
     change->tokens = tokens;
     change->reply = reply;
@@ -95,14 +95,14 @@ static void change_submit(struct change *change)
         return;
     }
     u->busy = true;
-    api->jobs_n++;
+    api->errands_n++;
     struct mr_exec *exec = mr_exec_thread_exec(api->slow);
-    exec->submit(exec, &change->job);
+    exec->submit(exec, &change->chore);
 }
 
-static void run_create(struct mr_job *job)
+static void run_create(struct mr_chore *chore)
 {
-    struct change *change = mr_container(job, struct change, job);
+    struct change *change = mr_container(chore, struct change, chore);
     const struct mr_token wanted = change->token;
     change->err =
         mr_tokens_create(change->tokens, &wanted, &change->token, change->text, &change->detail);
@@ -152,9 +152,9 @@ void tokens_create(struct unary *u)
     change_submit(change);
 }
 
-static void run_revoke(struct mr_job *job)
+static void run_revoke(struct mr_chore *chore)
 {
-    struct change *change = mr_container(job, struct change, job);
+    struct change *change = mr_container(chore, struct change, chore);
     const Millrace__V1__TokenRevokeRequest *in = (const void *)change->u->message;
     change->err = mr_tokens_revoke(change->tokens, in->id, &change->detail);
 }

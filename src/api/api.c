@@ -81,7 +81,7 @@ static void begin_stop(struct mr_msg *msg, void *receiver)
 
 void api_look_quiet(struct mr_api *api)
 {
-    if (api->stopped && api->jobs_n == 0 && api->sessions_n == 0)
+    if (api->stopped && api->errands_n == 0 && api->sessions_n == 0)
         mr_event_set(&api->quiet);
 }
 
@@ -123,7 +123,7 @@ void mr_api_free(struct mr_api *api)
 {
     if (api == NULL)
         return;
-    mr_assert(api->jobs_n == 0 && mr_list_empty(&api->streams));
+    mr_assert(api->errands_n == 0 && mr_list_empty(&api->streams));
     conns_free(api);
     mr_buf_done(&api->namespace_);
     free(api);

@@ -38,12 +38,12 @@ static void call_refuse(struct mr_call *call, enum mr_verdict verdict,
 
 struct mr_arena *unary_arena(struct unary *u)
 {
-    return &u->job.req.head.arena;
+    return &u->errand.req.head.arena;
 }
 
 static void unary_free(struct unary *u)
 {
-    job_clear(&u->job);
+    errand_clear(&u->errand);
     conn_unref(u->api, u->conn);
     free(u);
 }
@@ -138,17 +138,17 @@ void unary_idle(struct unary *u)
         unary_free(u);
         return;
     }
-    job_clear(&u->job);
+    errand_clear(&u->errand);
     u->bytes = u->about = (struct mr_slice){0};
     u->message = NULL;
 }
 
 /* ---- unary: through the broker -------------------------------------------------------------- */
 
-static void unary_back(struct job *job)
+static void unary_back(struct errand *errand)
 {
-    struct unary *u = mr_container(job, struct unary, job);
-    enum mr_err err = job->req.head.err;
+    struct unary *u = mr_container(errand, struct unary, errand);
+    enum mr_err err = errand->req.head.err;
     if (err == MR_OK)
         u->reply(u);
     else if (u->detail.text[0] != '\0')
@@ -162,7 +162,7 @@ void unary_submit(struct unary *u, enum mr_op op, void (*reply)(struct unary *u)
 {
     u->busy = true;
     u->reply = reply;
-    job_submit(&u->job, u->api, op, unary_back);
+    errand_submit(&u->errand, u->api, op, unary_back);
 }
 
 /* ---- unary: the request --------------------------------------------------------------------- */
@@ -222,7 +222,7 @@ static void unary_message(struct mr_call *call, struct mr_slice bytes)
         return;
     }
     u->got = true;
-    u->job.budget = &u->conn->budget;
+    u->errand.budget = &u->conn->budget;
     if (u->refused) {
         unary_refuse(u, bytes);
         return;

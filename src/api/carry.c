@@ -41,7 +41,7 @@ struct mr_slice tasks_about_carried(struct unary *u)
 /* Not counted in a quota: they were accepted before. */
 void tasks_carry(struct unary *u)
 {
-    struct mr_req_enqueue *req = &u->job.req.enqueue;
+    struct mr_req_enqueue *req = &u->errand.req.enqueue;
     size_t n = 0;
     enum mr_err err = mr_flat_count(u->bytes, REQUEST_TASKS, &n);
     if (err == MR_OK && n > MR_BATCH_MAX) {

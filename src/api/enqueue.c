@@ -11,7 +11,7 @@ void answer_unary(struct unary *u)
 {
     static const struct batch nothing_refused;
     struct answer answer;
-    enum mr_err err = answer_measure(u->api, &u->job.req.enqueue, &nothing_refused, &answer);
+    enum mr_err err = answer_measure(u->api, &u->errand.req.enqueue, &nothing_refused, &answer);
     if (err != MR_OK) {
         unary_fail(u, err, NULL);
         return;
@@ -25,7 +25,7 @@ void answer_unary(struct unary *u)
 
 static void enqueue_reply(struct unary *u)
 {
-    batch_settle(u->api, &u->token, &u->job.req.enqueue, MR_OK);
+    batch_settle(u->api, &u->token, &u->errand.req.enqueue, MR_OK);
     if (u->call != NULL)
         answer_unary(u);
 }
@@ -49,7 +49,7 @@ static enum mr_err join_trace(const struct unary *u, const struct mr_req_enqueue
 /* A single call is refused as a whole: nobody has to look for that in its results. */
 void tasks_enqueue(struct unary *u)
 {
-    struct mr_req_enqueue *req = &u->job.req.enqueue;
+    struct mr_req_enqueue *req = &u->errand.req.enqueue;
     struct batch batch = {0};
     struct mr_detail detail;
     enum mr_err err = batch_read(u->api, &u->token, u->bytes, req, &batch, &detail);
@@ -86,7 +86,7 @@ struct enqueue_stream {
 };
 
 struct stream_request {
-    struct job job;
+    struct errand errand;
     struct mr_link link;
     struct enqueue_stream *stream;
     struct batch batch;
@@ -99,7 +99,7 @@ static void request_free(struct stream_request *request)
 {
     mr_list_remove(&request->link);
     request->stream->requests_n--;
-    job_clear(&request->job);
+    errand_clear(&request->errand);
     free(request);
 }
 
@@ -153,7 +153,7 @@ static enum mr_err send_refusal(struct mr_call *call, enum mr_err err, struct mr
 static void request_answer(struct stream_request *request)
 {
     struct enqueue_stream *stream = request->stream;
-    struct mr_req_enqueue *req = &request->job.req.enqueue;
+    struct mr_req_enqueue *req = &request->errand.req.enqueue;
     struct answer answer;
     uint8_t *room;
     enum mr_err err = request->err != MR_OK ? request->err : req->req.err;
@@ -190,12 +190,12 @@ static void stream_flush(struct enqueue_stream *stream)
     stream_try_free(stream);
 }
 
-static void request_back(struct job *job)
+static void request_back(struct errand *errand)
 {
-    struct stream_request *request = mr_container(job, struct stream_request, job);
+    struct stream_request *request = mr_container(errand, struct stream_request, errand);
     struct enqueue_stream *stream = request->stream;
     request->answered = true;
-    batch_settle(stream->head.api, &stream->head.token, &job->req.enqueue, job->req.head.err);
+    batch_settle(stream->head.api, &stream->head.token, &errand->req.enqueue, errand->req.head.err);
     stream_flush(stream);
 }
 
@@ -203,7 +203,7 @@ static enum mr_err request_read(struct enqueue_stream *stream, struct stream_req
                                 struct mr_slice bytes)
 {
     struct mr_api *api = stream->head.api;
-    struct mr_req_enqueue *req = &request->job.req.enqueue;
+    struct mr_req_enqueue *req = &request->errand.req.enqueue;
     struct mr_detail *detail = &request->detail;
     struct mr_slice copy;
     if (api->bytes + bytes.len > api->options.limits.bytes_total) {
@@ -232,7 +232,7 @@ static struct stream_request *request_new(struct enqueue_stream *stream)
         return NULL;
     }
     request->stream = stream;
-    request->job.budget = &stream->conn->budget;
+    request->errand.budget = &stream->conn->budget;
     mr_list_push_back(&stream->requests, &request->link);
     stream->requests_n++;
     return request;
@@ -254,7 +254,7 @@ static void enqueue_stream_message(struct mr_call *call, struct mr_slice bytes)
         return;
     enum mr_err err = request_read(stream, request, bytes);
     if (err == MR_OK)
-        job_submit(&request->job, stream->head.api, MR_OP_ENQUEUE, request_back);
+        errand_submit(&request->errand, stream->head.api, MR_OP_ENQUEUE, request_back);
     else
         request_refuse(request, err);
 }

@@ -193,7 +193,7 @@ static void events_end(struct events *events)
     mr_rpc_timer_stop(events->api->options.rpc, &events->timer);
     events->api->events = NULL;
     sample_done(&events->sampler);
-    job_clear(&events->job);
+    errand_clear(&events->errand);
     free(events);
 }
 
@@ -249,15 +249,15 @@ static void look(struct mr_timer *timer, void *arg)
     begin_look(mr_container(timer, struct events, timer));
 }
 
-static void asked(struct job *job)
+static void asked(struct errand *errand)
 {
-    sample_back(&mr_container(job, struct events, job)->sampler);
+    sample_back(&mr_container(errand, struct events, errand)->sampler);
 }
 
 static void submit(struct sampler *sampler, enum mr_op op)
 {
     struct events *events = mr_container(sampler, struct events, sampler);
-    job_submit(&events->job, events->api, op, asked);
+    errand_submit(&events->errand, events->api, op, asked);
 }
 
 static bool wanted(const struct sampler *sampler)
@@ -288,7 +288,7 @@ static struct events *events_get(struct mr_api *api)
     events->api = api;
     mr_list_init(&events->watchers);
     mr_timer_init(&events->timer, look);
-    sample_init(&events->sampler, &sampler_ops, &events->job.req, &api->events_id);
+    sample_init(&events->sampler, &sampler_ops, &events->errand.req, &api->events_id);
     api->events = events;
     return events;
 }

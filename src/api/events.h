@@ -14,7 +14,7 @@ struct events {
     struct mr_link watchers;
     size_t watchers_n;
     struct sampler sampler;
-    struct job job; /* of its looks */
+    struct errand errand; /* of its looks */
     mr_mono began;
     int64_t took_ns;       /* the last one */
     struct mr_timer timer; /* the next one */

@@ -30,14 +30,14 @@ static uint8_t *put_text(uint8_t *at, unsigned number, const char *text, size_t 
 /* ---- gathering ------------------------------------------------------------------------------ */
 
 struct giving_back {
-    struct job job;
+    struct errand errand;
     char queue[MR_NAME_MAX + 1], set[MR_SET_MAX];
 };
 
-static void given_back(struct job *job)
+static void given_back(struct errand *errand)
 {
-    job_clear(job);
-    free(mr_container(job, struct giving_back, job));
+    errand_clear(errand);
+    free(mr_container(errand, struct giving_back, errand));
 }
 
 /* Without memory its time ends it. */
@@ -48,9 +48,9 @@ static void give_back(struct mr_api *api, const struct mr_req_gather *gather)
         return;
     memcpy(giving->queue, gather->queue.data, gather->queue.len);
     memcpy(giving->set, gather->set, sizeof giving->set);
-    giving->job.req.gathered.queue = mr_slice_str(giving->queue);
-    giving->job.req.gathered.set = mr_slice_str(giving->set);
-    job_submit(&giving->job, api, MR_OP_GATHERED, given_back);
+    giving->errand.req.gathered.queue = mr_slice_str(giving->queue);
+    giving->errand.req.gathered.set = mr_slice_str(giving->set);
+    errand_submit(&giving->errand, api, MR_OP_GATHERED, given_back);
 }
 
 static bool send_set(struct unary *u, const struct mr_req_gather *req)
@@ -79,10 +79,10 @@ static bool send_set(struct unary *u, const struct mr_req_gather *req)
     return true;
 }
 
-static void gather_back(struct job *job)
+static void gather_back(struct errand *errand)
 {
-    struct unary *u = mr_container(job, struct unary, job);
-    struct mr_req_gather *req = &job->req.gather;
+    struct unary *u = mr_container(errand, struct unary, errand);
+    struct mr_req_gather *req = &errand->req.gather;
     enum mr_err err = req->req.err;
     bool told = false;
     if (u->call != NULL && (err == MR_OK || err == MR_EMPTY))
@@ -98,7 +98,7 @@ static void gather_back(struct job *job)
 void groups_gather(struct unary *u)
 {
     const Millrace__V1__GatherRequest *in = (const void *)u->message;
-    struct mr_req_gather *req = &u->job.req.gather;
+    struct mr_req_gather *req = &u->errand.req.gather;
     req->queue = mr_pb_text(in->queue);
     req->max_size = in->max_size;
     req->max_delay_ms = in->max_delay_ms;
@@ -106,14 +106,14 @@ void groups_gather(struct unary *u)
     req->wait_ms = in->wait_ms < WAIT_MAX_MS ? in->wait_ms : WAIT_MAX_MS;
     req->set_ms = in->set_ms;
     u->busy = true;
-    job_submit(&u->job, u->api, MR_OP_GATHER, gather_back);
+    errand_submit(&u->errand, u->api, MR_OP_GATHER, gather_back);
 }
 
 /* ---- gathered ------------------------------------------------------------------------------- */
 
 static void gathered_reply(struct unary *u)
 {
-    const struct mr_req_gathered *req = &u->job.req.gathered;
+    const struct mr_req_gathered *req = &u->errand.req.gathered;
     struct mr_slice text = mr_slice_str(mr_err_text(req->result.err));
     struct mr_detail detail = {.text = ""};
     size_t len = mr_flat_size(&mr_flat_enqueue_result, &req->result);
@@ -136,7 +136,7 @@ static void gathered_reply(struct unary *u)
 
 static enum mr_err read_gathered(struct unary *u)
 {
-    struct mr_req_gathered *req = &u->job.req.gathered;
+    struct mr_req_gathered *req = &u->errand.req.gathered;
     struct mr_slice bytes = u->bytes;
     while (bytes.len > 0) {
         struct mr_flat_item item;
@@ -161,7 +161,7 @@ static enum mr_err read_gathered(struct unary *u)
 /* Not counted in a quota: whoever enqueued the members has paid for them. */
 void groups_gathered(struct unary *u)
 {
-    const struct mr_req_gathered *req = &u->job.req.gathered;
+    const struct mr_req_gathered *req = &u->errand.req.gathered;
     enum mr_err err = read_gathered(u);
     if (err != MR_OK) {
         unary_fail(u, err, err == MR_NOMEM ? NULL : "the message cannot be read");

@@ -60,13 +60,13 @@ static serves *serves_of(const char *service)
 
 /* ---- once ----------------------------------------------------------------------------------- */
 
-static void check_back(struct job *job)
+static void check_back(struct errand *errand)
 {
-    struct unary *u = mr_container(job, struct unary, job);
+    struct unary *u = mr_container(errand, struct unary, errand);
     Grpc__Health__V1__HealthCheckResponse out = GRPC__HEALTH__V1__HEALTH_CHECK_RESPONSE__INIT;
     const Grpc__Health__V1__HealthCheckRequest *in = (const void *)u->message;
     serves *also = serves_of(in->service);
-    bool serving = is_serving(u->api, &job->req.stats) && (also == NULL || also(u->api));
+    bool serving = is_serving(u->api, &errand->req.stats) && (also == NULL || also(u->api));
     out.status = serving ? STATUS(SERVING) : STATUS(NOT_SERVING);
     unary_send(u, &out.base);
     unary_idle(u);
@@ -80,7 +80,7 @@ void health_check(struct unary *u)
         return;
     }
     u->busy = true;
-    job_submit(&u->job, u->api, MR_OP_STATS, check_back);
+    errand_submit(&u->errand, u->api, MR_OP_STATS, check_back);
 }
 
 /* ---- for as long as one likes --------------------------------------------------------------- */
@@ -114,28 +114,28 @@ void health_tell(struct mr_api *api, bool serving)
     }
 }
 
-static void look_back(struct job *job)
+static void look_back(struct errand *errand)
 {
-    struct mr_api *api = job->api;
+    struct mr_api *api = errand->api;
     struct mr_rpc *rpc = api->options.rpc;
     api->health_asked = false;
-    health_tell(api, is_serving(api, &job->req.stats));
+    health_tell(api, is_serving(api, &errand->req.stats));
     if (!mr_list_empty(&api->watchers) && !api->stopping)
         mr_rpc_timer_start(rpc, &api->health_timer,
                            mr_mono_add_ms(mr_rpc_now(rpc), HEALTH_LOOK_MS));
-    job_clear(job);
-    free(job);
+    errand_clear(errand);
+    free(errand);
 }
 
 void health_look(struct mr_timer *timer, void *arg)
 {
     (void)arg;
     struct mr_api *api = mr_container(timer, struct mr_api, health_timer);
-    struct job *job = api->health_asked ? NULL : calloc(1, sizeof *job);
-    if (job == NULL)
+    struct errand *errand = api->health_asked ? NULL : calloc(1, sizeof *errand);
+    if (errand == NULL)
         return;
     api->health_asked = true;
-    job_submit(job, api, MR_OP_STATS, look_back);
+    errand_submit(errand, api, MR_OP_STATS, look_back);
 }
 
 static void watch_message(struct mr_call *call, struct mr_slice bytes)

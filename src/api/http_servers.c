@@ -6,7 +6,7 @@
 #include "api/servers.h"
 
 struct looking {
-    struct mr_job job;
+    struct mr_chore chore;
     struct http_call *call;
     struct mr_store *store;
     struct mr_plan_look look;
@@ -23,15 +23,15 @@ static void freed(struct http_call *call)
 }
 
 /* Thread: beside HTTP. */
-static void run_look(struct mr_job *job)
+static void run_look(struct mr_chore *chore)
 {
-    struct looking *looking = mr_container(job, struct looking, job);
+    struct looking *looking = mr_container(chore, struct looking, chore);
     looking->err = mr_plan_look(looking->store, &looking->look);
 }
 
-static void looked(struct mr_job *job)
+static void looked(struct mr_chore *chore)
 {
-    http_call_return(mr_container(job, struct looking, job)->call);
+    http_call_return(mr_container(chore, struct looking, chore)->call);
 }
 
 static void back(struct http_call *call)
@@ -84,10 +84,10 @@ void http_servers(struct mr_http_request *request, void *arg)
         http_call_fail(call, MR_NOMEM, "%s", mr_err_text(MR_NOMEM));
         return;
     }
-    mr_job_init(&looking->job, run_look, looked);
+    mr_chore_init(&looking->chore, run_look, looked);
     looking->call = call;
     looking->store = store;
     http_call_leave(call, back);
     struct mr_exec *exec = mr_exec_thread_exec(api->looks);
-    exec->submit(exec, &looking->job);
+    exec->submit(exec, &looking->chore);
 }

@@ -3,14 +3,14 @@
  * Inside the services. One row of methods.c per method; the files behind it:
  *
  *   call.c       from the path to the row: who calls, unary calls, streams and what they share
- *   job.c        a request's way to the broker and back, and how much of that a peer may have
+ *   errand.c     a request's way to the broker and back, and how much of that a peer may have
  *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c (batch.c) carry.c groups.c health.c
  *   servers.c timers.c timers_keep.c jobs.c (jobs_submit.c jobs_watch.c feed.c) reflection.c
  *                the services
  *   events.c sample.c   Events.Watch: who watches, and what there is to see; sample.c serves HTTP, too
  *   attach.c session.c work.c held.c   Work.Attach: the stream, the node behind it, what it does
  *
- * Thread: the loop, for everything but the done of jobs and the events of nodes.
+ * Thread: the loop, for everything but the done of errands and the events of nodes.
  */
 #ifndef MR_API_INTERNAL_H
 #define MR_API_INTERNAL_H
@@ -56,7 +56,7 @@ struct gate {
 struct conn {
     struct mr_link link; /* in its bucket */
     uint64_t id;
-    uint32_t refs; /* calls and jobs */
+    uint32_t refs; /* calls and errands */
     struct budget budget;
     double room; /* what it may still send now, by its rate */
     mr_mono room_at;
@@ -72,13 +72,13 @@ struct mr_api {
     struct events *events;                    /* NULL: nobody watches */
     uint64_t events_id;                       /* of the last one */
     size_t sessions_n;                        /* with a node, those that are closing included */
-    size_t jobs_n;                            /* with the broker */
+    size_t errands_n;                         /* with the broker */
     size_t bytes;                             /* of their memory */
     size_t expected;                          /* of answers that will be big */
     uint64_t attaches;                        /* so far */
     uint64_t tokens_seen;                     /* generation the streams were last held against */
     struct mr_timer conns_timer, tokens_timer, health_timer;
-    bool health_asked; /* a job of the timer's is under way */
+    bool health_asked; /* an errand of the timer's is under way */
     bool stopping;     /* no new streams; those there are end when they can */
     bool stopped;      /* nothing goes to the broker any more */
     struct mr_event quiet;
@@ -132,23 +132,24 @@ union any_req {
     struct mr_req_assign assign;
 };
 
-struct job {
+struct errand {
     struct mr_api *api;
-    struct budget *budget;         /* NULL: not counted for anybody */
-    size_t bytes;                  /* of memory, when it went */
-    size_t expected;               /* and of the answer, if it will be big */
-    void (*back)(struct job *job); /* on the loop, with the answer */
-    union any_req req;             /* its arena also holds what goes in */
+    struct budget *budget;               /* NULL: not counted for anybody */
+    size_t bytes;                        /* of memory, when it went */
+    size_t expected;                     /* and of the answer, if it will be big */
+    void (*back)(struct errand *errand); /* on the loop, with the answer */
+    union any_req req;                   /* its arena also holds what goes in */
 };
 
-/* Zeroed memory is a job. Until back is called it belongs to the broker. */
-void job_submit(struct job *job, struct mr_api *api, enum mr_op op, void (*back)(struct job *job));
+/* Zeroed memory is an errand. Until back is called it belongs to the broker. */
+void errand_submit(struct errand *errand, struct mr_api *api, enum mr_op op,
+                   void (*back)(struct errand *errand));
 /* The same for what goes elsewhere than to the broker: it leaves, and whoever has dealt with it, on whichever
  * thread, says so. */
-void job_leave(struct job *job, struct mr_api *api, void (*back)(struct job *job));
-void job_return(struct job *job);
-/* Frees the answer and what went in, so that the same job may be submitted again. */
-void job_clear(struct job *job);
+void errand_leave(struct errand *errand, struct mr_api *api, void (*back)(struct errand *errand));
+void errand_return(struct errand *errand);
+/* Frees the answer and what went in, so that the same errand may be submitted again. */
+void errand_clear(struct errand *errand);
 
 /* ---- calls ---------------------------------------------------------------------------------- */
 
@@ -180,7 +181,7 @@ MR_MUST_USE enum mr_err decode_small(const ProtobufCMessageDescriptor *kind, str
 
 /* One message in, one out. start answers, or submits and answers in reply. */
 struct unary {
-    struct job job;
+    struct errand errand;
     struct mr_api *api;
     const struct method *method;
     struct mr_call *call; /* NULL: it is over, nobody waits for the answer */

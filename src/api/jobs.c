@@ -79,9 +79,9 @@ static void answer(struct unary *u, const struct mr_job_ask *ask)
     mr_buf_done(&buf);
 }
 
-static void ask_back(struct job *job)
+static void ask_back(struct errand *errand)
 {
-    struct unary *u = mr_container(job, struct unary, job);
+    struct unary *u = mr_container(errand, struct unary, errand);
     struct asking *asking = u->data;
     struct mr_job_ask *ask = &asking->head.ask;
     struct mr_detail text;
@@ -99,7 +99,7 @@ static void ask_back(struct job *job)
 static void ask_done(struct jobs_asking *head)
 {
     struct asking *asking = mr_container(head, struct asking, head);
-    job_return(&asking->u->job);
+    errand_return(&asking->u->errand);
 }
 
 /* ---- questions ------------------------------------------------------------------------------ */
@@ -121,8 +121,8 @@ static void ask_start(struct unary *u, const struct mr_job_ask *ask)
         (struct jobs_asking){.ask = *ask, .service = service, .token = &u->token, .done = ask_done};
     u->data = asking;
     u->busy = true;
-    u->job.expected = ask->kind == MR_JOB_LIST || ask->kind == MR_JOB_PARTS ? ANSWER_BYTES : 0;
-    job_leave(&u->job, u->api, ask_back);
+    u->errand.expected = ask->kind == MR_JOB_LIST || ask->kind == MR_JOB_PARTS ? ANSWER_BYTES : 0;
+    errand_leave(&u->errand, u->api, ask_back);
     jobs_ask(&asking->head);
 }
 

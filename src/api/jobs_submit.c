@@ -17,7 +17,7 @@ struct submit {
     struct gate gate;
     struct conn *conn;
     struct mr_job_load *load;      /* NULL: no definition came yet */
-    struct job job;                /* the commit, while it is under way */
+    struct errand errand;          /* the commit, while it is under way */
     uint64_t spent;                /* of the token's quota */
     bool committing, closed, over; /* over: how it ends is said */
     bool half_closed;
@@ -73,9 +73,9 @@ static void submit_fail(struct submit *submit, enum mr_err err, const struct mr_
 
 /* ---- the commit ----------------------------------------------------------------------------- */
 
-static void commit_back(struct job *job)
+static void commit_back(struct errand *errand)
 {
-    struct submit *submit = mr_container(job, struct submit, job);
+    struct submit *submit = mr_container(errand, struct submit, errand);
     struct mr_api *api = submit->head.api;
     uint8_t *room;
     submit->committing = false;
@@ -105,7 +105,7 @@ static void on_done(struct mr_job_load *load, enum mr_err err, const struct mr_j
         submit->detail = *detail;
     if (err == MR_OK)
         submit->err = mr_job_info_encode(&job->info, job->definition, &submit->answer);
-    job_return(&submit->job);
+    errand_return(&submit->errand);
 }
 
 static enum mr_err spend(struct submit *submit, struct mr_detail *detail)
@@ -134,7 +134,7 @@ static void commit(struct submit *submit)
         return;
     }
     submit->committing = true;
-    job_leave(&submit->job, submit->head.api, commit_back);
+    errand_leave(&submit->errand, submit->head.api, commit_back);
     mr_job_load_commit(submit->load);
 }
 

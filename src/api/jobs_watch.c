@@ -191,7 +191,7 @@ void jobs_watch_open(struct mr_api *api, struct mr_call *call, const struct mr_t
 
 struct job_result {
     struct answering head;
-    struct job job;
+    struct errand errand;
     struct jobs_asking asking;
     char id[MR_JOB_ID_MAX + 1];
     uint32_t seq;
@@ -243,9 +243,9 @@ static void result_told(struct job_result *result, struct mr_job_ask *ask)
         call_end(call, MR_OK, (struct mr_slice){0});
 }
 
-static void result_back(struct job *job)
+static void result_back(struct errand *errand)
 {
-    struct job_result *result = mr_container(job, struct job_result, job);
+    struct job_result *result = mr_container(errand, struct job_result, errand);
     result->busy = false;
     if (!result->closed)
         result_told(result, &result->asking.ask);
@@ -259,7 +259,7 @@ static void result_back(struct job *job)
 /* Thread: the service's. */
 static void result_done(struct jobs_asking *asking)
 {
-    job_return(&mr_container(asking, struct job_result, asking)->job);
+    errand_return(&mr_container(asking, struct job_result, asking)->errand);
 }
 
 static void result_ask(struct job_result *result)
@@ -273,7 +273,7 @@ static void result_ask(struct job_result *result)
                                           .service = api->options.jobs,
                                           .token = &result->head.head.token,
                                           .done = result_done};
-    job_leave(&result->job, api, result_back);
+    errand_leave(&result->errand, api, result_back);
     jobs_ask(&result->asking);
 }
 

@@ -185,7 +185,7 @@ static void page_write(const struct page *page, uint8_t *at)
 static void list_reply(struct unary *u)
 {
     const Millrace__V1__NodeListRequest *in = (const void *)u->message;
-    struct mr_req_node_list *req = &u->job.req.node_list;
+    struct mr_req_node_list *req = &u->errand.req.node_list;
     struct place after;
     struct page page;
     nodes_mark(u->api, req->nodes, req->n);
@@ -221,7 +221,7 @@ void nodes_list(struct unary *u)
 static void assign_reply(struct unary *u)
 {
     Millrace__V1__AssignResponse out = MILLRACE__V1__ASSIGN_RESPONSE__INIT;
-    out.version = u->job.req.assign.version;
+    out.version = u->errand.req.assign.version;
     unary_send(u, &out.base);
 }
 
@@ -250,7 +250,7 @@ void nodes_assign(struct unary *u)
                    u->token.queue);
         return;
     }
-    enum mr_err err = read_assign(u, &u->job.req.assign);
+    enum mr_err err = read_assign(u, &u->errand.req.assign);
     if (err != MR_OK)
         unary_fail(u, err, "term, queue or owners: not as they must be");
     else

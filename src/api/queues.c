@@ -33,7 +33,7 @@ static size_t list_filter(const struct unary *u, struct mr_req_queue_list *req)
 static void list_reply(struct unary *u)
 {
     enum { FIELD_QUEUES = 1, FIELD_NEXT = 2 };
-    struct mr_req_queue_list *req = &u->job.req.queue_list;
+    struct mr_req_queue_list *req = &u->errand.req.queue_list;
     char next[MR_NAME_MAX + 1] = "";
     if (req->n == req->max) /* there may be more, also when the token may see none of these */
         memcpy(next, req->infos[req->n - 1].name, sizeof next);
@@ -58,7 +58,7 @@ static void list_reply(struct unary *u)
 void queues_list(struct unary *u)
 {
     const Millrace__V1__QueueListRequest *in = (const void *)u->message;
-    struct mr_req_queue_list *req = &u->job.req.queue_list;
+    struct mr_req_queue_list *req = &u->errand.req.queue_list;
     req->max = in->limit == 0 ? LIST_DEFAULT : in->limit;
     if (req->max > LIST_MAX) {
         unary_fail(u, MR_INVALID, "limit: %u, the most is %d", in->limit, LIST_MAX);
@@ -74,7 +74,7 @@ void queues_list(struct unary *u)
 
 static void get_reply(struct unary *u)
 {
-    const struct mr_queue_info *info = &u->job.req.queue_list.infos[0];
+    const struct mr_queue_info *info = &u->errand.req.queue_list.infos[0];
     uint8_t *room = unary_room(u, mr_flat_size(&mr_flat_queue, info));
     if (room == NULL)
         return;
@@ -84,7 +84,7 @@ static void get_reply(struct unary *u)
 
 static void get_one(struct unary *u, struct mr_slice queue)
 {
-    struct mr_req_queue_list *req = &u->job.req.queue_list;
+    struct mr_req_queue_list *req = &u->errand.req.queue_list;
     req->only = queue;
     req->max = 1;
     req->infos = mr_arena_calloc(unary_arena(u), 1, sizeof *req->infos);
@@ -121,7 +121,7 @@ void results_get(struct unary *u)
 
 static void history_reply(struct unary *u)
 {
-    const struct mr_req_queue_history *req = &u->job.req.queue_history;
+    const struct mr_req_queue_history *req = &u->errand.req.queue_history;
     Millrace__V1__QueueHistoryResponse out = MILLRACE__V1__QUEUE_HISTORY_RESPONSE__INIT;
     Millrace__V1__QueueDay *rows = mr_arena_calloc(unary_arena(u), req->n + 1, sizeof *rows);
     out.days = mr_arena_calloc(unary_arena(u), req->n + 1, sizeof *out.days);
@@ -144,7 +144,7 @@ static void history_reply(struct unary *u)
 void queues_history(struct unary *u)
 {
     const Millrace__V1__QueueHistoryRequest *in = (const void *)u->message;
-    struct mr_req_queue_history *req = &u->job.req.queue_history;
+    struct mr_req_queue_history *req = &u->errand.req.queue_history;
     enum mr_err err = mr_name_check(mr_pb_text(in->queue));
     if (err != MR_OK) {
         unary_fail(u, err, "queue: not a name");
@@ -163,7 +163,7 @@ void queues_history(struct unary *u)
 static void limits_reply(struct unary *u)
 {
     enum { FIELD_LIMITS = 1 };
-    const struct mr_req_queue_limits *req = &u->job.req.queue_limits;
+    const struct mr_req_queue_limits *req = &u->errand.req.queue_limits;
     size_t size = 0;
     for (size_t i = 0; i < req->n; i++) {
         size_t len = mr_flat_size(&mr_flat_limit, &req->limits[i]);
@@ -182,7 +182,7 @@ static void limits_reply(struct unary *u)
 void queues_limits(struct unary *u)
 {
     const Millrace__V1__QueueLimitsRequest *in = (const void *)u->message;
-    struct mr_req_queue_limits *req = &u->job.req.queue_limits;
+    struct mr_req_queue_limits *req = &u->errand.req.queue_limits;
     enum mr_err err = mr_name_check(mr_pb_text(in->queue));
     if (err != MR_OK) {
         unary_fail(u, err, "queue: not a name");
@@ -202,7 +202,7 @@ void queues_limits(struct unary *u)
 
 static void set(struct unary *u, const char *queue, enum mr_queue_setting setting, uint64_t value)
 {
-    struct mr_req_queue_set *req = &u->job.req.queue_set;
+    struct mr_req_queue_set *req = &u->errand.req.queue_set;
     req->queue = mr_pb_text(queue);
     req->setting = setting;
     req->value = value;
@@ -255,7 +255,7 @@ void queues_set_retry_wait(struct unary *u)
 static void set_limit(struct unary *u, enum mr_queue_setting setting)
 {
     const Millrace__V1__QueueLimitRequest *in = (const void *)u->message;
-    struct mr_req_queue_set *req = &u->job.req.queue_set;
+    struct mr_req_queue_set *req = &u->errand.req.queue_set;
     req->scope = (enum mr_limit_scope)in->scope;
     req->name = mr_pb_text(in->name);
     req->rate_ms = in->rate_ms;
@@ -275,7 +275,7 @@ void queues_set_concurrency(struct unary *u)
 void queues_remove(struct unary *u)
 {
     const Millrace__V1__QueueRemoveRequest *in = (const void *)u->message;
-    struct mr_req_queue_remove *req = &u->job.req.queue_remove;
+    struct mr_req_queue_remove *req = &u->errand.req.queue_remove;
     req->queue = mr_pb_text(in->queue);
     req->mode = in->force ? MR_QUEUE_REMOVE_FORCE : MR_QUEUE_REMOVE_EMPTY;
     name_it(u, in->queue);

@@ -20,7 +20,7 @@ static void stats_filter(struct mr_stats *stats)
 
 static void stats_reply(struct unary *u)
 {
-    struct mr_stats *stats = &u->job.req.stats.stats;
+    struct mr_stats *stats = &u->errand.req.stats.stats;
     if (!mr_access_all_queues(&u->token))
         stats_filter(stats);
     uint8_t *room = unary_room(u, mr_flat_size(&mr_flat_stats, stats));
@@ -54,9 +54,9 @@ struct copying {
     struct mr_detail detail;
 };
 
-static void copied(struct job *job)
+static void copied(struct errand *errand)
 {
-    struct unary *u = mr_container(job, struct unary, job);
+    struct unary *u = mr_container(errand, struct unary, errand);
     const struct copying *copying = u->data;
     bool none = copying->err == MR_UNSUPPORTED || copying->err == MR_NOT_FOUND;
     char text[sizeof copying->detail.text + 64];
@@ -73,16 +73,16 @@ static void *copy_store(void *arg)
     struct unary *u = copying->u;
     const Millrace__V1__BackupRequest *in = (const void *)u->message;
     copying->err = mr_store_copy(u->api->options.store_url, in->dir, &copying->detail);
-    job_return(&u->job);
+    errand_return(&u->errand);
     return NULL;
 }
 
 /* Behind the tasks: an operation that is in both is applied once more, which does no harm; in neither it would be
  * lost. The broker answers a failed backup with a text of its own. */
-static void backup_back(struct job *job)
+static void backup_back(struct errand *errand)
 {
-    struct unary *u = mr_container(job, struct unary, job);
-    const struct mr_req_backup *req = &job->req.backup;
+    struct unary *u = mr_container(errand, struct unary, errand);
+    const struct mr_req_backup *req = &errand->req.backup;
     if (req->req.err != MR_OK || u->api->options.store_url == NULL) {
         backup_answer(u, req->req.err, req->detail.text);
         return;
@@ -94,13 +94,13 @@ static void backup_back(struct job *job)
     }
     copying->u = u;
     u->data = copying;
-    job_leave(&u->job, u->api, copied);
+    errand_leave(&u->errand, u->api, copied);
     enum mr_err err = mr_thread_start(&copying->thread, "mr-backup", copy_store, copying);
     if (err == MR_OK)
         return;
     copying->failed = true;
     copying->err = err;
-    job_return(&u->job);
+    errand_return(&u->errand);
 }
 
 void server_backup(struct unary *u)
@@ -114,7 +114,7 @@ void server_backup(struct unary *u)
                    "machine");
         return;
     }
-    u->job.req.backup.dir = in->dir;
+    u->errand.req.backup.dir = in->dir;
     u->busy = true;
-    job_submit(&u->job, u->api, MR_OP_BACKUP, backup_back);
+    errand_submit(&u->errand, u->api, MR_OP_BACKUP, backup_back);
 }

@@ -11,7 +11,7 @@ enum { PARTS_MAX = 20 * 1000, WAITING_MAX = 100 };
 
 /* On its way to the store and back. */
 struct looking {
-    struct mr_job job;
+    struct mr_chore chore;
     struct unary *u;
     struct mr_store *store;
     struct mr_plan_look look;
@@ -251,18 +251,18 @@ static void reply(struct looking *looking)
 /* ---- the question ----------------------------------------------------------------------------- */
 
 /* Thread: beside the loop. */
-static void run_look(struct mr_job *job)
+static void run_look(struct mr_chore *chore)
 {
-    struct looking *looking = mr_container(job, struct looking, job);
+    struct looking *looking = mr_container(chore, struct looking, chore);
     looking->err = mr_plan_look(looking->store, &looking->look);
 }
 
-static void looked(struct mr_job *job)
+static void looked(struct mr_chore *chore)
 {
-    struct looking *looking = mr_container(job, struct looking, job);
+    struct looking *looking = mr_container(chore, struct looking, chore);
     struct unary *u = looking->u;
     struct mr_api *api = u->api;
-    api->jobs_n--;
+    api->errands_n--;
     api->looks_n--;
     if (looking->err == MR_OK)
         reply(looking);
@@ -291,12 +291,12 @@ void nodes_servers(struct unary *u)
         unary_fail(u, MR_NOMEM, NULL);
         return;
     }
-    mr_job_init(&looking->job, run_look, looked);
+    mr_chore_init(&looking->chore, run_look, looked);
     looking->u = u;
     looking->store = api->options.store;
     u->busy = true;
-    api->jobs_n++;
+    api->errands_n++;
     api->looks_n++;
     struct mr_exec *exec = mr_exec_thread_exec(api->looks);
-    exec->submit(exec, &looking->job);
+    exec->submit(exec, &looking->chore);
 }

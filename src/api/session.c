@@ -47,21 +47,21 @@ static void welcome(struct session *session, bool resumed)
 
 void session_try_free(struct session *session)
 {
-    if (!session->closed || session->jobs_n > 0)
+    if (!session->closed || session->errands_n > 0)
         return;
     part(session);
     session->api->sessions_n--;
     helds_done(&session->helds);
-    job_clear(&session->closing);
+    errand_clear(&session->closing);
     free(session);
 }
 
 /* After this answer no event of the node comes, and those before it are delivered. */
-static void closed(struct job *job)
+static void closed(struct errand *errand)
 {
-    struct session *session = mr_container(job, struct session, closing);
+    struct session *session = mr_container(errand, struct session, closing);
     struct attach *attach = session->attach;
-    session->jobs_n--;
+    session->errands_n--;
     session->closed = true;
     if (attach != NULL) {
         part(session);
@@ -90,9 +90,9 @@ void session_close(struct session *session)
     mr_rpc_timer_stop(session->api->options.rpc, &session->grace);
     mr_rpc_timer_stop(session->api->options.rpc, &session->beat);
     work_drop_parked(session);
-    session->jobs_n++;
+    session->errands_n++;
     session->closing.req.node_close.node = session->node;
-    job_submit(&session->closing, session->api, MR_OP_NODE_CLOSE, closed);
+    errand_submit(&session->closing, session->api, MR_OP_NODE_CLOSE, closed);
 }
 
 static void grace_over(struct mr_timer *timer, void *arg)
@@ -149,7 +149,7 @@ void sessions_close_all(struct mr_api *api)
 static void opened(struct work *work)
 {
     struct session *session = work->session;
-    const struct mr_req_node_open *req = &work->job.req.node_open;
+    const struct mr_req_node_open *req = &work->errand.req.node_open;
     enum mr_err err = req->req.err;
     if (err != MR_OK) {
         struct attach *attach = session->attach;
@@ -176,7 +176,7 @@ static void opened(struct work *work)
 
 static enum mr_err fill_open(struct work *work, const Millrace__V1__Hello *hello)
 {
-    struct mr_req_node_open *req = &work->job.req.node_open;
+    struct mr_req_node_open *req = &work->errand.req.node_open;
     struct mr_worker_queue *queues =
         mr_arena_calloc(&req->req.arena, hello->n_queues + hello->n_topics, sizeof *queues);
     struct mr_slice *types = mr_arena_calloc(&req->req.arena, hello->n_types + 1, sizeof *types);
@@ -246,7 +246,7 @@ static void session_open(struct attach *attach, const Millrace__V1__Hello *hello
     struct session *session = session_new(attach, hello);
     struct work *work = session != NULL ? work_new(session, 0) : NULL;
     if (work != NULL) {
-        work->job.req.head.arena = *arena;
+        work->errand.req.head.arena = *arena;
         *arena = (struct mr_arena){0};
     }
     if (work == NULL || fill_open(work, hello) != MR_OK) {
@@ -270,7 +270,7 @@ static void checked(struct work *work)
 {
     struct session *session = work->session;
     struct attach *attach = session->attach;
-    enum mr_err err = work->job.req.head.err;
+    enum mr_err err = work->errand.req.head.err;
     if (session->state != SESSION_CHECKING)
         return;
     session->state = SESSION_LIVE;
@@ -284,7 +284,7 @@ static void checked(struct work *work)
     } else { /* too late: its tasks went to others, it begins anew */
         part(session);
         session_close(session);
-        session_open(attach, work->hello, &work->job.req.head.arena);
+        session_open(attach, work->hello, &work->errand.req.head.arena);
     }
 }
 
@@ -298,7 +298,7 @@ static void take_over(struct session *session, struct attach *attach,
         return;
     }
     work->hello = hello;
-    work->job.req.head.arena = *arena;
+    work->errand.req.head.arena = *arena;
     *arena = (struct mr_arena){0};
     if (old != NULL) {
         part(session);
@@ -309,7 +309,7 @@ static void take_over(struct session *session, struct attach *attach,
     work_drop_parked(session);
     session->state = SESSION_CHECKING;
     join(session, attach);
-    work->job.req.beat.node = session->node;
+    work->errand.req.beat.node = session->node;
     work_submit(work, MR_OP_BEAT, checked);
 }
 

@@ -11,7 +11,7 @@ enum { LIST_TASKS = 1, LIST_NEXT = 2 }; /* numbers of ListResponse */
 
 static void get_reply(struct unary *u)
 {
-    const struct mr_task *task = &u->job.req.get.task;
+    const struct mr_task *task = &u->errand.req.get.task;
     if (unary_may_touch(u, task->queue))
         unary_send_task(u, task);
 }
@@ -19,7 +19,7 @@ static void get_reply(struct unary *u)
 void tasks_get(struct unary *u)
 {
     const Millrace__V1__GetRequest *in = (const void *)u->message;
-    u->job.req.get.id = mr_pb_text(in->id);
+    u->errand.req.get.id = mr_pb_text(in->id);
     mr_detail_set(&u->detail, "task %.*s", MR_ID_MAX, in->id);
     unary_submit(u, MR_OP_GET, get_reply);
 }
@@ -38,7 +38,7 @@ static size_t list_filter(const struct unary *u, struct mr_req_list *req)
 
 static void list_reply(struct unary *u)
 {
-    struct mr_req_list *req = &u->job.req.list;
+    struct mr_req_list *req = &u->errand.req.list;
     size_t n = list_filter(u, req), next = strlen(req->next), size = 0;
     size_t *sizes = mr_arena_alloc(unary_arena(u), (n + 1) * sizeof *sizes);
     if (sizes == NULL) {
@@ -83,7 +83,7 @@ static bool list_is_good(struct unary *u, const Millrace__V1__ListRequest *in)
 void tasks_list(struct unary *u)
 {
     const Millrace__V1__ListRequest *in = (const void *)u->message;
-    struct mr_req_list *req = &u->job.req.list;
+    struct mr_req_list *req = &u->errand.req.list;
     if (!list_is_good(u, in))
         return;
     if (in->queue[0] != '\0' && !unary_may_touch(u, mr_pb_text(in->queue)))
@@ -97,8 +97,8 @@ void tasks_list(struct unary *u)
         .with_payload = in->with_payload,
         .held = in->held,
     };
-    u->job.expected = in->with_payload ? ANSWER_BYTES : 0;
-    if (u->api->expected + u->job.expected > u->api->options.limits.bytes_total / 4)
+    u->errand.expected = in->with_payload ? ANSWER_BYTES : 0;
+    if (u->api->expected + u->errand.expected > u->api->options.limits.bytes_total / 4)
         unary_fail(u, MR_BUSY, "too many lists with payloads are under way");
     else
         unary_submit(u, MR_OP_LIST, list_reply);
@@ -108,7 +108,7 @@ void tasks_list(struct unary *u)
 
 static void control_reply(struct unary *u)
 {
-    const struct mr_req_control *req = &u->job.req.control;
+    const struct mr_req_control *req = &u->errand.req.control;
     Millrace__V1__ControlResponse out = MILLRACE__V1__CONTROL_RESPONSE__INIT;
     out.codes = mr_arena_calloc(unary_arena(u), req->n + 1, sizeof *out.codes);
     if (out.codes == NULL) {
@@ -123,38 +123,38 @@ static void control_reply(struct unary *u)
 
 /* A token for some queues: where each task stands is looked up before anything is done. */
 struct look {
-    struct job job;
+    struct errand errand;
     struct unary *u;
     size_t at; /* item that is looked up */
 };
 
-static void look_back(struct job *job);
+static void look_back(struct errand *errand);
 
 static void look_next(struct look *look)
 {
-    const struct mr_req_control *req = &look->u->job.req.control;
-    look->job.req.get.id = req->items[look->at].id;
-    job_submit(&look->job, look->u->api, MR_OP_GET, look_back);
+    const struct mr_req_control *req = &look->u->errand.req.control;
+    look->errand.req.get.id = req->items[look->at].id;
+    errand_submit(&look->errand, look->u->api, MR_OP_GET, look_back);
 }
 
 static void look_end(struct look *look)
 {
-    job_clear(&look->job);
+    errand_clear(&look->errand);
     free(look);
 }
 
-static void look_back(struct job *job)
+static void look_back(struct errand *errand)
 {
-    struct look *look = mr_container(job, struct look, job);
+    struct look *look = mr_container(errand, struct look, errand);
     struct unary *u = look->u;
-    enum mr_err err = job->req.head.err;
+    enum mr_err err = errand->req.head.err;
     bool fine = err == MR_NOT_FOUND; /* said once more when it is acted on */
     if (err == MR_OK)
-        fine = unary_may_touch(u, job->req.get.task.queue);
+        fine = unary_may_touch(u, errand->req.get.task.queue);
     else if (!fine)
         unary_fail(u, err, NULL);
-    job_clear(job);
-    if (fine && ++look->at < u->job.req.control.n) {
+    errand_clear(errand);
+    if (fine && ++look->at < u->errand.req.control.n) {
         look_next(look);
         return;
     }
@@ -180,7 +180,7 @@ static void look_begin(struct unary *u)
 static enum mr_err control_fill(struct unary *u)
 {
     const Millrace__V1__ControlRequest *in = (const void *)u->message;
-    struct mr_req_control *req = &u->job.req.control;
+    struct mr_req_control *req = &u->errand.req.control;
     struct mr_control *items = mr_arena_calloc(unary_arena(u), in->n_items + 1, sizeof *items);
     req->errs = mr_arena_calloc(unary_arena(u), in->n_items + 1, sizeof *req->errs);
     if (items == NULL || req->errs == NULL)

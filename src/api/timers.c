@@ -58,9 +58,9 @@ static void look_send(struct unary *u, struct mr_timer_look *look)
     unary_sent(u);
 }
 
-static void look_back(struct job *job)
+static void look_back(struct errand *errand)
 {
-    struct unary *u = mr_container(job, struct unary, job);
+    struct unary *u = mr_container(errand, struct unary, errand);
     struct looking *looking = u->data;
     struct mr_timer_look *look = &looking->look;
     if (look->err == MR_OK)
@@ -78,7 +78,7 @@ static void look_back(struct job *job)
 static void look_done(struct mr_timer_look *look)
 {
     struct looking *looking = look->arg;
-    job_return(&looking->u->job);
+    errand_return(&looking->u->errand);
 }
 
 static void look_start(struct unary *u, enum mr_look_kind kind)
@@ -105,8 +105,8 @@ static void look_start(struct unary *u, enum mr_look_kind kind)
     look->arg = looking;
     u->data = looking;
     u->busy = true;
-    u->job.expected = kind == MR_LOOK_LIST ? ANSWER_BYTES : 0;
-    job_leave(&u->job, u->api, look_back);
+    u->errand.expected = kind == MR_LOOK_LIST ? ANSWER_BYTES : 0;
+    errand_leave(&u->errand, u->api, look_back);
     mr_timer_service_look(service, look);
 }
 
@@ -240,9 +240,9 @@ static void send_results(struct sending *s)
     unary_sent(u);
 }
 
-static void send_back(struct job *job)
+static void send_back(struct errand *errand)
 {
-    struct unary *u = mr_container(job, struct unary, job);
+    struct unary *u = mr_container(errand, struct unary, errand);
     struct sending *s = u->data;
     for (size_t i = 0; i < s->sending.n; i++)
         s->results[s->places[i]] = s->sent[i];
@@ -257,7 +257,7 @@ static void send_back(struct job *job)
 static void send_done(struct mr_timer_sending *sending)
 {
     struct sending *s = sending->arg;
-    job_return(&s->u->job);
+    errand_return(&s->u->errand);
 }
 
 /* Of one operation "put default/nightly". What is waited for is a person's; a program that only wants to know that it
@@ -317,7 +317,7 @@ static void send_on(struct sending *s, struct mr_timer_service *service)
     s->sending.arg = s;
     u->data = s;
     u->busy = true;
-    job_leave(&u->job, u->api, send_back);
+    errand_leave(&u->errand, u->api, send_back);
     mr_timer_door_send(mr_timer_service_door(service), &s->sending);
 }
 

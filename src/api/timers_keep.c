@@ -13,9 +13,9 @@ struct keeping {
     struct mr_slice *operations, *gone;
 };
 
-static void keep_back(struct job *job)
+static void keep_back(struct errand *errand)
 {
-    struct unary *u = mr_container(job, struct unary, job);
+    struct unary *u = mr_container(errand, struct unary, errand);
     struct keeping *k = u->data;
     if (k->keeping.err != MR_OK)
         unary_fail(u, k->keeping.err, NULL);
@@ -28,7 +28,7 @@ static void keep_back(struct job *job)
 static void keep_done(struct mr_copies_keeping *keeping)
 {
     struct keeping *k = keeping->arg;
-    job_return(&k->u->job);
+    errand_return(&k->u->errand);
 }
 
 static enum mr_err read_keeping(struct keeping *k, struct mr_slice bytes)
@@ -95,6 +95,6 @@ void timers_keep(struct unary *u)
     k->keeping.arg = k;
     u->data = k;
     u->busy = true;
-    job_leave(&u->job, u->api, keep_back);
+    errand_leave(&u->errand, u->api, keep_back);
     mr_copies_keep(copies, &k->keeping);
 }

@@ -14,7 +14,7 @@
 struct waiting {
     struct stream head;
     struct unary *u;
-    struct job side; /* looks where the task is; then, that nobody waits any more */
+    struct errand side; /* looks where the task is; then, that nobody waits any more */
     bool side_busy;
     bool answered; /* the await is back */
     bool left;     /* the call is over before that */
@@ -27,16 +27,16 @@ static void waiting_try_end(struct waiting *waiting)
         return;
     stream_close(&waiting->head);
     u->gone = NULL;
-    job_clear(&waiting->side);
+    errand_clear(&waiting->side);
     free(waiting);
     unary_idle(u);
 }
 
 /* ---- nobody waits --------------------------------------------------------------------------- */
 
-static void unawaited(struct job *job)
+static void unawaited(struct errand *errand)
 {
-    struct waiting *waiting = mr_container(job, struct waiting, side);
+    struct waiting *waiting = mr_container(errand, struct waiting, side);
     waiting->side_busy = false;
     waiting_try_end(waiting);
 }
@@ -44,9 +44,9 @@ static void unawaited(struct job *job)
 static void unawait(struct waiting *waiting)
 {
     waiting->side_busy = true;
-    job_clear(&waiting->side);
-    waiting->side.req.unawait.await = &waiting->u->job.req.await;
-    job_submit(&waiting->side, waiting->head.api, MR_OP_UNAWAIT, unawaited);
+    errand_clear(&waiting->side);
+    waiting->side.req.unawait.await = &waiting->u->errand.req.await;
+    errand_submit(&waiting->side, waiting->head.api, MR_OP_UNAWAIT, unawaited);
 }
 
 static void on_gone(struct unary *u)
@@ -60,35 +60,35 @@ static void on_gone(struct unary *u)
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-static void looked(struct job *job)
+static void looked(struct errand *errand)
 {
-    struct waiting *waiting = mr_container(job, struct waiting, side);
+    struct waiting *waiting = mr_container(errand, struct waiting, side);
     struct unary *u = waiting->u;
     waiting->side_busy = false;
-    if (job->req.head.err == MR_OK && !waiting->answered && !waiting->left)
-        (void)unary_may_touch(u, job->req.get.task.queue); /* ends the call, if not */
+    if (errand->req.head.err == MR_OK && !waiting->answered && !waiting->left)
+        (void)unary_may_touch(u, errand->req.get.task.queue); /* ends the call, if not */
     if (waiting->left && !waiting->answered)
         unawait(waiting);
     waiting_try_end(waiting);
 }
 
-static void awaited(struct job *job)
+static void awaited(struct errand *errand)
 {
-    struct unary *u = mr_container(job, struct unary, job);
+    struct unary *u = mr_container(errand, struct unary, errand);
     struct waiting *waiting = u->data;
-    enum mr_err err = job->req.head.err;
+    enum mr_err err = errand->req.head.err;
     waiting->answered = true;
     if (err != MR_OK)
         unary_fail(u, err, "%s: %s", u->detail.text, mr_err_text(err));
-    else if (unary_may_touch(u, job->req.await.task.queue))
-        unary_send_task(u, &job->req.await.task);
+    else if (unary_may_touch(u, errand->req.await.task.queue))
+        unary_send_task(u, &errand->req.await.task);
     waiting_try_end(waiting);
 }
 
 void tasks_wait(struct unary *u)
 {
     const Millrace__V1__WaitRequest *in = (const void *)u->message;
-    struct mr_req_await *req = &u->job.req.await;
+    struct mr_req_await *req = &u->errand.req.await;
     struct waiting *waiting = calloc(1, sizeof *waiting);
     if (waiting == NULL) {
         unary_fail(u, MR_NOMEM, NULL);
@@ -104,10 +104,10 @@ void tasks_wait(struct unary *u)
     req->wait_ms = in->timeout_ms < 0 ? 0 : in->timeout_ms;
     if (in->timeout_ms == 0 || in->timeout_ms > MR_DELAY_MAX_MS)
         req->wait_ms = MR_DELAY_MAX_MS;
-    job_submit(&u->job, u->api, MR_OP_AWAIT, awaited);
+    errand_submit(&u->errand, u->api, MR_OP_AWAIT, awaited);
     if (mr_access_all_queues(&u->token))
         return;
     waiting->side.req.get.id = req->id;
     waiting->side_busy = true;
-    job_submit(&waiting->side, u->api, MR_OP_GET, looked);
+    errand_submit(&waiting->side, u->api, MR_OP_GET, looked);
 }

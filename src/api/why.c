@@ -8,8 +8,8 @@
 #include "api/internal.h"
 
 struct asking {
-    struct unary *u; /* whose job gets the task */
-    struct job queue, limits, nodes;
+    struct unary *u; /* whose errand gets the task */
+    struct errand queue, limits, nodes;
     struct mr_queue_info info;
     struct mr_limit limited[MR_LIMITS_MAX];
     struct mr_why why;
@@ -18,9 +18,9 @@ struct asking {
 static void asking_end(struct asking *asking)
 {
     struct unary *u = asking->u;
-    job_clear(&asking->queue);
-    job_clear(&asking->limits);
-    job_clear(&asking->nodes);
+    errand_clear(&asking->queue);
+    errand_clear(&asking->limits);
+    errand_clear(&asking->nodes);
     free(asking);
     unary_idle(u);
 }
@@ -47,17 +47,17 @@ static void say(struct asking *asking)
     unary_send(asking->u, &out.base);
 }
 
-static void got_nodes(struct job *job)
+static void got_nodes(struct errand *errand)
 {
-    struct asking *asking = mr_container(job, struct asking, nodes);
-    struct mr_req_node_list *req = &job->req.node_list;
+    struct asking *asking = mr_container(errand, struct asking, nodes);
+    struct mr_req_node_list *req = &errand->req.node_list;
     if (req->req.err != MR_OK) {
         asking_fail(asking, req->req.err);
         return;
     }
     nodes_mark(asking->u->api, req->nodes, req->n);
     struct mr_why_facts facts = {
-        .task = &asking->u->job.req.get.task,
+        .task = &asking->u->errand.req.get.task,
         .queue = &asking->info,
         .nodes = req->nodes,
         .nodes_n = req->n,
@@ -70,46 +70,46 @@ static void got_nodes(struct job *job)
     asking_end(asking);
 }
 
-static void got_limits(struct job *job)
+static void got_limits(struct errand *errand)
 {
-    struct asking *asking = mr_container(job, struct asking, limits);
-    if (job->req.head.err != MR_OK)
-        asking_fail(asking, job->req.head.err);
+    struct asking *asking = mr_container(errand, struct asking, limits);
+    if (errand->req.head.err != MR_OK)
+        asking_fail(asking, errand->req.head.err);
     else
-        job_submit(&asking->nodes, asking->u->api, MR_OP_NODE_LIST, got_nodes);
+        errand_submit(&asking->nodes, asking->u->api, MR_OP_NODE_LIST, got_nodes);
 }
 
-static void got_queue(struct job *job)
+static void got_queue(struct errand *errand)
 {
-    struct asking *asking = mr_container(job, struct asking, queue);
+    struct asking *asking = mr_container(errand, struct asking, queue);
     const struct mr_queue_info *info = &asking->info;
     struct mr_req_queue_limits *req = &asking->limits.req.queue_limits;
     bool limited = info->rate > 0 || info->concurrency > 0 || info->limits > 0;
-    req->queue = asking->u->job.req.get.task.queue;
-    req->id = asking->u->job.req.get.task.id;
+    req->queue = asking->u->errand.req.get.task.queue;
+    req->id = asking->u->errand.req.get.task.id;
     req->limits = asking->limited;
-    if (job->req.head.err != MR_OK)
-        asking_fail(asking, job->req.head.err);
+    if (errand->req.head.err != MR_OK)
+        asking_fail(asking, errand->req.head.err);
     else if (limited)
-        job_submit(&asking->limits, asking->u->api, MR_OP_QUEUE_LIMITS, got_limits);
+        errand_submit(&asking->limits, asking->u->api, MR_OP_QUEUE_LIMITS, got_limits);
     else
-        job_submit(&asking->nodes, asking->u->api, MR_OP_NODE_LIST, got_nodes);
+        errand_submit(&asking->nodes, asking->u->api, MR_OP_NODE_LIST, got_nodes);
 }
 
-static void got_task(struct job *job)
+static void got_task(struct errand *errand)
 {
-    struct unary *u = mr_container(job, struct unary, job);
+    struct unary *u = mr_container(errand, struct unary, errand);
     struct asking *asking = u->data;
     struct mr_req_queue_list *req = &asking->queue.req.queue_list;
-    if (job->req.head.err != MR_OK) {
-        asking_fail(asking, job->req.head.err);
-    } else if (!unary_may_touch(u, job->req.get.task.queue)) {
+    if (errand->req.head.err != MR_OK) {
+        asking_fail(asking, errand->req.head.err);
+    } else if (!unary_may_touch(u, errand->req.get.task.queue)) {
         asking_end(asking);
     } else {
-        req->only = job->req.get.task.queue;
+        req->only = errand->req.get.task.queue;
         req->infos = &asking->info;
         req->max = 1;
-        job_submit(&asking->queue, u->api, MR_OP_QUEUE_LIST, got_queue);
+        errand_submit(&asking->queue, u->api, MR_OP_QUEUE_LIST, got_queue);
     }
 }
 
@@ -124,7 +124,7 @@ void tasks_why(struct unary *u)
     asking->u = u;
     u->data = asking;
     u->busy = true;
-    u->job.req.get.id = mr_pb_text(in->id);
+    u->errand.req.get.id = mr_pb_text(in->id);
     mr_detail_set(&u->detail, "task %.*s", MR_ID_MAX, in->id);
-    job_submit(&u->job, u->api, MR_OP_GET, got_task);
+    errand_submit(&u->errand, u->api, MR_OP_GET, got_task);
 }

@@ -14,7 +14,7 @@ struct work *work_new(struct session *session, uint32_t tag)
     work->session = session;
     work->tag = tag;
     work->serial = session->attach != NULL ? session->attach->serial : 0;
-    work->job.budget = &session->budget;
+    work->errand.budget = &session->budget;
     mr_list_init(&work->link);
     return work;
 }
@@ -26,15 +26,15 @@ void work_free(struct work *work)
         work->leases = lease->next;
         mr_lease_free(lease);
     }
-    job_clear(&work->job);
+    errand_clear(&work->errand);
     free(work);
 }
 
-static void work_back(struct job *job)
+static void work_back(struct errand *errand)
 {
-    struct work *work = mr_container(job, struct work, job);
+    struct work *work = mr_container(errand, struct work, errand);
     struct session *session = work->session;
-    session->jobs_n--;
+    session->errands_n--;
     work->back(work);
     if (mr_list_empty(&work->link)) /* else it is parked */
         work_free(work);
@@ -46,8 +46,8 @@ void work_submit(struct work *work, enum mr_op op, void (*back)(struct work *wor
     struct session *session = work->session;
     struct mr_rpc *rpc = session->api->options.rpc;
     work->back = back;
-    session->jobs_n++;
-    job_submit(&work->job, session->api, op, work_back);
+    session->errands_n++;
+    errand_submit(&work->errand, session->api, op, work_back);
     if (session->budget.full && !mr_timer_running(&session->beat))
         mr_rpc_timer_start(rpc, &session->beat,
                            mr_mono_add_ms(mr_rpc_now(rpc), session->lease_ms / 3));
@@ -69,7 +69,7 @@ static void forget(struct work *work)
 
 static struct mr_finish *hand_back_items(struct work *work, size_t n)
 {
-    struct mr_req_finish *req = &work->job.req.finish;
+    struct mr_req_finish *req = &work->errand.req.finish;
     struct mr_finish *items = mr_arena_calloc(&req->req.arena, n, sizeof *items);
     req->errs = mr_arena_calloc(&req->req.arena, n, sizeof *req->errs);
     req->items = items;
@@ -90,7 +90,7 @@ static void hand_back(struct session *session, struct mr_lease *take_leases, siz
     }
     work->leases = take_leases;
     struct mr_finish *items = hand_back_items(work, n);
-    struct mr_req_finish *req = &work->job.req.finish;
+    struct mr_req_finish *req = &work->errand.req.finish;
     for (struct mr_lease *lease = take_leases; items != NULL && lease != NULL;
          lease = lease->next) {
         bool known = lease->task.id.len > 0 ||
@@ -134,7 +134,8 @@ static enum mr_err write_tasks(const struct work *work, const size_t *sizes, siz
     mr_store32(at, work->tag);
     at += sizeof work->tag;
     size_t i = 0;
-    for (struct mr_lease *lease = work->job.req.take.leases; lease != NULL; lease = lease->next) {
+    for (struct mr_lease *lease = work->errand.req.take.leases; lease != NULL;
+         lease = lease->next) {
         at = mr_flat_put_head(at, TASKS_TASKS, sizes[i++]);
         at = mr_flat_write(&mr_flat_task, &lease->task, at);
     }
@@ -144,7 +145,7 @@ static enum mr_err write_tasks(const struct work *work, const size_t *sizes, siz
 /* All of them are in hand, or none. */
 static enum mr_err give(struct work *work)
 {
-    struct mr_req_take *req = &work->job.req.take;
+    struct mr_req_take *req = &work->errand.req.take;
     struct session *session = work->session;
     size_t *sizes = mr_arena_alloc(&req->req.arena, req->n * sizeof *sizes);
     size_t len = TAG_SIZE, i = 0;
@@ -179,7 +180,7 @@ static bool is_slow(const struct session *session)
  * tried again when the reader takes. */
 static void park_again(struct work *work)
 {
-    struct mr_req_take *req = &work->job.req.take;
+    struct mr_req_take *req = &work->errand.req.take;
     struct session *session = work->session;
     hand_back(session, req->leases, req->n);
     mr_req_done(&req->req);
@@ -194,7 +195,7 @@ static void park_again(struct work *work)
 static void taken(struct work *work)
 {
     struct session *session = work->session;
-    struct mr_req_take *req = &work->job.req.take;
+    struct mr_req_take *req = &work->errand.req.take;
     enum mr_err err = req->req.err;
     bool heard = work_is_heard(work);
     session->gone |= err == MR_CLOSED;
@@ -233,8 +234,8 @@ enum mr_err work_take(struct session *session, struct mr_slice bytes)
     struct work *work = work_new(session, (uint32_t)tag);
     if (work == NULL)
         return MR_NOMEM;
-    struct mr_req_take *req = &work->job.req.take;
-    work->job.budget = NULL; /* it may wait for a day */
+    struct mr_req_take *req = &work->errand.req.take;
+    work->errand.budget = NULL; /* it may wait for a day */
     req->node = session->node;
     req->max = max;
     req->wait_ms = (int64_t)wait_ms > 0 ? (int64_t)wait_ms : 0;
@@ -319,7 +320,7 @@ static enum mr_err codes_of(struct mr_req_finish *req, Millrace__V1__Code **ret_
 static void finished(struct work *work)
 {
     struct session *session = work->session;
-    struct mr_req_finish *req = &work->job.req.finish;
+    struct mr_req_finish *req = &work->errand.req.finish;
     Millrace__V1__ServerMessage message = MILLRACE__V1__SERVER_MESSAGE__INIT;
     Millrace__V1__Finished out = MILLRACE__V1__FINISHED__INIT;
     enum mr_err err = req->req.err;
@@ -368,7 +369,7 @@ enum mr_err work_finishes(struct session *session, struct mr_slice bytes)
     struct mr_slice copy;
     if (work == NULL)
         return MR_NOMEM;
-    struct mr_req_finish *req = &work->job.req.finish;
+    struct mr_req_finish *req = &work->errand.req.finish;
     enum mr_err err = read_tag(bytes, &work->tag);
     if (err == MR_OK)
         err = mr_arena_copy(&req->req.arena, bytes, &copy);
@@ -386,7 +387,7 @@ enum mr_err work_finishes(struct session *session, struct mr_slice bytes)
 static void finish_reply(struct unary *u)
 {
     Millrace__V1__FinishResponse out = MILLRACE__V1__FINISH_RESPONSE__INIT;
-    if (codes_of(&u->job.req.finish, &out.codes, &out.n_codes) != MR_OK)
+    if (codes_of(&u->errand.req.finish, &out.codes, &out.n_codes) != MR_OK)
         unary_fail(u, MR_NOMEM, NULL);
     else
         unary_send(u, &out.base);
@@ -394,14 +395,14 @@ static void finish_reply(struct unary *u)
 
 static void finish_alone(struct unary *u, bool only_results)
 {
-    u->job.req.finish.only_results = only_results;
+    u->errand.req.finish.only_results = only_results;
     if (!mr_access_all_queues(&u->token)) {
         unary_fail(u, MR_DENIED,
                    "token %s is for queues %s: finish on the stream that took the task",
                    u->token.id, u->token.queue);
         return;
     }
-    enum mr_err err = read_items(u->bytes, ALONE_ITEMS, &u->job.req.finish);
+    enum mr_err err = read_items(u->bytes, ALONE_ITEMS, &u->errand.req.finish);
     if (err == MR_TOO_BIG)
         unary_fail(u, err, "the limit is %d items a call", MR_BATCH_MAX);
     else if (err != MR_OK)
@@ -426,14 +427,14 @@ static void beaten(struct work *work)
 {
     Millrace__V1__ServerMessage message = MILLRACE__V1__SERVER_MESSAGE__INIT;
     Millrace__V1__Beaten out = MILLRACE__V1__BEATEN__INIT;
-    enum mr_err err = work->job.req.head.err;
+    enum mr_err err = work->errand.req.head.err;
     work->session->gone |= err == MR_NOT_FOUND;
     if (!work_is_heard(work))
         return;
     out.tag = work->tag;
     out.code = (Millrace__V1__Code)err;
-    out.term = work->job.req.beat.term;
-    out.leader_ms = work->job.req.beat.leader_ms;
+    out.term = work->errand.req.beat.term;
+    out.leader_ms = work->errand.req.beat.leader_ms;
     message.kind_case = MILLRACE__V1__SERVER_MESSAGE__KIND_BEATEN;
     message.beaten = &out;
     attach_say(work->session->attach, &message);
@@ -465,7 +466,7 @@ static enum mr_err fill_slots(const Millrace__V1__Beat *in, struct mr_req_beat *
 static enum mr_err fill_beat(struct work *work, struct mr_slice bytes)
 {
     const struct session *session = work->session;
-    struct mr_req_beat *req = &work->job.req.beat;
+    struct mr_req_beat *req = &work->errand.req.beat;
     ProtobufCMessage *message;
     size_t n;
     MR_TRY(mr_flat_count(bytes, BEAT_PROGRESS, &n));
@@ -518,7 +519,7 @@ void work_beat_for_it(struct mr_timer *timer, void *arg)
     struct work *work = unread ? work_new(session, 0) : NULL;
     if (work == NULL)
         return;
-    work->job.req.beat.node = session->node;
+    work->errand.req.beat.node = session->node;
     work_submit(work, MR_OP_BEAT, forget); /* starts the timer again while it is not read */
 }
 
@@ -634,8 +635,8 @@ static size_t collect_lost(struct session *session, const uint64_t *epochs, size
         struct mr_slice id;
         if (held->epoch == 0 || bsearch(&held->epoch, epochs, n, sizeof *epochs, by_number) != NULL)
             continue;
-        if (mr_arena_copy(&work->job.req.head.arena, mr_slice_make(held->id, held->id_len), &id) !=
-            MR_OK)
+        if (mr_arena_copy(&work->errand.req.head.arena, mr_slice_make(held->id, held->id_len),
+                          &id) != MR_OK)
             break;
         items[lost++] = (struct mr_finish){
             .id = id, .epoch = held->epoch, .ref = held->ref, .outcome = MR_HAND_BACK};
@@ -652,7 +653,7 @@ static bool hand_back_lost(struct session *session, const uint64_t *epochs, size
     for (size_t i = 0; i < lost; i++)
         helds_remove(&session->helds, items[i].epoch);
     if (lost > 0) {
-        work->job.req.finish.n = lost;
+        work->errand.req.finish.n = lost;
         work_submit(work, MR_OP_FINISH, forget);
     } else if (work != NULL) {
         work_free(work);

@@ -80,16 +80,16 @@ struct session {
     struct helds helds;
     struct mr_link takes; /* of struct work: not with the broker, the reader is slow */
     uint32_t takes_n;     /* those with the broker included */
-    uint32_t jobs_n;      /* with the broker */
-    struct job closing;
+    uint32_t errands_n;   /* with the broker */
+    struct errand closing;
     struct mr_msg wanted; /* posted at most once at a time */
     _Atomic bool wanted_posted;
-    bool closed; /* the node is gone; freed with its last job */
+    bool closed; /* the node is gone; freed with its last errand */
 };
 
 /* A request of a session. */
 struct work {
-    struct job job;
+    struct errand errand;
     struct session *session;
     struct mr_link link;
     uint64_t serial; /* of the stream it came over */

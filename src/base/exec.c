@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The executor with one thread: jobs come in over one channel and leave over another, so a job
+ * The executor with one thread: chores come in over one channel and leave over another, so a chore
  * belongs to exactly one thread at any time and needs no lock.
  */
 #include "base/exec.h"
@@ -13,8 +13,8 @@
 
 struct mr_exec_thread {
     struct mr_exec exec;
-    struct mr_chan jobs;
-    struct mr_chan *owner; /* where finished jobs go */
+    struct mr_chan chores;
+    struct mr_chan *owner; /* where finished chores go */
     _Atomic bool stopping; /* set after the last submit */
     bool gives_way;
     pthread_t thread;
@@ -31,11 +31,11 @@ void mr_thread_gives_way(void)
 static void run_all(struct mr_exec_thread *exec)
 {
     struct mr_msg *next;
-    for (struct mr_msg *msg = mr_chan_take_all(&exec->jobs); msg != NULL; msg = next) {
-        next = msg->next; /* the sending below reuses it, and gives the job away */
-        struct mr_job *job = mr_container(msg, struct mr_job, msg);
-        job->run(job);
-        mr_chan_send(exec->owner, &job->msg);
+    for (struct mr_msg *msg = mr_chan_take_all(&exec->chores); msg != NULL; msg = next) {
+        next = msg->next; /* the sending below reuses it, and gives the chore away */
+        struct mr_chore *chore = mr_container(msg, struct mr_chore, msg);
+        chore->run(chore);
+        mr_chan_send(exec->owner, &chore->msg);
     }
 }
 
@@ -45,21 +45,21 @@ static void *exec_run(void *arg)
     if (exec->gives_way)
         mr_thread_gives_way();
     for (;;) {
-        /* Read before the jobs are taken: whoever sees it set then sees every job submitted before.
+        /* Read before the chores are taken: whoever sees it set then sees every chore submitted before.
          */
         bool stopping = atomic_load(&exec->stopping);
         run_all(exec);
         if (stopping)
             return NULL;
-        mr_chan_wait(&exec->jobs, INT64_MAX);
+        mr_chan_wait(&exec->chores, INT64_MAX);
     }
 }
 
-static void submit(struct mr_exec *base, struct mr_job *job)
+static void submit(struct mr_exec *base, struct mr_chore *chore)
 {
     struct mr_exec_thread *exec = mr_container(base, struct mr_exec_thread, exec);
     mr_assert(!atomic_load(&exec->stopping));
-    mr_chan_send(&exec->jobs, &job->msg);
+    mr_chan_send(&exec->chores, &chore->msg);
 }
 
 enum mr_err mr_exec_thread_new(const char *name, bool gives_way, struct mr_chan *owner,
@@ -71,7 +71,7 @@ enum mr_err mr_exec_thread_new(const char *name, bool gives_way, struct mr_chan 
     exec->exec.submit = submit;
     exec->gives_way = gives_way;
     exec->owner = owner;
-    mr_chan_init(&exec->jobs);
+    mr_chan_init(&exec->chores);
     atomic_init(&exec->stopping, false);
     enum mr_err err = mr_thread_start(&exec->thread, name, exec_run, exec);
     if (err != MR_OK) {
@@ -92,7 +92,7 @@ void mr_exec_thread_free(struct mr_exec_thread *exec)
     if (exec == NULL)
         return;
     atomic_store(&exec->stopping, true);
-    mr_chan_wake(&exec->jobs);
+    mr_chan_wake(&exec->chores);
     mr_thread_join(exec->thread);
     free(exec);
 }

@@ -27,7 +27,7 @@ enum {
 };
 
 struct reducing {
-    struct mr_job job;
+    struct mr_chore chore;
     struct errand errand;
     struct queue *queue;
     uint64_t generation, token;
@@ -168,9 +168,9 @@ static enum mr_err make_result(struct reducing *r)
     return mr_reduce_end(r->reduce, NULL, &r->why);
 }
 
-static void run(struct mr_job *job)
+static void run(struct mr_chore *chore)
 {
-    struct reducing *r = mr_container(job, struct reducing, job);
+    struct reducing *r = mr_container(chore, struct reducing, chore);
     r->err = make_result(r);
     job_command_free(r->command); /* here: it may have a million files */
     r->command = NULL;
@@ -243,9 +243,9 @@ static void end_job(struct reducing *r)
     job_errand_store(&r->errand, &r->act.req);
 }
 
-static void made(struct mr_job *job)
+static void made(struct mr_chore *chore)
 {
-    struct reducing *r = mr_container(job, struct reducing, job);
+    struct reducing *r = mr_container(chore, struct reducing, chore);
     struct mr_job_service *s = r->errand.s;
     bool ours = r->queue->owned && r->queue->generation == r->generation;
     s->under_way--;
@@ -306,18 +306,18 @@ static struct mr_exec_thread *choose_commander(struct mr_job_service *s, struct 
 
 /* Before the first of them, beside the service's thread: what was left may be much. */
 struct cleaning {
-    struct mr_job job;
+    struct mr_chore chore;
     struct mr_job_service *s;
 };
 
-static void clean(struct mr_job *job)
+static void clean(struct mr_chore *chore)
 {
-    job_command_clean(mr_container(job, struct cleaning, job)->s->settings.temp_dir);
+    job_command_clean(mr_container(chore, struct cleaning, chore)->s->settings.temp_dir);
 }
 
-static void cleaned(struct mr_job *job)
+static void cleaned(struct mr_chore *chore)
 {
-    struct cleaning *c = mr_container(job, struct cleaning, job);
+    struct cleaning *c = mr_container(chore, struct cleaning, chore);
     c->s->under_way--;
     free(c);
 }
@@ -327,11 +327,11 @@ void job_reduces_begin(struct mr_job_service *s)
     struct cleaning *c = s->settings.commands ? calloc(1, sizeof *c) : NULL;
     if (c == NULL)
         return;
-    mr_job_init(&c->job, clean, cleaned);
+    mr_chore_init(&c->chore, clean, cleaned);
     c->s = s;
     s->under_way++;
     struct mr_exec *exec = mr_exec_thread_exec(s->commanders[0]);
-    exec->submit(exec, &c->job);
+    exec->submit(exec, &c->chore);
 }
 
 /* Another server may run it, and gets the chance. False: none came for long enough. */
@@ -381,12 +381,12 @@ void job_reduce(struct live *live)
     if (command && !s->settings.commands) {
         r->err = MR_UNSUPPORTED;
         mr_detail_set(&r->why, "no server that is there runs commands for jobs");
-        made(&r->job);
+        made(&r->chore);
         return;
     }
-    mr_job_init(&r->job, run, made);
+    mr_chore_init(&r->chore, run, made);
     struct mr_exec *exec = mr_exec_thread_exec(command ? choose_commander(s, r) : s->reducer);
-    exec->submit(exec, &r->job);
+    exec->submit(exec, &r->chore);
 }
 
 /* ---- without a result ------------------------------------------------------------------------ */

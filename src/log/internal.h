@@ -42,7 +42,7 @@ struct segment {
     uint64_t dead_seq;  /* newest record when the last of them was let go */
     uint64_t unsaid;    /* the last that was let go without a record: see mr_log_unsaid */
     bool sealed;
-    bool removing; /* a job is taking it away */
+    bool removing; /* a chore is taking it away */
 };
 
 /* One block of the read cache. */
@@ -57,8 +57,8 @@ struct block {
  * One sync. Two may be under way: one running and one behind it, which begins without waiting for
  * the owner. Until it begins, what is written meanwhile is added to it through want.
  */
-struct sync_job {
-    struct mr_job job;
+struct sync_chore {
+    struct mr_chore chore;
     struct mr_log *log;
     bool busy; /* with the executor */
     struct mr_file *files[FILES_PER_SYNC + 1];
@@ -72,8 +72,8 @@ struct sync_job {
 };
 
 /* Makes the next segment (from nothing or from an old one), or removes one; a step at a time. */
-struct file_job {
-    struct mr_job job;
+struct file_chore {
+    struct mr_chore chore;
     struct mr_log *log;
     enum { FILE_IDLE, FILE_CREATE, FILE_RECYCLE, FILE_REMOVE } kind;
     uint32_t number;      /* of the new segment */
@@ -119,13 +119,13 @@ struct mr_log {
     struct mr_file *unsynced[FILES_PER_SYNC]; /* sealed segments written since the last sync */
     size_t unsynced_n;
 
-    struct sync_job syncs[2];
-    struct sync_job *newest; /* of the two, the one submitted last */
-    struct file_job filing;
+    struct sync_chore syncs[2];
+    struct sync_chore *newest; /* of the two, the one submitted last */
+    struct file_chore filing;
     enum mr_err full; /* why the next segment could not be made; MR_OK: it could */
     enum mr_err failure;
     unsigned pins;
-    bool jobs_held; /* the start makes its segments itself */
+    bool chores_held; /* the start makes its segments itself */
     uint64_t trim_seq;
     uint64_t unsaids, said; /* see mr_log_unsaid */
 

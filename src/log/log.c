@@ -208,31 +208,31 @@ enum mr_err mr_log_write(struct mr_log *log)
     return MR_OK;
 }
 
-static void sync_run(struct mr_job *base)
+static void sync_run(struct mr_chore *base)
 {
-    struct sync_job *job = mr_container(base, struct sync_job, job);
-    mr_mono start = mr_mono_now(job->log->clock);
-    job->err = MR_OK;
-    job->upto =
-        atomic_load_explicit(&job->want, memory_order_acquire); /* before the sync, not after */
-    for (size_t i = 0; i < job->files_n && job->err == MR_OK; i++)
-        job->err = mr_file_sync(job->files[i]);
-    job->took_ns = mr_mono_now(job->log->clock).ns - start.ns;
+    struct sync_chore *chore = mr_container(base, struct sync_chore, chore);
+    mr_mono start = mr_mono_now(chore->log->clock);
+    chore->err = MR_OK;
+    chore->upto =
+        atomic_load_explicit(&chore->want, memory_order_acquire); /* before the sync, not after */
+    for (size_t i = 0; i < chore->files_n && chore->err == MR_OK; i++)
+        chore->err = mr_file_sync(chore->files[i]);
+    chore->took_ns = mr_mono_now(chore->log->clock).ns - start.ns;
 }
 
-static void sync_done(struct mr_job *base)
+static void sync_done(struct mr_chore *base)
 {
-    struct sync_job *job = mr_container(base, struct sync_job, job);
-    struct mr_log *log = job->log;
-    job->busy = false;
+    struct sync_chore *chore = mr_container(base, struct sync_chore, chore);
+    struct mr_log *log = chore->log;
+    chore->busy = false;
     log->syncs_n++;
-    mr_hist_add(&log->sync_times, job->took_ns / MR_NS_PER_US);
-    mr_meter_add(&log->sync_us, mr_meter_us, job->took_ns / MR_NS_PER_US);
-    if (job->err == MR_OK && log->failure == MR_OK) {
-        mr_assert(job->upto <= log->last_seq);
-        if (job->upto > log->durable_seq) {
-            mr_meter_add(&log->group, mr_meter_many, (int64_t)(job->upto - log->durable_seq));
-            log->durable_seq = job->upto;
+    mr_hist_add(&log->sync_times, chore->took_ns / MR_NS_PER_US);
+    mr_meter_add(&log->sync_us, mr_meter_us, chore->took_ns / MR_NS_PER_US);
+    if (chore->err == MR_OK && log->failure == MR_OK) {
+        mr_assert(chore->upto <= log->last_seq);
+        if (chore->upto > log->durable_seq) {
+            mr_meter_add(&log->group, mr_meter_many, (int64_t)(chore->upto - log->durable_seq));
+            log->durable_seq = chore->upto;
         }
     } else if (log->failure == MR_OK) {
         /* The kernel may have dropped the pages: asking again could succeed and mean nothing. */
@@ -241,19 +241,19 @@ static void sync_done(struct mr_job *base)
     log->changed(log->arg);
 }
 
-static void sync_submit(struct mr_log *log, struct sync_job *job)
+static void sync_submit(struct mr_log *log, struct sync_chore *chore)
 {
     const struct segment *current = segment_current(log);
-    *job = (struct sync_job){
+    *chore = (struct sync_chore){
         .log = log, .busy = true, .segment = current->number, .promised = log->written_seq};
-    mr_job_init(&job->job, sync_run, sync_done);
-    atomic_init(&job->want, log->written_seq);
+    mr_chore_init(&chore->chore, sync_run, sync_done);
+    atomic_init(&chore->want, log->written_seq);
     for (size_t i = 0; i < log->unsynced_n; i++)
-        job->files[job->files_n++] = log->unsynced[i];
+        chore->files[chore->files_n++] = log->unsynced[i];
     log->unsynced_n = 0;
-    job->files[job->files_n++] = current->file;
-    log->newest = job;
-    log->sync_exec->submit(log->sync_exec, &job->job);
+    chore->files[chore->files_n++] = current->file;
+    log->newest = chore;
+    log->sync_exec->submit(log->sync_exec, &chore->chore);
 #ifdef MR_PLANT_ACK_BEFORE_SYNC
     log->durable_seq = log->written_seq;
 #endif
@@ -261,7 +261,7 @@ static void sync_submit(struct mr_log *log, struct sync_job *job)
 
 void mr_log_sync(struct mr_log *log)
 {
-    struct sync_job *newest = log->newest;
+    struct sync_chore *newest = log->newest;
     bool wanted = log->wanted_seq > log->durable_seq || log->unsynced_n == FILES_PER_SYNC;
     if (log->failure != MR_OK || !wanted)
         return;
@@ -271,9 +271,9 @@ void mr_log_sync(struct mr_log *log)
         if (newest->promised >= log->wanted_seq)
             return;
     }
-    struct sync_job *free_job = !log->syncs[0].busy ? &log->syncs[0] : &log->syncs[1];
-    if (!free_job->busy)
-        sync_submit(log, free_job);
+    struct sync_chore *free_chore = !log->syncs[0].busy ? &log->syncs[0] : &log->syncs[1];
+    if (!free_chore->busy)
+        sync_submit(log, free_chore);
 }
 
 static bool syncing(const struct mr_log *log)

@@ -53,7 +53,7 @@ struct mr_log_options {
     struct mr_clock *clock; /* times the syncs */
     struct mr_exec *sync_exec;
     struct mr_exec *file_exec;
-    /* After every job of the log that ended: something may have become durable, room, or failed. */
+    /* After every chore of the log that ended: something may have become durable, room, or failed. */
     void (*changed)(void *arg);
     void *arg;
 };
@@ -64,7 +64,7 @@ MR_MUST_USE enum mr_err mr_log_create(const struct mr_log_options *options);
 MR_MUST_USE enum mr_err mr_log_unused(struct mr_fs *fs, const char *dir, bool *ret_unused);
 
 MR_MUST_USE enum mr_err mr_log_new(const struct mr_log_options *options, struct mr_log **ret_log);
-/* Closes files; no job may be under way. NULL is fine. */
+/* Closes files; no chore may be under way. NULL is fine. */
 void mr_log_free(struct mr_log *log);
 
 /* The label of some segment in a folder, for a store whose own description is lost. MR_NOT_FOUND.
@@ -133,10 +133,10 @@ void mr_log_sync(struct mr_log *log);
 void mr_log_demand(struct mr_log *log);
 /* The newest record that somebody waits for. */
 uint64_t mr_log_wanted(const struct mr_log *log);
-/* Writes and syncs while the caller waits; for the start and the end, when no job is under way. */
+/* Writes and syncs while the caller waits; for the start and the end, when no chore is under way. */
 MR_MUST_USE enum mr_err mr_log_sync_now(struct mr_log *log);
-/* While held, no job is started: for the start, which does everything itself. */
-void mr_log_hold_jobs(struct mr_log *log, bool held);
+/* While held, no chore is started: for the start, which does everything itself. */
+void mr_log_hold_chores(struct mr_log *log, bool held);
 /* Makes the next segment while the caller waits, when the current one is half full. */
 void mr_log_make_room(struct mr_log *log);
 
@@ -148,7 +148,7 @@ uint32_t mr_log_term(const struct mr_log *log);      /* of what is written now *
 enum mr_err mr_log_failure(const struct mr_log *log);
 /* MR_OK, or why no further segment can be made: MR_DISK_FULL, MR_UNAVAILABLE. */
 enum mr_err mr_log_full(const struct mr_log *log);
-/* No job is under way. */
+/* No chore is under way. */
 bool mr_log_idle(const struct mr_log *log);
 /* Whether a reserve is kept: it should be where space on disk may come to an end. */
 void mr_log_keep_reserve(struct mr_log *log, bool kept);

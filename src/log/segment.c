@@ -177,106 +177,106 @@ struct segment *segment_find(const struct mr_log *log, uint32_t number)
 
 /* Zero-fills up to one step, or all of it where nobody's sync has to wait behind ours; complete when
  * the whole file is. */
-static enum mr_err fill_step(struct file_job *job)
+static enum mr_err fill_step(struct file_chore *chore)
 {
     static const uint8_t zeroes[64 * 1024];
-    size_t bytes = job->log->segment_bytes;
-    uint64_t step = job->alone ? bytes : FILL_STEP;
-    uint64_t stop = job->filled + step < bytes ? job->filled + step : bytes;
-    while (job->filled < stop) {
+    size_t bytes = chore->log->segment_bytes;
+    uint64_t step = chore->alone ? bytes : FILL_STEP;
+    uint64_t stop = chore->filled + step < bytes ? chore->filled + step : bytes;
+    while (chore->filled < stop) {
         size_t n =
-            stop - job->filled < sizeof zeroes ? (size_t)(stop - job->filled) : sizeof zeroes;
-        MR_TRY(mr_file_pwrite(job->file, zeroes, n, job->filled));
-        job->filled += n;
+            stop - chore->filled < sizeof zeroes ? (size_t)(stop - chore->filled) : sizeof zeroes;
+        MR_TRY(mr_file_pwrite(chore->file, zeroes, n, chore->filled));
+        chore->filled += n;
     }
-    return mr_file_sync(job->file);
+    return mr_file_sync(chore->file);
 }
 
 /* Header, sync, the final name, folder sync. */
-static enum mr_err publish(struct file_job *job, uint32_t tmp_number)
+static enum mr_err publish(struct file_chore *chore, uint32_t tmp_number)
 {
-    struct mr_log *log = job->log;
+    struct mr_log *log = chore->log;
     char from[MR_PATH_MAX], to[MR_PATH_MAX];
     MR_TRY(segment_path(log, "tmp", tmp_number, from));
-    MR_TRY(segment_path(log, "log", job->number, to));
-    MR_TRY(segment_write_header(log, job->file, job->number, (struct gap){0}));
-    MR_TRY(mr_file_sync(job->file));
+    MR_TRY(segment_path(log, "log", chore->number, to));
+    MR_TRY(segment_write_header(log, chore->file, chore->number, (struct gap){0}));
+    MR_TRY(mr_file_sync(chore->file));
     MR_TRY(log->fs->ops->rename(log->fs, from, to));
 #ifndef MR_PLANT_NO_DIR_SYNC
     MR_TRY(log->fs->ops->dir_sync(log->fs, log->dir));
 #endif
-    job->complete = true;
+    chore->complete = true;
     return MR_OK;
 }
 
-static enum mr_err create_step(struct file_job *job)
+static enum mr_err create_step(struct file_chore *chore)
 {
     char path[MR_PATH_MAX];
-    MR_TRY(segment_path(job->log, "tmp", job->number, path));
-    if (job->file == NULL) {
+    MR_TRY(segment_path(chore->log, "tmp", chore->number, path));
+    if (chore->file == NULL) {
         enum mr_err err =
-            job->log->fs->ops->remove(job->log->fs, path); /* left by a failed attempt */
+            chore->log->fs->ops->remove(chore->log->fs, path); /* left by a failed attempt */
         if (err != MR_OK && err != MR_NOT_FOUND)
             return err;
-        MR_TRY(mr_fs_open(job->log->fs, path, MR_OPEN_CREATE, &job->file));
+        MR_TRY(mr_fs_open(chore->log->fs, path, MR_OPEN_CREATE, &chore->file));
     }
-    MR_TRY(fill_step(job));
-    return job->filled == job->log->segment_bytes ? publish(job, job->number) : MR_OK;
+    MR_TRY(fill_step(chore));
+    return chore->filled == chore->log->segment_bytes ? publish(chore, chore->number) : MR_OK;
 }
 
 /* The old name goes first, so that no start ever sees one file under two numbers. */
-static enum mr_err recycle_step(struct file_job *job)
+static enum mr_err recycle_step(struct file_chore *chore)
 {
-    struct mr_log *log = job->log;
+    struct mr_log *log = chore->log;
     char from[MR_PATH_MAX], to[MR_PATH_MAX];
-    MR_TRY(segment_path(log, "log", job->old_number, from));
-    MR_TRY(segment_path(log, "tmp", job->old_number, to));
+    MR_TRY(segment_path(log, "log", chore->old_number, from));
+    MR_TRY(segment_path(log, "tmp", chore->old_number, to));
     MR_TRY(log->fs->ops->rename(log->fs, from, to));
     MR_TRY(log->fs->ops->dir_sync(log->fs, log->dir));
-    return publish(job, job->old_number);
+    return publish(chore, chore->old_number);
 }
 
 /* Without a name it is not there any more for anybody. Its space goes back step by step: freeing all
  * of it at once is long, and the file system lets syncs wait meanwhile. */
-static enum mr_err remove_step(struct file_job *job)
+static enum mr_err remove_step(struct file_chore *chore)
 {
-    struct mr_log *log = job->log;
+    struct mr_log *log = chore->log;
     char path[MR_PATH_MAX];
-    if (job->left == 0) {
-        MR_TRY(segment_path(log, "log", job->old_number, path));
+    if (chore->left == 0) {
+        MR_TRY(segment_path(log, "log", chore->old_number, path));
         MR_TRY(log->fs->ops->remove(log->fs, path));
         MR_TRY(log->fs->ops->dir_sync(log->fs, log->dir));
-        MR_TRY(mr_file_size(job->file, &job->left));
+        MR_TRY(mr_file_size(chore->file, &chore->left));
     }
-    job->left -= job->left < FREE_STEP ? job->left : FREE_STEP;
-    MR_TRY(log->fs->ops->truncate(job->file, job->left));
-    if (job->left > 0)
+    chore->left -= chore->left < FREE_STEP ? chore->left : FREE_STEP;
+    MR_TRY(log->fs->ops->truncate(chore->file, chore->left));
+    if (chore->left > 0)
         return MR_OK;
-    mr_file_close(job->file); /* here: this, too, is work for the system */
-    job->file = NULL;
-    job->complete = true;
+    mr_file_close(chore->file); /* here: this, too, is work for the system */
+    chore->file = NULL;
+    chore->complete = true;
     return MR_OK;
 }
 
-static enum mr_err (*const steps[])(struct file_job *job) = {
+static enum mr_err (*const steps[])(struct file_chore *chore) = {
     [FILE_CREATE] = create_step,
     [FILE_RECYCLE] = recycle_step,
     [FILE_REMOVE] = remove_step,
 };
 
-static void file_run(struct mr_job *base)
+static void file_run(struct mr_chore *base)
 {
-    struct file_job *job = mr_container(base, struct file_job, job);
-    job->err = steps[job->kind](job);
+    struct file_chore *chore = mr_container(base, struct file_chore, chore);
+    chore->err = steps[chore->kind](chore);
 }
 
-static void drop_unfinished(struct file_job *job)
+static void drop_unfinished(struct file_chore *chore)
 {
     char path[MR_PATH_MAX];
-    mr_file_close(job->file);
-    job->file = NULL;
-    if (job->kind == FILE_CREATE && segment_path(job->log, "tmp", job->number, path) == MR_OK)
-        (void)job->log->fs->ops->remove(job->log->fs, path);
+    mr_file_close(chore->file);
+    chore->file = NULL;
+    if (chore->kind == FILE_CREATE && segment_path(chore->log, "tmp", chore->number, path) == MR_OK)
+        (void)chore->log->fs->ops->remove(chore->log->fs, path);
 }
 
 static void forget_segment(struct mr_log *log, uint32_t number)
@@ -292,47 +292,47 @@ static void forget_segment(struct mr_log *log, uint32_t number)
 /* No failure here can lose anything: an old segment that could not be taken away is found again at
  * the next start, and a new one is tried again later. Until then there is no room beyond the
  * reserve. */
-static void file_failed(struct mr_log *log, struct file_job *job)
+static void file_failed(struct mr_log *log, struct file_chore *chore)
 {
-    if (job->kind != FILE_REMOVE)
-        log->full = job->err == MR_DISK_FULL ? MR_DISK_FULL : MR_UNAVAILABLE;
-    drop_unfinished(job);
+    if (chore->kind != FILE_REMOVE)
+        log->full = chore->err == MR_DISK_FULL ? MR_DISK_FULL : MR_UNAVAILABLE;
+    drop_unfinished(chore);
 }
 
-static void file_done(struct mr_job *base)
+static void file_done(struct mr_chore *base)
 {
-    struct file_job *job = mr_container(base, struct file_job, job);
-    struct mr_log *log = job->log;
-    if (job->err == MR_OK && !job->complete) {
-        log->file_exec->submit(log->file_exec, &job->job);
+    struct file_chore *chore = mr_container(base, struct file_chore, chore);
+    struct mr_log *log = chore->log;
+    if (chore->err == MR_OK && !chore->complete) {
+        log->file_exec->submit(log->file_exec, &chore->chore);
         return;
     }
-    if (job->kind != FILE_CREATE)
-        forget_segment(log, job->old_number);
-    if (job->err != MR_OK) {
-        file_failed(log, job);
-    } else if (job->kind != FILE_REMOVE) {
-        log->ready[log->ready_n++] = (struct segment){.number = job->number,
-                                                      .file = job->file,
+    if (chore->kind != FILE_CREATE)
+        forget_segment(log, chore->old_number);
+    if (chore->err != MR_OK) {
+        file_failed(log, chore);
+    } else if (chore->kind != FILE_REMOVE) {
+        log->ready[log->ready_n++] = (struct segment){.number = chore->number,
+                                                      .file = chore->file,
                                                       .bytes = log->segment_bytes,
                                                       .end = MR_SEGMENT_HEADER};
-        if (job->kind == FILE_CREATE || log->ready_n >= log->ready_wanted)
+        if (chore->kind == FILE_CREATE || log->ready_n >= log->ready_wanted)
             log->full = MR_OK; /* a recycled one says nothing of the space on disk */
     }
-    job->kind = FILE_IDLE;
-    job->file = NULL;
+    chore->kind = FILE_IDLE;
+    chore->file = NULL;
     mr_log_trim(log, log->trim_seq);
     segment_prepare(log);
     log->changed(log->arg);
 }
 
-static void file_start(struct mr_log *log, const struct file_job *job)
+static void file_start(struct mr_log *log, const struct file_chore *chore)
 {
     mr_assert(log->filing.kind == FILE_IDLE);
-    log->filing = *job;
+    log->filing = *chore;
     log->filing.log = log;
-    mr_job_init(&log->filing.job, file_run, file_done);
-    log->file_exec->submit(log->file_exec, &log->filing.job);
+    mr_chore_init(&log->filing.chore, file_run, file_done);
+    log->file_exec->submit(log->file_exec, &log->filing.chore);
 }
 
 /* Where old segments are running empty, one may soon be free to be recycled: a part of the current
@@ -356,9 +356,9 @@ static uint32_t next_number(const struct mr_log *log)
 
 static void make_another(struct mr_log *log)
 {
-    if (!log->jobs_held && log->ready_n < log->ready_wanted && log->filing.kind == FILE_IDLE &&
+    if (!log->chores_held && log->ready_n < log->ready_wanted && log->filing.kind == FILE_IDLE &&
         log->failure == MR_OK)
-        file_start(log, &(struct file_job){.kind = FILE_CREATE, .number = next_number(log)});
+        file_start(log, &(struct file_chore){.kind = FILE_CREATE, .number = next_number(log)});
 }
 
 void mr_log_keep_reserve(struct mr_log *log, bool kept)
@@ -429,14 +429,14 @@ void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
             continue;
         segment->removing = true;
         bool recycle = log->ready_n < log->ready_wanted && segment->bytes == log->segment_bytes;
-        struct file_job job = {
+        struct file_chore chore = {
             .kind = FILE_REMOVE, .old_number = segment->number, .file = segment->file};
         if (recycle) {
-            job.kind = FILE_RECYCLE;
-            job.number = next_number(log);
+            chore.kind = FILE_RECYCLE;
+            chore.number = next_number(log);
         }
-        segment->file = NULL; /* the job's */
-        file_start(log, &job);
+        segment->file = NULL; /* the chore's */
+        file_start(log, &chore);
         return;
     }
 }
@@ -444,16 +444,18 @@ void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
 /* The whole of create_step while the caller waits. */
 static enum mr_err make_now(struct mr_log *log, uint32_t number, struct segment *ret_segment)
 {
-    struct file_job job = {.log = log, .kind = FILE_CREATE, .number = number, .alone = true};
+    struct file_chore chore = {.log = log, .kind = FILE_CREATE, .number = number, .alone = true};
     enum mr_err err = MR_OK;
-    while (err == MR_OK && !job.complete)
-        err = create_step(&job);
+    while (err == MR_OK && !chore.complete)
+        err = create_step(&chore);
     if (err != MR_OK) {
-        drop_unfinished(&job);
+        drop_unfinished(&chore);
         return err;
     }
-    *ret_segment = (struct segment){
-        .number = number, .file = job.file, .bytes = log->segment_bytes, .end = MR_SEGMENT_HEADER};
+    *ret_segment = (struct segment){.number = number,
+                                    .file = chore.file,
+                                    .bytes = log->segment_bytes,
+                                    .end = MR_SEGMENT_HEADER};
     return MR_OK;
 }
 
@@ -469,9 +471,9 @@ enum mr_err mr_log_create(const struct mr_log_options *options)
     return err;
 }
 
-void mr_log_hold_jobs(struct mr_log *log, bool held)
+void mr_log_hold_chores(struct mr_log *log, bool held)
 {
-    log->jobs_held = held;
+    log->chores_held = held;
 }
 
 void mr_log_make_room(struct mr_log *log)

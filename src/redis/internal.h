@@ -183,11 +183,11 @@ struct redis_line {
     mr_mono opened_at;
     int64_t backoff_ms;
 
-    struct mr_job resolving;
-    bool resolve_out; /* the job is under way */
+    struct mr_chore resolving;
+    bool resolve_out; /* the chore is under way */
     bool aimed;       /* the host changed: no pause before the next attempt */
     enum mr_err resolve_err;
-    struct redis_host resolve_host; /* the job's */
+    struct redis_host resolve_host; /* the chore's */
     struct mr_detail resolve_detail;
     struct mr_addr addrs[REDIS_ADDRS_MAX];
     size_t addrs_n, addr_at;

@@ -565,17 +565,17 @@ static void try_addresses(struct redis_line *line, enum mr_err last)
                               : mr_err_text(last));
 }
 
-static void resolve(struct mr_job *job)
+static void resolve(struct mr_chore *chore)
 {
-    struct redis_line *line = mr_container(job, struct redis_line, resolving);
+    struct redis_line *line = mr_container(chore, struct redis_line, resolving);
     line->resolve_err =
         mr_host_resolve(line->resolve_host.name, line->resolve_host.port, MR_RESOLVE_NAMES,
                         line->addrs, REDIS_ADDRS_MAX, &line->addrs_n, &line->resolve_detail);
 }
 
-static void resolved(struct mr_job *job)
+static void resolved(struct mr_chore *chore)
 {
-    struct redis_line *line = mr_container(job, struct redis_line, resolving);
+    struct redis_line *line = mr_container(chore, struct redis_line, resolving);
     line->resolve_out = false;
     if (is_done_for(line) || line->phase != REDIS_RESOLVING)
         return;
@@ -601,7 +601,7 @@ static void start_resolve(struct redis_line *line)
         return; /* it will see what is to be done when it comes back */
     line->resolve_host = line->host;
     line->resolve_out = true;
-    mr_job_init(&line->resolving, resolve, resolved);
+    mr_chore_init(&line->resolving, resolve, resolved);
     struct mr_exec *exec = mr_exec_thread_exec(redis->resolver);
     exec->submit(exec, &line->resolving);
 }

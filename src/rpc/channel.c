@@ -61,17 +61,17 @@ static void try_addresses(struct mr_channel *channel, const char *why)
     attempt_failed(channel, why);
 }
 
-static void resolve(struct mr_job *job)
+static void resolve(struct mr_chore *chore)
 {
-    struct mr_channel *channel = mr_container(job, struct mr_channel, resolving);
+    struct mr_channel *channel = mr_container(chore, struct mr_channel, resolving);
     channel->resolve_err =
         mr_host_resolve(channel->host, channel->port, MR_RESOLVE_NAMES, channel->addrs,
                         RPC_ADDRS_MAX, &channel->addrs_n, &channel->detail);
 }
 
-static void resolved(struct mr_job *job)
+static void resolved(struct mr_chore *chore)
 {
-    struct mr_channel *channel = mr_container(job, struct mr_channel, resolving);
+    struct mr_channel *channel = mr_container(chore, struct mr_channel, resolving);
     channel->resolve_out = false;
     if (channel->freed)
         return;
@@ -95,7 +95,7 @@ static void attempt(struct mr_channel *channel)
         attempt_failed(channel, "out of memory");
         return;
     }
-    mr_job_init(&channel->resolving, resolve, resolved);
+    mr_chore_init(&channel->resolving, resolve, resolved);
     channel->resolve_out = true;
     struct mr_exec *exec = mr_exec_thread_exec(rpc->resolver);
     exec->submit(exec, &channel->resolving);

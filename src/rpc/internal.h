@@ -357,8 +357,8 @@ struct mr_channel {
     struct mr_timer timer;      /* the next attempt */
     int64_t backoff_ms;         /* of the last attempt; 0: none has failed */
     mr_mono away_since;
-    struct mr_job resolving;
-    bool resolve_out; /* the job is under way */
+    struct mr_chore resolving;
+    bool resolve_out; /* the chore is under way */
     enum mr_err resolve_err;
     struct mr_detail detail;
     struct mr_addr addrs[RPC_ADDRS_MAX];

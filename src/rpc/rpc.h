@@ -125,7 +125,7 @@ void mr_rpc_drain(struct mr_rpc *rpc, int64_t max_ms);
 void mr_rpc_free(struct mr_rpc *rpc);
 /* deliver is called on the loop with receiver = rpc. Thread: any. */
 void mr_rpc_post(struct mr_rpc *rpc, struct mr_msg *msg);
-/* Where posts go, for executors whose jobs the loop owns. */
+/* Where posts go, for executors whose chores the loop owns. */
 struct mr_chan *mr_rpc_inbox(struct mr_rpc *rpc);
 /* The time of this turn. Loop thread. */
 mr_mono mr_rpc_now(const struct mr_rpc *rpc);

@@ -29,39 +29,39 @@ static void clock_to(struct rig_clock *clock, int64_t mono_ns)
     clock->mono_ns = mono_ns;
 }
 
-static int64_t job_delay(struct rig *rig)
+static int64_t chore_delay(struct rig *rig)
 {
     if (rig->stall_one_in && mr_rand_one_in(&rig->rand, rig->stall_one_in))
         return rig->stall_ns;
-    if (rig->job_delay_max_ns == 0)
+    if (rig->chore_delay_max_ns == 0)
         return 0;
-    return (int64_t)mr_rand_below(&rig->rand, (uint64_t)rig->job_delay_max_ns);
+    return (int64_t)mr_rand_below(&rig->rand, (uint64_t)rig->chore_delay_max_ns);
 }
 
-static void exec_submit(struct mr_exec *mr_exec, struct mr_job *job)
+static void exec_submit(struct mr_exec *mr_exec, struct mr_chore *chore)
 {
     struct rig_exec *exec = (struct rig_exec *)mr_exec;
-    exec->jobs = sim_grow(exec->jobs, exec->n, &exec->cap, sizeof *exec->jobs);
-    exec->jobs[exec->n++] =
-        (struct rig_job){job, exec->rig->clock.mono_ns + job_delay(exec->rig), false};
+    exec->chores = sim_grow(exec->chores, exec->n, &exec->cap, sizeof *exec->chores);
+    exec->chores[exec->n++] =
+        (struct rig_chore){chore, exec->rig->clock.mono_ns + chore_delay(exec->rig), false};
 }
 
-/* Runs the first job, or tells its end. */
+/* Runs the first chore, or tells its end. */
 static void exec_step(struct rig_exec *exec)
 {
-    struct rig_job *first = &exec->jobs[0];
+    struct rig_chore *first = &exec->chores[0];
     struct rig *rig = exec->rig;
     if (!first->has_run) {
         first->has_run = true;
-        first->at_ns = rig->clock.mono_ns + job_delay(rig) / 4;
-        first->job->run(first->job); /* submits nothing: first stays where it is */
+        first->at_ns = rig->clock.mono_ns + chore_delay(rig) / 4;
+        first->chore->run(first->chore); /* submits nothing: first stays where it is */
         return;
     }
-    struct mr_job *job = first->job;
-    memmove(exec->jobs, exec->jobs + 1, --exec->n * sizeof *exec->jobs);
-    if (exec->n && exec->jobs[0].at_ns < rig->clock.mono_ns)
-        exec->jobs[0].at_ns = rig->clock.mono_ns;
-    job->done(job);
+    struct mr_chore *chore = first->chore;
+    memmove(exec->chores, exec->chores + 1, --exec->n * sizeof *exec->chores);
+    if (exec->n && exec->chores[0].at_ns < rig->clock.mono_ns)
+        exec->chores[0].at_ns = rig->clock.mono_ns;
+    chore->done(chore);
 }
 
 uint64_t rig_env(const char *name, uint64_t otherwise)
@@ -89,8 +89,8 @@ void rig_done(struct rig *rig)
     if (rig->engine && !simfs_crashed(rig->fs))
         simfs_stop(rig->fs);
     rig_kill(rig);
-    free(rig->sync_exec.jobs);
-    free(rig->file_exec.jobs);
+    free(rig->sync_exec.chores);
+    free(rig->file_exec.chores);
 }
 
 enum mr_err rig_open(struct rig *rig)
@@ -127,9 +127,9 @@ static struct rig_exec *first_exec(struct rig *rig, int64_t *ret_ns)
 {
     struct rig_exec *first = NULL, *all[] = {&rig->sync_exec, &rig->file_exec};
     for (int i = 0; i < 2; i++)
-        if (all[i]->n && (!first || all[i]->jobs[0].at_ns < *ret_ns)) {
+        if (all[i]->n && (!first || all[i]->chores[0].at_ns < *ret_ns)) {
             first = all[i];
-            *ret_ns = all[i]->jobs[0].at_ns;
+            *ret_ns = all[i]->chores[0].at_ns;
         }
     return first;
 }
@@ -158,16 +158,16 @@ static int64_t turn_ns(struct rig *rig)
 
 bool rig_step(struct rig *rig, int64_t until_ns)
 {
-    int64_t job_ns = INT64_MAX;
-    struct rig_exec *exec = first_exec(rig, &job_ns);
+    int64_t chore_ns = INT64_MAX;
+    struct rig_exec *exec = first_exec(rig, &chore_ns);
     int64_t engine_ns = turn_ns(rig);
-    int64_t next_ns = job_ns < engine_ns ? job_ns : engine_ns;
+    int64_t next_ns = chore_ns < engine_ns ? chore_ns : engine_ns;
     if (next_ns > until_ns) {
         clock_to(&rig->clock, until_ns);
         return false;
     }
     clock_to(&rig->clock, next_ns);
-    if (exec && job_ns <= engine_ns)
+    if (exec && chore_ns <= engine_ns)
         exec_step(exec);
     turn(rig);
     return true;

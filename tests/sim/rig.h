@@ -1,8 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * An engine on virtual time and a forgetful disk. Nothing happens by itself: rig_step moves the
- * clock to the next thing that is due (a job runs, a job ends, the engine wants a turn) and does
- * it. Jobs take a random time before they run and again before their end is told, so a crash can
+ * clock to the next thing that is due (a chore runs, a chore ends, the engine wants a turn) and does
+ * it. Chores take a random time before they run and again before their end is told, so a crash can
  * fall between the two. Thread: one.
  */
 #ifndef MR_TESTS_RIG_H
@@ -18,8 +18,8 @@ struct rig_clock {
     int64_t wall_us;
 };
 
-struct rig_job {
-    struct mr_job *job;
+struct rig_chore {
+    struct mr_chore *chore;
     int64_t at_ns; /* of the next step */
     bool has_run;
 };
@@ -29,7 +29,7 @@ struct rig;
 struct rig_exec {
     struct mr_exec exec;
     struct rig *rig;
-    struct rig_job *jobs; /* in the order given; the first is the current one */
+    struct rig_chore *chores; /* in the order given; the first is the current one */
     size_t n, cap;
 };
 
@@ -44,10 +44,10 @@ struct rig {
     size_t segment_bytes;
     bool repair;
     bool nodes_elsewhere;
-    int64_t job_delay_max_ns;  /* 0: jobs run and end at once */
-    int64_t turn_delay_max_ns; /* a turn that is due now comes this much later; 0: at once */
-    int64_t turn_at_ns;        /* when that will be; 0: not chosen */
-    uint32_t stall_one_in;     /* a job takes stall_ns instead; 0: never */
+    int64_t chore_delay_max_ns; /* 0: chores run and end at once */
+    int64_t turn_delay_max_ns;  /* a turn that is due now comes this much later; 0: at once */
+    int64_t turn_at_ns;         /* when that will be; 0: not chosen */
+    uint32_t stall_one_in;      /* a chore takes stall_ns instead; 0: never */
     int64_t stall_ns;
     bool spins;    /* the engine wanted turn after turn without any time passing */
     bool validate; /* check the engine's own indexes after each turn */
@@ -63,7 +63,7 @@ void rig_init(struct rig *rig, struct simfs *fs, uint64_t seed);
 void rig_done(struct rig *rig);
 /* On success the engine is there; on failure detail says why. */
 MR_MUST_USE enum mr_err rig_open(struct rig *rig);
-/* The process dies: the engine is gone, its jobs too. The disk waits for simfs_crash. Fine when
+/* The process dies: the engine is gone, its chores too. The disk waits for simfs_crash. Fine when
  * closed. */
 void rig_kill(struct rig *rig);
 /* Does what is due next, but goes no further than until_ns. False when nothing was due before that.

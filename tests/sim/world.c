@@ -68,7 +68,7 @@ static void choose_dials(struct world *world)
     dials->placed = dials->weights[ACT_SPLIT] > 0 ? percent_dial(world) : 0;
     dials->dated = world_chance(world, 20) ? percent_dial(world) : 0;
     static const int64_t delays_ns[] = {0, 100 * MR_NS_PER_US, 5 * MR_NS_PER_MS, MR_NS_PER_S};
-    world->rig.job_delay_max_ns = delays_ns[below(world, 4)];
+    world->rig.chore_delay_max_ns = delays_ns[below(world, 4)];
     static const int64_t turns_ns[] = {0, 0, 50 * MR_NS_PER_US, 5 * MR_NS_PER_MS};
     world->rig.turn_delay_max_ns = turns_ns[below(world, 4)];
     if (world_chance(world, 20)) {
@@ -464,8 +464,8 @@ static void choose_calm(struct world *world, uint32_t steps)
     world->rig.stall_one_in = 0;
     world->rig.segment_bytes = 16 * 1024;
     world->rig.validate = false;
-    if (world->rig.job_delay_max_ns > 5 * MR_NS_PER_MS)
-        world->rig.job_delay_max_ns = 5 * MR_NS_PER_MS;
+    if (world->rig.chore_delay_max_ns > 5 * MR_NS_PER_MS)
+        world->rig.chore_delay_max_ns = 5 * MR_NS_PER_MS;
 }
 
 void world_run_calm(const struct world_calm *calm, struct world_report *ret_report)

@@ -8,27 +8,27 @@
 
 static const int64_t patience_ns = 60 * MR_NS_PER_S;
 
-struct errand {
+struct posted {
     struct mr_msg msg;
     struct mr_event done;
     void (*run)(void *arg);
     void *arg;
 };
 
-static inline void run_errand(struct mr_msg *msg, void *receiver)
+static inline void run_posted(struct mr_msg *msg, void *receiver)
 {
     (void)receiver;
-    struct errand *errand = mr_container(msg, struct errand, msg);
-    errand->run(errand->arg);
-    mr_event_set(&errand->done);
+    struct posted *posted = mr_container(msg, struct posted, msg);
+    posted->run(posted->arg);
+    mr_event_set(&posted->done);
 }
 
 static inline void on_loop(struct mr_rpc *rpc, void (*run)(void *arg), void *arg)
 {
-    struct errand errand = {.msg.deliver = run_errand, .run = run, .arg = arg};
-    mr_event_init(&errand.done);
-    mr_rpc_post(rpc, &errand.msg);
-    mr_assert(mr_event_wait(&errand.done, patience_ns));
+    struct posted posted = {.msg.deliver = run_posted, .run = run, .arg = arg};
+    mr_event_init(&posted.done);
+    mr_rpc_post(rpc, &posted.msg);
+    mr_assert(mr_event_wait(&posted.done, patience_ns));
 }
 
 #endif

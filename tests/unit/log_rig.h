@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * A log on the simulator's disk whose jobs run when the test says so. For the test_log
+ * A log on the simulator's disk whose chores run when the test says so. For the test_log
  * programs. Bodies are filled with a pattern that follows from their sequence number, so
  * a record that reads back can be told from any other.
  */
@@ -19,13 +19,18 @@
 /* Records of one length, for tests that compute places. */
 enum { LOG_LEN = 96, LOG_SIZE = MR_RECORD_HEADER + LOG_LEN };
 
-enum { LOG_SALT = 0x1234abcd, LOG_SEGMENT = MR_SEGMENT_BYTES_MIN, LOG_JOBS = 8, LOG_FOUND = 2000 };
+enum {
+    LOG_SALT = 0x1234abcd,
+    LOG_SEGMENT = MR_SEGMENT_BYTES_MIN,
+    LOG_CHORES = 8,
+    LOG_FOUND = 2000
+};
 
 struct log_exec {
     struct mr_exec exec;
-    struct mr_job *jobs[LOG_JOBS];
+    struct mr_chore *chores[LOG_CHORES];
     size_t n;
-    bool eager; /* runs a job inside submit, as a quick thread may; its end is told later */
+    bool eager; /* runs a chore inside submit, as a quick thread may; its end is told later */
 };
 
 struct log_found {
@@ -49,28 +54,28 @@ struct log_rig {
     char said[4096];
 };
 
-static inline void log_exec_submit(struct mr_exec *exec, struct mr_job *job)
+static inline void log_exec_submit(struct mr_exec *exec, struct mr_chore *chore)
 {
     struct log_exec *queue = (struct log_exec *)exec;
-    assert_true(queue->n < LOG_JOBS);
-    queue->jobs[queue->n++] = job;
+    assert_true(queue->n < LOG_CHORES);
+    queue->chores[queue->n++] = chore;
     if (queue->eager)
-        job->run(job);
+        chore->run(chore);
 }
 
-/* Runs the jobs that wait, also those that they start. */
+/* Runs the chores that wait, also those that they start. */
 static inline void log_exec_run(struct log_exec *queue)
 {
     while (queue->n > 0) {
-        struct mr_job *job = queue->jobs[0];
-        memmove(queue->jobs, queue->jobs + 1, --queue->n * sizeof *queue->jobs);
+        struct mr_chore *chore = queue->chores[0];
+        memmove(queue->chores, queue->chores + 1, --queue->n * sizeof *queue->chores);
         if (!queue->eager)
-            job->run(job);
-        job->done(job);
+            chore->run(chore);
+        chore->done(chore);
     }
 }
 
-static inline void log_run_jobs(struct log_rig *rig)
+static inline void log_run_chores(struct log_rig *rig)
 {
     while (rig->sync_exec.n + rig->file_exec.n > 0) {
         log_exec_run(&rig->sync_exec);
@@ -218,7 +223,7 @@ static inline uint64_t log_put(struct log_rig *rig, size_t len, enum mr_log_wait
 {
     enum mr_err err = mr_log_room(rig->log, len, MR_LOG_ONGOING);
     if (err == MR_BUSY) {
-        log_run_jobs(rig);
+        log_run_chores(rig);
         err = mr_log_room(rig->log, len, MR_LOG_ONGOING);
     }
     assert_int_equal(err, MR_OK);
@@ -237,7 +242,7 @@ static inline void log_flush(struct log_rig *rig)
     assert_int_equal(mr_log_write(rig->log), MR_OK);
     mr_log_demand(rig->log);
     mr_log_sync(rig->log);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_durable(rig->log), mr_log_last_seq(rig->log));
 }
 
@@ -374,7 +379,7 @@ static inline void log_three_segments(struct log_rig *rig)
     while (mr_log_segments(rig->log) < 3)
         log_put_durable(rig, 1, LOG_LEN);
     log_put_durable(rig, 5, LOG_LEN);
-    log_run_jobs(rig);
+    log_run_chores(rig);
 }
 
 #endif

@@ -85,20 +85,20 @@ static void wait_begin(struct talk *talk, struct client *client, const char *id,
 
 struct count {
     struct rig *rig;
-    size_t jobs;
+    size_t errands;
 };
 
 static void do_count(void *arg)
 {
     struct count *count = arg;
-    count->jobs = count->rig->api->jobs_n;
+    count->errands = count->rig->api->errands_n;
 }
 
-static size_t jobs(struct rig *rig)
+static size_t errands(struct rig *rig)
 {
     struct count count = {.rig = rig};
     on_loop(rig->server, do_count, &count);
-    return count.jobs;
+    return count.errands;
 }
 
 static void a_wait_answers_the_task_as_it_ended_also_when_it_is_not_kept(void **state)
@@ -108,7 +108,7 @@ static void a_wait_answers_the_task_as_it_ended_also_when_it_is_not_kept(void **
     put(&rig->client, "mail", "m1");
     uint64_t node = node_open(rig, "w", "mail", "");
     wait_begin(&talk, &rig->client, "m1", 0);
-    WAIT_UNTIL(jobs(rig) == 1);
+    WAIT_UNTIL(errands(rig) == 1);
     work_off(rig, node);
     const Millrace__V1__Task *task =
         (const void *)talk_next(&talk, &millrace__v1__task__descriptor);
@@ -148,12 +148,12 @@ static void a_call_that_is_given_up_ends_its_wait_at_once(void **state)
     struct talk talk = {0}, late = {.deadline_ms = 50};
     put(&rig->client, "mail", "m1");
     wait_begin(&talk, &rig->client, "m1", 0);
-    WAIT_UNTIL(jobs(rig) == 1);
+    WAIT_UNTIL(errands(rig) == 1);
     talk_done(&talk);
-    WAIT_UNTIL(jobs(rig) == 0);
+    WAIT_UNTIL(errands(rig) == 0);
     wait_begin(&late, &rig->client, "m1", 0);
     assert_int_equal(talk_end(&late), MR_RPC_DEADLINE);
-    WAIT_UNTIL(jobs(rig) == 0);
+    WAIT_UNTIL(errands(rig) == 0);
     talk_done(&late);
     assert_int_equal(state_of(&rig->client, "m1"), MILLRACE__V1__STATE__PENDING);
 }
@@ -169,12 +169,12 @@ static void a_wait_for_a_task_of_another_queue_is_denied_before_it_ends(void **s
     assert_int_equal(talk_end(&talk), MR_RPC_DENIED);
     assert_non_null(strstr(talk.text, "not for bank"));
     talk_done(&talk);
-    WAIT_UNTIL(jobs(rig) == 0);
+    WAIT_UNTIL(errands(rig) == 0);
     put(&rig->client, "mail", "m1");
     uint64_t node = node_open(rig, "w", "mail", "");
     talk = (struct talk){0};
     wait_begin(&talk, &mail, "m1", 0);
-    WAIT_UNTIL(jobs(rig) == 1);
+    WAIT_UNTIL(errands(rig) == 1);
     work_off(rig, node);
     assert_int_equal(talk_end(&talk), MR_RPC_OK);
     talk_done(&talk);
@@ -192,14 +192,14 @@ static void a_wait_ends_with_its_token_and_with_the_server(void **state)
     put(&rig->client, "mail", "m1");
     client_open(rig, &viewer, make_token(rig, MR_ROLE_VIEWER, "", &token));
     wait_begin(&revoked, &viewer, "m1", 0);
-    WAIT_UNTIL(jobs(rig) == 1);
+    WAIT_UNTIL(errands(rig) == 1);
     assert_int_equal(mr_tokens_revoke(rig->tokens, token.id, &detail), MR_OK);
     assert_int_equal(talk_end(&revoked), MR_RPC_UNAUTHENTICATED);
     talk_done(&revoked);
     client_close(&viewer);
-    WAIT_UNTIL(jobs(rig) == 0);
+    WAIT_UNTIL(errands(rig) == 0);
     wait_begin(&stopped, &rig->client, "m1", 0);
-    WAIT_UNTIL(jobs(rig) == 1);
+    WAIT_UNTIL(errands(rig) == 1);
     int64_t before = mr_mono_now(mr_clock_system()).ns;
     rig_stop_server(rig, 30000); /* it does not wait for the task */
     assert_true(mr_mono_now(mr_clock_system()).ns - before < 20 * MR_NS_PER_S);

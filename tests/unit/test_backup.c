@@ -112,7 +112,7 @@ static void a_file_that_somebody_else_put_there_meanwhile_is_left_alone(void **s
     store_rig_make(f);
     store_rig_open(f);
     rig_run(&f->rig, f->rig.clock.mono_ns + MR_NS_PER_S);
-    f->rig.job_delay_max_ns = MR_NS_PER_S;
+    f->rig.chore_delay_max_ns = MR_NS_PER_S;
     struct mr_req_backup req = {.req = {.op = MR_OP_BACKUP, .done = ignore_answer},
                                 .dir = COPY_DIR};
     rig_submit(&f->rig, &req.req);
@@ -148,7 +148,7 @@ static void tokens_go_along_as_they_were_when_it_began(void **state)
     store_rig_open(f);
     rig_run(&f->rig, f->rig.clock.mono_ns + MR_NS_PER_S);
     write_tokens(f, before);
-    f->rig.job_delay_max_ns = MR_NS_PER_S;
+    f->rig.chore_delay_max_ns = MR_NS_PER_S;
     struct mr_req_backup req = {.req = {.op = MR_OP_BACKUP, .done = ignore_answer},
                                 .dir = COPY_DIR};
     rig_submit(&f->rig, &req.req);
@@ -169,7 +169,7 @@ static void backups_while_segments_come_and_go_are_all_whole(void **state)
 {
     struct store_rig *f = *state;
     struct mr_detail detail;
-    f->rig.job_delay_max_ns = 3 * MR_NS_PER_MS;
+    f->rig.chore_delay_max_ns = 3 * MR_NS_PER_MS;
     store_rig_open(f);
     store_rig_enqueue(f, "stays");
     for (unsigned i = 0; i < 1200; i++) {

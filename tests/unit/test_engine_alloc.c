@@ -16,12 +16,12 @@
 #include "unit/failing_alloc.h"
 #include "unit/temp_dir.h"
 
-enum { TASKS = 40, JOBS = 16 };
+enum { TASKS = 40, CHORES = 16 };
 
-/* Jobs run between two turns. */
+/* Chores run between two turns. */
 struct queue_exec {
     struct mr_exec exec;
-    struct mr_job *jobs[JOBS];
+    struct mr_chore *chores[CHORES];
     size_t n;
 };
 
@@ -31,20 +31,20 @@ struct fixture {
     struct mr_engine *engine;
 };
 
-static void submit(struct mr_exec *exec, struct mr_job *job)
+static void submit(struct mr_exec *exec, struct mr_chore *chore)
 {
     struct queue_exec *queue = (struct queue_exec *)exec;
-    mr_assert(queue->n < JOBS);
-    queue->jobs[queue->n++] = job;
+    mr_assert(queue->n < CHORES);
+    queue->chores[queue->n++] = chore;
 }
 
-static void run_jobs(struct fixture *f)
+static void run_chores(struct fixture *f)
 {
     while (f->exec.n > 0) {
-        struct mr_job *job = f->exec.jobs[0];
-        memmove(f->exec.jobs, f->exec.jobs + 1, --f->exec.n * sizeof *f->exec.jobs);
-        job->run(job);
-        job->done(job);
+        struct mr_chore *chore = f->exec.chores[0];
+        memmove(f->exec.chores, f->exec.chores + 1, --f->exec.n * sizeof *f->exec.chores);
+        chore->run(chore);
+        chore->done(chore);
     }
 }
 
@@ -63,7 +63,7 @@ static void close_engine(struct fixture *f)
 {
     if (f->engine == NULL)
         return;
-    run_jobs(f);
+    run_chores(f);
     mr_engine_finish(f->engine);
     mr_engine_abandon(f->engine);
     f->engine = NULL;
@@ -106,7 +106,7 @@ static enum mr_err call(struct fixture *f, struct mr_req *req)
     mr_broker_submit(mr_engine_broker(f->engine), req);
     for (int turns = 0; !done && turns < 1000; turns++) {
         mr_engine_turn(f->engine);
-        run_jobs(f);
+        run_chores(f);
     }
     mr_assert(done);
     return req->err;

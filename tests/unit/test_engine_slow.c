@@ -12,12 +12,12 @@
 #include "log/log.h"
 #include "unit/temp_dir.h"
 
-enum { JOBS = 16, NAME = 120 };
+enum { CHORES = 16, NAME = 120 };
 
-/* Jobs run when the test says so. */
+/* Chores run when the test says so. */
 struct held_exec {
     struct mr_exec exec;
-    struct mr_job *jobs[JOBS];
+    struct mr_chore *chores[CHORES];
     size_t n;
 };
 
@@ -27,20 +27,20 @@ struct fixture {
     struct mr_engine *engine;
 };
 
-static void submit(struct mr_exec *exec, struct mr_job *job)
+static void submit(struct mr_exec *exec, struct mr_chore *chore)
 {
     struct held_exec *held = (struct held_exec *)exec;
-    mr_assert(held->n < JOBS);
-    held->jobs[held->n++] = job;
+    mr_assert(held->n < CHORES);
+    held->chores[held->n++] = chore;
 }
 
 static void run(struct held_exec *held)
 {
     while (held->n > 0) {
-        struct mr_job *job = held->jobs[0];
-        memmove(held->jobs, held->jobs + 1, --held->n * sizeof *held->jobs);
-        job->run(job);
-        job->done(job);
+        struct mr_chore *chore = held->chores[0];
+        memmove(held->chores, held->chores + 1, --held->n * sizeof *held->chores);
+        chore->run(chore);
+        chore->done(chore);
     }
 }
 

@@ -53,7 +53,7 @@ static int begin(void **state)
     rig_init(&f->rig, f->fs, 1);
     f->rig.segment_bytes = SEGMENT;
     f->rig.validate = true;
-    f->rig.job_delay_max_ns = MR_NS_PER_MS;
+    f->rig.chore_delay_max_ns = MR_NS_PER_MS;
     assert_int_equal(rig_open(&f->rig), MR_OK);
     simfs_set_capacity(f->fs, (uint64_t)SEGMENTS * SEGMENT + 256 * 1024);
     *state = f;

@@ -49,7 +49,7 @@ static void a_record_is_appended_then_written_then_durable(void **state)
     mr_log_sync(rig->log);
     assert_int_equal(mr_log_durable(rig->log), 0); /* beside the owner's thread */
     assert_false(mr_log_idle(rig->log));
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_durable(rig->log), 1);
     assert_int_equal(syncs(rig), before + 1);
     assert_int_equal(rig->changed, 1);
@@ -107,7 +107,7 @@ static void a_lone_record_waits_for_one_sync_and_nothing_more_is_synced(void **s
         log_put(rig, SMALL, MR_LOG_DURABLE, NULL);
         assert_int_equal(mr_log_write(rig->log), MR_OK);
         mr_log_sync(rig->log);
-        log_run_jobs(rig);
+        log_run_chores(rig);
         assert_int_equal(syncs(rig), before + i);
         mr_log_sync(rig->log);
         assert_int_equal(rig->sync_exec.n, 0);
@@ -127,7 +127,7 @@ static void what_comes_during_a_sync_shares_the_next_one(void **state)
         mr_log_sync(rig->log);
         assert_int_equal(rig->sync_exec.n, 2); /* one, and the next behind it: never more */
     }
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_durable(rig->log), 21);
     assert_int_equal(syncs(rig), before + 2);
 }
@@ -142,7 +142,7 @@ static void a_record_nobody_waits_for_starts_no_sync_until_it_is_asked_for(void 
     mr_log_demand(rig->log);
     assert_int_equal(mr_log_wanted(rig->log), 1);
     mr_log_sync(rig->log);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_durable(rig->log), 1);
 }
 
@@ -203,7 +203,7 @@ static void the_next_segment_is_made_ready_well_before_it_is_needed(void **state
     assert_int_equal(mr_log_write(rig->log), MR_OK);
     assert_int_equal(rig->file_exec.n, 1);
     assert_false(log_has_file(rig, "log-00000002"));
-    log_run_jobs(rig);
+    log_run_chores(rig);
     size_t i = log_file(rig, "log-00000002");
     assert_int_not_equal(i, SIZE_MAX);
     assert_int_equal(simfs_file_size(rig->sim, i), LOG_SEGMENT);
@@ -265,13 +265,13 @@ static void unsynced_segments_do_not_pile_up_even_if_nobody_waits(void **state)
     }
     assert_int_equal(rig->sync_exec.n, 1);
     assert_int_equal(mr_log_segments(rig->log), 5);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_true(mr_log_durable(rig->log) > 0);
 }
 
 /* ---- room ----------------------------------------------------------------------------------- */
 
-/* Appends while a use has room, without running any job. Returns why it stopped. */
+/* Appends while a use has room, without running any chore. Returns why it stopped. */
 static enum mr_err fill(struct log_rig *rig, enum mr_log_use use, size_t len)
 {
     for (;;) {
@@ -291,7 +291,7 @@ static void new_work_waits_while_the_next_segment_is_made(void **state)
     assert_int_equal(fill(rig, MR_LOG_NEW_WORK, 1000), MR_BUSY);
     assert_int_equal(mr_log_room(rig->log, 1000, MR_LOG_ONGOING), MR_OK);
     unsigned before = rig->changed;
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_true(rig->changed > before);
     assert_int_equal(mr_log_room(rig->log, 1000, MR_LOG_NEW_WORK), MR_OK);
 }
@@ -314,7 +314,7 @@ static void a_full_disk_refuses_new_work_and_serves_ongoing_work_from_the_reserv
     struct log_rig *rig = *state;
     simfs_set_capacity(rig->sim, simfs_used(rig->sim));
     assert_int_equal(fill(rig, MR_LOG_NEW_WORK, 200), MR_BUSY);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_DISK_FULL);
     assert_int_equal(mr_log_full(rig->log), MR_DISK_FULL);
     assert_false(log_has_file(rig, "tmp-00000002"));
@@ -323,7 +323,7 @@ static void a_full_disk_refuses_new_work_and_serves_ongoing_work_from_the_reserv
     assert_int_equal(mr_log_failure(rig->log), MR_OK); /* not broken, only full */
     mr_log_demand(rig->log);
     mr_log_sync(rig->log);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_durable(rig->log), mr_log_last_seq(rig->log));
 }
 
@@ -334,12 +334,12 @@ static void with_a_reserve_new_work_never_uses_the_last_segment_that_is_ready(vo
     simfs_set_capacity(rig->sim, simfs_used(rig->sim) + LOG_SEGMENT);
     enum mr_err err;
     while ((err = fill(rig, MR_LOG_NEW_WORK, 200)) == MR_BUSY)
-        log_run_jobs(rig);
+        log_run_chores(rig);
     assert_int_equal(err, MR_DISK_FULL);
     assert_int_equal(mr_log_ready(rig->log), 1);
     assert_true(mr_log_left(rig->log) > LOG_SEGMENT);
     while ((err = fill(rig, MR_LOG_ONGOING, 200)) == MR_BUSY)
-        log_run_jobs(rig);
+        log_run_chores(rig);
     assert_int_equal(err, MR_DISK_FULL);
     assert_true(mr_log_left(rig->log) < mr_record_size(200));
 }
@@ -351,18 +351,18 @@ static void who_is_told_to_wait_for_a_segment_finds_it_being_made(void **state)
     struct log_rig *rig = *state;
     mr_log_keep_reserve(rig->log, true);
     mr_log_prepare(rig->log);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     while (mr_log_segments(rig->log) == 1)
         log_put(rig, 1000, MR_LOG_LAZY, NULL); /* nobody holds them: it may soon be free */
     while (mr_log_ready(rig->log) == 0)
-        log_run_jobs(rig);
+        log_run_chores(rig);
     log_put(rig, BIG, MR_LOG_LAZY, NULL);
     assert_int_equal(mr_log_write(rig->log), MR_OK);
     assert_int_equal(mr_log_ready(rig->log), 1);
     assert_int_equal(rig->file_exec.n, 0);
     assert_int_equal(mr_log_room(rig->log, BIG, MR_LOG_NEW_WORK), MR_BUSY);
     assert_int_equal(rig->file_exec.n, 1);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_room(rig->log, BIG, MR_LOG_NEW_WORK), MR_OK);
 }
 
@@ -372,9 +372,9 @@ static void segments_that_were_ready_are_so_after_a_start(void **state)
     log_put_durable(rig, 1, 1000);
     mr_log_keep_reserve(rig->log, true);
     mr_log_prepare(rig->log);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     mr_log_prepare(rig->log);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_ready(rig->log), 2);
     mr_log_prepare(rig->log); /* no more than that */
     assert_int_equal(rig->file_exec.n, 0);
@@ -392,14 +392,14 @@ static void service_resumes_when_there_is_space_again(void **state)
     struct log_rig *rig = *state;
     simfs_set_capacity(rig->sim, simfs_used(rig->sim));
     assert_int_equal(fill(rig, MR_LOG_NEW_WORK, 200), MR_BUSY);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     mr_log_retry_space(rig->log); /* still full */
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_DISK_FULL);
     simfs_heal(rig->sim);
     mr_log_retry_space(rig->log);
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_DISK_FULL); /* not yet */
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_OK);
     assert_int_equal(mr_log_full(rig->log), MR_OK);
 }
@@ -412,12 +412,12 @@ static void a_segment_that_could_not_be_made_for_another_reason_is_tried_again_t
     assert_int_equal(fill(rig, MR_LOG_NEW_WORK, 200), MR_BUSY);
     for (size_t i = 0; i < sizeof ops / sizeof *ops; i++) {
         simfs_fail(rig->sim, ops[i], 0, 1, MR_IO);
-        log_run_jobs(rig);
+        log_run_chores(rig);
         assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_UNAVAILABLE);
         assert_int_equal(mr_log_failure(rig->log), MR_OK);
         mr_log_retry_space(rig->log);
     }
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_room(rig->log, 200, MR_LOG_NEW_WORK), MR_OK);
 }
 
@@ -468,13 +468,13 @@ static void a_failed_sync_is_final_and_never_tried_again(void **state)
     simfs_fail(rig->sim, SIMFS_SYNC, 0, 1, MR_IO);
     unsigned changed = rig->changed;
     mr_log_sync(rig->log);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(rig->changed, changed + 1);
     assert_int_equal(mr_log_failure(rig->log), MR_IO);
     assert_int_equal(mr_log_durable(rig->log), 2);
     uint64_t before = syncs(rig);
     mr_log_sync(rig->log);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_sync_now(rig->log), MR_IO);
     assert_int_equal(syncs(rig), before);
     assert_int_equal(mr_log_durable(rig->log), 2);
@@ -501,7 +501,7 @@ static void fill_segments(struct log_rig *rig, size_t n)
 {
     while (mr_log_segments(rig->log) < n)
         log_put_durable(rig, 1, 1000);
-    log_run_jobs(rig);
+    log_run_chores(rig);
 }
 
 static void a_segment_goes_only_when_nothing_lives_in_it(void **state)
@@ -510,13 +510,13 @@ static void a_segment_goes_only_when_nothing_lives_in_it(void **state)
     mr_log_hold(rig->log, 1, 100);
     fill_segments(rig, 3);
     mr_log_trim(rig->log, mr_log_last_seq(rig->log));
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_true(mr_log_has_segment(rig->log, 1));
     assert_false(mr_log_has_segment(rig->log, 2));
     mr_log_hold(rig->log, 1, -100);
     mr_log_trim(rig->log, mr_log_last_seq(rig->log));
     assert_false(mr_log_has_segment(rig->log, 1)); /* not to be read while it goes */
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_false(mr_log_has_segment(rig->log, 1));
     assert_int_equal(mr_log_segments(rig->log), 1);
 }
@@ -528,10 +528,10 @@ static void a_segment_goes_only_when_a_snapshot_covers_it(void **state)
     struct mr_segment_info first;
     mr_log_segment_at(rig->log, 0, &first);
     mr_log_trim(rig->log, first.last_seq - 1);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_segments(rig->log), 3);
     mr_log_trim(rig->log, first.last_seq);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_segments(rig->log), 2);
     assert_false(mr_log_has_segment(rig->log, 1));
 }
@@ -546,14 +546,14 @@ static void a_segment_that_something_left_unsaid_waits_for_a_later_snapshot(void
     mr_log_hold(rig->log, 1, -100);
     mr_log_said(rig->log, before);
     mr_log_trim(rig->log, last);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_true(mr_log_has_segment(rig->log, 1));
     struct mr_segment_info info;
     mr_log_segment_at(rig->log, 0, &info);
     assert_true(info.unsaid);
     mr_log_said(rig->log, mr_log_unsaids(rig->log));
     mr_log_trim(rig->log, last);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_false(mr_log_has_segment(rig->log, 1));
 }
 
@@ -565,11 +565,11 @@ static void a_segment_goes_only_when_what_emptied_it_is_durable(void **state)
     log_put(rig, SMALL, MR_LOG_LAZY, NULL); /* stands for a finish */
     mr_log_hold(rig->log, 1, -100);
     mr_log_trim(rig->log, mr_log_last_seq(rig->log));
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_true(mr_log_has_segment(rig->log, 1));
     log_flush(rig);
     mr_log_trim(rig->log, mr_log_last_seq(rig->log));
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_false(mr_log_has_segment(rig->log, 1));
 }
 
@@ -578,7 +578,7 @@ static void the_segment_in_use_never_goes(void **state)
     struct log_rig *rig = *state;
     log_put_durable(rig, 3, SMALL);
     mr_log_trim(rig->log, mr_log_last_seq(rig->log));
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_segments(rig->log), 1);
 }
 
@@ -590,10 +590,10 @@ static void nothing_goes_while_pinned_and_pins_nest(void **state)
     mr_log_pin(rig->log);
     mr_log_trim(rig->log, mr_log_last_seq(rig->log));
     mr_log_unpin(rig->log);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_segments(rig->log), 2);
     mr_log_unpin(rig->log);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_segments(rig->log), 1);
 }
 
@@ -603,7 +603,7 @@ static void a_segment_no_longer_needed_becomes_the_next_one(void **state)
     fill_segments(rig, 2);
     mr_log_trim(rig->log, mr_log_last_seq(rig->log));
     uint64_t creates = simfs_count(rig->sim, SIMFS_CREATE);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_false(log_has_file(rig, "log-00000001"));
     assert_true(log_has_file(rig, "log-00000003"));
     fill_segments(rig, 2);
@@ -617,20 +617,20 @@ static void disk_use_stays_bounded_while_everything_comes_and_goes(void **state)
     for (int i = 0; i < 500; i++) {
         log_put_durable(rig, 1, 1000);
         mr_log_trim(rig->log, mr_log_last_seq(rig->log));
-        log_run_jobs(rig);
+        log_run_chores(rig);
         assert_true(mr_log_disk_bytes(rig->log) <= 3 * LOG_SEGMENT);
     }
     assert_int_equal(mr_log_last_seq(rig->log), 500);
 }
 
-static void a_job_may_have_run_before_its_submit_returns(void **state)
+static void a_chore_may_have_run_before_its_submit_returns(void **state)
 {
     struct log_rig *rig = *state;
     rig->sync_exec.eager = rig->file_exec.eager = true;
     for (int i = 0; i < 200; i++) {
         log_put_durable(rig, 1, 1000);
         mr_log_trim(rig->log, mr_log_last_seq(rig->log) - 1);
-        log_run_jobs(rig);
+        log_run_chores(rig);
     }
     assert_int_equal(mr_log_failure(rig->log), MR_OK);
     assert_true(mr_log_disk_bytes(rig->log) <= 3 * LOG_SEGMENT);
@@ -657,7 +657,7 @@ static void a_recycled_segment_never_shows_its_old_records(void **state)
     fill_segments(rig, 2);
     uint64_t covered = mr_log_last_seq(rig->log);
     mr_log_trim(rig->log, covered);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     size_t i = log_file(rig, "log-00000003");
     assert_int_not_equal(simfs_file_data(rig->sim, i)[old.offset + 40], 0); /* they stand there */
     uint64_t last = mr_log_last_seq(rig->log);
@@ -690,10 +690,10 @@ static void a_segment_goes_only_when_no_sync_has_it(void **state)
         log_put(rig, 1000, MR_LOG_LAZY, NULL);
         assert_int_equal(mr_log_write(rig->log), MR_OK);
     }
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_segments(rig->log), 2);
     mr_log_trim(rig->log, last);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_true(mr_log_has_segment(rig->log, 1));
     log_put(rig, SMALL, MR_LOG_DURABLE, NULL);
     assert_int_equal(mr_log_write(rig->log), MR_OK);
@@ -701,9 +701,9 @@ static void a_segment_goes_only_when_no_sync_has_it(void **state)
     mr_log_trim(rig->log, last); /* now it is with the sync under way */
     log_exec_run(&rig->file_exec);
     assert_true(mr_log_has_segment(rig->log, 1));
-    log_run_jobs(rig);
+    log_run_chores(rig);
     mr_log_trim(rig->log, last);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_false(mr_log_has_segment(rig->log, 1));
 }
 
@@ -714,10 +714,10 @@ static void a_segment_that_cannot_be_removed_does_no_harm(void **state)
     uint64_t last = mr_log_last_seq(rig->log);
     simfs_fail(rig->sim, SIMFS_RENAME, 0, 1, MR_IO);
     mr_log_trim(rig->log, last);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     assert_int_equal(mr_log_failure(rig->log), MR_OK);
     mr_log_retry_space(rig->log);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     log_put_durable(rig, 30, 1000);
     rig->recovery.after_seq = last;
     log_open(rig);
@@ -880,7 +880,7 @@ static void the_log_works_on_real_files_too(void **state)
     log_open(rig);
     assert_int_equal(rig->found_n, 60);
     mr_log_trim(rig->log, 60);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     rig->recovery.after_seq = 60;
     log_put_durable(rig, 5, 1000);
     log_open(rig);
@@ -942,7 +942,7 @@ int main(void)
         TEST(nothing_goes_while_pinned_and_pins_nest),
         TEST(a_segment_no_longer_needed_becomes_the_next_one),
         TEST(disk_use_stays_bounded_while_everything_comes_and_goes),
-        TEST(a_job_may_have_run_before_its_submit_returns),
+        TEST(a_chore_may_have_run_before_its_submit_returns),
         TEST(a_recycled_segment_never_shows_its_old_records),
         TEST(a_segment_goes_only_when_no_sync_has_it),
         TEST(a_segment_that_cannot_be_removed_does_no_harm),

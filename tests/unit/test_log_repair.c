@@ -532,7 +532,7 @@ static void segments_with_a_gap(struct log_rig *rig)
     while (mr_log_segments(rig->log) < 4)
         log_put_durable(rig, 1, LOG_LEN);
     log_put_durable(rig, 5, LOG_LEN);
-    log_run_jobs(rig);
+    log_run_chores(rig);
     struct mr_segment_info third;
     mr_log_segment_at(rig->log, 2, &third);
     log_drop(rig);

@@ -33,7 +33,7 @@ static int begin(void **state)
     f->fs = simfs_new(7);
     rig_init(&f->rig, f->fs, 7);
     f->rig.segment_bytes = SEGMENT;
-    f->rig.job_delay_max_ns = MR_NS_PER_MS;
+    f->rig.chore_delay_max_ns = MR_NS_PER_MS;
     assert_int_equal(rig_open(&f->rig), MR_OK);
     *state = f;
     return 0;

@@ -28,7 +28,7 @@ struct backup {
     struct part *parts;
     size_t parts_n;
     /* With the executor while it runs. */
-    struct mr_job job;
+    struct mr_chore chore;
     size_t at;   /* part being copied */
     size_t made; /* files that stand in the target by our hand */
     uint64_t offset;
@@ -105,9 +105,9 @@ static void remove_made(struct backup *backup)
     backup->made = 0;
 }
 
-static void backup_run(struct mr_job *job)
+static void backup_run(struct mr_chore *chore)
 {
-    struct backup *backup = mr_container(job, struct backup, job);
+    struct backup *backup = mr_container(chore, struct backup, chore);
     backup->err = copy_step(backup);
     if (backup->err != MR_OK)
         remove_made(backup);
@@ -142,12 +142,12 @@ static void explain(const struct backup *backup)
                       mr_err_text(backup->err));
 }
 
-static void backup_done(struct mr_job *job)
+static void backup_done(struct mr_chore *chore)
 {
-    struct backup *backup = mr_container(job, struct backup, job);
+    struct backup *backup = mr_container(chore, struct backup, chore);
     struct mr_engine *engine = backup->engine;
     if (backup->err == MR_OK && !backup->complete) {
-        engine->options.file_exec->submit(engine->options.file_exec, &backup->job);
+        engine->options.file_exec->submit(engine->options.file_exec, &backup->chore);
         return;
     }
     struct mr_req_backup *req = backup->req;
@@ -281,8 +281,8 @@ static enum mr_err start(struct mr_engine *engine, struct mr_req_backup *req)
     }
     engine->backup = backup;
     mr_log_pin(engine->log);
-    mr_job_init(&backup->job, backup_run, backup_done);
-    engine->options.file_exec->submit(engine->options.file_exec, &backup->job);
+    mr_chore_init(&backup->chore, backup_run, backup_done);
+    engine->options.file_exec->submit(engine->options.file_exec, &backup->chore);
     return MR_OK;
 }
 

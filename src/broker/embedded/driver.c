@@ -11,7 +11,7 @@ struct driver {
     struct mr_exec_thread *sync_exec, *file_exec;
     struct mr_warm *warm;
     struct mr_gate *gate;
-    struct mr_chan inbox; /* of the engine: requests and finished jobs */
+    struct mr_chan inbox; /* of the engine: requests and finished chores */
     pthread_t thread;
     struct mr_msg stop;
     bool stopping;
@@ -40,7 +40,7 @@ static enum mr_err driver_lease_open(struct mr_broker *broker, struct mr_lease *
     return engine->ops->lease_open(engine, lease);
 }
 
-/* Everything asked for is answered, everything written is durable, no job is under way. */
+/* Everything asked for is answered, everything written is durable, no chore is under way. */
 static bool quiet(struct mr_engine *engine)
 {
     bool failed = engine_failure(engine) != MR_OK;

@@ -35,7 +35,7 @@ bool mr_embedded_home(const struct mr_broker *broker, char text[MR_UUID_TEXT_LEN
 
 /*
  * The same engine without threads, for the simulator and the crash tests: the caller turns it.
- * Requests submitted are carried out in the next turn; jobs go to the caller's executors, whose
+ * Requests submitted are carried out in the next turn; chores go to the caller's executors, whose
  * done functions the caller runs between turns.
  */
 struct mr_engine;
@@ -46,7 +46,7 @@ struct mr_engine_options {
     struct mr_exec *file_exec;       /* zero-filling, snapshots, removal, backup */
     struct mr_warm *warm;            /* may be NULL */
     struct mr_rand rand;
-    /* With threads: where requests and finished jobs arrive. NULL: the engine has its own. */
+    /* With threads: where requests and finished chores arrive. NULL: the engine has its own. */
     struct mr_chan *inbox;
     bool threaded;        /* requests come from many threads */
     struct mr_gate *gate; /* may be NULL: nothing is kept back */
@@ -57,13 +57,13 @@ MR_MUST_USE enum mr_err mr_engine_open(const struct mr_engine_options *options,
 struct mr_broker *mr_engine_broker(struct mr_engine *engine);
 /* Carries out what was submitted, fires what is due, starts what must be written. */
 void mr_engine_turn(struct mr_engine *engine);
-/* When the next turn is needed if nothing is submitted and no job ends before. */
+/* When the next turn is needed if nothing is submitted and no chore ends before. */
 mr_mono mr_engine_next(struct mr_engine *engine);
 /* O(n): every index and counter equals a recount; asserts. */
 void mr_engine_validate(struct mr_engine *engine);
-/* Makes everything durable at the end of a life without failures; no job may be under way. */
+/* Makes everything durable at the end of a life without failures; no chore may be under way. */
 void mr_engine_finish(struct mr_engine *engine);
-/* Frees without writing anything, as if the process had died. Jobs in flight must have been
+/* Frees without writing anything, as if the process had died. Chores in flight must have been
  * dropped. */
 void mr_engine_abandon(struct mr_engine *engine);
 

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Inside the engine. One thread owns all of this. Requests and finished jobs come in through the
+ * Inside the engine. One thread owns all of this. Requests and finished chores come in through the
  * inbox; each turn carries them out, lets time pass, hands out tasks, writes the log, starts a
  * sync, and gives the answers whose records have become durable.
  *
@@ -124,10 +124,10 @@ struct spare {
     enum mr_err err;  /* MR_DISK_FULL: it could not be made as big as it should be */
     bool waits;       /* it failed, and is tried again with the timer */
     /* With the executor while busy. */
-    struct mr_job job;
+    struct mr_chore chore;
     bool busy;
     struct spare_size wanted;
-    enum mr_err job_err;
+    enum mr_err chore_err;
 };
 
 struct snapshot; /* in the making */
@@ -453,7 +453,7 @@ MR_MUST_USE enum mr_err snapshot_begin(struct mr_engine *engine);
 void snapshot_step(struct mr_engine *engine);
 void snapshot_touch(uint32_t task, void *arg);
 void snapshot_abandon(struct mr_engine *engine);
-/* It can go on: it waits for no job and no sync. */
+/* It can go on: it waits for no chore and no sync. */
 bool snapshot_idle(const struct mr_engine *engine);
 
 /* ---- show.c --------------------------------------------------------------------------------- */

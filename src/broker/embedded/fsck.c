@@ -115,15 +115,15 @@ static enum mr_err check(struct fsck *fsck)
 
 /* ---- repair --------------------------------------------------------------------------------- */
 
-static void drop_job(struct mr_exec *exec, struct mr_job *job)
+static void drop_chore(struct mr_exec *exec, struct mr_chore *chore)
 {
-    (void)exec, (void)job; /* the next segment is made by whoever opens the store for work */
+    (void)exec, (void)chore; /* the next segment is made by whoever opens the store for work */
 }
 
 /* An open with repair does it; what it says of the damage it found goes to the caller. */
 static enum mr_err repair(struct fsck *fsck)
 {
-    struct mr_exec nobody = {drop_job};
+    struct mr_exec nobody = {drop_chore};
     struct mr_engine_options options = {
         .base = {.dir = fsck->options->dir,
                  .repair = true,

@@ -32,7 +32,7 @@ struct snapshot {
     struct mr_buf copied; /* records not yet with the executor: each a task, and its more if any */
     enum mr_err err;      /* it is given up at its next step */
     /* With the executor while busy. */
-    struct mr_job job;
+    struct mr_chore chore;
     bool busy, last;
     struct mr_buf records; /* what to save now */
     struct mr_buf out;     /* blocks, not yet written */
@@ -41,7 +41,7 @@ struct snapshot {
     struct mr_file *file;
     uint64_t offset;
     char tmp[MR_PATH_MAX], path[MR_PATH_MAX], old[MR_PATH_MAX];
-    enum mr_err job_err;
+    enum mr_err chore_err;
 };
 
 /* ---- making blocks -------------------------------------------------------------------------- */
@@ -266,11 +266,11 @@ static enum mr_err write_piece(struct snapshot *snapshot)
     return fs->ops->dir_sync(fs, snapshot->engine->dir);
 }
 
-static void snapshot_run(struct mr_job *job)
+static void snapshot_run(struct mr_chore *chore)
 {
-    struct snapshot *snapshot = mr_container(job, struct snapshot, job);
+    struct snapshot *snapshot = mr_container(chore, struct snapshot, chore);
     enum mr_err err = write_piece(snapshot);
-    snapshot->job_err = err;
+    snapshot->chore_err = err;
     if (err == MR_OK && snapshot->last && snapshot->old[0] != '\0')
         (void)snapshot->engine->fs->ops->remove(snapshot->engine->fs, snapshot->old);
 }
@@ -288,14 +288,14 @@ static void snapshot_free(struct snapshot *snapshot)
     free(snapshot);
 }
 
-static void snapshot_done(struct mr_job *job)
+static void snapshot_done(struct mr_chore *chore)
 {
-    struct snapshot *snapshot = mr_container(job, struct snapshot, job);
+    struct snapshot *snapshot = mr_container(chore, struct snapshot, chore);
     struct mr_engine *engine = snapshot->engine;
     snapshot->busy = false;
     if (snapshot->err == MR_OK)
-        snapshot->err = snapshot->job_err;
-    if (snapshot->job_err != MR_OK || !snapshot->last)
+        snapshot->err = snapshot->chore_err;
+    if (snapshot->chore_err != MR_OK || !snapshot->last)
         return;
     engine->snap_seq = snapshot->seq;
     mr_log_said(engine->log, snapshot->unsaids);
@@ -322,7 +322,7 @@ enum mr_err snapshot_begin(struct mr_engine *engine)
     snapshot->term = mr_log_term(engine->log);
     snapshot->chunks = engine->state.tasks.chunks_n;
     snapshot->saved = calloc(snapshot->chunks + 1, 1);
-    mr_job_init(&snapshot->job, snapshot_run, snapshot_done);
+    mr_chore_init(&snapshot->chore, snapshot_run, snapshot_done);
     enum mr_err err = snapshot->saved == NULL ? MR_NOMEM : MR_OK;
     if (err == MR_OK)
         err = mr_path_join(snapshot->tmp, engine->dir, "spare");
@@ -388,7 +388,7 @@ void snapshot_step(struct mr_engine *engine)
     snapshot->copied = records;
     mr_buf_clear(&snapshot->copied);
     snapshot->busy = true;
-    engine->options.file_exec->submit(engine->options.file_exec, &snapshot->job);
+    engine->options.file_exec->submit(engine->options.file_exec, &snapshot->chore);
 }
 
 bool snapshot_idle(const struct mr_engine *engine)

@@ -137,21 +137,21 @@ static enum mr_err resize(struct mr_engine *engine)
     return err;
 }
 
-static void resize_run(struct mr_job *job)
+static void resize_run(struct mr_chore *chore)
 {
-    struct spare *spare = mr_container(job, struct spare, job);
-    spare->job_err = resize(mr_container(spare, struct mr_engine, spare));
+    struct spare *spare = mr_container(chore, struct spare, chore);
+    spare->chore_err = resize(mr_container(spare, struct mr_engine, spare));
 }
 
-static void resize_done(struct mr_job *job)
+static void resize_done(struct mr_chore *chore)
 {
-    struct spare *spare = mr_container(job, struct spare, job);
+    struct spare *spare = mr_container(chore, struct spare, chore);
     spare->busy = false;
-    spare->waits = spare->job_err != MR_OK;
-    if (spare->job_err == MR_OK)
+    spare->waits = spare->chore_err != MR_OK;
+    if (spare->chore_err == MR_OK)
         spare->size = spare->wanted;
     /* Nothing but want of space is a reason to refuse work. */
-    spare->err = spare->job_err == MR_DISK_FULL ? MR_DISK_FULL : MR_OK;
+    spare->err = spare->chore_err == MR_DISK_FULL ? MR_DISK_FULL : MR_OK;
 }
 
 /* The right size: none, or big enough and not far too big. */
@@ -196,8 +196,8 @@ void spare_keep(struct mr_engine *engine)
         return;
     spare->wanted = spare->needed ? size_for(&engine->state) : (struct spare_size){0};
     spare->busy = spare->known = true;
-    mr_job_init(&spare->job, resize_run, resize_done);
-    engine->options.file_exec->submit(engine->options.file_exec, &spare->job);
+    mr_chore_init(&spare->chore, resize_run, resize_done);
+    engine->options.file_exec->submit(engine->options.file_exec, &spare->chore);
 }
 
 void spare_retry(struct mr_engine *engine)

@@ -317,7 +317,7 @@ enum mr_err recover_state(struct recovery *recovery)
     recovery->log.visit = visit_record;
     recovery->log.arg = recovery;
     MR_TRY(mr_log_recover(engine->log, &recovery->log, recovery->detail));
-    mr_log_hold_jobs(engine->log, true);
+    mr_log_hold_chores(engine->log, true);
     engine->state.replaying = false;
     MR_TRY(groups_link(&engine->state));
     engine->records_damaged += state_hold_all(&engine->state, engine->now_ms);
@@ -403,7 +403,7 @@ static enum mr_err begin_term(struct mr_engine *engine, struct mr_detail *detail
     MR_TRY(mr_log_sync_now(engine->log));
     MR_TRY(state_durable(&engine->state, mr_log_durable(engine->log)));
     MR_TRY(board_begin(engine));
-    mr_log_hold_jobs(engine->log, false);
+    mr_log_hold_chores(engine->log, false);
     return MR_OK;
 }
 

@@ -58,83 +58,84 @@ void gate_close(struct gate *gate)
     mr_list_remove(&gate->link);
 }
 
-static void charge(struct job *job)
+static void charge(struct errand *errand)
 {
-    const struct mr_api_limits *limits = &job->api->options.limits;
-    struct budget *budget = job->budget;
-    job->api->jobs_n++;
-    job->api->bytes += job->bytes;
-    job->api->expected += job->expected;
+    const struct mr_api_limits *limits = &errand->api->options.limits;
+    struct budget *budget = errand->budget;
+    errand->api->errands_n++;
+    errand->api->bytes += errand->bytes;
+    errand->api->expected += errand->expected;
     if (budget == NULL)
         return;
     budget->requests++;
-    budget->bytes += job->bytes + job->expected;
+    budget->bytes += errand->bytes + errand->expected;
     if (!budget->full &&
         (budget->requests >= limits->requests_max || budget->bytes >= limits->bytes_max))
         budget_set_full(budget, true);
 }
 
 /* Reading goes on at half, not at each answer. */
-static void discharge(struct job *job)
+static void discharge(struct errand *errand)
 {
-    const struct mr_api_limits *limits = &job->api->options.limits;
-    struct budget *budget = job->budget;
-    job->api->jobs_n--;
-    job->api->bytes -= job->bytes;
-    job->api->expected -= job->expected;
+    const struct mr_api_limits *limits = &errand->api->options.limits;
+    struct budget *budget = errand->budget;
+    errand->api->errands_n--;
+    errand->api->bytes -= errand->bytes;
+    errand->api->expected -= errand->expected;
     if (budget == NULL)
         return;
     budget->requests--;
-    budget->bytes -= job->bytes + job->expected;
+    budget->bytes -= errand->bytes + errand->expected;
     if (budget->full && budget->requests <= limits->requests_max / 2 &&
         budget->bytes <= limits->bytes_max / 2)
         budget_set_full(budget, false);
 }
 
-/* ---- jobs ----------------------------------------------------------------------------------- */
+/* ---- errands -------------------------------------------------------------------------------- */
 
 static void deliver(struct mr_msg *msg, void *receiver)
 {
     (void)receiver;
-    struct job *job = mr_container(msg, struct job, req.head.msg);
-    struct mr_api *api = job->api;
-    discharge(job);
-    job->back(job);
+    struct errand *errand = mr_container(msg, struct errand, req.head.msg);
+    struct mr_api *api = errand->api;
+    discharge(errand);
+    errand->back(errand);
     api_look_quiet(api);
 }
 
-void job_return(struct job *job)
+void errand_return(struct errand *errand)
 {
-    job->req.head.msg.deliver = deliver;
-    mr_rpc_post(job->api->options.rpc, &job->req.head.msg);
+    errand->req.head.msg.deliver = deliver;
+    mr_rpc_post(errand->api->options.rpc, &errand->req.head.msg);
 }
 
-void job_leave(struct job *job, struct mr_api *api, void (*back)(struct job *job))
+void errand_leave(struct errand *errand, struct mr_api *api, void (*back)(struct errand *errand))
 {
-    job->api = api;
-    job->back = back;
-    job->bytes = sizeof *job + job->req.head.arena.bytes;
-    charge(job);
+    errand->api = api;
+    errand->back = back;
+    errand->bytes = sizeof *errand + errand->req.head.arena.bytes;
+    charge(errand);
 }
 
 /* Broker's thread. */
 static void done(struct mr_req *req)
 {
-    job_return(mr_container(req, struct job, req.head));
+    errand_return(mr_container(req, struct errand, req.head));
 }
 
-void job_submit(struct job *job, struct mr_api *api, enum mr_op op, void (*back)(struct job *job))
+void errand_submit(struct errand *errand, struct mr_api *api, enum mr_op op,
+                   void (*back)(struct errand *errand))
 {
-    job->req.head.op = op;
-    job->req.head.done = done;
-    job_leave(job, api, back);
-    mr_broker_submit(api->options.broker, &job->req.head);
+    errand->req.head.op = op;
+    errand->req.head.done = done;
+    errand_leave(errand, api, back);
+    mr_broker_submit(api->options.broker, &errand->req.head);
 }
 
-void job_clear(struct job *job)
+void errand_clear(struct errand *errand)
 {
-    mr_req_done(&job->req.head);
-    job->req = (union any_req){0};
+    mr_req_done(&errand->req.head);
+    errand->req = (union any_req){0};
 }
 
 /* ---- connections ---------------------------------------------------------------------------- */
