@@ -4,8 +4,10 @@
  *
  *   call.c       from the path to the row: who calls, unary calls, streams and what they share
  *   errand.c     a request's way to the broker and back, and how much of that a peer may have
+ *   access.c tokens.c (tokens_file.c)   who may call what
  *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c (batch.c) carry.c groups.c health.c
- *   servers.c timers.c timers_keep.c jobs.c (jobs_submit.c jobs_watch.c feed.c) reflection.c
+ *   servers.c timers.c timers_keep.c jobs.c (jobs_rules.c jobs_submit.c jobs_watch.c feed.c)
+ *   reflection.c (descriptors.c)
  *                the services
  *   events.c sample.c   Events.Watch: who watches, and what there is to see; sample.c serves HTTP, too
  *   attach.c session.c work.c held.c   Work.Attach: the stream, the node behind it, what it does

@@ -1,5 +1,13 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Shared by the files of the log; nobody else includes it. */
+/*
+ * The parts of the log and what they share; nobody else includes it.
+ *
+ * log.c      appending, group commit, the log's life
+ * segment.c  segment files: made ahead, recycled, removed
+ * read.c     records read back, through a small cache
+ * recover.c  the end of the log at a start (scan.c reads it), or what is damaged; repair.c sets that aside
+ * folder.c   what segments say before their log is opened
+ */
 #ifndef MR_LOG_INTERNAL_H
 #define MR_LOG_INTERNAL_H
 

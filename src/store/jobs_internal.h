@@ -10,6 +10,7 @@
  * job_end.c     outcomes
  * job_send.c    what is to be submitted, and that it was
  * job_again.c   parts that are submitted again
+ * job_slots.c   the parts of a request, looked for together
  * job_look.c    jobs: looking
  * job_parts.c   parts: looking
  * job_result.c  the result

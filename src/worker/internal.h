@@ -16,6 +16,7 @@
  * groups.c   a few threads: sets of groups, and the caller's function for them
  * worker.c   the life cycle
  * master.c   beside it all: a node that takes results
+ * exec.c     beside it all: a handler that runs a command, with exec_env.c
  *
  * Each machine has a hand, a take and slots of its own; what it does not depend on, the node, the beats,
  * the reports, they share.

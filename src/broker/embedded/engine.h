@@ -4,7 +4,9 @@
  * inbox; each turn carries them out, lets time pass, hands out tasks, writes the log, starts a
  * sync, and gives the answers whose records have become durable.
  *
+ *   engine.c     the turn
  *   enqueue.c control.c inspect.c node.c take.c finish.c await.c gather.c   the requests
+ *   state.h      what there is: state.c, changed by apply.c; tasks in slab.c, their order in order.c
  *   parts.c      partitions of a queue
  *   result.c     what runs of tasks with a topic leave
  *   limit.c      what queues with limits do, with limiter.c
@@ -13,7 +15,8 @@
  *   carry.c      a task comes from another broker
  *   show.c       a task as people see it
  *   store.c      the folder: opening and closing, with meta.c and board.c    fsck.c  checking it
- *   snapshot.c   writing and loading snapshots    compact.c  giving space back    backup.c  copies
+ *   snapshot.c   writing snapshots, snapload.c loading them; snapfile.c and parity.c their file
+ *   compact.c    giving space back    backup.c  copies
  *   space.c      what a full disk leaves room for
  *   driver.c     the threads; the simulator has none
  */

@@ -2,7 +2,7 @@
 /*
  * The parts of the Redis engine and what they share.
  *
- * engine.c   opening, closing, requests in
+ * engine.c   opening, closing, requests in; format.h whether we may, risk.h what this Redis can lose
  * keys.c     queues as Redis knows them: their names, what is believed of them, which there are
  * message.c  the hash of a task <-> struct mr_task
  * scripts.c  the Lua files of lua/, one per operation

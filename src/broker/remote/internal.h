@@ -7,6 +7,7 @@
  * await.c    waiting for the end of a task, also over a broken connection
  * lane.c     requests of many small items that share messages and are answered in order
  * enqueue.c  the stream of producers: one lane
+ * carry.c    tasks that come from another broker
  * node.c     a worker's stream: its life, from Hello over broken connections to Bye
  * work.c     what goes over that stream: takes, finishes (a lane), beats, what is in hand
  * begun.c    and which runs have begun
