@@ -16,9 +16,7 @@ static struct mr_timer_service *service_of(struct unary *u)
     return u->api->options.timers;
 }
 
-/* ---- looking
- * ---------------------------------------------------------------------------------
- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 struct looking {
     struct mr_timer_look look;
@@ -135,9 +133,7 @@ void timers_history(struct unary *u)
     look_start(u, MR_LOOK_HISTORY);
 }
 
-/* ---- sending
- * ---------------------------------------------------------------------------------
- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 /* A call under way, in its arena: those of its operations that the token
  * allows, and where they stood. */

@@ -67,9 +67,7 @@ int timer_report(const struct cli *cli, enum mr_err err, const struct mr_timer_r
     return timer_look_failed(cli, err, name);
 }
 
-/* ---- looking
- * ---------------------------------------------------------------------------------
- */
+/* ---- looking --------------------------------------------------------------------------------- */
 
 struct look_args {
     struct cli_value app, state, limit, watch;
@@ -199,9 +197,7 @@ static int run_history(struct cli *cli, void *args_)
     return watch_run(cli, &args->watch, history_once, args_);
 }
 
-/* ---- next
- * ------------------------------------------------------------------------------------
- */
+/* ---- next ------------------------------------------------------------------------------------ */
 
 static void print_times(const struct cli *cli, const struct mr_zone *zone, const int64_t *times_ms,
                         size_t n)
@@ -299,9 +295,7 @@ static int run_next(struct cli *cli, void *args_)
     return code;
 }
 
-/* ---- acting
- * ----------------------------------------------------------------------------------
- */
+/* ---- acting ---------------------------------------------------------------------------------- */
 
 struct act_args {
     struct cli_value app, planned;
@@ -426,9 +420,7 @@ static int run_rerun(struct cli *cli, void *args_)
     return run_on_firing(cli, args, MR_TIMER_RERUN, "runs that firing again");
 }
 
-/* ---- rows
- * ------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 #define APP_ROW(args, help_)                                                                       \
     {                                                                                              \

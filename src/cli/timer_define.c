@@ -11,9 +11,7 @@
 enum { CONFLICTS_MAX = 5 }; /* an update meets somebody else's so often before it gives up */
 #define DELAY_MAX_MS (36525 * MR_MS_PER_DAY) /* that a rule takes */
 
-/* ---- flags
- * -----------------------------------------------------------------------------------
- */
+/* ---- flags ----------------------------------------------------------------------------------- */
 
 size_t timer_args_kinds(const struct timer_args *args)
 {
@@ -133,9 +131,7 @@ int timer_define(const struct cli *cli, const struct timer_args *args,
     return code == CLI_OK ? define_headers(cli, &args->header, timer, headers) : code;
 }
 
-/* ---- the payload
- * -----------------------------------------------------------------------------
- */
+/* ---- the payload ----------------------------------------------------------------------------- */
 
 static int read_payload(const struct cli *cli, struct mr_buf *buf, struct mr_slice *ret_payload)
 {
@@ -155,9 +151,7 @@ static int read_payload(const struct cli *cli, struct mr_buf *buf, struct mr_sli
     return CLI_OK;
 }
 
-/* ---- sending
- * ---------------------------------------------------------------------------------
- */
+/* ---- sending --------------------------------------------------------------------------------- */
 
 static enum mr_err put(struct cli *cli, const struct timer_args *args, const struct mr_timer_op *op,
                        struct mr_timer_result *result)
@@ -234,9 +228,7 @@ int timer_run_create(struct cli *cli, void *args_)
     return code;
 }
 
-/* ---- update
- * ----------------------------------------------------------------------------------
- */
+/* ---- update ---------------------------------------------------------------------------------- */
 
 struct update {
     const struct timer_args *args;
@@ -336,9 +328,7 @@ int timer_run_update(struct cli *cli, void *args_)
     return code;
 }
 
-/* ---- rows
- * ------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 /* In the order of the enums. */
 static const char *const misfire_words[] = {"once", "skip", "all", NULL};

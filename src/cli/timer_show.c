@@ -9,9 +9,7 @@
 #include "wire/task.h"
 #include "wire/timer_json.h"
 
-/* ---- times
- * -----------------------------------------------------------------------------------
- */
+/* ---- times ----------------------------------------------------------------------------------- */
 
 const struct mr_zone *timer_zone(struct mr_slice tz)
 {
@@ -44,9 +42,7 @@ void timer_local(const struct mr_zone *zone, int64_t ms, char text[40])
                        away / HOUR_S, away % HOUR_S / MINUTE_S);
 }
 
-/* ---- tables
- * ----------------------------------------------------------------------------------
- */
+/* ---- tables ---------------------------------------------------------------------------------- */
 
 static const struct out_column timer_columns[] = {
     {"NAME", OUT_LEFT},
@@ -146,9 +142,7 @@ void firing_row(struct out_table *table, const struct mr_firing_info *firing)
     out_cell_bytes(table, OUT_PLAIN, firing->reason);
 }
 
-/* ---- one timer
- * -------------------------------------------------------------------------------
- */
+/* ---- one timer ------------------------------------------------------------------------------- */
 
 static void number_text(const char *name, uint64_t value)
 {

@@ -60,9 +60,7 @@ static void end(struct work *work, enum mr_err err)
     look->done(look);
 }
 
-/* ---- rows
- * ------------------------------------------------------------------------------------
- */
+/* ---- rows ------------------------------------------------------------------------------------ */
 
 static enum mr_err copy_id(struct mr_arena *arena, const struct mr_uuid *uid,
                            struct mr_slice *ret_id)
@@ -99,8 +97,7 @@ static enum mr_err make_room(struct mr_timer_look *look, size_t n)
     return look->timers != NULL && look->apps != NULL ? MR_OK : MR_NOMEM;
 }
 
-/* ---- when it fires next
- * ---------------------------------------------------------------------- */
+/* ---- when it fires next ---------------------------------------------------------------------- */
 
 /* The planned times of a rule behind after_ms; `first` goes before them, unless
  * it is MR_NEVER_MS. */
@@ -173,9 +170,7 @@ static enum mr_err next_of_definition(struct work *work)
     return MR_OK;
 }
 
-/* ---- history
- * ---------------------------------------------------------------------------------
- */
+/* ---- history --------------------------------------------------------------------------------- */
 
 static void on_task(struct mr_req *req);
 
@@ -306,9 +301,7 @@ static void ask_firings(struct work *work, const struct mr_uuid *uid)
     mr_store_submit(work->service->store, &work->req.head);
 }
 
-/* ---- one timer
- * -------------------------------------------------------------------------------
- */
+/* ---- one timer ------------------------------------------------------------------------------- */
 
 /* Whether there is something to be seen. */
 static bool is_there(const struct mr_timer_look *look, enum mr_row_state state)
@@ -366,9 +359,7 @@ static void ask_timer(struct work *work)
     mr_store_submit(work->service->store, &work->req.head);
 }
 
-/* ---- lists
- * -----------------------------------------------------------------------------------
- */
+/* ---- lists ----------------------------------------------------------------------------------- */
 
 static void ask_list(struct work *work);
 
@@ -471,9 +462,7 @@ static void begin_list(struct work *work)
         end(work, err);
 }
 
-/* ---- beginning
- * -------------------------------------------------------------------------------
- */
+/* ---- beginning ------------------------------------------------------------------------------- */
 
 static enum mr_err check(struct mr_timer_look *look)
 {
