@@ -44,6 +44,9 @@ BANNED_CALL = re.compile(r"(?<![\w>.])(" + "|".join(BANNED_EVERYWHERE) + r")\s*\
 UNFINISHED = re.compile(r"\b(TODO|FIXME|XXX)\b")
 ABSOLUTE_PATH = re.compile(r"(?<![\w.}$)/-])/(root|work|home|tmp)(?=[/\s\"'`:;,)]|$)")
 INCLUDE = re.compile(r'^\s*#\s*include\s+"([^"]+)"')
+# The tour through the code, and what it names: files, and words of the code that have a line in them.
+TOUR = "docs/architecture.md"
+TOUR_NAME = re.compile(r"`([\w./-]+\.(?:c|h|lua|py|sh)|\w+_\w+)`")
 # Comments, strings and character constants, which hold no code.
 NOT_CODE = re.compile(
     r"//[^\n]*|/\*.*?\*/|\"(?:\\.|[^\"\\\n])*\"|'(?:\\.|[^'\\\n])*'", re.DOTALL
@@ -191,6 +194,20 @@ def rule_proof(source, _levels):
     return proof.problems(source.root)
 
 
+def rule_tour(source, _levels):
+    paths, words = [], set()
+    for folder, folders, files in os.walk(source.root):
+        folders[:] = [f for f in folders if f not in SKIPPED_FOLDERS]
+        paths += ["/" + os.path.relpath(os.path.join(folder, name), source.root) for name in files]
+    for path in paths:
+        if path.startswith(("/src/", "/include/")) and path.endswith((".c", ".h")):
+            words.update(re.findall(r"\w+", "\n".join(Source(source.root, path[1:]).code_lines())))
+    for number, line in enumerate(source.lines, 1):
+        for name in TOUR_NAME.findall(line):
+            if not (name in words or any(path.endswith("/" + name) for path in paths)):
+                yield number, "nothing is called %s" % name
+
+
 def is_code(source):
     return source.is_c() or source.is_script()
 
@@ -213,6 +230,7 @@ RULES = [
     (rule_whitespace, lambda s: True),
     (rule_executable, lambda s: s.path.endswith((".sh", ".py")) or s.path == ".ci/run"),
     (rule_proof, lambda s: s.path == proof.PAGE),
+    (rule_tour, lambda s: s.path == TOUR),
 ]
 
 

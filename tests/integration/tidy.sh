@@ -89,6 +89,10 @@ printf '| **It works.** | `it_works`, `it_sings` | |\n' |
 printf '| **It sings.** | `it_works` | |\n' | plant docs/proof.md 'README.md promises "It works.", which has no row'
 printf '| **It works.** | `it_works` | <!-- seeds -->1 seed |\n' |
     plant docs/proof.md 'docs/proof.md:1: its figures are not those of bench/campaign.json'
+printf 'See `sim/works.c`, `log_text` and `base/gone.c`.\n' |
+    plant docs/architecture.md 'docs/architecture.md:1: nothing is called base/gone.c'
+printf 'See `clean.c`, `log_text` and\n`it_sings`.\n' |
+    plant docs/architecture.md 'docs/architecture.md:2: nothing is called it_sings'
 mkdir "$tree/src/other"
 printf '%s\n' "$spdx" | plant src/other/x.c 'src/other/x.c:1: module other is not in src/levels.txt'
 
