@@ -216,7 +216,8 @@ struct bench_server *bench_serve(struct bench *bench, size_t i)
     snprintf(home, sizeof home, "home-%zu", i);
     if (bench->homes)
         open_home(bench, i);
-    struct mr_scheduler_options options = {.broker = bench->homes ? server->broker : bench->broker,
+    struct mr_broker *broker = bench->homes ? server->broker : bench->broker;
+    struct mr_scheduler_options options = {.broker = bench->before ? bench->before(broker) : broker,
                                            .home = bench->homes ? home : NULL,
                                            .gate = bench->homes ? mr_embedded_gate(server->broker)
                                                                 : NULL,

@@ -71,7 +71,9 @@ struct bench {
     struct mr_worker *worker; /* NULL: nobody works */
     bool homes;               /* servers that are started from now on have brokers of their own */
     bool idle;                /* ... and no workers on them */
-    char app[32];             /* of timers that are named from now on; empty: the default */
+    /* ... and their schedulers this one before it, for which it is good until they are gone. NULL: nothing. */
+    struct mr_broker *(*before)(struct mr_broker *broker);
+    char app[32]; /* of timers that are named from now on; empty: the default */
     uint64_t version;
     struct mr_lock lock; /* over what follows */
     struct bench_run *runs;

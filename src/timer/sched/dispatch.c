@@ -47,6 +47,7 @@ struct shot *sched_shot_new(struct def *def, const struct mr_uuid *uid, int64_t 
     shot->planned_ms = planned_ms;
     shot->run = run;
     mr_list_init(&shot->link);
+    mr_list_init(&shot->among_found);
     mr_firing_id(uid, planned_ms, run, shot->id);
     return shot;
 }
@@ -54,6 +55,7 @@ struct shot *sched_shot_new(struct def *def, const struct mr_uuid *uid, int64_t 
 void sched_shot_free(struct shot *shot)
 {
     mr_list_remove(&shot->link);
+    mr_list_remove(&shot->among_found);
     sched_def_unref(shot->def);
     free(shot->target);
     free(shot);

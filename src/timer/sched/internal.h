@@ -279,7 +279,9 @@ struct mr_scheduler {
     mr_mono sweep_ended;   /* the last time */
     struct mr_event swept; /* they were once, or there are none */
     uint64_t found;        /* rows that were found and dispatched */
-    size_t under_way;      /* errands */
+    struct mr_link
+        finds;        /* shots of such rows, of which these may still say that they are others' */
+    size_t under_way; /* errands */
     struct mr_chan inbox;
     _Atomic uint32_t answering; /* threads that are sending to it what they were asked */
     pthread_t thread;
@@ -455,6 +457,7 @@ MR_MUST_USE enum mr_err sched_target(struct app *app, const struct def *def, uin
 /* dispatch.c */
 struct shot {
     struct mr_link link;
+    struct mr_link among_found; /* in the scheduler's, until the row says that its task is here */
     struct def *def;
     char *target; /* as in the row */
     size_t target_len;

@@ -219,6 +219,7 @@ static void row_waits(struct walk *w, const struct mr_store_firing *row,
     if (shot != NULL) {
         shot->adopts = !is_waiting(row);
         mr_list_push_back(shots, &shot->link);
+        mr_list_push_back(&app->s->finds, &shot->among_found);
         app->s->found++;
         SCHED_COUNT(app->s, recovered, 1);
     }

@@ -488,6 +488,7 @@ enum mr_err mr_scheduler_start(const struct mr_scheduler_options *options,
     s->alarm_arg = options->arg;
     s->all_apps = options->apps_n == 0;
     mr_list_init(&s->apps);
+    mr_list_init(&s->finds);
     mr_list_init(&s->planner.moves);
     mr_list_init(&s->planner.names);
     mr_lock_init(&s->lock);

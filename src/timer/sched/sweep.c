@@ -7,7 +7,8 @@
  *
  * A task is put into the archive first, which is refused for one that has begun meanwhile; only then it is deleted, so that its id is
  * free should the row come back to us. If rows were dispatched here between a question and what follows from its answer,
- * it may have come back already: then it is asked again.
+ * it may have come back already: then it is asked again. What we have made anew ourselves is let alone, also while its row does
+ * not say so yet.
  *
  * Others make tasks anew as long as they have not seen that we are back; so it is done three times. That nobody else is seen now does
  * not tell that nobody was: what was seen may be from before we stood still, and who made tasks anew may be gone since. So
@@ -131,6 +132,18 @@ static void archived(struct errand *errand)
 
 /* ---- rows ------------------------------------------------------------------------------------- */
 
+/* It goes on here: its task is made, and the row will say so. */
+static bool is_found(const struct mr_scheduler *s, const struct mr_store_firing *row)
+{
+    for (const struct mr_link *at = s->finds.next; at != &s->finds; at = at->next) {
+        const struct shot *shot = mr_container(at, const struct shot, among_found);
+        if (shot->planned_ms == row->planned_ms &&
+            memcmp(&shot->uid, &row->uid, sizeof row->uid) == 0)
+            return true;
+    }
+    return false;
+}
+
 /* The row of this very task, and its task is in another broker. */
 static bool is_elsewhere(const struct mr_scheduler *s, const struct mr_task *task,
                          const struct mr_store_firing *row)
@@ -138,7 +151,7 @@ static bool is_elsewhere(const struct mr_scheduler *s, const struct mr_task *tas
     char topic[MR_TOPIC_MAX + 1];
     return row->state != MR_LEDGER_NONE && row->home.len > 0 &&
            !mr_slice_equal(row->home, mr_slice_str(s->home)) &&
-           mr_slice_equal(task->topic, mr_firing_topic(row->app, topic));
+           mr_slice_equal(task->topic, mr_firing_topic(row->app, topic)) && !is_found(s, row);
 }
 
 static void rows_known(struct errand *errand)
