@@ -44,9 +44,7 @@ static enum mr_err put_parts(const struct mr_job_ask *ask, struct mr_buf *buf)
         size_t size = mr_flat_size(&mr_flat_part, &ask->parts[i]);
         size_t len = (size_t)(mr_flat_put_head(head, LIST_ITEMS, size) - head);
         MR_TRY(mr_buf_append(buf, head, len));
-        MR_TRY(mr_buf_reserve(buf, size));
-        mr_flat_write(&mr_flat_part, &ask->parts[i], buf->data + buf->len);
-        buf->len += size;
+        MR_TRY(mr_flat_append(&mr_flat_part, &ask->parts[i], buf));
     }
     return MR_OK;
 }

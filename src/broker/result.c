@@ -59,11 +59,7 @@ static MR_FLAT(struct mr_result, result_flat, result_fields);
 
 enum mr_err mr_result_encode(const struct mr_result *result, struct mr_buf *buf)
 {
-    size_t size = mr_flat_size(&result_flat, result);
-    MR_TRY(mr_buf_reserve(buf, size));
-    mr_flat_write(&result_flat, result, buf->data + buf->len);
-    buf->len += size;
-    return MR_OK;
+    return mr_flat_append(&result_flat, result, buf);
 }
 
 enum mr_err mr_result_decode(struct mr_slice bytes, struct mr_result *ret_result)

@@ -40,11 +40,7 @@ static MR_FLAT(struct mr_queue_settings, flat, fields);
 
 enum mr_err mr_queue_settings_encode(const struct mr_queue_settings *settings, struct mr_buf *buf)
 {
-    size_t size = mr_flat_size(&flat, settings);
-    MR_TRY(mr_buf_reserve(buf, size));
-    mr_flat_write(&flat, settings, buf->data + buf->len);
-    buf->len += size;
-    return MR_OK;
+    return mr_flat_append(&flat, settings, buf);
 }
 
 enum mr_err mr_queue_settings_decode(struct mr_slice bytes, struct mr_queue_settings *ret_settings)

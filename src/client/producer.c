@@ -177,15 +177,9 @@ static enum mr_err copy_definition(struct flight *flight, const struct mr_timer_
         return MR_INVALID;
     if (timer->headers_n > 0 && (timer->headers == NULL || timer->headers_n > MR_HEADERS_MAX))
         return MR_INVALID;
-    size_t size = mr_flat_size(&mr_flat_timer_definition, timer);
-    if (size > MR_PAYLOAD_HARD_MAX)
+    if (mr_flat_size(&mr_flat_timer_definition, timer) > MR_PAYLOAD_HARD_MAX)
         return MR_TOO_BIG;
-    uint8_t *bytes = mr_arena_alloc(&flight->arena, size + 1);
-    if (bytes == NULL)
-        return MR_NOMEM;
-    mr_flat_write(&mr_flat_timer_definition, timer, bytes);
-    ret_op->definition = mr_slice_make(bytes, size);
-    return MR_OK;
+    return mr_flat_make(&mr_flat_timer_definition, timer, &flight->arena, &ret_op->definition);
 }
 
 static enum mr_err copy_op(struct flight *flight, const struct mr_timer_op *op, mr_wall now,

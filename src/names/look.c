@@ -65,15 +65,6 @@ static MR_FLAT(struct mr_names_worker_body, worker_flat, worker_fields);
 
 /* ---- both ways -------------------------------------------------------------------------------- */
 
-static enum mr_err put(const struct mr_flat *flat, const void *in, struct mr_buf *buf)
-{
-    size_t size = mr_flat_size(flat, in);
-    MR_TRY(mr_buf_reserve(buf, size + 1));
-    mr_flat_write(flat, in, buf->data + buf->len);
-    buf->len += size;
-    return MR_OK;
-}
-
 static enum mr_err put_item(const struct mr_flat *flat, const void *in, unsigned number,
                             struct mr_buf *buf)
 {
@@ -120,7 +111,7 @@ enum mr_err mr_names_look_encode(struct mr_names_look *look, struct mr_buf *buf)
 {
     look->more = look->more || look->apps_n > MR_NAMES_LOOK_APPS;
     look->apps_n = look->apps_n > MR_NAMES_LOOK_APPS ? MR_NAMES_LOOK_APPS : look->apps_n;
-    MR_TRY(put(&look_flat, look, buf));
+    MR_TRY(mr_flat_append(&look_flat, look, buf));
     for (size_t i = 0; i < look->apps_n; i++) {
         struct app app = {look->apps[i].name, look->apps[i].workers};
         MR_TRY(put_item(&app_flat, &app, FIELD_APPS, buf));
@@ -157,7 +148,7 @@ enum mr_err mr_names_look_decode(struct mr_slice bytes, struct mr_arena *arena,
 enum mr_err mr_names_server_body_encode(const struct mr_names_server_body *body, struct mr_buf *buf)
 {
     size_t begin = buf->len;
-    MR_TRY(put(&server_flat, body, buf));
+    MR_TRY(mr_flat_append(&server_flat, body, buf));
     for (size_t i = 0; i < body->loads_n && i < MR_NAMES_LOADS_MAX; i++) {
         size_t before = buf->len;
         MR_TRY(put_item(&load_flat, &body->loads[i], FIELD_LOADS, buf));
@@ -184,7 +175,7 @@ enum mr_err mr_names_server_body_decode(struct mr_slice bytes, struct mr_arena *
 
 enum mr_err mr_names_worker_body_encode(const struct mr_names_worker_body *body, struct mr_buf *buf)
 {
-    return put(&worker_flat, body, buf);
+    return mr_flat_append(&worker_flat, body, buf);
 }
 
 enum mr_err mr_names_worker_body_decode(struct mr_slice bytes,

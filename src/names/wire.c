@@ -291,15 +291,6 @@ enum mr_err mr_names_decode(struct mr_slice bytes, struct mr_arena *arena,
 
 /* ---- registrations and lists ------------------------------------------------------------------ */
 
-static enum mr_err encode(const struct mr_flat *flat, const void *in, struct mr_buf *buf)
-{
-    size_t size = mr_flat_size(flat, in);
-    MR_TRY(mr_buf_reserve(buf, size + 1));
-    mr_flat_write(flat, in, buf->data + buf->len);
-    buf->len += size;
-    return MR_OK;
-}
-
 /* None of them has headers, which alone need memory. */
 static enum mr_err decode(const struct mr_flat *flat, struct mr_slice bytes, void *out)
 {
@@ -309,7 +300,7 @@ static enum mr_err decode(const struct mr_flat *flat, struct mr_slice bytes, voi
 
 enum mr_err mr_names_entry_encode(const struct mr_names_entry *entry, struct mr_buf *buf)
 {
-    return encode(&entry_flat, entry, buf);
+    return mr_flat_append(&entry_flat, entry, buf);
 }
 
 enum mr_err mr_names_entry_decode(struct mr_slice bytes, struct mr_names_entry *ret_entry)
@@ -319,7 +310,7 @@ enum mr_err mr_names_entry_decode(struct mr_slice bytes, struct mr_names_entry *
 
 enum mr_err mr_names_registered_encode(const struct mr_names_registered *answer, struct mr_buf *buf)
 {
-    return encode(&registered_flat, answer, buf);
+    return mr_flat_append(&registered_flat, answer, buf);
 }
 
 enum mr_err mr_names_registered_decode(struct mr_slice bytes,
@@ -330,7 +321,7 @@ enum mr_err mr_names_registered_decode(struct mr_slice bytes,
 
 enum mr_err mr_names_query_encode(const struct mr_names_query *query, struct mr_buf *buf)
 {
-    return encode(&query_flat, query, buf);
+    return mr_flat_append(&query_flat, query, buf);
 }
 
 enum mr_err mr_names_query_decode(struct mr_slice bytes, struct mr_names_query *ret_query)
@@ -349,7 +340,7 @@ enum mr_err mr_names_page_encode(struct mr_names_page *page, struct mr_buf *buf)
     }
     page->more = page->more || n < page->entries_n;
     page->entries_n = n;
-    MR_TRY(encode(&page_flat, page, buf));
+    MR_TRY(mr_flat_append(&page_flat, page, buf));
     MR_TRY(mr_buf_reserve(buf, size + 1));
     uint8_t *at = buf->data + buf->len;
     for (size_t i = 0; i < n; i++) {

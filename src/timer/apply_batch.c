@@ -87,18 +87,6 @@ static bool is_act(const struct item *item)
     return item->op.verb != MR_TIMER_PUT && item->op.verb != MR_TIMER_DELETE;
 }
 
-static enum mr_err encode_definition(struct batch *b, const struct item *item,
-                                     struct mr_slice *ret_bytes)
-{
-    size_t size = mr_flat_size(&mr_flat_timer_definition, &item->options);
-    uint8_t *bytes = mr_arena_alloc(&b->arena, size + 1);
-    if (bytes == NULL)
-        return MR_NOMEM;
-    mr_flat_write(&mr_flat_timer_definition, &item->options, bytes);
-    *ret_bytes = mr_slice_make(bytes, size);
-    return MR_OK;
-}
-
 /* The part of an operation that does not depend on what is there. */
 static enum mr_err begin_apply(struct batch *b, size_t i)
 {
@@ -115,7 +103,8 @@ static enum mr_err begin_apply(struct batch *b, size_t i)
     if (put && !mr_uuid_parse(item->op.id, &apply->uid))
         return MR_INVALID;
     if (put)
-        MR_TRY(encode_definition(b, item, &apply->definition));
+        MR_TRY(
+            mr_flat_make(&mr_flat_timer_definition, &item->options, &b->arena, &apply->definition));
     b->keys[b->puts_n] = (struct mr_store_timer_key){.app = item->op.app, .name = item->op.name};
     b->put_of[b->puts_n++] = i;
     return MR_OK;
@@ -421,12 +410,8 @@ static void succeed(struct batch *b, const struct item *item, struct mr_finish *
     finish->outcome = MR_DONE;
     if (item->lease->task.retention_ms == 0)
         return; /* nobody waits for it */
-    size_t size = mr_flat_size(&mr_flat_timer_result, &item->result);
-    uint8_t *bytes = mr_arena_alloc(&b->arena, size + 1);
-    if (bytes == NULL)
-        return;
-    mr_flat_write(&mr_flat_timer_result, &item->result, bytes);
-    finish->result = mr_slice_make(bytes, size);
+    if (mr_flat_make(&mr_flat_timer_result, &item->result, &b->arena, &finish->result) != MR_OK)
+        finish->result = (struct mr_slice){0};
 }
 
 static void finish_all(struct mr_applier *a, struct batch *b)

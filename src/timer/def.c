@@ -175,15 +175,6 @@ enum mr_err mr_timer_canonical(struct mr_zones *zones, const struct mr_timer_opt
 
 /* ---- encodings ------------------------------------------------------------------------------ */
 
-static enum mr_err append(const struct mr_flat *flat, const void *in, struct mr_buf *buf)
-{
-    size_t size = mr_flat_size(flat, in);
-    MR_TRY(mr_buf_reserve(buf, size));
-    mr_flat_write(flat, in, buf->data + buf->len);
-    buf->len += size;
-    return MR_OK;
-}
-
 static enum mr_err read(const struct mr_flat *flat, struct mr_slice bytes, struct mr_arena *arena,
                         void *out)
 {
@@ -193,7 +184,7 @@ static enum mr_err read(const struct mr_flat *flat, struct mr_slice bytes, struc
 
 enum mr_err mr_timer_encode(const struct mr_timer_options *options, struct mr_buf *buf)
 {
-    return append(&mr_flat_timer_definition, options, buf);
+    return mr_flat_append(&mr_flat_timer_definition, options, buf);
 }
 
 enum mr_err mr_timer_decode(struct mr_slice bytes, struct mr_arena *arena,
@@ -204,7 +195,7 @@ enum mr_err mr_timer_decode(struct mr_slice bytes, struct mr_arena *arena,
 
 enum mr_err mr_timer_operation_encode(const struct mr_timer_operation *op, struct mr_buf *buf)
 {
-    return append(&mr_flat_timer_operation, op, buf);
+    return mr_flat_append(&mr_flat_timer_operation, op, buf);
 }
 
 enum mr_err mr_timer_operation_decode(struct mr_slice bytes, struct mr_timer_operation *ret_op)
@@ -214,7 +205,7 @@ enum mr_err mr_timer_operation_decode(struct mr_slice bytes, struct mr_timer_ope
 
 enum mr_err mr_timer_result_encode(const struct mr_timer_result *result, struct mr_buf *buf)
 {
-    return append(&mr_flat_timer_result, result, buf);
+    return mr_flat_append(&mr_flat_timer_result, result, buf);
 }
 
 enum mr_err mr_timer_result_decode(struct mr_slice bytes, struct mr_timer_result *ret_result)

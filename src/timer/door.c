@@ -117,18 +117,6 @@ static enum mr_err define(struct mr_timer_door *door, struct mr_arena *arena,
     return MR_OK;
 }
 
-static enum mr_err encode(struct mr_arena *arena, const struct mr_flat *flat, const void *in,
-                          struct mr_slice *ret_bytes)
-{
-    size_t size = mr_flat_size(flat, in);
-    uint8_t *bytes = mr_arena_alloc(arena, size + 1);
-    if (bytes == NULL)
-        return MR_NOMEM;
-    mr_flat_write(flat, in, bytes);
-    *ret_bytes = mr_slice_make(bytes, size);
-    return MR_OK;
-}
-
 static enum mr_err prepare(struct under_way *w, size_t i, mr_wall now, struct mr_detail *detail)
 {
     struct mr_timer_result *result = &w->sending->results[i];
@@ -138,7 +126,7 @@ static enum mr_err prepare(struct under_way *w, size_t i, mr_wall now, struct mr
     fill_in(w->door, now, &op, result);
     if (op.verb == MR_TIMER_PUT) {
         MR_TRY(define(w->door, &w->arena, &op, &options, detail));
-        MR_TRY(encode(&w->arena, &mr_flat_timer_definition, &options, &op.definition));
+        MR_TRY(mr_flat_make(&mr_flat_timer_definition, &options, &w->arena, &op.definition));
     } else {
         op.definition = (struct mr_slice){0};
     }
@@ -150,7 +138,7 @@ static enum mr_err prepare(struct under_way *w, size_t i, mr_wall now, struct mr
         .timeout_ms = MR_NO_TIMEOUT,
         .retention_ms = w->sending->wait == MR_TIMER_APPLIED ? KEPT_MS : 0,
     };
-    MR_TRY(encode(&w->arena, &mr_flat_timer_operation, &op, &task->payload));
+    MR_TRY(mr_flat_make(&mr_flat_timer_operation, &op, &w->arena, &task->payload));
     MR_TRY(mr_arena_copy(&w->arena, op.operation, &task->id));
     result->version = op.version;
     w->at[w->enqueue.n++] = i;

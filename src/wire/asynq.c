@@ -88,17 +88,6 @@ static MR_FLAT(struct mr_header, header_flat, header_fields);
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static enum mr_err append(const struct mr_flat *flat, const void *in, struct mr_buf *out)
-{
-    size_t size = mr_flat_size(flat, in);
-    if (size == 0)
-        return MR_OK;
-    MR_TRY(mr_buf_reserve(out, size));
-    (void)mr_flat_write(flat, in, out->data + out->len);
-    out->len += size;
-    return MR_OK;
-}
-
 static uint8_t *put_text(uint8_t *at, unsigned number, struct mr_slice text)
 {
     at = mr_flat_put_head(at, number, text.len);
@@ -158,7 +147,7 @@ static enum mr_err whole(enum mr_err err, size_t before, struct mr_buf *out)
 /* With the error text as it is. */
 static enum mr_err task_encode(const struct mr_asynq_task *task, struct mr_buf *out)
 {
-    MR_TRY(append(&task_flat, task, out));
+    MR_TRY(mr_flat_append(&task_flat, task, out));
     for (size_t i = 0; i < task->headers_n; i++)
         MR_TRY(append_header(&task->headers[i], out));
     return MR_OK;
@@ -183,10 +172,10 @@ enum mr_err mr_asynq_task_encode(const struct mr_asynq_task *task, struct mr_buf
 
 static enum mr_err server_encode(const struct mr_asynq_server *server, struct mr_buf *out)
 {
-    MR_TRY(append(&server_first, server, out));
+    MR_TRY(mr_flat_append(&server_first, server, out));
     for (size_t i = 0; i < server->queues_n; i++)
         MR_TRY(append_queue(&server->queues[i], out));
-    MR_TRY(append(&server_middle, server, out));
+    MR_TRY(mr_flat_append(&server_middle, server, out));
     MR_TRY(append_time(&server->started, SERVER_STARTED, out));
     if (server->active == 0)
         return MR_OK;
@@ -205,7 +194,7 @@ enum mr_err mr_asynq_server_encode(const struct mr_asynq_server *server, struct 
 
 static enum mr_err worker_encode(const struct mr_asynq_worker *worker, struct mr_buf *out)
 {
-    MR_TRY(append(&worker_flat, worker, out));
+    MR_TRY(mr_flat_append(&worker_flat, worker, out));
     MR_TRY(append_time(&worker->started, WORKER_STARTED, out));
     return append_time(&worker->deadline, WORKER_DEADLINE, out);
 }
@@ -218,7 +207,7 @@ enum mr_err mr_asynq_worker_encode(const struct mr_asynq_worker *worker, struct 
 
 static enum mr_err entry_encode(const struct mr_asynq_entry *entry, struct mr_buf *out)
 {
-    MR_TRY(append(&entry_flat, entry, out));
+    MR_TRY(mr_flat_append(&entry_flat, entry, out));
     for (size_t i = 0; i < entry->options_n; i++) {
         MR_TRY(mr_buf_reserve(out, entry->options[i].len + ENTRY_HEAD_MAX));
         uint8_t *at = put_text(out->data + out->len, ENTRY_OPTIONS, entry->options[i]);

@@ -248,6 +248,28 @@ uint8_t *mr_flat_write(const struct mr_flat *flat, const void *in, uint8_t *at)
     return at;
 }
 
+/* One byte more, so that there is somewhere to point to when there is nothing to say. */
+enum mr_err mr_flat_append(const struct mr_flat *flat, const void *in, struct mr_buf *buf)
+{
+    size_t size = mr_flat_size(flat, in);
+    MR_TRY(mr_buf_reserve(buf, size + 1));
+    mr_flat_write(flat, in, buf->data + buf->len);
+    buf->len += size;
+    return MR_OK;
+}
+
+enum mr_err mr_flat_make(const struct mr_flat *flat, const void *in, struct mr_arena *arena,
+                         struct mr_slice *ret_bytes)
+{
+    size_t size = mr_flat_size(flat, in);
+    uint8_t *bytes = mr_arena_alloc(arena, size + 1);
+    if (bytes == NULL)
+        return MR_NOMEM;
+    mr_flat_write(flat, in, bytes);
+    *ret_bytes = mr_slice_make(bytes, size);
+    return MR_OK;
+}
+
 /* ---- reading -------------------------------------------------------------------------------- */
 
 static enum mr_err read_header(struct mr_slice bytes, struct mr_header *header)

@@ -8,6 +8,7 @@
 #define MR_WIRE_FLAT_H
 
 #include "base/arena.h"
+#include "base/buf.h"
 
 struct mr_flat;
 
@@ -51,6 +52,11 @@ struct mr_flat {
 size_t mr_flat_size(const struct mr_flat *flat, const void *in);
 /* Writes as many bytes; returns where they end. */
 uint8_t *mr_flat_write(const struct mr_flat *flat, const void *in, uint8_t *at);
+/* The same behind what is in buf; in the arena. */
+MR_MUST_USE enum mr_err mr_flat_append(const struct mr_flat *flat, const void *in,
+                                       struct mr_buf *buf);
+MR_MUST_USE enum mr_err mr_flat_make(const struct mr_flat *flat, const void *in,
+                                     struct mr_arena *arena, struct mr_slice *ret_bytes);
 /* MR_INVALID when the bytes are not such a message. arena: for headers. */
 MR_MUST_USE enum mr_err mr_flat_read(const struct mr_flat *flat, struct mr_slice bytes,
                                      struct mr_arena *arena, void *out);

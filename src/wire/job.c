@@ -85,17 +85,6 @@ MR_FLAT(struct mr_part_info, mr_flat_part, part_fields);
 
 /* ---- writing -------------------------------------------------------------------------------- */
 
-static enum mr_err append(const struct mr_flat *flat, const void *in, struct mr_buf *buf)
-{
-    size_t size = mr_flat_size(flat, in);
-    if (size == 0)
-        return MR_OK;
-    MR_TRY(mr_buf_reserve(buf, size));
-    mr_flat_write(flat, in, buf->data + buf->len);
-    buf->len += size;
-    return MR_OK;
-}
-
 /* The tag and the length before a field of so many bytes. */
 static enum mr_err append_head(unsigned number, size_t len, struct mr_buf *buf)
 {
@@ -108,7 +97,7 @@ static enum mr_err append_head(unsigned number, size_t len, struct mr_buf *buf)
 
 enum mr_err mr_job_encode(const struct mr_job_options *options, struct mr_buf *buf)
 {
-    MR_TRY(append(&flat_definition, options, buf));
+    MR_TRY(mr_flat_append(&flat_definition, options, buf));
     for (size_t i = 0; i < options->stages_n; i++) {
         MR_TRY(append_head(DEFINITION_STAGES, options->stages[i].len, buf));
         MR_TRY(mr_buf_append_slice(buf, options->stages[i]));
@@ -121,10 +110,10 @@ enum mr_err mr_job_info_encode(const struct mr_job_info *info, struct mr_slice d
 {
     MR_TRY(append_head(JOB_DEFINITION, definition.len, buf));
     MR_TRY(mr_buf_append_slice(buf, definition));
-    MR_TRY(append(&flat_info, info, buf));
+    MR_TRY(mr_flat_append(&flat_info, info, buf));
     for (size_t i = 0; i < info->stages_n; i++) {
         MR_TRY(append_head(JOB_STAGES, mr_flat_size(&flat_stage, &info->stages[i]), buf));
-        MR_TRY(append(&flat_stage, &info->stages[i], buf));
+        MR_TRY(mr_flat_append(&flat_stage, &info->stages[i], buf));
     }
     return MR_OK;
 }

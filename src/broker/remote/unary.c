@@ -96,13 +96,7 @@ enum mr_err unary_encode(struct ticket *ticket, const char *path, const struct m
                          const void *in)
 {
     ticket->path = path;
-    size_t size = mr_flat_size(flat, in);
-    uint8_t *room = mr_arena_alloc(&ticket->req->arena, size);
-    if (room == NULL)
-        return MR_NOMEM;
-    uint8_t *end = mr_flat_write(flat, in, room);
-    ticket->body = mr_slice_make(room, (size_t)(end - room));
-    return MR_OK;
+    return mr_flat_make(flat, in, &ticket->req->arena, &ticket->body);
 }
 
 /* How often a repeated field of messages stands in bytes, and each of them. */
