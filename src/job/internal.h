@@ -231,6 +231,8 @@ void job_stir(struct mr_job_service *s, struct mr_slice queue, const struct mr_u
 /* queues.c */
 void job_queues_look(struct mr_job_service *s); /* asks for, and renews, what is due */
 void job_queues_list(struct mr_job_service *s); /* which ones have live jobs */
+/* NULL: none of this name is known. */
+struct queue *job_queue_find(const struct mr_job_service *s, struct mr_slice name);
 /* NULL: no memory. */
 struct queue *job_queue(struct mr_job_service *s, struct mr_slice name);
 void job_queue_lost(struct queue *queue, enum mr_err err);

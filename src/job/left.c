@@ -64,16 +64,6 @@ static void page_end(struct leaving *l)
 
 /* ---- whose they are --------------------------------------------------------------------------- */
 
-static const struct queue *find_queue(const struct mr_job_service *s, struct mr_slice name)
-{
-    for (const struct mr_link *at = s->queues.next; at != &s->queues; at = at->next) {
-        const struct queue *queue = mr_container(at, struct queue, link);
-        if (mr_slice_equal(mr_slice_str(queue->name), name))
-            return queue;
-    }
-    return NULL;
-}
-
 static bool is_part(const struct mr_task *task)
 {
     struct mr_part_id id;
@@ -85,7 +75,7 @@ enum whose { OURS, ANOTHERS, NOT_KNOWN };
 
 static enum whose whose_is(const struct mr_job_service *s, struct mr_slice name)
 {
-    const struct queue *queue = find_queue(s, name);
+    const struct queue *queue = job_queue_find(s, name);
     if (queue != NULL && queue->owned)
         return OURS;
     if (s->listing || !s->listed)

@@ -18,14 +18,22 @@ static void pump_again(struct mr_timer *timer, void *arg)
     mr_container(timer, struct queue, again)->paused = false; /* the turn goes on with it */
 }
 
-struct queue *job_queue(struct mr_job_service *s, struct mr_slice name)
+struct queue *job_queue_find(const struct mr_job_service *s, struct mr_slice name)
 {
     for (struct mr_link *at = s->queues.next; at != &s->queues; at = at->next) {
         struct queue *queue = mr_container(at, struct queue, link);
         if (mr_slice_equal(mr_slice_str(queue->name), name))
             return queue;
     }
-    struct queue *queue = name.len <= MR_NAME_MAX ? calloc(1, sizeof *queue) : NULL;
+    return NULL;
+}
+
+struct queue *job_queue(struct mr_job_service *s, struct mr_slice name)
+{
+    struct queue *queue = job_queue_find(s, name);
+    if (queue != NULL)
+        return queue;
+    queue = name.len <= MR_NAME_MAX ? calloc(1, sizeof *queue) : NULL;
     if (queue == NULL)
         return NULL;
     queue->s = s;
