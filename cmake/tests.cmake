@@ -115,9 +115,10 @@ function(add_suite folder prefix)
     set(${folder}_programs ${programs} PARENT_SCOPE)
 endfunction()
 
-# Sanitizers stop at the first report and say where.
+# Sanitizers stop at the first report and say where. With 256 MB of freed memory kept in each process a sixth of the time
+# of the simulator was spent on pages.
 set(san_env "UBSAN_OPTIONS=print_stacktrace=1" "TSAN_OPTIONS=halt_on_error=1"
-    "ASAN_OPTIONS=detect_stack_use_after_return=1")
+    "ASAN_OPTIONS=detect_stack_use_after_return=1:quarantine_size_mb=16")
 
 # Of the whole suite under TSan, which is run by campaigns only, some of it takes ten times as long.
 set(test_timeout 300)
@@ -175,6 +176,7 @@ add_dependencies(release_tests product ${MR_EXAMPLES} peer_millrace)
 add_custom_target(fuzzers)
 # What is judged by the clock, with nothing beside it.
 add_custom_target(time_tests)
+add_dependencies(time_tests product)
 
 file(GLOB units CONFIGURE_DEPENDS "${tests_dir}/unit/test_*.c")
 foreach(source IN LISTS units)
