@@ -153,7 +153,7 @@ static void check_all_or_nothing(struct rig *rig, size_t parts, bool acknowledge
         assert_int_equal(ask.jobs[0].info.total, parts);
         assert_int_equal(ask.jobs[0].info.done + ask.jobs[0].info.failed, 0);
         rig_work(rig, 0, 4);
-        RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+        rig_await_end(rig, id);
         rig_check_result(rig, id, "part %zu\n", parts);
     }
     mr_job_ask_done(&ask);

@@ -105,7 +105,7 @@ static void test_106_a_retry_runs_only_what_failed_and_what_never_ran(void **sta
     rig_work(rig, 0, 2);
     /* It fails once for each run of it, without a retry; the next round is its second attempt. */
     load_with(rig, RIG_JOB(.policy = MR_JOB_FINISH, .max_retry = MR_NO_RETRY), 50, 20, "luck", id);
-    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_await_end(rig, id);
     assert_int_equal(rig_state(rig, id), MR_JOB_SUCCEEDED);
     assert_int_equal(rig_act(rig, MR_JOB_RETRY, id), MR_WRONG_STATE); /* nothing failed */
     load_with(rig, RIG_JOB(.policy = MR_JOB_FINISH), 50, 20, "fail", id);
@@ -132,7 +132,7 @@ static void test_111_a_job_that_was_cancelled_can_be_retried(void **state)
     RIG_UNTIL(atomic_load(&rig->running) == 0);
     assert_int_equal(rig_act(rig, MR_JOB_RETRY, id), MR_OK);
     atomic_store(&rig->let_go, true);
-    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_await_end(rig, id);
     rig_check_result(rig, id, "hold %zu\n", 40);
     rig_free(rig);
 }
@@ -219,7 +219,7 @@ static void test_111_a_sweep_that_comes_after_a_retry_leaves_it_alone(void **sta
     rig_thaw(rig, other);
     rig_sleep_ms(300);
     atomic_store(&rig->let_go, true);
-    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_await_end(rig, id);
     rig_check_result(rig, id, "hold %zu\n", 40);
     rig_health(rig, owner, &health);
     assert_int_equal(health.resubmitted, 0);
@@ -273,7 +273,7 @@ static void test_107_a_counter_that_was_deleted_is_made_again(void **state)
     rig_load(rig, RIG_JOB(), "sleep 5 %zu\n", 200, id);
     RIG_UNTIL(rig_ended(rig, id) > 50);
     rig_sql(rig, "DELETE FROM job_stage");
-    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_await_end(rig, id);
     rig_check_result(rig, id, "sleep 5 %zu\n", 200);
     rig_free(rig);
 }
@@ -310,7 +310,7 @@ static void test_105_a_task_that_is_gone_is_submitted_again(void **state)
     control(rig, MR_VERB_DELETE, id, 7);
     control(rig, MR_VERB_DELETE, id, 8);
     atomic_store(&rig->let_go, true);
-    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_await_end(rig, id);
     rig_check_result(rig, id, "hold %zu\n", 10);
     rig_health(rig, 0, &health);
     assert_int_equal(health.resubmitted, 2);
@@ -331,7 +331,7 @@ static void test_105_an_end_that_no_result_told_of_is_found(void **state)
     /* A task that waits and is put into the archive leaves no result. */
     control(rig, MR_VERB_ARCHIVE, id, 9);
     atomic_store(&rig->let_go, true);
-    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_await_end(rig, id);
     struct rig_job job = rig_job(rig, id);
     assert_int_equal(job.state, MR_JOB_SUCCEEDED);
     assert_int_equal(job.failed, 1);
@@ -398,7 +398,7 @@ static void test_104_a_second_task_that_fails_leaves_the_part_to_the_first(void 
     rig_serve(rig, 0);
     rig_work(rig, 0, 4);
     load_with(rig, RIG_JOB(.speculate_ms = 1000), 20, 3, "slow 4000", id);
-    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_await_end(rig, id);
     struct rig_job job = rig_job(rig, id);
     assert_int_equal(job.state, MR_JOB_SUCCEEDED);
     assert_int_equal(job.done, 20);

@@ -247,7 +247,7 @@ static void test_106_no_part_fails_by_what_is_wrong_with_the_broker(void **state
         bad.err = errs[i];
         atomic_store(&bad.times, 2);
         rig_load(rig, RIG_JOB(), "part %zu\n", 20, id);
-        RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+        rig_await_end(rig, id);
         rig_check_result(rig, id, "part %zu\n", 20);
     }
     rig_free(rig);

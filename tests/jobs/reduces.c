@@ -144,7 +144,7 @@ static void test_102_a_server_without_commands_leaves_them_to_one_that_has(void 
     RIG_UNTIL(rig_state(rig, next) == MR_JOB_SUCCEEDED);
     assert_true(rig_job(rig, id).reducing);
     rig_serve(rig, 0);
-    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_await_end(rig, id);
     rig_check_result(rig, id, "%zu\n", 20);
     rig_free(rig);
 }
@@ -167,7 +167,7 @@ static void test_106_without_any_server_that_runs_commands_the_job_fails_at_last
     rig_unserve(rig, 0);
     rig_serve(rig, 0);
     assert_int_equal(rig_act(rig, MR_JOB_RETRY, id), MR_OK);
-    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_await_end(rig, id);
     rig_check_result(rig, id, "%zu\n", 20);
     assert_int_equal(rig->runs, runs);
     rig_free(rig);

@@ -376,7 +376,7 @@ void rig_await_end(struct rig *rig, const char *id)
             return;
         if (job.version != last.version)
             since = mr_mono_now(mr_clock_system());
-        if (rig_elapsed_ms(since) > RIG_WAIT_MS)
+        if (rig_elapsed_ms(since) > look_most_ms(RIG_WAIT_MS))
             fail_msg("%s does not go on: %llu of %llu, %llu running", id,
                      (unsigned long long)job.done, (unsigned long long)job.total,
                      (unsigned long long)job.running);

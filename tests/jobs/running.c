@@ -251,7 +251,7 @@ static void check_reduce(struct rig *rig, const char *reduce, const char *format
     struct mr_buf result = {0};
     char id[RIG_ID_MAX];
     rig_load(rig, RIG_JOB(.reduce = mr_slice_str(reduce)), format, n, id);
-    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_await_end(rig, id);
     struct rig_job job = rig_job(rig, id);
     if (job.state != MR_JOB_SUCCEEDED)
         fail_msg("%s: %s", reduce, job.reason);

@@ -228,7 +228,7 @@ static void test_119_a_kill_while_segments_roll_leaves_them_whole(void **state)
     rig_work(rig, 0, 4);
     rig->settings.segment_parts = 700;
     rig_load(rig, RIG_JOB(.priority_s = 60), "part %zu\n", 1500, id);
-    RIG_UNTIL(mr_job_state_is_end(rig_state(rig, id)));
+    rig_await_end(rig, id);
     rig_check_result(rig, id, "part %zu\n", 1500);
     rig_free(rig);
 }

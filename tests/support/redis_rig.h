@@ -47,6 +47,7 @@ struct redis_rig_options {
     const char *user, *password;   /* who may do everything; user NULL: the default user */
     const char *sentinel_password; /* of the Sentinels' default user */
     const char *config;            /* more lines for each server but the Sentinels */
+    int down_after_ms;             /* one that stands still so long is dead; 0: soon */
 };
 
 /* NULL options: none of them. All are answered when they accept writes. */

@@ -70,6 +70,11 @@ bool rig_in_step(struct redis_rig_server *replica, const struct redis_rig_server
            strtoul(port, NULL, 10) == primary->port;
 }
 
+static int down_after_ms(const struct redis_rig *rig)
+{
+    return rig->options.down_after_ms > 0 ? rig->options.down_after_ms : DOWN_AFTER_MS;
+}
+
 /* ---- Sentinels ------------------------------------------------------------------------------ */
 
 static void write_sentinel(struct redis_rig_server *server)
@@ -81,7 +86,7 @@ static void write_sentinel(struct redis_rig_server *server)
                   "sentinel myid %s\nsentinel monitor %s 127.0.0.1 %u 2\n"
                   "sentinel down-after-milliseconds %s %d\nsentinel failover-timeout %s %d\n"
                   "sentinel parallel-syncs %s 2\n",
-                  server->id, master_name, rig->servers[0].port, master_name, DOWN_AFTER_MS,
+                  server->id, master_name, rig->servers[0].port, master_name, down_after_ms(rig),
                   master_name, FAILOVER_MS, master_name);
     if (o->user != NULL && o->password != NULL)
         (void)fprintf(file, "sentinel auth-user %s %s\n", master_name, o->user);
@@ -258,7 +263,8 @@ struct redis_rig *redis_rig_cluster(const struct redis_rig_options *options)
                       "cluster-enabled yes\ncluster-config-file nodes.conf\ncluster-port %u\n"
                       "cluster-node-timeout %d\ncluster-replica-validity-factor 0\n"
                       "cluster-allow-replica-migration no\n%s",
-                      server->bus_port, DOWN_AFTER_MS, rig->options.tls ? "tls-cluster yes\n" : "");
+                      server->bus_port, down_after_ms(rig),
+                      rig->options.tls ? "tls-cluster yes\n" : "");
         (void)fclose(file);
         write_nodes(server);
         rig_launch(server, NULL);

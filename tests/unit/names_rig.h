@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "names/service.h"
+#include "support/look.h"
 
 enum { INTERVAL_MS = 100 };
 
@@ -31,7 +32,12 @@ static inline void node_start(struct node *node, const struct mr_names_options *
         fail_msg("%s", detail.text);
     service.arg = node->names;
     service.methods = mr_names_methods(&service.methods_n);
-    if (mr_rpc_listen(node->rpc, &service, &port, &detail) != MR_OK)
+    enum mr_err err;
+    mr_mono since = mr_mono_now(mr_clock_system());
+    do /* between its two lives another program may have got the port for a connection */
+        err = mr_rpc_listen(node->rpc, &service, &port, &detail);
+    while (err == MR_IN_USE && look_again(since, 10000));
+    if (err != MR_OK)
         fail_msg("%s", detail.text);
     (void)snprintf(node->address, sizeof node->address, "127.0.0.1:%u", (unsigned)port);
 }
