@@ -32,7 +32,7 @@ test: ## sets up, builds and runs a sample of every test (under 10 minutes)
 	@scripts/setup.sh test
 	@scripts/test.sh sample
 
-test-long: ## the long campaigns (crash images, seeds, model, kills), the fuzzers, every promised figure (under 90 minutes)
+test-long: ## the long campaigns (crash images, seeds, model, kills), planted bugs, every promised figure (under 80 minutes)
 	@scripts/setup.sh fuzz
 	@scripts/test.sh long
 

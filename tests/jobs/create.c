@@ -182,10 +182,10 @@ static void test_100_a_kill_at_any_step_leaves_no_job_or_all_of_it(void **state)
 {
     static const enum mr_job_step at[] = {MR_JOB_STEP_ADD, MR_JOB_STEP_ADDED, MR_JOB_STEP_COMMIT,
                                           MR_JOB_STEP_COMMITTED};
-    size_t parts = rig_full() ? 50000 : 9000; /* of 4000 a chunk */
+    size_t parts = rig_full() ? 22000 : 9000; /* of 4000 a chunk */
     (void)state;
     for (size_t i = 0; i < sizeof at / sizeof *at; i++) {
-        unsigned times = i >= 2 ? 1 : rig_full() ? 12 : rig_is_shared() ? 1 : 2;
+        unsigned times = i >= 2 ? 1 : rig_full() ? 6 : rig_is_shared() ? 1 : 2;
         for (unsigned k = 1; k <= times; k++)
             die_while_loading(at[i], k, parts);
     }
