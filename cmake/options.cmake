@@ -58,10 +58,12 @@ if(san)
     set(san_compile -g1 -O1 $<$<C_COMPILER_ID:GNU>:-Wno-maybe-uninitialized>)
     target_compile_options(mr_flags INTERFACE ${san} ${san_compile})
     target_link_options(mr_flags INTERFACE ${san})
-    # 300 programs, each with everything in it: half of the time to link them is the linker's own.
-    find_program(MR_GOLD ld.gold)
-    if(MR_GOLD AND NOT MR_FUZZ)
-        target_link_options(mr_flags INTERFACE -fuse-ld=gold)
+    # 300 programs, each with everything in it: half of the time to link them is the linker's own. lld takes 0.17 s for one, gold
+    # 0.25 s, the default 0.4 s.
+    find_program(MR_LINKER NAMES ld.lld ld.gold)
+    if(MR_LINKER AND NOT MR_FUZZ)
+        string(REGEX REPLACE ".*ld\\." "" linker "${MR_LINKER}")
+        target_link_options(mr_flags INTERFACE -fuse-ld=${linker})
     endif()
 endif()
 

@@ -22,7 +22,7 @@ libnghttp2-dev libprotobuf-c-dev protobuf-c-compiler libssl-dev zlib1g-dev libhi
 libmicrohttpd-dev libgnutls28-dev libyaml-dev libsqlite3-dev libpq-dev tzdata nodejs npm"
 demo="$build jq espeak-ng sox"
 package="$build dpkg-dev file"
-test="$demo dpkg-dev file clang-format python3 man-db openssl curl systemd python3-grpcio python3-grpc-tools
+test="$demo dpkg-dev file lld clang-format python3 man-db openssl curl systemd python3-grpcio python3-grpc-tools
 chromium iproute2 tmux zsh fish redis-tools postgresql"
 fuzz="$test clang libclang-rt-14-dev lintian debootstrap nginx-light wrk"
 peers="$test beanstalkd gearman-job-server nats-server rabbitmq-server libnats-dev librabbitmq-dev nginx-light wrk"

@@ -112,6 +112,7 @@ figures() {
 sample() {
     begin "check" scripts/tidy.py
     stage "build (release)" compile build release_tests -DCMAKE_BUILD_TYPE=Release
+    begin "soak (release)" soak_for 10
     # Where the allocator fails, no sanitizer's own is in its place.
     begin "integration and alloc (release)" beside build -j $((3 * jobs)) -L 'integration|alloc'
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
@@ -119,7 +120,6 @@ sample() {
     stage "build (TSan)" compile build/tsan threads_tests -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=thread
     begin "threads (TSan)" beside build/tsan -j "$jobs" -L threads
     finish
-    stage "soak (release)" soak_for 10
 }
 
 # Beside the campaigns, which wait now and then, stands what only computes; what is judged by the clock has the machine to itself.
