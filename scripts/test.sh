@@ -70,6 +70,12 @@ finish() {
             failed+=("$name")
         fi
     done
+    begun=()
+}
+
+# Nothing has failed so far: what is built next can be run.
+is_sound() {
+    [ "${#failed[@]}" -eq 0 ]
 }
 
 # compile FOLDER TARGET CMAKE-OPTION...: tests that run meanwhile go first.
@@ -112,19 +118,22 @@ figures() {
 sample() {
     begin "check" scripts/tidy.py
     stage "build (release)" compile build release_tests -DCMAKE_BUILD_TYPE=Release
+    is_sound || return 0
     begin "soak (release)" soak_for 10
     # Where the allocator fails, no sanitizer's own is in its place.
     begin "integration and alloc (release)" beside build -j $((3 * jobs)) -L 'integration|alloc'
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
+    is_sound || return 0
     begin "sample (ASan + UBSan)" beside build/asan -j $((4 * jobs)) -L sample
     stage "build (TSan)" compile build/tsan threads_tests -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=thread
+    is_sound || return 0
     begin "threads (TSan)" beside build/tsan -j "$jobs" -L threads
-    finish
 }
 
 # Beside the campaigns, which wait now and then, stands what only computes; what is judged by the clock has the machine to itself.
 long() {
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
+    is_sound || return 0
     begin "campaigns (ASan + UBSan)" run build/asan -j $((2 * jobs)) -L long
     stage "build (release)" compile build time_tests -DCMAKE_BUILD_TYPE=Release
     stage "planted bugs" nice -n 5 env JOBS=1 MR_PLANT_SECONDS=600 MR_IMAGES=3000 MR_SEEDS=1000 MR_FLIPS=2000 tests/integration/plants.sh
@@ -171,7 +180,10 @@ soak() {
 
 began=$SECONDS
 case "${1:-sample}" in
-sample | long | soak) "${1:-sample}" ;;
+sample | long | soak)
+    "${1:-sample}"
+    finish
+    ;;
 *)
     echo "test: unknown run '$1' (sample, long or soak)" >&2
     exit 2

@@ -48,7 +48,7 @@ static mr_mono now(void)
     return mr_mono_now(mr_clock_system());
 }
 
-static void look_again(mr_mono since, const char *what)
+static void look_for(mr_mono since, const char *what)
 {
     struct mr_event never;
     mr_event_init(&never);
@@ -58,7 +58,7 @@ static void look_again(mr_mono since, const char *what)
 }
 #define WAIT_UNTIL(cond)                                                                           \
     for (mr_mono since_ = now(); !(cond);)                                                         \
-    look_again(since_, #cond)
+    look_for(since_, #cond)
 
 /* ---- servers -------------------------------------------------------------------------------- */
 
@@ -446,7 +446,7 @@ static void test_a_dead_server_is_passed_over_and_a_new_one_used(void **state)
     mr_mono since = now();
     while (count_at(w, 2, MR_PENDING) == 0) {
         assert_int_equal(put(w->many, "").err, MR_OK);
-        look_again(since, "a new server is used");
+        look_for(since, "a new server is used");
     }
     server_up(&w->servers[0]); /* it is in no list any more */
     for (size_t i = 0; i < 20; i++)
@@ -506,7 +506,7 @@ static void test_without_a_server_it_is_certain_that_nothing_is_there(void **sta
     mr_mono since = now();
     do {
         result = put(w->many, "");
-        look_again(since, "nobody is there");
+        look_for(since, "nobody is there");
     } while (result.unknown);
     assert_int_equal(result.err, MR_UNAVAILABLE);
 }
@@ -653,7 +653,7 @@ static void test_a_node_is_shown_as_busy_as_it_is(void **state)
         assert_int_equal(req.nodes[0].in_hand, SERVERS);
         busy = req.nodes[0].busy;
         mr_req_done(&req.req);
-        look_again(since, "all slots are busy");
+        look_for(since, "all slots are busy");
     }
     for (size_t i = 0; i < SERVERS; i++)
         mr_lease_free(leases[i]);
@@ -817,7 +817,7 @@ static void test_a_server_that_hangs_costs_its_own_leases_only(void **state)
     mr_mono since = now();
     while (stops(w) == 0) {
         assert_int_equal(beat(w), MR_OK); /* the other one answers */
-        look_again(since, "the fence falls");
+        look_for(since, "the fence falls");
     }
     assert_int_equal(w->stops[0], lost->epoch);
     assert_int_equal(finish(w, kept), MR_OK);

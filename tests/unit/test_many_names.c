@@ -43,7 +43,7 @@ static mr_mono now(void)
     return mr_mono_now(mr_clock_system());
 }
 
-static void look_again(mr_mono since, const char *what)
+static void look_for(mr_mono since, const char *what)
 {
     struct mr_event never;
     mr_event_init(&never);
@@ -187,7 +187,7 @@ static void await_used(struct world *w, size_t i)
     uint64_t before = count_at(w, i);
     for (mr_mono since = now(); count_at(w, i) == before;) {
         assert_int_equal(put(w), MR_OK);
-        look_again(since, "the server is used");
+        look_for(since, "the server is used");
     }
 }
 
@@ -216,7 +216,7 @@ static void test_34_a_server_that_joins_is_used_and_one_that_leaves_is_not(void 
     since = now();
     leave(w, 0);
     while (!is_avoided(w, 0))
-        look_again(since, "the server is avoided");
+        look_for(since, "the server is avoided");
     assert_true(now().ns - since.ns < KNOWN_MS * MR_NS_PER_MS);
     await_used(w, 1);
     await_used(w, 2);
