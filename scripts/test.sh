@@ -127,7 +127,7 @@ sample() {
     begin "sample (ASan + UBSan)" beside build/asan -j $((4 * jobs)) -L sample
     stage "build (TSan)" compile build/tsan threads_tests -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=thread
     is_sound || return 0
-    begin "threads (TSan)" beside build/tsan -j "$jobs" -L threads
+    begin "threads (TSan)" beside build/tsan -j $((4 * jobs)) -L threads
 }
 
 # Beside the campaigns, which wait now and then, stands what only computes; what is judged by the clock has the machine to itself.
