@@ -663,6 +663,24 @@ static void runs_of_two_queues_differ_where_these_hand_out_the_same_epoch(void *
     assert_string_equal(RIG(server(), "GET", "asynq:{b}:processed"), "1");
 }
 
+/* What had to go back is asked for again: else an answer of several queues would lack some of one, and their shares with it. */
+static void an_answer_is_whole_where_two_queues_hand_out_the_same_epochs(void **state)
+{
+    static const struct mr_worker_queue queues[] = {{.name = MR_SLICE_LIT("a"), .weight = 1},
+                                                    {.name = MR_SLICE_LIT("b"), .weight = 1}};
+    struct scene *scene = *state;
+    RIG(server(), "SET", "asynq:{a}:mr:epoch", "4000000000000000");
+    RIG(server(), "SET", "asynq:{b}:mr:epoch", "4000000000000000");
+    PUT_OK(scene, .queue = MR_SLICE_LIT("a"), .id = MR_SLICE_LIT("1"));
+    PUT_OK(scene, .queue = MR_SLICE_LIT("b"), .id = MR_SLICE_LIT("2"));
+    PUT_OK(scene, .queue = MR_SLICE_LIT("a"), .id = MR_SLICE_LIT("3"));
+    PUT_OK(scene, .queue = MR_SLICE_LIT("b"), .id = MR_SLICE_LIT("4"));
+    open_node_of(scene, queues, 2);
+    finish_all(scene, take_all(scene, "1234"));
+    assert_string_equal(RIG(server(), "GET", "asynq:{a}:processed"), "2");
+    assert_string_equal(RIG(server(), "GET", "asynq:{b}:processed"), "2");
+}
+
 /* ---- a full Redis --------------------------------------------------------------------------- */
 
 enum { MANY = 1000 };
@@ -970,6 +988,7 @@ int main(void)
         TEST(a_wish_to_cancel_reaches_the_run),
         TEST(a_wish_to_cancel_that_was_missed_is_heard_with_the_next_beat),
         TEST(runs_of_two_queues_differ_where_these_hand_out_the_same_epoch),
+        TEST(an_answer_is_whole_where_two_queues_hand_out_the_same_epochs),
         TEST(who_died_without_a_word_is_not_named_for_ever),
         TEST(a_full_redis_refuses_new_work_and_is_worked_off),
         TEST(who_waits_asks_less_than_five_times_a_second),

@@ -28,9 +28,11 @@ struct ask {
     bool tried;
     bool alone;              /* nobody else asks before it is answered */
     bool full;               /* the node had no free slot when it was sent */
+    bool again;              /* for what clashed */
     struct mr_lease *leases; /* what it brought, and how many of them the take has got */
     struct mr_lease **tail;
     size_t n, passed;
+    size_t clashed; /* of what it brought: the node has their epochs in hand */
     char args[5][NUMBER_MAX];
 };
 
@@ -158,10 +160,16 @@ static void ask_send(struct ask *ask)
     /* It must not wait for a Redis that is away: how long it may, the take knows. */
     ask->call = (struct mr_redis_call){.answered = ask_answered, .arg = ask, .urgent = true};
     ask->take->asks++;
+    rqueue_eval(queue, &ask->call, SCRIPT_TAKE, args, TAKE_ARGS);
+}
+
+static void ask_begin(struct ask *ask)
+{
     ask->leases = NULL;
     ask->tail = &ask->leases;
-    ask->n = ask->passed = 0;
-    rqueue_eval(queue, &ask->call, SCRIPT_TAKE, args, TAKE_ARGS);
+    ask->n = ask->passed = ask->clashed = 0;
+    ask->again = false;
+    ask_send(ask);
 }
 
 /* Of a queue with limits nothing would come before a slot is free; see takes_slot_free. */
@@ -306,7 +314,24 @@ static bool ask_some(struct take *take)
         if (take->own[i].asked == 0)
             continue;
         any = true;
-        ask_send(&take->own[i]);
+        ask_begin(&take->own[i]);
+    }
+    return any;
+}
+
+/* Two servers of a Cluster may have handed out the same epochs. What came second has gone back, and is asked for once more: it comes
+ * with others. Once: an answer may bring less than there is. */
+static bool ask_clashed(struct take *take)
+{
+    bool any = false;
+    for (size_t i = 0; i < take->own_n; i++) {
+        struct ask *ask = &take->own[i];
+        if (ask->clashed == 0 || ask->again)
+            continue;
+        any = ask->again = true;
+        ask->asked = ask->clashed;
+        ask->clashed = 0;
+        ask_send(ask);
     }
     return any;
 }
@@ -501,6 +526,7 @@ static void read_tasks(struct ask *ask, const struct mr_reply *reply)
                    MR_SLICE_LIT("its message is that of another task"));
         if (err == MR_STALE) /* with another epoch it can come again */
             refuse(ask->listen->queue, items[0].text, epoch, MR_HAND_BACK, MR_SLICE_LIT(""));
+        ask->clashed += err == MR_STALE;
         if (err != MR_OK)
             continue;
         lease->next = NULL;
@@ -586,6 +612,8 @@ static void spread(struct take *take)
 static void round_over(struct take *take)
 {
     const struct mr_req_take *req = req_of(take);
+    if (!take->node->leaving && ask_clashed(take))
+        return;
     spread(take);
     if (take->node->leaving)
         take_closed(take);
