@@ -89,6 +89,20 @@ static enum mr_err work_init(struct work *work, struct tx *tx, struct mr_slice a
     return work->slots && work->movers && work->entries ? MR_OK : MR_NOMEM;
 }
 
+/* An item that needs no timer, of one that another item moves: what is open of it counts there. */
+static void share_movers(struct work *work, struct slot *const *sorted, size_t n)
+{
+    size_t at = 0;
+    for (size_t i = 0; i < n; i++) {
+        while (at < work->movers_n &&
+               memcmp(&work->movers[at].uid, sorted[i]->uid, sizeof work->movers[at].uid) < 0)
+            at++;
+        if (at < work->movers_n &&
+            memcmp(&work->movers[at].uid, sorted[i]->uid, sizeof work->movers[at].uid) == 0)
+            sorted[i]->mover = &work->movers[at];
+    }
+}
+
 /* Slots without a uid are of items that are refused. */
 static enum mr_err find_places(struct work *work)
 {
@@ -102,13 +116,12 @@ static enum mr_err find_places(struct work *work)
     }
     qsort(sorted, n, sizeof *sorted, compare_slots);
     for (size_t i = 0; i < n; i++) {
-        if (sorted[i]->needs_timer) {
-            sorted[i]->mover = mover_for(work, sorted[i]);
-            sorted[i]->mover->counted |= sorted[i]->counts;
-        }
+        if (sorted[i]->needs_timer)
+            mover_for(work, sorted[i])->counted |= sorted[i]->counts;
         if (sorted[i]->needs_row)
             sorted[i]->entry = entry_for(work, sorted[i]);
     }
+    share_movers(work, sorted, n);
     return MR_OK;
 }
 

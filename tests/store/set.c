@@ -154,6 +154,38 @@ static void test_the_last_end_of_several_moves_its_timer_on(void **state)
     assert_int_equal(suite_get(t, "a", "n")->next_ms, 5000);
 }
 
+/* What its batch has ended before counts, also where that moves nothing. */
+static void test_an_end_beside_others_of_its_timer_moves_it_on(void **state)
+{
+    struct suite *t = *state;
+    assert_err(PUT(t, .next_ms = MR_STORE_NEVER_MS).err, MR_OK);
+    fire_at(t, 1, 1000);
+    fire_at(t, 1, 2000);
+    struct mr_store_set items[] = {
+        {.uid = suite_uid(1), .planned_ms = 2000, .from = OPEN, .to = MR_LEDGER_SUCCEEDED},
+        {.uid = suite_uid(1), .planned_ms = 1000, .from = OPEN, .to = MR_LEDGER_SUCCEEDED}};
+    items[1].move = (struct mr_store_move){.moves = true,
+                                           .when = MR_STORE_WHEN_NONE_OPEN,
+                                           .version = 1,
+                                           .from_ms = MR_STORE_NEVER_MS,
+                                           .to_ms = 5000};
+    struct mr_store_set_result results[2];
+    struct mr_store_firing_set set = {
+        .req.op = MR_STORE_FIRING_SET,
+        .fence = {MR_SLICE_LIT("app:a"),
+                  LEASE(t, .owner = MR_SLICE_LIT("me"), .ttl_ms = 60000).token},
+        .app = MR_SLICE_LIT("a"),
+        .items = items,
+        .n = 2,
+        .results = results};
+    assert_err(mr_store_call(t->store, &set.req), MR_OK);
+    assert_err(results[0].err, MR_OK);
+    assert_false(results[0].moved);
+    assert_err(results[1].err, MR_OK);
+    assert_true(results[1].moved);
+    assert_int_equal(suite_get(t, "a", "n")->next_ms, 5000);
+}
+
 static void test_an_end_can_finish_its_timer(void **state)
 {
     struct suite *t = *state;
@@ -334,6 +366,7 @@ int suite_set(const struct suite_engine *engine)
         SUITE_TEST(test_a_failed_firing_runs_again_once_per_number),
         SUITE_TEST(test_an_end_can_move_its_timer_on),
         SUITE_TEST(test_the_last_end_of_several_moves_its_timer_on),
+        SUITE_TEST(test_an_end_beside_others_of_its_timer_moves_it_on),
         SUITE_TEST(test_an_end_can_finish_its_timer),
         SUITE_TEST(test_what_is_done_without_the_lease_counts_as_a_change),
         SUITE_TEST(test_no_more_runs_than_the_limit_are_open),

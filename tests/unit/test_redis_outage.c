@@ -20,7 +20,7 @@
 
 #define Q "asynq:{default}:"
 
-enum { BEAT_MS = 200, LEASE_MS = 3 * BEAT_MS, LINES_MAX = 64, PATIENCE_S = 30 };
+enum { BEAT_MS = 400, LEASE_MS = 3 * BEAT_MS, LINES_MAX = 64, PATIENCE_S = 30 };
 
 static const int64_t patience_ns = PATIENCE_S * MR_NS_PER_S;
 
@@ -142,7 +142,7 @@ static int teardown(void **state)
 static void start_worker(struct scene *scene, int64_t drain_ms)
 {
     /* A Cluster says for a second or two that it is not in order: it might be so here alone. */
-    int64_t beat_ms = is_cluster() ? 5 * BEAT_MS : BEAT_MS;
+    int64_t beat_ms = is_cluster() ? 3 * BEAT_MS : BEAT_MS;
     struct mr_worker_options options = {.slots = 1, .beat_ms = beat_ms, .drain_ms = drain_ms};
     assert_int_equal(mr_worker_new_on(scene->broker, &options, &scene->worker), MR_OK);
     assert_int_equal(mr_worker_handle(scene->worker, "*", run_until_told, scene), MR_OK);
@@ -248,7 +248,7 @@ static void a_run_goes_on_while_the_node_of_its_queue_is_away(void **state)
     struct redis_rig_server *killed = scene->server;
     redis_rig_wait_healthy(scene->rig); /* its replica has it */
     redis_rig_kill(killed);
-    pass_ms(10 * LEASE_MS);
+    pass_ms(7 * LEASE_MS);
     redis_rig_start(killed);
     redis_rig_wait_healthy(scene->rig);
     scene->server = redis_rig_owner(scene->rig, slot);

@@ -1,170 +1,11 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Working on a Redis that other programs use as well, and that goes away: what our half leaves behind is what
- * Asynq's programs expect, what they leave is worked on, and nothing is lost with a connection. What every
- * engine does is the conformance suite's.
+ * Working on a Redis that other programs use as well: what our half leaves behind is what Asynq's programs
+ * expect, and what they leave is worked on. What every engine does is the conformance suite's.
  */
-#include <setjmp.h>
-#include <stdarg.h>
-#include <stddef.h>
-#include <stdio.h>
-#include <stdlib.h>
-
-#include <cmocka.h>
-
 #include "broker/redis/redis.h"
 #include "support/redis_rig.h"
-
-#define Q "asynq:{default}:"
-
-enum { WAIT_MS = 20000, LEASE_MS = 60000 };
-
-static struct redis_rig *rig;
-
-static struct redis_rig_server *server(void)
-{
-    return redis_rig_server(rig, 0);
-}
-
-struct scene {
-    struct mr_broker *broker;
-    uint64_t node;
-    uint32_t first_slot;
-    _Atomic uint64_t cancelled;
-    char refusal[256]; /* what Redis said last, as it is told */
-    _Atomic int refusals;
-};
-
-static void note_refusal(enum mr_err err, const char *text, void *arg)
-{
-    struct scene *scene = arg;
-    (void)err;
-    (void)snprintf(scene->refusal, sizeof scene->refusal, "%s", text);
-    atomic_fetch_add(&scene->refusals, 1);
-}
-
-static void stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
-{
-    struct scene *scene = arg;
-    if (reason == MR_STOP_CANCEL)
-        atomic_store(&scene->cancelled, epoch);
-}
-
-static void open_node_of(struct scene *scene, const struct mr_worker_queue *queues, size_t n)
-{
-    struct mr_req_node_open req = {.req.op = MR_OP_NODE_OPEN,
-                                   .name = MR_SLICE_LIT("node"),
-                                   .queues = queues,
-                                   .queues_n = n,
-                                   .slots = 4,
-                                   .lease_ms = LEASE_MS,
-                                   .events = {.stop = stop, .arg = scene}};
-    assert_int_equal(mr_broker_call(scene->broker, &req.req), MR_OK);
-    scene->node = req.node;
-    scene->first_slot = req.first_slot;
-    mr_req_done(&req.req);
-}
-
-static void open_node(struct scene *scene)
-{
-    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default"), .weight = 3};
-    open_node_of(scene, &queue, 1);
-}
-
-static int setup(void **state)
-{
-    struct scene *scene = calloc(1, sizeof *scene);
-    struct mr_redis_broker_options options = {
-        .url = redis_rig_url(rig), .archive_max = 2, .refused = note_refusal, .refused_arg = scene};
-    assert_non_null(scene);
-    RIG_ALL(rig, "CONFIG", "SET", "maxmemory", "0");
-    RIG_ALL(rig, "FLUSHALL");
-    assert_int_equal(mr_redis_broker_open(&options, &scene->broker, NULL), MR_OK);
-    *state = scene;
-    return 0;
-}
-
-static int teardown(void **state)
-{
-    struct scene *scene = *state;
-    mr_broker_close(scene->broker);
-    free(scene);
-    return 0;
-}
-
-/* ---- requests ------------------------------------------------------------------------------- */
-
-static enum mr_err put(struct scene *scene, struct mr_task_options task)
-{
-    struct mr_enqueue_result result;
-    struct mr_req_enqueue req = {
-        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
-    enum mr_err err = mr_broker_call(scene->broker, &req.req);
-    mr_req_done(&req.req);
-    return err != MR_OK ? err : result.err;
-}
-#define PUT_OK(scene, ...)                                                                         \
-    assert_int_equal(put(scene, (struct mr_task_options){__VA_ARGS__}), MR_OK)
-
-/* NULL: nothing came in time. */
-static struct mr_lease *take(struct scene *scene, int64_t wait_ms)
-{
-    struct mr_req_take req = {
-        .req.op = MR_OP_TAKE, .node = scene->node, .max = 1, .wait_ms = wait_ms};
-    enum mr_err err = mr_broker_call(scene->broker, &req.req);
-    mr_req_done(&req.req);
-    if (err == MR_EMPTY)
-        return NULL;
-    assert_int_equal(err, MR_OK);
-    assert_int_equal(mr_broker_lease_open(scene->broker, req.leases), MR_OK);
-    return req.leases;
-}
-
-static struct mr_lease *take_id(struct scene *scene, const char *id)
-{
-    struct mr_lease *lease = take(scene, WAIT_MS);
-    assert_non_null(lease);
-    assert_true(mr_slice_equal(lease->task.id, mr_slice_str(id)));
-    return lease;
-}
-
-static enum mr_err finish(struct scene *scene, struct mr_lease *lease, struct mr_finish item)
-{
-    enum mr_err err;
-    item.id = lease->task.id;
-    item.epoch = lease->epoch;
-    item.ref = lease->ref;
-    struct mr_req_finish req = {.req.op = MR_OP_FINISH, .items = &item, .n = 1, .errs = &err};
-    assert_int_equal(mr_broker_call(scene->broker, &req.req), MR_OK);
-    mr_req_done(&req.req);
-    mr_lease_free(lease);
-    return err;
-}
-#define FINISH(scene, lease, ...) finish(scene, lease, (struct mr_finish){__VA_ARGS__})
-
-static int64_t elapsed_ms(mr_mono since)
-{
-    return (mr_mono_now(mr_clock_system()).ns - since.ns) / MR_NS_PER_MS;
-}
-
-/* As a client of Asynq's writes it. */
-static void put_as_others(const char *id, const char *state)
-{
-    char key[128], message[256];
-    (void)snprintf(key, sizeof key, Q "t:%s", id);
-    (void)snprintf(message, sizeof message,
-                   "\n\x01t\x1a%c%s\"\x07"
-                   "default",
-                   (int)strlen(id), id);
-    RIG(server(), "SADD", "asynq:queues", "default");
-    RIG(server(), "HSET", key, "msg", message, "state", state);
-}
-
-static void push_as_others(const char *id)
-{
-    put_as_others(id, "pending");
-    RIG(server(), "EVAL", "return redis.call('LPUSH', KEYS[1], ARGV[1])", "1", Q "pending", id);
-}
+#include "unit/redis_scene.h"
 
 /* ---- what we leave -------------------------------------------------------------------------- */
 
@@ -641,16 +482,21 @@ static void a_wish_to_cancel_reaches_the_run(void **state)
 }
 
 /* As two nodes of a Cluster may hand them out. */
-static void runs_of_two_queues_differ_where_these_hand_out_the_same_epoch(void **state)
+static void open_node_of_two_with_one_epoch(struct scene *scene)
 {
     static const struct mr_worker_queue queues[] = {{.name = MR_SLICE_LIT("a"), .weight = 1},
                                                     {.name = MR_SLICE_LIT("b"), .weight = 1}};
-    struct scene *scene = *state;
     RIG(server(), "SET", "asynq:{a}:mr:epoch", "4000000000000000");
     RIG(server(), "SET", "asynq:{b}:mr:epoch", "4000000000000000");
+    open_node_of(scene, queues, 2);
+}
+
+static void runs_of_two_queues_differ_where_these_hand_out_the_same_epoch(void **state)
+{
+    struct scene *scene = *state;
     PUT_OK(scene, .queue = MR_SLICE_LIT("a"), .id = MR_SLICE_LIT("first"));
     PUT_OK(scene, .queue = MR_SLICE_LIT("b"), .id = MR_SLICE_LIT("second"));
-    open_node_of(scene, queues, 2);
+    open_node_of_two_with_one_epoch(scene);
     struct mr_lease *one = take(scene, WAIT_MS), *other = take(scene, WAIT_MS);
     assert_non_null(one);
     assert_non_null(other);
@@ -666,19 +512,13 @@ static void runs_of_two_queues_differ_where_these_hand_out_the_same_epoch(void *
 /* What had to go back is asked for again: else an answer of several queues would lack some of one, and their shares with it. */
 static void an_answer_is_whole_where_two_queues_hand_out_the_same_epochs(void **state)
 {
-    static const struct mr_worker_queue queues[] = {{.name = MR_SLICE_LIT("a"), .weight = 1},
-                                                    {.name = MR_SLICE_LIT("b"), .weight = 1}};
     struct scene *scene = *state;
-    RIG(server(), "SET", "asynq:{a}:mr:epoch", "4000000000000000");
-    RIG(server(), "SET", "asynq:{b}:mr:epoch", "4000000000000000");
     PUT_OK(scene, .queue = MR_SLICE_LIT("a"), .id = MR_SLICE_LIT("1"));
     PUT_OK(scene, .queue = MR_SLICE_LIT("b"), .id = MR_SLICE_LIT("2"));
     PUT_OK(scene, .queue = MR_SLICE_LIT("a"), .id = MR_SLICE_LIT("3"));
     PUT_OK(scene, .queue = MR_SLICE_LIT("b"), .id = MR_SLICE_LIT("4"));
-    open_node_of(scene, queues, 2);
+    open_node_of_two_with_one_epoch(scene);
     finish_all(scene, take_all(scene, "1234"));
-    assert_string_equal(RIG(server(), "GET", "asynq:{a}:processed"), "2");
-    assert_string_equal(RIG(server(), "GET", "asynq:{b}:processed"), "2");
 }
 
 /* ---- a full Redis --------------------------------------------------------------------------- */
@@ -840,123 +680,6 @@ static void who_waits_on_many_queues_asks_no_more_and_is_not_later(void **state)
     assert_true(elapsed_ms(since) < 4000);
     assert_int_equal(FINISH(scene, lease, .outcome = MR_DONE), MR_OK);
 }
-
-/* ---- Redis goes away ------------------------------------------------------------------------ */
-
-static void producers_are_refused_at_once_while_redis_is_away(void **state)
-{
-    struct scene *scene = *state;
-    PUT_OK(scene, .id = MR_SLICE_LIT("before"));
-    redis_rig_kill(server());
-    mr_mono since = mr_mono_now(mr_clock_system());
-    while (put(scene, (struct mr_task_options){.payload = MR_SLICE_LIT("x")}) == MR_OK)
-        assert_true(elapsed_ms(since) < WAIT_MS);
-    int64_t best_ms = WAIT_MS;
-    for (int i = 0; i < 5; i++) {
-        since = mr_mono_now(mr_clock_system());
-        assert_int_equal(put(scene, (struct mr_task_options){.id = MR_SLICE_LIT("given")}),
-                         MR_UNAVAILABLE);
-        best_ms = elapsed_ms(since) < best_ms ? elapsed_ms(since) : best_ms;
-    }
-    assert_true(best_ms < 100);
-    redis_rig_start(server());
-    since = mr_mono_now(mr_clock_system());
-    while (put(scene, (struct mr_task_options){.payload = MR_SLICE_LIT("x")}) != MR_OK)
-        assert_true(elapsed_ms(since) < WAIT_MS);
-}
-
-static void finished(struct mr_req *req)
-{
-    mr_event_set(req->arg);
-}
-
-/* An end of a run on its way. */
-struct end {
-    struct mr_event done;
-    enum mr_err err;
-    struct mr_finish item;
-    struct mr_req_finish req;
-};
-
-static void end_begin(struct scene *scene, struct end *end, const struct mr_lease *lease)
-{
-    end->item = (struct mr_finish){.id = lease->task.id,
-                                   .epoch = lease->epoch,
-                                   .ref = lease->ref,
-                                   .outcome = MR_DONE,
-                                   .result = MR_SLICE_LIT("result")};
-    end->req =
-        (struct mr_req_finish){.req = {.op = MR_OP_FINISH, .done = finished, .arg = &end->done},
-                               .items = &end->item,
-                               .n = 1,
-                               .errs = &end->err};
-    mr_event_init(&end->done);
-    mr_broker_submit(scene->broker, &end->req.req);
-}
-
-static void end_is_accepted(struct end *end, struct mr_lease *lease)
-{
-    assert_true(mr_event_wait(&end->done, WAIT_MS * MR_NS_PER_MS));
-    assert_int_equal(end->req.req.err, MR_OK);
-    assert_int_equal(end->err, MR_OK);
-    mr_req_done(&end->req.req);
-    mr_lease_free(lease);
-    assert_string_equal(RIG(server(), "HGET", Q "t:a", "result"), "result");
-    assert_string_equal(RIG(server(), "GET", Q "processed"), "1");
-}
-
-static void an_end_of_a_run_is_kept_until_redis_is_back(void **state)
-{
-    struct scene *scene = *state;
-    struct end end;
-    open_node(scene);
-    PUT_OK(scene, .id = MR_SLICE_LIT("a"), .retention_ms = 60000);
-    struct mr_lease *lease = take_id(scene, "a");
-    redis_rig_kill(server());
-    end_begin(scene, &end, lease);
-    assert_false(mr_event_wait(&end.done, 300 * MR_NS_PER_MS));
-    redis_rig_start(server());
-    end_is_accepted(&end, lease);
-}
-
-/* It was sent, and whether it was carried out is not known. */
-static void an_end_without_an_answer_is_sent_again(void **state)
-{
-    struct scene *scene = *state;
-    struct end end;
-    open_node(scene);
-    PUT_OK(scene, .id = MR_SLICE_LIT("a"), .retention_ms = 60000);
-    struct mr_lease *lease = take_id(scene, "a");
-    redis_rig_freeze(server());
-    end_begin(scene, &end, lease);
-    assert_false(mr_event_wait(&end.done, 50 * MR_NS_PER_MS));
-    redis_rig_kill(server());
-    redis_rig_start(server());
-    end_is_accepted(&end, lease);
-}
-
-static void who_waits_for_a_task_goes_on_when_redis_is_back(void **state)
-{
-    struct scene *scene = *state;
-    open_node(scene);
-    struct mr_event done;
-    struct mr_req_take req = {.req = {.op = MR_OP_TAKE, .done = finished, .arg = &done},
-                              .node = scene->node,
-                              .max = 1,
-                              .wait_ms = WAIT_MS};
-    mr_event_init(&done);
-    mr_broker_submit(scene->broker, &req.req);
-    assert_false(mr_event_wait(&done, 50 * MR_NS_PER_MS));
-    redis_rig_kill(server());
-    assert_false(mr_event_wait(&done, 300 * MR_NS_PER_MS));
-    redis_rig_start(server());
-    push_as_others("a");
-    assert_true(mr_event_wait(&done, WAIT_MS * MR_NS_PER_MS));
-    assert_int_equal(req.req.err, MR_OK);
-    mr_lease_free(req.leases);
-    mr_req_done(&req.req);
-}
-
 int main(void)
 {
 #define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
@@ -993,15 +716,6 @@ int main(void)
         TEST(a_full_redis_refuses_new_work_and_is_worked_off),
         TEST(who_waits_asks_less_than_five_times_a_second),
         TEST(who_waits_on_many_queues_asks_no_more_and_is_not_later),
-        TEST(producers_are_refused_at_once_while_redis_is_away),
-        TEST(an_end_of_a_run_is_kept_until_redis_is_back),
-        TEST(an_end_without_an_answer_is_sent_again),
-        TEST(who_waits_for_a_task_goes_on_when_redis_is_back),
     };
-    /* What is acknowledged survives the end of the server. */
-    struct redis_rig_options options = {.config = "appendonly yes\nappendfsync always\n"};
-    rig = redis_rig_standalone(&options);
-    int failed = cmocka_run_group_tests_name("redis: work", tests, NULL, NULL);
-    redis_rig_stop(rig);
-    return failed;
+    return run_scenes("redis: work", tests, sizeof tests / sizeof *tests);
 }
