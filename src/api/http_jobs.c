@@ -245,6 +245,11 @@ void mr_http_jobs_set(struct mr_http_jobs *jobs, struct mr_job_service *service)
     atomic_store(&jobs->service, service);
 }
 
+struct mr_job_service *mr_http_jobs_service(struct mr_http_jobs *jobs)
+{
+    return atomic_load(&jobs->service);
+}
+
 struct order {
     struct mr_msg msg;
     struct mr_http_jobs *jobs;

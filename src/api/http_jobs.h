@@ -22,6 +22,8 @@ MR_MUST_USE enum mr_err mr_http_jobs_new(const struct mr_http_jobs_options *opti
 void mr_http_jobs_tick(struct mr_http_jobs *jobs);
 /* From now on there are jobs; before that, and with NULL, requests are refused for now. Thread: any. */
 void mr_http_jobs_set(struct mr_http_jobs *jobs, struct mr_job_service *service);
+/* NULL: not now. */
+struct mr_job_service *mr_http_jobs_service(struct mr_http_jobs *jobs);
 /* Nothing of it is with the service any more when this returns, but for what the server's stop waits for. Then
  * the server is stopped, then the service is closed. http NULL: it never ran. Thread: any but the server's. */
 void mr_http_jobs_stop(struct mr_http_jobs *jobs, struct mr_http *http);

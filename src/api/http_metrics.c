@@ -11,6 +11,7 @@
 
 #include "api/http_internal.h"
 #include "api/metrics_text.h"
+#include "job/service.h"
 #include "timer/service.h"
 
 enum { QUEUES_MAX = 1000 };
@@ -345,7 +346,7 @@ static void put_leaderless(struct scrape *scrape, const struct metric *metric)
                    (double)nodes_of(scrape)->leader.leaderless_ms / MR_MS_PER_S);
 }
 
-/* ---- timers --------------------------------------------------------------------------------- */
+/* ---- timers and jobs ------------------------------------------------------------------------ */
 
 static bool health_of(const struct scrape *scrape, struct mr_timer_health *ret_health)
 {
@@ -355,14 +356,24 @@ static bool health_of(const struct scrape *scrape, struct mr_timer_health *ret_h
     return timers != NULL;
 }
 
+/* What the services of this server have counted; those of one that is not here are not told. */
+struct own {
+    struct mr_timer_health timers;
+    struct mr_job_health jobs;
+};
+
 /* What is told apart by one label. */
 struct share {
     const char *metric, *label, *value;
-    size_t offset;
+    size_t offset; /* in struct own */
 };
 #define HEALTH(metric, label, value, member)                                                       \
     {                                                                                              \
-        metric, label, value, offsetof(struct mr_timer_health, member)                             \
+        metric, label, value, offsetof(struct own, timers.member)                                  \
+    }
+#define JOBS(metric, label, value, member)                                                         \
+    {                                                                                              \
+        metric, label, value, offsetof(struct own, jobs.member)                                    \
     }
 static const struct share shares[] = {
     HEALTH("schedule_fires_total", "result", "fired", fired),
@@ -371,6 +382,7 @@ static const struct share shares[] = {
     HEALTH("schedule_fires_total", "result", "missed", misfired),
     HEALTH("schedule_runs_total", "result", "succeeded", succeeded),
     HEALTH("schedule_runs_total", "result", "failed", failed),
+    HEALTH("schedule_runs_total", "result", "cancelled", cancelled),
     HEALTH("schedule_operations_total", "result", "applied", applied),
     HEALTH("schedule_operations_total", "result", "stale", stale),
     HEALTH("schedule_operations_total", "result", "retried", retried),
@@ -378,19 +390,39 @@ static const struct share shares[] = {
     HEALTH("schedule_operations_total", "result", "dead_letter", dead_letters),
     HEALTH("schedule_ownership_changes_total", "change", "taken", ownership_taken),
     HEALTH("schedule_ownership_changes_total", "change", "lost", ownership_lost),
+    JOBS("jobs_total", "event", "loaded", jobs_loaded),
+    JOBS("jobs_total", "event", "reduced", reduced),
+    JOBS("jobs_total", "event", "ended", ended),
+    JOBS("job_parts_total", "event", "loaded", parts_loaded),
+    JOBS("job_parts_total", "event", "submitted", submitted),
+    JOBS("job_parts_total", "event", "done", parts_done),
+    JOBS("job_parts_total", "event", "failed", parts_failed),
+    JOBS("job_parts_total", "event", "late", late),
+    JOBS("job_parts_total", "event", "resubmitted", resubmitted),
+    JOBS("job_parts_total", "event", "moved", moved),
+    JOBS("job_parts_total", "event", "reconciled", reconciled),
+    JOBS("job_parts_total", "event", "speculated", speculated),
+    HEALTH("retention_removed_total", "kind", "firing", retained),
+    JOBS("retention_removed_total", "kind", "job", removed),
+    JOBS("retention_removed_total", "kind", "segment", segments_removed),
+    JOBS("retention_removed_total", "kind", "load", loads_removed),
 };
 
 static void put_shares(struct scrape *scrape, const struct metric *metric)
 {
-    struct mr_timer_health health;
-    if (!health_of(scrape, &health))
-        return;
+    struct own own;
+    struct mr_job_service *jobs = mr_http_jobs_service(scrape->call->api->jobs);
+    bool timers = health_of(scrape, &own.timers);
+    if (jobs != NULL)
+        mr_job_service_health(jobs, &own.jobs);
     for (size_t i = 0; i < sizeof shares / sizeof *shares; i++) {
         const struct share *share = &shares[i];
+        bool there = share->offset < offsetof(struct own, jobs) ? timers : jobs != NULL;
         uint64_t value;
-        memcpy(&value, (const char *)&health + share->offset, sizeof value);
-        if (strcmp(share->metric, metric->name) == 0)
-            put_with(scrape, share->label, share->value, value);
+        if (!there || strcmp(share->metric, metric->name) != 0)
+            continue;
+        memcpy(&value, (const char *)&own + share->offset, sizeof value);
+        put_with(scrape, share->label, share->value, value);
     }
 }
 
@@ -492,6 +524,9 @@ static const struct metric metrics[] = {
     {"schedule_ownership_changes_total", "counter", "How often this server took, or lost, the timers of an app.", OWN, put_shares, 0},
     {"schedule_apps_owned", "gauge", "Apps whose timers this server fires.", OWN, put_apps, 0},
     {"schedule_store_up", "gauge", "1: the store of timers and jobs can be used.", OWN, put_timer_store, 0},
+    {"jobs_total", "counter", "Jobs, by what this server did with them.", OWN, put_shares, 0},
+    {"job_parts_total", "counter", "Parts of jobs, by what this server did with them.", OWN, put_shares, 0},
+    {"retention_removed_total", "counter", "What this server removed from the store of timers and jobs for its age, by kind.", OWN, put_shares, 0},
     {"http_request_seconds", "histogram", "How long answers took, by route and status; a long poll waits by itself.", OWN, put_requests, 0},
     {"build_info", "gauge", "1, for the version of this program.", OWN, put_build, 0},
 };

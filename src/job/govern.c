@@ -73,9 +73,12 @@ static void jobs_again(struct mr_timer *timer, void *arg)
 static void segments_retained(struct errand *errand)
 {
     struct governing *g = mr_container(errand, struct governing, errand);
-    if (g->segments.req.err == MR_OK)
+    enum mr_err err = g->segments.req.err;
+    if (err == MR_OK)
         JOB_COUNT(errand->s, segments_removed, g->segments.segments);
-    if (g->segments.req.err == MR_OK && g->segments.more)
+    else
+        mr_diag(MR_DIAG_WARN, "job.retain", "segments=%s", mr_err_name(err));
+    if (err == MR_OK && g->segments.more)
         pause_then(g, segments_again);
     else
         govern_end(g);

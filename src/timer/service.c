@@ -353,6 +353,8 @@ void mr_timer_service_health(struct mr_timer_service *service, struct mr_timer_h
         .misfired = fired.misfired,
         .succeeded = fired.succeeded,
         .failed = fired.failed,
+        .cancelled = fired.cancelled,
+        .retained = fired.retained,
         .applied = applied.applied,
         .stale = applied.stale,
         .retried = applied.retried,

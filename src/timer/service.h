@@ -104,7 +104,8 @@ struct mr_timer_health {
     /* Since it was opened. */
     uint64_t ownership_taken, ownership_lost;     /* of apps */
     uint64_t fired, caught_up, skipped, misfired; /* firings */
-    uint64_t succeeded, failed;                   /* and their ends */
+    uint64_t succeeded, failed, cancelled;        /* and their ends */
+    uint64_t retained;                            /* rows removed for their age */
     uint64_t applied, stale, retried, rejected;   /* operations */
     uint64_t dead_letters;                        /* and those given up */
     uint64_t lateness_p50_us, lateness_p99_us;    /* from when it was to happen to its task */

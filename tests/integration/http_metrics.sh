@@ -70,6 +70,8 @@ has 'limit_throttled_total{queue="busy",limit="queue"}' 1
 has tasks 66
 has 'tombstones_total{reason="deleted"}' 0
 has 'schedule_store_up' 1
+has 'schedule_runs_total{result="cancelled"}' 0
+has 'retention_removed_total{kind="firing"}' 0
 has store_failed 0
 has stale_results_refused_total 1
 has 'http_request_seconds_count{route="none",code="404"}' 1
@@ -82,6 +84,12 @@ above store_free_bytes
 above 'store_bytes{kind="disk"}'
 above store_fsync_seconds_count
 above store_group_commit_records_sum
+
+printf '1\n2\n3\n' | m job submit -q parts >/dev/null
+scrape
+has 'jobs_total{event="loaded"}' 1
+has 'job_parts_total{event="loaded"}' 3
+has 'retention_removed_total{kind="job"}' 0
 
 for token in "$(token --role worker)" "$(token --role producer)" "$(token --role viewer --queue 'm*')"; do
     is "who may not" 403 "$(curl -s -o /dev/null -w '%{http_code}' -H "Authorization: Bearer $token" "http://$http/metrics")"

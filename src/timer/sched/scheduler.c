@@ -291,10 +291,12 @@ static void retained(struct errand *errand)
 {
     struct retaining *r = mr_container(errand, struct retaining, errand);
     struct mr_scheduler *s = errand->s;
-    size_t n = r->req.req.err == MR_OK ? r->req.firings + r->req.tombstones : 0;
-    bool more = r->req.req.err == MR_OK &&
-                (r->req.firings == RETAIN_MAX || r->req.tombstones == RETAIN_MAX);
-    SCHED_COUNT(s, retained, n);
+    enum mr_err err = r->req.req.err;
+    bool more = err == MR_OK && (r->req.firings == RETAIN_MAX || r->req.tombstones == RETAIN_MAX);
+    if (err == MR_OK)
+        SCHED_COUNT(s, retained, r->req.firings + r->req.tombstones);
+    else
+        mr_diag(MR_DIAG_WARN, "timer.retain", "error=%s", mr_err_name(err));
     if (!s->stopping)
         sched_after(s, &s->retain, more ? RETAIN_PAUSE : RETAIN_MS);
     mr_store_req_done(&r->req.req);
