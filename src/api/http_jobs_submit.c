@@ -69,7 +69,7 @@ static void posting_end(struct posting *p, enum mr_err err)
 {
     const char *id = p->load != NULL ? mr_job_load_id(p->load) : "";
     http_door_audit(p->jobs->options.door, p->request, &p->token, mr_slice_str(id), err);
-    if (err != MR_OK && p->spent > 0)
+    if (p->spent > 0 && !mr_job_load_may_be_kept(p->load, err))
         mr_tokens_give_back(p->jobs->options.door->access->tokens, p->token.id, p->spent);
     if (err == MR_OK)
         mr_http_reply(p->request, STATUS_CREATED, HTTP_JSON, mr_buf_slice(&p->answer.buf));

@@ -79,7 +79,7 @@ static void commit_back(struct errand *errand)
     struct mr_api *api = submit->head.api;
     uint8_t *room;
     submit->committing = false;
-    if (submit->err != MR_OK && submit->spent > 0)
+    if (submit->spent > 0 && !mr_job_load_may_be_kept(submit->load, submit->err))
         mr_tokens_give_back(api->options.access.tokens, submit->head.token.id, submit->spent);
     if (submit->err != MR_OK) {
         submit_fail(submit, submit->err, &submit->detail);

@@ -181,9 +181,21 @@ static enum mr_err check_parts(const struct mr_job_load *load, const struct mr_s
     return MR_OK;
 }
 
-static void say_why(struct mr_detail *detail, enum mr_err err)
+bool mr_job_load_may_be_kept(const struct mr_job_load *load, enum mr_err err)
 {
-    mr_detail_set(detail, "the job was not stored: %s", mr_err_text(err));
+    bool asked = load->act.total > 0; /* the store, to commit it */
+    bool unknown = err == MR_UNAVAILABLE || err == MR_CLOSED || err == MR_IO;
+    return load->committed || (asked && unknown);
+}
+
+static void say_why(const struct mr_job_load *load, struct mr_detail *detail, enum mr_err err)
+{
+    const char *what = "the job was not stored";
+    if (load->committed)
+        what = "the job was stored, and cannot be shown";
+    else if (mr_job_load_may_be_kept(load, err))
+        what = "the job was stored, or not";
+    mr_detail_set(detail, "%s: %s", what, mr_err_text(err));
 }
 
 enum mr_err mr_job_load_add(struct mr_job_load *load, const struct mr_slice *parts, size_t n,
@@ -203,7 +215,7 @@ enum mr_err mr_job_load_add(struct mr_job_load *load, const struct mr_slice *par
         load->err = err;
     mr_lock_leave(&load->lock);
     if (err != MR_OK)
-        say_why(detail, err);
+        say_why(load, detail, err);
     return err;
 }
 
@@ -235,7 +247,7 @@ static void end_load(struct mr_job_load *load, enum mr_err err, struct mr_detail
     struct mr_job_service *s = load->s;
     bool waits = load->waits;
     if (err != MR_OK && detail->text[0] == '\0')
-        say_why(detail, err);
+        say_why(load, detail, err);
     if (!waits && load->options.done != NULL) { /* the load may be freed there */
         load->options.done(load, err, err == MR_OK ? &load->shown : NULL, detail,
                            load->options.arg);
@@ -315,7 +327,7 @@ enum mr_err mr_job_load_commit_wait(struct mr_job_load *load, const struct mr_jo
     if (err == MR_INVALID && load->count == 0)
         mr_detail_set(detail, "the job has no parts: its input is empty");
     else if (err != MR_OK)
-        say_why(detail, err);
+        say_why(load, detail, err);
     if (err == MR_OK && ret_job != NULL)
         *ret_job = &load->shown;
     return err;

@@ -198,6 +198,8 @@ void mr_job_load_commit(struct mr_job_load *load);
 MR_MUST_USE enum mr_err mr_job_load_commit_wait(struct mr_job_load *load,
                                                 const struct mr_job_shown **ret_job,
                                                 struct mr_detail *detail);
+/* Of a commit with this err: whether its job may be there all the same. In done and later. */
+bool mr_job_load_may_be_kept(const struct mr_job_load *load, enum mr_err err);
 /* Abandons it, unless it is committed: what was written is removed. Not between the commit and its done; then, in it
  * and later. NULL is fine. */
 void mr_job_load_free(struct mr_job_load *load);
