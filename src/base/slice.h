@@ -32,6 +32,17 @@ void mr_utf8_clean(void *text, size_t len);
  * braces. MR_INVALID or MR_TOO_BIG. */
 MR_MUST_USE enum mr_err mr_name_check(struct mr_slice name);
 
+/* FNV-1a: for tables, and for what others must find alike. More bytes: with the hash so far as seed. */
+#define MR_FNV64_SEED  0xcbf29ce484222325ULL
+#define MR_FNV64_PRIME 0x100000001b3ULL
+static inline uint64_t mr_fnv64(uint64_t seed, struct mr_slice bytes)
+{
+    const uint8_t *at = bytes.data;
+    for (size_t i = 0; i < bytes.len; i++)
+        seed = (seed ^ at[i]) * MR_FNV64_PRIME;
+    return seed;
+}
+
 /* Little-endian loads and stores at any alignment. */
 static inline uint16_t mr_load16(const void *p)
 {

@@ -194,10 +194,9 @@ void calls_look(struct mr_names *names, mr_mono now)
 /* One number of a digest, in which any other number of it makes a difference. */
 static enum mr_err sum_digest(const struct mr_names_msg *msg, void *arg)
 {
-    enum { PRIME_SHIFT = 40, PRIME_REST = 0x1b3 }; /* FNV's, of 64 bits */
-    uint64_t sum = 0xcbf29ce484222325u;
+    uint64_t sum = MR_FNV64_SEED;
     for (size_t i = 0; i < MR_NAMES_BUCKETS; i++)
-        sum = (sum ^ msg->digest[i]) * ((1ULL << PRIME_SHIFT) + PRIME_REST);
+        sum = (sum ^ msg->digest[i]) * MR_FNV64_PRIME;
     *(uint64_t *)arg = sum;
     return MR_OK;
 }

@@ -136,14 +136,9 @@ static struct member *pick_healthiest(struct mr_roster *roster, struct mr_slice 
 /* 64 bits of a name and a key, as any server finds them; every bit of either changes half of them. */
 static uint64_t weight_of(struct mr_slice name, struct mr_slice key)
 {
-    uint64_t hash = 0xcbf29ce484222325;
-    const uint8_t *bytes = name.data;
-    for (size_t i = 0; i < name.len; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3;
-    hash = (hash ^ 0x100) * 0x100000001b3; /* no byte: so names and keys do not run together */
-    bytes = key.data;
-    for (size_t i = 0; i < key.len; i++)
-        hash = (hash ^ bytes[i]) * 0x100000001b3;
+    uint64_t hash = mr_fnv64(MR_FNV64_SEED, name);
+    hash = (hash ^ 0x100) * MR_FNV64_PRIME; /* no byte: so names and keys do not run together */
+    hash = mr_fnv64(hash, key);
     hash = (hash ^ hash >> 33) * 0xff51afd7ed558ccd;
     hash = (hash ^ hash >> 33) * 0xc4ceb9fe1a85ec53;
     return hash ^ hash >> 33;

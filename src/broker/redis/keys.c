@@ -15,9 +15,7 @@ enum { USED_AGAIN_MS = 5000 }; /* a queue in use is put among all queues so ofte
 
 static uint64_t name_hash(struct mr_slice name)
 {
-    uint64_t hash = 0xcbf29ce484222325ULL;
-    for (size_t i = 0; i < name.len; i++)
-        hash = (hash ^ ((const uint8_t *)name.data)[i]) * 0x100000001b3ULL;
+    uint64_t hash = mr_fnv64(MR_FNV64_SEED, name);
     return hash ^ hash >> 29;
 }
 
