@@ -318,7 +318,7 @@ struct mr_list_options {
     enum mr_state state;   /* MR_STATE_NONE: all states */
     struct mr_slice type;  /* empty: all types */
     const char *cursor;    /* of the page before; NULL from the start */
-    size_t limit;          /* 0: 50; at most MR_BATCH_MAX; a page of 4 MiB ends before it */
+    size_t limit;          /* 0: 50; at most MR_BATCH_MAX; a page of 2 MiB ends before it */
     bool with_payload;
     bool
         held; /* only those that mr_carry brought and nobody has released, which no other list has */
@@ -965,7 +965,7 @@ enum {
     MR_TIMER_ID_MAX = 36,          /* bytes of the id of a timer or an operation: a UUID */
     MR_TIMER_EXPRESSION_MAX = 512, /* bytes of an expression, and of a calendar */
     MR_TIMER_WHY_MAX = 200,        /* bytes of the reason of a refusal */
-    MR_TIMER_REASON_MAX = 1024,    /* bytes kept of why a firing was skipped or failed */
+    MR_TIMER_REASON_MAX = 512,     /* bytes kept of why a firing was skipped or failed */
     MR_FIRING_ID_MAX = 32 + 1 + 19 + 1 + 10, /* bytes of the id of its task: "UID-PLANNED-RUN" */
 };
 

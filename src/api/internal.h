@@ -10,7 +10,7 @@
  *   reflection.c (descriptors.c)
  *                the services
  *   events.c sample.c   Events.Watch: who watches, and what there is to see; sample.c serves HTTP, too
- *   attach.c session.c work.c held.c   Work.Attach: the stream, the node behind it, what it does
+ *   attach.c session.c work.c held.c doubts.c   Work.Attach: the stream, the node behind it, what it does
  *
  * Thread: the loop, for everything but the done of errands and the events of nodes.
  */
@@ -26,7 +26,7 @@
 enum {
     CONN_BUCKETS = 1024,
     SESSION_BUCKETS = 1024,
-    ANSWER_BYTES = 2 * 1024 * 1024, /* a page or a take ends at about so many: clients take 4 MiB */
+    ANSWER_BYTES = 2 * 1024 * 1024, /* a take ends at about so many: clients take 4 MiB */
     SMALL_BYTES = 256 * 1024, /* of a message that is not of many tasks: decoding makes it larger */
     TOKENS_LOOK_MS = 250,     /* how often streams are held against revoked tokens */
     HEALTH_LOOK_MS = 1000,    /* how often the broker is asked while somebody watches */

@@ -336,6 +336,17 @@ enum mr_err mr_control_check(const struct mr_control *item)
     return item->verb == MR_VERB_MOVED && item->text.len > MR_MOVED_TEXT_MAX ? MR_TOO_BIG : MR_OK;
 }
 
+enum mr_err mr_finish_check(const struct mr_finish *item)
+{
+    if ((unsigned)item->outcome > MR_LATER || (unsigned)item->reason > MR_REASON_CANCELLED ||
+        item->delay_ms < 0 || item->delay_ms > MR_DELAY_MAX_MS)
+        return MR_INVALID;
+    if (item->id.len > MR_ID_MAX || item->result.len > MR_RESULT_MAX ||
+        item->error.len > MR_ERROR_TEXT_MAX)
+        return MR_TOO_BIG;
+    return MR_OK;
+}
+
 enum mr_err mr_queue_set_check(const struct mr_req_queue_set *req)
 {
     bool count = req->value >= 1 && req->value <= MR_PARTITIONS_MAX;

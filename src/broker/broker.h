@@ -157,6 +157,13 @@ struct mr_lease {
 
 void mr_lease_free(struct mr_lease *lease);
 
+enum {
+    MR_TAKE_BYTES =
+        8 * 1024 * 1024, /* of one take by those of this process who take for themselves */
+    MR_PAGE_BYTES =
+        2 * 1024 * 1024, /* of a page, unless a single task is bigger: clients take 4 MiB */
+};
+
 /*
  * Takes up to max tasks from the node's queues. When there is none, waits up to wait_ms (0: not at
  * all) for the first. Answers MR_EMPTY when none came, MR_CLOSED when the node is gone.
@@ -561,8 +568,8 @@ struct mr_broker_ops {
      * called before every run. It waits for nothing, or, where runs are few, for the moment that it
      * takes to make the run known. Thread: any but the broker's, one per slot. */
     void (*begun)(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
-    /* Fills lease->task from its encoding. MR_DAMAGED cannot happen unless memory is. Thread: the
-     * holder. */
+    /* Fills lease->task from its encoding: all of it or, with MR_NOMEM, nothing. MR_DAMAGED cannot
+     * happen unless memory is. Thread: the holder. */
     enum mr_err (*lease_open)(struct mr_broker *broker, struct mr_lease *lease);
     /* What it may lose of what it acknowledged: one line for people. NULL: nothing. Thread: any but the
      * broker's. */
@@ -597,6 +604,7 @@ struct mr_task_options mr_carried_options(const struct mr_task *task);
 MR_MUST_USE enum mr_err mr_carried_check(const struct mr_task *task);
 /* What every engine refuses of a control, before it looks for the task. */
 MR_MUST_USE enum mr_err mr_control_check(const struct mr_control *item);
+MR_MUST_USE enum mr_err mr_finish_check(const struct mr_finish *item);
 /* The name of the queue, and what no engine has. */
 MR_MUST_USE enum mr_err mr_queue_set_check(const struct mr_req_queue_set *req);
 /* Of it, what it says of a limit. */

@@ -23,7 +23,7 @@ uint32_t mr_partition_of(struct mr_slice key, uint32_t n)
 struct sharing {
     uint32_t partitions;
     const struct mr_member *members;
-    size_t members_n, items, bins;
+    size_t items, bins;
     bool shared; /* members are the items */
     uint16_t bin_of[MR_MEMBERS_MAX];
     size_t filled[MR_PARTITIONS_MAX]; /* by bin */
@@ -135,8 +135,7 @@ void mr_partitions_assign(enum mr_assign how, uint32_t n, struct mr_member *memb
         return;
     qsort(members, members_n, sizeof *members, by_id);
     size_t counted = members_n < MR_MEMBERS_MAX ? members_n : MR_MEMBERS_MAX;
-    struct sharing sharing = {
-        .partitions = n, .members = members, .members_n = counted, .shared = counted > n};
+    struct sharing sharing = {.partitions = n, .members = members, .shared = counted > n};
     sharing.items = sharing.shared ? counted : n;
     sharing.bins = sharing.shared ? n : counted;
     for (size_t item = 0; item < sharing.items; item++)

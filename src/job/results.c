@@ -10,9 +10,8 @@
 #include "job/internal.h"
 
 enum {
-    WRITING_MAX = 4,                  /* batches in hand */
-    TAKE_BYTES_MAX = 8 * 1024 * 1024, /* of one */
-    LINGER_MS = 60 * 1000,            /* after the last live job */
+    WRITING_MAX = 4,       /* batches in hand */
+    LINGER_MS = 60 * 1000, /* after the last live job */
 };
 
 /* ---- outcomes -------------------------------------------------------------------------------- */
@@ -341,7 +340,7 @@ static void take(struct mr_job_service *s)
     t->take = (struct mr_req_take){.req.op = MR_OP_TAKE,
                                    .node = t->node,
                                    .max = MR_BATCH_MAX,
-                                   .bytes_max = TAKE_BYTES_MAX,
+                                   .bytes_max = MR_TAKE_BYTES,
                                    .wait_ms = RESULTS_WAIT_MS};
     s->results.taking = true;
     job_errand_broker(&t->errand, &t->take.req);

@@ -33,15 +33,15 @@
 struct mr_store;
 
 enum {
-    MR_STORE_BATCH_MAX = 10000,  /* items of a request, rows of a page */
-    MR_STORE_REASON_MAX = 512,   /* bytes kept of a reason; cut there */
-    MR_STORE_TARGET_MAX = 65536, /* bytes of a target */
-    MR_STORE_OWNER_MAX = 256,    /* bytes of the owner of a lease */
-    MR_STORE_APPS_MAX = 65536,   /* bytes of the apps of a server */
-    MR_STORE_SLOTS = 64,         /* of an app; see mr_store_slot */
-    MR_STORE_TABLE_MAX = 65536,  /* bytes of a table of subApps, and of a wish */
-    MR_STORE_MOVES_KEPT = 100,   /* of subApps, the newest */
-    MR_STORE_AWAY_MS = 10 * 1000 /* default of away_ms */
+    MR_STORE_BATCH_MAX = 10000,                /* items of a request, rows of a page */
+    MR_STORE_REASON_MAX = MR_TIMER_REASON_MAX, /* bytes kept of a reason; cut there */
+    MR_STORE_TARGET_MAX = 65536,               /* bytes of a target */
+    MR_STORE_OWNER_MAX = 256,                  /* bytes of the owner of a lease */
+    MR_STORE_APPS_MAX = 65536,                 /* bytes of the apps of a server */
+    MR_STORE_SLOTS = 64,                       /* of an app; see mr_store_slot */
+    MR_STORE_TABLE_MAX = 65536,                /* bytes of a table of subApps, and of a wish */
+    MR_STORE_MOVES_KEPT = 100,                 /* of subApps, the newest */
+    MR_STORE_AWAY_MS = 10 * 1000               /* default of away_ms */
 };
 
 /* No planned time: the same as MR_NEVER_MS of time rules. */

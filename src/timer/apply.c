@@ -10,8 +10,7 @@
 enum {
     LEASE_MS = 30 * 1000,
     BEAT_MS = 5 * 1000,
-    AGAIN_MS = 1000,              /* the broker is asked again after an error */
-    TAKE_BYTES = 8 * 1024 * 1024, /* at once: a payload may be big, and a transaction has a limit */
+    AGAIN_MS = 1000, /* the broker is asked again after an error */
     AHEAD_MS = 1000,
     APART_MS =
         60 * 1000, /* clocks of servers may differ: what another one has accepted is not refused */
@@ -133,7 +132,7 @@ static void turn(struct mr_applier *a)
     struct mr_req_take take = {.req = {.op = MR_OP_TAKE},
                                .node = a->node,
                                .max = MR_BATCH_MAX,
-                               .bytes_max = TAKE_BYTES,
+                               .bytes_max = MR_TAKE_BYTES,
                                .wait_ms = BEAT_MS};
     if (!taking(a, true))
         return;

@@ -25,10 +25,7 @@ static void set_fate(struct batch *b, struct item *item, enum fate fate, enum mr
 static enum mr_err read_put(struct mr_applier *a, struct batch *b, struct item *item,
                             struct mr_detail *detail)
 {
-    if (mr_timer_decode(item->op.definition, &b->arena, &item->options) != MR_OK) {
-        mr_detail_set(detail, "definition: cannot be read");
-        return MR_INVALID;
-    }
+    MR_TRY(mr_timer_read(item->op.definition, &b->arena, &item->options, detail));
     MR_TRY(mr_timer_canonical(a->options.zones, &item->options, item->op.created_ms, a->payload_max,
                               &b->arena, &item->options, detail));
     if (item->op.app.len == 0)
@@ -45,11 +42,12 @@ static enum mr_err read_put(struct mr_applier *a, struct batch *b, struct item *
 static enum mr_err read_operation(struct mr_applier *a, struct batch *b, struct item *item,
                                   struct mr_detail *detail)
 {
-    if (mr_broker_lease_open(a->options.broker, item->lease) != MR_OK ||
-        mr_timer_operation_decode(item->lease->task.payload, &item->op) != MR_OK) {
+    enum mr_err err = mr_broker_lease_open(a->options.broker, item->lease);
+    if (err == MR_OK)
+        err = mr_timer_operation_decode(item->lease->task.payload, &item->op);
+    if (err == MR_DAMAGED)
         mr_detail_set(detail, "the operation cannot be read");
-        return MR_INVALID;
-    }
+    MR_TRY(err);
     if (item->op.verb == MR_TIMER_PUT)
         MR_TRY(read_put(a, b, item, detail));
     return mr_timer_operation_check(&item->op, mr_wall_now(a->clock), a->ahead_ms, detail);
@@ -72,7 +70,7 @@ static void read_item(struct mr_applier *a, struct batch *b, struct item *item)
         if (err != MR_OK)
             set_fate(b, item, FATE_AGAIN, err, mr_err_text(err));
     } else if (err != MR_OK) {
-        set_fate(b, item, err == MR_NOMEM ? FATE_AGAIN : FATE_NEVER, err,
+        set_fate(b, item, err == MR_NOMEM ? FATE_BACK : FATE_NEVER, err,
                  detail.text[0] ? detail.text : mr_err_text(err));
     }
     item->result.version = item->op.version;
@@ -120,11 +118,7 @@ struct rows {
 static size_t row_of(const struct batch *b, const struct rows *rows, size_t i)
 {
     const struct mr_store_timer_key *key = &b->keys[i];
-    uint64_t hash = 14695981039346656037ULL;
-    for (size_t j = 0; j < key->app.len; j++)
-        hash = (hash ^ ((const uint8_t *)key->app.data)[j]) * 1099511628211ULL;
-    for (size_t j = 0; j < key->name.len; j++)
-        hash = (hash ^ ((const uint8_t *)key->name.data)[j]) * 1099511628211ULL;
+    uint64_t hash = mr_fnv64(mr_fnv64(MR_FNV64_SEED, key->app), key->name);
     for (size_t at = (size_t)(hash ^ hash >> 32) & rows->mask;; at = (at + 1) & rows->mask) {
         size_t there = rows->first[at];
         if (there == 0)
@@ -239,7 +233,8 @@ static void note_applied(struct mr_applier *a, struct batch *b, struct item *ite
  * and nobody is to repeat by hand what was acknowledged before it. */
 static enum fate fate_of(enum mr_err err)
 {
-    bool away = err == MR_UNAVAILABLE || err == MR_DISK_FULL || err == MR_IO || err == MR_CLOSED;
+    bool away = err == MR_UNAVAILABLE || err == MR_DISK_FULL || err == MR_IO || err == MR_CLOSED ||
+                err == MR_NOMEM;
     return away ? FATE_BACK : err == MR_INVALID ? FATE_NEVER : FATE_AGAIN;
 }
 
@@ -344,7 +339,7 @@ static void carry_out(struct mr_applier *a, struct batch *b)
                 continue;
             enum mr_err err = begin_apply(b, i);
             if (err != MR_OK)
-                set_fate(b, item, FATE_AGAIN, err, mr_err_text(err));
+                set_fate(b, item, fate_of(err), err, mr_err_text(err));
         }
         apply_puts(a, b);
         size_t from = i;

@@ -17,7 +17,7 @@ enum fate {
     FATE_DONE,  /* result says what became of it */
     FATE_AGAIN, /* the store did not take it: err, text */
     FATE_NEVER, /* invalid: err, text */
-    FATE_BACK,  /* it goes back as if it had not been taken: the store as a whole is away */
+    FATE_BACK, /* it goes back as if it had not been taken: the store as a whole is away, or memory is */
 };
 
 struct item {

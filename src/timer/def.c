@@ -193,6 +193,16 @@ enum mr_err mr_timer_decode(struct mr_slice bytes, struct mr_arena *arena,
     return read(&mr_flat_timer_definition, bytes, arena, ret_options);
 }
 
+enum mr_err mr_timer_read(struct mr_slice bytes, struct mr_arena *arena,
+                          struct mr_timer_options *ret_options, struct mr_detail *detail)
+{
+    enum mr_err err = mr_timer_decode(bytes, arena, ret_options);
+    if (err != MR_DAMAGED)
+        return err;
+    mr_detail_set(detail, "definition: cannot be read");
+    return MR_INVALID;
+}
+
 enum mr_err mr_timer_operation_encode(const struct mr_timer_operation *op, struct mr_buf *buf)
 {
     return mr_flat_append(&mr_flat_timer_operation, op, buf);

@@ -35,6 +35,10 @@ MR_MUST_USE enum mr_err mr_timer_encode(const struct mr_timer_options *options, 
 /* MR_DAMAGED: the bytes are none. Slices point into them, headers are in the arena. */
 MR_MUST_USE enum mr_err mr_timer_decode(struct mr_slice bytes, struct mr_arena *arena,
                                         struct mr_timer_options *ret_options);
+/* The same of one that was sent: MR_INVALID with its reason. */
+MR_MUST_USE enum mr_err mr_timer_read(struct mr_slice bytes, struct mr_arena *arena,
+                                      struct mr_timer_options *ret_options,
+                                      struct mr_detail *detail);
 
 /* An operation, encoded: TimerOperation of proto/. */
 MR_MUST_USE enum mr_err mr_timer_operation_encode(const struct mr_timer_operation *op,

@@ -106,10 +106,7 @@ static enum mr_err define(struct mr_timer_door *door, struct mr_arena *arena,
                           struct mr_timer_operation *op, struct mr_timer_options *options,
                           struct mr_detail *detail)
 {
-    if (mr_timer_decode(op->definition, arena, options) != MR_OK) {
-        mr_detail_set(detail, "definition: cannot be read");
-        return MR_INVALID;
-    }
+    MR_TRY(mr_timer_read(op->definition, arena, options, detail));
     MR_TRY(mr_timer_canonical(door->zones, options, op->created_ms, door->payload_max, arena,
                               options, detail));
     op->app = options->app;

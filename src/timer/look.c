@@ -160,10 +160,7 @@ static enum mr_err next_of_definition(struct work *work)
     struct mr_rule *rule;
     int64_t now_ms = now_of(work), after_ms = look->after_ms > 0 ? look->after_ms : now_ms;
     MR_TRY(times_room(look));
-    if (mr_timer_decode(look->definition, &look->arena, &given) != MR_OK) {
-        mr_detail_set(&look->detail, "definition: cannot be read");
-        return MR_INVALID;
-    }
+    MR_TRY(mr_timer_read(look->definition, &look->arena, &given, &look->detail));
     MR_TRY(mr_timer_rule(work->service->zones, &given, now_ms, &rule, &look->detail));
     plan_times(look, rule, 0, MR_NEVER_MS, after_ms);
     mr_rule_free(rule);

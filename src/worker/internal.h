@@ -8,10 +8,10 @@
  * address.c  queues that are for this worker, or for those with a tag
  * machine.c  slots for some types: which lease is for whom
  * pump.c     takes: when, how many, and what to do with the answer
- * slot.c     a thread: next lease, handler, report, again
+ * slot.c     a thread: next lease, handler (handlers.c finds it), report, again
  * show.c     what slots do, for everybody to see
  * run.c      one run as its handler sees it, and how it is told to stop
- * report.c   finishes on their way to the broker
+ * report.c   finishes on their way to the broker    retry.c  when a failed one comes back
  * monitor.c  a thread: beats, timeouts, runs given up, leases held for too long
  * groups.c   a few threads: sets of groups, and the caller's function for them
  * worker.c   the life cycle

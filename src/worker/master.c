@@ -396,6 +396,7 @@ enum mr_err mr_master_take(struct mr_master *master, size_t max, int64_t wait_ms
         struct mr_req_take take = {.req = {.op = MR_OP_TAKE},
                                    .node = node,
                                    .max = max,
+                                   .bytes_max = MR_TAKE_BYTES,
                                    .wait_ms = left_ms > 0 ? left_ms : 0};
         if (stopped)
             return MR_CLOSED;

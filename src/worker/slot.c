@@ -164,6 +164,14 @@ static struct run_answer answer_of(struct mr_run *run, enum mr_outcome outcome)
     };
 }
 
+/* Without memory for it for the moment it comes back as it was. */
+static struct run_answer unreadable(enum mr_err err)
+{
+    if (err == MR_NOMEM)
+        return (struct run_answer){MR_HAND_BACK, "", UNHANDLED_MS};
+    return (struct run_answer){MR_FAIL_FOR_GOOD, "the task could not be read", -1};
+}
+
 /* Runs the handler, or says why it is not run. */
 static struct run_answer perform(struct mr_slot *slot, struct mr_report *report)
 {
@@ -171,8 +179,9 @@ static struct run_answer perform(struct mr_slot *slot, struct mr_report *report)
     struct mr_run *run = &slot->run;
     struct mr_lease *lease = run->lease;
     mr_buf_clear(&run->error);
-    if (mr_lease_ready(w, lease) != MR_OK)
-        return (struct run_answer){MR_FAIL_FOR_GOOD, "the task could not be read", -1};
+    enum mr_err err = mr_lease_ready(w, lease);
+    if (err != MR_OK)
+        return unreadable(err);
     mr_slot_label(slot, &lease->task);
     const struct mr_handler_row *row = mr_handlers_find(&w->handlers, lease->task.type);
     if (!row || !mr_machine_takes(slot->machine, lease->task.type)) {

@@ -638,7 +638,6 @@ static enum mr_err replay_copy(struct state *state, const struct mr_record *reco
         entry.segment = pos.segment;
         entry.offset = pos.offset;
         entry.size = size;
-        state->anomalies++;
         if (entry.state == MR_AGGREGATING)
             MR_TRY(restore_group(state, &entry, message));
         return apply_entry(state, &entry);

@@ -7,10 +7,13 @@
  *   engine.c     the turn
  *   enqueue.c control.c inspect.c node.c take.c finish.c await.c gather.c   the requests
  *   state.h      what there is: state.c, changed by apply.c; tasks in slab.c, their order in order.c
- *   parts.c      partitions of a queue
+ *   queue.c      queues: numbers, settings, counters    parts.c  their partitions
+ *   group.c      groups of tasks
+ *   fall.c       what is addressed to others, and falls to our nodes in time
+ *   message.c    a task's record, and what is read of it
  *   result.c     what runs of tasks with a topic leave
  *   limit.c      what queues with limits do, with limiter.c
- *   tally.c      what is counted by type, for figures
+ *   tally.c      what is counted by type, for figures    diary.c  what tasks have behind them
  *   leader.c     who leads, and what the leader writes
  *   carry.c      a task comes from another broker
  *   show.c       a task as people see it

@@ -146,16 +146,6 @@ static decide *const decisions[] = {
     [MR_LATER] = decide_later,
 };
 
-static enum mr_err finish_check(const struct mr_finish *item)
-{
-    if ((size_t)item->outcome >= sizeof decisions / sizeof *decisions || item->delay_ms < 0 ||
-        item->delay_ms > MR_DELAY_MAX_MS || (unsigned)item->reason > MR_REASON_CANCELLED)
-        return MR_INVALID;
-    if (item->result.len > MR_RESULT_MAX || item->error.len > MR_ERROR_TEXT_MAX)
-        return MR_TOO_BIG;
-    return MR_OK;
-}
-
 /* What a run of a task with a topic leaves, by how it ended. A run that is handed back or put off
  * leaves nothing, unless that was its end. */
 static bool leaves_result(const struct mr_finish *item, const struct mr_event_change *change)
@@ -243,7 +233,7 @@ static enum mr_err finish_change(struct mr_engine *engine, uint32_t handle,
 static enum mr_err finish_one(struct mr_engine *engine, const struct mr_finish *item,
                               bool only_results)
 {
-    enum mr_err err = finish_check(item);
+    enum mr_err err = mr_finish_check(item);
     MR_TRY(err);
     uint32_t handle = find_leased(engine, item, only_results, &err);
     if (handle == NO_HANDLE)

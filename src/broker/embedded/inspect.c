@@ -11,7 +11,6 @@ enum {
     LIST_DEFAULT = 50,
     OLDEST_LOOK = 64, /* tasks at the head of a queue whose age is looked at */
     SCAN_MAX = 20000, /* tasks looked at for one page: a rare type does not stop the engine */
-    PAGE_BYTES = 4 * 1024 * 1024, /* of a page, unless a single task is bigger */
 };
 
 enum handled handle_get(struct mr_engine *engine, struct mr_req *base)
@@ -93,7 +92,7 @@ static enum mr_err page_consider(struct page *page, uint32_t handle)
     if (page_skips(page, task))
         return MR_OK;
     size_t cost = page_cost(page, task);
-    page->full = req->n > 0 && page->bytes + cost > PAGE_BYTES;
+    page->full = req->n > 0 && page->bytes + cost > MR_PAGE_BYTES;
     if (page->full)
         return MR_OK;
     page->bytes += cost;

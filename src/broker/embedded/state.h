@@ -125,8 +125,6 @@ struct state {
     size_t limits_bytes;      /* of the limits of all queues, encoded */
     uint64_t deleted, expired, gathered;
     uint64_t epoch_ceiling; /* largest ceiling ever logged */
-    uint64_t
-        anomalies; /* records of unknown tasks: only damage that was set aside can cause them */
     /* Called before a task changes or is made, for the snapshot in the making. */
     void (*touch)(uint32_t task, void *arg);
     void *touch_arg;

@@ -241,11 +241,9 @@ static enum mr_err visit_record(const struct mr_record *record, struct mr_log_po
     if (record->type == MR_RECORD_SKIP || recovery->log.gaps > 0)
         state->damage_seen = true;
     enum mr_err err = apply_record(state, record, pos);
-    bool tolerated = err == MR_NOT_FOUND || (err == MR_DAMAGED && state->damage_seen);
-    if (tolerated) {
-        state->anomalies++;
+    /* Of a task that was in what was set aside. */
+    if (err == MR_NOT_FOUND || (err == MR_DAMAGED && state->damage_seen))
         return MR_OK;
-    }
     if (err == MR_DAMAGED || err == MR_VERSION) {
         char name[32];
         mr_segment_name(name, pos.segment);

@@ -78,16 +78,6 @@ static struct mr_req_finish *finish_of(const struct ticket *ticket)
 
 /* ---- on the caller's thread ----------------------------------------------------------------- */
 
-static enum mr_err finish_check(const struct mr_finish *item)
-{
-    if ((unsigned)item->outcome > MR_LATER || item->delay_ms < 0 ||
-        item->delay_ms > MR_DELAY_MAX_MS)
-        return MR_INVALID;
-    if (item->result.len > MR_RESULT_MAX || item->error.len > MR_ERROR_TEXT_MAX)
-        return MR_TOO_BIG;
-    return MR_OK;
-}
-
 /* Asynq's programs cannot read a message with a text that is not UTF-8. */
 static enum mr_err clean_text(struct mr_arena *arena, struct mr_slice text,
                               struct mr_slice *ret_text)
@@ -127,7 +117,7 @@ enum mr_err finish_prepare(struct ticket *ticket)
     ticket->own = finish;
     for (size_t i = 0; i < req->n; i++) {
         const struct mr_finish *item = &req->items[i];
-        items[i].err = finish_check(item);
+        items[i].err = mr_finish_check(item);
         if (items[i].err == MR_OK && req->only_results && !is_result_id(item->id))
             items[i].err = MR_INVALID;
         items[i].text = item->result;

@@ -7,7 +7,7 @@
  * message.c  the hash of a task <-> struct mr_task
  * scripts.c  the Lua files of lua/, one per operation
  * parts.c    partitions: several Redis queues as one; row.h what is written of them
- * enqueue.c  producing
+ * enqueue.c  producing; carry.c what comes from another broker
  * node.c     nodes: opening, closing, what is in hand, what was lost
  * beat.c     beats, and what an outage means for them; leader.c who leads by them
  * say.c      what is said about them, for Asynq's tools and ours

@@ -20,8 +20,7 @@ enum {
     LIST_DEFAULT = 50,
     SCAN_MAX = 20000, /* tasks looked at for one page: it ends early rather than late */
     SCAN_STEP = 1000, /* ... by one script: Redis does nothing else meanwhile */
-    PAGE_BYTES = 4 * 1024 * 1024,
-    HEAD_BYTES = 16, /* of a queue's name in a cursor */
+    HEAD_BYTES = 16,  /* of a queue's name in a cursor */
     HASH_BYTES = 6,
     KEY_MAX = 32,
     ID_TEXT_MAX = (MR_ID_MAX * 4 + 2) / 3,
@@ -296,7 +295,7 @@ static void ask(struct page *page, const struct rqueue *queue)
         states++;
     bool inside = at->kind != '\0' && *states == at->state;
     struct mr_slice none = MR_SLICE_LIT("");
-    int64_t room = page->bytes < PAGE_BYTES ? (int64_t)(PAGE_BYTES - page->bytes) : 0;
+    int64_t room = page->bytes < MR_PAGE_BYTES ? (int64_t)(MR_PAGE_BYTES - page->bytes) : 0;
     const struct mr_slice args[ARGS] = {
         mr_slice_str(states),
         inside ? mr_slice_make(&at->kind, 1) : none,

@@ -6,7 +6,7 @@
  * get.c      one task by its id
  * list.c     pages of tasks
  * parts.c    their partitions
- * queues.c   queues: figures, history, settings, removal
+ * queues.c   queues: figures, history, settings, removal; limits.c their limits
  * control.c  verbs
  * await.c    waiting for the end of a task
  * groups.c   groups and the sets that are made of them

@@ -11,6 +11,8 @@
  * node.c     a worker's stream: its life, from Hello over broken connections to Bye
  * work.c     what goes over that stream: takes, finishes (a lane), beats, what is in hand
  * begun.c    and which runs have begun
+ * groups.c   gathering what groups have
+ * read.c     the small messages of a server, and how its calls end
  * probe.c    a question to the server when it is opened
  * stream.c   calls of many messages, for a thread that waits
  *

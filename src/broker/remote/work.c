@@ -253,24 +253,13 @@ static struct mr_req_finish *finish_of(const struct ticket *ticket)
     return mr_container(ticket->req, struct mr_req_finish, req);
 }
 
-/* What would make a message that the server refuses as a whole. */
-static enum mr_err finish_check(const struct mr_finish *item)
-{
-    if ((unsigned)item->outcome > MR_LATER)
-        return MR_INVALID;
-    if (item->id.len > MR_ID_MAX || item->result.len > MR_RESULT_MAX ||
-        item->error.len > MR_ERROR_TEXT_MAX)
-        return MR_TOO_BIG;
-    return MR_OK;
-}
-
 enum mr_err remote_prepare_finish(struct ticket *ticket)
 {
     struct mr_req_finish *req = finish_of(ticket);
     if (req->n > MR_BATCH_MAX)
         return MR_TOO_BIG;
     for (size_t i = 0; i < req->n; i++) {
-        req->errs[i] = finish_check(&req->items[i]);
+        req->errs[i] = mr_finish_check(&req->items[i]);
         if (req->errs[i] != MR_OK)
             continue;
         size_t size = mr_flat_size(&mr_flat_finish, &req->items[i]);

@@ -505,8 +505,11 @@ static void take(struct app *app)
     t->round = app->results.round;
     mr_list_init(&t->link);
     mr_timer_init(&t->again, write_again);
-    t->take = (struct mr_req_take){
-        .req.op = MR_OP_TAKE, .node = t->node, .max = MR_BATCH_MAX, .wait_ms = RESULTS_WAIT_MS};
+    t->take = (struct mr_req_take){.req.op = MR_OP_TAKE,
+                                   .node = t->node,
+                                   .max = MR_BATCH_MAX,
+                                   .bytes_max = MR_TAKE_BYTES,
+                                   .wait_ms = RESULTS_WAIT_MS};
     app->results.taking = true;
     sched_errand_broker(&t->errand, &t->take.req);
 }
