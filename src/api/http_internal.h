@@ -6,11 +6,12 @@
  *   http_openapi.c   the document that is made of them
  *   http_door.c      who may come by one
  *   http_api.c       life, and a request's way to the broker and back
- *   http_json.c      bodies, and what may stand in them
+ *   http_json.c      bodies, and what may stand in them; task_json.c a task in one
+ *   http_web.c       the dashboard's files
  *   http_queues.c http_look.c http_timers.c http_why.c http_past.c   looking
  *   http_act.c http_enqueue.c http_timers_act.c   acting
  *   http_scan.c      walking over tasks: http_bulk.c (acting on many), http_groups.c (the archive by errors)
- *   http_history.c   figures of the last hour
+ *   http_history.c   figures of the last hour    http_leaders.c  who has led
  *   http_take.c http_finish.c              workers
  *   http_events.c    what changes, as it changes
  *   http_metrics.c   figures for Prometheus (metrics_text.c), http_timings.c those of HTTP itself

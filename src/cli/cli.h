@@ -146,7 +146,6 @@ struct cli {
     size_t words_n;
     char **tail; /* what follows "--" */
     size_t tail_n;
-    bool tail_given;
     struct mr_client *client; /* NULL until opened; closed at the end */
 };
 

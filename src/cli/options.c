@@ -386,7 +386,7 @@ static int find_verb(struct cli *cli, const char *word)
 
 /* Where the words that are not arguments stand in argv. */
 struct places {
-    int command, verb, help_word;
+    int command, verb;
 };
 
 /* Takes one word of the first pass. */
@@ -394,7 +394,6 @@ static int place_word(struct cli *cli, const char *word, int i, struct places *p
 {
     if (!cli->command && !cli->globals.help.given && strcmp(word, "help") == 0) {
         cli->globals.help.given = true;
-        places->help_word = i;
         return CLI_OK;
     }
     if (!cli->command) {
@@ -500,7 +499,6 @@ static int second_pass(struct cli *cli, int argc, char **argv, const struct plac
         if (token.kind == TOKEN_END) {
             cli->tail = argv + i + 1;
             cli->tail_n = (size_t)(argc - i - 1);
-            cli->tail_given = true;
             break;
         }
         if (token.kind == TOKEN_WORD) {
