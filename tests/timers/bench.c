@@ -19,7 +19,7 @@ static mr_mono clock_mono(struct mr_clock *clock)
 {
     struct bench_clock *c = mr_container(clock, struct bench_clock, clock);
     mr_mono now = c->stopped ? (mr_mono){0} : mr_mono_now(mr_clock_system());
-    now.ns += atomic_load(&c->mono_ns);
+    now.ns += atomic_load(&c->on_us) * MR_NS_PER_US;
     return now;
 }
 
@@ -27,7 +27,9 @@ static mr_wall clock_wall(struct mr_clock *clock)
 {
     struct bench_clock *c = mr_container(clock, struct bench_clock, clock);
     mr_wall now = c->stopped ? (mr_wall){0} : mr_wall_now(mr_clock_system());
-    now.us += atomic_load(&c->wall_us);
+    now.us += atomic_load(&c->on_us) + atomic_load(&c->wall_us);
+    if (atomic_load(&c->leap_us) != 0 && atomic_fetch_sub(&c->leap_after, 1) == 0)
+        atomic_fetch_add(&c->on_us, atomic_exchange(&c->leap_us, 0));
     return now;
 }
 
@@ -48,9 +50,15 @@ void bench_go_to(struct bench *bench, int64_t wall_ms)
 {
     int64_t by_us = wall_ms * MR_US_PER_MS - mr_wall_now(&bench->clock.clock).us;
     assert_true(bench->clock.stopped && by_us >= 0);
-    atomic_fetch_add(&bench->clock.mono_ns, by_us * MR_NS_PER_US);
-    atomic_fetch_add(&bench->clock.wall_us, by_us);
+    atomic_fetch_add(&bench->clock.on_us, by_us);
     wake_all(bench);
+}
+
+void bench_leap(struct bench *bench, int64_t by_ms, int looks)
+{
+    assert_int_equal(atomic_load(&bench->clock.leap_us), 0);
+    atomic_store(&bench->clock.leap_after, looks);
+    atomic_store(&bench->clock.leap_us, by_ms * MR_US_PER_MS);
 }
 
 void bench_set_wall(struct bench *bench, int64_t by_ms)
@@ -181,8 +189,7 @@ static void on_alarm(const struct mr_scheduler_alarm *alarm, void *arg)
 {
     struct bench *bench = arg;
     int64_t stall_ms = atomic_exchange(&bench->stall_ms, 0);
-    atomic_fetch_add(&bench->clock.mono_ns, stall_ms * MR_NS_PER_MS);
-    atomic_fetch_add(&bench->clock.wall_us, stall_ms * MR_US_PER_MS);
+    atomic_fetch_add(&bench->clock.on_us, stall_ms * MR_US_PER_MS);
     mr_lock_enter(&bench->lock);
     bench->alarms[alarm->kind]++;
     snprintf(bench->alarm_reason, sizeof bench->alarm_reason, "%.*s", (int)alarm->reason.len,
@@ -251,8 +258,8 @@ static struct bench *prepare(bool stopped, int64_t start_ms)
     assert_non_null(bench);
     bench->clock.clock = (struct mr_clock){clock_mono, clock_wall};
     bench->clock.stopped = stopped;
-    bench->clock.mono_ns = stopped ? MR_NS_PER_S : 0;
-    bench->clock.wall_us = start_ms * MR_US_PER_MS;
+    bench->clock.on_us = stopped ? MR_NS_PER_S / MR_NS_PER_US : 0;
+    bench->clock.wall_us = start_ms * MR_US_PER_MS - bench->clock.on_us;
     mr_lock_init(&bench->lock);
     temp_dir_make(bench->dir);
     assert_int_equal(mr_zones_new(mr_fs_system(), NULL, &bench->zones), MR_OK);
@@ -283,11 +290,24 @@ struct bench *bench_new(uint32_t slots)
     return bench;
 }
 
+static size_t servers_seen(struct bench *bench)
+{
+    struct mr_store_server_list req = {.req.op = MR_STORE_SERVER_LIST, .max = BENCH_SERVERS_MAX};
+    assert_int_equal(mr_store_call(bench->store, &req.req), MR_OK);
+    size_t n = req.n;
+    mr_store_req_done(&req.req);
+    return n;
+}
+
+/* Who has not begun yet when the clock goes on by hours says that it is there, is not seen to be, and waits for a second
+ * that does not come. */
 struct bench *bench_new_at(int64_t start_ms)
 {
     struct bench *bench = make(true, start_ms);
     bench_work(bench, 4);
     bench_serve(bench, 0);
+    BENCH_UNTIL(servers_seen(bench) == 1);
+    bench_settle(bench);
     return bench;
 }
 

@@ -30,12 +30,14 @@ enum {
 
 /* ---- clocks ---------------------------------------------------------------------------------- */
 
-/* The machine's, until it is stopped; then it goes as the test says. */
+/* The machine's, until it is stopped; then it goes as the test says. Both go on at once, as no two of the machine's are
+ * seen to: what is added to both is one number. */
 struct bench_clock {
     struct mr_clock clock;
     bool stopped;
-    _Atomic int64_t mono_ns,
-        wall_us; /* when stopped: the time; else what is added to the machine's */
+    _Atomic int64_t on_us, wall_us; /* added to both; to the wall clock alone */
+    _Atomic int64_t leap_us;        /* both go on by so much right after a look at the wall clock */
+    _Atomic int leap_after;         /* ... that comes after so many more */
 };
 
 /* ---- what has run ---------------------------------------------------------------------------- */
@@ -114,6 +116,8 @@ struct mr_worker *bench_hire(struct bench *bench, const char *node);
 int64_t bench_now_ms(const struct bench *bench);
 /* The stopped clock goes on to this time, and servers are told. */
 void bench_go_to(struct bench *bench, int64_t wall_ms);
+/* Between a look at the wall clock, after so many others, and what is done next, so much time goes by. */
+void bench_leap(struct bench *bench, int64_t by_ms, int looks);
 /* The wall clock alone is set. */
 void bench_set_wall(struct bench *bench, int64_t by_ms);
 /* All that was due, was changed and had come to the servers by now is dealt with. */

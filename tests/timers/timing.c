@@ -370,6 +370,27 @@ static void test_59_who_is_there_in_time_and_busy_misses_nothing(void **state)
     bench_free(bench);
 }
 
+/* Who looks at two clocks may be held up between them, for as long as the machine likes. */
+static void test_56_who_is_held_up_at_a_clock_is_not_late_for_that(void **state)
+{
+    (void)state;
+    enum { LOOKS = 40 };
+    struct bench *bench = bench_new_at(ms_of("2026-03-02T08:00:00Z"));
+    for (int i = 0; i < LOOKS; i++) {
+        char name[32];
+        snprintf(name, sizeof name, "t-%d", i);
+        bench_leap(bench, 4 * SECOND, i);
+        bench_put(bench, BENCH_TIMER(name, MR_TIMER_DELAY, "8s"));
+        BENCH_UNTIL(atomic_load(&bench->clock.leap_us) == 0 || (bench_settle(bench), false));
+        bench_settle(bench);
+        if (bench_now_ms(bench) < next_of(bench, name))
+            bench_go_to(bench, next_of(bench, name));
+        BENCH_UNTIL(bench_runs(bench) == (size_t)i + 1);
+        bench_check(bench, name, bench_now_ms(bench));
+    }
+    bench_free(bench);
+}
+
 static void test_jitter_comes_later_and_is_no_misfire(void **state)
 {
     (void)state;
@@ -408,6 +429,7 @@ int timers_timing(void)
         cmocka_unit_test(test_53_nothing_is_fired_outside_of_start_and_end),
         cmocka_unit_test(test_55_the_same_cron_in_two_zones),
         cmocka_unit_test(test_56_steps_of_the_wall_clock_repeat_nothing),
+        cmocka_unit_test(test_56_who_is_held_up_at_a_clock_is_not_late_for_that),
         cmocka_unit_test(test_58_many_timers_cost_little),
         cmocka_unit_test(test_58_what_is_overdue_is_in_memory_a_part_at_a_time),
         cmocka_unit_test(test_59_misfires_follow_the_policy),

@@ -118,12 +118,14 @@ void sched_after(struct mr_scheduler *s, struct mr_timer *timer, int64_t ms)
 
 void sched_at(struct mr_scheduler *s, struct mr_timer *timer, int64_t wall_ms)
 {
+    /* The monotonic one first: who is held up between the two looks too early, and once more, instead of too late. */
+    int64_t now_ns = mr_mono_now(s->clock).ns;
     int64_t left_us = wall_ms * MR_US_PER_MS - mr_wall_now(s->clock).us;
     /* Who waits so long is looked at on the way. */
     if (left_us > MR_MS_PER_DAY * MR_US_PER_MS)
         left_us = MR_MS_PER_DAY * MR_US_PER_MS;
-    int64_t ns = mr_mono_now(s->clock).ns + (left_us > 0 ? left_us * MR_NS_PER_US : 0);
-    mr_wheel_start(s->wheel, timer, tick_of(s, ns));
+    mr_wheel_start(s->wheel, timer,
+                   tick_of(s, now_ns + (left_us > 0 ? left_us * MR_NS_PER_US : 0)));
 }
 
 /* From the monotonic to the wall clock; read closely together. */
