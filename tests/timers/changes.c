@@ -170,6 +170,23 @@ static void test_50_after_done_goes_on_when_two_runs_end_together(void **state)
     bench_free(bench);
 }
 
+/* Who fires it hears nothing of the second run, and of the first one's end while the second goes on. */
+static void test_50_after_done_goes_on_when_another_server_has_run_it_meanwhile(void **state)
+{
+    (void)state;
+    struct bench *bench = bench_new(4);
+    size_t other = serve_two(bench);
+    bench_put(bench,
+              BENCH_TIMER("t", MR_TIMER_AFTER_DONE, "100ms", .payload = MR_SLICE_LIT("sleep 600")));
+    for (size_t runs = 1; runs < 7; runs += 2) {
+        BENCH_UNTIL(bench_runs(bench) == runs);
+        bench_sleep_ms(200);
+        assert_int_equal(act_at(bench, other, MR_TIMER_RUN, "t", bench_now_ms(bench)), MR_OK);
+    }
+    BENCH_UNTIL(bench_runs(bench) == 7);
+    bench_free(bench);
+}
+
 static void test_53_after_done_is_finished_when_its_time_is_over_during_a_run(void **state)
 {
     (void)state;
@@ -271,6 +288,7 @@ int timers_changes(void)
         cmocka_unit_test(test_50_after_done_goes_on_when_it_was_paused_during_a_run),
         cmocka_unit_test(test_50_after_done_goes_on_when_there_was_no_worker),
         cmocka_unit_test(test_50_after_done_goes_on_when_two_runs_end_together),
+        cmocka_unit_test(test_50_after_done_goes_on_when_another_server_has_run_it_meanwhile),
         cmocka_unit_test(test_53_after_done_is_finished_when_its_time_is_over_during_a_run),
         cmocka_unit_test(test_5_the_next_one_is_cancelled_at_another_server),
         cmocka_unit_test(test_91_one_that_waits_for_its_turn_is_cancelled_at_any_server),

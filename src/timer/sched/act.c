@@ -332,8 +332,14 @@ static void timer_known(struct errand *errand)
         answer(a, timer == NULL ? a->get.req.err : MR_NOT_FOUND);
         return;
     }
+    /* Only now: for a name that nobody has made a timer of nothing is kept. */
+    struct app *app = sched_app(errand->s, a->act->app);
+    if (app == NULL) {
+        answer(a, MR_NOMEM);
+        return;
+    }
     a->act->uid = timer->uid;
-    errand->app = sched_app_for(errand->app, &timer->uid);
+    errand->app = sched_app_for(app, &timer->uid);
     a->def = sched_def_new(errand->s, timer);
     if (a->def == NULL) {
         answer(a, MR_DAMAGED);
@@ -373,15 +379,14 @@ void sched_act_receive(struct mr_msg *msg, void *receiver)
 {
     struct mr_firing_act *act = mr_container(msg, struct mr_firing_act, msg);
     struct mr_scheduler *s = receiver;
-    struct app *app = s->stopping ? NULL : sched_app(s, act->app);
-    struct acting *a = app != NULL ? calloc(1, sizeof *a) : NULL;
+    struct acting *a = s->stopping ? NULL : calloc(1, sizeof *a);
     if (a == NULL) {
         act->err = s->stopping ? MR_CLOSED : MR_NOMEM;
         act->done(act);
         return;
     }
     a->act = act;
-    a->errand = (struct errand){.s = s, .app = app};
+    a->errand.s = s;
     a->key = (struct mr_store_timer_key){.app = act->app, .name = act->name};
     look(a);
 }

@@ -69,13 +69,17 @@ static void entry_ended(struct app *app, const struct ending *e, size_t i)
         entry->plan.next_ms = item->move.to_ms;
         entry->plan.admitted_ms = 0;
     }
-    sched_entry_closed(entry, end->planned_ms); /* it may be gone now */
-    entry = sched_entry_find(app, &uid);
-    if (entry != NULL && ask && entry->state == ENTRY_FIRING)
+    /* Another run is open, perhaps one that we were not told of: before this one is closed, with which the entry may go. */
+    entry->unsure |= ask;
+    if (ask && entry->state == ENTRY_FIRING)
         entry->changed = true;
-    else if (entry != NULL && ask)
+    else if (ask)
         sched_entry_ask(entry);
-    else if (entry != NULL)
+    entry = sched_entry_find(app, &uid);
+    if (entry != NULL)
+        sched_entry_closed(entry, end->planned_ms);
+    entry = sched_entry_find(app, &uid);
+    if (entry != NULL && !ask)
         sched_entry_settle(entry);
     if (queues)
         sched_recover_timer(app, &uid);
