@@ -327,7 +327,7 @@ endforeach()
 add_dependencies(threads_tests timers)
 add_dependencies(time_tests timers)
 # What they promise about time, with nothing beside them: in `make test-long`, on the release build.
-foreach(number 47 57 58)
+foreach(number 26 47 57 58)
     add_labelled_test(timers_${number}_alone "alone" timers "*_${number}_*")
     set_property(TEST timers_${number}_alone APPEND PROPERTY ENVIRONMENT MR_ACCEPT=full MR_ALONE=1)
 endforeach()
