@@ -68,12 +68,15 @@ static void server_up(struct server *s)
     struct mr_detail detail = {.text = ""};
     assert_int_equal(mr_embedded_open(&options, &s->store, &detail), MR_OK);
     assert_int_equal(server_rig_start(&s->rig, s->store), MR_OK);
+    s->net.refuse = false;
 }
 
+/* Its port may be another program's from now on. */
 static void server_down(struct server *s)
 {
     if (s->store == NULL)
         return;
+    s->net.refuse = true;
     server_rig_stop(&s->rig, 0);
     mr_broker_close(s->store);
     s->store = NULL;
