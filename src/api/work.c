@@ -93,10 +93,9 @@ static void hand_back(struct session *session, struct mr_lease *take_leases, siz
     struct mr_req_finish *req = &work->errand.req.finish;
     for (struct mr_lease *lease = take_leases; items != NULL && lease != NULL;
          lease = lease->next) {
-        bool known = lease->task.id.len > 0 ||
-                     mr_broker_lease_open(session->api->options.broker, lease) == MR_OK;
-        if (known)
-            items[req->n++] = (struct mr_finish){.id = lease->task.id,
+        struct mr_slice id = mr_broker_lease_id(session->api->options.broker, lease);
+        if (id.len > 0)
+            items[req->n++] = (struct mr_finish){.id = id,
                                                  .epoch = lease->epoch,
                                                  .ref = lease->ref,
                                                  .outcome = MR_HAND_BACK};

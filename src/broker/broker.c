@@ -40,7 +40,17 @@ void mr_broker_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch)
 
 enum mr_err mr_broker_lease_open(struct mr_broker *broker, struct mr_lease *lease)
 {
-    return broker->ops->lease_open(broker, lease);
+    if (lease->whole)
+        return MR_OK;
+    enum mr_err err = broker->ops->lease_open(broker, lease);
+    lease->whole = err == MR_OK;
+    return err;
+}
+
+struct mr_slice mr_broker_lease_id(struct mr_broker *broker, struct mr_lease *lease)
+{
+    enum mr_err err = mr_broker_lease_open(broker, lease);
+    return err == MR_OK || err == MR_NOMEM ? lease->task.id : (struct mr_slice){0};
 }
 
 void mr_broker_close(struct mr_broker *broker)

@@ -149,6 +149,7 @@ struct mr_lease {
     uint64_t epoch;
     uint64_t ref;        /* the engine's shortcut to the task; pass it back in finish */
     struct mr_task task; /* filled by mr_broker_lease_open; until then only id is set, and empty */
+    bool whole;          /* it is filled */
     struct mr_header *headers; /* behind task.headers */
     char id_text[MR_UUID_TEXT_LEN + 1];
     size_t body_len;
@@ -568,8 +569,8 @@ struct mr_broker_ops {
      * called before every run. It waits for nothing, or, where runs are few, for the moment that it
      * takes to make the run known. Thread: any but the broker's, one per slot. */
     void (*begun)(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
-    /* Fills lease->task from its encoding: all of it or, with MR_NOMEM, nothing. MR_DAMAGED cannot
-     * happen unless memory is. Thread: the holder. */
+    /* Fills lease->task from its encoding; with MR_NOMEM its id at least, under which it can be given
+     * back, and nothing that is not true. MR_DAMAGED cannot happen unless memory is. Thread: the holder. */
     enum mr_err (*lease_open)(struct mr_broker *broker, struct mr_lease *lease);
     /* What it may lose of what it acknowledged: one line for people. NULL: nothing. Thread: any but the
      * broker's. */
@@ -590,6 +591,8 @@ struct mr_broker {
 void mr_broker_submit(struct mr_broker *broker, struct mr_req *req);
 void mr_broker_begun(struct mr_broker *broker, uint32_t slot, uint64_t epoch);
 MR_MUST_USE enum mr_err mr_broker_lease_open(struct mr_broker *broker, struct mr_lease *lease);
+/* Opens it for its id alone, which is there also without memory for the rest. Thread: the holder. */
+struct mr_slice mr_broker_lease_id(struct mr_broker *broker, struct mr_lease *lease);
 void mr_broker_close(struct mr_broker *broker);
 
 /* Submits and waits; answers req->err. Not from the broker's thread. */

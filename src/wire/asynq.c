@@ -297,6 +297,7 @@ enum mr_err mr_asynq_task_decode(struct mr_slice bytes, struct mr_arena *arena,
     struct mr_asynq_task task;
     uint8_t *headers = NULL;
     MR_TRY(damaged(mr_flat_read(&task_flat, bytes, NULL, &task)));
+    *ret_task = task; /* all but headers: without memory for those, it is known what it is */
     MR_TRY(
         damaged(read_entries(&header_flat, TASK_HEADERS, bytes, arena, &headers, &task.headers_n)));
     task.headers = (const void *)headers;

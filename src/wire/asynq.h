@@ -26,7 +26,7 @@ struct mr_asynq_task {
 
 /* MR_INVALID: a header is not UTF-8. MR_NOMEM. */
 MR_MUST_USE enum mr_err mr_asynq_task_encode(const struct mr_asynq_task *task, struct mr_buf *out);
-/* headers are in the arena. MR_DAMAGED, MR_NOMEM. */
+/* headers are in the arena. MR_DAMAGED; MR_NOMEM: for these, all else is there. */
 MR_MUST_USE enum mr_err mr_asynq_task_decode(struct mr_slice bytes, struct mr_arena *arena,
                                              struct mr_asynq_task *ret_task);
 

@@ -102,8 +102,3 @@ bool mr_early_take(struct mr_worker *w, uint64_t epoch, enum mr_stop_reason *ret
     *stop = w->early[--w->early_n];
     return true;
 }
-
-enum mr_err mr_lease_ready(struct mr_worker *w, struct mr_lease *lease)
-{
-    return lease->task.id.len > 0 ? MR_OK : mr_broker_lease_open(w->broker, lease);
-}

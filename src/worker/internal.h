@@ -310,8 +310,6 @@ void mr_leases_free(struct mr_lease *leases);
 void mr_early_note(struct mr_worker *w, uint64_t epoch, enum mr_stop_reason reason);
 /* Forgets it again; false: there is none. Under the lock. */
 bool mr_early_take(struct mr_worker *w, uint64_t epoch, enum mr_stop_reason *ret_reason);
-/* Fills lease->task unless that was done before. Thread: the holder, no lock needed. */
-MR_MUST_USE enum mr_err mr_lease_ready(struct mr_worker *w, struct mr_lease *lease);
 
 /* ---- address.c ------------------------------------------------------------------------------ */
 

@@ -148,7 +148,7 @@ struct mr_lease *mr_worker_remove(struct mr_worker *w, uint64_t epoch, struct ma
 static struct machine *find_machine(struct machine *m, struct mr_lease *lease)
 {
     struct mr_worker *w = m->worker;
-    if (mr_lease_ready(w, lease) != MR_OK || mr_machine_takes(m, lease->task.type))
+    if (mr_broker_lease_open(w->broker, lease) != MR_OK || mr_machine_takes(m, lease->task.type))
         return m;
     for (size_t i = 0; i < w->machines_n; i++)
         if (mr_machine_takes(&w->machines[i], lease->task.type))

@@ -271,10 +271,8 @@ static struct mr_lease *bundle_send(struct machine *m, struct mr_lease *leases, 
     struct mr_lease **at = &leases;
     for (; *at && n < MR_BATCH_MAX; at = &(*at)->next) {
         struct mr_lease *lease = *at;
-        if (mr_lease_ready(w, lease) != MR_OK)
-            lease->task.id = (struct mr_slice){0}; /* the broker has ref */
         bundle->items[n++] = (struct mr_finish){
-            .id = lease->task.id,
+            .id = mr_broker_lease_id(w->broker, lease),
             .epoch = lease->epoch,
             .ref = lease->ref,
             .outcome = how.outcome,

@@ -179,7 +179,7 @@ static struct run_answer perform(struct mr_slot *slot, struct mr_report *report)
     struct mr_run *run = &slot->run;
     struct mr_lease *lease = run->lease;
     mr_buf_clear(&run->error);
-    enum mr_err err = mr_lease_ready(w, lease);
+    enum mr_err err = mr_broker_lease_open(w->broker, lease);
     if (err != MR_OK)
         return unreadable(err);
     mr_slot_label(slot, &lease->task);

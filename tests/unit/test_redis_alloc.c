@@ -11,13 +11,14 @@
 
 #include <cmocka.h>
 
+#include "broker/redis/internal.h"
 #include "redis/internal.h"
 #include "support/redis_rig.h"
 #include "unit/failing_alloc.h"
 
 enum { CALLS = 4, TEXT_LEN = 40000, TURNS_MAX = 1000 };
 
-static const struct mr_redis_script scripts[] = {{.name = "echo", .text = "return ARGV"}};
+static const struct mr_redis_script own_scripts[] = {{.name = "echo", .text = "return ARGV"}};
 
 struct tally {
     size_t begun, answered, good, heard;
@@ -68,7 +69,7 @@ static bool is_over(const struct mr_redis *redis)
 
 static void run_once(const char *url)
 {
-    struct mr_redis_options options = {.url = url, .scripts = scripts, .scripts_n = 1};
+    struct mr_redis_options options = {.url = url, .scripts = own_scripts, .scripts_n = 1};
     struct mr_redis *redis;
     struct mr_redis_lane *lane = NULL;
     tally = (struct tally){0};
@@ -108,10 +109,42 @@ static void every_allocation_may_fail(void **state)
     redis_rig_stop(rig);
 }
 
+/* The task of a lease, of which only what needs no memory could be read. */
+static void a_lease_that_cannot_be_read_says_whose_it_is(void **state)
+{
+    (void)state;
+    struct mr_header header = {MR_SLICE_LIT("trace"), MR_SLICE_LIT("1")};
+    struct mr_asynq_task message = {.type = MR_SLICE_LIT("mail"),
+                                    .id = MR_SLICE_LIT("told"),
+                                    .queue = MR_SLICE_LIT("q"),
+                                    .headers = &header,
+                                    .headers_n = 1};
+    struct mr_buf bytes = {0};
+    struct mr_task task = {.epoch = 7};
+    struct mr_lease *lease;
+    assert_int_equal(mr_asynq_task_encode(&message, &bytes), MR_OK);
+    assert_int_equal(message_lease(&task, mr_buf_slice(&bytes), &lease), MR_OK);
+    for (long n = 0;; n++) {
+        fail_alloc_after(n);
+        enum mr_err err = message_lease_open(NULL, lease);
+        long failed = fail_alloc_stop();
+        assert_int_equal(err, failed ? MR_NOMEM : MR_OK);
+        assert_true(mr_slice_equal(lease->task.id, MR_SLICE_LIT("told")));
+        if (failed == 0)
+            break;
+        assert_int_equal(lease->task.headers_n, 0);
+        assert_true(n < 10);
+    }
+    assert_true(mr_slice_equal(lease->task.headers[0].value, MR_SLICE_LIT("1")));
+    mr_lease_free(lease);
+    mr_buf_done(&bytes);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(every_allocation_may_fail),
+        cmocka_unit_test(a_lease_that_cannot_be_read_says_whose_it_is),
     };
     return cmocka_run_group_tests_name("redis: out of memory", tests, NULL, NULL);
 }

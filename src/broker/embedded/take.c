@@ -235,6 +235,7 @@ static enum mr_err make_lease(struct mr_engine *engine, uint32_t handle, struct 
     lease->ref = (uint64_t)handle + 1;
     lease->headers = NULL;
     lease->task.id = (struct mr_slice){0};
+    lease->whole = false;
     lease->body_len = len;
     struct lease_head head = {
         .id = task->id,
@@ -648,18 +649,17 @@ enum mr_err embedded_lease_open(struct mr_broker *broker, struct mr_lease *lease
     memcpy(&head, lease->body, sizeof head);
     struct mr_slice bytes = mr_slice_make(lease->body + sizeof head, lease->body_len - sizeof head);
     MR_TRY(mr_task_msg_decode(bytes, &msg));
-    /* What can fail comes before the id: a lease that has one is whole. */
+    struct mr_task *task = &lease->task;
+    *task = (struct mr_task){0}; /* here and not by the engine, whose time is dearer */
+    MR_TRY(message_fill(&msg, &head.id, head.is_uuid, lease->id_text, task));
     if (msg.headers_n > 0) {
         lease->headers = calloc(msg.headers_n, sizeof *lease->headers);
         if (lease->headers == NULL)
             return MR_NOMEM;
         mr_task_msg_headers(&msg, lease->headers);
+        task->headers = lease->headers;
+        task->headers_n = msg.headers_n;
     }
-    struct mr_task *task = &lease->task;
-    *task = (struct mr_task){0}; /* here and not by the engine, whose time is dearer */
-    MR_TRY(message_fill(&msg, &head.id, head.is_uuid, lease->id_text, task));
-    task->headers = lease->headers;
-    task->headers_n = msg.headers_n;
     if (head.reordered)
         task->priority_s = (double)head.priority_ms / 1000.0;
     task->state = MR_ACTIVE;

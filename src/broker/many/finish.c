@@ -172,10 +172,8 @@ static void lease_back(struct many *many, struct mr_lease *lease)
         mr_lease_free(lease);
         return;
     }
-    if (lease->task.id.len == 0 && mr_broker_lease_open(origin->broker, lease) != MR_OK)
-        lease->task.id = (struct mr_slice){0};
     back->lease = lease;
-    back->item = (struct mr_finish){.id = lease->task.id,
+    back->item = (struct mr_finish){.id = mr_broker_lease_id(origin->broker, lease),
                                     .epoch = own_epoch(lease->epoch),
                                     .ref = lease->ref,
                                     .outcome = MR_HAND_BACK};

@@ -499,8 +499,6 @@ enum mr_err message_lease_open(struct mr_broker *broker, struct mr_lease *lease)
     struct mr_asynq_task message;
     struct mr_arena arena = {0};
     (void)broker;
-    if (lease->task.id.len > 0)
-        return MR_OK;
     memcpy(&head, lease->body, sizeof head);
     const uint8_t *topic = lease->body + sizeof head;
     size_t names_len = (size_t)head.topic_len + head.key_len;
@@ -535,6 +533,8 @@ enum mr_err message_lease_open(struct mr_broker *broker, struct mr_lease *lease)
         if (head.partition > 1) /* "Q~2" */
             task.queue.len -= partition_len(task.queue);
         lease->task = task;
+    } else if (err == MR_NOMEM) {
+        lease->task = (struct mr_task){.id = message.id};
     }
     mr_arena_done(&arena);
     return err;

@@ -184,6 +184,7 @@ static enum mr_err make_lease(struct node *node, struct mr_slice task, struct mr
     lease->epoch = field.value;
     lease->ref = ref_of(node, index);
     lease->task.id = (struct mr_slice){0};
+    lease->whole = false;
     lease->headers = NULL;
     lease->body_len = task.len;
     memcpy(lease->body, task.data, task.len);
@@ -239,7 +240,9 @@ enum mr_err remote_lease_open(struct mr_broker *broker, struct mr_lease *lease)
         err = lease->headers != NULL ? MR_OK : MR_NOMEM;
     }
     mr_arena_done(&arena);
-    if (err == MR_OK)
+    if (err == MR_NOMEM) /* for headers, behind the id */
+        lease->task = (struct mr_task){.id = task.id};
+    else if (err == MR_OK)
         lease->task = task;
     return err == MR_INVALID ? MR_DAMAGED : err;
 }
