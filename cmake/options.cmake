@@ -35,7 +35,8 @@ target_compile_options(mr_flags INTERFACE
 target_link_libraries(mr_flags INTERFACE Threads::Threads m)
 
 if(MR_SANITIZE STREQUAL "address")
-    set(san -fsanitize=address,undefined)
+    # ASan tells of what these two look for, and of more of it; with them a tenth more is compiled and run.
+    set(san -fsanitize=address,undefined -fno-sanitize=null,object-size)
 elseif(MR_SANITIZE STREQUAL "thread")
     set(san -fsanitize=thread)
 elseif(NOT MR_SANITIZE STREQUAL "none")

@@ -219,6 +219,8 @@ set(sample_rules MR_EXPRESSIONS=40 MR_ZONES=4)
 set(long_rules MR_EXPRESSIONS=10000 MR_ZONES=20)
 set(sample_store MR_STEPS=150 MR_SEEDS=1 MR_STORE_KILLS=3 MR_TIMERS=5000
     MR_PARTS=10000)
+set(sample_store_postgres MR_STEPS=80 MR_SEEDS=1 MR_STORE_KILLS=2 MR_TIMERS=1500
+    MR_PARTS=4000) # a process between, and files that are synced
 set(long_store MR_STEPS=2000 MR_SEEDS=10 MR_STORE_KILLS=100 MR_TIMERS=1000000
     MR_PARTS=1000000 MR_DURABLE=1)
 set(sample_sim MR_SEEDS=100)
@@ -239,6 +241,10 @@ set(long_soak MR_SOAK_SECONDS=120) # ten minutes of it are `make soak`
 add_suite(conform conform)
 foreach(name IN LISTS conform_programs)
     add_labelled_test(${name} "sample" ${name})
+    if(name MATCHES "^conform_(remote|redis)$") # a fifth of what is only many; on the folder all of it
+        set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MR_CONFORM_PART=5)
+        add_long(${name} "" ${name})
+    endif()
     if(name STREQUAL "conform_many") # two of what conform_remote has: whole in `make test-long`
         set_property(TEST ${name} APPEND PROPERTY ENVIRONMENT MR_QUICK=1 MR_SERVERS=beside)
         add_long(${name} "MR_SERVERS=one" ${name})
@@ -254,7 +260,11 @@ endforeach()
 
 add_suite(store store)
 foreach(name IN LISTS store_programs)
-    add_campaign(${name} "${sample_store}" "${long_store}")
+    set(sample "${sample_store}")
+    if(DEFINED sample_${name})
+        set(sample "${sample_${name}}")
+    endif()
+    add_campaign(${name} "${sample}" "${long_store}")
     foreach(what costs_at_most finished_segments_cost big_job_is_retried)
         add_labelled_test(${name}_${what}_alone "alone" ${name} "*${what}*")
         set_property(TEST ${name}_${what}_alone APPEND PROPERTY ENVIRONMENT ${long_store} MR_ALONE=1)

@@ -161,6 +161,8 @@ struct mr_enqueue_result conform_put_one(struct conform *t, const struct mr_task
 /* The id lives until the test ends. */
 const char *conform_put_ok(struct conform *t, const struct mr_task_options *task);
 /* n tasks with ids prefix0, prefix1, ... in this queue. */
+/* So many, or a share of them where MR_CONFORM_PART says how small: what takes long where somebody stands between. */
+size_t conform_many(size_t n);
 void conform_put_many(struct conform *t, const char *queue, const char *prefix, size_t n);
 
 /* queues: "a=6 b=3 c"; types: "mail:* ping"; at most 8. */

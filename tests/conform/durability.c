@@ -120,10 +120,10 @@ static void what_was_running_returns_to_its_place(void **state)
 static void any_number_of_running_tasks_returns(void **state)
 {
     struct conform *t = *state;
-    enum { MANY = 110000 };
-    conform_put_many(t, "default", "t", MANY);
+    size_t many = conform_many(110000);
+    conform_put_many(t, "default", "t", many);
     struct conform_node *node = NODE(t);
-    for (size_t taken = 0, n = 0; taken < MANY; taken += n) {
+    for (size_t taken = 0, n = 0; taken < many; taken += n) {
         struct mr_lease *leases = conform_take_list(t, node, MR_BATCH_MAX, 0, &n);
         assert_non_null(leases);
         while (leases != NULL) {
@@ -132,9 +132,9 @@ static void any_number_of_running_tasks_returns(void **state)
             leases = next;
         }
     }
-    assert_int_equal(conform_queue(t, "default").counts[MR_ACTIVE], MANY);
+    assert_int_equal(conform_queue(t, "default").counts[MR_ACTIVE], many);
     conform_reopen(t);
-    assert_int_equal(conform_queue(t, "default").counts[MR_PENDING], MANY);
+    assert_int_equal(conform_queue(t, "default").counts[MR_PENDING], many);
     node = NODE(t);
     FINISH_OK(t, conform_take_id(t, node, "t0"), .outcome = MR_DONE);
 }

@@ -210,16 +210,16 @@ static void count_picks(struct conform *t, struct conform_node *node, size_t pic
 static void weights_hold_within_one_percent_of_100000_picks(void **state)
 {
     struct conform *t = *state;
-    enum { PICKS = 100000 };
-    conform_put_many(t, "high", "h", PICKS * 6 / 10 + 2000);
-    conform_put_many(t, "medium", "m", PICKS * 3 / 10 + 2000);
-    conform_put_many(t, "low", "l", PICKS / 10 + 2000);
+    size_t picks = conform_many(100000);
+    conform_put_many(t, "high", "h", picks * 6 / 10 + 2000);
+    conform_put_many(t, "medium", "m", picks * 3 / 10 + 2000);
+    conform_put_many(t, "low", "l", picks / 10 + 2000);
     struct conform_node *node = NODE(t, .queues = "high=6 medium=3 low=1", .slots = 100);
     size_t counts[3] = {0};
-    count_picks(t, node, PICKS, 100, counts);
-    assert_in_range(counts[0], PICKS * 6 / 10 - PICKS / 100, PICKS * 6 / 10 + PICKS / 100);
-    assert_in_range(counts[1], PICKS * 3 / 10 - PICKS / 100, PICKS * 3 / 10 + PICKS / 100);
-    assert_in_range(counts[2], PICKS / 10 - PICKS / 100, PICKS / 10 + PICKS / 100);
+    count_picks(t, node, picks, 100, counts);
+    assert_in_range(counts[0], picks * 6 / 10 - picks / 100, picks * 6 / 10 + picks / 100);
+    assert_in_range(counts[1], picks * 3 / 10 - picks / 100, picks * 3 / 10 + picks / 100);
+    assert_in_range(counts[2], picks / 10 - picks / 100, picks / 10 + picks / 100);
 }
 
 static void weights_hold_for_single_takes_and_low_is_never_starved(void **state)
