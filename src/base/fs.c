@@ -17,6 +17,7 @@
 #include <sys/statvfs.h>
 #include <unistd.h>
 
+#include "base/fd.h"
 #include "base/list.h"
 
 /* Payloads are the business of the owner and of whom the group's rights admit. */
@@ -47,7 +48,7 @@ static int open_with(const char *path, int flags, mode_t rights)
     do {
         fd = open(path, flags | O_CLOEXEC, rights);
     } while (fd < 0 && errno == EINTR);
-    return fd;
+    return mr_fd_apart(fd);
 }
 
 static int open_retrying(const char *path, int flags)

@@ -9,6 +9,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+
 enum { EVENTS_MAX = 256 }; /* of one turn; the rest comes with the next */
 
 struct mr_loop {
@@ -30,10 +32,10 @@ static void take_wakes(struct mr_watch *watch, unsigned events)
 
 static enum mr_err open_fds(struct mr_loop *loop)
 {
-    loop->epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+    loop->epoll_fd = mr_fd_apart(epoll_create1(EPOLL_CLOEXEC));
     if (loop->epoll_fd < 0)
         return mr_err_from_errno(errno);
-    loop->wake.fd = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    loop->wake.fd = mr_fd_apart(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     if (loop->wake.fd < 0)
         return mr_err_from_errno(errno);
     loop->wake.ready = take_wakes;

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 
 enum { BACKLOG = 4096, PORT_MAX = 65535 };
 
@@ -146,7 +147,7 @@ static enum mr_err open_socket(const struct mr_addr *addr, int *ret_fd)
 {
     int type = SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC;
     int family = addr->storage.ss_family;
-    int fd = socket(family, type, family == AF_UNIX ? 0 : IPPROTO_TCP);
+    int fd = mr_fd_apart(socket(family, type, family == AF_UNIX ? 0 : IPPROTO_TCP));
     if (fd < 0)
         return mr_err_from_errno(errno);
     *ret_fd = fd;
@@ -176,8 +177,8 @@ enum mr_err mr_net_listen(const struct mr_addr *addr, int *ret_fd, struct mr_add
 enum mr_err mr_net_accept(int listen_fd, int *ret_fd, struct mr_addr *ret_peer)
 {
     struct mr_addr peer = {.len = sizeof peer.storage};
-    int fd = accept4(listen_fd, (struct sockaddr *)&peer.storage, &peer.len,
-                     SOCK_NONBLOCK | SOCK_CLOEXEC);
+    int fd = mr_fd_apart(accept4(listen_fd, (struct sockaddr *)&peer.storage, &peer.len,
+                                 SOCK_NONBLOCK | SOCK_CLOEXEC));
     if (fd < 0) {
         bool no_room = errno == EMFILE || errno == ENFILE || errno == ENOBUFS || errno == ENOMEM;
         /* Everything else concerns one connection that came and went. */

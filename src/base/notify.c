@@ -9,6 +9,7 @@
 #include <unistd.h>
 
 #include "base/clock.h"
+#include "base/fd.h"
 #include "base/text.h"
 
 void mr_notify(const char *words)
@@ -21,7 +22,7 @@ void mr_notify(const char *words)
     memcpy(addr.sun_path, path, len);
     if (path[0] == '@')
         addr.sun_path[0] = '\0'; /* a name without a file */
-    int fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+    int fd = mr_fd_apart(socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
     if (fd < 0)
         return;
     socklen_t addr_len = (socklen_t)(offsetof(struct sockaddr_un, sun_path) + len);

@@ -20,6 +20,8 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "base/fd.h"
+
 enum { STACK_BYTES = 128 * 1024, NOT_STARTED = 127 };
 
 static struct rlimit files_before; /* rlim_max 0: nothing was raised */
@@ -115,16 +117,17 @@ static int start(const struct mr_spawn *spawn, pid_t *ret_pid)
     int failure[2];
     if (pipe2(failure, O_CLOEXEC) != 0)
         return errno;
-    int childs = fcntl(failure[1], F_DUPFD_CLOEXEC, MR_SPAWN_PROGRESS_FD + 1);
+    int childs = mr_fd_above(failure[1], MR_SPAWN_PROGRESS_FD);
+    int ours = childs >= 0 ? mr_fd_apart(failure[0]) : failure[0];
     struct child child = {.spawn = spawn, .parent = getpid(), .failure = childs};
-    pid_t pid = childs >= 0 ? start_child(&child) : -1;
+    pid_t pid = childs >= 0 && ours >= 0 ? start_child(&child) : -1;
     int errnum = pid < 0 ? errno : 0;
-    close(failure[1]);
     if (childs >= 0)
         close(childs);
-    if (pid > 0 && read(failure[0], &errnum, sizeof errnum) != 0)
+    if (pid > 0 && read(ours, &errnum, sizeof errnum) != 0)
         waitpid(pid, NULL, 0);
-    close(failure[0]);
+    if (ours >= 0)
+        close(ours);
     *ret_pid = pid;
     return errnum;
 }
@@ -134,7 +137,7 @@ enum mr_err mr_spawn(const struct mr_spawn *spawn, pid_t *ret_pid, int *ret_pidf
     pid_t pid = -1;
     int errnum = start(spawn, &pid);
     if (errnum == 0) {
-        int pidfd = (int)syscall(SYS_pidfd_open, pid, 0);
+        int pidfd = mr_fd_apart((int)syscall(SYS_pidfd_open, pid, 0));
         if (pidfd >= 0) {
             *ret_pid = pid;
             *ret_pidfd = pidfd;

@@ -1,8 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* The program: settings, one command, one exit code. */
+#include <fcntl.h>
 #include <locale.h>
 #include <signal.h>
 #include <stdlib.h>
+#include <unistd.h>
 
 #include "base/diag.h"
 #include "base/spawn.h"
@@ -41,8 +43,24 @@ static int start(struct cli *cli, int argc, char **argv)
     return code;
 }
 
+/*
+ * A number of theirs that is free would be given to the next file or connection that is opened, by us or
+ * by a library, and what is printed would go there. Opened the wrong way round they are taken, and
+ * reading or writing fails as it does on a closed one: no input is not an empty one. Programs that we
+ * start get them, too.
+ */
+static void hold_standard_streams(void)
+{
+    static const int wrong_way[] = {
+        [STDIN_FILENO] = O_WRONLY, [STDOUT_FILENO] = O_RDONLY, [STDERR_FILENO] = O_RDONLY};
+    for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+        if (fcntl(fd, F_GETFD) < 0)
+            (void)!open("/dev/null", wrong_way[fd]); /* the lowest that is free is this one */
+}
+
 int main(int argc, char **argv)
 {
+    hold_standard_streams();
     setlocale(LC_CTYPE, "C.UTF-8"); /* for the width of characters; nothing else depends on it */
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of write, and a quiet one */
     mr_spawn_raise_files();

@@ -18,6 +18,7 @@
 #include <unistd.h>
 
 #include "base/buf.h"
+#include "base/fd.h"
 #include "base/spawn.h"
 #include "job/internal.h"
 
@@ -72,7 +73,7 @@ void job_command_free(struct mr_reduce_command *command)
 /* The lock goes with the process. -1: somebody has it. */
 static int lock_folder(const char *path)
 {
-    int fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    int fd = mr_fd_apart(open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC));
     if (fd < 0 || flock(fd, LOCK_EX | LOCK_NB) == 0)
         return fd;
     close(fd);
@@ -167,7 +168,7 @@ enum mr_err job_command_part(struct mr_reduce_command *command, uint64_t index,
     char *path = NULL;
     if (asprintf(&path, "%s/%0*llu", command->dir, command->digits, (unsigned long long)index) < 0)
         return MR_NOMEM;
-    int fd = open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
+    int fd = mr_fd_apart(open(path, O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600));
     bool fine = fd >= 0 && write_all(fd, bytes);
     int errnum = errno;
     if (fd >= 0)
@@ -185,11 +186,7 @@ enum mr_err job_command_part(struct mr_reduce_command *command, uint64_t index,
 /* Descriptors of the child are above those that it gets. */
 static int above(int fd)
 {
-    if (fd < 0 || fd > MR_SPAWN_PROGRESS_FD)
-        return fd;
-    int moved = fcntl(fd, F_DUPFD_CLOEXEC, MR_SPAWN_PROGRESS_FD + 1);
-    close(fd);
-    return moved;
+    return mr_fd_above(fd, MR_SPAWN_PROGRESS_FD);
 }
 
 static void close_all(int *fds, size_t n)

@@ -12,6 +12,7 @@
 
 #include "base/chan.h"
 #include "base/diag.h"
+#include "base/fd.h"
 #include "base/id.h"
 #include "base/list.h"
 #include "base/spawn.h"
@@ -129,11 +130,7 @@ void mr_alarm_tell(struct mr_alarm *alarm, const struct mr_alarm_event *event)
 /* Descriptors of the child are above those that it gets. */
 static int above(int fd)
 {
-    if (fd < 0 || fd > MR_SPAWN_PROGRESS_FD)
-        return fd;
-    int moved = fcntl(fd, F_DUPFD_CLOEXEC, MR_SPAWN_PROGRESS_FD + 1);
-    close(fd);
-    return moved;
+    return mr_fd_above(fd, MR_SPAWN_PROGRESS_FD);
 }
 
 static void close_all(const int *fds, size_t n)

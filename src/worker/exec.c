@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "base/diag.h"
+#include "base/fd.h"
 #include "base/spawn.h"
 #include "worker/exec_env.h"
 #include "worker/internal.h"
@@ -155,23 +156,14 @@ static void drink_rest(struct process *p)
 
 /* ---- start ---------------------------------------------------------------------------------- */
 
-/* Moves a descriptor out of the child's range, so that its dup2 calls cannot meet. */
-static int above_childs(int fd)
-{
-    if (fd < 0 || fd > MR_SPAWN_PROGRESS_FD)
-        return fd;
-    int moved = fcntl(fd, F_DUPFD_CLOEXEC, MR_SPAWN_PROGRESS_FD + 1);
-    close(fd);
-    return moved;
-}
-
 static bool open_pipe(int *ours, int *childs, bool child_reads)
 {
     int ends[2];
     if (pipe2(ends, O_CLOEXEC) != 0)
         return false;
-    *ours = above_childs(ends[child_reads ? 1 : 0]);
-    *childs = above_childs(ends[child_reads ? 0 : 1]);
+    /* Out of the child's range, so that its dup2 calls cannot meet. */
+    *ours = mr_fd_above(ends[child_reads ? 1 : 0], MR_SPAWN_PROGRESS_FD);
+    *childs = mr_fd_above(ends[child_reads ? 0 : 1], MR_SPAWN_PROGRESS_FD);
     return *ours >= 0 && *childs >= 0 && fcntl(*ours, F_SETFL, O_NONBLOCK) == 0;
 }
 
@@ -199,7 +191,7 @@ static int start(struct process *p, char *const *argv)
     struct mr_arena arena = {0};
     struct mr_spawn spawn = {.argv = argv, .fds = {-1, -1, -1, -1}};
     int errnum = 0;
-    p->fds[STOP] = eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK);
+    p->fds[STOP] = mr_fd_apart(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
     bool fine = p->fds[STOP] >= 0;
     for (int i = 0; fine && i < PIPES; i++)
         fine = open_pipe(&p->fds[i], &spawn.fds[i], i == IN);

@@ -35,6 +35,12 @@ seq 7 | m enqueue -q slow --lines --quiet
 m work -q slow --burst --quiet -- true
 is "none is left behind a rate" 0 "$(m queue show slow --json | jq -r .pending)"
 
+# What is meant for a stream that is closed does not go to the connection.
+"$MILLRACE" enqueue -q closed x <&- >&- 2>&- && fail "the id could not be printed"
+is "given in" 1 "$(m queue show closed --json | jq -r .pending)"
+"$MILLRACE" work -q closed --burst -- cat <&- >&- 2>&-
+is "and run" '0 1' "$(m queue show closed --json | jq -r '[.pending,.processed_total]|join(" ")')"
+
 printf '%s\n' a b c | m enqueue -q bulk --lines --quiet
 is "lines" 3 "$(m queue show bulk --json | jq -r .pending)"
 m queue pause bulk --quiet
