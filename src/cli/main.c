@@ -63,6 +63,7 @@ int main(int argc, char **argv)
     hold_standard_streams();
     setlocale(LC_CTYPE, "C.UTF-8"); /* for the width of characters; nothing else depends on it */
     signal(SIGPIPE, SIG_IGN); /* a reader that goes away is an error of write, and a quiet one */
+    signal(SIGXFSZ, SIG_IGN); /* a file over the limit of the shell is an error of write as well */
     mr_spawn_raise_files();
     struct cli cli = {0};
     int code = start(&cli, argc, argv);

@@ -23,6 +23,14 @@ MILLRACE_LOG_SEGMENT=1MiB refuses 2 'MILLRACE_LOG_SEGMENT: "1MiB" is below 41943
 [ ! -e "$room/tiny" ]
 refuses 2 '--log-segment: "2GiB" is over the limit of 1073741824' serve --log-segment 2GiB --data "$room/tiny"
 
+# A limit on the size of files is an error as any other, and no signal.
+(
+    ulimit -f 1000
+    refuses 1 'a segment of 64 MiB, and a limit on the size of files (ulimit -f)' \
+        --broker "file:$room/short" enqueue x
+)
+expect 0 --broker "file:$room/short" enqueue x
+
 # A backup is a store of its own.
 expect 0 backup "$room/copy"
 is "copied" 1000 "$(m --broker "file:$room/copy" queue show a --json | jq .pending)"

@@ -75,6 +75,7 @@ static void errno_values_are_translated_and_never_to_ok(void **state)
         {EACCES, MR_DENIED},      {EPERM, MR_DENIED},         {EROFS, MR_DENIED},
         {ENOSPC, MR_DISK_FULL},   {EDQUOT, MR_DISK_FULL},     {EIO, MR_IO},
         {EWOULDBLOCK, MR_IN_USE}, {ENAMETOOLONG, MR_TOO_BIG}, {EINVAL, MR_INVALID},
+        {EFBIG, MR_DISK_FULL},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++)
         assert_int_equal(mr_err_from_errno(rows[i].errnum), rows[i].err);

@@ -435,14 +435,20 @@ static void explain(struct mr_engine *engine, const struct recovery *recovery, e
         return;
     uint64_t left = 0;
     size_t kib = recovery->meta.segment_bytes / 1024;
+    size_t number = kib < 1024 ? kib : kib / 1024;
+    const char *unit = kib < 1024 ? "KiB" : "MiB";
     if (err != MR_DISK_FULL || engine->fs->ops->space(engine->fs, engine->dir, &left) != MR_OK)
         mr_detail_set(detail, "%s: cannot open the store: %s", engine->dir, mr_err_text(err));
-    else
+    else if (left / 1024 < kib)
         mr_detail_set(detail,
                       "%s: the disk is full: the log needs a segment of %zu %s and %llu KiB are "
                       "free; make room and open it again",
-                      engine->dir, kib < 1024 ? kib : kib / 1024, kib < 1024 ? "KiB" : "MiB",
-                      (unsigned long long)(left / 1024));
+                      engine->dir, number, unit, (unsigned long long)(left / 1024));
+    else
+        mr_detail_set(detail,
+                      "%s: the log needs a segment of %zu %s, and a limit on the size of files "
+                      "(ulimit -f) or a quota forbids it; raise it and open it again",
+                      engine->dir, number, unit);
 }
 
 enum mr_err store_open(struct mr_engine *engine, struct mr_detail *detail)
