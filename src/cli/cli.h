@@ -242,6 +242,8 @@ void cli_must(enum mr_err err);
 void cli_settle(struct cli *cli);
 /* Opens cli->broker into cli->client; 0 or the exit code after saying why not. */
 int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store);
+/* Says why cli->broker could not be opened; the exit code. */
+int cli_fail_open(const struct cli *cli, enum mr_err err, const struct mr_detail *detail);
 /* What --wait-replicas says, or MILLRACE_WAIT_REPLICAS; for a Redis only. 0, or the exit code after
  * saying what is wrong. */
 int cli_wait_replicas(const struct cli *cli, uint32_t *ret_n);

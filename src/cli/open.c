@@ -74,7 +74,7 @@ static const char *advice(const char *why)
     return "is it a Millrace server?";
 }
 
-static int fail_open(const struct cli *cli, enum mr_err err, const struct mr_detail *detail)
+int cli_fail_open(const struct cli *cli, enum mr_err err, const struct mr_detail *detail)
 {
     if (cli_is_redis(cli->broker) && detail->text[0]) /* it says what to do */
         return cli_fail_detail(err, "cannot use", cli->shown, detail);
@@ -226,7 +226,7 @@ int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_
         err = mr_client_open(cli->broker, &chosen, &cli->client, &detail);
     mr_buf_done(&token);
     if (err != MR_OK)
-        return fail_open(cli, err, &detail);
+        return cli_fail_open(cli, err, &detail);
     return code;
 }
 

@@ -56,9 +56,19 @@ is "what was there stays" default \
 refuses 2 'server-start is not measured at' bench --broker "$MILLRACE_BROKER" --only server-start
 refuses 2 'disk is not measured at' bench --broker "$MILLRACE_BROKER" --only disk
 refuses 2 'server-process is not measured at' bench --broker "$store" --only server-process
+# Somebody's tasks in the bench's queue are neither run nor removed.
+m --token-file "$room/token" --quiet enqueue -q millrace-bench --id theirs x >/dev/null
+for row in server-process server-enqueue-batch; do
+    refuses 4 'holds tasks; remove it first' bench --token-file "$room/token" --broker "$MILLRACE_BROKER" --only "$row"
+done
+is "theirs" pending "$(m --token-file "$room/token" task show theirs --json | jq -r .state)"
+refuses 5 'token' bench --broker "$MILLRACE_BROKER" --only server-process
 kill -TERM "$server"
 await "$server"
 unset MILLRACE_BROKER
+for row in server-process server-enqueue-batch server-latency-p99; do
+    refuses 6 '127.0.0.1:1' bench --broker millrace://127.0.0.1:1 --only "$row"
+done
 is "nothing left behind" 0 "$(find . -name 'millrace-bench*' | wc -l)"
 
 # Interrupted: gone without a trace.

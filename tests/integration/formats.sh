@@ -49,7 +49,8 @@ is "the tokens are left alone" "millrace-tokens 2" "$(cat "$data/tokens")"
 redis_start main
 m --broker "$redis" enqueue --id t x >/dev/null
 redis-cli -p "$redis_port" set asynq:mr:format 2 >/dev/null
-for command in 'enqueue x' 'queue list' 'work --burst -- cat' fsck; do
+for command in 'enqueue x' 'queue list' 'work --burst -- cat' fsck 'bench --only redis-process' \
+    'bench --only redis-latency-p99'; do
     # shellcheck disable=SC2086
     refuses 1 'format version 2' --broker "$redis" $command
 done

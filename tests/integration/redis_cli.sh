@@ -190,14 +190,20 @@ aside() {
     asides+=($!)
 }
 aside 6 "127.0.0.1:1" --broker redis://127.0.0.1:1 queue list
+aside 6 'nobody listens there' --broker redis://127.0.0.1:1 bench --only redis-process
+aside 6 'nobody listens there' --broker redis://127.0.0.1:1 bench --only redis-latency-p99
 aside 6 "$room/none" --broker "redis+unix:$room/none" queue list
 aside 6 "127.0.0.1:$redis_port: no connection in time" --broker "rediss://127.0.0.1:$redis_port" queue list
 aside 6 '127.0.0.1:1' serve --data "$room/none" --broker redis://127.0.0.1:1 --listen 127.0.0.1:0 --grpc 127.0.0.1:0
 
 redis_start locked 'requirepass secret'
 for url in "$redis" "redis://:wrong@127.0.0.1:$redis_port" "redis://nobody:secret@127.0.0.1:$redis_port"; do
-    refuses 5 "127.0.0.1:$redis_port" --broker "$url" queue list
     refuses 5 "127.0.0.1:$redis_port" --broker "$url" fsck
+    refuses 5 "127.0.0.1:$redis_port" --broker "$url" queue list
+    line=$(cat err)
+    for row in redis-process redis-latency-p99; do
+        refuses 5 "$line" --broker "$url" bench --only "$row"
+    done
     ! grep -qE 'wrong|secret' err || fail "a password was shown: $(cat err)"
 done
 expect 0 --broker "redis://:secret@127.0.0.1:$redis_port" queue list
@@ -206,6 +212,7 @@ is "its database" 1 "$(r -a secret --no-auth-warning -n 3 llen 'asynq:{default}:
 
 redis_start replica "replicaof 127.0.0.1 ${MILLRACE_BROKER##*:}"
 aside 6 'replica' --broker "$redis" enqueue x
+aside 6 'is a read-only replica' --broker "$redis" bench --only redis-process
 in_step() { r info replication | grep -q 'master_link_status:up'; }
 until_true in_step
 expect 0 enqueue --wait-replicas 1 x
@@ -240,7 +247,8 @@ until_true test -s "$room/old-port"
 old=redis://127.0.0.1:$(cat "$room/old-port")
 cluster=redis+cluster://${MILLRACE_BROKER##*/}
 sentinel=redis+sentinel://${MILLRACE_BROKER##*/}/mymaster
-for command in 'enqueue x' 'queue list' 'work -q none --burst -- cat' fsck "serve --data $room/none --listen 127.0.0.1:0"; do
+for command in 'enqueue x' 'queue list' 'work -q none --burst -- cat' fsck 'bench --only redis-process' \
+    'bench --only redis-recovery' "serve --data $room/none --listen 127.0.0.1:0"; do
     # shellcheck disable=SC2086
     refuses 2 'is version 6.0.16; 6.2.0 or newer is needed' --broker "$old" $command
     # shellcheck disable=SC2086

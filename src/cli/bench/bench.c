@@ -166,6 +166,8 @@ static int run_groups(struct bench *bench)
         out_status_clear();
         if (bench_interrupted())
             return CLI_SIGNAL_BASE + interrupt_number();
+        if (err != MR_OK && bench->told != CLI_OK)
+            return bench->told;
         if (err != MR_OK && bench->detail.text[0])
             return cli_fail(mr_err_exit_code(err), "bench %s: %s", groups[i]->names[0],
                             bench->detail.text);

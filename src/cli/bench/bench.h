@@ -38,6 +38,7 @@ struct bench {
     struct bench_row rows[BENCH_ROWS_MAX];
     size_t rows_n;
     struct mr_detail detail; /* of the failure that ended a group */
+    int told;                /* or its exit code, where it was told already; 0: it was not */
 };
 
 #define BENCH_QUEUE "millrace-bench"
@@ -71,6 +72,12 @@ void bench_doing(const struct bench *bench, const char *what);
 bool bench_interrupted(void);
 
 /* ---- store.c -------------------------------------------------------------------------------- */
+
+/* Opens the broker that the user named; says why it cannot. */
+MR_MUST_USE enum mr_err bench_connect(struct bench *bench, const struct mr_client_options *options,
+                                      struct mr_client **ret_client);
+/* For a failure that was told with this exit code. */
+MR_MUST_USE enum mr_err bench_told(struct bench *bench, int code);
 
 /* A store for one group: a fresh folder, or the broker the user named. */
 struct bench_store {

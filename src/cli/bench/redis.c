@@ -9,13 +9,17 @@
 #include <unistd.h>
 
 #include "base/text.h"
+#include "broker/door.h"
 #include "cli/bench/server.h"
 #include "cli/own_server.h"
 #include "cli/server.h"
 #include "redis/redis.h"
 #include "wire/asynq.h"
 
-enum { OPEN_MS = 3000, PRIMARIES_MAX = 128, IN_FLIGHT_MAX = 16, ID_LEN = 36, CLEAR_STEP = 5000 };
+/* As the engine connects: an attempt that takes too long is over before it is no longer waited for. */
+enum { CONNECT_MS = MR_DOOR_OPEN_MS - 500 };
+
+enum { PRIMARIES_MAX = 128, IN_FLIGHT_MAX = 16, ID_LEN = 36, CLEAR_STEP = 5000 };
 
 #define PREFIX    "millrace:{" BENCH_QUEUE "-bare}:"
 #define PUSH_LIST "millrace:" BENCH_QUEUE "-pushes"
@@ -43,7 +47,8 @@ static const struct mr_redis_script scripts[] = {
 struct bench_redis {
     struct bench *bench;
     struct mr_redis *redis;
-    struct mr_event up, done;
+    struct mr_door door; /* for the first connection */
+    struct mr_event done;
     struct mr_msg begin;
     struct mr_buf message;
     struct mr_redis_call calls[PRIMARIES_MAX];
@@ -88,9 +93,7 @@ static enum mr_err carry_out(struct bench_redis *redis,
 static void on_changed(struct mr_redis *connection, bool up, const char *why, void *arg)
 {
     struct bench_redis *redis = arg;
-    (void)connection, (void)why;
-    if (up && !mr_event_is_set(&redis->up))
-        mr_event_set(&redis->up);
+    mr_door_changed(&redis->door, up, mr_redis_err(connection), why);
 }
 
 static enum mr_err make_message(struct bench_redis *redis)
@@ -112,11 +115,12 @@ enum mr_err bench_redis_open(struct bench *bench, struct bench_redis **ret_redis
     struct cli_tls tls = {0};
     struct bench_redis *redis = cli_alloc(1, sizeof *redis);
     redis->bench = bench;
-    mr_event_init(&redis->up);
+    mr_door_init(&redis->door);
     mr_event_init(&redis->done);
-    if (cli_tls(bench->cli, &tls) != CLI_OK) {
+    int code = cli_tls(bench->cli, &tls);
+    if (code != CLI_OK) {
         bench_redis_close(redis);
-        return MR_INVALID;
+        return bench_told(bench, code);
     }
     struct mr_redis_options options = {
         .url = bench->cli->broker,
@@ -125,17 +129,18 @@ enum mr_err bench_redis_open(struct bench *bench, struct bench_redis **ret_redis
         .tls_key = tls.key,
         .scripts = scripts,
         .scripts_n = CLI_LEN(scripts),
+        .connect_ms = CONNECT_MS,
         .changed = on_changed,
         .arg = redis,
     };
-    enum mr_err err = make_message(redis);
+    struct mr_detail why = {.text = ""};
+    cli_must(make_message(redis));
+    enum mr_err err = mr_redis_new("bench", &options, &redis->redis, &why);
     if (err == MR_OK)
-        err = mr_redis_new("bench", &options, &redis->redis, &bench->detail);
-    if (err == MR_OK && !mr_event_wait(&redis->up, OPEN_MS * MR_NS_PER_MS))
-        err = MR_UNAVAILABLE;
+        err = mr_door_await_up(&redis->door, 0, &why);
     if (err != MR_OK) {
         bench_redis_close(redis);
-        return err;
+        return bench_told(bench, cli_fail_open(bench->cli, err, &why));
     }
     *ret_redis = redis;
     return MR_OK;
@@ -146,6 +151,7 @@ void bench_redis_close(struct bench_redis *redis)
     if (!redis)
         return;
     mr_redis_free(redis->redis);
+    mr_door_done(&redis->door);
     mr_buf_done(&redis->message);
     free(redis);
 }

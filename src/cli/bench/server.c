@@ -18,6 +18,7 @@ enum mr_err bench_server_begin(struct bench *bench, const char *name, struct ben
         MR_TRY(bench_server_open(server, &client));
         enum mr_err err = bench_check_queue_free(bench, client);
         mr_client_close(client);
+        server->ours = err == MR_OK;
         return err;
     }
     MR_TRY(mr_path_join(server->dir, bench->dir, name));
@@ -29,25 +30,22 @@ enum mr_err bench_server_begin(struct bench *bench, const char *name, struct ben
 
 enum mr_err bench_server_open(struct bench_server *server, struct mr_client **ret_client)
 {
-    struct cli *cli = server->bench->cli;
-    if (server->bench->own_dir)
-        return mr_client_open(server->url, NULL, ret_client, &server->bench->detail);
-    if (cli_open(cli, NULL, CLI_STORE_NONE) != CLI_OK) {
-        mr_detail_set(&server->bench->detail, "no connection to %s", server->url);
-        return MR_UNAVAILABLE;
-    }
-    *ret_client = cli->client;
-    cli->client = NULL;
-    return MR_OK;
+    struct bench *bench = server->bench;
+    if (bench->own_dir)
+        return mr_client_open(server->url, NULL, ret_client, &bench->detail);
+    return bench_connect(bench, NULL, ret_client);
 }
 
 /* What the groups leave at somebody else's server is one queue. */
 static void clear_queue(struct bench_server *server)
 {
     struct mr_client *client = NULL;
+    int told = server->bench->told; /* of what has ended the group */
     enum mr_err err = bench_server_open(server, &client);
-    if (err == MR_OK)
-        err = mr_queue_remove(client, MR_SLICE_LIT(BENCH_QUEUE), MR_QUEUE_REMOVE_FORCE);
+    server->bench->told = told;
+    if (err != MR_OK)
+        return; /* it has said why */
+    err = mr_queue_remove(client, MR_SLICE_LIT(BENCH_QUEUE), MR_QUEUE_REMOVE_FORCE);
     if (err != MR_OK && err != MR_NOT_FOUND)
         cli_fail_err(err, "cannot remove queue %s", BENCH_QUEUE);
     mr_client_close(client);
@@ -56,7 +54,7 @@ static void clear_queue(struct bench_server *server)
 void bench_server_end(struct bench_server *server)
 {
     if (!server->bench->own_dir) {
-        if (server->url[0])
+        if (server->ours)
             clear_queue(server);
         return;
     }

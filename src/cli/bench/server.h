@@ -14,6 +14,7 @@ struct bench_server {
     struct own_server own; /* pid 0: it is somebody else's */
     char dir[MR_PATH_MAX]; /* of our own */
     char url[MR_PATH_MAX];
+    bool ours; /* somebody else's: its queue of the bench held nothing, so what it holds is ours */
 };
 
 /* Before the first thread of the group. */

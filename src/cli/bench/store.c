@@ -8,6 +8,24 @@
 #include "cli/bench/bench.h"
 #include "cli/remove_dir.h"
 
+enum mr_err bench_told(struct bench *bench, int code)
+{
+    bench->told = code;
+    return MR_FAILED;
+}
+
+enum mr_err bench_connect(struct bench *bench, const struct mr_client_options *options,
+                          struct mr_client **ret_client)
+{
+    struct cli *cli = bench->cli;
+    int code = cli_open(cli, options, CLI_STORE_NONE);
+    if (code != CLI_OK)
+        return bench_told(bench, code);
+    *ret_client = cli->client;
+    cli->client = NULL;
+    return MR_OK;
+}
+
 /* Somebody's tasks are not ours to run or remove. */
 enum mr_err bench_check_queue_free(struct bench *bench, struct mr_client *client)
 {
@@ -44,12 +62,8 @@ enum mr_err bench_store_open(struct bench *bench, const char *name,
     snprintf(store->url, sizeof store->url, "%s", bench->cli->broker);
     if (cli_file_dir(store->url)) {
         MR_TRY(mr_client_open(store->url, options, &store->client, &bench->detail));
-    } else if (cli_open(bench->cli, options, CLI_STORE_NONE) == CLI_OK) {
-        store->client = bench->cli->client;
-        bench->cli->client = NULL;
     } else {
-        mr_detail_set(&bench->detail, "no connection to %s", bench->cli->shown);
-        return MR_UNAVAILABLE;
+        MR_TRY(bench_connect(bench, options, &store->client));
     }
     enum mr_err err = bench_check_queue_free(bench, store->client);
     if (err != MR_OK) {
