@@ -44,33 +44,38 @@ static void print_json(struct findings *findings, const char *url, const struct 
     jw_finish(jw);
 }
 
+static const char *plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
+
 static void print_text(const struct mr_fsck_report *r, bool redis)
 {
-    if (redis) {
-        out_printf("%llu keys and entries, %llu tasks\n", (unsigned long long)r->records,
-                   (unsigned long long)r->tasks);
-        return;
-    }
-    out_printf("%llu segments, %llu records, %llu tasks\n", (unsigned long long)r->segments,
-               (unsigned long long)r->records, (unsigned long long)r->tasks);
-    if (r->torn_bytes > 0)
-        out_printf("%llu bytes of a torn tail: never acknowledged, not an error\n",
-                   (unsigned long long)r->torn_bytes);
-    if (r->bytes_aside > 0)
-        out_printf("%llu bytes set aside in the folder's quarantine\n",
-                   (unsigned long long)r->bytes_aside);
+    if (redis)
+        out_printf("%llu keys and entries", (unsigned long long)r->records);
+    else
+        out_printf("%llu segment%s, %llu record%s", (unsigned long long)r->segments,
+                   plural(r->segments), (unsigned long long)r->records, plural(r->records));
+    out_printf(", %llu task%s\n", (unsigned long long)r->tasks, plural(r->tasks));
+    if (!redis && r->torn_bytes > 0)
+        out_printf("%llu byte%s of a torn tail: never acknowledged, not an error\n",
+                   (unsigned long long)r->torn_bytes, plural(r->torn_bytes));
+    if (!redis && r->bytes_aside > 0)
+        out_printf("%llu byte%s set aside in the folder's quarantine\n",
+                   (unsigned long long)r->bytes_aside, plural(r->bytes_aside));
 }
 
 /* Damage that repair has dealt with is told, and is no failure any more. */
 static int judge(const char *url, const struct mr_fsck_report *report, bool redis)
 {
     if (report->damaged > 0 || report->mismatches > 0)
-        return cli_fail(CLI_FAILED, "%s: %llu damaged places, %llu mismatches; --repair %s", url,
-                        (unsigned long long)report->damaged, (unsigned long long)report->mismatches,
+        return cli_fail(CLI_FAILED, "%s: %llu damaged place%s, %llu mismatch%s; --repair %s", url,
+                        (unsigned long long)report->damaged, plural(report->damaged),
+                        (unsigned long long)report->mismatches, report->mismatches == 1 ? "" : "es",
                         redis ? "mends what it can" : "sets damage aside");
     if (report->repaired > 0)
-        return cli_fail(CLI_OK, "%s: %llu damaged places repaired; the rest is served", url,
-                        (unsigned long long)report->repaired);
+        return cli_fail(CLI_OK, "%s: %llu damaged place%s repaired; the rest is served", url,
+                        (unsigned long long)report->repaired, plural(report->repaired));
     return CLI_OK;
 }
 

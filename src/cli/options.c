@@ -543,9 +543,9 @@ static int check_words(const struct cli *cli)
         return cli_usage(cli, "unexpected argument %s; the command to run follows --",
                          cli->words[verb->words_max]);
     if (cli->words_n > verb->words_max)
-        return cli_usage(cli, "unexpected argument %s: millrace %s%s%s %s",
+        return cli_usage(cli, "unexpected argument %s: millrace %s%s%s%s%s",
                          cli->words[verb->words_max], cli->command->name, gap, name,
-                         verb->synopsis);
+                         *verb->synopsis ? " " : "", verb->synopsis);
     const char *problem =
         verb->words == CLI_FIRST_IS_QUEUE ? cli_name_problem(cli->words[0]) : NULL;
     return problem ? cli_usage(cli, "queue name \"%.200s\" %s", cli->words[0], problem) : CLI_OK;

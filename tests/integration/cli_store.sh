@@ -11,7 +11,7 @@ export MILLRACE_BROKER=$store
 
 # A sound store.
 expect 0 fsck "$store"
-grep -q ' 1000 tasks' "$room/out" || fail "$(cat "$room/out")"
+grep -q '^1 segment, .* 1000 tasks' "$room/out" || fail "$(cat "$room/out")"
 expect 0 --json fsck
 is "fsck as JSON" 'true 1000 0' "$(jq -r '[.ok,.tasks,.damaged]|join(" ")' "$room/out")"
 
@@ -51,6 +51,7 @@ offset=$(grep -aboF -m1 a-payload-to-be-found "$segment" | head -1 | cut -d: -f1
 printf 'damage' | dd of="$segment" bs=1 seek="$offset" conv=notrunc status=none
 expect 1 fsck "$store"
 grep -q 'damaged' "$room/err" || fail "$(cat "$room/err")"
+grep -qF ': 1 damaged place, 0 mismatches; ' "$room/err" || fail "$(cat "$room/err")"
 is "findings" 1 "$(grep -c 'at offset .*: damaged record' "$room/out")"
 refuses 1 "$(basename "$segment")" queue list
 expect 0 --json fsck --repair "$store"
@@ -67,7 +68,7 @@ grep -q '^meta at offset 0: missing' "$room/out" || fail "$(cat "$room/out")"
 is "a check changes nothing" no "$([ -e "$room/lost/meta" ] && echo yes || echo no)"
 refuses 1 'millrace fsck --repair' --broker "file:$room/lost" queue list
 expect 0 fsck --repair "file:$room/lost"
-grep -q '1 damaged places repaired' "$room/err" || fail "$(cat "$room/err")"
+grep -q '1 damaged place repaired' "$room/err" || fail "$(cat "$room/err")"
 expect 0 fsck "file:$room/lost"
 rm "$room"/lost/log-*
 refuses 1 'the log is missing' fsck "file:$room/lost"

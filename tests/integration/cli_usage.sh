@@ -36,6 +36,7 @@ refuses 2 'needs a value' enqueue --queue
 refuses 2 'takes no value' enqueue --json=1
 refuses 2 'missing: millrace task show ID' --broker "$store" task show
 refuses 2 'unexpected argument y' --broker "$store" enqueue x y
+refuses 2 'unexpected argument extra: millrace bench (see' bench extra
 
 # Bad values name the option.
 refuses 2 '--delay: "-5s" must not be negative' --broker "$store" enqueue --delay -5s x
