@@ -15,18 +15,27 @@ source "$here/redis_lib.bash"
 
 m --broker "$store" enqueue --id t x >/dev/null
 cp -r "$room/store" "$room/old"
+cp -r "$room/store" "$room/board"
 
-# Its description, twice in the file, with a higher version: that is looked at before anything that a version may change.
-for at in 8 4104; do
-    printf '\2' | dd of="$room/store/meta" bs=1 seek="$at" conv=notrunc status=none
-done
-before=$(cd "$room/store" && cat meta log-* | sha256sum)
-for command in 'enqueue x' 'queue list' 'task show t' 'work --burst -- cat' fsck 'fsck --repair'; do
-    # shellcheck disable=SC2086
-    refuses 1 'format version 2 is newer than this program knows' --broker "$store" $command
-done
-refuses 1 'format version 2 is newer' serve --data "$room/store" --listen 127.0.0.1:0 --grpc 127.0.0.1:0
-is "the store is left alone" "$before" "$(cd "$room/store" && cat meta log-* | sha256sum)"
+# newer FOLDER FILE AT...: one of its files gets a higher version, which stands at these places in it; nobody opens the folder now.
+newer() {
+    local folder=$1 file=$2 at before command
+    shift 2
+    for at; do
+        printf '\2' | dd of="$folder/$file" bs=1 seek="$at" conv=notrunc status=none
+    done
+    before=$(cd "$folder" && cat meta board log-* | sha256sum)
+    for command in 'enqueue x' 'queue list' 'task show t' 'work --burst -- cat' "backup $room/copy" fsck 'fsck --repair'; do
+        # shellcheck disable=SC2086
+        refuses 1 "$file: format version 2 is newer than this program knows" --broker "file:$folder" $command
+    done
+    refuses 1 'format version 2 is newer' serve --data "$folder" --listen 127.0.0.1:0 --grpc 127.0.0.1:0
+    is "the store is left alone" "$before" "$(cd "$folder" && cat meta board log-* | sha256sum)"
+}
+
+# Its description, twice in the file, is looked at before anything that a version may change.
+newer "$room/store" meta 8 4104
+newer "$room/board" board 8
 is "the same in its own version" pending "$(m --broker "file:$room/old" task show t --json | jq -r .state)"
 
 # ---- a database, tokens -------------------------------------------------------------------------

@@ -312,6 +312,27 @@ static void a_store_without_log_is_damaged(void **state)
     }
 }
 
+/* ---- the board ------------------------------------------------------------------------------ */
+
+static void a_board_of_a_newer_version_is_refused_as_by_every_command(void **state)
+{
+    struct store_rig *f = *state;
+    static const uint8_t newer = 2;
+    enum { AT_VERSION = 8 };
+    struct found found;
+    store_rig_make(f);
+    simfs_overwrite(f->fs, store_rig_file(f, "board"), AT_VERSION, &newer, sizeof newer);
+    uint32_t before = store_rig_digest(f);
+    for (int mode = 0; mode < 2; mode++) {
+        assert_int_equal(run(f, mode ? MR_FSCK_REPAIR : MR_FSCK_CHECK, &found), MR_VERSION);
+        assert_says(found.detail.text, "store/board: format version 2 is newer");
+    }
+    store_rig_refused(f, MR_VERSION, "store/board: format version 2 is newer");
+    assert_int_equal(store_rig_digest(f), before);
+    simfs_unreadable(f->fs, store_rig_file(f, "board"), 0, 64); /* names nobody: made again */
+    (void)check(f, 0, 0);
+}
+
 /* ---- folders -------------------------------------------------------------------------------- */
 
 static void a_folder_without_a_store_is_left_as_it_is(void **state)
@@ -376,6 +397,7 @@ int main(void)
         TEST(a_snapshot_damaged_beyond_its_parity_is_set_aside_and_the_log_serves),
         TEST(a_lost_description_is_told_counted_and_restored),
         TEST(a_store_without_log_is_damaged),
+        TEST(a_board_of_a_newer_version_is_refused_as_by_every_command),
         TEST(a_folder_without_a_store_is_left_as_it_is),
         TEST(who_or_what_is_in_the_way_is_said_as_it_is),
         TEST(a_file_is_not_a_folder),

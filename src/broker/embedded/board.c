@@ -74,6 +74,36 @@ static void board_clear(struct mr_engine *engine)
         atomic_store_explicit(&engine->board[i], 0, memory_order_relaxed);
 }
 
+static bool is_board(const uint8_t *head)
+{
+    return memcmp(head, magic, sizeof magic) == 0;
+}
+
+static enum mr_err check_version(const uint8_t *head, const char *path, struct mr_detail *detail)
+{
+    uint32_t version = mr_load32(head + AT_VERSION);
+    if (!is_board(head) || version <= BOARD_VERSION)
+        return MR_OK;
+    mr_detail_set(detail,
+                  "%s: format version %u is newer than this program knows (%d); use a newer one",
+                  path, version, BOARD_VERSION);
+    return MR_VERSION;
+}
+
+/* One that is not there, too short, or cannot be read names nobody: opening makes another. */
+enum mr_err board_check(struct mr_fs *fs, const char *dir, struct mr_detail *detail)
+{
+    char path[MR_PATH_MAX];
+    uint8_t head[BOARD_HEAD];
+    struct mr_file *file;
+    MR_TRY(mr_path_join(path, dir, "board"));
+    if (mr_fs_open(fs, path, MR_OPEN_READ, &file) != MR_OK)
+        return MR_OK;
+    enum mr_err err = mr_file_pread(file, head, sizeof head, 0);
+    mr_file_close(file);
+    return err == MR_OK ? check_version(head, path, detail) : MR_OK;
+}
+
 enum mr_err board_open(struct mr_engine *engine, struct mr_detail *detail)
 {
     char path[MR_PATH_MAX];
@@ -85,14 +115,8 @@ enum mr_err board_open(struct mr_engine *engine, struct mr_detail *detail)
     MR_TRY(engine->fs->ops->map(engine->board_file, BOARD_BYTES, &memory));
     uint8_t *head = memory;
     engine->board = (_Atomic uint64_t *)(head + BOARD_HEAD);
-    bool ours = memcmp(head, magic, sizeof magic) == 0;
-    if (ours && mr_load32(head + AT_VERSION) > BOARD_VERSION) {
-        mr_detail_set(
-            detail, "%s: format version %u is newer than this program knows (%d); use a newer one",
-            path, mr_load32(head + AT_VERSION), BOARD_VERSION);
-        return MR_VERSION;
-    }
-    if (ours && memcmp(head + AT_BOOT, boot.bytes, sizeof boot.bytes) == 0)
+    MR_TRY(check_version(head, path, detail));
+    if (is_board(head) && memcmp(head + AT_BOOT, boot.bytes, sizeof boot.bytes) == 0)
         return MR_OK;
     engine->other_boot = true;
     board_clear(engine); /* before the head: a board that is believed was written in this boot */

@@ -1,8 +1,9 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Reading every byte of a store that nobody has open: the meta file, the snapshot, every record of
- * every segment, and every task's own record against the index. Checking changes nothing; repair
- * opens the store once with damage set aside, so that it can be opened as usual afterwards.
+ * Reading every byte of a store that nobody has open: the meta file, the head of the board, the
+ * snapshot, every record of every segment, and every task's own record against the index. Checking
+ * changes nothing; repair opens the store once with damage set aside, so that it can be opened as
+ * usual afterwards.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -92,6 +93,7 @@ static enum mr_err check_engine(struct fsck *fsck)
     diary_init(&engine->diary);
     mr_list_init(&engine->backups);
     MR_TRY(find_meta(fsck, &recovery.meta));
+    MR_TRY(board_check(fsck->fs, fsck->options->dir, fsck->detail));
     engine->state.damage_seen = true;
     MR_TRY(recover_state(&recovery));
     fsck->report->segments = mr_log_segments(engine->log);

@@ -39,6 +39,8 @@ MR_MUST_USE enum mr_err meta_create(struct mr_engine *engine, struct meta *meta)
 
 /* ---- board.c -------------------------------------------------------------------------------- */
 MR_MUST_USE enum mr_err board_open(struct mr_engine *engine, struct mr_detail *detail);
+/* Whether it can be opened, which changes nothing: MR_VERSION, or MR_OK. */
+MR_MUST_USE enum mr_err board_check(struct mr_fs *fs, const char *dir, struct mr_detail *detail);
 /* What it said is dealt with: no run is in any slot. */
 MR_MUST_USE enum mr_err board_begin(struct mr_engine *engine);
 
