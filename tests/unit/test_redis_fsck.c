@@ -231,6 +231,29 @@ static void a_state_that_is_not_that_of_the_place_is_set(void **state)
     assert_found_and_mended("plain: in pending, but its state is another", "state set");
 }
 
+/* A run that nobody has a lease of is no run, whatever the state says: one repair is enough for both. */
+static void a_task_of_another_state_among_the_runs_without_a_lease_is_pending_again(void **state)
+{
+    static const char *const states[] = {"pending", "retry"};
+    for (size_t i = 0; i < sizeof states / sizeof *states; i++) {
+        RIG(server(), "LREM", Q "pending", "1", "plain");
+        RIG(server(), "LPUSH", Q "active", "plain");
+        RIG(server(), "HSET", Q "t:plain", "state", states[i]);
+        assert_found_and_mended("plain: in active without a lease", "pending again");
+        assert_int_equal(state_of(*state, "plain"), MR_PENDING);
+        assert_int_equal(RIG_INT(server(), "LLEN", Q "active"), 1);
+    }
+    assert_int_equal(state_of(*state, "runs"), MR_ACTIVE);
+}
+
+/* One that has a lease is a run: its state is set. */
+static void a_run_of_another_state_stays_one(void **state)
+{
+    RIG(server(), "HSET", Q "t:runs", "state", "pending");
+    assert_found_and_mended("runs: in active, but its state is another", "state set");
+    assert_int_equal(state_of(*state, "runs"), MR_ACTIVE);
+}
+
 static void stale_locks_are_free_again(void **state)
 {
     (void)state;
@@ -457,6 +480,8 @@ int main(void)
         CASE(a_lease_without_a_run_is_taken_away),
         CASE(a_task_in_two_places_stays_where_its_state_says),
         CASE(a_state_that_is_not_that_of_the_place_is_set),
+        CASE(a_task_of_another_state_among_the_runs_without_a_lease_is_pending_again),
+        CASE(a_run_of_another_state_stays_one),
         CASE(stale_locks_are_free_again),
         CASE(stale_entries_of_ours_go),
         CASE(a_ready_task_without_an_order_gets_one),

@@ -18,6 +18,10 @@ local function say(finding, id)
   out[#out + 1], out[#out + 2] = finding, id
 end
 
+local function is_unleased(id)
+  return place == 'active' and not call('ZSCORE', P .. 'lease', id)
+end
+
 -- Out of this place. A list keeps its places until the end.
 local function drop(id, index)
   if not mend then return end
@@ -37,14 +41,16 @@ local function check_task(id, index)
   if not state then
     say(NO_TASK, id)
     drop(id, index)
-  elseif state ~= state_here then
-    local there = is_placed(id, state)
-    say(there and TWO_PLACES or OTHER_STATE, id)
-    if there then drop(id, index) elseif mend then call('HSET', TASK .. id, 'state', state_here) end
-  elseif place == 'active' and not call('ZSCORE', P .. 'lease', id) then
+  elseif state ~= state_here and is_placed(id, state) then
+    say(TWO_PLACES, id)
+    drop(id, index)
+  elseif is_unleased(id) then -- whatever its state: made active it would only be the next finding
     say(NO_LEASE, id)
     drop(id, index)
     if mend then put_back(id) end
+  elseif state ~= state_here then
+    say(OTHER_STATE, id)
+    if mend then call('HSET', TASK .. id, 'state', state_here) end
   end
 end
 
