@@ -195,10 +195,10 @@ void model_restarted(struct model *model, enum model_death death)
     }
     for (size_t i = 0; i < model->tasks_n; i++)
         model->tasks[i].set = 0;
-    for (size_t i = 0; i < MODEL_QUEUES; i++)
-        model->queues[i].turn = 0;
-    for (unsigned i = 0; i < MODEL_QUEUES; i++)
+    for (unsigned i = 0; i < MODEL_QUEUES; i++) {
+        model_parts_restarted(model, i);
         model_limits_restarted(model, i, death);
+    }
     model->stale = 0;
 }
 

@@ -159,6 +159,8 @@ unsigned model_parts(const struct model *model, unsigned queue);
 uint64_t model_waiting(const struct model *model, unsigned queue, unsigned part);
 bool model_full(const struct model *model, unsigned queue, unsigned part);
 unsigned model_in_turn(struct model *model, unsigned queue);
+/* Whose turn it is follows from how many tasks came. */
+void model_parts_restarted(struct model *model, unsigned queue);
 /* Where a new task goes; false: there is no such partition. */
 bool model_choose(struct model *model, struct model_task *task, bool *ret_in_turns);
 /* What is in those that go moves. */

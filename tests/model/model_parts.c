@@ -37,6 +37,14 @@ unsigned model_in_turn(struct model *model, unsigned queue)
     return turn % n;
 }
 
+void model_parts_restarted(struct model *model, unsigned queue)
+{
+    uint64_t came = model->queues[queue].processed - model->queues[queue].failed;
+    for (size_t i = 0; i < model->tasks_n; i++)
+        came += model->tasks[i].queue == queue && model->tasks[i].state != MR_COMPLETED;
+    model->queues[queue].turn = (unsigned)(came % model_parts(model, queue));
+}
+
 bool model_choose(struct model *model, struct model_task *task, bool *ret_in_turns)
 {
     unsigned n = model_parts(model, task->queue);

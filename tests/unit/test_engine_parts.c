@@ -231,6 +231,40 @@ static void tasks_that_may_go_into_any_go_past_those_that_are_full(void **state)
     assert_int_equal(put(f, freed), MR_QUEUE_FULL);
 }
 
+/* Where a task went that may go into any. */
+static uint32_t goes_to(struct store_rig *f, int64_t retention_ms)
+{
+    struct mr_task_options task = {.queue = MR_SLICE_LIT("q"), .retention_ms = retention_ms};
+    struct mr_enqueue_result result = {.err = MR_FAILED};
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
+    assert_int_equal(result.err, MR_OK);
+    struct mr_req_get get = {.req.op = MR_OP_GET, .id = mr_slice_str(result.id)};
+    assert_int_equal(rig_call(&f->rig, &get.req), MR_OK);
+    uint32_t partition = get.task.partition;
+    mr_req_done(&get.req);
+    mr_req_done(&req.req);
+    return partition;
+}
+
+/* Whoever enqueues one task and is gone has no turn to go on with: the store says whose it is. */
+static void producers_of_one_task_each_take_turns(void **state)
+{
+    struct store_rig *f = *state;
+    enum { PARTS = 3, ROUNDS = 5 };
+    store_rig_open(f);
+    set(f, MR_QUEUE_PARTITIONS, PARTS);
+    store_rig_close(f);
+    for (uint32_t i = 0; i < ROUNDS * PARTS; i++) {
+        store_rig_open(f);
+        assert_int_equal(goes_to(f, i % 2 * MR_MS_PER_DAY), i % PARTS + 1);
+        if (i >= PARTS) /* what is done has come as well, whether it is kept or not */
+            (void)take(f, open_node(f, "a"));
+        store_rig_close(f);
+    }
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, store_rig_begin, store_rig_end)
 
 int main(void)
@@ -241,6 +275,7 @@ int main(void)
         TEST(of_those_that_wait_the_one_that_prefers_it_gets_it),
         TEST(no_partition_waits_for_more_than_twice_as_many_takes),
         TEST(tasks_that_may_go_into_any_go_past_those_that_are_full),
+        TEST(producers_of_one_task_each_take_turns),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }

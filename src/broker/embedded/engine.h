@@ -365,6 +365,8 @@ MR_MUST_USE enum mr_err part_choose(const struct queue *queue,
                                     const struct mr_task_options *options, const struct item *item,
                                     struct part_choice *ret_choice);
 void part_chosen(struct queue *queue, struct part_choice choice);
+/* The store was read: whose turn it is in each queue. */
+void parts_begin(const struct state *state);
 /* From which of several partitions a node takes next; there is something in one. */
 unsigned part_to_take(struct listen *listen);
 /* Shares the partitions among the nodes that are there; and those of all queues of a node. */

@@ -57,6 +57,27 @@ enum mr_err part_choose(const struct queue *queue, const struct mr_task_options 
     return MR_OK;
 }
 
+/* How many tasks came into the queue, as far as its figures still say so: those that are there and those that are done.
+ * What is kept of the latter is not counted again: when it goes depends on the time. */
+static uint64_t came(const struct queue *queue)
+{
+    uint64_t n = queue->processed - queue->failed;
+    for (unsigned s = 0; s < MR_STATE_COUNT; s++)
+        n += s != MR_COMPLETED ? queue->counts[s] : 0;
+    return n;
+}
+
+/* Nothing of whose turn it was is in the log: it follows from what came. So programs that each open the store to enqueue
+ * one task spread theirs as one does that enqueues them all. */
+void parts_begin(const struct state *state)
+{
+    for (uint32_t i = 0; i < state->queues_n; i++) {
+        struct queue *queue = state->queues[i];
+        if (queue != NULL)
+            queue->turn = (uint8_t)(came(queue) % queue->parts_n);
+    }
+}
+
 void part_chosen(struct queue *queue, struct part_choice choice)
 {
     if (choice.in_turns)

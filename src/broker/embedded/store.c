@@ -411,6 +411,7 @@ static enum mr_err open_locked(struct mr_engine *engine, struct recovery *recove
     MR_TRY(find_meta(recovery));
     MR_TRY(board_open(engine, recovery->detail));
     MR_TRY(recover_state(recovery));
+    parts_begin(&engine->state);
     size_t largest = recovery->meta.segment_bytes / 4;
     engine->payload_max = engine->payload_max < largest ? engine->payload_max : largest;
     engine->state.touch = snapshot_touch;
