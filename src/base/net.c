@@ -50,12 +50,22 @@ static bool parse_port(const char *text, uint16_t *ret_port)
     return true;
 }
 
+/* No host has such a name, and a look-up of one may take long to say so. */
+static bool has_blank(struct mr_slice name)
+{
+    const unsigned char *at = name.data;
+    for (size_t i = 0; i < name.len; i++)
+        if (at[i] <= ' ' || at[i] == 0x7f)
+            return true;
+    return false;
+}
+
 enum mr_err mr_host_parse(const char *text, char host[MR_HOST_MAX + 1], uint16_t *ret_port)
 {
     struct mr_slice name;
     const char *port_text = split(text, &name);
     uint16_t port;
-    if (port_text == NULL || name.len == 0 || !parse_port(port_text, &port))
+    if (port_text == NULL || name.len == 0 || has_blank(name) || !parse_port(port_text, &port))
         return MR_INVALID;
     if (name.len > MR_HOST_MAX)
         return MR_TOO_BIG;

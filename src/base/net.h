@@ -20,7 +20,8 @@ struct mr_addr {
     socklen_t len;
 };
 
-/* "host:port" or "[IPv6]:port" in its two parts; host may be a name. MR_INVALID, MR_TOO_BIG. */
+/* "host:port" or "[IPv6]:port" in its two parts; host may be a name, without blanks or control
+ * characters. MR_INVALID, MR_TOO_BIG. */
 MR_MUST_USE enum mr_err mr_host_parse(const char *text, char host[MR_HOST_MAX + 1],
                                       uint16_t *ret_port);
 enum mr_resolve { MR_RESOLVE_NUMBERS, MR_RESOLVE_NAMES };

@@ -130,15 +130,28 @@ static struct mr_slice info_value(struct mr_slice info, struct mr_slice name)
     return mr_slice_make(at, len);
 }
 
-/* "6.2.14": 60214; 0 when it is no such thing. */
-static int64_t version_number(struct mr_slice text)
+/* "6.2.14": 602; 0 when it is no such thing. One that was never released says 255.255.255. */
+static int version_number(struct mr_slice text)
 {
     char copy[32];
-    int major, minor, patch;
+    int major, minor;
     snprintf(copy, sizeof copy, "%.*s", (int)text.len, (const char *)text.data);
-    if (sscanf(copy, "%4d.%2d.%2d", &major, &minor, &patch) != 3)
+    if (sscanf(copy, "%4d.%4d", &major, &minor) != 2 || major < 0 || minor < 0)
         return 0;
-    return (int64_t)major * 10000 + minor * 100 + patch;
+    return major * 100 + (minor < 100 ? minor : 99);
+}
+
+/* One that does not say it is taken to be new enough. */
+static bool check_version(struct redis_line *line, struct mr_slice version)
+{
+    char what[96];
+    int number = version_number(version);
+    if (version.len == 0 || number >= REDIS_VERSION_MIN)
+        return true;
+    snprintf(what, sizeof what, "%s %.*s; 6.2.0 or newer is needed",
+             number > 0 ? "is version" : "gives a version that cannot be read:",
+             (int)(version.len < 16 ? version.len : 16), (const char *)version.data);
+    return end(line, MR_UNSUPPORTED, what, NULL);
 }
 
 static bool check_mode(struct redis_line *line, struct mr_slice mode)
@@ -166,14 +179,8 @@ static bool check_info(struct redis_line *line, const struct mr_reply *reply)
 {
     if (reply->kind != MR_REPLY_TEXT)
         return true;
-    struct mr_slice version = info_value(reply->text, MR_SLICE_LIT("redis_version:"));
-    int64_t number = version_number(version);
-    if (number != 0 && number < REDIS_VERSION_MIN) {
-        char what[64];
-        snprintf(what, sizeof what, "is version %.*s; 6.2.0 or newer is needed",
-                 (int)(version.len < 16 ? version.len : 16), (const char *)version.data);
-        return end(line, MR_UNSUPPORTED, what, NULL);
-    }
+    if (!check_version(line, info_value(reply->text, MR_SLICE_LIT("redis_version:"))))
+        return false;
     note_age(line, info_value(reply->text, MR_SLICE_LIT("uptime_in_seconds:")));
     return check_mode(line, info_value(reply->text, MR_SLICE_LIT("redis_mode:")));
 }

@@ -49,7 +49,7 @@ enum {
     REDIS_BULK_MAX = 64 << 20,     /* bytes of a text */
     REDIS_REPLY_MAX = 512 << 20,   /* memory of one reply */
     REDIS_LINE_MAX = 64 * 1024,    /* bytes of a reply that is one line */
-    REDIS_VERSION_MIN = 60200,     /* 6.2.0 */
+    REDIS_VERSION_MIN = 602,       /* 6.2 */
 };
 
 #define REDIS_SLOT_ANY 0xffffu

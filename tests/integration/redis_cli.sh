@@ -219,11 +219,18 @@ expect 0 enqueue --wait-replicas 1 x
 expect 0 queue list --wait-replicas 1
 grep -q 'replicas 1, wait-replicas 1) can lose the last second' err || fail "$(cat err)"
 
-# A Redis that cannot be used says why, and that is no mistake in the URL.
-python3 - "$room/old-port" 2>/dev/null <<'PYTHON' &
+# odd VERSION: starts something at $odd that says it is a Redis of this version, and otherwise OK to everything.
+odd() {
+    rm -f "$room/odd-port"
+    python3 "$room/odd.py" "$room/odd-port" "$1" 2>/dev/null &
+    servers+=($!)
+    until_true test -s "$room/odd-port"
+    odd=redis://127.0.0.1:$(cat "$room/odd-port")
+}
+cat >"$room/odd.py" <<'PYTHON'
 import os, socket, sys, threading
 
-INFO = b"# Server\r\nredis_version:6.0.16\r\nredis_mode:standalone\r\n"
+INFO = b"# Server\r\nredis_version:%s\r\nredis_mode:standalone\r\n" % sys.argv[2].encode()
 
 def serve(client):
     stream = client.makefile("rwb")
@@ -242,15 +249,20 @@ os.rename(sys.argv[1] + ".new", sys.argv[1])
 while True:
     threading.Thread(target=serve, args=(listener.accept()[0],), daemon=True).start()
 PYTHON
-servers+=($!)
-until_true test -s "$room/old-port"
-old=redis://127.0.0.1:$(cat "$room/old-port")
+
+# A Redis that cannot be used says why, and that is no mistake in the URL.
+odd 7.0.15
+refuses 1 'an answer that makes no sense' --broker "$odd" enqueue x
+refuses 1 'an answer that makes no sense' --broker "$odd" queue list
+odd garbage
+refuses 2 'gives a version that cannot be read: garbage; 6.2.0 or newer is needed' --broker "$odd" enqueue x
+odd 6.0.16
 cluster=redis+cluster://${MILLRACE_BROKER##*/}
 sentinel=redis+sentinel://${MILLRACE_BROKER##*/}/mymaster
 for command in 'enqueue x' 'queue list' 'work -q none --burst -- cat' fsck 'bench --only redis-process' \
     'bench --only redis-recovery' "serve --data $room/none --listen 127.0.0.1:0"; do
     # shellcheck disable=SC2086
-    refuses 2 'is version 6.0.16; 6.2.0 or newer is needed' --broker "$old" $command
+    refuses 2 'is version 6.0.16; 6.2.0 or newer is needed' --broker "$odd" $command
     # shellcheck disable=SC2086
     refuses 2 'is not part of a Cluster: use redis://' --broker "$cluster" $command
     # shellcheck disable=SC2086
@@ -328,6 +340,7 @@ await "$worker"
 is "the worker of the other" 0 "$code"
 expect 1 --broker "$redis" work -q odd --burst --quiet -- cat
 grep -q 'queue odd: WRONGTYPE' "$room/err" || fail "$(cat "$room/err")"
+refuses 2 'a host must be HOST:PORT' --broker 'redis://a b:1' enqueue x
 expect 1 fsck "$redis"
 is "odd key" 'queue odd: pending: a key of a type that is not ours' "$(grep 'queue odd: pending' "$room/out")"
 is "gone" 1 "$(r del 'asynq:{odd}:pending')"

@@ -41,6 +41,11 @@ static void hosts_and_ports_are_taken_apart(void **state)
         {"localhost:99999999999999999999", NULL, 0},
         {"localhost:-1", NULL, 0},
         {"localhost:80x", NULL, 0},
+        {"a b:80", NULL, 0},
+        {" localhost:80", NULL, 0},
+        {"local\thost:80", NULL, 0},
+        {"localhost\x7f:80", NULL, 0},
+        {"[::1 ]:80", NULL, 0},
     };
     for (size_t i = 0; i < sizeof rows / sizeof rows[0]; i++) {
         char host[MR_HOST_MAX + 1] = "untouched";

@@ -57,6 +57,32 @@ static const char *old_info(struct fake_conn *conn, const struct mr_reply *comma
     return fake_is(command, "INFO") ? "$22\r\nredis_version:6.0.16\r\n\r\n" : NULL;
 }
 
+static const char *odd_info(struct fake_conn *conn, const struct mr_reply *command)
+{
+    (void)conn;
+    return fake_is(command, "INFO") ? "$23\r\nredis_version:garbage\r\n\r\n" : NULL;
+}
+
+/* As one that was built of what is not released yet says it. */
+static const char *newest_info(struct fake_conn *conn, const struct mr_reply *command)
+{
+    (void)conn;
+    return fake_is(command, "INFO") ? "$27\r\nredis_version:255.255.255\r\n\r\n" : NULL;
+}
+
+static const char *short_info(struct fake_conn *conn, const struct mr_reply *command)
+{
+    (void)conn;
+    return fake_is(command, "INFO") ? "$19\r\nredis_version:6.2\r\n\r\n" : NULL;
+}
+
+/* A server of which a proxy shows less. */
+static const char *no_version(struct fake_conn *conn, const struct mr_reply *command)
+{
+    (void)conn;
+    return fake_is(command, "INFO") ? "$10\r\n# Server\r\n\r\n" : NULL;
+}
+
 static const char *cluster_info(struct fake_conn *conn, const struct mr_reply *command)
 {
     (void)conn;
@@ -110,6 +136,8 @@ static void servers_that_cannot_be_used_get_one_clear_line(void **state)
 {
     (void)state;
     assert_kept_out(old_info, MR_UNSUPPORTED, "is version 6.0.16; 6.2.0 or newer is needed");
+    assert_kept_out(odd_info, MR_UNSUPPORTED,
+                    "gives a version that cannot be read: garbage; 6.2.0 or newer is needed");
     assert_kept_out(cluster_info, MR_UNSUPPORTED, "use redis+cluster://");
     assert_kept_out(sentinel_info, MR_UNSUPPORTED, "use redis+sentinel://");
     assert_kept_out(replica_role, MR_UNAVAILABLE, "is a read-only replica");
@@ -170,6 +198,14 @@ static void a_server_that_loads_is_waited_for(void **state)
 {
     (void)state;
     assert_let_in(loads_twice);
+}
+
+static void a_server_that_is_new_enough_or_does_not_say_it_is_let_in(void **state)
+{
+    (void)state;
+    assert_let_in(newest_info);
+    assert_let_in(short_info);
+    assert_let_in(no_version);
 }
 
 static void a_user_who_may_not_ask_is_let_in(void **state)
@@ -697,6 +733,7 @@ int main(void)
         cmocka_unit_test(servers_that_cannot_be_used_get_one_clear_line),
         cmocka_unit_test(whoever_waits_for_what_will_not_be_is_told_at_once),
         cmocka_unit_test(a_server_that_loads_is_waited_for),
+        cmocka_unit_test(a_server_that_is_new_enough_or_does_not_say_it_is_let_in),
         cmocka_unit_test(a_user_who_may_not_ask_is_let_in),
         cmocka_unit_test(what_passes_is_tried_again),
         cmocka_unit_test(what_is_urgent_waits_for_nothing_long),

@@ -89,13 +89,14 @@ static void engine_submit(struct mr_broker *broker, struct mr_req *req)
 static void refusal_text(const struct engine *engine, enum mr_err err, const struct mr_reply *reply,
                          char text[WHY_MAX])
 {
-    if (err == MR_OK)
+    bool said = reply != NULL && reply->kind == MR_REPLY_ERROR;
+    if (err == MR_OK || (err == MR_FAILED && !said))
         (void)snprintf(text, WHY_MAX, "an answer that makes no sense");
     else if (err == MR_DISK_FULL)
         (void)snprintf(text, WHY_MAX,
                        "the memory of this Redis is full (maxmemory): new work is "
                        "refused until there is space");
-    else if (reply != NULL && reply->kind == MR_REPLY_ERROR)
+    else if (said)
         (void)snprintf(text, WHY_MAX, "%.*s", (int)reply->text.len, (const char *)reply->text.data);
     else if (err == MR_UNAVAILABLE)
         (void)snprintf(text, WHY_MAX, "%s", mr_redis_why(engine->redis));
