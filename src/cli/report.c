@@ -61,17 +61,28 @@ int cli_usage(const struct cli *cli, const char *fmt, ...)
     return CLI_USAGE;
 }
 
+/* What a server said may begin with whose it is, which the line before it says as well: "queue mail: ". */
+static const char *without_subject(const char *text, const char *line)
+{
+    const char *end = strstr(text, ": ");
+    size_t len = end != NULL ? (size_t)(end - text) : 0;
+    bool same = len > 0 && strncmp(line, text, len) == 0 && (line[len] == ':' || line[len] == '\0');
+    return same ? end + strlen(": ") : text;
+}
+
 int cli_fail_err(enum mr_err err, const char *fmt, ...)
 {
-    char ending[sizeof(struct mr_detail) + 2];
     struct mr_detail text;
+    char *line = NULL;
     cli_err_text(err, &text);
-    snprintf(ending, sizeof ending, ": %s", text.text);
     va_list ap;
     va_start(ap, fmt);
-    print_vformat(fmt, ap, ending);
+    if (vasprintf(&line, fmt, ap) < 0)
+        cli_must(MR_NOMEM);
     va_end(ap);
-    return mr_err_exit_code(err);
+    int code = cli_fail(mr_err_exit_code(err), "%s: %s", line, without_subject(text.text, line));
+    free(line);
+    return code;
 }
 
 int cli_fail_detail(enum mr_err err, const char *what, const char *subject,

@@ -340,6 +340,9 @@ await "$worker"
 is "the worker of the other" 0 "$code"
 expect 1 --broker "$redis" work -q odd --burst --quiet -- cat
 grep -q 'queue odd: WRONGTYPE' "$room/err" || fail "$(cat "$room/err")"
+r sadd asynq:queues odd >/dev/null
+refuses 1 'millrace: queue odd: WRONGTYPE' --broker "$redis" queue show odd
+r srem asynq:queues odd >/dev/null
 refuses 2 'a host must be HOST:PORT' --broker 'redis://a b:1' enqueue x
 expect 1 fsck "$redis"
 is "odd key" 'queue odd: pending: a key of a type that is not ours' "$(grep 'queue odd: pending' "$room/out")"
