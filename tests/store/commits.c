@@ -73,6 +73,53 @@ static void test_many_waiting_requests_are_few_transactions(void **state)
     assert_int_equal(suite_stats(t)->timers[MR_ROW_ACTIVE], MANY);
 }
 
+/* Keeps the store's thread until it may go on: what is submitted meanwhile waits together. */
+static void hold(struct mr_store_req *req)
+{
+    mr_assert(mr_event_wait(req->arg, SUITE_WAIT_MS * MR_NS_PER_MS));
+}
+
+static void asked(struct mr_store_req *req)
+{
+    (*(_Atomic int *)req->arg)--;
+}
+
+static void test_questions_about_one_timer_each_share_a_transaction(void **state)
+{
+    struct suite *t = *state;
+    enum { PAGE = 1000, TRANSACTIONS_MAX = 1 + MANY / 100 };
+    struct mr_store_counts before, after;
+    struct mr_event go;
+    _Atomic int left = MANY;
+    struct mr_store_firing_open *asks = calloc(MANY + 1, sizeof *asks);
+    assert_non_null(asks);
+    mr_event_init(&go);
+    mr_store_counts(t->store, &before);
+    for (unsigned i = 0; i <= MANY; i++) {
+        asks[i] = (struct mr_store_firing_open){
+            .req = {.op = MR_STORE_FIRING_OPEN, .done = asked, .arg = &left},
+            .app = MR_SLICE_LIT("a"),
+            .uid = suite_uid(i + 1),
+            .max = PAGE};
+        if (i == 0) {
+            asks[i].req.done = hold;
+            asks[i].req.arg = &go;
+        }
+        mr_store_submit(t->store, &asks[i].req);
+    }
+    mr_event_set(&go);
+    WAIT_UNTIL(left == 0);
+    mr_store_counts(t->store, &after);
+    for (unsigned i = 0; i <= MANY; i++) {
+        assert_err(asks[i].req.err, MR_OK);
+        mr_store_req_done(&asks[i].req);
+    }
+    free(asks);
+    print_message("%d questions, %d transactions\n", MANY + 1,
+                  (int)(after.transactions - before.transactions));
+    assert_in_range(after.transactions - before.transactions, 1, TRANSACTIONS_MAX);
+}
+
 static void test_closing_carries_out_what_was_submitted(void **state)
 {
     struct suite *t = *state;
@@ -214,6 +261,7 @@ int suite_commits(const struct suite_engine *engine)
 {
     struct CMUnitTest tests[] = {
         SUITE_TEST(test_many_waiting_requests_are_few_transactions),
+        SUITE_TEST(test_questions_about_one_timer_each_share_a_transaction),
         SUITE_TEST(test_closing_carries_out_what_was_submitted),
         SUITE_TEST(test_requests_are_carried_out_in_the_order_of_submission),
         SUITE_TEST(test_what_is_wrong_with_a_request_leaves_those_beside_it_alone),
