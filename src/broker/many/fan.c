@@ -240,7 +240,7 @@ void begin_unawait(struct many *many, struct mr_req *req)
  * The tasks of one server, then those of the next, until the page is full: the cursor has the number of the server before its
  * own. Before it says that there is more, it has seen that the next server has something: so there is no empty page at the end.
  */
-enum { LIST_DEFAULT = 50, ROOM_BYTES = 512 * 1024 }; /* a server's page has 4 MiB */
+enum { LIST_DEFAULT = 50, ROOM_BYTES = 512 * 1024 }; /* a server's page has up to MR_PAGE_BYTES */
 
 struct listing {
     struct mr_req_list inner;
