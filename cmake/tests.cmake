@@ -197,7 +197,7 @@ foreach(source IN LISTS units)
         list(REMOVE_ITEM labels unit)
     endif()
     # Nor is it its threads that one is about, which takes longest there; the whole suite is a campaign.
-    if(name MATCHES "^test_redis_(rig|slot)$|^test_rpc_greedy$")
+    if(name MATCHES "^test_redis_(rig|slot|parts|look|groups|fsck)$|^test_rpc_greedy$")
         list(REMOVE_ITEM labels threads)
     endif()
     # What replaces the allocator works only where no sanitizer does.
@@ -220,7 +220,7 @@ set(long_rules MR_EXPRESSIONS=10000 MR_ZONES=20)
 set(sample_store MR_STEPS=150 MR_SEEDS=1 MR_STORE_KILLS=3 MR_TIMERS=5000
     MR_PARTS=10000)
 set(sample_store_postgres MR_STEPS=80 MR_SEEDS=1 MR_STORE_KILLS=2 MR_TIMERS=1500
-    MR_PARTS=4000) # a process between, and files that are synced
+    MR_PARTS=4000) # a process between, and files that are synced; and under TSan
 set(long_store MR_STEPS=2000 MR_SEEDS=10 MR_STORE_KILLS=100 MR_TIMERS=1000000
     MR_PARTS=1000000 MR_DURABLE=1)
 set(sample_sim MR_SEEDS=100)
@@ -273,7 +273,7 @@ foreach(name IN LISTS store_programs)
     if(name STREQUAL "store_sqlite") # what threads do is the same on both
         add_labelled_test(${name}_threads "" ${name})
         set_tests_properties(${name}_threads PROPERTIES LABELS threads)
-        set_property(TEST ${name}_threads APPEND PROPERTY ENVIRONMENT ${sample_store})
+        set_property(TEST ${name}_threads APPEND PROPERTY ENVIRONMENT ${sample_store_postgres})
         add_dependencies(threads_tests ${name})
     endif()
 endforeach()
@@ -354,10 +354,10 @@ foreach(on local shared)
         add_long(jobs_${on}_${share} "MR_ACCEPT=full;MR_JOBS=${on};MR_SHARE=${share}/2" jobs)
     endforeach()
 endforeach()
-# In `make test` all of them on the first, and a third on the second.
+# In `make test` all of them on the first, and a quarter on the second.
 add_share(jobs_local_1 1/2 jobs)
 add_share(jobs_local_2 2/2 jobs)
-add_share(jobs_shared 1/3 jobs)
+add_share(jobs_shared 1/4 jobs)
 set_property(TEST jobs_local_1 jobs_local_2 APPEND PROPERTY ENVIRONMENT MR_JOBS=local)
 set_property(TEST jobs_shared APPEND PROPERTY ENVIRONMENT MR_JOBS=shared)
 add_labelled_test(jobs_threads "" jobs "*_103_*")

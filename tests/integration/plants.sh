@@ -37,7 +37,7 @@ WHEEL_EARLY test_wheel wheel_never_fires_early
 export MR_IMAGES=${MR_IMAGES:-1000} MR_SEEDS=${MR_SEEDS:-120} MR_FLIPS=${MR_FLIPS:-700}
 
 cd "$root"
-flags=(-std=gnu17 -O1 -g -D_GNU_SOURCE '-DMR_VERSION_TEXT="plant"' -DMR_SLAB_SHIFT=3 -Iinclude -Isrc -Itests)
+flags=(-std=gnu17 -O1 -D_GNU_SOURCE '-DMR_VERSION_TEXT="plant"' -DMR_SLAB_SHIFT=3 -Iinclude -Isrc -Itests)
 programs=(crash sim bitrot)
 # What speaks the network is not simulated.
 mapfile -t sources < <(find src/{base,wire,wheel,log,broker} -name '*.c' ! -path '*/remote/*' ! -path '*/many/*' ! -path '*/broker/redis/*' ! -name pb.c ! -name asynq.c
