@@ -130,6 +130,10 @@ def soak_pieces(seed):
                     MILLRACE=os.path.join(build, "millrace"), MR_SOURCE_DIR=ROOT, MR_BINARY_DIR=build)
 
 
+def bare_pieces(_seed):
+    yield Piece("bare", ["scripts/bare.sh"])
+
+
 def tests_of(folder, labels):
     """A piece for each test of these labels."""
     command = ["ctest", "--test-dir", folder, "-N", "-L", labels]
@@ -180,6 +184,8 @@ PARTS = {
     "tsan": (compile_tsan, tsan_pieces, 2 * JOBS, {
         "tests": r"\d+% tests passed, \d+ tests failed out of (\d+)", "failed": r"tests passed, (\d+) tests failed",
         "reports": r"WARNING: ThreadSanitizer: ()"}),
+    "bare": (lambda: None, bare_pieces, 1, {
+        "targets passed": r"bare: make \w+ passed()", "seconds of make test": r"All passed in (\d+) s"}),
 }
 
 

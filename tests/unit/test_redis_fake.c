@@ -2,6 +2,7 @@
 /* What a server may say that a good one does not, or only now and then: refusals, doubt, silence,
  * replicas that lag, and bytes that are no answers. */
 #include "redis_fake.h"
+#include "support/look.h"
 
 static const struct mr_redis_script scripts[] = {{.name = "one", .text = "return 1"},
                                                  {.name = "two", .text = "return 2"}};
@@ -192,6 +193,35 @@ static void assert_let_in(fake_answer *hello)
     assert_int_equal(ask_run(&ask), MR_OK);
     user_close(&user);
     fake_stop(fake);
+}
+
+enum { COMES = 7, FIRST_PAUSE_MS = 10 };
+static _Atomic int64_t comes_ns[COMES]; /* when who is not let in has come */
+
+static const char *note_and_load(struct fake_conn *conn, const struct mr_reply *command)
+{
+    (void)command;
+    if (conn->n <= COMES && atomic_load(&comes_ns[conn->n - 1]) == 0)
+        atomic_store(&comes_ns[conn->n - 1], mr_mono_now(mr_clock_system()).ns);
+    return "-LOADING Redis is loading the dataset in memory\r\n";
+}
+
+/* The pauses double, and each of them lasts for half of that at least. */
+static void who_is_not_let_in_comes_ever_later(void **state)
+{
+    (void)state;
+    struct fake *fake = fake_start(NULL, note_and_load);
+    struct user user;
+    user_open(&user, options_of(fake));
+    mr_mono since = mr_mono_now(mr_clock_system());
+    while (atomic_load(&comes_ns[COMES - 1]) == 0)
+        assert_true(look_again(since, user_patience_ns / MR_NS_PER_MS));
+    user_close(&user);
+    fake_stop(fake);
+    for (size_t i = 1; i < COMES; i++) {
+        int64_t pause_ns = comes_ns[i] - comes_ns[i - 1];
+        assert_true(pause_ns >= ((int64_t)FIRST_PAUSE_MS << (i - 1)) * MR_NS_PER_MS);
+    }
 }
 
 static void a_server_that_loads_is_waited_for(void **state)
@@ -732,6 +762,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(servers_that_cannot_be_used_get_one_clear_line),
         cmocka_unit_test(whoever_waits_for_what_will_not_be_is_told_at_once),
+        cmocka_unit_test(who_is_not_let_in_comes_ever_later),
         cmocka_unit_test(a_server_that_loads_is_waited_for),
         cmocka_unit_test(a_server_that_is_new_enough_or_does_not_say_it_is_let_in),
         cmocka_unit_test(a_user_who_may_not_ask_is_let_in),
