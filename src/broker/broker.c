@@ -315,10 +315,15 @@ struct mr_task_options mr_carried_options(const struct mr_task *task)
     };
 }
 
+uint64_t mr_carried_epoch(const struct mr_task *task)
+{
+    return task->epoch & ((1ULL << MR_EPOCH_BITS) - 1);
+}
+
 enum mr_err mr_carried_check(const struct mr_task *task)
 {
-    const int64_t times[] = {task->created_ms, task->due_ms, task->finished_ms,
-                             task->last_failed_ms, task->unique_until_ms};
+    const int64_t times[] = {task->created_ms,     task->due_ms,          task->finished_ms,
+                             task->last_failed_ms, task->unique_until_ms, task->started_ms};
     bool fine = task->id.len > 0 && task->created_ms > 0 && task->state > MR_STATE_NONE &&
                 task->state < MR_STATE_COUNT && task->state != MR_ACTIVE &&
                 task->max_retry <= MR_RETRY_MAX && task->retried <= MR_RETRY_MAX;
@@ -327,6 +332,7 @@ enum mr_err mr_carried_check(const struct mr_task *task)
     bool timed = task->state == MR_SCHEDULED || task->state == MR_RETRY;
     fine = fine && (!timed || task->due_ms > 0);
     fine = fine && (task->state != MR_AGGREGATING || task->group.len > 0);
+    fine = fine && mr_carried_epoch(task) <= MR_CARRIED_EPOCH_MAX;
     fine = fine && task->order_time_ms >= -TIME_MAX_MS && task->order_time_ms <= 2 * TIME_MAX_MS;
     if (!fine)
         return MR_INVALID;

@@ -28,6 +28,11 @@ struct mr_broker;
 /* Metadata of calls to a server: the namespace that is meant, percent-encoded; none: whichever it has. */
 #define MR_NAMESPACE_METADATA "millrace-namespace"
 
+/* Epochs are microseconds, which need far fewer bits; broker/many has the number of a server above. */
+enum { MR_EPOCH_BITS = 57 };
+/* The greatest that may come with a task, in the year 2112: a script of a Redis still counts on from it. */
+#define MR_CARRIED_EPOCH_MAX (1ULL << 52)
+
 enum mr_op {
     MR_OP_ENQUEUE,
     MR_OP_NODE_OPEN,
@@ -605,6 +610,8 @@ MR_MUST_USE enum mr_err mr_task_options_check(const struct mr_task_options *task
 struct mr_task_options mr_carried_options(const struct mr_task *task);
 /* Whether it can stand here so, beside what the check of its options says. */
 MR_MUST_USE enum mr_err mr_carried_check(const struct mr_task *task);
+/* The last epoch it had, 0 if it never ran: whoever takes it here has a higher one. */
+uint64_t mr_carried_epoch(const struct mr_task *task);
 /* What every engine refuses of a control, before it looks for the task. */
 MR_MUST_USE enum mr_err mr_control_check(const struct mr_control *item);
 MR_MUST_USE enum mr_err mr_finish_check(const struct mr_finish *item);

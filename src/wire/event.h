@@ -119,7 +119,8 @@ void mr_event_queue_encode(const struct mr_event_queue *event, uint8_t *bytes);
 MR_MUST_USE enum mr_err mr_event_queue_decode(struct mr_slice body,
                                               struct mr_event_queue *ret_event);
 
-/* MR_RECORD_OPEN and _CEILING: epochs up to and including ceiling may be handed out. */
+/* MR_RECORD_OPEN and _CEILING: epochs up to and including ceiling may be handed out. MR_RECORD_MARK of a
+ * store that was closed: the last one that was; any other mark is empty. */
 enum { MR_EVENT_CEILING_SIZE = 8 };
 
 /* Everything the index knows of a task: an entry of a snapshot (pack.h), and the head of

@@ -36,7 +36,7 @@ enum mr_record_type {
     MR_RECORD_NONE,
     MR_RECORD_OPEN,     /* a term begins; epoch ceiling */
     MR_RECORD_CEILING,  /* epochs up to this may be handed out */
-    MR_RECORD_MARK,     /* nothing but its lag: what stands before it is durable */
+    MR_RECORD_MARK,     /* what stands before it is durable; of a closed store, the last epoch */
     MR_RECORD_SKIP,     /* damage was set aside here */
     MR_RECORD_QUEUE,    /* a queue was made or its settings changed */
     MR_RECORD_UNQUEUE,  /* a queue was removed */

@@ -117,7 +117,8 @@ static void a_task_comes_as_it_stood(void **state)
         const struct mr_task *is = conform_get(t, "t");
         assert_non_null(is);
         assert_false(is->held);
-        assert_int_equal(is->started_ms, 0);
+        assert_int_equal(is->started_ms, was->started_ms);
+        assert_true(is->epoch == was->epoch);
         assert_same(is, was);
         struct conform_page page = PAGE(t, .state = not_running[i], .limit = 10);
         assert_int_equal(page.n, 1);
@@ -344,6 +345,8 @@ static void one_that_can_not_stand_so_is_refused(void **state)
     assert_err(carry(t, &task).err, MR_INVALID);
     task = good, task.state = MR_SCHEDULED;
     assert_err(carry(t, &task).err, MR_INVALID);
+    task = good, task.epoch = MR_CARRIED_EPOCH_MAX + 1;
+    assert_err(carry(t, &task).err, MR_INVALID);
     task = good, task.id = MR_SLICE_LIT("");
     assert_err(carry(t, &task).err, MR_INVALID);
     task = good, task.queue = MR_SLICE_LIT("{");
@@ -373,6 +376,87 @@ static void a_member_of_a_group_joins_it_here(void **state)
     assert_string_equal(gather.group, "g");
     assert_err(moved(t, "m0", "x"), MR_RUNNING);
     mr_req_done(&gather.req);
+}
+
+/* ---- epochs --------------------------------------------------------------------------------- */
+
+/* Of several servers each has its own; the number of one stands above. */
+static uint64_t own(uint64_t epoch)
+{
+    return epoch & ((1ULL << MR_EPOCH_BITS) - 1);
+}
+
+/* A task whose last run had an epoch that is so far ahead of this broker's clock. */
+static struct mr_task ran_elsewhere(const char *id, int64_t ahead_ms)
+{
+    struct mr_task task = elsewhere(id, 60000);
+    task.epoch = (uint64_t)((conform_wall_ms() + ahead_ms) * MR_US_PER_MS);
+    return task;
+}
+
+static void one_that_ran_elsewhere_is_handed_out_under_a_higher_epoch(void **state)
+{
+    struct conform *t = *state;
+    struct conform_node *node = NODE(t);
+    struct mr_task task = ran_elsewhere("t", HOUR_MS);
+    assert_err(carry(t, &task).err, MR_OK);
+    assert_true(own(conform_get(t, "t")->epoch) == task.epoch);
+    assert_err(release(t, "t"), MR_OK);
+    assert_true(own(conform_get(t, "t")->epoch) == task.epoch);
+    uint64_t last = task.epoch;
+    for (int i = 0; i < 3; i++) {
+        struct mr_lease *lease = conform_take_id(t, node, "t");
+        assert_true(own(lease->epoch) > last);
+        last = own(lease->epoch);
+        /* An epoch that is ahead of the clock does not say when the run began. */
+        assert_in_range(conform_wall_ms() - conform_get(t, "t")->started_ms, 0, CONFORM_WAIT_MS);
+        FINISH_OK(t, lease, .outcome = MR_HAND_BACK);
+    }
+}
+
+static void one_with_a_low_epoch_takes_none_back(void **state)
+{
+    struct conform *t = *state;
+    struct conform_node *node = NODE(t);
+    struct mr_task high = ran_elsewhere("high", HOUR_MS), low = ran_elsewhere("low", -HOUR_MS);
+    assert_err(carry(t, &high).err, MR_OK);
+    assert_err(carry(t, &low).err, MR_OK);
+    assert_err(release(t, "low"), MR_OK);
+    struct mr_lease *lease = conform_take_id(t, node, "low");
+    assert_true(own(lease->epoch) > high.epoch);
+    FINISH_OK(t, lease, .outcome = MR_DONE);
+}
+
+static void a_queue_that_is_removed_takes_no_epoch_back(void **state)
+{
+    struct conform *t = *state;
+    struct mr_task task = ran_elsewhere("t", HOUR_MS);
+    assert_err(carry(t, &task).err, MR_OK);
+    assert_err(release(t, "t"), MR_OK);
+    assert_err(conform_queue_remove(t, "default", MR_QUEUE_REMOVE_FORCE), MR_OK);
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("t"));
+    struct mr_lease *lease = conform_take_id(t, NODE(t), "t");
+    assert_true(own(lease->epoch) > task.epoch);
+    FINISH_OK(t, lease, .outcome = MR_DONE);
+}
+
+/* What a run that ended without a finish had is known as well: the task may go elsewhere. */
+static void what_was_handed_out_is_known_however_it_came_back(void **state)
+{
+    struct conform *t = *state;
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("t"));
+    for (int i = 0; i < 2; i++) {
+        struct conform_node *node = NODE(t);
+        struct mr_lease *lease = conform_take_id(t, node, "t");
+        uint64_t epoch = lease->epoch;
+        if (i == 0)
+            FINISH_OK(t, lease, .outcome = MR_HAND_BACK);
+        else
+            mr_lease_free(lease);
+        assert_err(conform_node_close(t, node), MR_OK);
+        WAIT_UNTIL(conform_state(t, "t") == MR_PENDING);
+        assert_true(conform_get(t, "t")->epoch == epoch);
+    }
 }
 
 /* ---- going ---------------------------------------------------------------------------------- */
@@ -467,6 +551,22 @@ static void what_came_and_what_went_outlive_an_end(void **state)
     FINISH_OK(t, conform_take_id(t, node, "held"), .outcome = MR_DONE);
 }
 
+static void the_epoch_it_brought_outlives_an_end(void **state)
+{
+    struct conform *t = *state;
+    if (!t->engine->can_reopen)
+        return;
+    struct mr_task task = ran_elsewhere("t", HOUR_MS);
+    assert_err(carry(t, &task).err, MR_OK);
+    assert_err(release(t, "t"), MR_OK);
+    assert_err(conform_act(t, MR_VERB_DELETE, "t", 0), MR_OK);
+    conform_reopen(t);
+    (void)PUT_OK(t, .id = MR_SLICE_LIT("t"));
+    struct mr_lease *lease = conform_take_id(t, NODE(t), "t");
+    assert_true(own(lease->epoch) > task.epoch);
+    FINISH_OK(t, lease, .outcome = MR_DONE);
+}
+
 int conform_carry(const struct conform_engine *engine)
 {
     struct CMUnitTest tests[] = {
@@ -484,11 +584,16 @@ int conform_carry(const struct conform_engine *engine)
         CONFORM_TEST(no_length_of_a_queue_keeps_it_out),
         CONFORM_TEST(one_that_can_not_stand_so_is_refused),
         CONFORM_TEST(a_member_of_a_group_joins_it_here),
+        CONFORM_TEST(one_that_ran_elsewhere_is_handed_out_under_a_higher_epoch),
+        CONFORM_TEST(one_with_a_low_epoch_takes_none_back),
+        CONFORM_TEST(a_queue_that_is_removed_takes_no_epoch_back),
+        CONFORM_TEST(what_was_handed_out_is_known_however_it_came_back),
         CONFORM_TEST(a_task_that_was_moved_leaves_a_trace),
         CONFORM_TEST(a_task_that_was_moved_frees_its_unique_key),
         CONFORM_TEST(a_task_that_runs_or_is_not_there_is_not_moved),
         CONFORM_TEST(what_came_is_counted),
         CONFORM_TEST(what_came_and_what_went_outlive_an_end),
+        CONFORM_TEST(the_epoch_it_brought_outlives_an_end),
     };
     return CONFORM_RUN(engine, "carry", tests);
 }

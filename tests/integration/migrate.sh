@@ -19,7 +19,7 @@ file=file:$room/a
 # ---- every state, there and back -------------------------------------------------------------
 
 on() { local url=$1; shift; m --broker "$url" "$@"; }
-shown() { on "$1" task list --json | jq -S 'map(del(.epoch, .started, .started_ms)) | sort_by(.id)'; }
+shown() { on "$1" task list --json | jq -S 'sort_by(.id)'; }
 
 on "$file" enqueue -q mail --id waits --header k=v 'hello' >/dev/null
 on "$file" enqueue -q mail --id ahead --priority 100 'first' >/dev/null
@@ -78,6 +78,33 @@ r flushall >/dev/null
 start
 far=$MILLRACE_BROKER
 unset MILLRACE_BROKER
+
+# ---- the epoch of a task rises wherever it goes ------------------------------------------------
+
+# A run at a broker, which fails.
+fenced() {
+    on "$1" queue resume fence --quiet 2>/dev/null || true
+    on "$1" task run fenced --quiet 2>/dev/null || true
+    on "$1" work -q fence --burst --quiet -- sh -c 'echo "$MILLRACE_EPOCH" >>"$0"; exit 1' "$room/epochs" \
+        >/dev/null 2>&1 || true
+}
+
+on "file:$room/e" enqueue -q fence --id fenced --retry 100 x >/dev/null
+# A folder that was not closed goes on ahead of the clock.
+for ((i = 0; i < 3; i++)); do
+    timeout --signal KILL 0.5 "$MILLRACE" work --broker "file:$room/e" -q none --quiet -- true >/dev/null 2>&1 || true
+done
+at=file:$room/e
+fenced "$at"
+for to in "$redis" "$far" "file:$room/f" "$redis" "file:$room/e"; do
+    expect 0 migrate --yes --quiet --queue fence "$at" "$to"
+    at=$to
+    fenced "$at"
+done
+is "runs" 6 "$(wc -l <"$room/epochs")"
+sort -c -n -u "$room/epochs" 2>/dev/null || fail "epochs fell: $(tr '\n' ' ' <"$room/epochs")"
+
+# ---- and all the while work goes on -----------------------------------------------------------
 
 worker() {
     "$MILLRACE" work --broker "$1" -q load --concurrency 4 --quiet -- \

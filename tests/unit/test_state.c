@@ -399,7 +399,8 @@ static void a_taken_task_is_active_under_its_epoch_and_its_end_is_told(void **st
     assert_int_equal(in_set(f, MR_PENDING), 1);
 }
 
-static void a_task_handed_back_needs_no_more_memory_than_before(void **state)
+/* Whoever brings it to another broker has to know under which epoch it ran. */
+static void a_task_handed_back_remembers_its_epoch_and_nothing_else(void **state)
 {
     struct fixture *f = *state;
     some_pending(f, 1);
@@ -407,8 +408,11 @@ static void a_task_handed_back_needs_no_more_memory_than_before(void **state)
     done(take(f, 1, 123));
     assert_int_equal(f->state.mores.count, 1);
     done(finish(f, 1, MR_HAND_BACK, MR_PENDING, NOW));
-    assert_int_equal(f->state.mores.count, 0);
+    assert_int_equal(more_of(&f->state, task(f, 1))->epoch, 123);
     done(durable(f));
+    done(take(f, 1, 124));
+    done(apply_done(&f->state, &(struct mr_event_run){task(f, 1)->id, 124}, NOW, NO_HANDLE));
+    assert_int_equal(f->state.mores.count, 0);
 }
 
 static void the_wish_to_cancel_does_not_end_the_lease(void **state)
@@ -695,6 +699,12 @@ static void the_highest_ceiling_is_kept(void **state)
         done(apply(f, i == 0 ? MR_RECORD_OPEN : MR_RECORD_CEILING));
     }
     assert_int_equal(f->state.epoch_ceiling, 9);
+    mr_buf_clear(&f->body);
+    done(apply(f, MR_RECORD_MARK)); /* as a quiet store writes it */
+    assert_int_equal(f->state.epoch_ceiling, 9);
+    done(mr_buf_append(&f->body, &ceilings[2], sizeof ceilings[2]));
+    done(apply(f, MR_RECORD_MARK)); /* as one that is closed does: 7 was the last */
+    assert_int_equal(f->state.epoch_ceiling, 7);
 }
 
 /* ---- entries -------------------------------------------------------------------------------- */
@@ -823,7 +833,7 @@ int main(void)
         TEST(a_completed_task_expires_and_is_counted),
         TEST(a_tick_does_no_more_than_its_budget),
         TEST(a_taken_task_is_active_under_its_epoch_and_its_end_is_told),
-        TEST(a_task_handed_back_needs_no_more_memory_than_before),
+        TEST(a_task_handed_back_remembers_its_epoch_and_nothing_else),
         TEST(the_wish_to_cancel_does_not_end_the_lease),
         TEST(outcomes_are_counted_per_queue_and_day),
         TEST(runs_of_one_record_begin_and_end_together),

@@ -34,7 +34,7 @@ static void more_free(struct state *state, struct task *task)
 }
 
 /* A waiting task with nothing to remember goes back to its 64 bytes. A result is remembered to have been
- * somebody's. */
+ * somebody's, and of any other task under which epoch it was: at another broker it goes on above that. */
 static void more_trim(struct state *state, struct task *task)
 {
     const struct more *more = more_of(state, task);
@@ -42,7 +42,8 @@ static void more_trim(struct state *state, struct task *task)
         return;
     bool waiting = task->state == MR_PENDING || task->state == MR_SCHEDULED;
     if (more != NULL && waiting && more->note_size == 0 && more->order_ms == 0 &&
-        more->failed_ms == 0 && !(task->flags & (MR_TASK_UNIQUE | MR_TASK_REORDERED)))
+        more->failed_ms == 0 && more->epoch == 0 &&
+        !(task->flags & (MR_TASK_UNIQUE | MR_TASK_REORDERED)))
         more_free(state, task);
 }
 
@@ -360,6 +361,13 @@ static enum mr_err count_outcome(struct queue *queue, const struct mr_event_chan
     return queue_count_run(queue, event->ms, outcomes[event->outcome].failed);
 }
 
+/* Since when it was held makes way for when its last run began: see entry_for. */
+static void held_ends(struct more *more)
+{
+    more->started_ms = more->priority_ms;
+    more->priority_ms = 0;
+}
+
 enum mr_err apply_change(struct state *state, const struct mr_event_change *event,
                          const struct mr_record *record, struct mr_log_pos pos, uint32_t handle)
 {
@@ -383,7 +391,7 @@ enum mr_err apply_change(struct state *state, const struct mr_event_change *even
         state->lease_ended(handle, state->lease_arg);
     set_leave(state, handle);
     if (task->flags & MR_TASK_HELD)
-        more_of(state, task)->started_ms = 0;
+        held_ends(more_of(state, task));
     task->flags = (uint8_t)((task->flags & ~MR_TASK_HELD) | (event->flags & MR_TASK_HELD));
     if (leaves_group)
         group_let_go(state, handle);
@@ -580,6 +588,8 @@ enum mr_err apply_carried(struct state *state, const struct mr_record *record,
         MR_TRY(make_way(state, &entry.id));
     if (entry.state == MR_AGGREGATING)
         MR_TRY(restore_group(state, &entry, message));
+    if (entry.state != MR_AGGREGATING && entry.epoch > state->epoch_ceiling)
+        state->epoch_ceiling = entry.epoch; /* as if it had been handed out here */
     MR_TRY(put_entry(state, &entry, &handle));
     hold(state, pos, entry.size, 1);
     if (entry.note_size > 0)
@@ -695,6 +705,17 @@ static enum mr_err replay_ceiling(struct state *state, const struct mr_record *r
     return MR_OK;
 }
 
+/* That of a store that was closed has the last epoch: none was handed out behind it, so what was left up
+ * to the ceiling is not used up. */
+static enum mr_err replay_mark(struct state *state, const struct mr_record *record,
+                               struct mr_log_pos pos)
+{
+    (void)pos;
+    if (record->body.len == MR_EVENT_CEILING_SIZE)
+        state->epoch_ceiling = mr_load64(record->body.data);
+    return MR_OK;
+}
+
 static enum mr_err replay_nothing(struct state *state, const struct mr_record *record,
                                   struct mr_log_pos pos)
 {
@@ -707,7 +728,7 @@ enum mr_err apply_record(struct state *state, const struct mr_record *record, st
     static enum mr_err (*const replay[MR_RECORD_TYPE_COUNT])(
         struct state *, const struct mr_record *, struct mr_log_pos) = {
         [MR_RECORD_OPEN] = replay_ceiling,  [MR_RECORD_CEILING] = replay_ceiling,
-        [MR_RECORD_MARK] = replay_nothing,  [MR_RECORD_SKIP] = replay_nothing,
+        [MR_RECORD_MARK] = replay_mark,     [MR_RECORD_SKIP] = replay_nothing,
         [MR_RECORD_QUEUE] = replay_queue,   [MR_RECORD_UNQUEUE] = replay_unqueue,
         [MR_RECORD_TASK] = apply_task,      [MR_RECORD_COPY] = replay_copy,
         [MR_RECORD_NOTE] = replay_note,     [MR_RECORD_TAKE] = replay_runs,

@@ -44,6 +44,8 @@ static struct mr_entry entry_for(const struct mr_engine *engine, const struct mr
     flags |= MR_TASK_HELD;
     flags |= carried->cancel_requested ? MR_TASK_CANCEL : 0;
     int64_t key = key_of(carried);
+    /* While it is held started_ms says since when, and priority_ms, which only one that was given another
+     * priority has, keeps when its last run began. */
     struct mr_entry entry = {
         .id = item->id,
         .key = key,
@@ -54,7 +56,9 @@ static struct mr_entry entry_for(const struct mr_engine *engine, const struct mr
         .state = (uint8_t)carried->state,
         .crashes = (uint8_t)(carried->crashes < MR_CRASHES_MAX ? carried->crashes : MR_CRASHES_MAX),
         .has_more = 1,
-        .started_ms = engine->now_ms, /* while it is held: since when */
+        .epoch = mr_carried_epoch(carried),
+        .started_ms = engine->now_ms,
+        .priority_ms = ended ? carried->started_ms : 0,
         .finished_ms = ended ? carried->finished_ms : 0,
         .failed_ms = carried->last_failed_ms,
         .order_ms = carried->order_time_ms != key ? carried->order_time_ms : 0,
@@ -138,6 +142,8 @@ enum mr_err carry_one(struct mr_engine *engine, const struct mr_task *carried,
     if (change.text.len > 0)
         MR_TRY(log_text(engine, &change, &entry));
     MR_TRY(log_carried(engine, carried, &entry, mr_slice_make(message, item->len)));
+    if (entry.epoch > engine->last_epoch)
+        engine->last_epoch = entry.epoch;
     result->state = carried->state;
     engine->carried++;
     return MR_OK;

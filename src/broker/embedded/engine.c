@@ -435,10 +435,13 @@ static void ceiling_again(struct mr_timer *timer, void *arg)
 void mr_engine_finish(struct mr_engine *engine)
 {
     if (engine->failure != MR_OK || mr_log_sync_now(engine->log) != MR_OK ||
-        log_room(engine, 0, MR_LOG_ONGOING) != MR_OK)
+        log_room(engine, MR_EVENT_CEILING_SIZE, MR_LOG_ONGOING) != MR_OK)
         return;
-    /* A second sync for the mark: it is what tells damage to the last records from a torn tail. */
-    (void)log_bytes(engine, MR_RECORD_MARK, MR_LOG_DURABLE, NULL, 0, NULL);
+    /* A second sync for the mark: it is what tells damage to the last records from a torn tail. Nothing
+     * is handed out any more, so epochs go on behind the last one. */
+    uint8_t body[MR_EVENT_CEILING_SIZE];
+    mr_store64(body, engine->last_epoch);
+    (void)log_bytes(engine, MR_RECORD_MARK, MR_LOG_DURABLE, body, sizeof body, NULL);
     if (mr_log_sync_now(engine->log) != MR_OK)
         engine_fail(engine, MR_IO);
 }

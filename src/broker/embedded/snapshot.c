@@ -79,7 +79,9 @@ static enum mr_err save_head(struct snapshot *snapshot)
     memcpy(body, engine->store_id.bytes, 16);
     mr_store64(body + 16, snapshot->seq);
     mr_store32(body + 24, snapshot->term);
-    mr_store64(body + 32, engine->ceiling_asked);
+    /* A task may have come with an epoch above the ceiling. */
+    mr_store64(body + 32, engine->last_epoch > engine->ceiling_asked ? engine->last_epoch
+                                                                     : engine->ceiling_asked);
     mr_store64(body + 40, engine->state.deleted);
     mr_store64(body + 48, engine->state.expired);
     mr_store64(body + 56, engine->state.gathered);

@@ -391,6 +391,8 @@ static enum mr_err begin_term(struct mr_engine *engine, struct mr_detail *detail
     }
     engine->last_epoch = engine->state.epoch_ceiling;
     uint64_t now = (uint64_t)engine->now_us;
+    if (engine->options.base.repair && engine->last_epoch < now + CEILING_AHEAD_US)
+        engine->last_epoch = now + CEILING_AHEAD_US; /* a ceiling may be among what was lost */
     uint64_t base = engine->last_epoch > now ? engine->last_epoch : now;
     engine->ceiling = engine->ceiling_asked = base + CEILING_AHEAD_US;
     mr_log_set_term(engine->log, mr_log_last_term(engine->log) + 1);

@@ -26,10 +26,10 @@
 
 enum {
     ORIGINS_MAX = MR_MANY_SERVERS_MAX,
-    ORIGIN_SHIFT = 57,   /* of a server's number in an epoch; epochs are microseconds, far below */
-    AWAY_MS = 10 * 1000, /* tasks wait so long for a server */
-    OPEN_MS = 10 * 1000, /* a node likewise */
-    OTHERS_MS = 1000,    /* with one server there, the others are waited for so long */
+    ORIGIN_SHIFT = MR_EPOCH_BITS, /* of a server's number in an epoch */
+    AWAY_MS = 10 * 1000,          /* tasks wait so long for a server */
+    OPEN_MS = 10 * 1000,          /* a node likewise */
+    OTHERS_MS = 1000,             /* with one server there, the others are waited for so long */
     ASK_MS = 500,
     FAN_MS = 5000,
     TICK_MS = 200,

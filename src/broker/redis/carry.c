@@ -41,6 +41,17 @@ static enum mr_err add_failures(struct list *list, const struct mr_task *task)
     return add_text(list, "mr:v", value);
 }
 
+/* Its last run: here the epoch would not say when it began. */
+static enum mr_err add_run(struct list *list, const struct mr_task *task)
+{
+    char text[2 * NUMBER_MAX];
+    struct mr_slice value;
+    int len = snprintf(text, sizeof text, "%llu %lld", (unsigned long long)mr_carried_epoch(task),
+                       (long long)task->started_ms);
+    MR_TRY(mr_arena_copy(list->arena, mr_slice_make(text, (size_t)len), &value));
+    return add_text(list, "mr:s", value);
+}
+
 static bool is_timed(const struct mr_task *task)
 {
     return task->state == MR_SCHEDULED || task->state == MR_RETRY;
@@ -67,6 +78,8 @@ static enum mr_err add_fields(struct list *list, const struct mr_task *task)
         MR_TRY(add_number(list, "mr:l", task->last_failed_ms));
     if (task->topic.len > 0)
         MR_TRY(add_failures(list, task));
+    if (mr_carried_epoch(task) > 0)
+        MR_TRY(add_run(list, task));
     if (task->state == MR_COMPLETED)
         MR_TRY(add_text(list, "result", task->result));
     if (task->state == MR_AGGREGATING)
@@ -87,10 +100,11 @@ enum mr_err carry_args(struct mr_arena *arena, const struct mr_task *task,
     MR_TRY(number_of(&list, task->unique_until_ms, &head[4]));
     head[5] = mr_slice_str(waits ? "1" : "0");
     MR_TRY(number_of(&list, task->order_time_ms, &head[6]));
+    MR_TRY(number_of(&list, (int64_t)mr_carried_epoch(task), &head[7]));
     memcpy(head + list.n, made->fields, made->fields_n * sizeof *head);
     list.n += made->fields_n;
     MR_TRY(add_fields(&list, task));
-    MR_TRY(number_of(&list, (int64_t)(list.n - CARRY_ARGS), &head[7]));
+    MR_TRY(number_of(&list, (int64_t)(list.n - CARRY_ARGS), &head[8]));
     *n += list.n;
     return MR_OK;
 }

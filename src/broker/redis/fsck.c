@@ -378,7 +378,8 @@ static enum mr_err check_some(struct check *check, size_t first, size_t *ret_nex
     *ret_next = first + 1;
     if (!key_parts(check, check->page.items[first], &queue, &rest))
         return MR_OK;
-    if (mr_slice_equal(rest, MR_SLICE_LIT("mr:topics"))) /* stays when its queue is removed */
+    if (mr_slice_equal(rest, MR_SLICE_LIT("mr:topics")) ||
+        mr_slice_equal(rest, MR_SLICE_LIT("mr:epoch"))) /* they stay when their queue is removed */
         return MR_OK;
     if (!names_have(&check->found, queue)) {
         MR_TRY(names_add(&check->found, queue, &check->arena));

@@ -43,7 +43,8 @@
  *   mr:held    zset id -> order time in ms, of tasks that were carried here and not released
  *   mr:lease   zset id -> end of the lease in ms: of what an older Millrace has in hand, which has mr:e and mr:n
  *              instead of mr:i
- *   mr:epoch   the last epoch that was handed out
+ *   mr:epoch   the last epoch that was handed out, or came with a task of another broker. It outlives the
+ *              queue until the clock is beyond it
  *   mr:late    zset id -> due time in ms, of tasks in `retry` that are due and have a class of their own; it
  *              counts as in mr:due
  *   mr:max     the greatest length of the queue
@@ -86,6 +87,8 @@
  *         struct node). It counts while that end, in seconds rounded up, is the score in `lease`. One
  *         field, since each costs a take nearly half as much as a command
  *   mr:e  epoch of the last run that has ended
+ *   mr:s  "EPOCH STARTED_MS" of the last run, where nothing else says so: its lease was lost, or its epoch is
+ *         ahead of the clock, or it ran at another broker. It counts unless mr:e or mr:i has a higher epoch
  *   mr:b  epoch of the run that has begun
  *   mr:c  crashes, if any
  *   mr:x  1: somebody wanted to delete it while it ran, 2: to cancel it
@@ -433,7 +436,7 @@ MR_MUST_USE enum mr_err enqueue_prepare_one(const struct ticket *ticket,
 MR_MUST_USE enum mr_err enqueue_args(struct mr_arena *arena, const struct mr_task_options *options,
                                      const struct new_task *task, struct mr_slice *args, size_t *n);
 /* The same of one that stood elsewhere, as carry.lua reads them. */
-enum { CARRY_ARGS = 8, CARRY_ARGS_MAX = CARRY_ARGS + 2 * 6 + 2 * 10 };
+enum { CARRY_ARGS = 9, CARRY_ARGS_MAX = CARRY_ARGS + 2 * 6 + 2 * 10 };
 MR_MUST_USE enum mr_err carry_args(struct mr_arena *arena, const struct mr_task *task,
                                    const struct new_task *made, struct mr_slice *args, size_t *n);
 /* What the script says of one. MR_FAILED: that makes no sense. */
@@ -453,7 +456,7 @@ struct hold {
     bool cancelled;  /* its node was told so */
     uint64_t beaten; /* by which beat last */
     uint8_t id_len, type_len;
-    int64_t timeout_ms, deadline_ms;
+    int64_t started_ms, timeout_ms, deadline_ms;
     char id[MR_ID_MAX], type[MR_NAME_MAX];
 };
 

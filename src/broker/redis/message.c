@@ -184,8 +184,9 @@ const struct mr_reply *message_field(const struct mr_reply *fields, const char *
 /* Fields of ours that are one number or one text. */
 struct own_fields {
     int64_t created_ns, order_ns, since_ns, priority_ms, epoch, crashes, cancel, finished_ms,
-        failed_ms, timeout_ms, deadline_ms, retention_ms, unique_until_ms;
-    struct mr_slice hold, held, node, progress, topic, key, result, group, state, message, past;
+        failed_ms, timeout_ms, deadline_ms, retention_ms, unique_until_ms, started_ms;
+    struct mr_slice hold, run, held, node, progress, topic, key, result, group, state, message,
+        past;
 };
 
 static const struct {
@@ -210,6 +211,7 @@ static const struct {
     NUMBER("mr:p", priority_ms),
     NUMBER("mr:e", epoch),
     TEXT("mr:i", hold),
+    TEXT("mr:s", run),
     TEXT("mr:n", node), /* of an older Millrace */
     NUMBER("mr:c", crashes),
     NUMBER("mr:x", cancel),
@@ -231,21 +233,41 @@ static const struct {
 static const struct own_fields no_fields = {
     .timeout_ms = -1, .deadline_ms = -1, .retention_ms = -1};
 
+/* The number before the first space, which goes with it. */
+static bool take_number(struct mr_slice *rest, int64_t *ret_number)
+{
+    const char *end = rest->len > 0 ? memchr(rest->data, ' ', rest->len) : NULL;
+    if (end == NULL)
+        return false;
+    size_t len = (size_t)(end - (const char *)rest->data);
+    struct mr_reply number = {.kind = MR_REPLY_TEXT, .text = mr_slice_make(rest->data, len)};
+    *ret_number = mr_reply_int(&number, 0);
+    *rest = mr_slice_make(end + 1, rest->len - len - 1);
+    return true;
+}
+
 /* "EPOCH END_MS HOLDER" of a task in hand. */
 static void read_hold(struct own_fields *own)
 {
     struct mr_slice rest = own->hold;
-    for (int word = 0; word < 2; word++) {
-        const char *end = rest.len > 0 ? memchr(rest.data, ' ', rest.len) : NULL;
-        if (end == NULL)
-            return;
-        size_t len = (size_t)(end - (const char *)rest.data);
-        struct mr_reply number = {.kind = MR_REPLY_TEXT, .text = mr_slice_make(rest.data, len)};
-        if (word == 0)
-            own->epoch = mr_reply_int(&number, 0);
-        rest = mr_slice_make(end + 1, rest.len - len - 1);
-    }
-    own->node = rest;
+    int64_t end_ms;
+    if (take_number(&rest, &own->epoch) && take_number(&rest, &end_ms))
+        own->node = rest;
+}
+
+/* The last run: an epoch is the time of a hand-out unless mr:s says otherwise. While a task is held, mr:e is
+ * since when. */
+static void read_run(struct own_fields *own)
+{
+    struct mr_reply started = {.kind = MR_REPLY_TEXT, .text = own->run};
+    bool held = own->held.len > 0;
+    int64_t epoch = 0;
+    bool known = take_number(&started.text, &epoch);
+    own->started_ms = own->epoch / MR_US_PER_MS;
+    if (known && !held && epoch >= own->epoch)
+        own->started_ms = mr_reply_int(&started, 0);
+    if (held || (known && epoch > own->epoch))
+        own->epoch = epoch;
 }
 
 static struct own_fields read_fields(const struct mr_reply *reply)
@@ -264,6 +286,7 @@ static struct own_fields read_fields(const struct mr_reply *reply)
         }
     }
     read_hold(&own);
+    read_run(&own);
     return own;
 }
 
@@ -340,7 +363,7 @@ static void from_fields(const struct own_fields *own, const struct standing *sta
     enum mr_state state = standing->state;
     if (state == MR_STATE_NONE)
         state = standing->order_ms != 0 ? MR_PENDING : message_state(own->state);
-    bool ended = state == MR_ARCHIVED || state == MR_COMPLETED;
+    bool ended = state == MR_ARCHIVED || state == MR_COMPLETED, held = own->held.len > 0;
     task->state = state;
     task->topic = own->topic;
     task->key = own->key;
@@ -351,10 +374,10 @@ static void from_fields(const struct own_fields *own, const struct standing *sta
     task->epoch = (uint64_t)own->epoch;
     task->created_ms = (own->created_ns != 0 ? own->created_ns : own->since_ns) / NS_PER_MS;
     task->due_ms = standing->due_ms;
-    task->started_ms = own->epoch / MR_US_PER_MS;
+    task->started_ms = own->started_ms;
     task->finished_ms = ended ? own->finished_ms : 0;
     task->cancel_requested = own->cancel != 0;
-    task->held = own->held.len > 0;
+    task->held = held;
     task->past = own->past;
     if (own->unique_until_ms > mr_wall_ms(mr_wall_now(mr_clock_system())))
         task->unique_until_ms = own->unique_until_ms;

@@ -72,6 +72,7 @@ uint64_t hold_add(struct node *node, struct rqueue *queue, const struct taken *t
         .kept = task->retention_ms > 0,
         .id_len = (uint8_t)task->id.len,
         .type_len = (uint8_t)(task->type.len <= MR_NAME_MAX ? task->type.len : 0),
+        .started_ms = task->started_ms,
         .timeout_ms = task->timeout_ms,
         .deadline_ms = task->deadline_ms,
     };

@@ -135,7 +135,7 @@ static enum mr_err worker_bytes(const struct node *node, const struct hold *hold
                                 struct mr_arena *arena, struct mr_slice *ret_bytes)
 {
     struct mr_buf bytes = {0};
-    int64_t started_ms = (int64_t)(hold->epoch / MR_US_PER_MS), end_ms = hold->deadline_ms;
+    int64_t started_ms = hold->started_ms, end_ms = hold->deadline_ms;
     if (hold->timeout_ms > 0 && (end_ms == 0 || started_ms + hold->timeout_ms < end_ms))
         end_ms = started_ms + hold->timeout_ms;
     struct mr_asynq_worker worker = {

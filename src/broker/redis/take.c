@@ -16,6 +16,7 @@ enum {
     FAIR_EVERY = 8,          /* asks for a queue with partitions: one of them goes to any */
     FALLEN_AGAIN_MS = 250,   /* what has fallen, and may not be taken just now */
     FALLEN_FAILED_MS = 5000, /* after an error of such a queue */
+    EPOCH_AHEAD_US = 60 * 1000 * 1000, /* above what our clock and that of Redis may be apart */
 };
 
 /* One call to one queue. */
@@ -483,6 +484,14 @@ static void refuse(struct rqueue *queue, struct mr_slice id, uint64_t epoch,
     rqueue_eval(queue, &refuse->call, SCRIPT_FINISH, args, sizeof args / sizeof args[0]);
 }
 
+/* When a run under this epoch began. What came from another broker may have brought epochs that are ahead of
+ * the clock: then it is about now. */
+static int64_t began_us(uint64_t epoch)
+{
+    int64_t now_us = mr_wall_now(mr_clock_system()).us;
+    return (int64_t)epoch > now_us + EPOCH_AHEAD_US ? now_us : (int64_t)epoch;
+}
+
 /* MR_DAMAGED: its message makes no sense; MR_CONFLICT: it is that of another task; MR_STALE: its epoch is
  * that of something in hand. */
 static enum mr_err read_task(struct ask *ask, const struct mr_reply *items, uint64_t epoch,
@@ -501,11 +510,11 @@ static enum mr_err read_task(struct ask *ask, const struct mr_reply *items, uint
         results_name_again(queue);
     taken.task.partition = queue->number;
     taken.task.epoch = epoch;
-    taken.task.started_ms = (int64_t)epoch / MR_US_PER_MS;
+    taken.task.started_ms = began_us(epoch) / MR_US_PER_MS;
     MR_TRY(message_lease(&taken.task, taken.message, ret_lease));
     (*ret_lease)->ref = hold_add(ask->take->node, queue, &taken);
     latency_note(&rqueue_whole(queue)->latency, LATENCY_WAIT, mr_redis_now(engine->redis),
-                 (int64_t)epoch - taken.ready_us);
+                 began_us(epoch) - taken.ready_us);
     return MR_OK;
 }
 

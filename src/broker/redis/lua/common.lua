@@ -254,13 +254,25 @@ local function last_of(past)
   return starts[math.max(1, #starts - PAST_MAX + 1)] or at
 end
 
+-- When the run under this epoch began, ms.
+local function began_ms(run, epoch)
+  local of, ms = string.match(run or '', '^(%d+) (%d+)$')
+  return of == epoch and tonumber(ms) or floor((epoch or 0) / 1000)
+end
+
+-- Nobody ended the run under this epoch. That it was is still to be known, and not by mr:e: whoever sends its end again
+-- would be told that it counted.
+local function keep_epoch(id, epoch, run)
+  call('HSET', TASK .. id, 'mr:s', format('%s %.0f', epoch, began_ms(run, epoch)))
+end
+
 -- A run ended so: by its attempt, its epoch and its holder; without them somebody did it.
 local function note_past(id, what, text, attempt, epoch, holder)
-  local state, past = unpack(call('HMGET', TASK .. id, 'state', 'mr:a'))
+  local state, past, run = unpack(call('HMGET', TASK .. id, 'state', 'mr:a', 'mr:s'))
   local node = string.match(holder or '', '^[^\31]*')
   if not state then return end -- the archive had no room for it
   if #text > PAST_TEXT_MAX then text = string.gsub(sub(text, 1, PAST_TEXT_MAX), '[\192-\255][\128-\191]*$', '') end
-  past = (past or '') .. format('%.0f %.0f %d %s %d %d\n', floor(now_ms), floor((epoch or 0) / 1000), attempt or 0, what, #node, #text)
+  past = (past or '') .. format('%.0f %.0f %d %s %d %d\n', floor(now_ms), began_ms(run, epoch), attempt or 0, what, #node, #text)
     .. node .. text .. '\n'
   call('HSET', TASK .. id, 'mr:a', sub(past, last_of(past)))
 end

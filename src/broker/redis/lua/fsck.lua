@@ -39,7 +39,10 @@ end
 
 -- Makes a task pending that is in no place, at its order time as far as that is known.
 local function put_back(id)
-  local ns, created, order, priority = unpack(call('HMGET', TASK .. id, 'pending_since', 'mr:t', 'mr:o', 'mr:p'))
+  local ns, created, order, priority, hold, run =
+    unpack(call('HMGET', TASK .. id, 'pending_since', 'mr:t', 'mr:o', 'mr:p', 'mr:i', 'mr:s'))
+  local epoch = hold_of(hold)
+  if epoch then keep_epoch(id, epoch, run) end
   if not created then call('HSET', TASK .. id, 'mr:t', ns or now_ns) end
   call('HDEL', TASK .. id, 'mr:b', 'mr:i', 'mr:g')
   put_ready(id, ns or order or created or now_ns, priority)

@@ -42,7 +42,7 @@ end
 
 local function read(id)
   local hash = call('HMGET', TASK .. id, 'state', 'mr:e', 'mr:b', 'mr:c', 'mr:x', 'mr:t', 'mr:o', 'mr:p', 'msg',
-    'unique_key', 'mr:k', 'mr:v', 'mr:i')
+    'unique_key', 'mr:k', 'mr:v', 'mr:i', 'mr:s')
   local epoch, _, node = hold_of(hash[13])
   epoch = epoch or hash[2]
   local task = message_read(hash[9])
@@ -50,6 +50,7 @@ local function read(id)
   task.begun, task.crashes, task.cancel = epoch and hash[3] == epoch, tonumber(hash[4] or 0), hash[5]
   task.order, task.priority = hash[7] or hash[6] or now_ns, hash[8]
   task.topic, task.mark, task.node = hash[11], hash[12], node
+  task.run = hash[14]
   return task
 end
 
@@ -66,7 +67,11 @@ local function lose(task, begun, near)
   task.begun = begun
   task.holder = begun and task.node or nil
   call('HDEL', TASK .. task.id, 'mr:b', 'mr:i', 'mr:g', 'mr:e', 'mr:n')
-  if is_result and task.epoch then call('HSET', TASK .. task.id, 'mr:e', task.epoch) end
+  if is_result and task.epoch then
+    call('HSET', TASK .. task.id, 'mr:e', task.epoch)
+  elseif task.epoch then
+    keep_epoch(task.id, task.epoch, task.run)
+  end
   call('HSET', TASK .. task.id, 'state', 'pending')
   lost[#lost + 1] = task
 end

@@ -81,11 +81,14 @@ end
 local function drop_rest()
   local limits = call('HKEYS', P .. 'mr:limits') -- of each type or key on its own what is left has an end
   for _, name in ipairs({ 'lease', 'paused', 'processed', 'failed', 'mr:order', 'mr:due', 'mr:keep',
-    'mr:lease', 'mr:epoch', 'mr:max', 'mr:counts', 'mr:await', 'mr:size', 'mr:oldest', 'mr:newest', 'mr:full',
+    'mr:lease', 'mr:max', 'mr:counts', 'mr:await', 'mr:size', 'mr:oldest', 'mr:newest', 'mr:full',
     'mr:members', 'mr:part', 'mr:open', 'mr:limits', 'mr:l:p', 'mr:l:t', 'mr:l:y', 'mr:l:g', 'mr:l:f',
     'mr:set', 'mr:late', 'mr:ran', 'mr:looked' }) do
     call('DEL', P .. name)
   end
+  -- One that came with a task may be ahead of the clock, by which a new queue of this name begins.
+  local epoch = tonumber(redis.pcall('GET', P .. 'mr:epoch'))
+  if epoch then call('PEXPIREAT', P .. 'mr:epoch', up_ms(epoch / 1000)) else call('DEL', P .. 'mr:epoch') end
   for _, w in ipairs(limits) do call('DEL', P .. 'mr:l:r:' .. w, P .. 'mr:l:a:' .. w) end
   for day = 0, DAYS do
     local name = day_of(now_s - day * 86400)

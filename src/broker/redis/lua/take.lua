@@ -375,8 +375,15 @@ local function give_by_order()
   end
 end
 
+-- A task of another broker may have brought an epoch that is ahead of the clock: those behind it do not say when
+-- their runs began.
+local AHEAD_US = 1000000
+
 local function hand_over()
   if n == 0 then return end
+  for i = 1, epoch > tonumber(now_us_text) + AHEAD_US and n or 0 do
+    call('HSET', TASK .. ids[i], 'mr:s', format('%d %d', epoch - n + i, floor(now_ms)))
+  end
   call('SET', P .. 'mr:epoch', format('%d', epoch))
   call('LPUSH', P .. 'active', unpack(ids))
   call('ZADD', P .. 'lease', unpack(leases))
