@@ -315,6 +315,38 @@ static void a_negative_delay_is_refused(void **state)
     FINISH_OK(t, lease, .outcome = MR_DONE);
 }
 
+static void when_it_began_is_said_of_what_runs_or_has_ended(void **state)
+{
+    struct conform *t = *state;
+    struct conform_node *node = NODE(t);
+    static const struct {
+        const char *id;
+        struct mr_finish item;
+        enum mr_state state;
+    } rows[] = {
+        {"back", {.outcome = MR_HAND_BACK}, MR_PENDING},
+        {"later", {.outcome = MR_HAND_BACK, .delay_ms = 3600000}, MR_SCHEDULED},
+        {"failed", {.outcome = MR_FAIL, .delay_ms = 3600000}, MR_RETRY},
+        {"gave-up", {.outcome = MR_FAIL_FOR_GOOD}, MR_ARCHIVED},
+        {"done", {.outcome = MR_DONE}, MR_COMPLETED},
+    };
+    int64_t before_ms = conform_wall_ms();
+    for (size_t i = 0; i < sizeof rows / sizeof *rows; i++) {
+        (void)PUT_OK(t, .id = mr_slice_str(rows[i].id), .retention_ms = 3600000,
+                     .queue = mr_slice_str(i == 0 ? "apart" : "default"));
+        struct conform_node *of = i == 0 ? NODE(t, .queues = "apart") : node;
+        struct mr_lease *lease = conform_take_id(t, of, rows[i].id);
+        int64_t began_ms = conform_get(t, rows[i].id)->started_ms;
+        assert_in_range(began_ms, before_ms - 1, conform_wall_ms());
+        assert_err(conform_finish_one(t, lease, rows[i].item), MR_OK);
+        mr_lease_free(lease);
+        const struct mr_task *task = conform_get(t, rows[i].id);
+        bool ended = rows[i].state == MR_ARCHIVED || rows[i].state == MR_COMPLETED;
+        assert_int_equal(task->state, rows[i].state);
+        assert_int_equal(task->started_ms, ended ? began_ms : 0);
+    }
+}
+
 int conform_finish(const struct conform_engine *engine)
 {
     static struct CMUnitTest tests[] = {
@@ -336,6 +368,7 @@ int conform_finish(const struct conform_engine *engine)
         CONFORM_TEST(too_big_a_result_is_refused_and_the_run_goes_on),
         CONFORM_TEST(an_error_text_never_exceeds_its_limit),
         CONFORM_TEST(a_negative_delay_is_refused),
+        CONFORM_TEST(when_it_began_is_said_of_what_runs_or_has_ended),
     };
     return CONFORM_RUN(engine, "finish", tests);
 }

@@ -303,6 +303,9 @@ static void show_tasks(struct mr_broker *broker, struct mr_buf *buf)
     for (size_t i = 0; i < list.n; i++) {
         struct mr_req_get get = {.req.op = MR_OP_GET, .id = list.tasks[i].id};
         assert_int_equal(mr_broker_call(broker, &get.req), MR_OK);
+        /* Of what waits for another run they said when its last one began, as mr:e has it: its epoch is that. */
+        if (get.task.started_ms == 0)
+            get.task.started_ms = (int64_t)(get.task.epoch / MR_US_PER_MS);
         put_task(buf, &get.task);
         put_text(buf, "\n");
         mr_req_done(&get.req);

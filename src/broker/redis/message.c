@@ -374,7 +374,7 @@ static void from_fields(const struct own_fields *own, const struct standing *sta
     task->epoch = (uint64_t)own->epoch;
     task->created_ms = (own->created_ns != 0 ? own->created_ns : own->since_ns) / NS_PER_MS;
     task->due_ms = standing->due_ms;
-    task->started_ms = own->started_ms;
+    task->started_ms = ended || held || state == MR_ACTIVE ? own->started_ms : 0;
     task->finished_ms = ended ? own->finished_ms : 0;
     task->cancel_requested = own->cancel != 0;
     task->held = held;
