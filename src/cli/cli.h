@@ -240,6 +240,8 @@ void cli_must(enum mr_err err);
 
 /* Broker, namespace and so on: from the flag, else the environment, else the default. */
 void cli_settle(struct cli *cli);
+/* Whether cli->broker is a folder in which no store is. */
+bool cli_store_missing(const struct cli *cli);
 /* Opens cli->broker into cli->client; 0 or the exit code after saying why not. */
 int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store);
 /* Says why cli->broker could not be opened; the exit code. */

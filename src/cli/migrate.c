@@ -687,9 +687,8 @@ static int tell(struct move *move)
     return move->code;
 }
 
-static int open_side(struct cli *side, const char *url, enum cli_store store)
+static void name_side(struct cli *side, const char *url)
 {
-    struct mr_client_options options = {.payload_max = MR_PAYLOAD_HARD_MAX};
     side->broker = url;
     (void)mr_url_shown(url, side->shown);
     /* What was given for the other one. */
@@ -698,7 +697,22 @@ static int open_side(struct cli *side, const char *url, enum cli_store store)
     if (strncmp(url, "rediss", 6) != 0 && strncmp(url, "millraces", 9) != 0)
         side->globals.tls_ca = side->globals.tls_cert = side->globals.tls_key =
             (struct cli_value){0};
+}
+
+static int open_side(struct cli *side, enum cli_store store)
+{
+    struct mr_client_options options = {.payload_max = MR_PAYLOAD_HARD_MAX};
     return cli_open(side, &options, store);
+}
+
+/* A folder that is not there yet is made when it is sure that something is to be done; until then it counts
+ * as empty. */
+static int open_ends(struct move *move)
+{
+    int code = open_side(&move->from, CLI_STORE_MUST_EXIST);
+    if (code == CLI_OK && !cli_store_missing(&move->to))
+        code = open_side(&move->to, CLI_STORE_MUST_EXIST);
+    return code;
 }
 
 static int move_all(struct move *move)
@@ -711,11 +725,12 @@ static int move_all(struct move *move)
             tell_json(move);
         return CLI_OK;
     }
-    if (move->figures.queues > 0) {
+    if (move->figures.queues > 0)
         code = consent(move);
-        if (code == CLI_OK)
-            code = check_apart(move, move->first);
-    }
+    if (code == CLI_OK && move->to.client == NULL)
+        code = open_side(&move->to, CLI_STORE_MAY_CREATE);
+    if (code == CLI_OK && move->figures.queues > 0)
+        code = check_apart(move, move->first);
     if (code != CLI_OK)
         return code;
     memset(&move->figures, 0, sizeof move->figures);
@@ -731,15 +746,13 @@ static int run(struct cli *cli, void *args_)
     *move = (struct move){.cli = cli, .from = *cli, .to = *cli, .args = args};
     if (args->to_namespace.given)
         move->to.namespace_ = args->to_namespace.text;
+    name_side(&move->from, cli->words[0]);
+    name_side(&move->to, cli->words[1]);
     bool same = strcmp(cli->words[0], cli->words[1]) == 0 && !args->to_namespace.given;
     int code = !same ? CLI_OK
-                     : cli_fail(CLI_USAGE, "FROM and TO are the same broker: %s",
-                                mr_url_shown(cli->words[0], move->from.shown));
+                     : cli_fail(CLI_USAGE, "FROM and TO are the same broker: %s", move->from.shown);
     if (code == CLI_OK)
-        code = open_side(&move->from, cli->words[0], CLI_STORE_MUST_EXIST);
-    if (code == CLI_OK)
-        code = open_side(&move->to, cli->words[1],
-                         args->dry_run.given ? CLI_STORE_MUST_EXIST : CLI_STORE_MAY_CREATE);
+        code = open_ends(move);
     if (code == CLI_OK)
         code = move_all(move);
     mr_client_close(move->to.client);

@@ -106,8 +106,7 @@ static void look_at(const char *name, void *arg)
         *(bool *)arg = true;
 }
 
-/* Looking into a folder where no store is must not leave an empty one behind. */
-static int check_exists(const struct cli *cli)
+bool cli_store_missing(const struct cli *cli)
 {
     char dir[MR_PATH_MAX];
     bool found = false;
@@ -115,7 +114,13 @@ static int check_exists(const struct cli *cli)
     enum mr_err err = mr_url_dir(cli->broker, mr_slice_str(cli->namespace_), dir, NULL);
     if (err == MR_OK)
         err = fs->ops->dir_list(fs, dir, look_at, &found);
-    if (found || (err != MR_OK && err != MR_NOT_FOUND))
+    return !found && (err == MR_OK || err == MR_NOT_FOUND);
+}
+
+/* Looking into a folder where no store is must not leave an empty one behind. */
+static int check_exists(const struct cli *cli)
+{
+    if (!cli_store_missing(cli))
         return CLI_OK; /* opening tells what is wrong, if anything is */
     if (*cli->namespace_)
         return cli_fail(CLI_NOT_FOUND, "no namespace %s at %s; millrace enqueue makes one",

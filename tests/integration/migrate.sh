@@ -36,6 +36,17 @@ refuses 2 'would be moved' migrate "$file" "$redis"
 expect 0 migrate --dry-run "$file" "$redis"
 grep -q '^mail: 5 tasks' "$room/out" || fail "dry run: $(cat "$room/out")"
 is "nothing was moved" "$(cat "$room/before")" "$(shown "$file")"
+
+# A new folder is there when something is moved to it, and not before.
+none() { [ ! -e "$room/new" ] || fail "$1 left a folder behind"; }
+expect 0 migrate --dry-run --json "$file" "file:$room/new"
+is "counted" 7 "$(jq .to_move "$room/out")"
+none "a dry run"
+refuses 2 'would be moved' migrate "$file" "file:$room/new"
+none "a question"
+refuses 3 'queue none' migrate --yes --queue none "$file" "file:$room/new"
+none "what was refused"
+
 expect 0 migrate --yes --json "$file" "$redis"
 is "moved" 7 "$(jq .moved "$room/out")"
 is "what came" "$(cat "$room/before")" "$(shown "$redis")"
