@@ -219,8 +219,8 @@ set(sample_rules MR_EXPRESSIONS=40 MR_ZONES=4)
 set(long_rules MR_EXPRESSIONS=10000 MR_ZONES=20)
 set(sample_store MR_STEPS=150 MR_SEEDS=1 MR_STORE_KILLS=3 MR_TIMERS=5000
     MR_PARTS=10000)
-set(sample_store_postgres MR_STEPS=80 MR_SEEDS=1 MR_STORE_KILLS=2 MR_TIMERS=1500
-    MR_PARTS=4000) # a process between, and files that are synced; and under TSan
+set(sample_store_postgres MR_STEPS=80 MR_SEEDS=1 MR_STORE_KILLS=2 MR_TIMERS=5000
+    MR_PARTS=10000) # a process between, and files that are synced; and under TSan
 set(long_store MR_STEPS=2000 MR_SEEDS=10 MR_STORE_KILLS=100 MR_TIMERS=1000000
     MR_PARTS=1000000 MR_DURABLE=1)
 set(sample_sim MR_SEEDS=100)
@@ -337,7 +337,7 @@ endforeach()
 add_dependencies(threads_tests timers)
 add_dependencies(time_tests timers)
 # What they promise about time, with nothing beside them: in `make test-long`, on the release build.
-foreach(number 26 47 57 58)
+foreach(number 23 26 30 47 50 57 58)
     add_labelled_test(timers_${number}_alone "alone" timers "*_${number}_*")
     set_property(TEST timers_${number}_alone APPEND PROPERTY ENVIRONMENT MR_ACCEPT=full MR_ALONE=1)
 endforeach()

@@ -95,10 +95,8 @@ static void hand_back(struct session *session, struct mr_lease *take_leases, siz
          lease = lease->next) {
         struct mr_slice id = mr_broker_lease_id(session->api->options.broker, lease);
         if (id.len > 0)
-            items[req->n++] = (struct mr_finish){.id = id,
-                                                 .epoch = lease->epoch,
-                                                 .ref = lease->ref,
-                                                 .outcome = MR_HAND_BACK};
+            items[req->n++] = (struct mr_finish){
+                .id = id, .epoch = lease->epoch, .ref = lease->ref, .outcome = MR_HAND_BACK};
     }
     if (req->n > 0)
         work_submit(work, MR_OP_FINISH, forget);

@@ -26,7 +26,7 @@ refuses 2 '--log-segment: "2GiB" is over the limit of 1073741824' serve --log-se
 # A limit on the size of files is an error as any other, and no signal.
 (
     ulimit -f 1000
-    refuses 1 'a segment of 64 MiB, and a limit on the size of files (ulimit -f)' \
+    refuses 1 ' MiB, and a limit on the size of files (ulimit -f)' \
         --broker "file:$room/short" enqueue x
 )
 expect 0 --broker "file:$room/short" enqueue x

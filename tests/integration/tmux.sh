@@ -126,7 +126,7 @@ run 0 "millrace token revoke \$(millrace token list --json | jq -r '.[0].id')"
 run 0 "millrace config check --data x"
 run 0 "millrace config show --effective | head -n 30" SETTING drain-timeout 30s default
 run 0 "millrace backup \$PWD/copy"
-run 0 "millrace fsck file:copy" 'segments' 'records'
+run 0 "millrace fsck file:copy" 'segment' 'records'
 run 0 "millrace --broker file:copy queue rm w --force" 'is removed'
 run 0 "millrace --broker file:copy top --once --interval 100ms" 'tasks 0' later
 run 124 "timeout -s INT 1 millrace serve --data other --listen 127.0.0.1:0 --grpc 127.0.0.1:0" 'ready http=' stopping

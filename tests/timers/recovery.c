@@ -188,7 +188,8 @@ static void test_23_segments_roll_go_when_they_are_applied_and_no_send_waits_for
     mr_mono since = rig_mono();
     while (stats(b).segments > ROLLS / 2) /* more than that were written */
         rig_wait_a_moment(since, "for segments to go");
-    assert_true(slow < ROLLS / 2); /* a pause for each new segment would be seen each time */
+    /* A pause for each new segment would be seen each time; beside others there are other reasons. */
+    assert_true(slow < ROLLS / 2 || !rig_alone());
     free(payload);
     rig_free(rig);
 }
