@@ -197,7 +197,7 @@ foreach(source IN LISTS units)
         list(REMOVE_ITEM labels unit)
     endif()
     # Nor is it its threads that one is about, which takes longest there; the whole suite is a campaign.
-    if(name MATCHES "^test_redis_(rig|slot|parts|look|groups|fsck)$|^test_rpc_greedy$")
+    if(name MATCHES "^test_redis_(rig|slot|parts|look|groups|fsck)$|^test_(rpc_greedy|http_scan)$")
         list(REMOVE_ITEM labels threads)
     endif()
     # What replaces the allocator works only where no sanitizer does.
