@@ -9,6 +9,7 @@
 #include <cmocka.h>
 
 #include "sim/rig.h"
+#include "wire/record.h"
 
 enum {
     SEGMENT = 64 * 1024,
@@ -249,6 +250,68 @@ static void segments_that_cannot_be_emptied_are_not_walked_for_ever(void **state
     end(&f);
 }
 
+/* ---- what is copied forward ------------------------------------------------------------------ */
+
+struct copy {
+    size_t file;
+    uint64_t at, seq;
+};
+
+/* The newest copy in all segments; seq is 0 where there is none. */
+static struct copy last_copy(const struct simfs *fs)
+{
+    struct copy last = {0};
+    uint32_t salt = 0;
+    for (size_t i = 0; i < simfs_file_count(fs); i++)
+        if (strcmp(simfs_file_path(fs, i), RIG_DIR "/meta") == 0)
+            salt = mr_load32(simfs_file_data(fs, i) + 12);
+    for (size_t i = 0; i < simfs_file_count(fs); i++) {
+        if (strstr(simfs_file_path(fs, i), "/log-") == NULL)
+            continue;
+        const uint8_t *bytes = simfs_file_data(fs, i);
+        uint64_t size = simfs_file_size(fs, i);
+        for (uint64_t at = 0; at + MR_RECORD_HEADER <= size; at += MR_RECORD_ALIGN) {
+            struct mr_record record;
+            struct mr_slice rest = mr_slice_make(bytes + at, size - at);
+            if (mr_record_parse(rest, salt, &record) == MR_RECORD_GOOD &&
+                record.type == MR_RECORD_COPY && record.seq > last.seq)
+                last = (struct copy){i, at, record.seq};
+        }
+    }
+    return last;
+}
+
+/* The segment they came from may be gone: a copy that is lost is a task that is lost. */
+static void the_last_copy_is_guarded_once_all_is_quiet(void **state)
+{
+    (void)state;
+    int guarded = 0;
+    for (int batches = 5; batches <= 80; batches += 5) {
+        struct fixture f;
+        struct mr_rand rand;
+        begin(&f);
+        for (int i = 0; i < batches; i++) {
+            enqueue(&f);
+            while (work_some(&f))
+                ;
+        }
+        rig_run(&f.rig, f.rig.clock.mono_ns + 10 * MR_NS_PER_S);
+        mr_rand_seed(&rand, 1);
+        simfs_stop(f.fs);
+        rig_kill(&f.rig);
+        simfs_crash(f.fs, &rand, SIMFS_KEEP_ALL);
+        struct copy copy = last_copy(f.fs);
+        if (copy.seq > 0) {
+            simfs_flip_bit(f.fs, copy.file, 8 * (copy.at + MR_RECORD_HEADER));
+            assert_int_equal(rig_open(&f.rig), MR_DAMAGED);
+            assert_non_null(strstr(f.rig.detail.text, "damaged record"));
+            guarded++;
+        }
+        end(&f);
+    }
+    assert_int_not_equal(guarded, 0);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -256,6 +319,7 @@ int main(void)
         cmocka_unit_test(files_keep_to_the_bound_after_a_backlog),
         cmocka_unit_test(what_expired_takes_its_segment_along_only_behind_a_snapshot),
         cmocka_unit_test(segments_that_cannot_be_emptied_are_not_walked_for_ever),
+        cmocka_unit_test(the_last_copy_is_guarded_once_all_is_quiet),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
