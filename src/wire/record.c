@@ -54,8 +54,7 @@ enum mr_record_check mr_record_parse(struct mr_slice bytes, uint32_t salt,
     }
     uint32_t len = mr_load32(at + AT_LEN);
     uint8_t type = at[AT_TYPE];
-    if (len > MR_RECORD_BODY_MAX || type == MR_RECORD_NONE || type >= MR_RECORD_TYPE_COUNT ||
-        mr_load16(at + AT_TYPE + 2) != 0)
+    if (len > MR_RECORD_BODY_MAX || type == MR_RECORD_NONE || mr_load16(at + AT_TYPE + 2) != 0)
         return MR_RECORD_BAD;
     if (bytes.len < MR_RECORD_HEADER + (size_t)len) {
         ret_record->body = mr_slice_make(NULL, MR_RECORD_HEADER + (size_t)len);

@@ -59,7 +59,8 @@ enum mr_record_type {
 struct mr_record {
     uint64_t seq;
     uint32_t lag, term, segment;
-    uint8_t type, version;
+    uint8_t type; /* MR_RECORD_TYPE_COUNT or above: one that only a newer version knows */
+    uint8_t version;
     struct mr_slice body;
 };
 

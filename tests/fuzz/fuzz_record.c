@@ -14,7 +14,7 @@ static void check_parsed(struct mr_slice bytes, uint32_t salt)
     memset(&record, 0, sizeof record);
     switch (mr_record_parse(bytes, salt, &record)) {
     case MR_RECORD_GOOD:
-        mr_assert(record.type > MR_RECORD_NONE && record.type < MR_RECORD_TYPE_COUNT);
+        mr_assert(record.type > MR_RECORD_NONE);
         mr_assert(record.body.len <= MR_RECORD_BODY_MAX && fuzz_within(record.body, bytes));
         mr_assert(mr_record_type_name(record.type) != NULL);
         break;

@@ -556,22 +556,36 @@ static void a_newer_board_is_refused(void **state)
     assert_newer(f, "store/board: format version 2");
 }
 
-static void a_newer_record_is_refused(void **state)
+/* The first hand-out becomes what a newer version wrote there. */
+static void write_newer(struct store_rig *f, uint32_t type, uint32_t version)
 {
-    struct store_rig *f = *state;
     size_t i = file_index(f, "/log-00000002");
     const uint8_t *bytes = simfs_file_data(f->fs, i);
     uint64_t at = MR_SEGMENT_HEADER;
     struct mr_record record;
     do {
-        at += MR_RECORD_ALIGN; /* to the first hand-out */
+        at += MR_RECORD_ALIGN;
         assert_true(at + MR_RECORD_HEADER < simfs_file_size(f->fs, i));
     } while (mr_record_parse(mr_slice_make(bytes + at, simfs_file_size(f->fs, i) - at), salt_of(f),
                              &record) != MR_RECORD_GOOD ||
              record.type != MR_RECORD_TAKE || record.segment != 2);
-    patch(f, i, at + 28, MR_RECORD_TAKE | (MR_RECORD_VERSION + 1) << 8);
+    patch(f, i, at + 28, type | version << 8);
     size_t len = MR_RECORD_HEADER - 4 + MR_RECORD_HEADER;
     patch(f, i, at, mr_crc32c(salt_of(f), simfs_file_data(f->fs, i) + at + 4, len));
+}
+
+static void a_newer_record_is_refused(void **state)
+{
+    struct store_rig *f = *state;
+    write_newer(f, MR_RECORD_TAKE, MR_RECORD_VERSION + 1);
+    assert_newer(f, "log-00000002 at offset");
+}
+
+/* It is neither damage, to be set aside, nor the torn end of the log. */
+static void a_record_of_a_newer_type_is_refused(void **state)
+{
+    struct store_rig *f = *state;
+    write_newer(f, MR_RECORD_TYPE_COUNT, MR_RECORD_VERSION);
     assert_newer(f, "log-00000002 at offset");
 }
 
@@ -598,6 +612,7 @@ int main(void)
         TEST(a_newer_segment_is_refused),
         TEST(a_newer_snapshot_is_refused),
         TEST(a_newer_record_is_refused),
+        TEST(a_record_of_a_newer_type_is_refused),
     };
     int failed = 0;
     for (; golden < goldens + sizeof goldens / sizeof *goldens; golden++)

@@ -738,8 +738,8 @@ enum mr_err apply_record(struct state *state, const struct mr_record *record, st
         [MR_RECORD_TEXT] = replay_nothing,  [MR_RECORD_CARRIED] = apply_carried,
         [MR_RECORD_RESULT] = replay_result,
     };
-    if (record->version > MR_RECORD_VERSION)
+    if (record->version > MR_RECORD_VERSION || record->type >= MR_RECORD_TYPE_COUNT)
         return MR_VERSION;
-    mr_assert(record->type < MR_RECORD_TYPE_COUNT && replay[record->type] != NULL);
+    mr_assert(replay[record->type] != NULL);
     return replay[record->type](state, record, pos);
 }

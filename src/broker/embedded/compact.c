@@ -111,6 +111,8 @@ static enum mr_err carry_on(const struct mr_record *record, struct mr_log_pos po
 {
     struct mr_engine *engine = arg;
     uint32_t handle = NO_HANDLE;
+    if (record->type >= MR_RECORD_TYPE_COUNT) /* from before the snapshot, which was not newer */
+        return MR_OK;
     if (needs[record->type].task)
         handle = find_by_id_at(engine, record, needs[record->type].task_id_at);
     if (handle != NO_HANDLE && same_pos(task_at(&engine->state, handle)->pos, pos))
