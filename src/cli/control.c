@@ -275,6 +275,13 @@ static int check(struct cli *cli, const struct control_args *args, const struct 
         return cli_usage(cli, "give ids or a filter, not both");
     if (plan->ids_n == 0 && !filtered)
         return cli_usage(cli, "which tasks? Give an ID, a filter such as -q QUEUE, or --all");
+    for (size_t i = 0; i < plan->ids_n; i++) {
+        size_t len = strlen(plan->ids[i]);
+        if (len == 0)
+            return cli_usage(cli, "an ID is empty");
+        if (len > MR_ID_MAX)
+            return cli_usage(cli, "ID of %zu bytes, the limit is %d", len, MR_ID_MAX);
+    }
     return CLI_OK;
 }
 

@@ -129,6 +129,9 @@ refuses 3 'not found' task show a3
 expect 1 --json task delete a2 nothing
 is "one of two" '1 1 NOT_FOUND' "$(jq -r '[.done,.failed,.errors[0].error.code]|join(" ")' "$room/out")"
 
+refuses 2 'an ID is empty' task run ''
+refuses 2 'ID of 129 bytes, the limit is 128' task cancel a2 "$(printf '%0129d' 0)"
+
 # ---- acting by filter
 
 refuses 2 'which tasks?' task delete
