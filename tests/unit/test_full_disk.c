@@ -166,6 +166,18 @@ static void a_backlog_that_filled_the_disk_drains_and_work_is_accepted_again(voi
     fill_and_drain(*state, 2000, &(struct mr_task_options){0});
 }
 
+/* A producer whose answer was lost learns that its task is there. */
+static void who_repeats_an_enqueue_is_told_so_on_a_full_disk(void **state)
+{
+    struct fixture *f = *state;
+    struct mr_task_options named = {.id = mr_slice_str("order-1")};
+    assert_int_equal(enqueue(f, 100, &named), MR_OK);
+    fill_up(f, 2000, &(struct mr_task_options){0});
+    assert_int_equal(enqueue(f, 100, &named), MR_CONFLICT);
+    named.id = mr_slice_str("order-2");
+    assert_int_equal(enqueue(f, 2000, &named), MR_DISK_FULL);
+}
+
 static void so_does_one_of_small_tasks(void **state)
 {
     fill_and_drain(*state, 100, &(struct mr_task_options){0});
@@ -268,6 +280,7 @@ int main(void)
         TEST(so_does_one_of_small_tasks),
         TEST(so_does_one_that_is_taken_in_any_order),
         TEST(so_does_one_after_a_restart_on_the_full_disk),
+        TEST(who_repeats_an_enqueue_is_told_so_on_a_full_disk),
         TEST(results_that_do_not_fit_are_left_out_before_an_end_is),
         TEST(nothing_is_handed_out_that_could_not_be_finished),
     };

@@ -82,7 +82,6 @@ static enum mr_err log_text(struct mr_engine *engine, const struct mr_event_chan
         return MR_NOMEM;
     mr_event_change_encode(change, at);
     engine->appended_bytes += mr_record_size(len);
-    engine->marked = false;
     mr_log_append(engine->log, MR_RECORD_TEXT, MR_LOG_LAZY, &pos);
     entry->note_segment = pos.segment;
     entry->note_offset = pos.offset;
@@ -104,7 +103,6 @@ static enum mr_err log_carried(struct mr_engine *engine, const struct mr_task *c
     memcpy(at + head_len, message.data, message.len);
     struct mr_log_pos pos;
     engine->appended_bytes += mr_record_size(len);
-    engine->marked = false;
     uint64_t seq = mr_log_append(engine->log, MR_RECORD_CARRIED, MR_LOG_DURABLE, &pos);
     struct mr_record record = {
         .seq = seq, .type = MR_RECORD_CARRIED, .body = mr_slice_make(at, len)};

@@ -54,7 +54,6 @@ static enum mr_err copy_task(struct mr_engine *engine, uint32_t handle,
     memcpy(at + head_len, message.data, message.len);
     struct mr_log_pos pos;
     engine->appended_bytes += mr_record_size(len);
-    engine->marked = false;
     mr_log_append(engine->log, MR_RECORD_COPY, MR_LOG_LAZY, &pos);
     moved_task(&engine->state, handle, pos, (uint32_t)(MR_RECORD_HEADER + len));
     return MR_OK;
@@ -73,7 +72,6 @@ static enum mr_err copy_note(struct mr_engine *engine, uint32_t handle,
         return MR_NOMEM;
     mr_event_change_encode(&change, at);
     engine->appended_bytes += mr_record_size(len);
-    engine->marked = false;
     mr_log_append(engine->log, MR_RECORD_NOTE, MR_LOG_LAZY, &pos);
     moved_note(&engine->state, handle, pos, (uint32_t)(MR_RECORD_HEADER + len));
     return MR_OK;

@@ -81,7 +81,6 @@ uint64_t log_bytes(struct mr_engine *engine, enum mr_record_type type, enum mr_l
     if (len > 0)
         memcpy(at, body, len);
     engine->appended_bytes += mr_record_size(len);
-    engine->marked = type == MR_RECORD_MARK;
     return mr_log_append(engine->log, type, wait, ret_pos);
 }
 
@@ -145,7 +144,6 @@ enum mr_err change_task(struct mr_engine *engine, enum mr_record_type type, uint
     mr_event_change_encode(change, at);
     struct mr_log_pos pos;
     engine->appended_bytes += mr_record_size(len);
-    engine->marked = false;
     uint64_t seq = mr_log_append(engine->log, type, MR_LOG_DURABLE, &pos);
     struct mr_record record = {.seq = seq, .type = (uint8_t)type, .body = mr_slice_make(NULL, len)};
     if (change->state == MR_STATE_NONE)
@@ -302,7 +300,7 @@ static void pass_time(struct mr_engine *engine)
     if (state_tick(&engine->state, engine->now_ms, TICK_BUDGET) != MR_OK)
         engine_fail(engine, MR_NOMEM);
     if (engine->state.expired != expired)
-        engine->marked = false; /* a snapshot behind the mark gives their space back */
+        engine->marked_seq = 0; /* a snapshot behind the mark gives their space back */
 }
 
 /* When all is durable and quiet, a mark makes the last acknowledged records provably so: see
@@ -311,10 +309,13 @@ static void mark_if_quiet(struct mr_engine *engine)
 {
     uint64_t last = mr_log_last_seq(engine->log);
     bool full = mr_log_full(engine->log) != MR_OK; /* then all room is for finishing */
-    if (engine->marked || last == 0 || mr_log_durable(engine->log) != last || full ||
+#ifdef MR_PLANT_MARKED_ONCE
+    last = engine->marked_seq != 0 ? engine->marked_seq : last;
+#endif
+    if (engine->marked_seq == last || last == 0 || mr_log_durable(engine->log) != last || full ||
         log_room(engine, 0, MR_LOG_ONGOING) != MR_OK)
         return;
-    (void)log_bytes(engine, MR_RECORD_MARK, MR_LOG_LAZY, NULL, 0, NULL);
+    engine->marked_seq = log_bytes(engine, MR_RECORD_MARK, MR_LOG_LAZY, NULL, 0, NULL);
     if (mr_log_write(engine->log) != MR_OK)
         engine_fail(engine, MR_IO);
 }

@@ -228,7 +228,7 @@ struct mr_engine {
     struct backup *backup;  /* under way */
     struct mr_link backups; /* requests waiting for it */
     struct mr_timer space_timer, ceiling_timer, watch_timer, fall_timer, sweep_timer;
-    bool marked;         /* the last record is a mark */
+    uint64_t marked_seq; /* of the last mark; enough as long as no record is behind it */
     enum mr_err failure; /* the state no longer equals the log: out of memory while applying */
 
     int64_t runs_ms; /* time in the newest record of runs */

@@ -244,7 +244,6 @@ static enum mr_err append_task(struct mr_engine *engine, const struct item *item
     memcpy(at + MR_EVENT_TASK_SIZE, message, item->len);
     struct mr_log_pos pos;
     engine->appended_bytes += mr_record_size(len);
-    engine->marked = false;
     uint64_t seq = mr_log_append(engine->log, MR_RECORD_TASK, MR_LOG_DURABLE, &pos);
     struct mr_record record = {.seq = seq, .type = MR_RECORD_TASK, .body = mr_slice_make(at, len)};
     enum mr_err err = apply_task(&engine->state, &record, pos);
@@ -271,7 +270,6 @@ static enum mr_err append_gathered(struct mr_engine *engine, const struct prepar
     memcpy(at, prepared->bytes.data + item->at, item->len);
     struct mr_log_pos pos;
     engine->appended_bytes += mr_record_size(len);
-    engine->marked = false;
     uint64_t seq = mr_log_append(engine->log, MR_RECORD_GATHERED, MR_LOG_DURABLE, &pos);
     struct mr_record record = {
         .seq = seq, .type = MR_RECORD_GATHERED, .body = mr_slice_make(body, len)};
@@ -301,7 +299,6 @@ static enum mr_err enqueue_one(struct mr_engine *engine, const struct mr_task_op
 {
     struct queue *queue;
     MR_TRY(item->err);
-    MR_TRY(log_room(engine, MR_EVENT_TASK_SIZE + item->len, MR_LOG_NEW_WORK));
     uint32_t same = item->generated ? NO_HANDLE : find_task(&engine->state, &item->id);
 #ifdef MR_PLANT_DUPLICATE_ID_ACCEPTED
     if (same != NO_HANDLE && task_at(&engine->state, same)->state == MR_PENDING)
@@ -311,6 +308,7 @@ static enum mr_err enqueue_one(struct mr_engine *engine, const struct mr_task_op
         result->state = task_at(&engine->state, same)->state;
         return MR_CONFLICT;
     }
+    MR_TRY(log_room(engine, MR_EVENT_TASK_SIZE + item->len, MR_LOG_NEW_WORK));
     struct mr_event_task event = {.id = item->id,
                                   .created_ms = engine->now_ms,
                                   .max_retry = item->max_retry,

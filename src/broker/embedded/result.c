@@ -69,7 +69,6 @@ static enum mr_err append(struct mr_engine *engine, uint32_t handle,
     memcpy(at + MR_EVENT_RESULT_SIZE, message.data, message.len);
     struct mr_log_pos pos;
     engine->appended_bytes += mr_record_size(len);
-    engine->marked = false;
     uint64_t seq = mr_log_append(engine->log, MR_RECORD_RESULT, MR_LOG_DURABLE, &pos);
     struct mr_record record = {
         .seq = seq, .type = MR_RECORD_RESULT, .body = mr_slice_make(at, len)};
