@@ -82,7 +82,8 @@ static enum mr_err load_zone(struct mr_zones *zones, const char *name, struct mr
     enum mr_err err = read_zone_file(zones, name, &buf);
     if (err == MR_OK) {
         err = mr_zone_parse(name, mr_buf_slice(&buf), ret_zone, detail);
-    } else if (err == MR_NOT_FOUND || err == MR_IO) { /* a folder is read with an error */
+    } else if (err == MR_NOT_FOUND || err == MR_INVALID || err == MR_IO) {
+        /* What is not there leads to the folder, or the file, above it, which is no zone. */
         mr_detail_set(
             detail, "no time zone '%s' in %s; names are like Europe/Berlin, America/New_York, UTC",
             name, zones->folder);

@@ -57,6 +57,7 @@ refuses 2 'not both' timer next nightly --every 1h
 
 refuses 2 'cron, column 1: 61 is no minute; expected 0-59' timer create bad --cron '61 * * * *'
 refuses 2 'Nowhere/City' timer create bad --cron '* * * * *' --tz Nowhere/City
+refuses 2 "no time zone 'Europe/Berln'" timer create bad --cron '* * * * *' --tz Europe/Berln
 refuses 2 'every' timer create bad --every soon
 refuses 2 'say when it fires' timer create bad
 refuses 2 'has one of' timer create bad --every 1s --manual

@@ -151,6 +151,21 @@ static void names_that_lead_elsewhere_are_refused(void **state)
     assert_int_equal(mr_zones_get(zones, mr_slice_make("UTC\0/x", 6), &zone, NULL), MR_INVALID);
 }
 
+/* Also where its continent is there, or a file stands in place of a folder. */
+static void a_name_that_is_not_there_is_told_what_names_are_like(void **state)
+{
+    (void)state;
+    static const char *const names[] = {"Nowhere", "Nowhere/City", "Europe", "Europe/Berlim",
+                                        "Europe/Berlin/Mitte"};
+    for (size_t i = 0; i < COUNT(names); i++) {
+        const struct mr_zone *zone = NULL;
+        struct mr_detail detail = {0};
+        assert_int_equal(mr_zones_get(zones, mr_slice_str(names[i]), &zone, &detail), MR_INVALID);
+        if (strstr(detail.text, "no time zone") == NULL || strstr(detail.text, names[i]) == NULL)
+            fail_msg("'%s' is refused with: %s", names[i], detail.text);
+    }
+}
+
 static void a_link_out_of_the_folder_is_no_zone(void **state)
 {
     (void)state;
@@ -375,6 +390,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(names_that_lead_elsewhere_are_refused),
+        cmocka_unit_test(a_name_that_is_not_there_is_told_what_names_are_like),
         cmocka_unit_test(a_link_out_of_the_folder_is_no_zone),
         cmocka_unit_test(utc_needs_no_file),
         cmocka_unit_test(a_zone_is_read_once),
