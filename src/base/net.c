@@ -175,13 +175,22 @@ enum mr_err mr_net_listen(const struct mr_addr *addr, int *ret_fd, struct mr_add
     if (bind(fd, (const struct sockaddr *)&addr->storage, addr->len) != 0 ||
         listen(fd, BACKLOG) != 0 ||
         getsockname(fd, (struct sockaddr *)&bound.storage, &bound.len) != 0) {
-        enum mr_err err = mr_err_from_errno(errno);
+        enum mr_err err = errno == EADDRNOTAVAIL ? MR_INVALID : mr_err_from_errno(errno);
         close(fd);
         return err;
     }
     *ret_fd = fd;
     *ret_bound = bound;
     return MR_OK;
+}
+
+const char *mr_net_listen_text(enum mr_err err)
+{
+    if (err == MR_IN_USE)
+        return "the port is in use by another process";
+    if (err == MR_INVALID)
+        return "this machine has no such address; 0.0.0.0 and [::] are all that it has";
+    return mr_err_text(err);
 }
 
 enum mr_err mr_net_accept(int listen_fd, int *ret_fd, struct mr_addr *ret_peer)

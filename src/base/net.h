@@ -39,9 +39,11 @@ uint16_t mr_addr_port(const struct mr_addr *addr);
 /* Reachable from this machine only. */
 bool mr_addr_is_loopback(const struct mr_addr *addr);
 
-/* ret_bound: the address with the port it got. MR_IN_USE. */
+/* ret_bound: the address with the port it got. MR_IN_USE. MR_INVALID: this machine has no such address. */
 MR_MUST_USE enum mr_err mr_net_listen(const struct mr_addr *addr, int *ret_fd,
                                       struct mr_addr *ret_bound);
+/* Why not, for people. */
+const char *mr_net_listen_text(enum mr_err err);
 /* MR_EMPTY: nobody waits. MR_BUSY: too many open files, they keep waiting. */
 MR_MUST_USE enum mr_err mr_net_accept(int listen_fd, int *ret_fd, struct mr_addr *ret_peer);
 /* Begins to connect. When the socket is writable, mr_net_connected tells how it went. MR_UNAVAILABLE: the

@@ -307,9 +307,7 @@ static enum mr_err open_socket(const char *address, int *ret_fd, struct mr_addr 
     MR_TRY(mr_host_resolve(host, port, MR_RESOLVE_NAMES, &addr, 1, &n, detail));
     err = mr_net_listen(&addr, ret_fd, ret_bound);
     if (err != MR_OK)
-        mr_detail_set(detail, "%s: %s", address,
-                      err == MR_IN_USE ? "the port is in use by another process"
-                                       : mr_err_text(err));
+        mr_detail_set(detail, "%s: %s", address, mr_net_listen_text(err));
     return err;
 }
 

@@ -93,8 +93,7 @@ static enum mr_err bind_one(const char *address, int *ret_fd, struct mr_addr *re
         if (err == MR_OK)
             return MR_OK;
     }
-    mr_detail_set(detail, "%s: %s", address,
-                  err == MR_IN_USE ? "the port is in use by another process" : mr_err_text(err));
+    mr_detail_set(detail, "%s: %s", address, mr_net_listen_text(err));
     return err;
 }
 

@@ -42,6 +42,10 @@ refuses 6 "in use by process $server" token create --role admin --data "$data"
 refuses 6 "$http: the port is in use" serve --data "$room/b" --listen "$http" --grpc 127.0.0.1:0
 refuses 6 "$grpc: the port is in use by another process; stop that, or give --grpc another one" \
     serve --data "$room/b" --listen 127.0.0.1:0 --grpc "$grpc"
+refuses 2 '192.0.2.1:0: this machine has no such address' \
+    serve --data "$room/b" --insecure --listen 127.0.0.1:0 --grpc 192.0.2.1:0
+refuses 2 '192.0.2.1:0: this machine has no such address' \
+    serve --data "$room/b" --insecure --listen 192.0.2.1:0 --grpc 127.0.0.1:0
 is "still well" 'ready 200' "$(get /readyz)"
 
 # SIGTERM ends it with exit code 0, and the folder is free.

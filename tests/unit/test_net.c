@@ -256,6 +256,13 @@ static void ports_in_use_and_ports_without_listener_are_told(void **state)
         mr_net_close(fd);
     }
     assert_int_equal(err, MR_UNAVAILABLE);
+    struct mr_addr elsewhere;
+    size_t n;
+    /* TEST-NET-1, which no machine has. */
+    assert_int_equal(mr_host_resolve("192.0.2.1", 0, MR_RESOLVE_NUMBERS, &elsewhere, 1, &n, NULL),
+                     MR_OK);
+    assert_int_equal(mr_net_listen(&elsewhere, &fd, &bound), MR_INVALID);
+    assert_non_null(strstr(mr_net_listen_text(MR_INVALID), "no such address"));
     /* The port of connections that just ended can be had again at once. */
     assert_int_equal(mr_net_listen(&wire.bound, &fd, &bound), MR_OK);
     mr_net_close(fd);
