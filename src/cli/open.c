@@ -59,6 +59,8 @@ static const char *advice(const char *why)
     static const struct {
         const char *heard, *advice;
     } rows[] = {
+        {"cannot find the host", "is its name spelt right?"},
+        {"no nameserver", "start one with `millrace nameserver`, or give the address of one"},
         {"nobody listens", "start one with `millrace serve`, or give the address of one"},
         {"closed the connection", "it may want TLS: millraces://HOST:PORT"},
         {"wrong version number", "it may have no TLS: millrace://HOST:PORT"},

@@ -67,6 +67,7 @@ refuses 2 'is not an address' work --nameserver , --broker "$store" -- true
 refuses 2 'unknown option --perr; did you mean --peer?' nameserver --perr=x
 read -r p1 p2 p3 p4 < <(ports 4)
 refuses 6 "127.0.0.1:$p1" nameserver status --nameserver "127.0.0.1:$p1"
+refuses 6 'start one with `millrace nameserver`' queue list --broker "names://127.0.0.1:$p1"
 refuses 6 'none of 2 nameservers answers' nameserver status --nameserver "127.0.0.1:$p1,127.0.0.1:$p2"
 m nameserver --help | grep -q 'millrace nameserver status' && fail "the help of one is that of the other"
 m nameserver --help | grep -q '^  status ' || fail "the help lacks the verb"
