@@ -224,18 +224,19 @@ static void why_active(const struct mr_why_facts *facts, struct mr_why *why)
 
 static void why_retry(const struct mr_why_facts *facts, struct mr_why *why)
 {
-    char text[96];
+    char text[96], failed[64] = "it has not failed"; /* it asked for another time */
     const struct mr_task *task = facts->task;
     struct workers workers = count_workers(facts);
     bool waits = facts->queue->retry_mode == MR_RETRY_CLASS && task->due_ms <= facts->now_ms &&
                  task->due_ms > 0;
     int64_t at_ms = task->due_ms + (waits ? facts->queue->retry_wait_ms : 0);
+    if (task->retried > 0)
+        snprintf(failed, sizeof failed, "it failed %u time%s, of %u allowed", task->retried,
+                 task->retried == 1 ? "" : "s", task->max_retry);
     because(why, MR_WHY_RETRY,
-            waits ? "it failed %u time%s, of %u allowed, and is tried again when nothing else is "
-                    "ready, at the latest at %s"
-                  : "it failed %u time%s, of %u allowed, and is tried again at %s",
-            task->retried, task->retried == 1 ? "" : "s", task->max_retry,
-            when(facts, at_ms, text));
+            waits ? "%s, and is tried again when nothing else is ready, at the latest at %s"
+                  : "%s, and is tried again at %s",
+            failed, when(facts, at_ms, text));
     last_error(facts, why);
     (void)held_up(facts, &workers, why);
 }

@@ -188,6 +188,15 @@ static void a_retry_has_its_time_and_its_error(void **state)
     assert_reason(&scene, 1, MR_WHY_LAST_ERROR, "the last error: no luck  [31m");
 }
 
+static void what_asked_for_another_time_has_not_failed(void **state)
+{
+    (void)state;
+    struct scene scene = scene_of(MR_RETRY);
+    explain(&scene);
+    assert_int_equal(scene.why.n, 1);
+    assert_reason(&scene, 0, MR_WHY_RETRY, "it has not failed, and is tried again at");
+}
+
 static void an_error_that_is_no_text_is_made_one(void **state)
 {
     (void)state;
@@ -280,6 +289,7 @@ int main(void)
         cmocka_unit_test(full_slots_are_told_from_free_ones),
         cmocka_unit_test(a_lease_names_its_node_and_since_when),
         cmocka_unit_test(a_retry_has_its_time_and_its_error),
+        cmocka_unit_test(what_asked_for_another_time_has_not_failed),
         cmocka_unit_test(an_error_that_is_no_text_is_made_one),
         cmocka_unit_test(the_archive_says_how_it_came_there),
         cmocka_unit_test(a_completed_task_succeeded),
