@@ -526,10 +526,13 @@ static const struct cli_verb verb = {
     .synopsis = "",
     .about =
         "Serves a folder of tasks, or a Redis, to many processes: gRPC for producers and workers,\n"
-        "HTTP for jobs and health. Each option is also a variable (MILLRACE_LISTEN for --listen) "
-        "and a key\n"
-        "of the file named by --config. Prints one line when it is ready. SIGTERM stops it with\n"
-        "grace, a second one at once; SIGHUP reads the tokens again.",
+        "HTTP for the dashboard (http://127.0.0.1:7400/), programs, health and figures. Each "
+        "option\n"
+        "is also a variable (MILLRACE_LISTEN for --listen) and a key of the file named by "
+        "--config.\n"
+        "Prints one line when it is ready. SIGTERM stops it with grace, a second one at once; "
+        "SIGHUP\n"
+        "reads the tokens again.",
     .examples = CLI_EXAMPLES("millrace serve", "millrace serve --data /var/lib/millrace",
                              "millrace serve --broker redis://127.0.0.1:6379",
                              "millrace serve --store postgres://millrace@db/millrace",
