@@ -2,7 +2,9 @@
 # SPDX-License-Identifier: Apache-2.0
 #
 # What the documents tell people to paste works: every ```sh block of README.md and docs/*.md, block
-# after block in one shell per file, in a new folder; and the ```c blocks of the README compile.
+# after block in one shell per file, in a new folder; and every ```c block compiles. What is in a block
+# without a language is for another machine, or needs its administrator; the packages, the installed
+# library and a bare system have tests of their own (package.sh, install.sh, scripts/bare.sh).
 
 set -euo pipefail
 : "${MILLRACE:?is the program under test}"
@@ -16,6 +18,14 @@ if [ -z "${MR_DOCS_APART:-}" ] && unshare --net --pid --fork --mount-proc ip lin
 fi
 cd "$(dirname "${BASH_SOURCE[0]}")/../.."
 source=$PWD
+
+# Where that is not allowed, it keeps away from what is there: a Redis is shut down at the end of a page.
+for port in 6390 7400 7401 7410 7411 7500 7501; do
+    if (exec 3<>"/dev/tcp/127.0.0.1/$port") 2>/dev/null; then
+        echo "docs: somebody listens on port $port, and a network of its own is not to be had"
+        exit 1
+    fi
+done
 
 room=$(mktemp -d)
 trap 'rm -rf "$room"' EXIT
@@ -49,6 +59,8 @@ run_shell() {
     script=$folder.bash
     mkdir -p "$folder/build"
     ln -s "$(realpath "$MILLRACE")" "$folder/build/millrace"
+    ln -s "$(dirname "$(realpath "$MILLRACE")")"/libmillrace.so* "$folder/build/"
+    ln -s "$source/include" "$source/examples" "$folder/"
     # Where only the tools of Redis are installed, one of them is the server under another name.
     ln -s "$(command -v redis-server || command -v redis-check-rdb)" "$folder/build/redis-server"
     ln -s "$source/proto" "$folder/proto"
@@ -60,26 +72,43 @@ run_shell() {
     (cd "$folder" && PATH="$folder/build:$PATH" timeout 120 bash -eE -o pipefail "$script" </dev/null)
 }
 
-# compile_c FILE: its C blocks as the body of a program.
+# around FILE PART: what its C blocks stand in, as a person who pastes them has it; PART is before or after.
+around() {
+    case $1:$2 in
+    docs/groups.md:before)
+        echo 'void add_line(char *text, size_t size, struct mr_slice line);'
+        ;;
+    docs/groups.md:after) echo 'int main(void) { return options.aggregate == NULL; }' ;;
+    docs/results.md:before)
+        echo 'void note(const struct mr_result *result);'
+        echo 'enum mr_err serve(struct mr_client *client);'
+        printf 'enum mr_err serve(struct mr_client *client)\n{\n'
+        ;;
+    docs/results.md:after) printf '    return err;\n}\n' ;;
+    *:before) printf '#include <stdio.h>\nint main(void)\n{\n' ;;
+    *:after) printf '    return 0;\n}\n' ;;
+    esac
+}
+
+# compile_c FILE: its C blocks, where it has any.
 compile_c() {
-    local file=$1 program=$room/readme.c
-    paste_blocks "$file" c >"$room/blocks.c" || return 1
-    grep -q '[^[:space:]]' "$room/blocks.c" || {
-        echo "$file: no C block"
-        return 1
-    }
-    {
-        printf '#include <millrace.h>\n#include <stdio.h>\n\nint main(void)\n{\n#line 1 "%s"\n' "$file"
-        cat "$room/blocks.c"
-        printf '    return 0;\n}\n'
-    } >"$program"
+    local file=$1 program=$room/blocks
+    paste_blocks "$file" c >"$room/blocks.text" || return 1
+    grep -q '[^[:space:]]' "$room/blocks.text" || return 0
     echo "== $file (C)"
-    gcc -std=c17 -pedantic -Wall -Wextra -Werror -I"$source/include" -c "$program" -o "$room/readme.o"
+    {
+        echo '#include <millrace.h>'
+        around "$file" before
+        echo "#line 1 \"$file\""
+        cat "$room/blocks.text"
+        around "$file" after
+    } >"$program.c"
+    gcc -std=c17 -pedantic -Wall -Wextra -Werror -I"$source/include" -c "$program.c" -o "$program.o"
 }
 
 failed=0
 for file in README.md docs/*.md; do
     run_shell "$file" || failed=1
+    compile_c "$file" || failed=1
 done
-compile_c README.md || failed=1
 exit "$failed"
