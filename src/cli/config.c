@@ -40,7 +40,9 @@ static void show_value(const struct settings *settings, size_t row, struct mr_bu
     }
     const char *text = value->text ? value->text : "";
     char shown[MR_URL_SHOWN_MAX];
-    bool url = value == &settings->broker;
+    /* An alarm may be a command as well. */
+    bool url = value == &settings->broker || value == &settings->store ||
+               (value == &settings->alarm && strncmp(text, "http", strlen("http")) == 0);
     cli_must(mr_buf_printf(buf, "%s", url ? mr_url_shown(text, shown) : text));
 }
 

@@ -67,6 +67,19 @@ bool mr_url_is_redis(const char *url)
     return false;
 }
 
+/* libpq takes passwords in the query, too. */
+static void hide_in_query(char text[MR_URL_SHOWN_MAX])
+{
+    static const char key[] = "password=";
+    char rest[MR_URL_SHOWN_MAX];
+    char *at = strchr(text, '?');
+    while (at && (at = strstr(at, key)) != NULL) {
+        at += strlen(key);
+        snprintf(rest, sizeof rest, "%s", at + strcspn(at, "&"));
+        snprintf(at, MR_URL_SHOWN_MAX - (size_t)(at - text), "***%s", rest);
+    }
+}
+
 const char *mr_url_shown(const char *url, char text[MR_URL_SHOWN_MAX])
 {
     size_t len = strlen(MR_FILE_SCHEME);
@@ -76,6 +89,8 @@ const char *mr_url_shown(const char *url, char text[MR_URL_SHOWN_MAX])
         snprintf(text, MR_URL_SHOWN_MAX, "%.*s//***%s", (int)(begin - url), url, end);
     else
         snprintf(text, MR_URL_SHOWN_MAX, "%s", url);
+    if (begin)
+        hide_in_query(text);
     return text;
 }
 

@@ -70,7 +70,7 @@ MR_MUST_USE enum mr_err mr_url_dir(const char *url, struct mr_slice namespace_,
 
 bool mr_url_is_redis(const char *url);
 
-/* For people: a URL without the user and the password in it. Answers text. */
+/* For people: a URL without the user and the password in it, before the host or in the query. Answers text. */
 enum { MR_URL_SHOWN_MAX = MR_PATH_MAX + 256 };
 const char *mr_url_shown(const char *url, char text[MR_URL_SHOWN_MAX]);
 

@@ -42,6 +42,15 @@ is "nothing set" 0 "$(tail -n +2 out | wc -l)"
 expect 0 config show --broker redis://someone:hunter2@cache:6379/0 --json
 is "the URL" 'redis://***@cache:6379/0 flag --broker' "$(value broker)"
 ! grep -q hunter2 out err || fail "the password was shown"
+expect 0 config show --store postgres://someone:hunter2@db/mill --alarm https://me:hunter2@pager/x --json
+is "the store" 'postgres://***@db/mill flag --store' "$(value store)"
+is "the alarm" 'https://***@pager/x flag --alarm' "$(value alarm)"
+! grep -q hunter2 out err || fail "the password of the store or the alarm was shown"
+expect 0 config show --store 'postgres://db/mill?password=hunter2&user=someone' --json
+is "a password in the query" 'postgres://db/mill?password=***&user=someone flag --store' "$(value store)"
+expect 0 config show --store sqlite:/srv/jobs.db --alarm "$room/tell me@home" --json
+is "a file" 'sqlite:/srv/jobs.db flag --store' "$(value store)"
+is "a command" "$room/tell me@home flag --alarm" "$(value alarm)"
 
 # Errors name file, line, key and what is near; the unit tests have the rest.
 printf 'data: x\ntls-crt: y\n' >bad.yaml
