@@ -261,8 +261,14 @@ static void why_archived(const struct mr_why_facts *facts, struct mr_why *why)
 
 static void why_completed(const struct mr_why_facts *facts, struct mr_why *why)
 {
+    enum { SHOWN = 500 };
     char text[96];
-    because(why, MR_WHY_COMPLETED, "it succeeded at %s",
+    struct mr_slice how = facts->task->last_error;
+    if (mr_slice_starts_with(how, MR_SLICE_LIT(MR_MOVED_PREFIX))) /* it ends there */
+        how.len = mr_utf8_cut(how, SHOWN);
+    else
+        how = MR_SLICE_LIT("it succeeded");
+    because(why, MR_WHY_COMPLETED, "%.*s at %s", TEXT(how),
             when(facts, facts->task->finished_ms, text));
 }
 

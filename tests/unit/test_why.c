@@ -231,7 +231,10 @@ static void a_completed_task_succeeded(void **state)
     struct scene scene = scene_of(MR_COMPLETED);
     explain(&scene);
     assert_int_equal(scene.why.n, 1);
-    assert_reason(&scene, 0, MR_WHY_COMPLETED, "2023-11-14T22:13:19.000Z (1s ago)");
+    assert_reason(&scene, 0, MR_WHY_COMPLETED, "it succeeded at 2023-11-14T22:13:19.000Z (1s ago)");
+    scene.task.last_error = MR_SLICE_LIT("moved to redis://db");
+    explain(&scene);
+    assert_reason(&scene, 0, MR_WHY_COMPLETED, "moved to redis://db at 2023-11-14T22:13:19.000Z");
 }
 
 static void a_member_waits_for_its_group(void **state)
