@@ -143,9 +143,8 @@ make_bare() {
 set -eu
 set -a
 . /etc/default/millrace
-STATE_DIRECTORY=/var/lib/millrace
 set +a
-command=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/millrace.service)
+command=$(sed -n 's/^ExecStart=//p' /lib/systemd/system/millrace.service | sed 's|%S|/var/lib|g')
 (eval "exec $command") 2>/srv/serve.log &
 server=$!
 until grep -q '^ready' /srv/serve.log; do

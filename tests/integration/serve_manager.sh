@@ -49,3 +49,7 @@ for unit in millrace millrace-nameserver; do
         fail "$(cat "$room/verify")"
     [ ! -s "$room/verify" ] || fail "$(cat "$room/verify")"
 done
+# Tasks have a folder, and backups one beside it, for it may write to no other.
+grep -qx 'ExecStart=.* --data %S/millrace' "$room/millrace.service" &&
+    grep -qx 'StateDirectory=millrace millrace-backup' "$room/millrace.service" ||
+    fail "the unit has no folder for backups"
