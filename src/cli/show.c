@@ -64,14 +64,14 @@ void show_span(const char *name, int64_t ms)
     show_field(name, OUT_PLAIN, text);
 }
 
-static void print_headers(const struct mr_task *task)
+void show_headers(const struct mr_header *headers, size_t n)
 {
     struct mr_buf line = {0};
-    for (size_t i = 0; i < task->headers_n; i++) {
+    for (size_t i = 0; i < n; i++) {
         mr_buf_clear(&line);
-        out_escape(&line, task->headers[i].name);
+        out_escape(&line, headers[i].name);
         cli_must(mr_buf_append(&line, "=", 1));
-        out_escape(&line, task->headers[i].value);
+        out_escape(&line, headers[i].value);
         cli_must(mr_buf_append(&line, "", 1));
         show_field("header", OUT_PLAIN, (const char *)line.data);
     }
@@ -113,7 +113,7 @@ void show_task_text(const struct mr_task *task)
     show_bytes("topic", OUT_PLAIN, task->topic);
     show_bytes("key", OUT_PLAIN, task->key);
     show_bytes("node", OUT_PLAIN, task->node);
-    print_headers(task);
+    show_headers(task->headers, task->headers_n);
     show_bytes("progress", OUT_CYAN, task->progress);
     if (!operates)
         show_bytes("payload", OUT_PLAIN, task->payload);

@@ -13,6 +13,7 @@ void show_field(const char *name, enum out_colour colour, const char *text);
 void show_bytes(const char *name, enum out_colour colour, struct mr_slice bytes);
 void show_time(const char *name, int64_t ms);
 void show_span(const char *name, int64_t ms);
+void show_headers(const struct mr_header *headers, size_t n);
 
 /* Whether the task is an operation on a timer; then in words: "put APP/NAME". */
 bool show_operation(const struct mr_task *task, struct mr_buf *text);

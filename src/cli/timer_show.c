@@ -157,11 +157,17 @@ static void task_text(const struct mr_timer_options *timer)
 {
     show_bytes("queue", OUT_PLAIN, timer->queue);
     show_bytes("type", OUT_PLAIN, timer->type);
+    if (timer->priority_s != 0) {
+        char priority[48];
+        snprintf(priority, sizeof priority, "%g s ahead", timer->priority_s);
+        show_field("priority", OUT_PLAIN, priority);
+    }
     if (mr_timer_max_retry(timer) == 0)
         show_field("retry", OUT_PLAIN, "none");
     number_text("retry", (uint64_t)mr_timer_max_retry(timer));
     show_span("timeout", mr_timer_timeout_ms(timer));
     show_span("expires", timer->expire_ms);
+    show_headers(timer->headers, timer->headers_n);
     show_bytes("payload", OUT_PLAIN, timer->payload);
 }
 

@@ -41,6 +41,13 @@ is "of another app" '[]' "$(m timer list --app other --json)"
 is "in another state" '[]' "$(m timer list --state paused --json)"
 m timer list | grep -q '^nightly  *default  *cron 30 2 \* \* \* Europe/Berlin  *active' || fail "no line"
 
+expect 0 timer create whole --manual --priority 60 --header tenant=ada --retry 0
+m timer show whole >"$room/shown"
+for line in 'priority *60 s ahead' 'header *tenant=ada' 'retry *none'; do
+    grep -qx "$line" "$room/shown" || fail "timer show has no $line"
+done
+expect 0 timer rm whole
+
 # 96: what is next, in its own zone, and as numbers.
 m timer show nightly >"$room/shown"
 is "next firings shown" 5 "$(grep -c 'T02:30:00+0[12]:00$' "$room/shown")"
