@@ -273,6 +273,7 @@ bool mr_pump_prepare(struct machine *m, mr_mono now)
         .node = w->node,
         .max = want,
         .wait_ms = wait_ms(m),
+        .bytes_max = MR_TAKE_BYTES,
         .queues = m->queues,
     };
     mr_machine_tell(m, MR_SLOT_POLLING, 0);

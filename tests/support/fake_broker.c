@@ -29,6 +29,7 @@ struct fake {
     bool ends;
     struct fake_task *tasks;
     size_t tasks_n, first_pending, ended, taken, handed_back, nodes, beats, crashes;
+    size_t take_bytes; /* of the take that got the most */
     uint64_t epoch;
     uint64_t begun[SLOTS_MAX];
     uint64_t node; /* 0: none is open */
@@ -91,14 +92,20 @@ static struct mr_lease *lease_new(struct fake *fake, struct fake_task *task)
 static void hand_out(struct fake *fake, struct mr_req_take *take)
 {
     struct mr_lease **at = &take->leases;
+    size_t bytes = 0;
     for (; fake->first_pending < fake->tasks_n && take->n < take->max; fake->first_pending++) {
         struct fake_task *task = &fake->tasks[fake->first_pending];
         if (task->report.state != FAKE_PENDING)
             continue;
+        if (take->bytes_max > 0 && bytes >= take->bytes_max)
+            break;
+        bytes += task->task.payload.len;
         *at = lease_new(fake, task);
         at = &(*at)->next;
         take->n++;
     }
+    if (bytes > fake->take_bytes)
+        fake->take_bytes = bytes;
 }
 
 /* The request that can be answered now, or NULL while it waits. */
@@ -409,6 +416,14 @@ size_t fake_crashes(struct fake *fake)
     size_t n = fake->crashes;
     mr_lock_leave(&fake->lock);
     return n;
+}
+
+size_t fake_take_bytes(struct fake *fake)
+{
+    mr_lock_enter(&fake->lock);
+    size_t bytes = fake->take_bytes;
+    mr_lock_leave(&fake->lock);
+    return bytes;
 }
 
 struct fake_report fake_look(struct fake *fake, size_t task)

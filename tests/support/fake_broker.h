@@ -42,6 +42,9 @@ struct fake_report fake_look(struct fake *fake, size_t task);
 /* Runs that had begun and not ended when their node was closed. */
 size_t fake_crashes(struct fake *fake);
 
+/* Bytes of payloads that one take got at most. */
+size_t fake_take_bytes(struct fake *fake);
+
 /* Each waits until it is so, and fails the test after 20 s. */
 void fake_await_state(struct fake *fake, size_t task, enum fake_state state);
 void fake_await_progress(struct fake *fake, size_t task, int percent);

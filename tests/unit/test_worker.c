@@ -203,6 +203,24 @@ static void every_task_runs_once_and_keeps_its_result(void **state)
     }
 }
 
+/* Slots times payload may be more than a broker can answer at once, and than this process has memory. */
+static void a_take_ends_by_bytes_and_big_tasks_run_all_the_same(void **state)
+{
+    enum { TASKS = 40, BYTES = 1024 * 1024 };
+    struct world *world = *state;
+    void *payload = calloc(1, BYTES);
+    assert_non_null(payload);
+    for (size_t i = 0; i < TASKS; i++)
+        fake_add(world->fake, &(struct mr_task){.type = MR_SLICE_LIT("task"),
+                                                .payload = mr_slice_make(payload, BYTES)});
+    start_worker(world, (struct mr_worker_options){.slots = TASKS});
+    fake_await_ended(world->fake, TASKS);
+    mr_worker_stop(world->worker);
+    assert_int_equal(atomic_load(&world->runs), TASKS);
+    assert_in_range(fake_take_bytes(world->fake), 1, MR_TAKE_BYTES);
+    free(payload);
+}
+
 static void each_outcome_is_reported_with_its_error_and_delay(void **state)
 {
     struct world *world = *state;
@@ -349,6 +367,7 @@ int main(void)
         WITH_WORLD(wrong_options_are_refused),
         WITH_WORLD(a_worker_is_made_whole_or_not_at_all),
         WITH_WORLD(every_task_runs_once_and_keeps_its_result),
+        WITH_WORLD(a_take_ends_by_bytes_and_big_tasks_run_all_the_same),
         WITH_WORLD(each_outcome_is_reported_with_its_error_and_delay),
         WITH_WORLD(what_the_predicate_excuses_comes_later_and_is_not_told),
         WITH_WORLD(a_type_nobody_handles_goes_back_with_a_delay),
