@@ -89,7 +89,8 @@ void http_call_clear(struct http_call *call)
     memset(&call->req, 0, sizeof call->req);
 }
 
-void http_call_free(struct http_call *call)
+/* What is left of a call that was answered. */
+static void http_call_free(struct http_call *call)
 {
     mr_assert(call->request == NULL);
     if (call->freed != NULL)

@@ -140,8 +140,6 @@ void http_call_text(struct http_call *call, const char *type, enum mr_err err,
                     struct mr_slice text);
 /* With what others are answered with too. */
 void http_call_send(struct http_call *call, struct mr_http_answer *answer);
-/* What is left of a call that was answered. */
-void http_call_free(struct http_call *call);
 
 /* Whether the token covers the queue; when not, the call is ended. */
 bool http_may_touch(struct http_call *call, struct mr_slice queue);

@@ -36,7 +36,8 @@ bool http_id(struct mr_http_request *request, char id[MR_JOB_ID_MAX + 1])
 
 /* ---- answers -------------------------------------------------------------------------------- */
 
-void http_show(struct mr_http_request *request, int status, const struct mr_job_info *info)
+/* A job with this status. */
+static void http_show(struct mr_http_request *request, int status, const struct mr_job_info *info)
 {
     struct jw jw = {0};
     jw_job(&jw, NULL, info);

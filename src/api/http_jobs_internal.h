@@ -46,8 +46,6 @@ bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request,
 /* Asks; back is called on the server's thread. The service is there. */
 void http_ask(struct http_asking *asking, struct mr_job_service *service);
 void http_fail(struct mr_http_request *request, const struct mr_job_ask *ask);
-/* A job with this status. */
-void http_show(struct mr_http_request *request, int status, const struct mr_job_info *info);
 /* The id of the path; false: it was answered that there is none such. */
 bool http_id(struct mr_http_request *request, char id[MR_JOB_ID_MAX + 1]);
 

@@ -17,8 +17,6 @@ MR_MUST_USE enum mr_err jobs_check_quota(const struct mr_token *token, uint64_t 
 /* Whether it may see and change this one. The same. */
 MR_MUST_USE enum mr_err jobs_may_touch(const struct mr_token *token, const struct mr_job_info *info,
                                        struct mr_detail *detail);
-/* Leaves those of a list that it may see. */
-void jobs_filter(const struct mr_token *token, struct mr_job_ask *ask);
 
 /*
  * Asks what the token may ask: of one that is for some queues it is found out first whose queue the job is.

@@ -43,7 +43,8 @@ enum mr_err jobs_may_touch(const struct mr_token *token, const struct mr_job_inf
     return MR_DENIED;
 }
 
-void jobs_filter(const struct mr_token *token, struct mr_job_ask *ask)
+/* Leaves those of a list that it may see. */
+static void jobs_filter(const struct mr_token *token, struct mr_job_ask *ask)
 {
     size_t n = 0;
     for (size_t i = 0; i < ask->jobs_n; i++)

@@ -53,7 +53,8 @@ void work_submit(struct work *work, enum mr_op op, void (*back)(struct work *wor
                            mr_mono_add_ms(mr_rpc_now(rpc), session->lease_ms / 3));
 }
 
-bool work_is_heard(const struct work *work)
+/* Whether the stream it came over is still the session's. */
+static bool work_is_heard(const struct work *work)
 {
     const struct attach *attach = work->session->attach;
     return attach != NULL && attach->serial == work->serial && !attach->ended &&

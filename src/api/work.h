@@ -103,8 +103,6 @@ struct work *work_new(struct session *session, uint32_t tag);
 /* Gives it to the broker; back is called once, and then it is freed. */
 void work_submit(struct work *work, enum mr_op op, void (*back)(struct work *work));
 void work_free(struct work *work);
-/* Whether the stream it came over is still the session's. */
-bool work_is_heard(const struct work *work);
 
 /* arena: where hello lives; taken over when it is needed for longer. */
 void session_hello(struct attach *attach, const Millrace__V1__Hello *hello, struct mr_arena *arena);

@@ -246,9 +246,6 @@ bool cli_store_missing(const struct cli *cli);
 int cli_open(struct cli *cli, const struct mr_client_options *options, enum cli_store store);
 /* Says why cli->broker could not be opened; the exit code. */
 int cli_fail_open(const struct cli *cli, enum mr_err err, const struct mr_detail *detail);
-/* What --wait-replicas says, or MILLRACE_WAIT_REPLICAS; for a Redis only. 0, or the exit code after
- * saying what is wrong. */
-int cli_wait_replicas(const struct cli *cli, uint32_t *ret_n);
 /* The limits of the archive, likewise: what these flags say, or MILLRACE_ARCHIVE_MAX and _FOR. */
 int cli_archive_limits(const struct cli *cli, const struct cli_value *max,
                        const struct cli_value *keep, struct mr_client_options *options);

@@ -170,7 +170,9 @@ static int log_segment(const struct cli *cli, struct mr_client_options *options)
     return code;
 }
 
-int cli_wait_replicas(const struct cli *cli, uint32_t *ret_n)
+/* What --wait-replicas says, or MILLRACE_WAIT_REPLICAS; for a Redis only. 0, or the exit code after
+ * saying what is wrong. */
+static int cli_wait_replicas(const struct cli *cli, uint32_t *ret_n)
 {
     static const struct cli_option option = {
         .name = "wait-replicas", .kind = CLI_COUNT, .max = CLI_WAIT_REPLICAS_MAX};

@@ -28,7 +28,7 @@ static void table_end(struct out_table *table)
     out_table_free(table);
 }
 
-void plan_print_servers(const plan_shown *plan)
+static void plan_print_servers(const plan_shown *plan)
 {
     static const struct out_column columns[] = {
         {"SERVER", OUT_LEFT},

@@ -17,7 +17,6 @@ plan_shown *plan_read(struct mr_slice bytes);
 void plan_free(plan_shown *plan); /* NULL is fine */
 
 /* Tables, each with a line above it unless there is nothing in it; before what moved, why nothing does. */
-void plan_print_servers(const plan_shown *plan);
 void plan_print_parts(const plan_shown *plan);
 void plan_print_moves(const plan_shown *plan);
 

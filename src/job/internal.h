@@ -256,7 +256,6 @@ void job_live_walk(struct queue *queue);
 void job_live_update(struct live *live, const struct mr_store_job *row);
 /* What is under way for it is forgotten. */
 void job_live_restart(struct live *live);
-void job_live_drop(struct live *live);
 void job_lives_drop(struct queue *queue); /* all of them */
 struct live *job_live_ref(struct live *live);
 void job_live_unref(struct live *live);

@@ -135,7 +135,7 @@ void job_live_restart(struct live *live)
     live->version = 0; /* the next row that comes is looked at, whichever it is */
 }
 
-void job_live_drop(struct live *live)
+static void job_live_drop(struct live *live)
 {
     struct queue *queue = live->queue;
     struct mr_job_service *s = queue->s;

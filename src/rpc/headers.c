@@ -47,7 +47,8 @@ static bool parse_digits(struct mr_slice text, size_t digits_max, int64_t *ret_v
     return text.len > 0 && text.len <= digits_max;
 }
 
-enum mr_err rpc_timeout_parse(struct mr_slice text, int64_t *ret_ns)
+/* "100m" and the like. */
+static enum mr_err rpc_timeout_parse(struct mr_slice text, int64_t *ret_ns)
 {
     int64_t value;
     if (text.len < 2 || text.len > TIMEOUT_DIGITS_MAX + 1 ||
@@ -110,7 +111,7 @@ static int hex(uint8_t c)
 }
 
 /* What is no escape stays as it is: a text that cannot be read right is better than none. */
-enum mr_err rpc_percent_decode(struct mr_slice text, struct mr_buf *out)
+static enum mr_err rpc_percent_decode(struct mr_slice text, struct mr_buf *out)
 {
     const uint8_t *p = text.data;
     MR_TRY(mr_buf_reserve(out, text.len));

@@ -292,11 +292,8 @@ MR_MUST_USE enum mr_err rpc_gunzip(struct mr_slice packed, size_t max, struct mr
 /* Takes in one header of the peer. MR_TOO_BIG, MR_NOMEM. */
 MR_MUST_USE enum mr_err rpc_header_take(struct mr_call *call, struct mr_slice name,
                                         struct mr_slice value);
-/* "100m" and the like. */
-MR_MUST_USE enum mr_err rpc_timeout_parse(struct mr_slice text, int64_t *ret_ns);
 enum { RPC_TIMEOUT_TEXT_MAX = 16 };
 void rpc_timeout_format(int64_t ns, char text[RPC_TIMEOUT_TEXT_MAX]);
-MR_MUST_USE enum mr_err rpc_percent_decode(struct mr_slice text, struct mr_buf *out);
 int rpc_status_of_http(int http_status);
 int rpc_status_of_reset(uint32_t code);
 

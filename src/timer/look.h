@@ -94,8 +94,6 @@ void mr_timer_service_status(struct mr_timer_service *service, struct mr_timer_l
 
 /* ---- on the wire: timers.proto ---------------------------------------------------------------- */
 
-/* The path of the method. */
-const char *mr_look_path(enum mr_look_kind kind);
 /* Of kind, from the bytes of its request, into which the slices point. MR_INVALID with detail. */
 MR_MUST_USE enum mr_err mr_look_read(enum mr_look_kind kind, struct mr_slice bytes,
                                      struct mr_timer_look *ret_look);

@@ -72,7 +72,8 @@ static const struct {
     [MR_LOOK_STATUS] = {"/millrace.v1.Timers/Status", &status_flat},
 };
 
-const char *mr_look_path(enum mr_look_kind kind)
+/* The path of the method. */
+static const char *mr_look_path(enum mr_look_kind kind)
 {
     return kinds[kind].path;
 }

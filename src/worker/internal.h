@@ -359,8 +359,6 @@ size_t mr_pump_target(const struct machine *m, mr_mono now);
 /* Under the lock: takes up to n idle slots out of the list; mr_slots_wake ends their sleep,
  * outside. */
 struct mr_slot *mr_slots_unlist(struct machine *m, size_t n);
-/* As many as there are leases in the hand, of all machines. */
-struct mr_slot *mr_slots_unlist_all(struct mr_worker *w);
 void mr_slots_wake(struct mr_slot *slots);
 
 /* ---- show.c --------------------------------------------------------------------------------- */

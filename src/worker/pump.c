@@ -24,7 +24,8 @@ struct mr_slot *mr_slots_unlist(struct machine *m, size_t n)
     return woken;
 }
 
-struct mr_slot *mr_slots_unlist_all(struct mr_worker *w)
+/* As many as there are leases in the hand, of all machines. */
+static struct mr_slot *mr_slots_unlist_all(struct mr_worker *w)
 {
     struct mr_slot *all = NULL;
     for (size_t i = 0; i < w->machines_n; i++) {

@@ -49,7 +49,8 @@ static void more_trim(struct state *state, struct task *task)
 
 /* ---- unique keys ---------------------------------------------------------------------------- */
 
-void unique_release(struct state *state, struct task *task, uint32_t handle)
+/* Lets go of its unique key, if it holds one. */
+static void unique_release(struct state *state, struct task *task, uint32_t handle)
 {
     if (!(task->flags & MR_TASK_UNIQUE))
         return;

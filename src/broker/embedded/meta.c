@@ -36,8 +36,9 @@ void meta_encode(const struct meta *meta, uint8_t bytes[META_SIZE])
     mr_store32(bytes + 76, mr_crc32c(0, bytes, 76));
 }
 
-enum mr_err meta_decode(const uint8_t bytes[META_SIZE], const char *path, struct meta *ret_meta,
-                        struct mr_detail *detail)
+/* path: for the detail. */
+static enum mr_err meta_decode(const uint8_t bytes[META_SIZE], const char *path,
+                               struct meta *ret_meta, struct mr_detail *detail)
 {
     if (memcmp(bytes, magic, sizeof magic) != 0) {
         mr_detail_set(detail, "%s: not a Millrace store; choose another folder", path);

@@ -25,8 +25,6 @@ uint64_t group_hash(uint32_t number, void *arg);
 bool group_equal(uint32_t number, const void *key, void *arg);
 /* Out of every set, map and count, its space given back. */
 void task_release(struct state *state, uint32_t handle);
-/* Lets go of its unique key, if it holds one. */
-void unique_release(struct state *state, struct task *task, uint32_t handle);
 /* Counts bytes of a record as needed (1) or no longer needed (-1). */
 void hold(struct state *state, struct mr_log_pos pos, uint32_t size, int sign);
 

@@ -24,9 +24,6 @@ struct recovery {
 /* ---- meta.c --------------------------------------------------------------------------------- */
 enum { META_SIZE = 80 };
 void meta_encode(const struct meta *meta, uint8_t bytes[META_SIZE]);
-/* path: for the detail. */
-MR_MUST_USE enum mr_err meta_decode(const uint8_t bytes[META_SIZE], const char *path,
-                                    struct meta *ret_meta, struct mr_detail *detail);
 /* MR_NOT_FOUND when there is none. */
 MR_MUST_USE enum mr_err meta_read(struct mr_fs *fs, const char *dir, struct meta *ret_meta,
                                   struct mr_detail *detail);

@@ -109,7 +109,8 @@ static enum mr_err part_make(struct fan *fan, struct origin *origin)
     return fan->kind->fill != NULL ? fan->kind->fill(fan, part->req) : MR_OK;
 }
 
-void fan_begin(struct many *many, struct mr_req *req, const struct fan_kind *kind, uint64_t among)
+static void fan_begin(struct many *many, struct mr_req *req, const struct fan_kind *kind,
+                      uint64_t among)
 {
     struct fan *fan = among != 0 ? calloc(1, sizeof *fan) : NULL;
     if (fan == NULL) {

@@ -80,8 +80,6 @@ struct many {
     struct mr_timer tick;
 };
 
-/* What is due, and the next tick if there will be something. */
-void many_tick(struct many *many);
 void many_tick_soon(struct many *many);
 
 /* ---- route.c -------------------------------------------------------------------------------- */
@@ -147,7 +145,6 @@ struct fan {
     struct part parts[ORIGINS_MAX];
 };
 
-void fan_begin(struct many *many, struct mr_req *req, const struct fan_kind *kind, uint64_t among);
 void begin_fan(struct many *many, struct mr_req *req);
 void begin_list(struct many *many, struct mr_req *req);
 void begin_queue_set(struct many *many, struct mr_req *req);
@@ -156,8 +153,6 @@ void begin_unawait(struct many *many, struct mr_req *req);
 extern const struct fan_kind fan_kinds[MR_OP_COUNT];
 /* The part's err, MR_TIMEOUT if it is not done. */
 enum mr_err part_err(const struct part *part);
-/* What counts when no answer is MR_OK, or all must be: any error goes before MR_NOT_FOUND. */
-enum mr_err fan_worst(const struct fan *fan);
 
 /* ---- one.c ---------------------------------------------------------------------------------- */
 

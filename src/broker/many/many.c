@@ -72,7 +72,8 @@ static enum mr_err many_lease_open(struct mr_broker *broker, struct mr_lease *le
 
 /* ---- what is due ---------------------------------------------------------------------------- */
 
-void many_tick(struct many *many)
+/* What is due, and the next tick if there will be something. */
+static void many_tick(struct many *many)
 {
     puts_go_on(many);
     for (struct mr_link *link = many->nodes.next, *next; link != &many->nodes; link = next) {

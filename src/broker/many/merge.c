@@ -12,7 +12,8 @@ static uint64_t max64(uint64_t a, uint64_t b)
     return a > b ? a : b;
 }
 
-enum mr_err fan_worst(const struct fan *fan)
+/* What counts when no answer is MR_OK, or all must be: any error goes before MR_NOT_FOUND. */
+static enum mr_err fan_worst(const struct fan *fan)
 {
     enum mr_err worst = MR_NOT_FOUND;
     for (size_t i = 0; i < fan->n; i++) {

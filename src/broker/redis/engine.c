@@ -30,7 +30,8 @@ static const struct op *op_of(enum mr_op op)
     return work_ops[op].begin != NULL ? &work_ops[op] : &look_ops[op];
 }
 
-struct ticket *req_ticket(const struct mr_req *req)
+/* NULL: memory ran out when it was submitted. */
+static struct ticket *req_ticket(const struct mr_req *req)
 {
     return (struct ticket *)(uintptr_t)req->wait_for;
 }
@@ -43,7 +44,7 @@ void ticket_done(struct ticket *ticket, enum mr_err err)
     engine_quiet(engine);
 }
 
-void tickets_done(struct mr_link *tickets, enum mr_err err)
+static void tickets_done(struct mr_link *tickets, enum mr_err err)
 {
     struct mr_link *link;
     while ((link = mr_list_pop_front(tickets)) != NULL)

@@ -158,11 +158,8 @@ struct ticket {
     void *own;           /* the operation's */
 };
 
-/* NULL: memory ran out when it was submitted. */
-struct ticket *req_ticket(const struct mr_req *req);
 /* Answers; the ticket is gone afterwards. */
 void ticket_done(struct ticket *ticket, enum mr_err err);
-void tickets_done(struct mr_link *tickets, enum mr_err err);
 
 extern const struct op work_ops[MR_OP_COUNT]; /* engine.c */
 extern const struct op look_ops[MR_OP_COUNT]; /* look.c: those that work_ops has not */
@@ -344,11 +341,6 @@ void queues_ask(struct engine *engine, struct queues_ask *ask);
 /* They need not be asked for. */
 bool queues_known(const struct engine *engine);
 
-/* Bytes of the key of a task: prefix, "t:", id. */
-struct task_key {
-    char text[ID_KEY_MAX];
-};
-struct mr_slice task_key(const struct rqueue *queue, struct mr_slice id, struct task_key *key);
 /* A global key: PREFIX of the namespace, "asynq:" and the rest; in the arena. Empty: no memory. */
 struct mr_slice global_key(const struct engine *engine, const char *rest, struct mr_arena *arena);
 
@@ -552,12 +544,8 @@ void assign_begin(struct ticket *ticket);
 /* Redis was away: whoever lives says so, before others take what ended meanwhile. */
 void nodes_beat(struct engine *engine);
 void beat_init(struct engine *engine);
-/* How many of its slots run something. */
-uint32_t node_busy(const struct node *node);
 /* As it is now; slices are the node's. */
 void node_info(const struct node *node, struct mr_node_info *ret_info);
-/* Listens to all partitions that its queues have now. */
-void node_widen(struct node *node);
 /* Takes what falls of this queue, which is an address of the served one. */
 void node_catches(struct node *node, struct rqueue *queue, struct served *served);
 /* The same for all nodes. */
@@ -591,10 +579,8 @@ void node_call_done(struct node *node);
 void node_announce(struct node *node);
 /* What its slots do, if the beat says it; unless the last time is still under way. */
 void node_say_slots(struct node *node, const struct mr_req_beat *req);
-/* Somebody asked to cancel this task: whoever runs it is told. */
 /* The run is to be cancelled: its node is told once. */
 void hold_cancelled(struct node *node, struct hold *hold);
-void nodes_cancelled(struct engine *engine, struct mr_slice id);
 
 /* ---- begun runs ----------------------------------------------------------------------------- */
 

@@ -269,14 +269,6 @@ void queues_ask(struct engine *engine, struct queues_ask *ask)
 
 /* ---- arguments ------------------------------------------------------------------------------ */
 
-struct mr_slice task_key(const struct rqueue *queue, struct mr_slice id, struct task_key *key)
-{
-    int len = snprintf(key->text, sizeof key->text, "%st:%.*s", (const char *)queue->prefix.data,
-                       (int)id.len, (const char *)id.data);
-    mr_assert(len > 0 && (size_t)len < sizeof key->text);
-    return mr_slice_make(key->text, (size_t)len);
-}
-
 struct mr_slice number_arg(int64_t number, char text[NUMBER_MAX])
 {
     int len = snprintf(text, NUMBER_MAX, "%" PRId64, number);

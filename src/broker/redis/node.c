@@ -130,7 +130,7 @@ void hold_cancelled(struct node *node, struct hold *hold)
 }
 
 /* Asks for cancelling come without an epoch. */
-void nodes_cancelled(struct engine *engine, struct mr_slice id)
+static void nodes_cancelled(struct engine *engine, struct mr_slice id)
 {
     for (struct mr_link *link = engine->nodes.next; link != &engine->nodes; link = link->next) {
         struct node *node = mr_container(link, struct node, link);
@@ -467,7 +467,8 @@ static bool listen_start(struct node *node, struct rqueue *part, struct served *
     return true;
 }
 
-void node_widen(struct node *node)
+/* Listens to all partitions that its queues have now. */
+static void node_widen(struct node *node)
 {
     for (size_t i = 0; i < node->queues_n && !node->leaving; i++) {
         struct served *served = &node->served[i];

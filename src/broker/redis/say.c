@@ -45,7 +45,8 @@ enum mr_err node_name(struct node *node)
     return mr_arena_copy(&node->memory, mr_slice_make(holder, (size_t)len), &node->holder);
 }
 
-uint32_t node_busy(const struct node *node)
+/* How many of its slots run something. */
+static uint32_t node_busy(const struct node *node)
 {
     uint32_t busy = 0;
     for (uint32_t i = 0; i < node->slots; i++)

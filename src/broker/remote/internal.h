@@ -226,11 +226,6 @@ void remote_begin_node_close(struct ticket *ticket);
 void nodes_attach(struct remote *remote);
 /* The broker closes. */
 void nodes_leave(struct remote *remote);
-/* Ends it all; answers what it has. Loop thread. */
-void node_free(struct node *node, enum mr_err err);
-/* The stream said something that makes no sense, or memory ran out: it is opened again, and what was
- * lost is found out then. */
-void node_resync(struct node *node);
 
 /* ---- work on a node's stream ---------------------------------------------------------------- */
 

@@ -75,7 +75,8 @@ static void drop_call(struct node *node)
     node->call = NULL;
 }
 
-void node_free(struct node *node, enum mr_err err)
+/* Ends it all; answers what it has. Loop thread. */
+static void node_free(struct node *node, enum mr_err err)
 {
     struct remote *remote = node->remote;
     struct ticket *ticket = node->ticket;
@@ -267,7 +268,8 @@ static void on_message(struct mr_call *call, struct mr_slice bytes)
         else if (known)
             err = readers[item.number](node, item.bytes);
         if (err != MR_OK) {
-            node_resync(node);
+            /* It makes no sense, or memory ran out: the next stream finds out what was lost. */
+            mr_call_cancel(node->call);
             break;
         }
     }
@@ -322,11 +324,6 @@ static const struct mr_call_ops stream_ops = {
     .writable = on_writable,
     .closed = on_closed,
 };
-
-void node_resync(struct node *node)
-{
-    mr_call_cancel(node->call);
-}
 
 /* ---- requests ------------------------------------------------------------------------------- */
 

@@ -375,7 +375,7 @@ static void look(struct acting *a)
     step(a, &a->get.req, timer_known);
 }
 
-void sched_act_receive(struct mr_msg *msg, void *receiver)
+static void sched_act_receive(struct mr_msg *msg, void *receiver)
 {
     struct mr_firing_act *act = mr_container(msg, struct mr_firing_act, msg);
     struct mr_scheduler *s = receiver;

@@ -52,7 +52,7 @@ struct shot *sched_shot_new(struct def *def, const struct mr_uuid *uid, int64_t 
     return shot;
 }
 
-void sched_shot_free(struct shot *shot)
+static void sched_shot_free(struct shot *shot)
 {
     mr_list_remove(&shot->link);
     mr_list_remove(&shot->among_found);
@@ -61,7 +61,7 @@ void sched_shot_free(struct shot *shot)
     free(shot);
 }
 
-void sched_shots_free(struct mr_link *shots)
+static void sched_shots_free(struct mr_link *shots)
 {
     while (!mr_list_empty(shots))
         sched_shot_free(mr_container(shots->next, struct shot, link));

@@ -363,7 +363,6 @@ bool sched_server_lives(const struct sight *sight, uint64_t server);
 /* Names for numbers of servers. */
 void sched_names_note(struct mr_scheduler *s, const struct sight *sight);
 void sched_names_free(struct mr_scheduler *s);
-struct mr_slice sched_name_of(const struct mr_scheduler *s, uint64_t server);
 
 /* view.c: what it says; without a view nothing. */
 void sched_view_free(struct view *view);
@@ -419,7 +418,6 @@ void sched_entry_ask_open(struct entry *entry);
 uint32_t sched_entry_running(const struct entry *entry);
 uint32_t sched_entry_running_without(const struct entry *entry, int64_t planned_ms);
 uint32_t sched_entry_held(const struct entry *entry);
-void sched_entry_due(struct entry *entry); /* into the list of what is due */
 MR_MUST_USE enum mr_err sched_window_init(struct app *app);
 void sched_window_drop(struct app *app); /* it is not ours any more */
 void sched_window_done(struct app *app);
@@ -472,8 +470,6 @@ struct shot {
 /* NULL: no memory; it is found as an open row later. */
 struct shot *sched_shot_new(struct def *def, const struct mr_uuid *uid, int64_t planned_ms,
                             uint32_t run, struct mr_slice target);
-void sched_shot_free(struct shot *shot);
-void sched_shots_free(struct mr_link *shots);
 /* Takes all of the list. */
 void sched_dispatch(struct app *app, struct mr_link *shots);
 void sched_dispatch_init(struct app *app);
@@ -541,8 +537,5 @@ bool sched_claim_holds(const struct mr_scheduler *s, int64_t fired_ms);
 /* stop.c: tells the broker to stop the task of a firing; one that had not begun ends here. why is a literal. */
 void sched_stop_task(struct app *app, const struct mr_uuid *uid, int64_t planned_ms, uint32_t run,
                      const char *why);
-
-/* act.c */
-void sched_act_receive(struct mr_msg *msg, void *receiver);
 
 #endif

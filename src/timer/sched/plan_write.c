@@ -24,7 +24,7 @@ struct name {
     char name[MR_STORE_OWNER_MAX + 1];
 };
 
-struct mr_slice sched_name_of(const struct mr_scheduler *s, uint64_t server)
+static struct mr_slice sched_name_of(const struct mr_scheduler *s, uint64_t server)
 {
     for (const struct mr_link *at = s->planner.names.prev; at != &s->planner.names; at = at->prev) {
         const struct name *name = mr_container(at, struct name, link);

@@ -81,6 +81,15 @@ struct entry *sched_entry_find(struct app *app, const struct mr_uuid *uid)
     return handle != MR_MAP_NONE ? app->entries[handle] : NULL;
 }
 
+/* Into the list of what is due. */
+static void sched_entry_due(struct entry *entry)
+{
+    mr_wheel_stop(entry->app->s->wheel, &entry->timer);
+    mr_list_remove(&entry->link);
+    mr_list_push_back(&entry->app->due, &entry->link);
+    entry->state = ENTRY_DUE;
+}
+
 /* Its moment has come; or half of the way to it, when that is far. Who is there at its time fires it, also when many
  * others are due and the store takes longer than a misfire. */
 static void come(struct mr_timer *timer, void *arg)
@@ -150,14 +159,6 @@ static void entry_free(struct entry *entry)
     free(entry->open);
     free(entry);
     SCHED_COUNT(app->s, in_memory, (uint64_t)-1);
-}
-
-void sched_entry_due(struct entry *entry)
-{
-    mr_wheel_stop(entry->app->s->wheel, &entry->timer);
-    mr_list_remove(&entry->link);
-    mr_list_push_back(&entry->app->due, &entry->link);
-    entry->state = ENTRY_DUE;
 }
 
 void sched_entry_settle(struct entry *entry)
