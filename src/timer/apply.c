@@ -11,7 +11,6 @@ enum {
     LEASE_MS = 30 * 1000,
     BEAT_MS = 5 * 1000,
     AGAIN_MS = 1000, /* the broker is asked again after an error */
-    AHEAD_MS = 1000,
     APART_MS =
         60 * 1000, /* clocks of servers may differ: what another one has accepted is not refused */
 };
@@ -168,7 +167,7 @@ static void settle(struct mr_applier *a, const struct mr_timer_settings *setting
     settings = settings ? settings : &defaults;
     a->clock = a->options.clock ? a->options.clock : mr_clock_system();
     a->payload_max = a->options.payload_max ? a->options.payload_max : MR_PAYLOAD_MAX;
-    a->ahead_ms = (settings->ahead_ms ? settings->ahead_ms : AHEAD_MS) + APART_MS;
+    a->ahead_ms = (settings->ahead_ms ? settings->ahead_ms : MR_TIMER_AHEAD_MS) + APART_MS;
     a->levels_n = settings->levels_n;
     memcpy(a->levels_ms, settings->levels_ms, sizeof a->levels_ms);
     if (a->levels_n == 0) {

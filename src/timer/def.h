@@ -13,6 +13,9 @@
 
 #define MR_TIMER_APP "default" /* of a timer that names none */
 
+/* Versions further ahead of our clock are refused, unless a setting says otherwise. */
+enum { MR_TIMER_AHEAD_MS = 1000 };
+
 #define MR_TIMER_VERSION_MAX (UINT64_MAX / 4) /* microseconds that sums stay within */
 
 /* A definition as it is kept: names that may be left out are filled in, the rule is in its canonical text.

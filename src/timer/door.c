@@ -12,7 +12,6 @@
 #include "timer/replica.h"
 
 enum {
-    AHEAD_MS = 1000,
     WAIT_MS = 30 * 1000,
     KEPT_MS = 60 * 1000, /* an operation that somebody waits for, after its end */
 };
@@ -59,7 +58,7 @@ enum mr_err mr_timer_door_new(const struct mr_timer_door_options *options,
     door->zones = options->zones;
     door->clock = options->clock ? options->clock : mr_clock_system();
     door->payload_max = options->payload_max ? options->payload_max : MR_PAYLOAD_MAX;
-    door->ahead_ms = options->ahead_ms ? options->ahead_ms : AHEAD_MS;
+    door->ahead_ms = options->ahead_ms ? options->ahead_ms : MR_TIMER_AHEAD_MS;
     door->replica = options->replica;
     *ret_door = door;
     return MR_OK;

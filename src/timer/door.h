@@ -19,9 +19,9 @@ struct mr_timer_door;
 struct mr_timer_door_options {
     struct mr_broker *broker; /* both outlive the door */
     struct mr_zones *zones;
-    struct mr_clock *clock;     /* NULL: the system's */
-    size_t payload_max;         /* of a timer's tasks; 0: MR_PAYLOAD_MAX */
-    int64_t ahead_ms;           /* versions further ahead of our clock are refused; 0: 1 s */
+    struct mr_clock *clock; /* NULL: the system's */
+    size_t payload_max;     /* of a timer's tasks; 0: MR_PAYLOAD_MAX */
+    int64_t ahead_ms; /* versions further ahead of our clock are refused; 0: MR_TIMER_AHEAD_MS */
     struct mr_replica *replica; /* NULL: no copies are made; outlives the door */
 };
 

@@ -33,7 +33,7 @@ struct mr_timer_settings {
     uint32_t catch_up_max; /* 1000 of one timer */
     uint32_t backlog_max;  /* 20 000: timers in memory before what is overdue is read on */
     int64_t history_ms;    /* 30 days: ended firings are kept so long */
-    int64_t ahead_ms;      /* 1 s: versions further ahead of our clock are refused */
+    int64_t ahead_ms;      /* MR_TIMER_AHEAD_MS: versions further ahead of our clock are refused */
     int64_t reconcile_ms;  /* 1 min: how often open firings are held against the broker's tasks */
     /* Of the planner (docs/nameserver.md): */
     int64_t give_ms;  /* 5 s: who has a subApp is given so long to leave it */
