@@ -2,8 +2,8 @@
 /*
  * Ids. Tasks have a UUID (version 7) unless the caller chose an id. Every id is reduced to a
  * 16-byte key: the UUID's own bytes when the text is a canonical lower-case UUID, otherwise a keyed
- * 128-bit hash. Nodes and other small things have 64-bit ids: 42 bits of milliseconds, 10 bits of
- * node, 12 bits of counter; they go on rising when the clock is set back.
+ * 128-bit hash. For what is small and has an order there are 64-bit ids: 42 bits of milliseconds, 10
+ * bits of node, 12 bits of counter; they go on rising when the clock is set back.
  */
 #ifndef MR_BASE_ID_H
 #define MR_BASE_ID_H
