@@ -388,6 +388,9 @@ static const struct share shares[] = {
     HEALTH("schedule_operations_total", "result", "retried", retried),
     HEALTH("schedule_operations_total", "result", "rejected", rejected),
     HEALTH("schedule_operations_total", "result", "dead_letter", dead_letters),
+    HEALTH("schedule_recovery_total", "event", "recovered", recovered),
+    HEALTH("schedule_recovery_total", "event", "reconciled", reconciled),
+    HEALTH("schedule_recovery_total", "event", "moved", moved),
     HEALTH("schedule_ownership_changes_total", "change", "taken", ownership_taken),
     HEALTH("schedule_ownership_changes_total", "change", "lost", ownership_lost),
     JOBS("jobs_total", "event", "loaded", jobs_loaded),
@@ -432,6 +435,17 @@ static void put_lateness(struct scrape *scrape, const struct metric *metric)
     struct mr_timer_health health;
     if (health_of(scrape, &health))
         metrics_meter(&scrape->text, NULL, &health.lateness_us, mr_meter_us, US_PER_S);
+}
+
+/* offset: of a number of mr_timer_health. */
+static void put_timers(struct scrape *scrape, const struct metric *metric)
+{
+    struct mr_timer_health health;
+    uint64_t value;
+    if (!health_of(scrape, &health))
+        return;
+    memcpy(&value, (const char *)&health + metric->offset, sizeof value);
+    metrics_count(&scrape->text, NULL, value);
 }
 
 static void put_apps(struct scrape *scrape, const struct metric *metric)
@@ -479,6 +493,7 @@ static void put_requests(struct scrape *scrape, const struct metric *metric)
 
 #define AT(member) offsetof(struct mr_stats, member)
 #define OF(member) offsetof(struct mr_queue_meters, member)
+#define IN(member) offsetof(struct mr_timer_health, member)
 
 /* clang-format off */
 static const struct metric metrics[] = {
@@ -521,6 +536,9 @@ static const struct metric metrics[] = {
     {"schedule_runs_total", "counter", "Runs of firings that have ended, by how.", OWN, put_shares, 0},
     {"schedule_lateness_seconds", "histogram", "From when a firing was planned to its task.", OWN, put_lateness, 0},
     {"schedule_operations_total", "counter", "Operations on timers, by what became of them.", OWN, put_shares, 0},
+    {"schedule_recovery_total", "counter", "What this server did for firings that others, or it itself, had left open, by what.", OWN, put_shares, 0},
+    {"schedule_clock_steps_total", "counter", "How often the wall clock was set.", OWN, put_timers, IN(clock_steps)},
+    {"schedule_timers_in_memory", "gauge", "Timers that are due soon or have runs that matter.", OWN, put_timers, IN(in_memory)},
     {"schedule_ownership_changes_total", "counter", "How often this server took, or lost, the timers of an app.", OWN, put_shares, 0},
     {"schedule_apps_owned", "gauge", "Apps whose timers this server fires.", OWN, put_apps, 0},
     {"schedule_store_up", "gauge", "1: the store of timers and jobs can be used.", OWN, put_timer_store, 0},

@@ -100,7 +100,7 @@ struct mr_scheduler_figures {
     uint64_t caught_up;
     uint64_t skipped, misfired;            /* rows; one may stand for many planned times */
     uint64_t succeeded, failed, cancelled; /* ends */
-    uint64_t recovered;   /* firings that were dispatched for another one, or again */
+    uint64_t recovered;   /* firings that were dispatched for another server, or again */
     uint64_t reconciled;  /* ends that no result told of */
     uint64_t moved;       /* tasks of ours that were deleted, since they go on in another broker */
     uint64_t retained;    /* rows that were removed for their age */

@@ -108,6 +108,8 @@ struct mr_timer_health {
     uint64_t retained;                            /* rows removed for their age */
     uint64_t applied, stale, retried, rejected;   /* operations */
     uint64_t dead_letters;                        /* and those given up */
+    uint64_t recovered, reconciled, moved;        /* see mr_scheduler_figures, as for these: */
+    uint64_t clock_steps, in_memory;              /* in_memory: now */
     uint64_t lateness_p50_us, lateness_p99_us;    /* from when it was to happen to its task */
     struct mr_meter lateness_us;                  /* the same, by mr_meter_us */
 };

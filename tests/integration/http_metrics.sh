@@ -72,6 +72,8 @@ has 'tombstones_total{reason="deleted"}' 0
 has 'schedule_store_up' 1
 has 'schedule_runs_total{result="cancelled"}' 0
 has 'retention_removed_total{kind="firing"}' 0
+has 'schedule_recovery_total{event="recovered"}' 0
+has 'schedule_timers_in_memory' 0
 has store_failed 0
 has stale_results_refused_total 1
 has 'http_request_seconds_count{route="none",code="404"}' 1

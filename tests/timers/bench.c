@@ -591,6 +591,42 @@ void bench_settle(struct bench *bench)
     }
 }
 
+void bench_leave_waiting(struct bench *bench, const char *name)
+{
+    struct bench_timer timer;
+    assert_true(bench_timer(bench, name, &timer));
+    struct mr_store_fired fired;
+    struct mr_store_fire item = {.uid = timer.uid,
+                                 .planned_ms = timer.next_ms,
+                                 .state = MR_LEDGER_WAITING,
+                                 .fired_ms = bench_now_ms(bench),
+                                 .move = {.moves = true,
+                                          .version = timer.version,
+                                          .from_ms = timer.next_ms,
+                                          .to_ms = timer.next_ms + 3600 * MR_MS_PER_S,
+                                          .counts = 1,
+                                          .last_ms = timer.next_ms}};
+    struct mr_store_fire_batch req = {
+        .req.op = MR_STORE_FIRE, .app = app_of(bench), .items = &item, .n = 1, .results = &fired};
+    assert_int_equal(mr_store_call(bench->store, &req.req), MR_OK);
+    assert_int_equal(fired.err, MR_OK);
+    mr_store_req_done(&req.req);
+}
+
+void bench_lose_task(struct bench *bench, const char *name)
+{
+    struct bench_timer timer;
+    char id[MR_FIRING_ID_MAX + 1];
+    enum mr_err err;
+    assert_true(bench_timer(bench, name, &timer));
+    mr_firing_id(&timer.uid, bench_row(bench, name, 0).planned_ms, 0, id);
+    struct mr_control item = {.verb = MR_VERB_DELETE, .id = mr_slice_str(id)};
+    struct mr_req_control req = {.req.op = MR_OP_CONTROL, .items = &item, .n = 1, .errs = &err};
+    assert_int_equal(mr_broker_call(bench->broker, &req.req), MR_OK);
+    assert_int_equal(err, MR_OK);
+    mr_req_done(&req.req);
+}
+
 /* ---- whose the apps are ----------------------------------------------------------------------- */
 
 void bench_owners(struct bench *bench, struct bench_owners *ret_owners)
@@ -719,6 +755,7 @@ void bench_figures(struct bench *bench, struct mr_scheduler_figures *ret_figures
         ret_figures->fired += one.fired;
         ret_figures->recovered += one.recovered;
         ret_figures->reconciled += one.reconciled;
+        ret_figures->moved += one.moved;
         ret_figures->retained += one.retained;
         ret_figures->clock_steps += one.clock_steps;
         ret_figures->misfired += one.misfired;

@@ -165,6 +165,11 @@ bool bench_caught_up(struct bench *bench, const char *name, int64_t to_ms);
 enum mr_err bench_act(struct bench *bench, enum mr_timer_verb verb, const char *name,
                       int64_t planned_ms);
 
+/* The next firing has its row and no task, as a server leaves it that dies between the two. */
+void bench_leave_waiting(struct bench *bench, const char *name);
+/* Takes the task of the first firing out of the broker's hands as a Go worker would: it leaves no result. */
+void bench_lose_task(struct bench *bench, const char *name);
+
 /* ---- whose the apps are ----------------------------------------------------------------------- */
 
 enum { BENCH_APPS_MAX = 64 };
@@ -216,5 +221,6 @@ int timers_running(void);
 int timers_strategies(void);
 int timers_changes(void);
 int timers_servers(void);
+int timers_health(void);
 
 #endif

@@ -7,10 +7,10 @@
 #include "timers/bench.h"
 #include "timers/rig.h"
 
-static int (*const themes[])(void) = {timers_operations, timers_producers, timers_recovery,
-                                      timers_levels,     timers_timing,    timers_sharing,
-                                      timers_running,    timers_servers,   timers_strategies,
-                                      timers_dispatch,   timers_changes,   timers_subapps};
+static int (*const themes[])(void) = {
+    timers_operations, timers_producers, timers_recovery, timers_levels,     timers_timing,
+    timers_sharing,    timers_running,   timers_servers,  timers_strategies, timers_dispatch,
+    timers_changes,    timers_subapps,   timers_health};
 
 int timers_run(const char *theme, struct CMUnitTest *tests, size_t n)
 {

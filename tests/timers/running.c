@@ -132,12 +132,15 @@ static void test_85_queue_lets_one_wait(void **state)
 {
     (void)state;
     struct bench *bench = overlapping(MR_OVERLAP_QUEUE, "sleep 850");
+    struct mr_scheduler_figures figures;
     BENCH_UNTIL(bench_count(bench, "t", BIT(MR_LEDGER_SKIPPED)) >= 1);
     assert_int_equal(bench_row(bench, "t", 1).state, MR_LEDGER_WAITING);
     assert_int_equal(bench_row(bench, "t", 2).state, MR_LEDGER_SKIPPED);
     /* It comes when the one before it has ended. */
     BENCH_UNTIL(bench_row(bench, "t", 1).state == MR_LEDGER_SUCCEEDED);
     bench_check(bench, "t", bench_row(bench, "t", 2).planned_ms);
+    bench_figures(bench, &figures);
+    assert_int_equal(figures.recovered, 0); /* its turn has come, that is all */
     bench_free(bench);
 }
 
@@ -446,21 +449,6 @@ static void test_run_now_is_a_firing_of_its_own(void **state)
 
 /* ---- steps that are repeated ----------------------------------------------------------------- */
 
-/* Takes the task of its firing out of the broker's hands as a Go worker would: it leaves no result. */
-static void lose_task(struct bench *bench, const char *name)
-{
-    struct bench_timer timer;
-    char id[MR_FIRING_ID_MAX + 1];
-    enum mr_err err;
-    assert_true(bench_timer(bench, name, &timer));
-    mr_firing_id(&timer.uid, bench_row(bench, name, 0).planned_ms, 0, id);
-    struct mr_control item = {.verb = MR_VERB_DELETE, .id = mr_slice_str(id)};
-    struct mr_req_control req = {.req.op = MR_OP_CONTROL, .items = &item, .n = 1, .errs = &err};
-    assert_int_equal(mr_broker_call(bench->broker, &req.req), MR_OK);
-    assert_int_equal(err, MR_OK);
-    mr_req_done(&req.req);
-}
-
 static void test_an_end_that_nobody_tells_of_is_found(void **state)
 {
     (void)state;
@@ -470,7 +458,7 @@ static void test_an_end_that_nobody_tells_of_is_found(void **state)
     bench_serve(bench, 0);
     bench_put(bench, BENCH_TIMER("t", MR_TIMER_DELAY, "10ms"));
     BENCH_UNTIL(bench_count(bench, "t", BIT(MR_LEDGER_DISPATCHED)) == 1);
-    lose_task(bench, "t");
+    bench_lose_task(bench, "t");
     BENCH_UNTIL(bench_row(bench, "t", 0).state == MR_LEDGER_FAILED);
     assert_string_equal(bench_row(bench, "t", 0).reason, "its task is gone");
     bench_free(bench);
@@ -517,14 +505,14 @@ static void test_a_walk_that_finds_nothing_more_begins_anew(void **state)
     bench_go_to(bench, start_ms + 3 * SECOND);
     BENCH_UNTIL(bench_count(bench, "behind", BIT(MR_LEDGER_DISPATCHED)) == 1 &&
                 bench_count(bench, last, BIT(MR_LEDGER_DISPATCHED)) == 1);
-    lose_task(bench, last);
+    bench_lose_task(bench, last);
     pass_a_minute(bench);
     BENCH_UNTIL(bench_row(bench, last, 0).state == MR_LEDGER_FAILED); /* it has come so far */
     int64_t planned_ms = bench_row(bench, "behind", 0).planned_ms;
     assert_int_equal(bench_act(bench, MR_TIMER_STOP, "behind", planned_ms), MR_OK);
     BENCH_UNTIL(bench_count(bench, "behind", MR_LEDGER_OPEN) == 0);
     const char *first = strcmp(last, "t-0") != 0 ? "t-0" : "t-1";
-    lose_task(bench, first);
+    bench_lose_task(bench, first);
     BENCH_UNTIL((pass_a_minute(bench), bench_row(bench, first, 0).state == MR_LEDGER_FAILED));
     bench_free(bench);
 }

@@ -236,30 +236,10 @@ static void test_63_what_was_recorded_and_not_dispatched_is_dispatched(void **st
 {
     (void)state;
     struct bench *bench = bench_new(4);
-    struct bench_timer timer;
     bench_put(bench, BENCH_TIMER("t", MR_TIMER_EVERY, "1h"));
     BENCH_UNTIL(owner_of(bench) == 0);
     bench_unserve(bench, 0);
-    assert_true(bench_timer(bench, "t", &timer));
-    struct mr_store_fired fired;
-    struct mr_store_fire item = {.uid = timer.uid,
-                                 .planned_ms = timer.next_ms,
-                                 .state = MR_LEDGER_WAITING,
-                                 .fired_ms = bench_now_ms(bench),
-                                 .move = {.moves = true,
-                                          .version = timer.version,
-                                          .from_ms = timer.next_ms,
-                                          .to_ms = timer.next_ms + 3600 * SECOND,
-                                          .counts = 1,
-                                          .last_ms = timer.next_ms}};
-    struct mr_store_fire_batch req = {.req.op = MR_STORE_FIRE,
-                                      .app = MR_SLICE_LIT("default"),
-                                      .items = &item,
-                                      .n = 1,
-                                      .results = &fired};
-    assert_int_equal(mr_store_call(bench->store, &req.req), MR_OK);
-    assert_int_equal(fired.err, MR_OK);
-    mr_store_req_done(&req.req);
+    bench_leave_waiting(bench, "t");
     bench_serve(bench, 1);
     BENCH_UNTIL(bench_row(bench, "t", 0).state == MR_LEDGER_SUCCEEDED);
     assert_int_equal(bench_runs(bench), 1);

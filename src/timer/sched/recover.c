@@ -221,7 +221,8 @@ static void row_waits(struct walk *w, const struct mr_store_firing *row,
         mr_list_push_back(shots, &shot->link);
         mr_list_push_back(&app->s->finds, &shot->among_found);
         app->s->found++;
-        SCHED_COUNT(app->s, recovered, 1);
+        if (w->kind != WALK_RELEASES) /* else its turn has come, as it was to */
+            SCHED_COUNT(app->s, recovered, 1);
     }
     sched_def_unref(def);
 }
