@@ -22,8 +22,8 @@
  *
  * All of it belongs to the service's thread, but for load.c and ask.c, which talk to the store from whichever thread
  * they are called on, and the reads of reducer.c, which has a thread beside it. Requests to the store and the broker are
- * errands: they come back as messages. A queue that was lost meanwhile has another generation, and a job that was begun
- * anew another epoch: what comes back for the old one is dropped; that it was carried out does no harm.
+ * errands: they come back as messages. A queue that was lost meanwhile, and a job that was begun anew, has another
+ * generation: what comes back for the old one is dropped; that it was carried out does no harm.
  */
 #ifndef MR_JOB_INTERNAL_H
 #define MR_JOB_INTERNAL_H
@@ -76,8 +76,8 @@ struct live {
     struct queue *queue; /* NULL: it is live no more, or its queue is not ours */
     uint32_t handle;
     unsigned refs;
-    uint32_t epoch; /* rises when what is under way for it is forgotten */
-    bool seen;      /* in the walk through the queue that is on */
+    uint32_t generation; /* rises when what is under way for it is forgotten */
+    bool seen;           /* in the walk through the queue that is on */
     /* The row, as it was last read. */
     struct mr_uuid uid;
     char id[MR_UUID_TEXT_LEN + 1];

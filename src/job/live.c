@@ -126,7 +126,7 @@ static void copy_row(struct live *live, const struct mr_store_job *row)
 
 void job_live_restart(struct live *live)
 {
-    live->epoch++;
+    live->generation++;
     job_pump_drop(live);
     job_reduce_forget(live);
     live->reduce_wait_ms = 0;
@@ -139,7 +139,7 @@ static void job_live_drop(struct live *live)
 {
     struct queue *queue = live->queue;
     struct mr_job_service *s = queue->s;
-    live->epoch++;
+    live->generation++;
     job_pump_drop(live);
     job_reduce_forget(live);
     job_seconds_free(live);

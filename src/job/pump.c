@@ -33,7 +33,7 @@ struct batch {
     struct errand errand;
     struct mr_link link; /* in its job's batches */
     struct live *live;
-    uint32_t epoch; /* of the job, when it was begun */
+    uint32_t generation; /* of the job, when it was begun */
     enum batch_state state;
     uint32_t stage; /* or MR_STORE_STAGE_READY */
     uint32_t round;
@@ -92,7 +92,7 @@ void job_pump_drop(struct live *live)
 
 static bool is_current(const struct batch *b)
 {
-    return b->epoch == b->live->epoch && b->live->queue != NULL;
+    return b->generation == b->live->generation && b->live->queue != NULL;
 }
 
 /* Nothing is submitted for a while. */
@@ -311,7 +311,7 @@ static void read_batch(struct live *live, uint32_t stage, uint64_t n)
         return;
     b->errand = (struct errand){.s = live->queue->s, .done = read_done};
     b->live = job_live_ref(live);
-    b->epoch = live->epoch;
+    b->generation = live->generation;
     b->stage = stage;
     b->planned = n;
     b->state = BATCH_READING;

@@ -79,7 +79,7 @@ struct look_up {
 struct walk {
     struct errand errand;
     struct live *live; /* a reference */
-    uint32_t epoch;
+    uint32_t generation;
     enum mr_again_kind kind; /* MR_AGAIN_SECOND: stragglers */
     struct mr_store_parts_list list;
     struct look_up *look_ups; /* two for each part */
@@ -92,7 +92,7 @@ struct walk {
 
 static void walk_free(struct walk *w)
 {
-    if (w->live->epoch == w->epoch)
+    if (w->live->generation == w->generation)
         w->live->walking = false;
     for (size_t i = 0; w->look_ups != NULL && i < w->list.n * 2; i++)
         mr_req_done(&w->look_ups[i].get.req);
@@ -107,7 +107,7 @@ static void walk_free(struct walk *w)
 
 static bool is_current(const struct walk *w)
 {
-    return w->live->queue != NULL && w->live->epoch == w->epoch && !w->errand.s->stopping;
+    return w->live->queue != NULL && w->live->generation == w->generation && !w->errand.s->stopping;
 }
 
 static void read_page(struct walk *w);
@@ -334,7 +334,7 @@ static void walk_begin(struct live *live, enum mr_again_kind kind)
         return;
     w->errand.s = live->queue->s;
     w->live = job_live_ref(live);
-    w->epoch = live->epoch;
+    w->generation = live->generation;
     w->kind = kind;
     live->walking = true;
     read_page(w);

@@ -11,7 +11,7 @@
 struct step {
     struct errand errand;
     struct live *live; /* a reference */
-    uint32_t epoch;
+    uint32_t generation;
     struct mr_store_job_act act;
 };
 
@@ -20,7 +20,7 @@ static void step_done(struct errand *errand)
     struct step *step = mr_container(errand, struct step, errand);
     struct live *live = step->live;
     enum mr_err err = step->act.req.err;
-    if (live->epoch == step->epoch)
+    if (live->generation == step->generation)
         live->stepping = false;
     if (err == MR_OK) {
         job_step(errand->s, MR_JOB_STEP_FORGIVEN);
@@ -41,7 +41,7 @@ void job_retry_go_on(struct live *live)
         return;
     step->errand = (struct errand){.s = s, .done = step_done};
     step->live = job_live_ref(live);
-    step->epoch = live->epoch;
+    step->generation = live->generation;
     step->act = (struct mr_store_job_act){.req.op = MR_STORE_JOB_RETRY,
                                           .uid = live->uid,
                                           .round = live->round - 2,

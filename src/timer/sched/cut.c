@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Apps that are cut. Which subApps are ours stands in the table of the app, and their leases were given to us with it: they have
- * the epoch as their number, so whoever holds one knows which slots are its own. A wish beside the table says what is to
+ * the epoch as their token, so whoever holds one knows which slots are its own. A wish beside the table says what is to
  * become of it: what is to go we leave, as an app is left, and the planner writes the table when it is free.
  */
 #include <stdlib.h>
@@ -86,7 +86,7 @@ static void follow_part(struct app *base, const struct cut *cut, const struct mr
         app->leave = mr_mono_add_ms(mr_mono_now(app->s->clock), LEAVE_MS);
     if (!app->owned) {
         app->slots = part->slots;
-        app->epoch = part->epoch;
+        app->lease_token = part->epoch;
     }
     app->share = app->free = stays;
     if (!stays)

@@ -149,8 +149,8 @@ struct app {
     struct mr_link of_base; /* in parts */
     uint32_t part;          /* the id of a subApp; 0: the app as a whole */
     uint64_t slots;         /* of a subApp; 0: all */
-    uint64_t epoch;         /* of a subApp, the number that its lease has to have */
-    uint64_t declined;      /* an epoch that was not begun with */
+    uint64_t lease_token;   /* of a subApp, what its lease has to have: its epoch in the table */
+    uint64_t declined;      /* a lease_token that was not begun with */
     bool cut;               /* of a base: others than itself fire it */
     bool seen;              /* by a look: it is still ours */
     bool few;          /* of a base, the planner's: it has fewer workers than subApps need, ... */

@@ -43,17 +43,18 @@ static struct asking *asking_new(struct mr_scheduler *s, size_t max)
     return a;
 }
 
-/* The lease of a subApp was given to us with the table, under its number. */
+/* The lease of a subApp was given to us with the table, under its token. */
 static void asking_add(struct asking *a, struct app *app, enum mr_lease_verb verb)
 {
     struct mr_scheduler *s = app->s;
     bool resumes = app->part != 0 && verb == MR_LEASE_ACQUIRE;
     a->apps[a->n] = app;
-    a->items[a->n++] = (struct mr_store_lease_item){.verb = resumes ? MR_LEASE_RESUME : verb,
-                                                    .name = mr_slice_str(app->lease),
-                                                    .owner = mr_slice_str(s->owner),
-                                                    .token = resumes ? app->epoch : app->token,
-                                                    .ttl_ms = s->settings.lease_ms};
+    a->items[a->n++] =
+        (struct mr_store_lease_item){.verb = resumes ? MR_LEASE_RESUME : verb,
+                                     .name = mr_slice_str(app->lease),
+                                     .owner = mr_slice_str(s->owner),
+                                     .token = resumes ? app->lease_token : app->token,
+                                     .ttl_ms = s->settings.lease_ms};
 }
 
 static void asking_send(struct asking *a, void (*done)(struct errand *errand))
@@ -135,7 +136,7 @@ static void answered_one(struct asking *a, size_t i)
     bool renewed = a->items[i].verb == MR_LEASE_RENEW;
     if (renewed && (!app->owned || app->token != a->items[i].token))
         return; /* of a lease that was lost meanwhile */
-    if (a->items[i].verb == MR_LEASE_RESUME && a->items[i].token != app->epoch)
+    if (a->items[i].verb == MR_LEASE_RESUME && a->items[i].token != app->lease_token)
         return; /* of another table */
     if (result->err == MR_OK) {
         app->until = mr_mono_add_ms(a->at, app->s->settings.lease_ms);
@@ -244,12 +245,12 @@ void sched_lease_leave(struct app *app)
 void sched_lease_decline(struct app *app)
 {
     struct asking *a = NULL;
-    if (!app->owned && !app->asking && app->declined != app->epoch)
+    if (!app->owned && !app->asking && app->declined != app->lease_token)
         a = asking_new(app->s, 1);
     if (a == NULL)
         return;
     asking_add(a, app, MR_LEASE_RELEASE);
-    a->items[0].token = app->declined = app->epoch;
+    a->items[0].token = app->declined = app->lease_token;
     asking_send(a, released);
 }
 
