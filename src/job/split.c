@@ -14,18 +14,16 @@ enum takes { NOTHING, NUMBER_OR_ONE, NUMBER, COMMAND };
 static const struct kind {
     const char *name;
     enum takes takes;
-    bool joins;
     split_write *write;
     split_end *end;
 } kinds[] = {
-    [MR_SPLIT_LINES] = {"lines", NUMBER_OR_ONE, true, split_lines_write, split_held_end},
-    [MR_SPLIT_PARAGRAPHS] = {"paragraphs", NOTHING, true, split_paragraphs_write,
-                             split_paragraphs_end},
-    [MR_SPLIT_CHARS] = {"chars", NUMBER, true, split_chars_write, split_chars_end},
-    [MR_SPLIT_BYTES] = {"bytes", NUMBER, true, split_bytes_write, split_held_end},
-    [MR_SPLIT_JSON] = {"json", NOTHING, false, split_json_write, split_json_end},
-    [MR_SPLIT_CSV] = {"csv", NUMBER_OR_ONE, false, split_csv_write, split_csv_end},
-    [MR_SPLIT_COMMAND] = {"command", COMMAND, false, split_lines_write, split_held_end},
+    [MR_SPLIT_LINES] = {"lines", NUMBER_OR_ONE, split_lines_write, split_held_end},
+    [MR_SPLIT_PARAGRAPHS] = {"paragraphs", NOTHING, split_paragraphs_write, split_paragraphs_end},
+    [MR_SPLIT_CHARS] = {"chars", NUMBER, split_chars_write, split_chars_end},
+    [MR_SPLIT_BYTES] = {"bytes", NUMBER, split_bytes_write, split_held_end},
+    [MR_SPLIT_JSON] = {"json", NOTHING, split_json_write, split_json_end},
+    [MR_SPLIT_CSV] = {"csv", NUMBER_OR_ONE, split_csv_write, split_csv_end},
+    [MR_SPLIT_COMMAND] = {"command", COMMAND, split_lines_write, split_held_end},
 };
 _Static_assert(sizeof kinds / sizeof *kinds == MR_SPLIT_KIND_COUNT, "a row for each kind");
 
@@ -105,11 +103,6 @@ enum mr_err mr_split_put(const struct mr_split_spec *spec, struct mr_buf *buf)
     if (kind->takes == NOTHING || (kind->takes == NUMBER_OR_ONE && spec->n == 1))
         return mr_buf_printf(buf, "%s", kind->name);
     return mr_buf_printf(buf, "%s:%" PRIu64, kind->name, spec->n);
-}
-
-bool mr_split_joins(enum mr_split_kind kind)
-{
-    return kinds[kind].joins;
 }
 
 /* ---- parts ---------------------------------------------------------------------------------- */
@@ -261,11 +254,6 @@ enum mr_err mr_split_end(struct mr_split *split, struct mr_detail *detail)
     if (err == MR_OK)
         err = kinds[split->spec.kind].end(split);
     return done(split, err, detail);
-}
-
-uint64_t mr_split_count(const struct mr_split *split)
-{
-    return split->index;
 }
 
 void mr_split_free(struct mr_split *split)

@@ -47,8 +47,6 @@ MR_MUST_USE enum mr_err mr_split_parse(struct mr_slice text, struct mr_split_spe
                                        struct mr_detail *detail);
 /* Appends its one text: what is 1 unless it is said is not said. */
 MR_MUST_USE enum mr_err mr_split_put(const struct mr_split_spec *spec, struct mr_buf *buf);
-/* Whether the parts, one behind the other, are the input again. */
-bool mr_split_joins(enum mr_split_kind kind);
 
 /* The next part, counted from 0; it lives during the call and is never empty. What is not MR_OK ends the split. */
 typedef enum mr_err mr_split_part(struct mr_slice part, uint64_t index, void *arg);
@@ -71,7 +69,6 @@ MR_MUST_USE enum mr_err mr_split_write(struct mr_split *split, struct mr_slice b
                                        struct mr_detail *detail);
 /* That was all of it: the last part comes. MR_INVALID also when there is no part at all. */
 MR_MUST_USE enum mr_err mr_split_end(struct mr_split *split, struct mr_detail *detail);
-uint64_t mr_split_count(const struct mr_split *split); /* parts so far */
-void mr_split_free(struct mr_split *split);            /* NULL is fine */
+void mr_split_free(struct mr_split *split); /* NULL is fine */
 
 #endif

@@ -203,19 +203,9 @@ enum mr_err mr_timer_read(struct mr_slice bytes, struct mr_arena *arena,
     return MR_INVALID;
 }
 
-enum mr_err mr_timer_operation_encode(const struct mr_timer_operation *op, struct mr_buf *buf)
-{
-    return mr_flat_append(&mr_flat_timer_operation, op, buf);
-}
-
 enum mr_err mr_timer_operation_decode(struct mr_slice bytes, struct mr_timer_operation *ret_op)
 {
     return read(&mr_flat_timer_operation, bytes, NULL, ret_op);
-}
-
-enum mr_err mr_timer_result_encode(const struct mr_timer_result *result, struct mr_buf *buf)
-{
-    return mr_flat_append(&mr_flat_timer_result, result, buf);
 }
 
 enum mr_err mr_timer_result_decode(struct mr_slice bytes, struct mr_timer_result *ret_result)

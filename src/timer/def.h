@@ -44,8 +44,6 @@ MR_MUST_USE enum mr_err mr_timer_read(struct mr_slice bytes, struct mr_arena *ar
                                       struct mr_detail *detail);
 
 /* An operation, encoded: TimerOperation of proto/. */
-MR_MUST_USE enum mr_err mr_timer_operation_encode(const struct mr_timer_operation *op,
-                                                  struct mr_buf *buf);
 MR_MUST_USE enum mr_err mr_timer_operation_decode(struct mr_slice bytes,
                                                   struct mr_timer_operation *ret_op);
 /* What stands beside the definition, checked: ids, names, version, times. The app is filled in. now: nothing
@@ -61,8 +59,6 @@ uint64_t mr_timer_version(_Atomic uint64_t *last, mr_wall now, uint64_t seen);
 int64_t mr_timer_run_ms(_Atomic int64_t *last, mr_wall now);
 
 /* What became of one: TimerResult of proto/, the result of its task. */
-MR_MUST_USE enum mr_err mr_timer_result_encode(const struct mr_timer_result *result,
-                                               struct mr_buf *buf);
 MR_MUST_USE enum mr_err mr_timer_result_decode(struct mr_slice bytes,
                                                struct mr_timer_result *ret_result);
 

@@ -64,8 +64,6 @@ void mr_scheduler_changed(struct mr_scheduler *scheduler, struct mr_slice app);
  * this time. Thread: any but its own.
  */
 bool mr_scheduler_await_swept(struct mr_scheduler *scheduler, int64_t max_ms);
-/* The injected clock was moved. Thread: any. */
-void mr_scheduler_wake(struct mr_scheduler *scheduler);
 
 /*
  * Acts on firings, carried out by any server, whoever owns the app. An act that is repeated finds its own effect.

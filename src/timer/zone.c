@@ -200,11 +200,6 @@ int32_t mr_zone_offset(const struct mr_zone *zone, int64_t unix_s)
     return zone->changes[change_at(zone, unix_s)].offset;
 }
 
-int64_t mr_zone_next_change(const struct mr_zone *zone, int64_t unix_s)
-{
-    return end_of(zone, change_at(zone, unix_s));
-}
-
 int64_t mr_zone_to_unix(const struct mr_zone *zone, int64_t local_s)
 {
     /* Nowhere has the clock shown local_s before this. */

@@ -37,8 +37,6 @@ MR_MUST_USE enum mr_err mr_zones_get(struct mr_zones *zones, struct mr_slice nam
 const char *mr_zone_name(const struct mr_zone *zone);
 /* Seconds ahead of UTC at this moment. */
 int32_t mr_zone_offset(const struct mr_zone *zone, int64_t unix_s);
-/* The first change of the offset after unix_s; INT64_MAX when there is none any more. */
-int64_t mr_zone_next_change(const struct mr_zone *zone, int64_t unix_s);
 /* The first moment at which the clock shows local_s or more: the moment itself, the first of two
  * when it is shown twice, the end of the gap when it is never shown. It never goes back when
  * local_s rises. */

@@ -7,6 +7,7 @@
 #include "base/buf.h"
 #include "fuzz/fuzz.h"
 #include "timer/rule.h"
+#include "unit/zone_changes.h"
 
 enum { TEXT_MAX = 2000, FIRINGS = 8, ZONE_FILE = 'z', S_PER_DAY = 86400 };
 
@@ -126,7 +127,7 @@ static void check_zone(struct mr_slice file)
     }
     int64_t at = 0;
     for (int i = 0; i < 20; i++) {
-        int64_t next = mr_zone_next_change(zone, at);
+        int64_t next = zone_next_change(zone, at);
         mr_assert(next > at);
         if (next > 8000000000)
             break;

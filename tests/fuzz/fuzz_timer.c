@@ -6,6 +6,7 @@
 #include "base/buf.h"
 #include "fuzz/fuzz.h"
 #include "timer/def.h"
+#include "wire/timer.h"
 
 enum { PAYLOAD_LIMIT = 1000 };
 
@@ -68,7 +69,7 @@ static void check_operation(struct mr_slice bytes)
         return;
     }
     mr_assert(op.version > 0 && (int64_t)op.version <= now.us + 1000000);
-    mr_assert(mr_timer_operation_encode(&op, &buf) == MR_OK);
+    mr_assert(mr_flat_append(&mr_flat_timer_operation, &op, &buf) == MR_OK);
     mr_assert(mr_timer_operation_decode(mr_buf_slice(&buf), &again) == MR_OK);
     mr_assert(again.verb == op.verb && again.version == op.version &&
               mr_slice_equal(again.definition, op.definition) &&

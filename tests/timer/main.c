@@ -17,6 +17,7 @@
 #include "timer/expr.h"
 #include "timer/libc.h"
 #include "timer/rule.h"
+#include "unit/zone_changes.h"
 
 #define END_S (S_PER_DAY * 100000LL) /* of all rules and more */
 
@@ -79,7 +80,7 @@ static void compare_zone(struct test *test, const char *name)
         stop_on(detail.text, name);
     libc_use(name);
     int64_t end = (int64_t)expr_days_count * S_PER_DAY;
-    for (int64_t at = 0; (at = mr_zone_next_change(zone, at)) < end;) {
+    for (int64_t at = 0; (at = zone_next_change(zone, at)) < end;) {
         compare_offset(zone, at);
         compare_offset(zone, at - 1);
     }

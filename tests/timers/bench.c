@@ -10,6 +10,7 @@
 #include "support/look.h"
 #include "support/postgres_rig.h"
 #include "support/redis_rig.h"
+#include "timer/sched/internal.h"
 #include "unit/temp_dir.h"
 #include "worker/worker.h"
 
@@ -42,7 +43,7 @@ static void wake_all(struct bench *bench)
 {
     for (size_t i = 0; i < BENCH_SERVERS_MAX; i++) {
         if (bench->servers[i].scheduler != NULL)
-            mr_scheduler_wake(bench->servers[i].scheduler);
+            mr_chan_wake(&bench->servers[i].scheduler->inbox);
     }
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "timers/rig.h"
+#include "wire/timer.h"
 
 enum { UPDATES = 50 };
 
@@ -145,7 +146,7 @@ static void assert_refused(struct rig_broker *b, const struct refusal *refusal)
     assert_memory_equal(result.why, refusal->why, strlen(refusal->why));
     /* Another way. */
     mr_mono since = rig_mono();
-    assert_int_equal(mr_timer_operation_encode(&op.op, &bytes), MR_OK);
+    assert_int_equal(mr_flat_append(&mr_flat_timer_operation, &op.op, &bytes), MR_OK);
     rig_smuggle(b, mr_buf_slice(&bytes), id);
     assert_int_equal(rig_end(b, id, &arena, &task), MR_OK);
     assert_int_equal(task.state, MR_ARCHIVED);
@@ -234,7 +235,7 @@ static void test_07_a_change_follows_what_was_seen_whatever_the_clocks_say(void 
     (void)state;
     /* As if a server whose clock is 3 s ahead had accepted it. */
     rig_op_put(&op, RIG_TIMER("a"), NULL, rig_version() + 3 * 1000 * 1000);
-    assert_int_equal(mr_timer_operation_encode(&op.op, &bytes), MR_OK);
+    assert_int_equal(mr_flat_append(&mr_flat_timer_operation, &op.op, &bytes), MR_OK);
     rig_smuggle(b, mr_buf_slice(&bytes), id);
     rig_await_count(rig, 1);
     uint64_t seen = op.op.version;

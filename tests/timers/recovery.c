@@ -7,6 +7,7 @@
 
 #include "broker/embedded/embedded.h"
 #include "timers/rig.h"
+#include "wire/timer.h"
 
 /* In a process of its own: sends operations t0, t1, ... one by one or in batches, and writes a byte to fd for
  * each that was acknowledged; until it is killed. */
@@ -141,7 +142,7 @@ static void test_22_an_operation_whose_end_was_lost_has_no_second_effect(void **
     struct mr_arena arena;
     struct mr_task task;
     char id[MR_ID_MAX + 1];
-    assert_int_equal(mr_timer_operation_encode(&op.op, &bytes), MR_OK);
+    assert_int_equal(mr_flat_append(&mr_flat_timer_operation, &op.op, &bytes), MR_OK);
     rig_smuggle(b, mr_buf_slice(&bytes), id);
     enum mr_err err = rig_end(b, id, &arena, &task);
     assert_true(err == MR_OK || err == MR_NOT_FOUND); /* it leaves nothing */

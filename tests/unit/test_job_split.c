@@ -100,19 +100,6 @@ static void specs_have_one_text(void **state)
     }
 }
 
-static void what_gives_the_input_back_says_so(void **state)
-{
-    static const bool joins[MR_SPLIT_KIND_COUNT] = {
-        [MR_SPLIT_LINES] = true,
-        [MR_SPLIT_PARAGRAPHS] = true,
-        [MR_SPLIT_CHARS] = true,
-        [MR_SPLIT_BYTES] = true,
-    };
-    (void)state;
-    for (unsigned i = 0; i < MR_SPLIT_KIND_COUNT; i++)
-        assert_int_equal(mr_split_joins((enum mr_split_kind)i), joins[i]);
-}
-
 static void what_is_no_spec_is_refused_in_one_line(void **state)
 {
     (void)state;
@@ -402,7 +389,7 @@ static void what_the_caller_refuses_ends_the_split(void **state)
     assert_int_equal(mr_split_write(split, mr_slice_str("d\n"), &detail), MR_BUSY);
     assert_int_equal(mr_split_end(split, &detail), MR_BUSY);
     assert_string_equal(detail.text, "as it was");
-    assert_int_equal(mr_split_count(split), 1);
+    assert_int_equal(cut.n, 1);
     mr_split_free(split);
     mr_split_free(NULL);
     cut_done(&cut);
@@ -521,7 +508,7 @@ static void test_99_the_parts_give_the_input_back(void **state)
         struct mr_slice in = mr_slice_make(input, len);
         struct mr_split_options options = options_of(slows[k].spec, 0);
         struct cut cut = {0};
-        assert_true(mr_split_joins(options.spec.kind));
+        assert_true(cut_joins(options.spec.kind));
         cut_input(&cut, &options, in, any_step, &rand);
         if (options.spec.kind == MR_SPLIT_PARAGRAPHS && is_blank(in, 0, len)) {
             assert_int_equal(cut.err, MR_INVALID);
@@ -709,7 +696,7 @@ static void an_input_larger_than_its_parts_streams_through(void **state)
         if (json)
             assert_int_equal(mr_split_write(split, mr_slice_str("1]"), NULL), MR_OK);
         assert_int_equal(mr_split_end(split, NULL), MR_OK);
-        if (mr_split_joins(options.spec.kind))
+        if (cut_joins(options.spec.kind))
             assert_int_equal(bytes, PIECE * PIECES);
         mr_split_free(split);
     }
@@ -719,7 +706,6 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(specs_have_one_text),
-        cmocka_unit_test(what_gives_the_input_back_says_so),
         cmocka_unit_test(what_is_no_spec_is_refused_in_one_line),
         cmocka_unit_test(lines_keep_their_newlines),
         cmocka_unit_test(blank_lines_stay_with_the_paragraph_before_them),

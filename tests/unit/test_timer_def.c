@@ -11,6 +11,7 @@
 
 #include "millrace/v1/timer.pb-c.h"
 #include "timer/def.h"
+#include "wire/timer.h"
 
 static struct mr_zones *zones;
 static struct mr_arena arena;
@@ -126,7 +127,7 @@ static void operations_are_read_by_others_as_they_were_written(void **state)
         .err = MR_STALE, .operation = "o", .id = "i", .version = 9, .why = "so", .unknown = true};
     struct mr_buf buf = {0};
     (void)state;
-    assert_int_equal(mr_timer_operation_encode(&op, &buf), MR_OK);
+    assert_int_equal(mr_flat_append(&mr_flat_timer_operation, &op, &buf), MR_OK);
     Millrace__V1__TimerOperation *pb =
         millrace__v1__timer_operation__unpack(NULL, buf.len, buf.data);
     assert_non_null(pb);
@@ -136,7 +137,7 @@ static void operations_are_read_by_others_as_they_were_written(void **state)
     assert_string_equal(pb->operation, "o");
     millrace__v1__timer_operation__free_unpacked(pb, NULL);
     mr_buf_clear(&buf);
-    assert_int_equal(mr_timer_result_encode(&result, &buf), MR_OK);
+    assert_int_equal(mr_flat_append(&mr_flat_timer_result, &result, &buf), MR_OK);
     Millrace__V1__TimerResult *told = millrace__v1__timer_result__unpack(NULL, buf.len, buf.data);
     assert_non_null(told);
     assert_int_equal(told->code, MILLRACE__V1__CODE__STALE);

@@ -16,6 +16,7 @@
 #include "broker/hidden.h"
 #include "sim/rig.h"
 #include "timer/def.h"
+#include "wire/timer.h"
 
 enum { SEGMENT = 64 * 1024, BATCH = 50, HOUR_MS = 3600 * 1000 };
 
@@ -64,7 +65,7 @@ static void operation(size_t i, struct mr_buf *buf)
                                     .app = MR_SLICE_LIT("default"),
                                     .name = mr_slice_str(name),
                                     .version = i + 1};
-    assert_int_equal(mr_timer_operation_encode(&op, buf), MR_OK);
+    assert_int_equal(mr_flat_append(&mr_flat_timer_operation, &op, buf), MR_OK);
 }
 
 /* Sends the next n <= BATCH; answers how the first went that was not accepted. */

@@ -27,6 +27,7 @@
 #include "timer/scheduler.h"
 #include "timer/service.h"
 #include "unit/temp_dir.h"
+#include "wire/timer.h"
 
 #define ORIGIN "the first/life"
 
@@ -457,7 +458,7 @@ static void many_megabytes_are_more_than_one_message(void **state)
         struct mr_timer_operation op = {.operation = mr_slice_str(texts[i]),
                                         .verb = MR_TIMER_PUT,
                                         .definition = mr_slice_make(payload, BYTES)};
-        assert_int_equal(mr_timer_operation_encode(&op, &bytes[i]), MR_OK);
+        assert_int_equal(mr_flat_append(&mr_flat_timer_operation, &op, &bytes[i]), MR_OK);
         ids[i] = op.operation;
         operations[i] = mr_buf_slice(&bytes[i]);
     }
@@ -495,7 +496,7 @@ static void nothing_stays_of_a_message_that_is_refused(void **state)
     for (size_t i = 0; i < 2; i++) {
         struct mr_timer_operation op = {
             .operation = ids[i], .verb = MR_TIMER_DELETE, .name = MR_SLICE_LIT("x")};
-        assert_int_equal(mr_timer_operation_encode(&op, &bytes[i]), MR_OK);
+        assert_int_equal(mr_flat_append(&mr_flat_timer_operation, &op, &bytes[i]), MR_OK);
         operations[i] = mr_buf_slice(&bytes[i]);
     }
     mr_event_init(&answered);
@@ -553,7 +554,7 @@ static void a_copy_from_long_ago_brings_no_timer_back(void **state)
                                         .version = (uint64_t)then_us,
                                         .created_ms = then_us / MR_US_PER_MS,
                                         .definition = mr_buf_slice(&definition)};
-        assert_int_equal(mr_timer_operation_encode(&op, &bytes), MR_OK);
+        assert_int_equal(mr_flat_append(&mr_flat_timer_operation, &op, &bytes), MR_OK);
         assert_int_equal(keep(mr_timer_service_copies(f->keepers[0].service), "gone/1",
                               mr_buf_slice(&bytes), none),
                          MR_OK);
@@ -581,7 +582,7 @@ static void what_makes_no_sense_is_not_kept(void **state)
     assert_int_equal(keep(own, "them/1", garbage, none), MR_INVALID);
     struct mr_buf nameless = {0};
     struct mr_timer_operation op = {.verb = MR_TIMER_DELETE, .name = MR_SLICE_LIT("x")};
-    assert_int_equal(mr_timer_operation_encode(&op, &nameless), MR_OK);
+    assert_int_equal(mr_flat_append(&mr_flat_timer_operation, &op, &nameless), MR_OK);
     assert_int_equal(keep(own, "them/1", mr_buf_slice(&nameless), none), MR_INVALID);
     mr_buf_done(&nameless);
     assert_int_equal(keep(own, "them/1", none, MR_SLICE_LIT("not there")), MR_OK);

@@ -575,11 +575,6 @@ const char *mr_scheduler_owner(const struct mr_scheduler *scheduler)
     return scheduler->owner;
 }
 
-void mr_scheduler_wake(struct mr_scheduler *scheduler)
-{
-    mr_chan_wake(&scheduler->inbox);
-}
-
 void mr_scheduler_figures(struct mr_scheduler *scheduler, struct mr_scheduler_figures *ret_figures)
 {
     mr_lock_enter(&scheduler->lock);
