@@ -275,8 +275,9 @@ bool job_pump_waits(const struct queue *queue); /* there is more, and no room fo
 
 /* results.c */
 void job_results_init(struct mr_job_service *s);
-/* Whether there are live jobs, whoever has them. */
-void job_results_want(struct mr_job_service *s, bool live);
+/* There are live jobs, whoever has them; and there are none: soon results are wanted no more. */
+void job_results_want(struct mr_job_service *s);
+void job_results_linger(struct mr_job_service *s);
 void job_results_end(struct mr_job_service *s);
 /* Outcomes, known by whatever means; copied. done (may be NULL): with what the store says of the whole. */
 typedef void ends_done(struct mr_job_service *s, enum mr_err err, void *arg);

@@ -76,6 +76,16 @@ static bool any_live(const struct mr_job_service *s)
     return false;
 }
 
+/* What is wanted of them is known. */
+static void all_listed(struct mr_job_service *s)
+{
+    release_idle(s);
+    if (any_live(s))
+        job_results_want(s);
+    else
+        job_results_linger(s);
+}
+
 static void listed(struct errand *errand)
 {
     struct listing *l = mr_container(errand, struct listing, errand);
@@ -97,9 +107,7 @@ static void listed(struct errand *errand)
     } else if (!s->stopping) {
         job_queues_look(s);
         if (l->req.req.err == MR_OK)
-            release_idle(s);
-        if (l->req.req.err == MR_OK)
-            job_results_want(s, any_live(s));
+            all_listed(s);
     }
     mr_store_req_done(&l->req.req);
     free(l);
@@ -145,7 +153,7 @@ static void gained(struct queue *queue, uint64_t token)
     JOB_COUNT(s, queues, 1);
     mr_diag(MR_DIAG_INFO, "job.queue", "queue=%s token=%llu", queue->name,
             (unsigned long long)token);
-    job_results_want(s, true);
+    job_results_want(s);
     job_slots_look(s);
     job_live_walk(queue);
 }

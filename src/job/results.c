@@ -467,20 +467,22 @@ void job_results_init(struct mr_job_service *s)
     mr_timer_init(&s->results.again, open_again);
 }
 
+void job_results_want(struct mr_job_service *s)
+{
+    s->results.live_at = mr_mono_now(s->clock);
+    if (s->results.wanted)
+        return;
+    s->results.wanted = true;
+    node_open(s);
+}
+
 /* A server without jobs has no node, and asks its broker for nothing. Tasks of a job that was cancelled may end
  * later than it: so the node stays a while. */
-void job_results_want(struct mr_job_service *s, bool live)
+void job_results_linger(struct mr_job_service *s)
 {
-    mr_mono now = mr_mono_now(s->clock);
-    if (live)
-        s->results.live_at = now;
-    if (live && !s->results.wanted) {
-        s->results.wanted = true;
-        node_open(s);
-    } else if (s->results.wanted && s->results.writing == 0 &&
-               now.ns - s->results.live_at.ns > LINGER_MS * MR_NS_PER_MS) {
+    int64_t for_ns = mr_mono_now(s->clock).ns - s->results.live_at.ns;
+    if (s->results.wanted && s->results.writing == 0 && for_ns > LINGER_MS * MR_NS_PER_MS)
         job_results_end(s);
-    }
 }
 
 void job_results_end(struct mr_job_service *s)
