@@ -31,7 +31,7 @@ struct mr_api_limits {
     uint32_t requests_max; /* 4096 under way; then no more is read from it */
     size_t bytes_max;      /* 16 MiB of memory for them; the same */
     size_t bytes_total;    /* 512 MiB over all connections; then MR_BUSY */
-    uint32_t rate;         /* tasks and calls a second, with as much at once; then MR_BUSY.
+    uint32_t rate;         /* tasks and calls a second, with as much at once; then MR_BUSY (rate.h).
                               0: as many as it likes. Not for the streams of workers */
     size_t payload_max;    /* MR_PAYLOAD_MAX; the broker's own limit, for the text of a refusal */
 };

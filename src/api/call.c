@@ -187,13 +187,13 @@ static enum mr_err unary_read(struct unary *u, struct mr_slice bytes)
 static bool unary_admit(struct unary *u, struct mr_slice bytes)
 {
     const struct mr_api *api = u->api;
-    const struct mr_api_limits *limits = &api->options.limits;
+    struct mr_detail detail;
     if (api->stopped) {
         unary_fail(u, MR_UNAVAILABLE, "the server is stopping");
-    } else if (api->bytes + bytes.len > limits->bytes_total) {
+    } else if (api->bytes + bytes.len > api->options.limits.bytes_total) {
         unary_fail(u, MR_BUSY, "the server has too much under way");
-    } else if (!conn_pay(u->api, u->conn, 1)) {
-        unary_fail(u, MR_BUSY, "over the rate of %u a second", limits->rate);
+    } else if (conn_pay(u->api, u->conn, 1, &detail) != MR_OK) {
+        unary_fail(u, MR_BUSY, "%s", detail.text);
     } else {
         enum mr_err err = unary_read(u, bytes);
         if (err == MR_TOO_BIG)

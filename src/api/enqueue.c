@@ -63,9 +63,9 @@ void tasks_enqueue(struct unary *u)
         batch_settle(u->api, &u->token, req, MR_DENIED);
         unary_fail(u, batch.first->result.err, "%.*s", (int)batch.first->text.len,
                    (const char *)batch.first->text.data);
-    } else if (req->n > 1 && !conn_pay(u->api, u->conn, req->n - 1)) {
+    } else if (req->n > 1 && conn_pay_more(u->api, u->conn, req->n - 1, &detail) != MR_OK) {
         batch_settle(u->api, &u->token, req, MR_BUSY);
-        unary_fail(u, MR_BUSY, "over the rate of %u a second", u->api->options.limits.rate);
+        unary_fail(u, MR_BUSY, "%s", detail.text);
     } else {
         unary_submit(u, MR_OP_ENQUEUE, enqueue_reply);
     }
@@ -212,10 +212,10 @@ static enum mr_err request_read(struct enqueue_stream *stream, struct stream_req
     }
     MR_TRY(mr_arena_copy(&req->req.arena, bytes, &copy));
     MR_TRY(batch_read(api, &stream->head.token, copy, req, &request->batch, detail));
-    if (!conn_pay(api, stream->conn, req->n)) {
-        batch_settle(api, &stream->head.token, req, MR_BUSY);
-        mr_detail_set(detail, "over the rate of %u a second", api->options.limits.rate);
-        return MR_BUSY;
+    enum mr_err err = conn_pay(api, stream->conn, req->n, detail);
+    if (err != MR_OK) {
+        batch_settle(api, &stream->head.token, req, err);
+        return err;
     }
     detail->text[0] = '\0';
     return MR_OK;

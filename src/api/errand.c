@@ -148,16 +148,15 @@ static struct mr_link *conn_bucket(struct mr_api *api, uint64_t id)
 static struct conn *conn_new(struct mr_api *api, uint64_t id)
 {
     struct conn *conn = calloc(1, sizeof *conn);
+    mr_mono now = mr_rpc_now(api->options.rpc);
     if (conn == NULL)
         return NULL;
     conn->id = id;
-    conn->room = api->options.limits.rate;
-    conn->room_at = mr_rpc_now(api->options.rpc);
+    rate_init(&conn->rate, api->options.limits.rate, now);
     budget_init(&conn->budget);
     mr_list_push_front(conn_bucket(api, id), &conn->link);
-    if (conn->room > 0 && !mr_timer_running(&api->conns_timer))
-        mr_rpc_timer_start(api->options.rpc, &api->conns_timer,
-                           mr_mono_add_ms(conn->room_at, MR_MS_PER_S));
+    if (conn->rate.a_second > 0 && !mr_timer_running(&api->conns_timer))
+        mr_rpc_timer_start(api->options.rpc, &api->conns_timer, mr_mono_add_ms(now, MR_MS_PER_S));
     return conn;
 }
 
@@ -189,24 +188,14 @@ void conn_unref(struct mr_api *api, struct conn *conn)
         conn_free(conn);
 }
 
-static void conn_refill(struct mr_api *api, struct conn *conn)
+enum mr_err conn_pay(struct mr_api *api, struct conn *conn, size_t n, struct mr_detail *detail)
 {
-    double rate = api->options.limits.rate;
-    mr_mono now = mr_rpc_now(api->options.rpc);
-    conn->room += rate * (double)(now.ns - conn->room_at.ns) / (double)MR_NS_PER_S;
-    conn->room = conn->room < rate ? conn->room : rate;
-    conn->room_at = now;
+    return rate_pay(&conn->rate, mr_rpc_now(api->options.rpc), n, detail);
 }
 
-bool conn_pay(struct mr_api *api, struct conn *conn, size_t n)
+enum mr_err conn_pay_more(struct mr_api *api, struct conn *conn, size_t n, struct mr_detail *detail)
 {
-    if (api->options.limits.rate == 0)
-        return true;
-    conn_refill(api, conn);
-    if (conn->room < (double)n)
-        return false;
-    conn->room -= (double)n;
-    return true;
+    return rate_pay_more(&conn->rate, mr_rpc_now(api->options.rpc), n, detail);
 }
 
 /* One that may send as much as a new one is the same as none. */
@@ -220,8 +209,7 @@ void conns_sweep(struct mr_timer *timer, void *arg)
              link = next) {
             struct conn *conn = mr_container(link, struct conn, link);
             next = link->next;
-            conn_refill(api, conn);
-            if (conn->refs == 0 && conn->room >= api->options.limits.rate)
+            if (conn->refs == 0 && rate_is_whole(&conn->rate, mr_rpc_now(rpc)))
                 conn_free(conn);
             else
                 left = true;

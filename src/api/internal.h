@@ -3,7 +3,7 @@
  * Inside the services. One row of methods.c per method; the files behind it:
  *
  *   call.c       from the path to the row: who calls, unary calls, streams and what they share
- *   errand.c     a request's way to the broker and back, and how much of that a peer may have
+ *   errand.c     a request's way to the broker and back, and how much of that a peer may have (rate.c: how quickly)
  *   access.c tokens.c (tokens_file.c)   who may call what
  *   tasks.c wait.c why.c queues.c nodes.c server.c admin.c enqueue.c (batch.c) carry.c groups.c health.c
  *   servers.c timers.c timers_keep.c jobs.c (jobs_rules.c jobs_submit.c jobs_watch.c feed.c)
@@ -19,6 +19,7 @@
 
 #include "api/api.h"
 #include "api/feed.h"
+#include "api/rate.h"
 #include "base/exec.h"
 #include "wire/flat.h"
 #include "wire/pb.h"
@@ -60,8 +61,7 @@ struct conn {
     uint64_t id;
     uint32_t refs; /* calls and errands */
     struct budget budget;
-    double room; /* what it may still send now, by its rate */
-    mr_mono room_at;
+    struct rate rate;
 };
 
 struct mr_api {
@@ -95,8 +95,11 @@ void api_look_quiet(struct mr_api *api);
 
 struct conn *conn_get(struct mr_api *api, const struct mr_call *call);
 void conn_unref(struct mr_api *api, struct conn *conn);
-/* Takes n from what its rate allows now; false: it is over it. */
-bool conn_pay(struct mr_api *api, struct conn *conn, size_t n);
+/* As rate_pay, and for what a call of one brings beyond itself. */
+MR_MUST_USE enum mr_err conn_pay(struct mr_api *api, struct conn *conn, size_t n,
+                                 struct mr_detail *detail);
+MR_MUST_USE enum mr_err conn_pay_more(struct mr_api *api, struct conn *conn, size_t n,
+                                      struct mr_detail *detail);
 void conns_sweep(struct mr_timer *timer, void *arg);
 void conns_free(struct mr_api *api);
 

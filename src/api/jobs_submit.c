@@ -202,10 +202,7 @@ static enum mr_err define(struct submit *submit, struct mr_slice bytes, struct m
         return MR_INVALID;
     }
     /* A call is one; how fast parts come is up to the store. */
-    if (!conn_pay(api, submit->conn, 1)) {
-        mr_detail_set(detail, "over the rate of %u a second", api->options.limits.rate);
-        return MR_BUSY;
-    }
+    MR_TRY(conn_pay(api, submit->conn, 1, detail));
     mr_detail_set(detail, "definition: cannot be read");
     MR_TRY(mr_job_decode(bytes, &submit->arena, &job));
     MR_TRY(jobs_admit(&submit->head.token, &job, detail));

@@ -562,13 +562,30 @@ static void a_connection_over_its_rate_is_refused_until_later(void **state)
     struct rig *rig = rig_start(&options);
     struct talk talk = {0};
     struct client other;
-    assert_null(enqueue(rig, &talk, request_of(rig, 21, 1)));
+    assert_non_null(enqueue(rig, &talk, request_of(rig, 15, 1)));
+    assert_null(enqueue(rig, &talk, request_of(rig, 19, 1)));
     assert_int_equal(talk.status, MR_RPC_EXHAUSTED);
     assert_string_equal(talk.code, "BUSY");
+    assert_string_equal(talk.text, "over the rate of 20 a second: try again in 1 s");
     WAIT_UNTIL(enqueue(rig, &talk, request_of(rig, 19, 1)) != NULL);
     client_open(rig, &other, NULL);
     assert_non_null(put(&other, "", ""));
     client_close(&other);
+    rig_stop(rig);
+}
+
+static void a_batch_over_the_rate_goes_at_once_and_what_follows_waits(void **state)
+{
+    (void)state;
+    struct mr_api_options options = {.limits = {.rate = 20}};
+    struct rig *rig = rig_start(&options);
+    struct talk talk = {0};
+    assert_non_null(enqueue(rig, &talk, request_of(rig, 1000, 1)));
+    assert_null(enqueue(rig, &talk, request_of(rig, 1, 1)));
+    assert_int_equal(talk.status, MR_RPC_EXHAUSTED);
+    const char *told = strstr(talk.text, "over the rate of 20 a second: try again in ");
+    assert_non_null(told);
+    assert_int_equal(strlen(told), strlen("over the rate of 20 a second: try again in 49 s"));
     rig_stop(rig);
 }
 
@@ -586,7 +603,7 @@ static void a_stream_over_its_rate_goes_on(void **state)
     assert_int_equal(reply->results[8]->code, MR_OK);
     reply = next_response(&talk);
     assert_int_equal(reply->code, MR_BUSY);
-    assert_string_equal(reply->message, "over the rate of 10 a second");
+    assert_string_equal(reply->message, "over the rate of 10 a second: try again in 1 s");
     do {
         talk_send(&talk, &request_of(rig, 1, 1)->base);
         reply = next_response(&talk);
@@ -643,6 +660,7 @@ int main(void)
         cmocka_unit_test(a_connection_with_much_under_way_waits),
         cmocka_unit_test(a_server_with_too_much_under_way_says_so),
         cmocka_unit_test(a_connection_over_its_rate_is_refused_until_later),
+        cmocka_unit_test(a_batch_over_the_rate_goes_at_once_and_what_follows_waits),
         cmocka_unit_test(a_stream_over_its_rate_goes_on),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
