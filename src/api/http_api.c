@@ -12,6 +12,8 @@
 struct http_call *http_call_new(struct mr_http_api *api, struct mr_http_request *request)
 {
     struct mr_token token;
+    struct mr_detail detail;
+    enum mr_err err;
     if (!http_door_admit(&api->options.door, request, &token))
         return NULL;
     struct mr_broker *broker = atomic_load(&api->broker);
@@ -32,7 +34,11 @@ struct http_call *http_call_new(struct mr_http_api *api, struct mr_http_request 
     call->broker = broker;
     call->token = token;
     call->about = mr_http_parameter(request);
-    return call;
+    err = http_door_pay(&api->options.door, request, &token, &detail);
+    if (err == MR_OK)
+        return call;
+    http_call_fail(call, err, "%s", detail.text);
+    return NULL;
 }
 
 struct http_call *http_call_new_heavy(struct mr_http_api *api, struct mr_http_request *request)
@@ -274,6 +280,8 @@ enum mr_err mr_http_api_new(const struct mr_http_api_options *options, struct mr
                                         .payload_max = api->options.payload_max};
     struct mr_buf document = {0};
     enum mr_err err = mr_http_jobs_new(&jobs, &api->jobs);
+    if (err == MR_OK && options->rate > 0)
+        err = http_rates_new(options->rate, &api->options.door.rates);
     if (err == MR_OK)
         err = http_history_new(api, &api->history);
     if (err == MR_OK)
@@ -374,6 +382,7 @@ void mr_http_api_free(struct mr_http_api *api)
     http_history_free(api->history);
     mr_http_jobs_free(api->jobs);
     mr_http_answer_free(api->document);
+    http_rates_free(api->options.door.rates);
     free(api->timings.at);
     free(api->routes);
     free(api);

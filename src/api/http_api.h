@@ -16,8 +16,9 @@ struct mr_view;
 struct mr_doubts;
 
 struct mr_http_api_options {
-    struct http_door door;
-    size_t payload_max;             /* MR_PAYLOAD_MAX */
+    struct http_door door; /* its rates are made here */
+    size_t payload_max;    /* MR_PAYLOAD_MAX */
+    uint32_t rate; /* tasks, and calls that change something, a second and caller; 0: no limit */
     _Atomic uint64_t *handed;       /* counts the tasks that workers get; NULL: nobody asks */
     const struct mr_doubts *doubts; /* nodes whose stream broke; NULL: nobody knows of such */
     /* As in api.h. */

@@ -67,6 +67,52 @@ bool http_door_admit(const struct http_door *door, struct mr_http_request *reque
     return verdict == MR_ALLOWED;
 }
 
+/* NULL rate: there is no limit. */
+static enum mr_err rate_of(const struct http_door *door, const struct mr_http_request *request,
+                           const struct mr_token *token, mr_mono now, struct rate **ret_rate,
+                           struct mr_detail *detail)
+{
+    char caller[MR_ADDR_TEXT_MAX];
+    *ret_rate = NULL;
+    if (door->rates == NULL)
+        return MR_OK;
+    mr_http_peer(request, caller);
+    char *port = strrchr(caller, ':');
+    if (port != NULL)
+        *port = '\0';
+    return http_rates_of(door->rates, token->id[0] != '\0' ? token->id : caller, now, ret_rate,
+                         detail);
+}
+
+/* What became of n of them; when they may not go now, the answer will say when. */
+static enum mr_err paid(struct mr_http_request *request, const struct rate *rate, size_t n,
+                        enum mr_err err)
+{
+    if (err != MR_OK)
+        mr_http_retry_after(request, rate_wait_s(rate, n));
+    return err;
+}
+
+enum mr_err http_door_pay(const struct http_door *door, struct mr_http_request *request,
+                          const struct mr_token *token, struct mr_detail *detail)
+{
+    struct rate *rate;
+    mr_mono now = mr_mono_now(mr_clock_system());
+    if (!http_row_of(request)->counts)
+        return MR_OK;
+    MR_TRY(rate_of(door, request, token, now, &rate, detail));
+    return rate != NULL ? paid(request, rate, 1, rate_pay(rate, now, 1, detail)) : MR_OK;
+}
+
+enum mr_err http_door_pay_more(const struct http_door *door, struct mr_http_request *request,
+                               const struct mr_token *token, size_t n, struct mr_detail *detail)
+{
+    struct rate *rate;
+    mr_mono now = mr_mono_now(mr_clock_system());
+    MR_TRY(rate_of(door, request, token, now, &rate, detail));
+    return rate != NULL ? paid(request, rate, n + 1, rate_pay_more(rate, now, n, detail)) : MR_OK;
+}
+
 void http_door_audit(const struct http_door *door, const struct mr_http_request *request,
                      const struct mr_token *token, struct mr_slice about, enum mr_err err)
 {

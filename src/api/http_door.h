@@ -7,6 +7,7 @@
 #define MR_API_HTTP_DOOR_H
 
 #include "api/api.h"
+#include "api/http_rates.h"
 #include "http/http.h"
 #include "wire/jw.h"
 
@@ -28,6 +29,7 @@ struct http_row {
     const char *answer;  /* schema of the answer; NULL: it is no JSON, as type says */
     const char *type;    /* of the answer; NULL: JSON */
     int status;          /* of an answer that is no error */
+    bool counts;         /* against the rate of who asks */
     size_t body_max;
     mr_http_handler *handle; /* NULL: elsewhere */
 };
@@ -40,6 +42,7 @@ const struct http_row *http_row_of(const struct mr_http_request *request);
 /* Who decides, and who is told. */
 struct http_door {
     const struct mr_access *access; /* lives as long as it */
+    struct http_rates *rates;       /* NULL: everybody may send as much as he likes */
     mr_audit_line *audit;           /* may be NULL; on the server's thread */
     void *audit_arg;
 };
@@ -47,6 +50,14 @@ struct http_door {
 /* Whether whoever asks may come by this route: else it is answered, and this is false. */
 bool http_door_admit(const struct http_door *door, struct mr_http_request *request,
                      struct mr_token *ret_token);
+/* Takes a request that counts from what its caller may send; n more: what it brings beyond itself, once it is read. MR_BUSY and
+ * MR_NOMEM, with detail: it is to be answered so, and the answer says when to come back. */
+MR_MUST_USE enum mr_err http_door_pay(const struct http_door *door, struct mr_http_request *request,
+                                      const struct mr_token *token, struct mr_detail *detail);
+MR_MUST_USE enum mr_err http_door_pay_more(const struct http_door *door,
+                                           struct mr_http_request *request,
+                                           const struct mr_token *token, size_t n,
+                                           struct mr_detail *detail);
 /* A line of audit; peer and method are those of the request. */
 void http_door_audit(const struct http_door *door, const struct mr_http_request *request,
                      const struct mr_token *token, struct mr_slice about, enum mr_err err);

@@ -174,13 +174,17 @@ void http_enqueue(struct mr_http_request *request, void *arg)
         http_call_fail(call, MR_TOO_BIG, "%zu tasks in one call, the limit is %d", n, MR_BATCH_MAX);
         return;
     }
+    struct mr_detail detail = {.text = ""};
     enum mr_err err = make_room(call, n);
     if (err == MR_OK)
         err = read_items(call);
+    if (err == MR_OK && call->req.enqueue.n > 1)
+        err = http_door_pay_more(&call->api->options.door, call->request, &call->token,
+                                 call->req.enqueue.n - 1, &detail);
     if (err != MR_OK) {
         call->req.head.err = err;
         settle(call);
-        http_call_fail(call, err, "%s", mr_err_text(err));
+        http_call_fail(call, err, "%s", detail.text[0] != '\0' ? detail.text : mr_err_text(err));
     } else if (call->req.enqueue.n == 0) {
         answer(call);
     } else {

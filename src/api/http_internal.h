@@ -4,7 +4,7 @@
  *
  *   http_routes.c    the rows: every route there is
  *   http_openapi.c   the document that is made of them
- *   http_door.c      who may come by one
+ *   http_door.c      who may come by one, and how often (http_rates.c)
  *   http_api.c       life, and a request's way to the broker and back
  *   http_json.c      bodies, and what may stand in them; task_json.c a task in one
  *   http_web.c       the dashboard's files

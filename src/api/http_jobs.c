@@ -22,6 +22,18 @@ bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request,
     return *ret_service != NULL;
 }
 
+bool http_pay(struct mr_http_jobs *jobs, struct mr_http_request *request,
+              const struct mr_token *token)
+{
+    struct mr_detail detail;
+    enum mr_err err = http_door_pay(jobs->options.door, request, token, &detail);
+    if (err == MR_OK)
+        return true;
+    http_door_audit(jobs->options.door, request, token, mr_http_parameter(request), err);
+    mr_http_fail(request, err, detail.text);
+    return false;
+}
+
 bool http_id(struct mr_http_request *request, char id[MR_JOB_ID_MAX + 1])
 {
     struct mr_slice text = mr_http_parameter(request);
@@ -155,7 +167,7 @@ static void ask_of(struct mr_http_request *request, struct mr_http_jobs *jobs,
     struct mr_token token;
     struct mr_job_service *service;
     struct mr_detail detail;
-    if (!http_admit(jobs, request, &token, &service))
+    if (!http_admit(jobs, request, &token, &service) || !http_pay(jobs, request, &token))
         return;
     struct http_asking *asking = calloc(1, sizeof *asking);
     if (asking == NULL) {

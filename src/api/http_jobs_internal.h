@@ -43,6 +43,9 @@ struct http_asking {
 /* Who asks, and whether it may: else it is answered, and this is false. */
 bool http_admit(struct mr_http_jobs *jobs, struct mr_http_request *request,
                 struct mr_token *ret_token, struct mr_job_service **ret_service);
+/* Whether its rate lets it: the same. Once a request. */
+bool http_pay(struct mr_http_jobs *jobs, struct mr_http_request *request,
+              const struct mr_token *token);
 /* Asks; back is called on the server's thread. The service is there. */
 void http_ask(struct http_asking *asking, struct mr_job_service *service);
 void http_fail(struct mr_http_request *request, const struct mr_job_ask *ask);

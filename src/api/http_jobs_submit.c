@@ -471,7 +471,7 @@ void http_jobs_submit(struct mr_http_request *request, void *arg)
     struct mr_http_jobs *jobs = arg;
     struct mr_token token;
     struct mr_job_service *service;
-    if (!http_admit(jobs, request, &token, &service))
+    if (!http_admit(jobs, request, &token, &service) || !http_pay(jobs, request, &token))
         return;
     struct posting *p = calloc(1, sizeof *p);
     if (p == NULL) {

@@ -9,9 +9,12 @@
 #define ANYBODY   0
 #define V1        "/api/v1"
 #define LOOK      .owner = HTTP_API, .status = 200, .method = "GET"
-#define ACT(code) .owner = HTTP_API, .status = (code)
-#define LOOK_JOB  .owner = HTTP_JOBS, .status = 200, .method = "GET"
-#define ELSE      .owner = HTTP_ELSEWHERE, .status = 200, .method = "GET", .type = "text/plain"
+#define ACT(code) .owner = HTTP_API, .status = (code), .counts = true
+/* Held up, a worker would lose what it has in hand. */
+#define WORK          .owner = HTTP_API, .status = 200, .method = "POST"
+#define LOOK_JOB      .owner = HTTP_JOBS, .status = 200, .method = "GET"
+#define ACT_JOB(code) .owner = HTTP_JOBS, .status = (code), .counts = true
+#define ELSE          .owner = HTTP_ELSEWHERE, .status = 200, .method = "GET", .type = "text/plain"
 
 /* clang-format off */
 const struct http_row http_rows[] = {
@@ -63,13 +66,13 @@ const struct http_row http_rows[] = {
      .act = "Tasks/Archive", .summary = "One that waits goes to the archive", .answer = "task_id",
      .handle = http_task_archive},
 
-    {.method = "POST", .path = V1 "/take", ACT(200), .roles = A | W,
+    {WORK, .path = V1 "/take", .roles = A | W,
      .summary = "Takes tasks for a worker; waits for the first, so long as it says",
      .body = "take", .body_max = HTTP_SMALL_MAX, .answer = "tasks", .handle = http_take},
-    {.method = "POST", .path = V1 "/extend", ACT(200), .roles = A | W,
+    {WORK, .path = V1 "/extend", .roles = A | W,
      .summary = "Begins the leases of what was taken together anew", .body = "runs",
      .body_max = HTTP_SMALL_MAX, .answer = "extended", .handle = http_extend},
-    {.method = "POST", .path = V1 "/finish", ACT(200), .roles = A | W,
+    {WORK, .path = V1 "/finish", .roles = A | W,
      .summary = "Ends runs", .body = "ends", .body_max = HTTP_BODY_MAX, .answer = "results",
      .handle = http_finish},
 
@@ -119,8 +122,8 @@ const struct http_row http_rows[] = {
      .act = "Timers/Run", .summary = "Fires it now, beside what is planned", .query = "app",
      .answer = "timer", .handle = http_timer_run},
 
-    {.method = "POST", .path = V1 "/jobs", .owner = HTTP_JOBS, .roles = A | P, .act = "Jobs/Submit",
-     .summary = "Gives a job in", .body = "new_job", .body_max = HTTP_BODY_MAX, .status = 201,
+    {.method = "POST", .path = V1 "/jobs", ACT_JOB(201), .roles = A | P, .act = "Jobs/Submit",
+     .summary = "Gives a job in", .body = "new_job", .body_max = HTTP_BODY_MAX,
      .answer = "job", .handle = http_jobs_submit},
     {LOOK_JOB, .path = V1 "/jobs", .roles = A | P | V, .summary = "Jobs, newest first",
      .query = "queue job_state cursor limit", .answer = "jobs", .handle = http_jobs_list},
@@ -133,12 +136,12 @@ const struct http_row http_rows[] = {
     {LOOK_JOB, .path = V1 "/jobs/{id}/events", .roles = A | P | V,
      .summary = "Its progress as it goes: events of the server, at last one named end",
      .type = "text/event-stream", .handle = http_jobs_events},
-    {.method = "POST", .path = V1 "/jobs/{id}/cancel", .owner = HTTP_JOBS, .roles = A | P,
-     .act = "Jobs/Cancel", .summary = "Ends it", .status = 200, .answer = "job",
+    {.method = "POST", .path = V1 "/jobs/{id}/cancel", ACT_JOB(200), .roles = A | P,
+     .act = "Jobs/Cancel", .summary = "Ends it", .answer = "job",
      .handle = http_jobs_cancel},
-    {.method = "POST", .path = V1 "/jobs/{id}/retry", .owner = HTTP_JOBS, .roles = A | P,
+    {.method = "POST", .path = V1 "/jobs/{id}/retry", ACT_JOB(200), .roles = A | P,
      .act = "Jobs/Retry", .summary = "Runs the parts that failed, and those that never ran, again",
-     .status = 200, .answer = "job", .handle = http_jobs_retry},
+     .answer = "job", .handle = http_jobs_retry},
 
     {LOOK, .path = V1 "/dead", .roles = A | P | V,
      .summary = "Archived tasks, then operations on timers that could not be applied",

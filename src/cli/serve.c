@@ -238,6 +238,7 @@ static enum mr_err make_http_api(struct serve *serve)
     struct mr_http_api_options options = {
         .door = {.access = &serve->access, .audit = serve_audit_line, .audit_arg = serve->audit},
         .payload_max = (size_t)serve->settings->payload_max.number,
+        .rate = (uint32_t)serve->settings->rate.number,
         .handed = &serve->handed,
         .doubts = &serve->doubts,
         .view = serve_names_view,

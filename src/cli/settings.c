@@ -51,7 +51,8 @@ const struct cli_option settings_table[] = {
     {ROW("calls-max", calls_max, CLI_COUNT, "N", "calls under way on one connection of gRPC"),
      .fallback = "1000", .min = 1, .max = CALLS_MAX},
     {ROW("rate", rate, CLI_COUNT, "N",
-         "tasks and calls a second on one connection of gRPC; 0: no limit"),
+         "tasks and calls a second on one connection of gRPC, or of one caller by HTTP; 0: no "
+         "limit"),
      .fallback = "0", .max = UINT32_MAX},
     {ROW("audit-file", audit_file, CLI_TEXT, "FILE",
          "append a line for every change by a person; else they go to standard error")},

@@ -130,6 +130,8 @@ void mr_http_reply_answer(struct mr_http_request *request, int status,
 /* {"error":{"code":...,"message":...}} with the error's own status, or with this one. */
 void mr_http_fail(struct mr_http_request *request, enum mr_err err, const char *text);
 void mr_http_refuse(struct mr_http_request *request, int status, enum mr_err err, const char *text);
+/* Of a refusal that passes (429, 503): when to come back. Where nothing is said, after a second. */
+void mr_http_retry_after(struct mr_http_request *request, int64_t s);
 /* The handler returns without an answer: it comes later, from this thread (mr_http_post). The request lives until
  * then, also when its client has gone. */
 void mr_http_later(struct mr_http_request *request);

@@ -81,6 +81,7 @@ struct mr_http_request {
     mr_mono since;      /* it was there as a whole, or was refused before that */
     bool is_head, begun, replied, later, suspended, asked;
     enum MHD_Result result;
+    int64_t retry_after_s;         /* 0: nothing was said of it */
     struct mr_http_stream *stream; /* NULL: none */
 };
 

@@ -197,16 +197,24 @@ static void fail_with(struct mr_http_request *request, int status, enum mr_err e
     reply_with(request, status, "application/json", mr_slice_make(body, (size_t)len), extra);
 }
 
+void mr_http_retry_after(struct mr_http_request *request, int64_t s)
+{
+    request->retry_after_s = s;
+}
+
 void mr_http_refuse(struct mr_http_request *request, int status, enum mr_err err, const char *text)
 {
+    char later[24];
+    (void)snprintf(later, sizeof later, "%lld",
+                   (long long)(request->retry_after_s > 0 ? request->retry_after_s : 1));
     /* What a client is to do: show who it is, or come back. */
-    static const struct {
+    const struct {
         int status;
         struct extra extra;
     } rows[] = {
         {MHD_HTTP_UNAUTHORIZED, {"WWW-Authenticate", "Bearer"}},
-        {MHD_HTTP_TOO_MANY_REQUESTS, {"Retry-After", "1"}},
-        {MHD_HTTP_SERVICE_UNAVAILABLE, {"Retry-After", "1"}},
+        {MHD_HTTP_TOO_MANY_REQUESTS, {"Retry-After", later}},
+        {MHD_HTTP_SERVICE_UNAVAILABLE, {"Retry-After", later}},
     };
     struct extra extra = {0};
     for (size_t i = 0; i < sizeof rows / sizeof *rows; i++)

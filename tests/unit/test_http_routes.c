@@ -59,6 +59,17 @@ static void only_who_looks_is_a_viewer(void **state)
         assert_null(row->act);
 }
 
+/* Against the rate of who asks: all that changes something, but for what workers do. */
+static void what_changes_something_counts(void **state)
+{
+    (void)state;
+    FOR_EACH_ROW(row)
+    {
+        bool is_work = (row->roles & MR_ROLE_BIT(MR_ROLE_WORKER)) != 0;
+        assert_true(row->counts == (strcmp(row->method, "GET") != 0 && !is_work));
+    }
+}
+
 static const json_t *in(const json_t *json, const char *key)
 {
     const json_t *value = json_object_get(json, key);
@@ -92,8 +103,11 @@ static void the_document_has_every_row(void **state)
 int main(void)
 {
     const struct CMUnitTest tests[] = {
-        cmocka_unit_test(a_row_is_there_once),        cmocka_unit_test(a_row_says_what_it_is),
-        cmocka_unit_test(what_is_of_tasks_has_roles), cmocka_unit_test(only_who_looks_is_a_viewer),
+        cmocka_unit_test(a_row_is_there_once),
+        cmocka_unit_test(a_row_says_what_it_is),
+        cmocka_unit_test(what_is_of_tasks_has_roles),
+        cmocka_unit_test(only_who_looks_is_a_viewer),
+        cmocka_unit_test(what_changes_something_counts),
         cmocka_unit_test(the_document_has_every_row),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
