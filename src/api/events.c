@@ -313,10 +313,8 @@ static enum mr_err read_request(struct watcher *watcher, const Millrace__V1__Wat
                    in->queue[0] != '\0' ? in->queue : "*");
     for (size_t i = 0; i < in->n_kinds; i++) {
         unsigned kind = (unsigned)in->kinds[i];
-        if (kind > THING_COUNT) {
-            mr_detail_set(detail, "kinds: %u is none", kind);
-            return MR_INVALID;
-        }
+        static_assert(MILLRACE__V1__EVENT_KIND__EVENT_LEADER == (int)THING_COUNT, "from 1");
+        MR_TRY(words_check(&words_event_kinds, "kinds", (int)in->kinds[i], detail));
         watcher->kinds |= kind == 0 ? ~0u : 1u << (kind - 1); /* in the order of the .proto */
     }
     if (in->n_kinds == 0)

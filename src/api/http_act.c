@@ -240,27 +240,6 @@ static void add_setting(struct settings *settings, enum mr_queue_setting setting
             .setting = setting, .value = (uint64_t)value, .rate_ms = rate_ms};
 }
 
-/* The number of a word, by a function that names them; -1: nothing was said, -2: it is none. */
-static int64_t word_of(struct mr_slice word, const char *(*name)(int), int n)
-{
-    if (word.len == 0)
-        return -1;
-    for (int i = 0; i < n; i++)
-        if (mr_slice_equal(word, mr_slice_str(name(i))))
-            return i;
-    return -2;
-}
-
-static const char *assign_name(int i)
-{
-    return mr_assign_name((enum mr_assign)i);
-}
-
-static const char *retry_name(int i)
-{
-    return mr_retry_mode_name((enum mr_retry_mode)i);
-}
-
 static enum mr_err read_settings(const json_t *json, struct settings *settings,
                                  struct mr_detail *detail)
 {
@@ -278,13 +257,9 @@ static enum mr_err read_settings(const json_t *json, struct settings *settings,
         {"retry_mode", HTTP_TEXT, &retry},
     };
     MR_TRY(http_read_object(json, fields, sizeof fields / sizeof *fields, detail));
-    int64_t assigned = word_of(assign, assign_name, MR_ASSIGN_COUNT);
-    int64_t mode = word_of(retry, retry_name, MR_RETRY_MODE_COUNT);
-    if (assigned == -2 || mode == -2) {
-        mr_detail_set(detail, "%s: there is no such word",
-                      assigned == -2 ? "assign" : "retry_mode");
-        return MR_INVALID;
-    }
+    int assigned = -1, mode = -1;
+    MR_TRY(words_read(&words_assigns, "assign", assign, &assigned, detail));
+    MR_TRY(words_read(&words_retry_modes, "retry_mode", retry, &mode, detail));
     add_setting(settings, MR_QUEUE_MAX_LENGTH, max_length, 0);
     add_setting(settings, MR_QUEUE_PARTITIONS, partitions, 0);
     add_setting(settings, MR_QUEUE_RATE, rate, rate > 0 ? rate_ms : 0);

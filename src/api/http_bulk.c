@@ -140,17 +140,6 @@ static bool read_verb(struct mr_slice action, enum mr_verb *ret_verb)
     return false;
 }
 
-static bool read_state(struct mr_slice word, enum mr_state *ret_state)
-{
-    for (int state = MR_STATE_NONE + 1; state < MR_STATE_COUNT; state++) {
-        if (mr_slice_equal(word, mr_slice_str(mr_state_name((enum mr_state)state)))) {
-            *ret_state = (enum mr_state)state;
-            return true;
-        }
-    }
-    return word.len == 0;
-}
-
 /* Nobody empties everything by leaving something out. */
 static const char *wrong_with(const struct asked *asked, const struct bulk *bulk)
 {
@@ -162,32 +151,31 @@ static const char *wrong_with(const struct asked *asked, const struct bulk *bulk
         return "all: stands alone";
     if (asked->max < 1 || asked->max > IDS_MAX)
         return "max: must be a number from 1 to 10000";
-    if (asked->queue.len > 0 && mr_name_check(asked->queue) != MR_OK)
-        return "queue: not the name of one";
-    if (asked->type.len > 0 && mr_name_check(asked->type) != MR_OK)
-        return "type: not the name of one";
     if (asked->text.len > MR_NAME_MAX)
         return "text: at most 128 bytes";
     return NULL;
 }
 
-static bool begin(struct http_call *call, const struct asked *asked)
+static void begin(struct http_call *call, const struct asked *asked)
 {
     struct bulk *bulk = call->data;
     struct http_scan *scan = &bulk->scan;
     const char *wrong = wrong_with(asked, bulk);
     if (wrong != NULL) {
         http_call_fail(call, MR_INVALID, "%s", wrong);
-        return false;
+        return;
     }
-    if (asked->queue.len > 0 && !http_may_touch(call, asked->queue))
-        return false;
+    if (asked->queue.len > 0 &&
+        (!http_read_name(call, "queue", asked->queue) || !http_may_touch(call, asked->queue)))
+        return;
+    if (asked->type.len > 0 && !http_read_name(call, "type", asked->type))
+        return;
     bulk->dry_run = asked->dry_run;
     bulk->max = asked->dry_run ? COUNT_MAX : (size_t)asked->max;
     bulk->ids = calloc(asked->dry_run ? 1 : bulk->max, sizeof *bulk->ids);
     if (bulk->ids == NULL) {
         http_call_fail(call, MR_NOMEM, "%s", mr_err_text(MR_NOMEM));
-        return false;
+        return;
     }
     scan->options.queue = asked->queue;
     scan->options.type = asked->type;
@@ -197,7 +185,6 @@ static bool begin(struct http_call *call, const struct asked *asked)
     scan->found = found;
     scan->over = over;
     http_scan(call, scan);
-    return true;
 }
 
 /* NULL: the call is ended. */
@@ -229,17 +216,17 @@ void http_tasks_bulk(struct mr_http_request *request, void *arg)
     struct bulk *bulk = bulk_new(call);
     if (bulk == NULL)
         return;
+    int state = MR_STATE_NONE;
     enum mr_err err = http_read_object(call->json, fields, sizeof fields / sizeof *fields, &detail);
+    if (err == MR_OK)
+        err = words_read(&words_states, "state", asked.state, &state, &detail);
+    bulk->scan.options.state = (enum mr_state)state;
     if (err != MR_OK)
         http_call_fail(call, err, "%s", detail.text);
     else if (!read_verb(asked.action, &bulk->verb))
         http_call_fail(call, MR_INVALID, "action: must be run, cancel, archive or delete");
-    else if (!read_state(asked.state, &bulk->scan.options.state))
-        http_call_fail(call, MR_INVALID, "state: %.*s is none",
-                       (int)(asked.state.len < MR_NAME_MAX ? asked.state.len : MR_NAME_MAX),
-                       (const char *)asked.state.data);
     else
-        (void)begin(call, &asked);
+        begin(call, &asked);
 }
 
 void http_requeue_all(struct http_call *call)
@@ -274,5 +261,5 @@ void http_requeue_all(struct http_call *call)
     bulk->verb = MR_VERB_RUN;
     bulk->scan.options.state = MR_ARCHIVED;
     bulk->scan.operations = asked.all && mr_access_all_queues(&call->token);
-    (void)begin(call, &asked);
+    begin(call, &asked);
 }

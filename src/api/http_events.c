@@ -388,8 +388,9 @@ static bool read_pattern(struct mr_http_request *request, const struct mr_token 
         text = "*";
     struct mr_slice name = mr_slice_str(text);
     bool one = strchr(text, '*') == NULL;
-    if (mr_name_check(name) != MR_OK) {
-        mr_http_fail(request, MR_INVALID, "queue: not the name of one, nor a pattern");
+    enum mr_err err = mr_name_check_of("queue", name, &detail);
+    if (err != MR_OK) {
+        mr_http_fail(request, err, detail.text);
         return false;
     }
     if (one && !mr_access_queue(token, name)) {

@@ -153,6 +153,9 @@ void http_not_covered(const struct mr_token *token, struct mr_slice queue,
 bool http_read_limit(struct http_call *call, size_t max, size_t *ret_limit);
 /* The name in the path, or behind the ?; empty: there is none. */
 bool http_read_name(struct http_call *call, const char *what, struct mr_slice name);
+/* The number of the word that stands behind the ?; *ret_number stays as it is without one. */
+bool http_read_word(struct http_call *call, const struct words *words, const char *what,
+                    int *ret_number);
 struct mr_slice http_query(const struct http_call *call, const char *name);
 
 /* What may stand in a body, so that it is not larger in memory than it should be. */

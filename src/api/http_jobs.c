@@ -3,6 +3,7 @@
 #include <stdlib.h>
 
 #include "api/http_jobs_internal.h"
+#include "api/words.h"
 #include "base/text.h"
 #include "wire/job_json.h"
 
@@ -145,19 +146,11 @@ static enum mr_err read_page(struct mr_http_request *request, struct http_asking
                       asking->token.queue, queue);
         return MR_DENIED;
     }
-    if (state == NULL)
-        return MR_OK;
-    bool parts = ask->kind == MR_JOB_PARTS;
-    size_t count = parts ? MR_PART_STATE_COUNT : MR_JOB_STATE_COUNT;
-    for (size_t i = parts ? 0 : 1; i < count; i++) {
-        const char *name = parts ? mr_part_state_name((enum mr_part_state)i)
-                                 : mr_job_state_name((enum mr_job_state)i);
-        if (strcmp(name, state) == 0)
-            ask->states = 1u << i;
-    }
-    if (ask->states == 0)
-        mr_detail_set(detail, "state: %.100s is none", state);
-    return ask->states != 0 ? MR_OK : MR_INVALID;
+    int known = -1;
+    MR_TRY(words_read(ask->kind == MR_JOB_PARTS ? &words_part_states : &words_job_states, "state",
+                      mr_slice_str(state != NULL ? state : ""), &known, detail));
+    ask->states = known >= 0 ? 1u << known : 0;
+    return MR_OK;
 }
 
 /* The library keeps the texts of a request until it is answered. */

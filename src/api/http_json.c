@@ -27,11 +27,20 @@ bool http_read_limit(struct http_call *call, size_t max, size_t *ret_limit)
 
 bool http_read_name(struct http_call *call, const char *what, struct mr_slice name)
 {
-    enum mr_err err = mr_name_check(name);
+    struct mr_detail detail;
+    enum mr_err err = mr_name_check_of(what, name, &detail);
     if (err != MR_OK)
-        http_call_fail(call, err,
-                       "%s: a name has 1 to %d bytes of UTF-8 without control characters or braces",
-                       what, MR_NAME_MAX);
+        http_call_fail(call, err, "%s", detail.text);
+    return err == MR_OK;
+}
+
+bool http_read_word(struct http_call *call, const struct words *words, const char *what,
+                    int *ret_number)
+{
+    struct mr_detail detail;
+    enum mr_err err = words_read(words, what, http_query(call, what), ret_number, &detail);
+    if (err != MR_OK)
+        http_call_fail(call, err, "%s", detail.text);
     return err == MR_OK;
 }
 

@@ -28,21 +28,6 @@ static void tasks_back(struct http_call *call)
     http_call_reply(call, &jw);
 }
 
-static bool read_state(struct http_call *call, enum mr_state *ret_state)
-{
-    const char *text = mr_http_query(call->request, "state");
-    if (text == NULL)
-        return true;
-    for (int state = MR_STATE_NONE + 1; state < MR_STATE_COUNT; state++) {
-        if (strcmp(text, mr_state_name((enum mr_state)state)) == 0) {
-            *ret_state = (enum mr_state)state;
-            return true;
-        }
-    }
-    http_call_fail(call, MR_INVALID, "state: %.100s is none", text);
-    return false;
-}
-
 /* What a list of tasks is of, but for its state and its cursor. */
 static bool read_filter(struct http_call *call)
 {
@@ -141,8 +126,10 @@ static void search_begin(struct http_call *call, struct mr_slice text)
 void http_tasks(struct mr_http_request *request, void *arg)
 {
     struct http_call *call = http_call_new_heavy(arg, request);
-    if (call == NULL || !read_filter(call) || !read_state(call, &call->req.list.options.state))
+    int state = MR_STATE_NONE;
+    if (call == NULL || !read_filter(call) || !http_read_word(call, &words_states, "state", &state))
         return;
+    call->req.list.options.state = (enum mr_state)state;
     struct mr_slice text = http_query(call, "text");
     call->req.list.options.cursor = mr_http_query(request, "cursor");
     if (text.len > 0)

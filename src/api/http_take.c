@@ -275,8 +275,9 @@ static enum mr_err read_queues(struct http_call *call, const json_t *json, struc
     {
         json_int_t number = json_integer_value(weight);
         struct mr_slice queue = mr_slice_str(name);
-        if (mr_name_check(queue) != MR_OK || number < 1 || number > INT32_MAX)
+        if (number < 1 || number > INT32_MAX)
             return MR_INVALID;
+        MR_TRY(mr_name_check_of("queue", queue, detail));
         if (!mr_access_queue(&call->token, queue)) {
             http_not_covered(&call->token, queue, detail);
             return MR_DENIED;
@@ -304,8 +305,7 @@ static enum mr_err check_wish(const struct wish *wish, struct mr_detail *detail)
                       (long long)rows[i].low, (long long)rows[i].high);
         return MR_INVALID;
     }
-    mr_detail_set(detail, "node: not a name");
-    return mr_name_check(wish->node);
+    return mr_name_check_of("node", wish->node, detail);
 }
 
 static enum mr_err read_wish(struct http_call *call, struct wish *wish, struct mr_detail *detail)

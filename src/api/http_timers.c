@@ -63,21 +63,6 @@ static void on_done(struct mr_timer_look *look)
     http_call_return(look->arg);
 }
 
-static bool read_state(struct http_call *call, enum mr_timer_state *ret_state)
-{
-    const char *text = mr_http_query(call->request, "state");
-    if (text == NULL)
-        return true;
-    for (int state = MR_TIMER_STATE_NONE + 1; state < MR_TIMER_STATE_COUNT; state++) {
-        if (strcmp(text, mr_timer_state_name((enum mr_timer_state)state)) == 0) {
-            *ret_state = (enum mr_timer_state)state;
-            return true;
-        }
-    }
-    http_call_fail(call, MR_INVALID, "state: %.100s is none", text);
-    return false;
-}
-
 static bool read_look(struct http_call *call, struct mr_timer_look *look)
 {
     size_t limit = 0;
@@ -91,8 +76,10 @@ static bool read_look(struct http_call *call, struct mr_timer_look *look)
         return false;
     if ((!lists || look->app.len > 0) && !http_may_touch(call, look->app))
         return false;
-    if (lists && !read_state(call, &look->state))
+    int state = MR_TIMER_STATE_NONE;
+    if (lists && !http_read_word(call, &words_timer_states, "state", &state))
         return false;
+    look->state = (enum mr_timer_state)state;
     if (!http_read_limit(call, MR_BATCH_MAX, &limit))
         return false;
     look->limit = (uint32_t)limit;

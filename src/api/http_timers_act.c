@@ -65,50 +65,23 @@ static void fail_oom(struct http_call *call)
 
 /* ---- the body ------------------------------------------------------------------------------- */
 
-/* The number of a word, by the function that names them; false: it is none. */
-static bool read_word(struct mr_slice word, const char *(*name)(int), int count, int *ret_number)
-{
-    for (int i = 0; i < count; i++) {
-        if (mr_slice_equal(word, mr_slice_str(name(i)))) {
-            *ret_number = i;
-            return true;
-        }
-    }
-    return word.len == 0;
-}
-
-static const char *kind_name(int i)
-{
-    return mr_timer_kind_name((enum mr_timer_kind)i);
-}
-
-static const char *misfire_name(int i)
-{
-    return mr_misfire_name((enum mr_misfire)i);
-}
-
-static const char *overlap_name(int i)
-{
-    return mr_overlap_name((enum mr_overlap)i);
-}
-
-struct words {
+/* Words of the body. */
+struct said {
     struct mr_slice kind, misfire, overlap, strategy;
 };
 
-static enum mr_err take_words(struct changing *changing, const struct words *words,
+static enum mr_err take_words(struct changing *changing, const struct said *said,
                               struct mr_detail *detail)
 {
     struct mr_timer_options *timer = &changing->given;
     int kind = -1, misfire = (int)timer->misfire, overlap = (int)timer->overlap;
     const char *wrong = NULL;
-    if (!read_word(words->kind, kind_name, MR_TIMER_KIND_COUNT, &kind) || kind < 0)
-        wrong = "kind: must be cron, every, after-done, at, delay, daily or manual";
-    else if (!read_word(words->misfire, misfire_name, MR_MISFIRE_COUNT, &misfire))
-        wrong = "misfire: must be skip, once or all";
-    else if (!read_word(words->overlap, overlap_name, MR_OVERLAP_COUNT, &overlap))
-        wrong = "overlap: must be allow, skip, queue or cancel";
-    else if (words->strategy.len > 0 && !mr_timer_strategy_read(words->strategy, timer))
+    MR_TRY(words_read(&words_timer_kinds, "kind", said->kind, &kind, detail));
+    MR_TRY(words_read(&words_misfires, "misfire", said->misfire, &misfire, detail));
+    MR_TRY(words_read(&words_overlaps, "overlap", said->overlap, &overlap, detail));
+    if (kind < 0)
+        wrong = "kind: missing; cron, every, after-done, at, delay, daily or manual";
+    else if (said->strategy.len > 0 && !mr_timer_strategy_read(said->strategy, timer))
         wrong = "strategy: must be any, round-robin, healthiest, key:KEY, tag:TAG or broadcast";
     else if (changing->state.len > 0 && !mr_slice_equal(changing->state, MR_SLICE_LIT("paused")) &&
              !mr_slice_equal(changing->state, MR_SLICE_LIT("active")) &&
@@ -157,20 +130,20 @@ static enum mr_err take_body(struct http_call *call, struct mr_detail *detail)
 {
     struct changing *changing = call->data;
     struct mr_timer_options *timer = &changing->given;
-    struct words words = {0};
+    struct said said = {0};
     struct mr_slice name = {0}, app = {0};
     const json_t *passed = NULL;
     int64_t times = 0, max_running = 0, if_version = 0;
     const struct http_field fields[] = {
         {"name", HTTP_TEXT, &name},
         {"app", HTTP_TEXT, &app},
-        {"kind", HTTP_TEXT, &words.kind},
+        {"kind", HTTP_TEXT, &said.kind},
         {"expression", HTTP_TEXT, &timer->expression},
         {"tz", HTTP_TEXT, &timer->tz},
         {"exclude", HTTP_TEXT, &timer->exclude},
-        {"misfire", HTTP_TEXT, &words.misfire},
-        {"overlap", HTTP_TEXT, &words.overlap},
-        {"strategy", HTTP_TEXT, &words.strategy},
+        {"misfire", HTTP_TEXT, &said.misfire},
+        {"overlap", HTTP_TEXT, &said.overlap},
+        {"strategy", HTTP_TEXT, &said.strategy},
         {"state", HTTP_TEXT, &changing->state},
         {"start_ms", HTTP_NUMBER, &timer->start_ms},
         {"end_ms", HTTP_NUMBER, &timer->end_ms},
@@ -200,7 +173,7 @@ static enum mr_err take_body(struct http_call *call, struct mr_detail *detail)
         return MR_INVALID;
     }
     MR_TRY(take_task(changing, call->json, detail));
-    MR_TRY(take_words(changing, &words, detail));
+    MR_TRY(take_words(changing, &said, detail));
     timer->times = (uint64_t)times;
     timer->max_running = (uint32_t)max_running;
     changing->if_version = (uint64_t)if_version;

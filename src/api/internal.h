@@ -20,6 +20,7 @@
 #include "api/api.h"
 #include "api/feed.h"
 #include "api/rate.h"
+#include "api/words.h"
 #include "base/exec.h"
 #include "wire/flat.h"
 #include "wire/pb.h"

@@ -16,6 +16,17 @@ static void name_it(struct unary *u, const char *queue)
     mr_detail_set(&u->detail, "queue %.*s", MR_NAME_MAX, queue);
 }
 
+/* Whether that is the name of a queue; when not, the call is ended. */
+static bool is_named(struct unary *u, const char *queue)
+{
+    struct mr_detail detail;
+    enum mr_err err = mr_name_check_of("queue", mr_pb_text(queue), &detail);
+    name_it(u, queue);
+    if (err != MR_OK)
+        unary_fail(u, err, "%s", detail.text);
+    return err == MR_OK;
+}
+
 /* ---- looking -------------------------------------------------------------------------------- */
 
 enum { LIST_DEFAULT = 1000, LIST_MAX = 1000 };
@@ -97,11 +108,7 @@ static void get_one(struct unary *u, struct mr_slice queue)
 void queues_get(struct unary *u)
 {
     const Millrace__V1__QueueRequest *in = (const void *)u->message;
-    enum mr_err err = mr_name_check(mr_pb_text(in->queue));
-    name_it(u, in->queue);
-    if (err != MR_OK)
-        unary_fail(u, err, "queue: not a name");
-    else
+    if (is_named(u, in->queue))
         get_one(u, mr_pb_text(in->queue));
 }
 
@@ -110,11 +117,14 @@ void results_get(struct unary *u)
     const Millrace__V1__TopicRequest *in = (const void *)u->message;
     struct mr_slice topic = mr_pb_text(in->topic), queue = {0};
     char name[MR_NAME_MAX + 1];
-    enum mr_err err = topic.len <= MR_TOPIC_MAX ? mr_name_check(topic) : MR_TOO_BIG;
-    if (err == MR_OK)
-        err = mr_arena_copy(unary_arena(u), mr_result_queue(topic, name), &queue);
-    if (err != MR_OK)
-        unary_fail(u, err, err == MR_NOMEM ? NULL : "topic: not a name");
+    struct mr_detail detail;
+    enum mr_err err = mr_name_check_of("topic", topic, &detail);
+    if (topic.len > MR_TOPIC_MAX) /* less than of a name */
+        unary_fail(u, MR_TOO_BIG, "topic: %zu bytes, the limit is %d", topic.len, MR_TOPIC_MAX);
+    else if (err != MR_OK)
+        unary_fail(u, err, "%s", detail.text);
+    else if (mr_arena_copy(unary_arena(u), mr_result_queue(topic, name), &queue) != MR_OK)
+        unary_fail(u, MR_NOMEM, NULL);
     else
         get_one(u, queue);
 }
@@ -145,15 +155,11 @@ void queues_history(struct unary *u)
 {
     const Millrace__V1__QueueHistoryRequest *in = (const void *)u->message;
     struct mr_req_queue_history *req = &u->errand.req.queue_history;
-    enum mr_err err = mr_name_check(mr_pb_text(in->queue));
-    if (err != MR_OK) {
-        unary_fail(u, err, "queue: not a name");
+    if (!is_named(u, in->queue))
         return;
-    }
     req->queue = mr_pb_text(in->queue);
     req->max = in->days > 0 && in->days < MR_QUEUE_DAYS_MAX ? in->days : MR_QUEUE_DAYS_MAX;
     req->days = mr_arena_calloc(unary_arena(u), req->max, sizeof *req->days);
-    name_it(u, in->queue);
     if (req->days == NULL)
         unary_fail(u, MR_NOMEM, NULL);
     else
@@ -183,15 +189,11 @@ void queues_limits(struct unary *u)
 {
     const Millrace__V1__QueueLimitsRequest *in = (const void *)u->message;
     struct mr_req_queue_limits *req = &u->errand.req.queue_limits;
-    enum mr_err err = mr_name_check(mr_pb_text(in->queue));
-    if (err != MR_OK) {
-        unary_fail(u, err, "queue: not a name");
+    if (!is_named(u, in->queue))
         return;
-    }
     req->queue = mr_pb_text(in->queue);
     req->id = mr_pb_text(in->id);
     req->limits = mr_arena_calloc(unary_arena(u), MR_LIMITS_MAX, sizeof *req->limits);
-    name_it(u, in->queue);
     if (req->limits == NULL)
         unary_fail(u, MR_NOMEM, NULL);
     else

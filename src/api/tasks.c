@@ -66,12 +66,13 @@ static void list_reply(struct unary *u)
  */
 static bool list_is_good(struct unary *u, const Millrace__V1__ListRequest *in)
 {
+    struct mr_detail detail;
     if (in->limit > MR_BATCH_MAX) {
         unary_fail(u, MR_INVALID, "limit: %u, the most is %d", in->limit, MR_BATCH_MAX);
         return false;
     }
-    if ((unsigned)in->state >= MR_STATE_COUNT) {
-        unary_fail(u, MR_INVALID, "state: there is none with the number %d", (int)in->state);
+    if (words_check(&words_state_numbers, "state", (int)in->state, &detail) != MR_OK) {
+        unary_fail(u, MR_INVALID, "%s", detail.text);
         return false;
     }
     bool queue = in->queue[0] != '\0', cursor = in->cursor[0] != '\0';

@@ -119,3 +119,15 @@ enum mr_err mr_name_check(struct mr_slice name)
     }
     return mr_utf8_valid(name) ? MR_OK : MR_INVALID;
 }
+
+enum mr_err mr_name_check_of(const char *what, struct mr_slice name, struct mr_detail *detail)
+{
+    enum mr_err err = name.data != NULL ? mr_name_check(name) : MR_INVALID;
+    if (err == MR_TOO_BIG)
+        mr_detail_set(detail, "%s: %zu bytes, the limit is %d", what, name.len, MR_NAME_MAX);
+    else if (err != MR_OK && name.len == 0)
+        mr_detail_set(detail, "%s: missing", what);
+    else if (err != MR_OK)
+        mr_detail_set(detail, "%s: must be UTF-8 without control characters or braces", what);
+    return err;
+}

@@ -31,6 +31,9 @@ void mr_utf8_clean(void *text, size_t len);
 /* Names of queues, types and the like: 1..MR_NAME_MAX bytes of UTF-8 without control characters or
  * braces. MR_INVALID or MR_TOO_BIG. */
 MR_MUST_USE enum mr_err mr_name_check(struct mr_slice name);
+/* The same, and detail (may be NULL) says of what, "queue", why it is none. */
+MR_MUST_USE enum mr_err mr_name_check_of(const char *what, struct mr_slice name,
+                                         struct mr_detail *detail);
 
 /* FNV-1a: for tables, and for what others must find alike. More bytes: with the hash so far as seed. */
 #define MR_FNV64_SEED  0xcbf29ce484222325ULL

@@ -152,23 +152,13 @@ static const struct {
     {"unique time", offsetof(struct mr_task_options, unique_ms), 0},
 };
 
-static enum mr_err check_name(const char *what, struct mr_slice name, struct mr_detail *detail)
-{
-    enum mr_err err = name.data ? mr_name_check(name) : MR_INVALID;
-    if (err == MR_TOO_BIG)
-        mr_detail_set(detail, "%s: %zu bytes, the limit is %d", what, name.len, MR_NAME_MAX);
-    else if (err != MR_OK)
-        mr_detail_set(detail, "%s: must be UTF-8 without control characters or braces", what);
-    return err;
-}
-
 static enum mr_err check_names(const struct mr_task_options *task, struct mr_detail *detail)
 {
     for (size_t i = 0; i < sizeof name_fields / sizeof *name_fields; i++) {
         struct mr_slice name;
         memcpy(&name, (const char *)task + name_fields[i].offset, sizeof name);
         if (name.len > 0)
-            MR_TRY(check_name(name_fields[i].what, name, detail));
+            MR_TRY(mr_name_check_of(name_fields[i].what, name, detail));
     }
     return MR_OK;
 }
@@ -249,7 +239,7 @@ static enum mr_err check_headers(const struct mr_task_options *task, struct mr_d
     size_t bytes = 0;
     for (size_t i = 0; i < task->headers_n; i++) {
         struct mr_header header = task->headers[i];
-        MR_TRY(check_name("header name", header.name, detail));
+        MR_TRY(mr_name_check_of("header name", header.name, detail));
         if (header.value.len > 0 && !header.value.data) {
             mr_detail_set(detail, "headers: a value is missing");
             return MR_INVALID;

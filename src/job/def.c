@@ -10,18 +10,6 @@
 
 /* ---- checks --------------------------------------------------------------------------------- */
 
-static enum mr_err check_name(struct mr_slice name, struct mr_detail *detail)
-{
-    if (name.len == 0)
-        return MR_OK;
-    enum mr_err err = name.data != NULL ? mr_name_check(name) : MR_INVALID;
-    if (err == MR_TOO_BIG)
-        mr_detail_set(detail, "name: %zu bytes, the limit is %d", name.len, MR_NAME_MAX);
-    else if (err != MR_OK)
-        mr_detail_set(detail, "name: must be UTF-8 without control characters or braces");
-    return err;
-}
-
 static enum mr_err check_numbers(const struct mr_job_options *o, struct mr_detail *detail)
 {
     const char *fault = NULL;
@@ -113,7 +101,8 @@ enum mr_err mr_job_canonical(const struct mr_job_options *options, struct mr_are
     }
     if (o.retention_ms == 0)
         o.retention_ms = MR_JOB_RETENTION_MS;
-    MR_TRY(check_name(o.name, detail));
+    if (o.name.len > 0)
+        MR_TRY(mr_name_check_of("name", o.name, detail));
     MR_TRY(check_numbers(&o, detail));
     MR_TRY(check_stages(&o, detail));
     MR_TRY(canonical_split(&o.split, arena, detail));

@@ -7,18 +7,6 @@
 
 /* ---- checks --------------------------------------------------------------------------------- */
 
-static enum mr_err check_name(const char *what, struct mr_slice name, struct mr_detail *detail)
-{
-    enum mr_err err = name.len > 0 && name.data ? mr_name_check(name) : MR_INVALID;
-    if (name.len == 0)
-        mr_detail_set(detail, "%s: missing", what);
-    else if (err == MR_TOO_BIG)
-        mr_detail_set(detail, "%s: %zu bytes, the limit is %d", what, name.len, MR_NAME_MAX);
-    else if (err != MR_OK)
-        mr_detail_set(detail, "%s: must be UTF-8 without control characters or braces", what);
-    return err;
-}
-
 static enum mr_err check_text(const char *what, struct mr_slice text, struct mr_detail *detail)
 {
     if (text.len > MR_TIMER_EXPRESSION_MAX) {
@@ -57,10 +45,10 @@ static enum mr_err check_choices(const struct mr_timer_options *o, struct mr_det
 static enum mr_err check_target(const struct mr_timer_options *o, struct mr_detail *detail)
 {
     if (o->strategy == MR_STRATEGY_KEY)
-        return check_name("strategy key", o->target, detail);
+        return mr_name_check_of("strategy key", o->target, detail);
     if (o->strategy == MR_STRATEGY_TAG) {
         size_t len = o->queue.len + 1 + o->target.len; /* of the queue that it goes to */
-        MR_TRY(check_name("strategy tag", o->target, detail));
+        MR_TRY(mr_name_check_of("strategy tag", o->target, detail));
         if (len <= MR_NAME_MAX)
             return MR_OK;
         mr_detail_set(detail, "strategy tag: QUEUE@TAG has %zu bytes, the limit is %d", len,
@@ -91,8 +79,8 @@ static enum mr_err check(const struct mr_timer_options *o, size_t payload_max,
                          struct mr_detail *detail)
 {
     struct mr_task_options task = mr_timer_task(o);
-    MR_TRY(check_name("app", o->app, detail));
-    MR_TRY(check_name("name", o->name, detail));
+    MR_TRY(mr_name_check_of("app", o->app, detail));
+    MR_TRY(mr_name_check_of("name", o->name, detail));
     MR_TRY(check_choices(o, detail));
     MR_TRY(check_text("expression", o->expression, detail));
     MR_TRY(check_text("zone", o->tz, detail));
@@ -259,8 +247,8 @@ enum mr_err mr_timer_operation_check(struct mr_timer_operation *op, mr_wall now,
     }
     if (op->app.len == 0)
         op->app = MR_SLICE_LIT(MR_TIMER_APP);
-    MR_TRY(check_name("app", op->app, detail));
-    MR_TRY(check_name("name", op->name, detail));
+    MR_TRY(mr_name_check_of("app", op->app, detail));
+    MR_TRY(mr_name_check_of("name", op->name, detail));
     MR_TRY(check_id("operation", op->operation, detail));
     if (put)
         MR_TRY(check_id("id", op->id, detail));

@@ -49,6 +49,7 @@ is "one" '5 1' "$(of_it '"\(.pending) \(.scheduled)"')"
 errs 404 NOT_FOUND GET $v1/queues/none
 errs 400 INVALID GET "$v1/queues/%01x"
 errs 400 INVALID GET "$v1/queues/%7bx%7d"
+is "why it is no name" 'queue: must be UTF-8 without control characters or braces' "$(of_it .error.message)"
 for limit in 0 -1 x 1001 ''; do errs 400 INVALID GET "$v1/queues?limit=$limit"; done
 
 ask 200 GET $v1/tasks/later
@@ -72,6 +73,7 @@ while :; do
 done
 is "all of them, by pages" 17 "$seen"
 errs 400 INVALID GET "$v1/tasks?state=hope"
+is "which there are" "state: 'hope' is none of scheduled, pending, active, retry, archived, completed, aggregating" "$(of_it .error.message)"
 errs 400 INVALID GET "$v1/tasks?cursor=nonsense"
 errs 400 INVALID GET "$v1/tasks?queue=%02timers"
 errs 404 NOT_FOUND GET "$v1/tasks?queue=none"

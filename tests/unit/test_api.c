@@ -319,7 +319,10 @@ static void what_is_wrong_with_a_list_is_named(void **state)
         int state;
     } rows[] = {
         {"", "", "limit: 5000, the most is 1000", 5000, 0},
-        {"", "", "state: there is none with the number 42", 0, 42},
+        {"", "",
+         "state: 42 is none of STATE_NONE, SCHEDULED, PENDING, ACTIVE, RETRY, ARCHIVED, COMPLETED, "
+         "AGGREGATING",
+         0, 42},
         {"", "x", "cursor x: invalid argument", 0, 0},
         {"nowhere", "", "queue nowhere: not found", 0, 0},
         {"nowhere", "x", "queue nowhere, cursor x: invalid argument", 0, 0},
