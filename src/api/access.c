@@ -125,13 +125,25 @@ bool mr_access_queue(const struct mr_token *token, struct mr_slice queue)
     return false;
 }
 
+void mr_access_not_covered(const struct mr_token *token, struct mr_slice queue,
+                           struct mr_detail *detail)
+{
+    if (queue.len == 0)
+        queue = MR_SLICE_LIT("default");
+    mr_detail_set(detail, "token %s is for queues %s, not for %.*s", token->id, token->queue,
+                  (int)mr_utf8_cut(queue, MR_NAME_MAX), (const char *)queue.data);
+}
+
+void mr_access_not_all(const struct mr_token *token, const char *rest, struct mr_detail *detail)
+{
+    mr_detail_set(detail, "token %s is for queues %s%s", token->id, token->queue, rest);
+}
+
 enum mr_err mr_access_enqueue(const struct mr_access *access, const struct mr_token *token,
                               const struct mr_task_options *task, struct mr_detail *detail)
 {
     if (!mr_access_queue(token, task->queue)) {
-        struct mr_slice queue = task->queue.len > 0 ? task->queue : MR_SLICE_LIT("default");
-        mr_detail_set(detail, "token %s is for queues %s, not for %.*s", token->id, token->queue,
-                      (int)queue.len, (const char *)queue.data);
+        mr_access_not_covered(token, task->queue, detail);
         return MR_DENIED;
     }
     if (token->priority_limited && task->priority_s > token->priority_max_s) {

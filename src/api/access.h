@@ -42,6 +42,11 @@ MR_MUST_USE enum mr_verdict mr_access_check(const struct mr_access *access,
 /* Whether the token's pattern covers this queue; an empty name is "default". Who may use Q may use Q@NAME: that
  * is for a worker of Q. */
 bool mr_access_queue(const struct mr_token *token, struct mr_slice queue);
+/* "token T is for queues mail-*, not for bank": why it may not. */
+void mr_access_not_covered(const struct mr_token *token, struct mr_slice queue,
+                           struct mr_detail *detail);
+/* "token T is for queues mail-*", and rest: why it may not do what is of every queue. */
+void mr_access_not_all(const struct mr_token *token, const char *rest, struct mr_detail *detail);
 /* MR_DENIED: the topic is the server's own, whoever asks. What a task with it leaves counts as the end of a part, of a job
  * of any queue; and who took such results would keep them from their jobs. */
 MR_MUST_USE enum mr_err mr_access_topic(struct mr_slice topic, struct mr_detail *detail);

@@ -17,7 +17,7 @@ static struct mr_tokens *store_of(struct unary *u)
 /* A token for some queues hands out none for others. */
 static bool may_manage(struct unary *u)
 {
-    return unary_may_touch_all(u, "tokens are for");
+    return unary_may_touch_all(u, ", and tokens are for every queue");
 }
 
 static void of_token(const struct mr_token *token, Millrace__V1__Token *out,

@@ -112,21 +112,21 @@ void unary_send_task(struct unary *u, const struct mr_task *task)
 
 bool unary_may_touch(struct unary *u, struct mr_slice queue)
 {
+    struct mr_detail detail;
     if (mr_access_queue(&u->token, queue))
         return true;
-    if (queue.len == 0)
-        queue = MR_SLICE_LIT("default");
-    unary_fail(u, MR_DENIED, "token %s is for queues %s, not for %.*s", u->token.id, u->token.queue,
-               (int)queue.len, (const char *)queue.data);
+    mr_access_not_covered(&u->token, queue, &detail);
+    unary_fail(u, MR_DENIED, "%s", detail.text);
     return false;
 }
 
-bool unary_may_touch_all(struct unary *u, const char *what)
+bool unary_may_touch_all(struct unary *u, const char *rest)
 {
+    struct mr_detail detail;
     if (mr_access_all_queues(&u->token))
         return true;
-    unary_fail(u, MR_DENIED, "token %s is for queues %s, and %s every queue", u->token.id,
-               u->token.queue, what);
+    mr_access_not_all(&u->token, rest, &detail);
+    unary_fail(u, MR_DENIED, "%s", detail.text);
     return false;
 }
 

@@ -3,6 +3,7 @@
 #include <stdio.h>
 
 #include "api/batch.h"
+#include "base/text.h"
 
 enum { REQUEST_TASKS = 1 };
 
@@ -35,7 +36,7 @@ struct mr_slice tasks_about_carried(struct unary *u)
     char *text = mr_arena_alloc(unary_arena(u), ROOM);
     if (text == NULL || mr_flat_count(u->bytes, REQUEST_TASKS, &n) != MR_OK)
         return (struct mr_slice){0};
-    return mr_slice_make(text, (size_t)snprintf(text, ROOM, "%zu tasks", n));
+    return mr_slice_make(text, (size_t)snprintf(text, ROOM, "%zu task%s", n, mr_plural(n)));
 }
 
 /* Not counted in a quota: they were accepted before. */

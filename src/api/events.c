@@ -305,8 +305,7 @@ static enum mr_err read_request(struct watcher *watcher, const Millrace__V1__Wat
     bool one = in->queue[0] != '\0' && strchr(in->queue, '*') == NULL;
     const struct mr_token *token = &watcher->head.token;
     if (one && !mr_access_queue(token, mr_slice_str(in->queue))) {
-        mr_detail_set(detail, "token %s is for queues %s, not for %s", token->id, token->queue,
-                      in->queue);
+        mr_access_not_covered(token, mr_slice_str(in->queue), detail);
         return MR_DENIED;
     }
     (void)snprintf(watcher->pattern, sizeof watcher->pattern, "%s",

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "api/http_internal.h"
+#include "base/text.h"
 
 enum { IDS_BODY_DEPTH = 2 };
 
@@ -142,15 +143,12 @@ void http_requeue(struct mr_http_request *request, void *arg)
         return;
     }
     enum mr_err err = read_ids(call, &detail);
-    (void)snprintf(call->text, sizeof call->text, "%zu tasks", call->req.control.n);
+    (void)snprintf(call->text, sizeof call->text, "%zu task%s", call->req.control.n,
+                   mr_plural(call->req.control.n));
     call->about = mr_slice_str(call->text);
     if (err != MR_OK)
         http_call_fail(call, err, "%s", err == MR_NOMEM ? mr_err_text(err) : detail.text);
-    else if (!mr_access_all_queues(&call->token))
-        http_call_fail(call, MR_DENIED,
-                       "token %s is for queues %s: run its tasks one by one, by /tasks/ID/run",
-                       call->token.id, call->token.queue);
-    else
+    else if (http_may_touch_all(call, ": run its tasks one by one, by /tasks/ID/run"))
         http_call_submit(call, MR_OP_CONTROL, requeue_back);
 }
 

@@ -224,19 +224,22 @@ void http_call_submit(struct http_call *call, enum mr_op op, void (*back)(struct
     http_call_submit_any(call, op, back_well);
 }
 
-void http_not_covered(const struct mr_token *token, struct mr_slice queue, struct mr_detail *detail)
-{
-    mr_detail_set(detail, "token %s is for queues %s, not for %.*s", token->id, token->queue,
-                  (int)(queue.len < MR_NAME_MAX ? queue.len : MR_NAME_MAX),
-                  queue.len > 0 ? (const char *)queue.data : "");
-}
-
 bool http_may_touch(struct http_call *call, struct mr_slice queue)
 {
     struct mr_detail detail;
     if (mr_access_queue(&call->token, queue))
         return true;
-    http_not_covered(&call->token, queue, &detail);
+    mr_access_not_covered(&call->token, queue, &detail);
+    http_call_fail(call, MR_DENIED, "%s", detail.text);
+    return false;
+}
+
+bool http_may_touch_all(struct http_call *call, const char *rest)
+{
+    struct mr_detail detail;
+    if (mr_access_all_queues(&call->token))
+        return true;
+    mr_access_not_all(&call->token, rest, &detail);
     http_call_fail(call, MR_DENIED, "%s", detail.text);
     return false;
 }

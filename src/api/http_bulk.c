@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "api/http_scan.h"
+#include "base/text.h"
 
 enum {
     IDS_MAX = 10 * 1000, /* in one call */
@@ -47,7 +48,7 @@ static void reply(struct http_call *call)
     jw_uint(&jw, "failed", bulk->failed);
     jw_bool(&jw, "more", bulk->scan.more);
     jw_object_end(&jw);
-    (void)snprintf(call->text, sizeof call->text, "%zu tasks", bulk->done);
+    (void)snprintf(call->text, sizeof call->text, "%zu task%s", bulk->done, mr_plural(bulk->done));
     call->about = mr_slice_str(call->text);
     http_call_reply(call, &jw);
 }
@@ -64,7 +65,7 @@ static void acted(struct http_call *call)
     bulk->at += req->n;
     http_call_clear(call);
     if (err != MR_OK)
-        http_call_fail(call, err, "%zu tasks were dealt with, then: %s", bulk->done,
+        http_call_fail(call, err, "after %zu task%s: %s", bulk->done, mr_plural(bulk->done),
                        mr_err_text(err));
     else
         act(call);

@@ -394,7 +394,7 @@ static bool read_pattern(struct mr_http_request *request, const struct mr_token 
         return false;
     }
     if (one && !mr_access_queue(token, name)) {
-        http_not_covered(token, name, &detail);
+        mr_access_not_covered(token, name, &detail);
         mr_http_fail(request, MR_DENIED, detail.text);
         return false;
     }

@@ -326,11 +326,8 @@ void http_history(struct mr_http_request *request, void *arg)
     struct mr_slice queue = http_query(call, "queue");
     if (queue.len > 0 && (!http_read_name(call, "queue", queue) || !http_may_touch(call, queue)))
         return;
-    if (queue.len == 0 && !mr_access_all_queues(&call->token)) {
-        http_call_fail(call, MR_DENIED, "token %s is for queues %s: say which, queue=Q",
-                       call->token.id, call->token.queue);
+    if (queue.len == 0 && !http_may_touch_all(call, ": say which, queue=Q"))
         return;
-    }
     const struct ring *ring = find_ring(api->history, queue);
     if (ring == NULL) {
         http_call_fail(call, MR_NOT_FOUND,

@@ -143,9 +143,8 @@ void http_call_send(struct http_call *call, struct mr_http_answer *answer);
 
 /* Whether the token covers the queue; when not, the call is ended. */
 bool http_may_touch(struct http_call *call, struct mr_slice queue);
-/* "token T is for queues Q, not for mail" */
-void http_not_covered(const struct mr_token *token, struct mr_slice queue,
-                      struct mr_detail *detail);
+/* The same for every queue there is; rest: as of mr_access_not_all. */
+bool http_may_touch_all(struct http_call *call, const char *rest);
 
 /* ---- what a request says; when it is wrong the call is ended, and this is false ------------- */
 

@@ -142,8 +142,7 @@ static enum mr_err read_page(struct mr_http_request *request, struct http_asking
     ask->queue = mr_slice_str(queue != NULL ? queue : "");
     ask->cursor = mr_slice_str(cursor != NULL ? cursor : "");
     if (ask->queue.len > 0 && !mr_access_queue(&asking->token, ask->queue)) {
-        mr_detail_set(detail, "token %s is for queues %s, not for %.100s", asking->token.id,
-                      asking->token.queue, queue);
+        mr_access_not_covered(&asking->token, ask->queue, detail);
         return MR_DENIED;
     }
     int known = -1;

@@ -607,10 +607,7 @@ void http_metrics(struct mr_http_request *request, void *arg)
     struct scrape *scrape = scrape_new(call);
     if (scrape == NULL) {
         http_call_fail(call, MR_NOMEM, "%s", mr_err_text(MR_NOMEM));
-    } else if (!mr_access_all_queues(&call->token)) {
-        http_call_fail(call, MR_DENIED, "token %s is for queues %s: figures are of all of them",
-                       call->token.id, call->token.queue);
-    } else {
+    } else if (http_may_touch_all(call, ", and figures are of every queue")) {
         call->req.queue_list.infos = scrape->queues;
         call->req.queue_list.meters = scrape->meters;
         call->req.queue_list.max = QUEUES_MAX;

@@ -279,7 +279,7 @@ static enum mr_err read_queues(struct http_call *call, const json_t *json, struc
             return MR_INVALID;
         MR_TRY(mr_name_check_of("queue", queue, detail));
         if (!mr_access_queue(&call->token, queue)) {
-            http_not_covered(&call->token, queue, detail);
+            mr_access_not_covered(&call->token, queue, detail);
             return MR_DENIED;
         }
         queues[req->queues_n++] =

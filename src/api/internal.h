@@ -224,8 +224,8 @@ void unary_sent(struct unary *u);
 void unary_idle(struct unary *u);
 /* Whether the caller's token covers the queue; when not, the call is ended. */
 bool unary_may_touch(struct unary *u, struct mr_slice queue);
-/* The same for every queue there is; what: "tokens are for". */
-bool unary_may_touch_all(struct unary *u, const char *what);
+/* The same for every queue there is; rest: as of mr_access_not_all. */
+bool unary_may_touch_all(struct unary *u, const char *rest);
 
 /* What all streams have in common: they end when the server stops or their token is revoked. */
 enum stream_end { STREAM_STOPPING, STREAM_REVOKED };

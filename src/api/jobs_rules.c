@@ -5,10 +5,8 @@
 enum mr_err jobs_admit(const struct mr_token *token, struct mr_job_options *job,
                        struct mr_detail *detail)
 {
-    struct mr_slice queue = job->queue.len > 0 ? job->queue : MR_SLICE_LIT("default");
-    if (!mr_access_queue(token, queue)) {
-        mr_detail_set(detail, "token %s is for queues %s, not for %.*s", token->id, token->queue,
-                      (int)queue.len, (const char *)queue.data);
+    if (!mr_access_queue(token, job->queue)) {
+        mr_access_not_covered(token, job->queue, detail);
         return MR_DENIED;
     }
     if (!token->priority_limited)
@@ -38,8 +36,7 @@ enum mr_err jobs_may_touch(const struct mr_token *token, const struct mr_job_inf
 {
     if (mr_access_queue(token, info->job.queue))
         return MR_OK;
-    mr_detail_set(detail, "token %s is for queues %s, and this job is of %.*s", token->id,
-                  token->queue, (int)info->job.queue.len, (const char *)info->job.queue.data);
+    mr_access_not_covered(token, info->job.queue, detail);
     return MR_DENIED;
 }
 

@@ -11,9 +11,14 @@ static const unsigned roles[] = {
     [MR_NAMES_SERVE] = A,
 };
 
+static bool is_of_all(enum mr_names_right right)
+{
+    return right == MR_NAMES_LOOK_ALL || right == MR_NAMES_SERVE;
+}
+
 static bool covers(const struct mr_token *token, enum mr_names_right right, struct mr_slice app)
 {
-    if (right == MR_NAMES_LOOK_ALL || right == MR_NAMES_SERVE)
+    if (is_of_all(right))
         return mr_access_all_queues(token);
     return app.len == 0 || mr_access_queue(token, app);
 }
@@ -35,8 +40,10 @@ bool mr_names_access(struct mr_call *call, enum mr_names_right right, struct mr_
                         roles[right], &token, &detail);
     if (verdict == MR_ALLOWED && covers(&token, right, app))
         return true;
-    if (verdict == MR_ALLOWED)
-        mr_detail_set(&detail, "token %s is for queues %s", token.id, token.queue);
+    if (verdict == MR_ALLOWED && is_of_all(right))
+        mr_access_not_all(&token, ", and this is of all apps", &detail);
+    else if (verdict == MR_ALLOWED)
+        mr_access_not_covered(&token, app, &detail);
     refuse(call, verdict == MR_UNKNOWN_CALLER ? MR_RPC_UNAUTHENTICATED : MR_RPC_DENIED,
            detail.text);
     return false;

@@ -245,11 +245,8 @@ static enum mr_err read_assign(struct unary *u, struct mr_req_assign *req)
 
 void nodes_assign(struct unary *u)
 {
-    if (!mr_access_all_queues(&u->token)) {
-        unary_fail(u, MR_DENIED, "token %s is for queues %s: it does not lead", u->token.id,
-                   u->token.queue);
+    if (!unary_may_touch_all(u, ": it does not lead"))
         return;
-    }
     enum mr_err err = read_assign(u, &u->errand.req.assign);
     if (err != MR_OK)
         unary_fail(u, err, "term, queue or owners: not as they must be");

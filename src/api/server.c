@@ -106,7 +106,7 @@ static void backup_back(struct errand *errand)
 void server_backup(struct unary *u)
 {
     const Millrace__V1__BackupRequest *in = (const void *)u->message;
-    if (!unary_may_touch_all(u, "a backup is of"))
+    if (!unary_may_touch_all(u, ", and a backup is of every queue"))
         return;
     if (in->dir[0] != '/') { /* below which folder would be the server's affair */
         unary_fail(u, MR_INVALID,

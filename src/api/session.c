@@ -393,10 +393,10 @@ static enum mr_err check_hello(const struct attach *attach, const Millrace__V1__
         return MR_INVALID;
     }
     for (size_t i = 0; i < hello->n_queues; i++) {
-        if (mr_access_queue(&attach->head.token, mr_pb_text(hello->queues[i]->name)))
+        struct mr_slice queue = mr_pb_text(hello->queues[i]->name);
+        if (mr_access_queue(&attach->head.token, queue))
             continue;
-        mr_detail_set(detail, "token %s is for queues %s, not for %.*s", attach->head.token.id,
-                      attach->head.token.queue, MR_NAME_MAX, hello->queues[i]->name);
+        mr_access_not_covered(&attach->head.token, queue, detail);
         return MR_DENIED;
     }
     return MR_OK;

@@ -4,6 +4,7 @@
 #include <stdlib.h>
 
 #include "api/internal.h"
+#include "base/text.h"
 
 enum { LIST_TASKS = 1, LIST_NEXT = 2 }; /* numbers of ListResponse */
 
@@ -207,7 +208,8 @@ struct mr_slice tasks_about(struct unary *u)
     char *text = mr_arena_alloc(unary_arena(u), ROOM);
     if (text == NULL)
         return (struct mr_slice){0};
-    return mr_slice_make(text, (size_t)snprintf(text, ROOM, "%zu tasks", in->n_items));
+    return mr_slice_make(
+        text, (size_t)snprintf(text, ROOM, "%zu task%s", in->n_items, mr_plural(in->n_items)));
 }
 
 void tasks_control(struct unary *u)

@@ -84,7 +84,7 @@ void timers_keep(struct unary *u)
                    "this server keeps no copies: it has no timers, or its tasks are in a Redis");
         return;
     }
-    if (!unary_may_touch_all(u, "copies are of"))
+    if (!unary_may_touch_all(u, ", and copies are of every queue"))
         return;
     struct keeping *k = keeping_new(u);
     if (k == NULL)

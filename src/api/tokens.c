@@ -15,6 +15,7 @@
 
 #include "api/tokens_file.h"
 #include "base/chan.h"
+#include "base/text.h"
 
 #define PREFIX "mr_"
 
@@ -396,8 +397,8 @@ static enum mr_err spend(struct mr_tokens *tokens, const char *id, uint64_t n,
         return MR_OK;
     uint64_t left = token->used < token->quota ? token->quota - token->used : 0;
     if (n > left) {
-        mr_detail_set(detail, "token %s: %llu tasks, %llu left of its quota of %llu", token->id,
-                      (unsigned long long)n, (unsigned long long)left,
+        mr_detail_set(detail, "token %s: %llu task%s, %llu left of its quota of %llu", token->id,
+                      (unsigned long long)n, mr_plural(n), (unsigned long long)left,
                       (unsigned long long)token->quota);
         return MR_DENIED;
     }

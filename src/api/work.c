@@ -394,12 +394,8 @@ static void finish_reply(struct unary *u)
 static void finish_alone(struct unary *u, bool only_results)
 {
     u->errand.req.finish.only_results = only_results;
-    if (!mr_access_all_queues(&u->token)) {
-        unary_fail(u, MR_DENIED,
-                   "token %s is for queues %s: finish on the stream that took the task",
-                   u->token.id, u->token.queue);
+    if (!unary_may_touch_all(u, ": finish on the stream that took the task"))
         return;
-    }
     enum mr_err err = read_items(u->bytes, ALONE_ITEMS, &u->errand.req.finish);
     if (err == MR_TOO_BIG)
         unary_fail(u, err, "the limit is %d items a call", MR_BATCH_MAX);

@@ -24,6 +24,11 @@ MR_MUST_USE enum mr_err mr_format_double(double value, char text[MR_DOUBLE_TEXT_
 void mr_format_time_ms(int64_t ms, char text[32]);
 /* "1h30m", "250ms", the two largest units. */
 void mr_format_duration_ms(int64_t ms, char text[32]);
+/* "task%s": "s" for all but one. */
+static inline const char *mr_plural(uint64_t n)
+{
+    return n == 1 ? "" : "s";
+}
 /* The entry of words (NULL-terminated) nearest to word, or NULL when none is near. */
 const char *mr_nearest_word(const char *word, const char *const *words);
 

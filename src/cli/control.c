@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include "base/arena.h"
+#include "base/text.h"
 #include "cli/control.h"
 #include "cli/out.h"
 #include "cli/progress.h"
@@ -243,7 +244,7 @@ static int run_by_filter(struct work *work, const struct control_args *args)
         return code;
     err = act(work);
     if (err != MR_OK)
-        return cli_fail_err(err, "stopped after %zu tasks", work->done);
+        return cli_fail_err(err, "stopped after %zu task%s", work->done, mr_plural(work->done));
     return tell(work, work->n);
 }
 

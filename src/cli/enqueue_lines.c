@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "base/chan.h"
+#include "base/text.h"
 #include "cli/enqueue.h"
 #include "cli/out.h"
 #include "cli/progress.h"
@@ -360,13 +361,15 @@ static int conclude(struct lines *lines, enum mr_err read_err)
     if (lines->refused > COMPLAINTS_MAX)
         cli_fail(code, "%llu lines were refused in all", (unsigned long long)lines->refused);
     if (lines->stopped != MR_OK)
-        code = cli_fail_err(lines->stopped, "stopped after %llu tasks on %s",
-                            (unsigned long long)lines->accepted, cli->shown);
+        code = cli_fail_err(lines->stopped, "stopped after %llu task%s on %s",
+                            (unsigned long long)lines->accepted, mr_plural(lines->accepted),
+                            cli->shown);
     if (read_err != MR_OK)
         code = cli_fail_err(read_err, "cannot read standard input");
     if (interrupted_by)
-        code = cli_fail(CLI_SIGNAL_BASE + interrupted_by, "interrupted: %llu tasks are on disk",
-                        (unsigned long long)lines->accepted);
+        code =
+            cli_fail(CLI_SIGNAL_BASE + interrupted_by, "interrupted: %llu task%s on disk",
+                     (unsigned long long)lines->accepted, lines->accepted == 1 ? " is" : "s are");
     if (cli->quiet)
         fprintf(stderr, "%llu\n", (unsigned long long)lines->accepted);
     return code;

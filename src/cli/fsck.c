@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* millrace fsck: reads every byte of a store that nobody has open, or every key of a Redis. */
+#include "base/text.h"
 #include "broker/redis/redis.h"
 #include "cli/cli.h"
 #include "cli/jw.h"
@@ -44,25 +45,20 @@ static void print_json(struct findings *findings, const char *url, const struct 
     jw_finish(jw);
 }
 
-static const char *plural(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static void print_text(const struct mr_fsck_report *r, bool redis)
 {
     if (redis)
         out_printf("%llu keys and entries", (unsigned long long)r->records);
     else
         out_printf("%llu segment%s, %llu record%s", (unsigned long long)r->segments,
-                   plural(r->segments), (unsigned long long)r->records, plural(r->records));
-    out_printf(", %llu task%s\n", (unsigned long long)r->tasks, plural(r->tasks));
+                   mr_plural(r->segments), (unsigned long long)r->records, mr_plural(r->records));
+    out_printf(", %llu task%s\n", (unsigned long long)r->tasks, mr_plural(r->tasks));
     if (!redis && r->torn_bytes > 0)
         out_printf("%llu byte%s of a torn tail: never acknowledged, not an error\n",
-                   (unsigned long long)r->torn_bytes, plural(r->torn_bytes));
+                   (unsigned long long)r->torn_bytes, mr_plural(r->torn_bytes));
     if (!redis && r->bytes_aside > 0)
         out_printf("%llu byte%s set aside in the folder's quarantine\n",
-                   (unsigned long long)r->bytes_aside, plural(r->bytes_aside));
+                   (unsigned long long)r->bytes_aside, mr_plural(r->bytes_aside));
 }
 
 /* Damage that repair has dealt with is told, and is no failure any more. */
@@ -70,12 +66,12 @@ static int judge(const char *url, const struct mr_fsck_report *report, bool redi
 {
     if (report->damaged > 0 || report->mismatches > 0)
         return cli_fail(CLI_FAILED, "%s: %llu damaged place%s, %llu mismatch%s; --repair %s", url,
-                        (unsigned long long)report->damaged, plural(report->damaged),
+                        (unsigned long long)report->damaged, mr_plural(report->damaged),
                         (unsigned long long)report->mismatches, report->mismatches == 1 ? "" : "es",
                         redis ? "mends what it can" : "sets damage aside");
     if (report->repaired > 0)
         return cli_fail(CLI_OK, "%s: %llu damaged place%s repaired; the rest is served", url,
-                        (unsigned long long)report->repaired, plural(report->repaired));
+                        (unsigned long long)report->repaired, mr_plural(report->repaired));
     return CLI_OK;
 }
 

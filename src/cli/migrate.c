@@ -22,6 +22,7 @@
 
 #include "base/chan.h"
 #include "base/id.h"
+#include "base/text.h"
 #include "cli/interrupt.h"
 #include "cli/jw.h"
 #include "cli/out.h"
@@ -454,8 +455,8 @@ static int look(struct move *move, const char *queue, bool *ret_done)
     uint64_t running = info.counts[MR_ACTIVE] + move->pass_running;
     *ret_done = running == 0 && move->pass_moved == 0;
     if (running > 0 && move->pass_moved == 0) {
-        out_status("queue %s: %llu tasks still run at %s", queue, (unsigned long long)running,
-                   move->from.shown);
+        out_status("queue %s: %llu task%s still running at %s", queue, (unsigned long long)running,
+                   mr_plural(running), move->from.shown);
         sleep_ms(LOOK_MS);
     }
     if (interrupt_number() == 0)
@@ -540,7 +541,7 @@ static int count(struct move *move, const struct mr_queue_info *info)
     move->figures.moved += n;
     move->figures.running += info->counts[MR_ACTIVE];
     if (move->args->dry_run.given && !move->cli->json)
-        out_printf("%s: %llu tasks, %llu run\n", info->name, (unsigned long long)n,
+        out_printf("%s: %llu task%s, %llu run\n", info->name, (unsigned long long)n, mr_plural(n),
                    (unsigned long long)info->counts[MR_ACTIVE]);
     return CLI_OK;
 }
@@ -578,11 +579,6 @@ static int check_apart(struct move *move, const char *queue)
     return cli_fail(CLI_USAGE, "%s and %s are the same broker", move->from.shown, move->to.shown);
 }
 
-static const char *plural(uint64_t n)
-{
-    return n == 1 ? "" : "s";
-}
-
 static int consent(struct move *move)
 {
     if (move->args->yes.given)
@@ -591,14 +587,14 @@ static int consent(struct move *move)
         return cli_fail(CLI_USAGE,
                         "%llu task%s of %llu queue%s would be moved, pausing %s at %s; add "
                         "--yes to do it, or --dry-run to look",
-                        (unsigned long long)move->figures.moved, plural(move->figures.moved),
-                        (unsigned long long)move->figures.queues, plural(move->figures.queues),
+                        (unsigned long long)move->figures.moved, mr_plural(move->figures.moved),
+                        (unsigned long long)move->figures.queues, mr_plural(move->figures.queues),
                         move->figures.queues == 1 ? "it" : "them", move->from.shown);
     char answer[16] = "";
     fprintf(stderr, "pause %llu queue%s at %s and move %llu task%s to %s? Type yes: ",
-            (unsigned long long)move->figures.queues, plural(move->figures.queues),
-            move->from.shown, (unsigned long long)move->figures.moved, plural(move->figures.moved),
-            move->to.shown);
+            (unsigned long long)move->figures.queues, mr_plural(move->figures.queues),
+            move->from.shown, (unsigned long long)move->figures.moved,
+            mr_plural(move->figures.moved), move->to.shown);
     if (fgets(answer, sizeof answer, stdin) && strcmp(answer, "yes\n") == 0)
         return CLI_OK;
     return cli_fail(CLI_FAILED, "nothing done");
@@ -666,8 +662,8 @@ static int tell(struct move *move)
         cli_note(move->cli,
                  "moved %llu task%s of %llu queue%s to %s; %llu of them had been brought before, "
                  "%llu still run at %s, %llu were refused",
-                 (unsigned long long)move->figures.moved, plural(move->figures.moved),
-                 (unsigned long long)move->figures.queues, plural(move->figures.queues),
+                 (unsigned long long)move->figures.moved, mr_plural(move->figures.moved),
+                 (unsigned long long)move->figures.queues, mr_plural(move->figures.queues),
                  move->to.shown, (unsigned long long)move->figures.there,
                  (unsigned long long)move->figures.running, move->from.shown,
                  (unsigned long long)move->figures.refused);

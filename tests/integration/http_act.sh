@@ -99,6 +99,10 @@ errs 403 DENIED POST $v1/dead/requeue -d '{"ids":["f1"]}' -H "$some"
 grep -q 'method=Queues/Pause about=a .*DENIED' <(tr '\t' ' ' <"$room/server.err") ||
     grep 'Queues/Pause' "$room/server.err" | grep -q DENIED || fail "no line of what was refused"
 grep -q 'Tasks/Delete' "$room/server.err" || fail "no line of what was deleted"
+post 200 /dead/requeue '{"ids":["f1"]}'
+grep -q 'Tasks/Requeue about="1 task" result=OK' "$room/server.err" || fail "no line of one that was requeued"
+errs 403 DENIED POST $v1/tasks -H "$few" -d '{"payload":"to no queue"}'
+[[ $(of_it .error.message) == *' is for queues few*, not for default' ]] || fail "$(of_it .error.message)"
 
 grep -q 'Sanitizer' "$room/server.err" && fail "$(cat "$room/server.err")"
 stop 0

@@ -243,6 +243,23 @@ static void patterns_match_as_people_expect(void **state)
                          rows[i].matches);
 }
 
+static void why_a_token_may_not_is_said_in_one_way(void **state)
+{
+    (void)state;
+    struct mr_token token = {.id = "0123456789ab", .queue = "mail-*"};
+    struct mr_detail detail;
+    char name[300];
+    mr_access_not_covered(&token, MR_SLICE_LIT("bank"), &detail);
+    assert_string_equal(detail.text, "token 0123456789ab is for queues mail-*, not for bank");
+    mr_access_not_covered(&token, (struct mr_slice){0}, &detail);
+    assert_string_equal(detail.text, "token 0123456789ab is for queues mail-*, not for default");
+    memset(name, 'x', sizeof name);
+    mr_access_not_covered(&token, mr_slice_make(name, sizeof name), &detail);
+    assert_int_equal(strlen(strstr(detail.text, "not for ")), strlen("not for ") + MR_NAME_MAX);
+    mr_access_not_all(&token, ": it does not lead", &detail);
+    assert_string_equal(detail.text, "token 0123456789ab is for queues mail-*: it does not lead");
+}
+
 static int put_status(struct client *client, const char *queue, double priority, struct talk *talk)
 {
     Millrace__V1__EnqueueRequest request = MILLRACE__V1__ENQUEUE_REQUEST__INIT;
@@ -650,6 +667,7 @@ int main(int argc, char **argv)
     const struct CMUnitTest tests[] = {
 #define TEST(name) cmocka_unit_test_setup_teardown(name, begin, end)
         cmocka_unit_test(patterns_match_as_people_expect),
+        cmocka_unit_test(why_a_token_may_not_is_said_in_one_way),
         cmocka_unit_test(the_matrix_has_every_method),
         cmocka_unit_test(on_this_machine_no_token_is_needed_unless_told),
         cmocka_unit_test(who_may_use_a_queue_may_use_its_addresses),
