@@ -101,7 +101,7 @@ static void attach_closed(struct mr_call *call, int status, struct mr_slice text
 {
     struct attach *attach = mr_call_data(call);
     (void)status, (void)text;
-    gate_close(&attach->gate);
+    valve_close(&attach->valve);
     stream_close(&attach->head);
     if (attach->session != NULL) {
         attach->session->attach = NULL;
@@ -135,6 +135,6 @@ void attach_open(struct mr_api *api, struct mr_call *call, const struct mr_token
     }
     attach->serial = ++api->attaches;
     mr_call_set(call, &attach_ops, attach);
-    gate_open(&attach->gate, NULL, call);
+    valve_open(&attach->valve, NULL, call);
     stream_open(&attach->head, api, call, token, attach_stop);
 }

@@ -249,7 +249,7 @@ static void unary_closed(struct mr_call *call, int status, struct mr_slice text)
 {
     struct unary *u = mr_call_data(call);
     (void)status, (void)text;
-    gate_close(&u->gate);
+    valve_close(&u->valve);
     u->call = NULL;
     if (!u->busy)
         unary_free(u);
@@ -284,7 +284,7 @@ static void unary_begin(struct mr_api *api, struct mr_call *call, const struct m
     if (method->about != NULL)
         snprintf(u->peer, sizeof u->peer, "%s", mr_call_peer(call));
     mr_call_set(call, &unary_ops, u);
-    gate_open(&u->gate, &conn->budget, call);
+    valve_open(&u->valve, &conn->budget, call);
 }
 
 /* ---- streams -------------------------------------------------------------------------------- */

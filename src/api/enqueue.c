@@ -75,7 +75,7 @@ void tasks_enqueue(struct unary *u)
 
 struct enqueue_stream {
     struct stream head;
-    struct gate gate;
+    struct valve valve;
     struct conn *conn;
     struct mr_link requests; /* in the order they came, which is that of the answers */
     size_t requests_n;
@@ -138,7 +138,7 @@ static void stream_ends(struct enqueue_stream *stream, void (*ending)(struct enq
     if (stream->ending != NULL)
         return;
     stream->ending = ending;
-    gate_wait(&stream->gate, true);
+    valve_wait(&stream->valve, true);
     stream_try_end(stream);
 }
 
@@ -185,7 +185,7 @@ static void stream_flush(struct enqueue_stream *stream)
         request_free(request);
     }
     if (!stream->closed && stream->ending == NULL)
-        gate_wait(&stream->gate, mr_call_queued(stream->head.call) >= MR_CALL_QUEUED_HIGH);
+        valve_wait(&stream->valve, mr_call_queued(stream->head.call) >= MR_CALL_QUEUED_HIGH);
     stream_try_end(stream);
     stream_try_free(stream);
 }
@@ -277,14 +277,14 @@ static void enqueue_stream_writable(struct mr_call *call)
 {
     struct enqueue_stream *stream = mr_call_data(call);
     if (stream->ending == NULL)
-        gate_wait(&stream->gate, false);
+        valve_wait(&stream->valve, false);
 }
 
 static void enqueue_stream_closed(struct mr_call *call, int status, struct mr_slice text)
 {
     struct enqueue_stream *stream = mr_call_data(call);
     (void)status, (void)text;
-    gate_close(&stream->gate);
+    valve_close(&stream->valve);
     stream_close(&stream->head);
     stream->closed = true;
     stream_try_free(stream);
@@ -318,6 +318,6 @@ void enqueue_stream_open(struct mr_api *api, struct mr_call *call, const struct 
     stream->conn = conn;
     mr_list_init(&stream->requests);
     mr_call_set(call, &enqueue_stream_ops, stream);
-    gate_open(&stream->gate, &conn->budget, call);
+    valve_open(&stream->valve, &conn->budget, call);
     stream_open(&stream->head, api, call, token, enqueue_stream_end);
 }

@@ -12,50 +12,50 @@
 void budget_init(struct budget *budget)
 {
     *budget = (struct budget){0};
-    mr_list_init(&budget->gates);
+    mr_list_init(&budget->valves);
 }
 
-static void gate_apply(struct gate *gate)
+static void valve_apply(struct valve *valve)
 {
-    bool hold = gate->waits || (gate->budget != NULL && gate->budget->full);
-    if (hold == gate->held)
+    bool hold = valve->waits || (valve->budget != NULL && valve->budget->full);
+    if (hold == valve->held)
         return;
-    gate->held = hold;
-    mr_call_hold(gate->call, hold);
+    valve->held = hold;
+    mr_call_hold(valve->call, hold);
 }
 
 static void budget_set_full(struct budget *budget, bool full)
 {
     budget->full = full;
-    for (struct mr_link *link = budget->gates.next; link != &budget->gates; link = link->next)
-        gate_apply(mr_container(link, struct gate, link));
+    for (struct mr_link *link = budget->valves.next; link != &budget->valves; link = link->next)
+        valve_apply(mr_container(link, struct valve, link));
 }
 
-void gate_open(struct gate *gate, struct budget *budget, struct mr_call *call)
+void valve_open(struct valve *valve, struct budget *budget, struct mr_call *call)
 {
-    *gate = (struct gate){.call = call};
-    mr_list_init(&gate->link);
-    gate_move(gate, budget);
+    *valve = (struct valve){.call = call};
+    mr_list_init(&valve->link);
+    valve_move(valve, budget);
 }
 
-void gate_move(struct gate *gate, struct budget *budget)
+void valve_move(struct valve *valve, struct budget *budget)
 {
-    mr_list_remove(&gate->link);
-    gate->budget = budget;
+    mr_list_remove(&valve->link);
+    valve->budget = budget;
     if (budget != NULL)
-        mr_list_push_back(&budget->gates, &gate->link);
-    gate_apply(gate);
+        mr_list_push_back(&budget->valves, &valve->link);
+    valve_apply(valve);
 }
 
-void gate_wait(struct gate *gate, bool waits)
+void valve_wait(struct valve *valve, bool waits)
 {
-    gate->waits = waits;
-    gate_apply(gate);
+    valve->waits = waits;
+    valve_apply(valve);
 }
 
-void gate_close(struct gate *gate)
+void valve_close(struct valve *valve)
 {
-    mr_list_remove(&gate->link);
+    mr_list_remove(&valve->link);
 }
 
 static void charge(struct errand *errand)

@@ -356,7 +356,7 @@ static void watch_message(struct mr_call *call, struct mr_slice bytes)
     struct mr_detail detail = {.text = "the message cannot be read"};
     struct mr_arena arena = {0};
     ProtobufCMessage *message;
-    gate_wait(&watcher->gate, true);
+    valve_wait(&watcher->valve, true);
     enum mr_err err =
         decode_small(&millrace__v1__watch_request__descriptor, bytes, &arena, &message);
     if (err == MR_OK)
@@ -388,7 +388,7 @@ static void watch_closed(struct mr_call *call, int status, struct mr_slice text)
     struct watcher *watcher = mr_call_data(call);
     struct events *events = watcher->events;
     (void)status, (void)text;
-    gate_close(&watcher->gate);
+    valve_close(&watcher->valve);
     stream_close(&watcher->head);
     mr_list_remove(&watcher->link);
     free(watcher);
@@ -412,6 +412,6 @@ void events_watch_open(struct mr_api *api, struct mr_call *call, const struct mr
     }
     mr_list_init(&watcher->link);
     mr_call_set(call, &watch_ops, watcher);
-    gate_open(&watcher->gate, NULL, call);
+    valve_open(&watcher->valve, NULL, call);
     stream_open(&watcher->head, api, call, token, stream_end_now);
 }

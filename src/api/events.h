@@ -23,7 +23,7 @@ struct events {
 struct watcher {
     struct stream head;
     struct mr_link link; /* in the events', once it has asked */
-    struct gate gate;    /* nothing is read behind its question */
+    struct valve valve;  /* nothing is read behind its question */
     struct events *events;
     char pattern[MR_NAME_MAX + 1];
     unsigned kinds; /* bits */

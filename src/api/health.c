@@ -88,7 +88,7 @@ void health_check(struct unary *u)
 struct watch {
     struct stream head;
     struct mr_link link; /* in the api's watchers, once it has asked */
-    struct gate gate;    /* nothing is read behind its question */
+    struct valve valve;  /* nothing is read behind its question */
     bool known;          /* it asked for a service that is here */
     serves *also;        /* what that needs, too; NULL: nothing */
     serving_status told;
@@ -151,7 +151,7 @@ static void watch_message(struct mr_call *call, struct mr_slice bytes)
         const Grpc__Health__V1__HealthCheckRequest *in = (const void *)message;
         watch->known = is_service(in->service);
         watch->also = serves_of(in->service);
-        gate_wait(&watch->gate, true);
+        valve_wait(&watch->valve, true);
         mr_list_push_back(&api->watchers, &watch->link);
         if (!watch->known)
             watch_tell(watch, STATUS(SERVICE_UNKNOWN));
@@ -171,7 +171,7 @@ static void watch_closed(struct mr_call *call, int status, struct mr_slice text)
 {
     struct watch *watch = mr_call_data(call);
     (void)status, (void)text;
-    gate_close(&watch->gate);
+    valve_close(&watch->valve);
     mr_list_remove(&watch->link);
     stream_close(&watch->head);
     free(watch);
@@ -192,6 +192,6 @@ void health_watch_open(struct mr_api *api, struct mr_call *call, const struct mr
     }
     mr_list_init(&watch->link);
     mr_call_set(call, &watch_ops, watch);
-    gate_open(&watch->gate, NULL, call);
+    valve_open(&watch->valve, NULL, call);
     stream_open(&watch->head, api, call, token, stream_end_now);
 }

@@ -44,11 +44,11 @@ struct budget {
     uint32_t requests;
     size_t bytes;
     bool full;
-    struct mr_link gates;
+    struct mr_link valves;
 };
 
 /* A call that can be held. */
-struct gate {
+struct valve {
     struct mr_link link;   /* in its budget's */
     struct budget *budget; /* NULL: none */
     struct mr_call *call;
@@ -105,10 +105,10 @@ void conns_sweep(struct mr_timer *timer, void *arg);
 void conns_free(struct mr_api *api);
 
 void budget_init(struct budget *budget);
-void gate_open(struct gate *gate, struct budget *budget, struct mr_call *call);
-void gate_move(struct gate *gate, struct budget *budget);
-void gate_wait(struct gate *gate, bool waits);
-void gate_close(struct gate *gate);
+void valve_open(struct valve *valve, struct budget *budget, struct mr_call *call);
+void valve_move(struct valve *valve, struct budget *budget);
+void valve_wait(struct valve *valve, bool waits);
+void valve_close(struct valve *valve);
 
 /* ---- a request's way through the broker ----------------------------------------------------- */
 
@@ -191,7 +191,7 @@ struct unary {
     struct mr_api *api;
     const struct method *method;
     struct mr_call *call; /* NULL: it is over, nobody waits for the answer */
-    struct gate gate;
+    struct valve valve;
     struct conn *conn;
     struct mr_token token;
     struct mr_slice bytes;     /* of the request, in the arena */

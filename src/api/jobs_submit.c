@@ -14,7 +14,7 @@ enum { MESSAGE_PARTS_MAX = 10 * MR_BATCH_MAX };
 
 struct submit {
     struct stream head;
-    struct gate gate;
+    struct valve valve;
     struct conn *conn;
     struct mr_job_load *load;      /* NULL: no definition came yet */
     struct errand errand;          /* the commit, while it is under way */
@@ -65,7 +65,7 @@ static void submit_fail(struct submit *submit, enum mr_err err, const struct mr_
     if (submit->over)
         return;
     submit->over = true;
-    gate_wait(&submit->gate, true);
+    valve_wait(&submit->valve, true);
     submit_audit(submit, err);
     if (!submit->closed)
         call_end(submit->head.call, err, mr_slice_str(detail->text));
@@ -153,7 +153,7 @@ static void add_parts(struct submit *submit)
         err = mr_job_load_add(submit->load, submit->parts, submit->parts_n, &detail);
     }
     if (err == MR_BUSY) {
-        gate_wait(&submit->gate, true);
+        valve_wait(&submit->valve, true);
         return;
     }
     atomic_store(&submit->waits, false);
@@ -165,7 +165,7 @@ static void add_parts(struct submit *submit)
     else if (submit->half_closed)
         commit(submit);
     else
-        gate_wait(&submit->gate, false);
+        valve_wait(&submit->valve, false);
 }
 
 static void room_delivered(struct mr_msg *msg, void *receiver)
@@ -271,7 +271,7 @@ static void submit_closed(struct mr_call *call, int status, struct mr_slice text
 {
     struct submit *submit = mr_call_data(call);
     (void)status, (void)text;
-    gate_close(&submit->gate);
+    valve_close(&submit->valve);
     stream_close(&submit->head);
     submit->closed = true;
     if (!submit->committing) {
@@ -315,6 +315,6 @@ void jobs_submit_open(struct mr_api *api, struct mr_call *call, const struct mr_
     submit->conn = conn;
     (void)snprintf(submit->peer, sizeof submit->peer, "%s", mr_call_peer(call));
     mr_call_set(call, &submit_ops, submit);
-    gate_open(&submit->gate, &conn->budget, call);
+    valve_open(&submit->valve, &conn->budget, call);
     stream_open(&submit->head, api, call, token, submit_end);
 }

@@ -13,7 +13,7 @@ enum { EVENT_JOB = 1, EVENT_END = 2, PIECE_BYTES = 1 }; /* of JobEvent and JobPi
 /* Of both: one message asks, then it is only written. */
 struct answering {
     struct stream head;
-    struct gate gate;
+    struct valve valve;
     bool asked;
 };
 
@@ -40,7 +40,7 @@ static ProtobufCMessage *read_once(struct answering *answering, struct mr_slice 
 {
     ProtobufCMessage *message = NULL;
     answering->asked = true;
-    gate_wait(&answering->gate, true);
+    valve_wait(&answering->valve, true);
     enum mr_err err = decode_small(kind, bytes, arena, &message);
     if (err == MR_OK)
         return message;
@@ -58,14 +58,14 @@ static bool open_answering(struct answering *answering, struct mr_api *api, stru
         return false;
     }
     mr_call_set(call, ops, answering);
-    gate_open(&answering->gate, NULL, call);
+    valve_open(&answering->valve, NULL, call);
     stream_open(&answering->head, api, call, token, stream_end_now);
     return true;
 }
 
 static void close_answering(struct answering *answering)
 {
-    gate_close(&answering->gate);
+    valve_close(&answering->valve);
     stream_close(&answering->head);
 }
 

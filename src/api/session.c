@@ -16,8 +16,8 @@ static void join(struct session *session, struct attach *attach)
 {
     session->attach = attach;
     attach->session = session;
-    gate_move(&attach->gate, &session->budget);
-    gate_wait(&attach->gate, true); /* until it is welcome */
+    valve_move(&attach->valve, &session->budget);
+    valve_wait(&attach->valve, true); /* until it is welcome */
 }
 
 static void part(struct session *session)
@@ -27,7 +27,7 @@ static void part(struct session *session)
         return;
     session->attach = NULL;
     attach->session = NULL;
-    gate_move(&attach->gate, NULL);
+    valve_move(&attach->valve, NULL);
 }
 
 static void welcome(struct session *session, bool resumed)
@@ -40,7 +40,7 @@ static void welcome(struct session *session, bool resumed)
     message.kind_case = MILLRACE__V1__SERVER_MESSAGE__KIND_WELCOME;
     message.welcome = &out;
     attach_say(session->attach, &message);
-    gate_wait(&session->attach->gate, false);
+    valve_wait(&session->attach->valve, false);
 }
 
 /* ---- its end -------------------------------------------------------------------------------- */

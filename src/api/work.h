@@ -45,7 +45,7 @@ void helds_remove(struct helds *helds, uint64_t epoch);
 struct attach {
     struct stream head;
     uint64_t serial;
-    struct gate gate; /* on the session's budget, once there is one */
+    struct valve valve; /* on the session's budget, once there is one */
     struct session *session;
     bool ended; /* by us, or by Bye: what comes is not read */
 };
