@@ -138,7 +138,7 @@ static void stream_ends(struct enqueue_stream *stream, void (*ending)(struct enq
     if (stream->ending != NULL)
         return;
     stream->ending = ending;
-    valve_wait(&stream->valve, true);
+    valve_hold(&stream->valve);
     stream_try_end(stream);
 }
 
@@ -184,8 +184,12 @@ static void stream_flush(struct enqueue_stream *stream)
         request_answer(request);
         request_free(request);
     }
-    if (!stream->closed && stream->ending == NULL)
-        valve_wait(&stream->valve, mr_call_queued(stream->head.call) >= MR_CALL_QUEUED_HIGH);
+    if (!stream->closed && stream->ending == NULL) {
+        if (mr_call_queued(stream->head.call) >= MR_CALL_QUEUED_HIGH)
+            valve_hold(&stream->valve);
+        else
+            valve_release(&stream->valve);
+    }
     stream_try_end(stream);
     stream_try_free(stream);
 }
@@ -277,7 +281,7 @@ static void enqueue_stream_writable(struct mr_call *call)
 {
     struct enqueue_stream *stream = mr_call_data(call);
     if (stream->ending == NULL)
-        valve_wait(&stream->valve, false);
+        valve_release(&stream->valve);
 }
 
 static void enqueue_stream_closed(struct mr_call *call, int status, struct mr_slice text)

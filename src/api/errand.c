@@ -47,9 +47,15 @@ void valve_move(struct valve *valve, struct budget *budget)
     valve_apply(valve);
 }
 
-void valve_wait(struct valve *valve, bool waits)
+void valve_hold(struct valve *valve)
 {
-    valve->waits = waits;
+    valve->waits = true;
+    valve_apply(valve);
+}
+
+void valve_release(struct valve *valve)
+{
+    valve->waits = false;
     valve_apply(valve);
 }
 

@@ -356,7 +356,7 @@ static void watch_message(struct mr_call *call, struct mr_slice bytes)
     struct mr_detail detail = {.text = "the message cannot be read"};
     struct mr_arena arena = {0};
     ProtobufCMessage *message;
-    valve_wait(&watcher->valve, true);
+    valve_hold(&watcher->valve);
     enum mr_err err =
         decode_small(&millrace__v1__watch_request__descriptor, bytes, &arena, &message);
     if (err == MR_OK)

@@ -151,7 +151,7 @@ static void watch_message(struct mr_call *call, struct mr_slice bytes)
         const Grpc__Health__V1__HealthCheckRequest *in = (const void *)message;
         watch->known = is_service(in->service);
         watch->also = serves_of(in->service);
-        valve_wait(&watch->valve, true);
+        valve_hold(&watch->valve);
         mr_list_push_back(&api->watchers, &watch->link);
         if (!watch->known)
             watch_tell(watch, STATUS(SERVICE_UNKNOWN));

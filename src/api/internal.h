@@ -107,7 +107,9 @@ void conns_free(struct mr_api *api);
 void budget_init(struct budget *budget);
 void valve_open(struct valve *valve, struct budget *budget, struct mr_call *call);
 void valve_move(struct valve *valve, struct budget *budget);
-void valve_wait(struct valve *valve, bool waits);
+/* Its call is not read, whatever the budget says; then it is again, if that lets it. */
+void valve_hold(struct valve *valve);
+void valve_release(struct valve *valve);
 void valve_close(struct valve *valve);
 
 /* ---- a request's way through the broker ----------------------------------------------------- */

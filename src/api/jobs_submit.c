@@ -65,7 +65,7 @@ static void submit_fail(struct submit *submit, enum mr_err err, const struct mr_
     if (submit->over)
         return;
     submit->over = true;
-    valve_wait(&submit->valve, true);
+    valve_hold(&submit->valve);
     submit_audit(submit, err);
     if (!submit->closed)
         call_end(submit->head.call, err, mr_slice_str(detail->text));
@@ -153,7 +153,7 @@ static void add_parts(struct submit *submit)
         err = mr_job_load_add(submit->load, submit->parts, submit->parts_n, &detail);
     }
     if (err == MR_BUSY) {
-        valve_wait(&submit->valve, true);
+        valve_hold(&submit->valve);
         return;
     }
     atomic_store(&submit->waits, false);
@@ -165,7 +165,7 @@ static void add_parts(struct submit *submit)
     else if (submit->half_closed)
         commit(submit);
     else
-        valve_wait(&submit->valve, false);
+        valve_release(&submit->valve);
 }
 
 static void room_delivered(struct mr_msg *msg, void *receiver)

@@ -40,7 +40,7 @@ static ProtobufCMessage *read_once(struct answering *answering, struct mr_slice 
 {
     ProtobufCMessage *message = NULL;
     answering->asked = true;
-    valve_wait(&answering->valve, true);
+    valve_hold(&answering->valve);
     enum mr_err err = decode_small(kind, bytes, arena, &message);
     if (err == MR_OK)
         return message;

@@ -17,7 +17,7 @@ static void join(struct session *session, struct attach *attach)
     session->attach = attach;
     attach->session = session;
     valve_move(&attach->valve, &session->budget);
-    valve_wait(&attach->valve, true); /* until it is welcome */
+    valve_hold(&attach->valve); /* until it is welcome */
 }
 
 static void part(struct session *session)
@@ -40,7 +40,7 @@ static void welcome(struct session *session, bool resumed)
     message.kind_case = MILLRACE__V1__SERVER_MESSAGE__KIND_WELCOME;
     message.welcome = &out;
     attach_say(session->attach, &message);
-    valve_wait(&session->attach->valve, false);
+    valve_release(&session->attach->valve);
 }
 
 /* ---- its end -------------------------------------------------------------------------------- */
