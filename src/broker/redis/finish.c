@@ -86,10 +86,7 @@ static enum mr_err clean_text(struct mr_arena *arena, struct mr_slice text,
     if (mr_utf8_valid(text))
         return MR_OK;
     MR_TRY(mr_arena_copy(arena, text, ret_text));
-    char *bytes = (char *)(uintptr_t)ret_text->data;
-    for (size_t i = 0; i < text.len; i++)
-        if (bytes[i] & 0x80)
-            bytes[i] = '?';
+    mr_utf8_clean((void *)(uintptr_t)ret_text->data, ret_text->len);
     return MR_OK;
 }
 
