@@ -218,12 +218,22 @@ static int take_back(struct move *move, struct batch *batch)
     return err == MR_OK ? CLI_OK : failed(move, err, &move->to, "cannot take tasks back");
 }
 
+/* Then the task is where it was. After any other error the mark may be there: so it stays held at TO, and the next
+ * run looks. */
+static bool is_unmarked(enum mr_err err)
+{
+    return err == MR_RUNNING || err == MR_NOT_FOUND || err == MR_WRONG_STATE || err == MR_CONFLICT;
+}
+
 static int mark(struct move *move, struct batch *batch)
 {
     static struct batch back;
     bool marked[PAGE];
     back.n = 0;
     enum mr_err err = act(&move->from, batch, MR_VERB_MOVED, mr_slice_str(move->to.shown));
+    for (size_t i = 0; err == MR_OK && i < batch->n; i++)
+        if (batch->errs[i] != MR_OK && !is_unmarked(batch->errs[i]))
+            err = batch->errs[i];
     if (err != MR_OK)
         return failed(move, err, &move->from, "cannot mark tasks as moved");
     for (size_t i = 0; i < batch->n; i++) {

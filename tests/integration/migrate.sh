@@ -84,6 +84,20 @@ refuses 3 'no store' migrate --yes "file:$room/none" "$redis"
 refuses 2 'argument is missing' migrate "$file"
 r flushall >/dev/null
 
+# ---- nobody knows whether a task was marked -----------------------------------------------------
+
+# The script of one partition fails behind the mark of its first task: what it may have marked is not taken back.
+on "$redis" queue set parts --partitions 2 --quiet
+seq 6 | on "$redis" enqueue -q parts --lines --quiet
+r set 'asynq:{parts~2}:mr:open' odd >/dev/null
+expect 1 migrate --yes --queue parts "$redis" "file:$room/parts"
+grep -q 'cannot mark tasks as moved at .*run it again' "$room/err" || fail "said: $(cat "$room/err")"
+r del 'asynq:{parts~2}:mr:open' >/dev/null
+expect 0 migrate --yes --queue parts "$redis" "file:$room/parts"
+is "nothing was lost" 6 "$(on "file:$room/parts" queue show parts --json | jq .pending)"
+is "or is held" '[]' "$(on "file:$room/parts" task list --held --json)"
+r flushall >/dev/null
+
 # ---- a live system ----------------------------------------------------------------------------
 
 start
