@@ -242,7 +242,9 @@ static int mark(struct move *move, struct batch *batch)
             back.tasks[back.n++] = batch->tasks[i];
         move->pass_running += batch->errs[i] == MR_RUNNING;
         if (!marked[i] && batch->errs[i] != MR_RUNNING && batch->errs[i] != MR_NOT_FOUND)
-            refuse(move, batch->tasks[i].id, mr_err_text(batch->errs[i]));
+            refuse(move, batch->tasks[i].id,
+                   batch->errs[i] == MR_CONFLICT ? "another queue has a task of this id as well"
+                                                 : mr_err_text(batch->errs[i]));
     }
     keep(batch, marked);
     return take_back(move, &back);

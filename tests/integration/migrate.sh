@@ -98,6 +98,18 @@ is "nothing was lost" 6 "$(on "file:$room/parts" queue show parts --json | jq .p
 is "or is held" '[]' "$(on "file:$room/parts" task list --held --json)"
 r flushall >/dev/null
 
+# An id that two queues of a Redis have, as Go programs may bring about: moving one would mark both.
+on "$redis" enqueue -q here --id same mine >/dev/null
+r copy 'asynq:{here}:t:same' 'asynq:{there}:t:same' >/dev/null
+r lpush 'asynq:{there}:pending' same >/dev/null
+r sadd asynq:queues there >/dev/null
+expect 1 migrate --yes --json --queue here "$redis" "file:$room/same"
+is "refused" '0 1' "$(jq -r '[.moved,.refused]|join(" ")' "$room/out")"
+grep -q 'same stays .*another queue has a task of this id as well' "$room/err" || fail "said: $(cat "$room/err")"
+is "both wait" 'pending pending' \
+    "$(r hget 'asynq:{here}:t:same' state) $(r hget 'asynq:{there}:t:same' state)"
+r flushall >/dev/null
+
 # ---- a live system ----------------------------------------------------------------------------
 
 start

@@ -273,6 +273,36 @@ static void what_one_queue_did_is_answered_though_another_fails(void **state)
     mr_broker_close(some);
 }
 
+/* Only one of the two was carried elsewhere, and nobody can say which one is meant. */
+static void a_task_whose_id_is_in_two_queues_is_not_moved(void **state)
+{
+    struct mr_control items[] = {
+        {.verb = MR_VERB_MOVED, .id = MR_SLICE_LIT("twice"), .text = MR_SLICE_LIT("there")},
+        {.verb = MR_VERB_MOVED, .id = MR_SLICE_LIT("once"), .text = MR_SLICE_LIT("there")},
+        {.verb = MR_VERB_MOVED, .id = MR_SLICE_LIT("none"), .text = MR_SLICE_LIT("there")},
+    };
+    enum mr_err errs[3];
+    put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("twice")});
+    put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("once")});
+    RIG(server(), "SADD", "asynq:queues", "other");
+    RIG(server(), "HSET", "asynq:{other}:t:twice", "msg", "x", "state", "pending");
+    RIG(server(), "LPUSH", "asynq:{other}:pending", "twice");
+    struct mr_req_control req = {.req.op = MR_OP_CONTROL, .items = items, .n = 3, .errs = errs};
+    assert_int_equal(mr_broker_call(*state, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    assert_int_equal(errs[0], MR_CONFLICT);
+    assert_int_equal(errs[1], MR_OK);
+    assert_int_equal(errs[2], MR_NOT_FOUND);
+    assert_string_equal(RIG(server(), "HGET", "asynq:{other}:t:twice", "state"), "pending");
+    assert_string_equal(RIG(server(), "HGET", Q "t:twice", "state"), "pending");
+    assert_string_equal(RIG(server(), "HGET", Q "t:once", "state"), "completed");
+    RIG(server(), "DEL", "asynq:{other}:t:twice", "asynq:{other}:pending");
+    req = (struct mr_req_control){.req.op = MR_OP_CONTROL, .items = items, .n = 1, .errs = errs};
+    assert_int_equal(mr_broker_call(*state, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    assert_int_equal(errs[0], MR_OK);
+}
+
 static void a_removed_queue_leaves_no_key(void **state)
 {
     struct mr_task_options task = {.unique_ms = 3600000, .unique_key = MR_SLICE_LIT("k")};
@@ -445,6 +475,7 @@ int main(void)
         CASE(a_batch_taken_out_of_a_long_list_leaves_the_others_in_order),
         CASE(tasks_of_many_queues_are_found_and_acted_on),
         CASE(what_one_queue_did_is_answered_though_another_fails),
+        CASE(a_task_whose_id_is_in_two_queues_is_not_moved),
         CASE(a_removed_queue_leaves_no_key),
         CASE(the_end_of_a_task_in_another_program_is_found),
         CASE(a_wait_that_ended_leaves_no_mark),
