@@ -230,6 +230,15 @@ static void who_gathers_again_and_again_subscribes_once(void **state)
     assert_in_range(gather_end(&g, MR_OK), 0, 900);
 }
 
+static void a_full_redis_has_nothing_against_waiting_for_a_group(void **state)
+{
+    struct gathering g;
+    RIG(server(), "CONFIG", "SET", "maxmemory", "1");
+    GATHER(*state, &g, .wait_ms = 100);
+    (void)gather_end(&g, MR_EMPTY);
+    RIG(server(), "CONFIG", "SET", "maxmemory", "0");
+}
+
 /* ---- the greatest length -------------------------------------------------------------------- */
 
 static void set_max(struct mr_broker *broker, uint64_t max)
@@ -361,6 +370,7 @@ int main(void)
         CASE(who_waits_is_woken_by_the_first_group_and_a_full_one),
         CASE(members_that_come_all_the_time_do_not_make_who_waits_look_all_the_time),
         CASE(who_gathers_again_and_again_subscribes_once),
+        CASE(a_full_redis_has_nothing_against_waiting_for_a_group),
         CASE(groups_are_not_counted_for_each_task_of_a_queue_with_a_greatest_length),
         CASE(members_of_other_programs_count_for_the_greatest_length),
         CASE(a_group_that_another_program_filled_is_found_among_many),

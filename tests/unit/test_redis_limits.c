@@ -99,6 +99,31 @@ static void passing_over_a_backlog_costs_few_commands(void **state)
     assert_int_equal(RIG_INT(server(), "ZCARD", TRACK), N - 1);
 }
 
+/* Else it would never become less full. */
+static void a_full_redis_hands_out_what_was_kept_back(void **state)
+{
+    struct mr_broker *broker = *state;
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("a"), .key = MR_SLICE_LIT("k")});
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("b"), .key = MR_SLICE_LIT("k")});
+    one_at_a_time(broker);
+    struct mr_lease *first = take_one(broker);
+    uint64_t node = open_node_once(broker);
+    assert_null(take(broker, node, 0));
+    assert_int_equal(RIG_INT(server(), "ZCARD", TRACK), 1);
+    RIG(server(), "CONFIG", "SET", "maxmemory", "1");
+    assert_null(take(broker, node, 0));
+    enum mr_err err;
+    struct mr_finish item = {
+        .id = first->task.id, .epoch = first->epoch, .ref = first->ref, .outcome = MR_DONE};
+    struct mr_req_finish finish = {.req.op = MR_OP_FINISH, .items = &item, .n = 1, .errs = &err};
+    assert_int_equal(mr_broker_call(broker, &finish.req), MR_OK);
+    assert_int_equal(err, MR_OK);
+    mr_req_done(&finish.req);
+    mr_lease_free(first);
+    take_id(broker, node, "b");
+    RIG(server(), "CONFIG", "SET", "maxmemory", "0");
+}
+
 static void what_was_parked_and_is_gone_is_forgotten_some_at_a_time(void **state)
 {
     static const char remove_all[] =
@@ -220,6 +245,7 @@ int main(void)
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
     const struct CMUnitTest tests[] = {
         TEST(passing_over_a_backlog_costs_few_commands),
+        TEST(a_full_redis_hands_out_what_was_kept_back),
         TEST(what_was_parked_and_is_gone_is_forgotten_some_at_a_time),
         TEST(a_limit_that_changes_costs_no_more_where_many_wait),
         TEST(a_limit_that_is_lifted_leaves_nothing_of_what_runs),

@@ -89,6 +89,7 @@ local function say_full()
   local key = P .. 'mr:full'
   local said = tonumber(call('GET', key))
   if not said or most < said or most == said and call('PTTL', key) < FULL_MS / 2 then
+    begin_when_full()
     call('SET', key, most, 'PX', FULL_MS)
   end
 end

@@ -132,7 +132,9 @@ local function hold_from(n)
     if at_s > now_s then break end
     entries[i], entries[i + 1] = format('%d', at_s * 1000), found[i]
   end
-  return #entries > 0 and call('ZADD', late_key, 'NX', unpack(entries)) > 0
+  if #entries == 0 then return false end
+  begin_when_full()
+  return call('ZADD', late_key, 'NX', unpack(entries)) > 0
 end
 
 -- The same for those of other programs, which stand in no set of ours: the oldest first.
@@ -439,6 +441,7 @@ end
 -- Answers what the queue is like, and in how many ms a rate lets something go (-1: none does). In one function, as in
 -- limit.lua.
 local function take_limited()
+  begin_when_full()
   local limits = open_limits()
   local LOOKS = 200 -- tasks that one call gives, or passes over one by one: Redis does nothing else meanwhile
   local passes = 1000 -- it may still do so many at a time, or forget so many that have been parked and are no longer
