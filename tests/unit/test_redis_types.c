@@ -7,8 +7,7 @@
 
 #define Q "asynq:{default}:"
 
-/* Opens a node and takes once; answers the error of that. */
-static enum mr_err take_soon(struct mr_broker *broker)
+static uint64_t open_node(struct mr_broker *broker, int64_t lease_ms)
 {
     struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
     struct mr_req_node_open node = {.req.op = MR_OP_NODE_OPEN,
@@ -16,11 +15,18 @@ static enum mr_err take_soon(struct mr_broker *broker)
                                     .queues = &queue,
                                     .queues_n = 1,
                                     .slots = 8,
-                                    .lease_ms = 600000,
+                                    .lease_ms = lease_ms,
                                     .events = {.stop = ignore_stop}};
     assert_int_equal(mr_broker_call(broker, &node.req), MR_OK);
     mr_req_done(&node.req);
-    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node.node, .max = 8, .wait_ms = 50};
+    return node.node;
+}
+
+/* Opens a node and takes once; answers the error of that. */
+static enum mr_err take_soon(struct mr_broker *broker)
+{
+    struct mr_req_take take = {
+        .req.op = MR_OP_TAKE, .node = open_node(broker, 600000), .max = 8, .wait_ms = 50};
     enum mr_err err = mr_broker_call(broker, &take.req);
     mr_req_done(&take.req);
     return err;
@@ -88,6 +94,126 @@ static void an_enqueue_that_meets_a_key_of_another_type_leaves_nothing(void **st
     }
 }
 
+/* ---- ends of runs ---------------------------------------------------------------------------- */
+
+static void set_event(struct mr_req *req)
+{
+    mr_event_set(req->arg);
+}
+
+static void wait_for_refusal(void)
+{
+    while (strstr(RIG(server(), "INFO", "errorstats"), "WRONGTYPE") == NULL)
+        ;
+}
+
+/* Takes what put_ends has put, and hands back one of them while the other one fails. */
+struct ends {
+    struct mr_req_take take;
+    struct mr_finish items[2];
+    enum mr_err errs[2];
+    struct mr_req_finish req;
+    struct mr_event done;
+};
+
+static void put_ends(struct mr_broker *broker)
+{
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("back")});
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("fails"), .topic = MR_SLICE_LIT("t")});
+}
+
+static void take_ends(struct mr_broker *broker, struct ends *ends)
+{
+    ends->take = (struct mr_req_take){
+        .req.op = MR_OP_TAKE, .node = open_node(broker, 600000), .max = 2, .wait_ms = 10000};
+    assert_int_equal(mr_broker_call(broker, &ends->take.req), MR_OK);
+    mr_req_done(&ends->take.req);
+    struct mr_lease *back = ends->take.leases, *fails = back->next;
+    assert_non_null(fails);
+    ends->items[0] = (struct mr_finish){.id = MR_SLICE_LIT("back"),
+                                        .epoch = back->epoch,
+                                        .ref = back->ref,
+                                        .outcome = MR_HAND_BACK};
+    ends->items[1] = (struct mr_finish){.id = MR_SLICE_LIT("fails"),
+                                        .epoch = fails->epoch,
+                                        .ref = fails->ref,
+                                        .outcome = MR_FAIL,
+                                        .delay_ms = 3600000};
+}
+
+static void send_ends(struct mr_broker *broker, struct ends *ends)
+{
+    mr_event_init(&ends->done);
+    ends->req =
+        (struct mr_req_finish){.req = {.op = MR_OP_FINISH, .done = set_event, .arg = &ends->done},
+                               .items = ends->items,
+                               .n = 2,
+                               .errs = ends->errs};
+    mr_broker_submit(broker, &ends->req.req);
+}
+
+static void ends_over(struct ends *ends)
+{
+    assert_true(mr_event_wait(&ends->done, 30 * MR_NS_PER_S));
+    mr_req_done(&ends->req.req);
+    while (ends->take.leases != NULL) {
+        struct mr_lease *next = ends->take.leases->next;
+        mr_lease_free(ends->take.leases);
+        ends->take.leases = next;
+    }
+}
+
+/* Both run on, until somebody mends the key; then both ends are carried out. */
+static void an_end_that_meets_a_key_of_another_type_is_kept(void **state)
+{
+    static const char *const keys[] = {Q "retry", Q "mr:due", Q "mr:r:[t]:pending"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        struct ends ends = {0};
+        put_ends(*state);
+        take_ends(*state, &ends);
+        RIG(server(), "SET", keys[i], "of another type");
+        RIG(server(), "CONFIG", "RESETSTAT");
+        send_ends(*state, &ends);
+        wait_for_refusal();
+        assert_int_equal(RIG_INT(server(), "LLEN", Q "active"), 2);
+        assert_int_equal(RIG_INT(server(), "ZCARD", Q "lease"), 2);
+        assert_string_equal(RIG(server(), "HGET", Q "t:back", "state"), "active");
+        assert_int_equal(RIG_INT(server(), "HEXISTS", Q "t:fails", "mr:i"), 1);
+        RIG(server(), "DEL", keys[i]);
+        ends_over(&ends);
+        assert_int_equal(ends.errs[0], MR_OK);
+        assert_int_equal(ends.errs[1], MR_OK);
+        assert_string_equal(RIG(server(), "LRANGE", Q "pending", "0", "-1"), "back");
+        assert_string_equal(RIG(server(), "ZRANGE", Q "retry", "0", "-1"), "fails");
+        assert_int_equal(RIG_INT(server(), "EXISTS", Q "active", Q "lease"), 0);
+        (void)teardown(state);
+        (void)setup(state);
+    }
+}
+
+/* Nobody knows where it would go: so it stays in the hand of the worker that is gone, until somebody mends the key. */
+static void a_lost_run_that_meets_a_key_of_another_type_comes_back_later(void **state)
+{
+    struct mr_broker *gone;
+    struct mr_redis_broker_options options = {.url = redis_rig_url(rig)};
+    assert_int_equal(mr_redis_broker_open(&options, &gone, NULL), MR_OK);
+    put(gone, (struct mr_task_options){.id = MR_SLICE_LIT("a")});
+    struct mr_req_take take = {
+        .req.op = MR_OP_TAKE, .node = open_node(gone, 1000), .max = 1, .wait_ms = 10000};
+    assert_int_equal(mr_broker_call(gone, &take.req), MR_OK);
+    mr_req_done(&take.req);
+    mr_lease_free(take.leases);
+    RIG(server(), "SET", Q "completed", "of another type");
+    RIG(server(), "CONFIG", "RESETSTAT");
+    mr_broker_close(gone);
+    wait_for_refusal();
+    assert_string_equal(RIG(server(), "LRANGE", Q "active", "0", "-1"), "a");
+    RIG(server(), "DEL", Q "completed");
+    mr_lease_free(take_one(*state));
+}
+
+/* ---- looking --------------------------------------------------------------------------------- */
+
 static char said[512];
 
 static void note_refused(enum mr_err err, const char *why, void *arg)
@@ -118,6 +244,8 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         CASE(a_take_that_meets_a_key_of_another_type_takes_nothing),
         CASE(an_enqueue_that_meets_a_key_of_another_type_leaves_nothing),
+        CASE(an_end_that_meets_a_key_of_another_type_is_kept),
+        CASE(a_lost_run_that_meets_a_key_of_another_type_comes_back_later),
         CASE(a_list_of_queues_names_the_one_with_a_key_of_another_type),
     };
     rig = redis_rig_standalone(NULL);

@@ -10,6 +10,14 @@ local function count(name, n)
   call('HINCRBY', P .. 'mr:counts', name, n)
 end
 
+-- A key of another type, set by hand, ends the script here, while nothing is half done.
+local function check_places()
+  call('LLEN', P .. 'pending')
+  for _, name in ipairs({ 'scheduled', 'retry', 'archived', 'completed', 'mr:order', 'mr:due', 'mr:late', 'mr:keep' }) do
+    call('ZCARD', P .. name)
+  end
+end
+
 -- The lock of a unique key is free, if it is this task's.
 local function unlock(id, lock)
   if lock and lock ~= '' and call('GET', lock) == id then

@@ -25,6 +25,15 @@ local leases = call('ZMSCORE', P .. 'lease', unpack(ids))
 
 local limited = call('EXISTS', P .. 'mr:limits') == 1
 
+-- Before the first of them is ended: see check_places. Tasks with a topic are in mr:open.
+local function check_all()
+  check_places()
+  for i = 1, call('ZCARD', OPEN) > 0 and #ids or 0 do
+    local topic = call('HGET', TASK .. ids[i], 'mr:k')
+    if topic then check_topic(topic) end
+  end
+end
+
 local function verdict(k, id, epoch, leaves_nothing)
   local hash = call('HMGET', TASK .. id, 'state', 'mr:e', 'mr:i')
   if not hash[1] then return again and leaves_nothing and 3 or 2, false end
@@ -148,6 +157,7 @@ local function word_of(outcome, reason, cancel)
   return cancel and 'cancelled' or outcome == LATER and 'later' or nil
 end
 
+check_all()
 for k = 1, #ids do
   local at = 4 + ITEM * (k - 1)
   local id, epoch, outcome = ids[k], ARGV[at + 1], ARGV[at + 2]

@@ -16,6 +16,7 @@ end
 
 local set = find_set()
 if not set then return { 1 } end
+check_places()
 begin_when_full()
 if #ARGV == 1 then
   return_set(set)

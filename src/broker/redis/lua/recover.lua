@@ -27,8 +27,18 @@ end
 
 local limited -- whether limits are to be given back, once that was asked
 
+local checked -- see check_places; nearly always nothing changes here
+
+local function check_all()
+  if checked then return end
+  checked = true
+  check_places()
+  for _, topic in ipairs(call('SMEMBERS', TOPICS)) do check_topic(topic) end
+end
+
 -- near: the end of the list it is nearer to, -1 where the oldest are, 1 where the newest are.
 local function leave_hand(id, near)
+  check_all()
   if limited == nil then limited = call('EXISTS', P .. 'mr:limits') == 1 end
   local held = limited and call('HGET', TASK .. id, 'mr:w')
   if held then

@@ -22,6 +22,14 @@ local function whose()
   return name, 1
 end
 
+-- Before what leads to a result: see check_places.
+local function check_topic(topic)
+  local place = P .. 'mr:r:[' .. topic .. ']:'
+  call('LLEN', place .. 'pending')
+  call('GET', place .. 'mr:last')
+  call('SCARD', TOPICS)
+end
+
 -- result: id (of the task), run (what tells its runs apart), topic, type, outcome, attempt, final, cancel, text,
 -- ended_ms where that is not now. Each has an order time of its own, so that those that come back find their places.
 local function leave_result(result)
@@ -33,9 +41,7 @@ local function leave_result(result)
     .. number_field(7, result.attempt) .. number_field(8, result.final and 1 or 0)
     .. number_field(9, result.cancel and 1 or 0) .. number_field(10, floor(result.ended_ms or now_ms))
     .. text_field(result.outcome == OK and 12 or 11, result.text)
-  -- A key of another type, set by hand, ends the script here, while nothing is half done.
-  call('LLEN', place .. 'pending')
-  call('SCARD', TOPICS)
+  check_topic(topic)
   local last = tonumber(call('GET', place .. 'mr:last') or 0)
   local us = format('%d', math.max(last + 1, tonumber(now_us_text)))
   call('SET', place .. 'mr:last', us)
