@@ -180,6 +180,31 @@ static void a_task_in_no_place_is_pending_again(void **state)
     assert_int_equal(state_of(*state, "plain"), MR_PENDING);
 }
 
+static void a_full_redis_is_mended_as_well(void **state)
+{
+    RIG(server(), "LREM", Q "pending", "0", "plain");
+    RIG_ALL(rig, "CONFIG", "SET", "maxmemory", "1");
+    assert_found_and_mended("plain: a task in no place", "put into one");
+    RIG_ALL(rig, "CONFIG", "SET", "maxmemory", "0");
+    assert_int_equal(state_of(*state, "plain"), MR_PENDING);
+}
+
+/* The words of Redis say which command it is. */
+static void what_the_user_may_not_do_is_told(void **state)
+{
+    (void)state;
+    char url[128];
+    struct mr_fsck_report report;
+    struct mr_detail detail = {.text = ""};
+    struct mr_redis_check check = {.url = url, .line = add_line};
+    RIG_ALL(rig, "ACL", "SETUSER", "poor", "on", ">x", "~*", "&*", "+@all", "-scan");
+    (void)snprintf(url, sizeof url, "redis%s://poor:x@127.0.0.1:%u", is_cluster() ? "+cluster" : "",
+                   (unsigned)server()->port);
+    assert_int_equal(mr_redis_fsck(&check, &report, &detail), MR_DENIED);
+    assert_non_null(strstr(detail.text, "NOPERM"));
+    assert_non_null(strstr(detail.text, "scan"));
+}
+
 static void an_ended_task_in_no_place_does_not_run_again(void **state)
 {
     struct mr_control item = {.verb = MR_VERB_ARCHIVE, .id = MR_SLICE_LIT("plain")};
@@ -474,6 +499,8 @@ int main(void)
         CASE(an_inner_queue_stays_out_of_sight),
         CASE(an_id_without_its_task_leaves_every_place),
         CASE(a_task_in_no_place_is_pending_again),
+        CASE(a_full_redis_is_mended_as_well),
+        CASE(what_the_user_may_not_do_is_told),
         CASE(an_ended_task_in_no_place_does_not_run_again),
         CASE(a_held_task_in_no_place_is_held_again),
         CASE(a_run_without_a_lease_is_pending_again),

@@ -93,15 +93,21 @@ struct ask {
     int64_t next;                 /* answer of FSCK_PLACES */
 };
 
+/* Why it failed, in the words of Redis if it said some. */
+static void note_why(struct check *check, const struct mr_reply *reply)
+{
+    (void)snprintf(check->why, sizeof check->why, "%.*s", (int)reply->text.len,
+                   (const char *)reply->text.data);
+}
+
 static void answered(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     struct ask *ask = call->arg;
     ask->err = err;
     if (err == MR_OK && ask->read != NULL)
         ask->read(ask, reply);
-    else if (err == MR_FAILED && reply != NULL)
-        (void)snprintf(ask->check->why, sizeof ask->check->why, "%.*s", (int)reply->text.len,
-                       (const char *)reply->text.data);
+    else if (err != MR_OK)
+        note_why(ask->check, reply);
     mr_event_set(&ask->done);
 }
 
@@ -458,10 +464,12 @@ static void swept(struct mr_redis_call *call, enum mr_err err, const struct mr_r
 {
     struct sweep *sweep = call->arg;
     struct check *check = sweep->check;
-    if (err != MR_OK && check->err == MR_OK)
+    if (err != MR_OK && check->err == MR_OK) {
         check->err = err;
-    else if (err == MR_OK)
+        note_why(check, reply);
+    } else if (err == MR_OK) {
         read_page(check, &sweep->scans[call - sweep->calls], reply);
+    }
     if (--sweep->left == 0)
         mr_event_set(&sweep->done);
 }
