@@ -143,9 +143,7 @@ static enum mr_err read_db(struct mr_slice text, struct redis_url *url, struct m
     int len = snprintf(number, sizeof number, "%.*s", (int)text.len, (const char *)text.data);
     if (len >= (int)sizeof number || mr_parse_int64(number, &url->db) != MR_OK || url->db < 0 ||
         url->db > DB_MAX)
-        return wrong(detail,
-                     "the database must be a number; '/', '@', ':' and '%' in a password are "
-                     "written %2F, %40, %3A and %25");
+        return wrong(detail, "the database must be a number");
     return MR_OK;
 }
 
@@ -160,7 +158,7 @@ static enum mr_err read_path(struct mr_slice path, struct redis_url *url, struct
         return path.len == 0 ? MR_OK : wrong(detail, "a Cluster has no databases");
     const char *slash = memchr(path.data, '/', path.len);
     size_t len = slash != NULL ? (size_t)(slash - (const char *)path.data) : path.len;
-    if (len == 0 || memchr(path.data, '@', len) != NULL)
+    if (len == 0)
         return wrong(detail, "behind the Sentinels, '/' and the name of the deployment must stand");
     url->service = copy(mr_slice_make(path.data, len));
     if (url->service == NULL)
@@ -187,6 +185,9 @@ static enum mr_err read_tcp(const char *text, const struct scheme *scheme, struc
 {
     size_t len = strcspn(text, "/?#");
     struct mr_slice hosts;
+    if (strchr(text + len, '@') != NULL)
+        return wrong(detail, "'/', '?', '#', '@', ':' and '%' in a user or a password are written "
+                             "%2F, %3F, %23, %40, %3A and %25");
     MR_TRY(read_authority(mr_slice_make(text, len), url, &hosts, detail));
     MR_TRY(read_hosts(hosts, scheme, url, detail));
     const char *path = text + len;

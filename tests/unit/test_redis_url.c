@@ -140,6 +140,19 @@ static void what_is_no_such_url_is_refused_without_the_password(void **state)
     }
 }
 
+static void who_has_not_encoded_a_password_is_told_how(void **state)
+{
+    (void)state;
+    static const char *const urls[] = {"redis://me:pre/x@h:1", "redis://me:pre?x@h:1",
+                                       "rediss://:pre#x@h:1", "redis+sentinel://me:a/x@h:1/main"};
+    for (size_t i = 0; i < sizeof urls / sizeof *urls; i++) {
+        struct redis_url url;
+        struct mr_detail detail = {0};
+        assert_int_equal(redis_url_parse(urls[i], &url, &detail), MR_INVALID);
+        assert_non_null(strstr(detail.text, "%2F, %3F, %23"));
+    }
+}
+
 static void a_host_too_many_is_refused(void **state)
 {
     (void)state;
@@ -159,6 +172,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(all_forms_are_read),
         cmocka_unit_test(what_is_no_such_url_is_refused_without_the_password),
+        cmocka_unit_test(who_has_not_encoded_a_password_is_told_how),
         cmocka_unit_test(a_host_too_many_is_refused),
     };
     return cmocka_run_group_tests_name("redis url", tests, NULL, NULL);
