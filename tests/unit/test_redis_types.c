@@ -80,6 +80,10 @@ static void an_enqueue_that_meets_a_key_of_another_type_leaves_nothing(void **st
         {Q "scheduled", {.id = MR_SLICE_LIT("new"), .delay_ms = 3600000}},
         {Q "mr:due", {.id = MR_SLICE_LIT("new"), .delay_ms = 3600000}},
         {Q "mr:order", {.id = MR_SLICE_LIT("new"), .priority_s = 5}},
+        {Q "mr:open", {.id = MR_SLICE_LIT("new"), .topic = MR_SLICE_LIT("t")}},
+        {Q "g:g", {.id = MR_SLICE_LIT("new"), .group = MR_SLICE_LIT("g")}},
+        {Q "groups", {.id = MR_SLICE_LIT("new"), .group = MR_SLICE_LIT("g")}},
+        {Q "mr:newest", {.id = MR_SLICE_LIT("new"), .group = MR_SLICE_LIT("g")}},
     };
     for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
         RIG(server(), "HSET", cases[i].key, "of", "another type");
@@ -92,6 +96,21 @@ static void an_enqueue_that_meets_a_key_of_another_type_leaves_nothing(void **st
         assert_int_equal(RIG_INT(server(), "EXISTS", Q "t:new"), 0);
         RIG_ALL(rig, "FLUSHALL");
     }
+}
+
+static void of_a_batch_that_meets_a_lock_of_another_type_nothing_is_left(void **state)
+{
+    const struct mr_task_options tasks[] = {
+        {.id = MR_SLICE_LIT("first"), .priority_s = 5},
+        {.id = MR_SLICE_LIT("second"), .unique_ms = 60000, .unique_key = MR_SLICE_LIT("k")},
+    };
+    struct mr_enqueue_result results[2];
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = tasks, .n = 2, .results = results};
+    RIG(server(), "HSET", Q "mr:u:k", "of", "another type");
+    assert_int_equal(mr_broker_call(*state, &req.req), MR_FAILED);
+    mr_req_done(&req.req);
+    assert_int_equal(RIG_INT(server(), "EXISTS", Q "t:first", Q "t:second"), 0);
 }
 
 /* ---- ends of runs ---------------------------------------------------------------------------- */
@@ -244,6 +263,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         CASE(a_take_that_meets_a_key_of_another_type_takes_nothing),
         CASE(an_enqueue_that_meets_a_key_of_another_type_leaves_nothing),
+        CASE(of_a_batch_that_meets_a_lock_of_another_type_nothing_is_left),
         CASE(an_end_that_meets_a_key_of_another_type_is_kept),
         CASE(a_lost_run_that_meets_a_key_of_another_type_comes_back_later),
         CASE(a_list_of_queues_names_the_one_with_a_key_of_another_type),

@@ -107,10 +107,27 @@ local function replace(holder, state, ns, due_ms, priority)
   return 4, place(holder, ns, due_ms, priority)
 end
 
--- A key of another type, set by hand, ends the script here, while nothing is half done.
-call('LLEN', P .. 'pending')
-for _, name in ipairs({ 'scheduled', 'mr:order', 'mr:due' }) do call('ZCARD', P .. name) end
+-- Before the first of them is written: see check_places.
+local function check_all()
+  call('LLEN', P .. 'pending')
+  for _, name in ipairs({ 'scheduled', 'mr:order', 'mr:due', 'mr:open' }) do call('ZCARD', P .. name) end
+  local i, grouped = 1, false
+  while i <= #ARGV do
+    local lock, group = ARGV[i + 5], ARGV[i + 8]
+    local holder = lock ~= '' and call('GET', lock)
+    if holder then call('HGET', TASK .. holder, 'state') end
+    if group ~= '' then
+      grouped = true
+      call('ZCARD', P .. 'g:' .. group)
+    end
+    i = i + 10 + tonumber(ARGV[i + 9])
+  end
+  if not grouped then return end
+  call('SCARD', P .. 'groups')
+  for _, key in ipairs({ SIZE, OLDEST, NEWEST }) do call('ZCARD', key) end
+end
 
+check_all()
 local i, number = 1, 0
 while i <= #ARGV do
   local id, when, ms = ARGV[i], ARGV[i + 2], tonumber(ARGV[i + 3])
