@@ -401,6 +401,22 @@ static void keys_of_another_type_are_found_and_the_rest_is_checked(void **state)
     assert_whole();
 }
 
+static void keys_of_all_queues_of_another_type_are_found(void **state)
+{
+    (void)state;
+    static const char *const keys[] = {"mr:parts", "queues", "mr:results"};
+    for (size_t i = 0; i < sizeof keys / sizeof *keys; i++) {
+        char key[64], line[128];
+        (void)snprintf(key, sizeof key, "asynq:%s", keys[i]);
+        (void)snprintf(line, sizeof line, "all queues: %s: a key of a type that is not ours\n",
+                       keys[i]);
+        RIG(server_of(key), "DEL", key);
+        RIG(server_of(key), "SET", key, "odd");
+        assert_found_but_not_mended(line);
+        RIG(server_of(key), "DEL", key);
+    }
+}
+
 static void keys_of_others_are_no_business_of_ours(void **state)
 {
     (void)state;
@@ -522,6 +538,7 @@ int main(void)
         CASE(results_of_a_removed_queue_are_no_damage),
         CASE(long_places_are_mended_to_the_end),
         CASE(keys_of_another_type_are_found_and_the_rest_is_checked),
+        CASE(keys_of_all_queues_of_another_type_are_found),
         CASE(keys_of_others_are_no_business_of_ours),
     };
     rig = is_cluster() ? redis_rig_cluster(NULL) : redis_rig_standalone(NULL);

@@ -19,6 +19,7 @@
 #include "base/buf.h"
 #include "broker/hidden.h"
 #include "broker/redis/format.h"
+#include "broker/redis/fsck_keys.h"
 #include "broker/redis/redis.h"
 #include "broker/redis/row.h"
 #include "broker/redis/scripts.h"
@@ -206,10 +207,10 @@ static void tell(struct check *check, struct mr_slice queue, struct mr_slice wha
     struct mr_slice home = queue, topic = place_topic(queue, &home);
     count(check, done);
     if (check->options->line != NULL &&
-        mr_buf_printf(&line, "queue %.*s: %s%.*s%s%.*s: %s%s%s", (int)home.len,
-                      (const char *)home.data, topic.len > 0 ? "results of " : "", (int)topic.len,
-                      (const char *)topic.data, topic.len > 0 ? ": " : "", (int)what.len,
-                      (const char *)what.data, text, done ? ": " : "",
+        mr_buf_printf(&line, "%s%.*s: %s%.*s%s%.*s: %s%s%s", home.len > 0 ? "queue " : "all queues",
+                      (int)home.len, (const char *)home.data, topic.len > 0 ? "results of " : "",
+                      (int)topic.len, (const char *)topic.data, topic.len > 0 ? ": " : "",
+                      (int)what.len, (const char *)what.data, text, done ? ": " : "",
                       done ? mended : "") == MR_OK &&
         mr_buf_append(&line, "", 1) == MR_OK)
         check->options->line((const char *)line.data, check->options->arg);
@@ -323,30 +324,6 @@ static struct mr_slice key_of(struct check *check, struct mr_slice prefix, const
 
 /* ---- types ---------------------------------------------------------------------------------- */
 
-/* The keys of a queue that are there once. */
-static const struct {
-    const char *name, *type;
-    bool of_ids; /* its entries are looked at */
-} places[] = {
-    {"active", "list", true},        {"lease", "zset", true},
-    {"pending", "list", true},       {"scheduled", "zset", true},
-    {"retry", "zset", true},         {"archived", "zset", true},
-    {"completed", "zset", true},     {"mr:order", "zset", true},
-    {"mr:due", "zset", true},        {"mr:keep", "zset", true},
-    {"mr:lease", "zset", true},      {"mr:held", "zset", true},
-    {"groups", "set", false},        {"aggregation_sets", "zset", false},
-    {"mr:await", "zset", false},     {"mr:counts", "hash", false},
-    {"mr:epoch", "string", false},   {"mr:max", "string", false},
-    {"mr:size", "zset", false},      {"mr:oldest", "zset", false},
-    {"mr:newest", "zset", false},    {"mr:full", "string", false},
-    {"mr:members", "string", false}, {"mr:part", "string", false},
-    {"mr:open", "zset", false},      {"mr:topics", "set", false},
-    {"mr:last", "string", false},    {"mr:set", "hash", false},
-    {"mr:late", "zset", true},       {"mr:limits", "hash", false},
-    {"mr:ran", "string", false},     {"mr:looked", "string", false},
-};
-enum { PLACES = sizeof places / sizeof *places };
-
 static void type_said(struct ask *ask, const struct mr_reply *reply)
 {
     const char *wanted = ask->arg;
@@ -355,22 +332,24 @@ static void type_said(struct ask *ask, const struct mr_reply *reply)
         tell(ask->check, ask->queue, ask->place, findings[13].text, findings[13].mended);
 }
 
-/* A script that meets such a key ends there, and what it meant to do is half done: nothing else is looked at in
- * this queue. */
+static enum mr_err check_type(struct check *check, struct mr_slice queue, struct mr_slice prefix,
+                              const struct fsck_key *key)
+{
+    struct ask ask = {.check = check, .script = -1, .queue = queue, .read = type_said};
+    ask.place = mr_slice_str(key->name);
+    ask.arg = (void *)(uintptr_t)key->type;
+    ask.key = key_of(check, prefix, key->name);
+    ask.args[ask.n++] = MR_SLICE_LIT("TYPE");
+    ask.args[ask.n++] = ask.key;
+    return ask.key.len > 0 ? ask_wait(&ask) : MR_NOMEM;
+}
+
+/* A script that meets such a key ends there: nothing else is looked at in this queue. */
 static enum mr_err check_types(struct check *check, struct mr_slice queue)
 {
     uint64_t before = check->report->damaged;
-    for (size_t i = 0; i < PLACES; i++) {
-        struct ask ask = {.check = check, .script = -1, .queue = queue, .read = type_said};
-        ask.place = mr_slice_str(places[i].name);
-        ask.arg = (void *)(uintptr_t)places[i].type;
-        ask.key = key_of(check, queue_prefix(check, queue, &check->arena), places[i].name);
-        ask.args[ask.n++] = MR_SLICE_LIT("TYPE");
-        ask.args[ask.n++] = ask.key;
-        if (ask.key.len == 0)
-            return MR_NOMEM;
-        MR_TRY(ask_wait(&ask));
-    }
+    for (const struct fsck_key *key = fsck_queue_keys; key->name != NULL; key++)
+        MR_TRY(check_type(check, queue, queue_prefix(check, queue, &check->arena), key));
     if (check->report->damaged > before)
         return names_add(&check->unusable, queue, &check->arena);
     return MR_OK;
@@ -631,9 +610,9 @@ static enum mr_err check_queue(struct check *check, struct mr_slice queue)
     struct mr_slice prefix = queue_prefix(check, queue, &check->arena);
     if (prefix.len == 0)
         return MR_NOMEM;
-    for (size_t i = 0; i < PLACES; i++)
-        if (places[i].of_ids)
-            MR_TRY(check_place(check, queue, prefix, mr_slice_str(places[i].name)));
+    for (const struct fsck_key *key = fsck_queue_keys; key->name != NULL; key++)
+        if (key->of_ids)
+            MR_TRY(check_place(check, queue, prefix, mr_slice_str(key->name)));
     return check_groups(check, queue, prefix);
 }
 
@@ -785,6 +764,10 @@ static enum mr_err check_all(struct check *check)
     struct mr_slice leaving = key_of(check, all, "mr:results");
     if (queues.len == 0 || table.len == 0 || leaving.len == 0)
         return MR_NOMEM;
+    for (const struct fsck_key *key = fsck_global_keys; key->name != NULL; key++)
+        MR_TRY(check_type(check, MR_SLICE_LIT(""), all, key));
+    if (check->report->damaged > 0) /* what leads to the queues, or to who works, is not there */
+        return MR_OK;
     MR_TRY(ask_names(check, queues, "SMEMBERS", &check->queues));
     MR_TRY(ask_names(check, leaving, "SMEMBERS", &check->leaving));
     MR_TRY(check_keys(check));

@@ -22,7 +22,7 @@
  * finish.c   ends of runs
  * results.c  what they leave for masters, and whose tasks do
  * look.h     the other half: what people look at, and what they do to tasks and queues
- * fsck.c     a program of its own, on a connection of its own
+ * fsck.c     a program of its own, on a connection of its own; fsck_keys.h the types of keys
  *
  * Threads: a request is checked and encoded by its caller (prepare); everything else happens on the
  * loop of src/redis, which is the broker's thread. The only thing both touch is the board of begun
