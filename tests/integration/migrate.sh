@@ -84,6 +84,15 @@ refuses 3 'no store' migrate --yes "file:$room/none" "$redis"
 refuses 2 'argument is missing' migrate "$file"
 r flushall >/dev/null
 
+# ---- many of one moment -------------------------------------------------------------------------
+
+seq 200 | on "$file" enqueue -q line --lines --quiet
+expect 0 migrate --yes --queue line "$file" "$redis"
+is "listed" 200 "$(on "$redis" task list -q line --limit 200 --json | jq 'map(.id)|unique|length')"
+on "$redis" work -q line --burst --quiet --concurrency 1 -- sh -c 'read -r x || true; echo "$x" >>"$0"' "$room/line"
+is "in their order" "$(seq 200)" "$(cat "$room/line")"
+r flushall >/dev/null
+
 # ---- nobody knows whether a task was marked -----------------------------------------------------
 
 # The script of one partition fails behind the mark of its first task: what it may have marked is not taken back.

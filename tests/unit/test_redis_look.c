@@ -116,6 +116,40 @@ static void pages_of_tasks_without_a_time_come_to_an_end(void **state)
     assert_in_range(total, N, N + 1);
 }
 
+/* As those of one batch are that came from another broker, which counts in ms. */
+static void pages_of_tasks_of_one_time_hold_each_once(void **state)
+{
+    enum { N = 300, LIMIT = 90 };
+    static char all[N * 5];
+    char id[16], key[64];
+    all[0] = '\0';
+    for (int i = 0; i < N; i++) {
+        (void)snprintf(id, sizeof id, "t%d", i);
+        (void)snprintf(key, sizeof key, Q "t:%s", id);
+        put_without_a_time(id);
+        RIG(server(), "HSET", key, "pending_since", "1795103274617000000");
+        (void)snprintf(all + strlen(all), sizeof all - strlen(all), "%s%s", i > 0 ? " " : "", id);
+    }
+    assert_listed(*state, MR_PENDING, LIMIT, all);
+    /* As whoever deletes all does: what a page has is gone when the next one is asked for. */
+    size_t left = N;
+    char cursor[MR_CURSOR_MAX] = "";
+    do {
+        struct mr_req_list req = {.req.op = MR_OP_LIST,
+                                  .options = {.limit = LIMIT, .cursor = cursor}};
+        assert_int_equal(mr_broker_call(*state, &req.req), MR_OK);
+        for (size_t i = 0; i < req.n; i++) {
+            (void)snprintf(id, sizeof id, "%.*s", (int)req.tasks[i].id.len,
+                           (const char *)req.tasks[i].id.data);
+            assert_int_equal(act(*state, MR_VERB_DELETE, id), MR_OK);
+        }
+        left -= req.n;
+        (void)snprintf(cursor, sizeof cursor, "%s", req.next);
+        mr_req_done(&req.req);
+    } while (cursor[0] != '\0');
+    assert_int_equal(left, 0);
+}
+
 /* As Asynq's forwarder does with all that is scheduled and due: it does not know of our order. */
 static void a_prioritised_task_that_was_forwarded_is_there_once(void **state)
 {
@@ -468,6 +502,7 @@ int main(void)
     static const struct CMUnitTest tests[] = {
         CASE(pending_tasks_without_a_time_are_listed_among_the_others),
         CASE(pages_of_tasks_without_a_time_come_to_an_end),
+        CASE(pages_of_tasks_of_one_time_hold_each_once),
         CASE(a_prioritised_task_that_was_forwarded_is_there_once),
         CASE(the_longest_names_fit_a_cursor),
         CASE(names_of_other_programs_that_are_too_long_stop_nothing),

@@ -91,10 +91,10 @@ local function put_left(id, ns)
   return true
 end
 
--- Makes a task pending that is in no container, at its order time (text of ns): at an end of the list, or
--- beside it.
+-- Makes a task pending that is in no container, at its order time (text of ns): at an end of the list, behind those of
+-- the same time, or beside it.
 local function put_ready(id, ns, priority)
-  if priority or not (put_right(id, ns) or put_left(id, ns)) then put_in_order(id, ms_of(ns)) end
+  if priority or not (put_left(id, ns) or put_right(id, ns)) then put_in_order(id, ms_of(ns)) end
 end
 
 -- The same for many, each with id, order, priority and epoch: as far as they can, they stand in the list, where

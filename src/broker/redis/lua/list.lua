@@ -109,6 +109,19 @@ local function list_scheduled()
   return list_set(P .. 'scheduled', 1, '', call('ZCOUNT', P .. 'scheduled', '-inf', READY_SCORE))
 end
 
+-- Of many with one time, as those of one batch are that came from another broker, the place of the last one listed. Is
+-- that gone, so are mostly those before it: the place before the first one.
+local function place_among(top, beyond)
+  local first = place_beyond(function(ns) return ns >= top end)
+  for from = first, beyond - 1, CHUNK do
+    local ids = call('LRANGE', P .. 'pending', -(from + CHUNK), -(from + 1))
+    for i = #ids, 1, -1 do
+      if ids[i] == anchor then return from + #ids - i end
+    end
+  end
+  return first - 1
+end
+
 -- Plain ones from the list and the others from mr:order, merged by order time. On a tie the other one is
 -- first: so one place says where both are.
 local function pending_places()
@@ -121,6 +134,7 @@ local function pending_places()
   local top, was = string.match(key, '^(%d*)_(%d*)$')
   local place, sure = place_beyond(function(ns) return ns > top end)
   local at = place_near(anchor, place)
+  if not at and sure then at = place_among(top, place) end
   if not at and not sure then
     at = call('LPOS', P .. 'pending', anchor)
     at = at and call('LLEN', P .. 'pending') - 1 - at or was - 1 -- gone: what was behind it is there
