@@ -89,6 +89,7 @@ struct file_chore {
     struct mr_file *file; /* under construction */
     uint64_t filled;      /* bytes zeroed so far */
     uint64_t left;        /* bytes not yet given back */
+    bool nameless;        /* the old one has lost its name: a later start does not find it */
     bool alone;           /* the log is not in use yet: no step needs to be small */
     bool complete;
     enum mr_err err;
@@ -131,6 +132,7 @@ struct mr_log {
     struct sync_chore *newest; /* of the two, the one submitted last */
     struct file_chore filing;
     enum mr_err full; /* why the next segment could not be made; MR_OK: it could */
+    bool stuck;       /* an old segment could not be taken away */
     enum mr_err failure;
     unsigned pins;
     bool chores_held; /* the start makes its segments itself */

@@ -345,6 +345,11 @@ enum mr_err mr_log_full(const struct mr_log *log)
     return log->full;
 }
 
+bool mr_log_wants_retry(const struct mr_log *log)
+{
+    return log->full != MR_OK || log->stuck;
+}
+
 bool mr_log_idle(const struct mr_log *log)
 {
     return !syncing(log) && log->filing.kind == FILE_IDLE;

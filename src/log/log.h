@@ -154,7 +154,9 @@ bool mr_log_idle(const struct mr_log *log);
 void mr_log_keep_reserve(struct mr_log *log, bool kept);
 /* Makes another segment ready, where fewer than the usual number are. */
 void mr_log_prepare(struct mr_log *log);
-/* Tries again to make a segment after the disk was full. It counts as full until that is done. */
+/* A segment could not be made, or an old one not be taken away: call mr_log_retry_space in a while. */
+bool mr_log_wants_retry(const struct mr_log *log);
+/* Tries that again. The disk counts as full until the segment is made. */
 void mr_log_retry_space(struct mr_log *log);
 
 /* ---- space ---------------------------------------------------------------------------------- */
@@ -192,7 +194,7 @@ uint64_t mr_log_disk_bytes(const struct mr_log *log);
 bool mr_log_has_segment(const struct mr_log *log, uint32_t number);
 
 /* Removes or recycles sealed segments that nothing lives in and whose records are all covered by
- * snap_seq. */
+ * snap_seq. Where that failed, not before mr_log_retry_space. */
 void mr_log_trim(struct mr_log *log, uint64_t snap_seq);
 /* While pinned nothing is removed. Pins nest. */
 void mr_log_pin(struct mr_log *log);

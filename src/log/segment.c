@@ -232,6 +232,7 @@ static enum mr_err recycle_step(struct file_chore *chore)
     MR_TRY(segment_path(log, "log", chore->old_number, from));
     MR_TRY(segment_path(log, "tmp", chore->old_number, to));
     MR_TRY(log->fs->ops->rename(log->fs, from, to));
+    chore->nameless = true;
     MR_TRY(log->fs->ops->dir_sync(log->fs, log->dir));
     return publish(chore, chore->old_number);
 }
@@ -245,6 +246,7 @@ static enum mr_err remove_step(struct file_chore *chore)
     if (chore->left == 0) {
         MR_TRY(segment_path(log, "log", chore->old_number, path));
         MR_TRY(log->fs->ops->remove(log->fs, path));
+        chore->nameless = true;
         MR_TRY(log->fs->ops->dir_sync(log->fs, log->dir));
         MR_TRY(mr_file_size(chore->file, &chore->left));
     }
@@ -273,10 +275,11 @@ static void file_run(struct mr_chore *base)
 static void drop_unfinished(struct file_chore *chore)
 {
     char path[MR_PATH_MAX];
+    uint32_t number = chore->kind == FILE_CREATE ? chore->number : chore->old_number;
     mr_file_close(chore->file);
     chore->file = NULL;
-    if (chore->kind == FILE_CREATE && segment_path(chore->log, "tmp", chore->number, path) == MR_OK)
-        (void)chore->log->fs->ops->remove(chore->log->fs, path);
+    if (chore->kind != FILE_REMOVE && segment_path(chore->log, "tmp", number, path) == MR_OK)
+        (void)chore->log->fs->ops->remove(chore->log->fs, path); /* else the next start does */
 }
 
 static void forget_segment(struct mr_log *log, uint32_t number)
@@ -289,14 +292,43 @@ static void forget_segment(struct mr_log *log, uint32_t number)
     log->segments_n--;
 }
 
-/* No failure here can lose anything: an old segment that could not be taken away is found again at
- * the next start, and a new one is tried again later. Until then there is no room beyond the
- * reserve. */
+/* It has its name, so it is as it was. */
+static void give_back(struct mr_log *log, const struct file_chore *chore)
+{
+    struct segment *segment = segment_find(log, chore->old_number);
+    mr_assert(segment != NULL && segment->removing);
+    segment->removing = false;
+    segment->file = chore->file;
+    log->stuck = true;
+}
+
+/* No failure here can lose anything, and all of it is tried again later: see mr_log_retry_space. While a new
+ * segment cannot be made there is no room beyond the reserve. */
 static void file_failed(struct mr_log *log, struct file_chore *chore)
 {
-    if (chore->kind != FILE_REMOVE)
+    if (chore->kind == FILE_CREATE) {
         log->full = chore->err == MR_DISK_FULL ? MR_DISK_FULL : MR_UNAVAILABLE;
+    } else if (!chore->nameless && chore->err != MR_NOT_FOUND) {
+        give_back(log, chore);
+        return;
+    } else {
+        forget_segment(log, chore->old_number);
+    }
     drop_unfinished(chore);
+}
+
+static void file_succeeded(struct mr_log *log, const struct file_chore *chore)
+{
+    if (chore->kind != FILE_CREATE)
+        forget_segment(log, chore->old_number);
+    if (chore->kind == FILE_REMOVE)
+        return;
+    log->ready[log->ready_n++] = (struct segment){.number = chore->number,
+                                                  .file = chore->file,
+                                                  .bytes = log->segment_bytes,
+                                                  .end = MR_SEGMENT_HEADER};
+    if (chore->kind == FILE_CREATE || log->ready_n >= log->ready_wanted)
+        log->full = MR_OK; /* a recycled one says nothing of the space on disk */
 }
 
 static void file_done(struct mr_chore *base)
@@ -307,18 +339,10 @@ static void file_done(struct mr_chore *base)
         log->file_exec->submit(log->file_exec, &chore->chore);
         return;
     }
-    if (chore->kind != FILE_CREATE)
-        forget_segment(log, chore->old_number);
-    if (chore->err != MR_OK) {
+    if (chore->err != MR_OK)
         file_failed(log, chore);
-    } else if (chore->kind != FILE_REMOVE) {
-        log->ready[log->ready_n++] = (struct segment){.number = chore->number,
-                                                      .file = chore->file,
-                                                      .bytes = log->segment_bytes,
-                                                      .end = MR_SEGMENT_HEADER};
-        if (chore->kind == FILE_CREATE || log->ready_n >= log->ready_wanted)
-            log->full = MR_OK; /* a recycled one says nothing of the space on disk */
-    }
+    else
+        file_succeeded(log, chore);
     chore->kind = FILE_IDLE;
     chore->file = NULL;
     mr_log_trim(log, log->trim_seq);
@@ -378,10 +402,13 @@ void segment_prepare(struct mr_log *log)
         mr_log_prepare(log);
 }
 
+/* The new segment first: where no old one can be taken away, it is what the log goes on in. */
 void mr_log_retry_space(struct mr_log *log)
 {
+    log->stuck = false;
     if (log->full != MR_OK)
         make_another(log);
+    mr_log_trim(log, log->trim_seq);
 }
 
 /* A sync under way, or still to come, has the file in its hands. */
@@ -417,7 +444,7 @@ static bool removable(const struct mr_log *log, const struct segment *segment)
 void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
 {
     log->trim_seq = snap_seq;
-    if (log->pins > 0 || log->filing.kind != FILE_IDLE || log->failure != MR_OK)
+    if (log->pins > 0 || log->filing.kind != FILE_IDLE || log->failure != MR_OK || log->stuck)
         return;
     for (size_t i = 0; i + 1 < log->segments_n; i++) {
         struct segment *segment = &log->segments[i];

@@ -255,6 +255,14 @@ static inline void log_put_durable(struct log_rig *rig, size_t n, size_t len)
     }
 }
 
+/* Fills about n segments with durable records; nothing is held. */
+static inline void log_fill_segments(struct log_rig *rig, size_t n)
+{
+    while (mr_log_segments(rig->log) < n)
+        log_put_durable(rig, 1, 1000);
+    log_run_chores(rig);
+}
+
 /* The index of a file of the disk; SIZE_MAX when it is not there. */
 static inline size_t log_file(const struct log_rig *rig, const char *name)
 {

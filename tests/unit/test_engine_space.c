@@ -169,6 +169,37 @@ static void files_keep_to_the_bound_after_a_backlog(void **state)
     end(&f);
 }
 
+static size_t segment_files(const struct simfs *fs)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < simfs_file_count(fs); i++)
+        n += strstr(simfs_file_path(fs, i), "/log-") != NULL ||
+             strstr(simfs_file_path(fs, i), "/tmp-") != NULL;
+    return n;
+}
+
+/* Two removals fail: of a segment in most rounds, else of what a new one removes before it is made, or of a snapshot. */
+static void segments_go_though_a_removal_failed(void **state)
+{
+    (void)state;
+    for (uint64_t after = 0; after < 20; after++) {
+        struct fixture f;
+        begin(&f);
+        for (int i = 0; i < 60; i++)
+            enqueue(&f);
+        simfs_fail(f.fs, SIMFS_REMOVE, after, 2, MR_IO);
+        while (work_some(&f)) /* also while the log has no room */
+            rig_run(&f.rig, f.rig.clock.mono_ns + 10 * MR_NS_PER_MS);
+        rig_run(&f.rig, f.rig.clock.mono_ns + 10 * MR_NS_PER_S);
+        struct mr_stats stats = stats_of(&f);
+        assert_int_equal(stats.tasks, 60);
+        assert_false(stats.failed || stats.disk_full);
+        assert_in_range(stats.disk_bytes, 1, bound(&stats));
+        assert_in_range(segment_files(f.fs), 1, stats.segments + 1); /* and the next one */
+        end(&f);
+    }
+}
+
 /* Expiry is not logged: what expired since the last snapshot comes back with a start, and must find
  * its record, also where the clock was set back meanwhile. And its space comes back in a store that
  * has nothing else to do. */
@@ -317,6 +348,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(files_keep_to_the_bound_when_the_load_stops),
         cmocka_unit_test(files_keep_to_the_bound_after_a_backlog),
+        cmocka_unit_test(segments_go_though_a_removal_failed),
         cmocka_unit_test(what_expired_takes_its_segment_along_only_behind_a_snapshot),
         cmocka_unit_test(segments_that_cannot_be_emptied_are_not_walked_for_ever),
         cmocka_unit_test(the_last_copy_is_guarded_once_all_is_quiet),

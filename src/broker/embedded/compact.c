@@ -267,7 +267,7 @@ void maintain(struct mr_engine *engine)
 {
     if (engine->failure != MR_OK || mr_log_failure(engine->log) != MR_OK)
         return;
-    bool wants_space = mr_log_full(engine->log) != MR_OK || engine->spare.waits;
+    bool wants_space = mr_log_wants_retry(engine->log) || engine->spare.waits;
     if (wants_space && !mr_timer_running(&engine->space_timer))
         mr_wheel_start(engine->wheel, &engine->space_timer,
                        tick_of(engine, engine->now) + RETRY_SPACE_MS);
