@@ -12,6 +12,9 @@
  *   56 zero
  *   76 u32 CRC32C of bytes 0..75
  *
+ * A newer version may change all but the magic and where the version stands. One copy of it whose checksum is good
+ * is enough to refuse the store; without that it may be a flipped bit, if the other copy is as we know it.
+ *
  * A new store gets its first segment before its meta file, each durable before the next: so a meta
  * file without a log is damage, and a log without a meta file is either damage or, when nothing was
  * ever written to it, a store that died while it was made.
@@ -36,6 +39,11 @@ void meta_encode(const struct meta *meta, uint8_t bytes[META_SIZE])
     mr_store32(bytes + 76, mr_crc32c(0, bytes, 76));
 }
 
+static bool is_whole(const uint8_t bytes[META_SIZE])
+{
+    return mr_load32(bytes + 76) == mr_crc32c(0, bytes, 76);
+}
+
 /* path: for the detail. */
 static enum mr_err meta_decode(const uint8_t bytes[META_SIZE], const char *path,
                                struct meta *ret_meta, struct mr_detail *detail)
@@ -51,8 +59,7 @@ static enum mr_err meta_decode(const uint8_t bytes[META_SIZE], const char *path,
         return MR_VERSION;
     }
     uint64_t segment_bytes = mr_load64(bytes + 48);
-    if (mr_load32(bytes + 76) != mr_crc32c(0, bytes, 76) || segment_bytes < MR_SEGMENT_BYTES_MIN ||
-        segment_bytes > UINT32_MAX) {
+    if (!is_whole(bytes) || segment_bytes < MR_SEGMENT_BYTES_MIN || segment_bytes > UINT32_MAX) {
         mr_detail_set(detail, "%s at offset 0: damaged; restore this file from a backup", path);
         return MR_DAMAGED;
     }
@@ -63,8 +70,14 @@ static enum mr_err meta_decode(const uint8_t bytes[META_SIZE], const char *path,
     return MR_OK;
 }
 
-static enum mr_err meta_read_at(struct mr_file *file, uint64_t at, const char *path,
-                                struct meta *ret_meta, struct mr_detail *detail)
+struct copy {
+    struct meta meta;
+    enum mr_err err;
+    bool whole;
+    struct mr_detail why;
+};
+
+static enum mr_err copy_read(struct copy *copy, struct mr_file *file, uint64_t at, const char *path)
 {
     uint8_t bytes[META_SIZE] = {0};
     uint64_t size;
@@ -72,12 +85,22 @@ static enum mr_err meta_read_at(struct mr_file *file, uint64_t at, const char *p
     size_t len = size > at + META_SIZE ? META_SIZE : size > at ? (size_t)(size - at) : 0;
     enum mr_err err = len > 0 ? mr_file_pread(file, bytes, len, at) : MR_OK;
     if (err == MR_IO) {
-        mr_detail_set(detail, "%s at offset %llu: cannot be read; restore this file from a backup",
-                      path, (unsigned long long)at);
+        mr_detail_set(&copy->why,
+                      "%s at offset %llu: cannot be read; restore this file from a backup", path,
+                      (unsigned long long)at);
         return MR_DAMAGED;
     }
     MR_TRY(err);
-    return meta_decode(bytes, path, ret_meta, detail);
+    copy->whole = is_whole(bytes);
+    return meta_decode(bytes, path, &copy->meta, &copy->why);
+}
+
+/* The one that says more is believed. */
+static int weight(const struct copy *copy)
+{
+    if (copy->err == MR_VERSION)
+        return copy->whole ? 3 : 1;
+    return copy->err == MR_OK ? 2 : 0;
 }
 
 enum mr_err meta_read(struct mr_fs *fs, const char *dir, struct meta *ret_meta,
@@ -85,22 +108,20 @@ enum mr_err meta_read(struct mr_fs *fs, const char *dir, struct meta *ret_meta,
 {
     char path[MR_PATH_MAX];
     struct mr_file *file;
-    struct meta copy;
+    struct copy copies[2] = {0};
     MR_TRY(mr_path_join(path, dir, "meta"));
     MR_TRY(mr_fs_open(fs, path, MR_OPEN_READ, &file));
-    enum mr_err err = meta_read_at(file, 0, path, ret_meta, detail);
-    enum mr_err copy_err = meta_read_at(file, META_COPY_AT, path, &copy, NULL);
+    for (size_t i = 0; i < 2; i++)
+        copies[i].err = copy_read(&copies[i], file, i * META_COPY_AT, path);
     mr_file_close(file);
-    if (err == MR_OK) {
-        ret_meta->half_damaged = copy_err != MR_OK;
-    } else if (copy_err == MR_OK) {
-        *ret_meta = copy;
-        ret_meta->half_damaged = true;
-        if (detail != NULL)
-            detail->text[0] = '\0';
-        return MR_OK;
+    size_t i = weight(&copies[1]) > weight(&copies[0]);
+    if (copies[i].err != MR_OK) {
+        mr_detail_set(detail, "%s", copies[i].why.text);
+        return copies[i].err;
     }
-    return err;
+    *ret_meta = copies[i].meta;
+    ret_meta->half_damaged = copies[1 - i].err != MR_OK;
+    return MR_OK;
 }
 
 enum mr_err meta_from_log(struct mr_fs *fs, const char *dir, struct meta *ret_meta,
