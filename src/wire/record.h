@@ -32,6 +32,7 @@ enum {
         20 * 1024 * 1024, /* above every payload, result and header limit together */
 };
 
+/* A new one raises the versions of the segment and of the snapshot: see docs/formats.md. */
 enum mr_record_type {
     MR_RECORD_NONE,
     MR_RECORD_OPEN,     /* a term begins; epoch ceiling */
