@@ -70,7 +70,11 @@ struct mr_req {
     void *arg;                        /* the caller's */
     struct mr_arena arena;            /* holds the answer */
     struct mr_link link;              /* the engine's, while it has the request */
-    uint64_t wait_for;                /* the engine's */
+    union {                           /* the engine's, while it has the request */
+        void *own;                    /* what it keeps of it */
+        size_t next_item;             /* of a batch that came to a halt */
+        uint64_t wait_seq;            /* carried out: the record that has to be durable */
+    };
 };
 
 /* Frees the answer; not the request itself. */

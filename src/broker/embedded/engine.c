@@ -21,9 +21,9 @@ void answer(struct mr_engine *engine, struct mr_req *req, enum mr_err err)
         mr_req_answer(req, err == MR_NOT_FOUND ? MR_IO : err);
         return;
     }
-    req->wait_for = mr_log_wanted(engine->log);
+    req->wait_seq = mr_log_wanted(engine->log);
     req->err = err;
-    if (req->wait_for <= mr_log_durable(engine->log)) {
+    if (req->wait_seq <= mr_log_durable(engine->log)) {
         req->done(req);
         return;
     }
@@ -35,7 +35,7 @@ static void answer_durable(struct mr_engine *engine)
     uint64_t durable = mr_log_durable(engine->log);
     while (!mr_list_empty(&engine->waiting)) {
         struct mr_req *req = mr_container(engine->waiting.next, struct mr_req, link);
-        if (req->wait_for > durable)
+        if (req->wait_seq > durable)
             return;
         mr_list_remove(&req->link);
         req->done(req);
@@ -225,7 +225,7 @@ static void receive(struct mr_msg *msg, void *receiver)
 {
     struct mr_engine *engine = receiver;
     struct mr_req *req = mr_container(msg, struct mr_req, msg);
-    req->wait_for = 0; /* how far a stalled batch has come */
+    req->next_item = 0;
     /* A slow disk kills no node. */
     bool passes = req->op == MR_OP_BEAT || req->op == MR_OP_STATS || req->op == MR_OP_NODE_LIST;
     if ((!mr_list_empty(&engine->stalled) && !passes) || handlers[req->op](engine, req) == STALLED)

@@ -188,7 +188,7 @@ struct mr_engine {
     mr_mono started;
     struct mr_wheel *wheel; /* ticks are ms since started */
 
-    struct mr_link waiting;               /* answered, but for durability; by wait_for */
+    struct mr_link waiting;               /* answered, but for durability; by wait_seq */
     struct mr_link stalled;               /* not carried out yet for want of a segment; in order */
     struct mr_link granted;               /* takes to be answered once written */
     struct mr_link awaits[AWAIT_BUCKETS]; /* for the end of a task, by its handle: await.c */

@@ -346,7 +346,7 @@ enum handled handle_enqueue(struct mr_engine *engine, struct mr_req *base)
         mr_req_answer(base, req->n > MR_BATCH_MAX ? MR_TOO_BIG : MR_NOMEM);
         return HANDLED;
     }
-    for (size_t i = (size_t)base->wait_for; i < req->n; i++) {
+    for (size_t i = base->next_item; i < req->n; i++) {
         const struct item *item = &prepared->items[i];
         if (i + PREFETCH_AHEAD < req->n)
             mr_map_prefetch(engine->state.by_id, mr_uuid_hash(&item[PREFETCH_AHEAD].id));
@@ -356,7 +356,7 @@ enum handled handle_enqueue(struct mr_engine *engine, struct mr_req *base)
                 ? carry_one(engine, &req->carried[i], item, message, &req->results[i])
                 : enqueue_one(engine, &req->tasks[i], item, message, &req->results[i]);
         if (err == MR_BUSY) {
-            base->wait_for = i;
+            base->next_item = i;
             return STALLED;
         }
         req->results[i].err = err;

@@ -269,10 +269,10 @@ enum handled handle_finish(struct mr_engine *engine, struct mr_req *base)
         mr_req_answer(base, MR_TOO_BIG);
         return HANDLED;
     }
-    for (size_t i = (size_t)base->wait_for; i < req->n; i++) {
+    for (size_t i = base->next_item; i < req->n; i++) {
         req->errs[i] = finish_one(engine, &req->items[i], req->only_results);
         if (req->errs[i] == MR_BUSY) {
-            base->wait_for = i;
+            base->next_item = i;
             return STALLED;
         }
     }

@@ -41,7 +41,7 @@ static void (*const begins[MR_OP_COUNT])(struct many *many, struct mr_req *req) 
 static void deliver(struct mr_msg *msg, void *receiver)
 {
     struct mr_req *req = mr_container(msg, struct mr_req, msg);
-    struct many *many = (struct many *)(uintptr_t)req->wait_for;
+    struct many *many = req->own;
     (void)receiver;
     if (many->closing)
         mr_req_answer(req, MR_CLOSED);
@@ -54,7 +54,7 @@ static void deliver(struct mr_msg *msg, void *receiver)
 static void many_submit(struct mr_broker *broker, struct mr_req *req)
 {
     struct many *many = mr_container(broker, struct many, broker);
-    req->wait_for = (uintptr_t)many;
+    req->own = many;
     req->msg.deliver = deliver;
     mr_rpc_post(many->rpc, &req->msg);
 }

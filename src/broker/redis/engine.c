@@ -33,7 +33,7 @@ static const struct op *op_of(enum mr_op op)
 /* NULL: memory ran out when it was submitted. */
 static struct ticket *req_ticket(const struct mr_req *req)
 {
-    return (struct ticket *)(uintptr_t)req->wait_for;
+    return req->own;
 }
 
 void ticket_done(struct ticket *ticket, enum mr_err err)
@@ -72,7 +72,7 @@ static void engine_submit(struct mr_broker *broker, struct mr_req *req)
 {
     struct engine *engine = mr_container(broker, struct engine, broker);
     struct ticket *ticket = mr_arena_calloc(&req->arena, 1, sizeof *ticket);
-    req->wait_for = (uintptr_t)ticket;
+    req->own = ticket;
     req->msg.deliver = deliver;
     if (ticket != NULL) {
         ticket->engine = engine;

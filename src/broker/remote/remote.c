@@ -57,7 +57,7 @@ void tickets_answer(struct mr_link *tickets, enum mr_err err)
 
 struct ticket *ticket_of(const struct mr_req *req)
 {
-    return (struct ticket *)(uintptr_t)req->wait_for;
+    return req->own;
 }
 
 static void deliver(struct mr_msg *msg, void *receiver)
@@ -78,7 +78,7 @@ static void remote_submit(struct mr_broker *broker, struct mr_req *req)
 {
     struct remote *remote = mr_container(broker, struct remote, broker);
     struct ticket *ticket = mr_arena_calloc(&req->arena, 1, sizeof *ticket);
-    req->wait_for = (uintptr_t)ticket;
+    req->own = ticket;
     req->msg.deliver = deliver;
     if (ticket != NULL) {
         ticket->remote = remote;
