@@ -403,7 +403,7 @@ static size_t pick(struct mr_producer *p, const struct flight *flight, uint64_t 
  * there are others. NO_SERVER: all have had it. Lock. */
 static size_t choose(struct mr_producer *p, const struct flight *flight)
 {
-    mr_mono now = mr_mono_now(mr_clock_system());
+    mr_mono now = mr_mono_now(p->clock);
     uint64_t any = 0, good = 0;
     look_at_servers(p);
     for (size_t i = 0; i < p->servers_n; i++) {
@@ -503,7 +503,7 @@ static void settle(struct flight *flight)
         flight->doubtful |= !durable && flight->results[i].unknown; /* by the server's own words */
         flight->results[i].unknown = durable || (is_passing(err) && flight->doubtful);
     }
-    bool waits = late && mr_mono_now(mr_clock_system()).ns < flight->end.ns;
+    bool waits = late && mr_mono_now(flight->producer->clock).ns < flight->end.ns;
     enum mr_err sent = MR_OK;
     if (passing != MR_OK && flight->n > 1)
         keep_settled(flight);
@@ -550,7 +550,7 @@ static void call_over(struct call *call, enum mr_err err)
     mr_lock_enter(&p->lock);
     call->server->calls--;
     if (err == MR_TIMEOUT)
-        call->server->silent_until = mr_mono_add_ms(mr_mono_now(mr_clock_system()), SILENT_MS);
+        call->server->silent_until = mr_mono_add_ms(mr_mono_now(p->clock), SILENT_MS);
     else if (err == MR_OK)
         call->server->silent_until = (mr_mono){0};
     mr_lock_leave(&p->lock);
@@ -608,7 +608,7 @@ enum mr_err mr_producer_send(struct mr_producer *producer, const struct mr_timer
     }
     atomic_fetch_add(&p->flights, 1);
     *flight = (struct flight){.producer = p, .n = n, .wait = wait};
-    flight->end = mr_mono_add_ms(mr_mono_now(mr_clock_system()), MR_PRODUCER_APPLIED_MS);
+    flight->end = mr_mono_add_ms(mr_mono_now(p->clock), MR_PRODUCER_APPLIED_MS);
     enum mr_err err = flight_fill(flight, ops);
     if (err == MR_OK)
         flight->key =

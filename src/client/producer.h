@@ -32,7 +32,7 @@ struct mr_producer_options {
     enum mr_affinity affinity;
     int64_t answer_ms;      /* 0: MR_PRODUCER_ANSWER_MS */
     size_t pending_max;     /* 0: MR_PRODUCER_PENDING_MAX */
-    struct mr_clock *clock; /* versions are made by it; NULL: the system's */
+    struct mr_clock *clock; /* of versions and waits; NULL: the system's */
 };
 
 MR_MUST_USE enum mr_err mr_producer_new(const struct mr_producer_options *options,
