@@ -90,22 +90,39 @@ static enum mr_err find(struct work *work, const struct show_filter *filter)
 
 /* ---- acting --------------------------------------------------------------------------------- */
 
+/* Which state it is that does not allow it; it may be another one by now. */
+static enum mr_state state_of(const struct work *work, struct mr_slice id)
+{
+    struct mr_task_list *list = NULL;
+    enum mr_state state = MR_STATE_NONE;
+    if (mr_task_get(work->cli->client, id, &list) == MR_OK)
+        state = mr_task_list_at(list, 0)->state;
+    mr_task_list_free(list);
+    return state;
+}
+
 static void note_failure(struct work *work, struct mr_slice id, enum mr_err err)
 {
+    struct mr_detail why;
+    bool told = work->cli->json || work->failed < SAMPLE;
+    enum mr_state state = told && err == MR_WRONG_STATE ? state_of(work, id) : MR_STATE_NONE;
     work->failed++;
     work->last_err = err;
+    cli_err_text(err, &why);
+    if (state != MR_STATE_NONE)
+        mr_detail_set(&why, "%s: it is %s", mr_err_text(err), mr_state_name(state));
     if (work->cli->json) {
         struct jw *jw = &work->jw;
         if (jw->depth == 0)
             jw_array_begin(jw, NULL);
         jw_object_begin(jw, NULL);
         jw_bytes(jw, "id", id);
-        jw_error(jw, err, mr_err_text(err), MR_STATE_NONE);
+        jw_error(jw, err, state != MR_STATE_NONE ? why.text : mr_err_text(err), state);
         jw_object_end(jw);
     }
     if (work->failed <= SAMPLE)
-        cli_fail_err(err, "cannot %s task %.*s", work->plan->name, (int)id.len,
-                     (const char *)id.data);
+        cli_fail(mr_err_exit_code(err), "cannot %s task %.*s: %s", work->plan->name, (int)id.len,
+                 (const char *)id.data, why.text);
 }
 
 static enum mr_err act(struct work *work)

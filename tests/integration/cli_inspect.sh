@@ -109,7 +109,7 @@ is "why as JSON" 'a1 pending no_worker' \
 
 expect 0 task archive a1
 is "archived" archived "$(state a1)"
-refuses 4 'cannot archive task a1' task archive a1
+refuses 4 'cannot archive task a1: not possible in this state: it is archived' task archive a1
 expect 0 task run a1
 is "run again" pending "$(state a1)"
 expect 0 task run b1
@@ -153,7 +153,7 @@ is "cancelled in bulk" 1234 "$(count pages archived)"
 is "dead by queue" 'b1' "$(m dead list -q b --json | jq -r 'map(.id)|join(" ")')"
 expect 0 dead show b1
 refuses 4 'is pending, not archived' dead show a1
-refuses 4 'cannot requeue task a1' dead requeue a1
+refuses 4 'cannot requeue task a1: not possible in this state: it is pending' dead requeue a1
 expect 0 dead requeue b1
 is "requeued" pending "$(state b1)"
 refuses 2 'which tasks?' dead requeue
