@@ -92,9 +92,10 @@ static enum mr_err make_one(struct mr_fs *fs, const char *path)
         return sync_parent(fs, path);
     int failed = errno;
     /* Whatever mkdir has against it (a read-only parent, say), a folder that is there is fine. */
-    if (stat(path, &st) != 0)
-        return mr_err_from_errno(failed);
-    return S_ISDIR(st.st_mode) ? MR_OK : MR_CONFLICT;
+    if (stat(path, &st) == 0)
+        return S_ISDIR(st.st_mode) ? MR_OK : MR_CONFLICT;
+    /* What is around it is there: it takes no folders, as /proc, which says so. */
+    return failed == ENOENT ? MR_DENIED : mr_err_from_errno(failed);
 }
 
 static enum mr_err sys_dir_make(struct mr_fs *fs, const char *path)

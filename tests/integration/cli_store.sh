@@ -92,6 +92,7 @@ wait "$worker" || true
 refuses 3 'nowhere' fsck "file:$room/nowhere"
 refuses 2 'fsck checks a folder' fsck http://x
 refuses 5 '/sys/store' --broker file:/sys/store enqueue x
+refuses 5 '/proc/store: cannot make the folder: not allowed' --broker file:/proc/store enqueue x
 echo text >"$room/plain"
 refuses 1 plain --broker "file:$room/plain" enqueue x
 refuses 1 'plain: not a folder' fsck "file:$room/plain"

@@ -222,6 +222,8 @@ static void folders_are_made_with_their_parents(void **state)
     assert_int_equal(fs->ops->dir_make(fs, "/"), MR_OK);
     assert_int_equal(fs->ops->dir_make(fs, "."), MR_OK);
     assert_int_equal(fs->ops->dir_make(fs, ""), MR_NOT_FOUND);
+    assert_int_equal(fs->ops->dir_make(fs, "/proc/millrace"),
+                     MR_DENIED); /* it is there, and takes none */
     make_file("f");
     assert_int_equal(fs->ops->dir_make(fs, in_root("f")), MR_CONFLICT);
     assert_int_not_equal(fs->ops->dir_make(fs, in_root("f/g")), MR_OK);
