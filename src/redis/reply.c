@@ -183,8 +183,12 @@ enum mr_err redis_reader_next(struct redis_reader *reader, const struct mr_reply
     if (redisReaderGetReply(reader->reader, &reply) != REDIS_OK) {
         if (reader->why != NULL)
             return MR_TOO_BIG;
-        reader->why = reader->reader->errstr;
-        return reader->reader->err == REDIS_ERR_OOM ? MR_NOMEM : MR_DAMAGED;
+        if (reader->reader->err == REDIS_ERR_OOM) {
+            reader->why = reader->reader->errstr;
+            return MR_NOMEM;
+        }
+        reader->why = "what it sends is no reply of a Redis; is it one?";
+        return MR_DAMAGED;
     }
     if (reply == NULL)
         return check_part(reader);

@@ -705,7 +705,7 @@ static void bytes_that_are_no_answers_break_the_connection_only(void **state)
 {
     (void)state;
     static const char *const rows[][2] = {
-        {"what is this\r\n", "Protocol error"},
+        {"what is this\r\n", "is no reply of a Redis; is it one?"},
         {"*1048577\r\n", "too many items"},
         {"*2147483648\r\n", "Redis at"},
         {"*-2\r\n", "Redis at"},
