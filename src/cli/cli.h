@@ -65,9 +65,16 @@ struct cli_option {
     const char *value; /* shown for the value in help */
     const char *help;  /* one line; for CLI_NOT_HERE why not, and what to do */
     const char *const *choices;
-    int64_t min, max;     /* CLI_COUNT, CLI_SIZE, durations; names: max, bytes; max 0: none */
-    const char *fallback; /* settings of the server: what holds when nothing is given, or NULL */
+    int64_t min, max;      /* CLI_COUNT, CLI_SIZE, durations; names: max, bytes; max 0: none */
+    const char *fallback;  /* settings of the server: what holds when nothing is given, or NULL */
+    const char *otherwise; /* the same where no one value of it does: in words */
 };
+
+/* As help says it; NULL: there is none. */
+static inline const char *cli_default(const struct cli_option *option)
+{
+    return option->fallback ? option->fallback : option->otherwise;
+}
 
 /* Whether a command on file:DIR may make a new store there. A verb that has more to check before
  * anything is opened says CLI_STORE_NONE and calls cli_open itself. */
@@ -116,10 +123,10 @@ enum {
 /* Options of `work` and settings of `serve`. */
 #define CLI_ARCHIVE_MAX_ROW                                                                        \
     .name = "archive-max", .kind = CLI_COUNT, .value = "N", .min = 1, .max = UINT32_MAX,           \
-    .help = "on a Redis: of a queue the archive keeps so many tasks (default 9999)"
+    .help = "on a Redis: of a queue the archive keeps so many tasks", .otherwise = "9999"
 #define CLI_ARCHIVE_FOR_ROW                                                                        \
     .name = "archive-for", .kind = CLI_DURATION, .value = "D", .min = MR_MS_PER_S,                 \
-    .help = "on a Redis: the archive keeps tasks so long (default 90d)"
+    .help = "on a Redis: the archive keeps tasks so long", .otherwise = "90d"
 /* A setting of `serve`, and a variable for every command on a folder. */
 #define CLI_LOG_SEGMENT_ROW                                                                        \
     .name = "log-segment", .kind = CLI_SIZE, .value = "SIZE", .min = CLI_LOG_SEGMENT_MIN,          \

@@ -38,7 +38,8 @@ static void show_value(const struct settings *settings, size_t row, struct mr_bu
         cli_must(mr_buf_printf(buf, "%s", value->given ? "true" : "false"));
         return;
     }
-    const char *text = value->text ? value->text : "";
+    const char *otherwise = SETTINGS_ROWS[row].otherwise;
+    const char *text = value->text ? value->text : otherwise ? otherwise : "";
     char shown[MR_URL_SHOWN_MAX];
     /* An alarm may be a command as well. */
     bool url = value == &settings->broker || value == &settings->store ||
@@ -51,6 +52,15 @@ static const char *const source_names[] = {
     [SETTINGS_FILE] = "file",    [SETTINGS_ENVIRONMENT] = "environment",
     [SETTINGS_FLAG] = "flag",
 };
+
+/* A default in words is one, too, and of a flag it is no. */
+static enum settings_source source_of(const struct settings *settings, size_t row)
+{
+    const struct cli_option *option = &SETTINGS_ROWS[row];
+    enum settings_source source = settings->origins[row].source;
+    bool is_default = option->kind == CLI_FLAG || option->otherwise != NULL;
+    return source == SETTINGS_NONE && is_default ? SETTINGS_DEFAULT : source;
+}
 
 /* Where exactly: the variable, the line, or nothing. */
 static void show_place(const struct settings *settings, size_t row, char *text, size_t cap)
@@ -69,7 +79,7 @@ static void show_place(const struct settings *settings, size_t row, char *text, 
 
 static bool is_shown(const struct settings *settings, size_t row)
 {
-    enum settings_source source = settings->origins[row].source;
+    enum settings_source source = source_of(settings, row);
     if (SETTINGS_ROWS[row].note == CLI_NOT_HERE)
         return false;
     return settings->effective.given || (source != SETTINGS_NONE && source != SETTINGS_DEFAULT);
@@ -89,7 +99,7 @@ static void show_json(const struct settings *settings)
         jw_object_begin(&jw, NULL);
         jw_text(&jw, "name", SETTINGS_ROWS[i].name);
         jw_bytes(&jw, "value", mr_buf_slice(&value));
-        jw_text(&jw, "source", source_names[settings->origins[i].source]);
+        jw_text(&jw, "source", source_names[source_of(settings, i)]);
         jw_text(&jw, "place", place);
         jw_object_end(&jw);
     }
@@ -110,7 +120,7 @@ static void show_table(const struct settings *settings)
             continue;
         show_value(settings, i, &value);
         show_place(settings, i, place, sizeof place);
-        enum settings_source source = settings->origins[i].source;
+        enum settings_source source = source_of(settings, i);
         bool set = source > SETTINGS_DEFAULT;
         out_cell(table, OUT_PLAIN, SETTINGS_ROWS[i].name);
         out_cell_bytes(table, set ? OUT_BOLD : OUT_PLAIN, mr_buf_slice(&value));

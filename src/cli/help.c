@@ -13,8 +13,8 @@ static void print_option(const struct cli_option *option)
              option->value ? " " : "", option->value ? option->value : "",
              option->note == CLI_REPEATS ? "..." : "");
     out_printf("  %-*s %s", NAME_COLUMN, left, option->help);
-    if (option->fallback)
-        out_printf(" (default %s)", option->fallback);
+    if (cli_default(option))
+        out_printf(" (default %s)", cli_default(option));
     out_printf("\n");
 }
 

@@ -31,6 +31,9 @@ is grace '4s environment MILLRACE_GRACE' "$(value grace)"
 is listen '127.0.0.1:8400 file good.yaml:3' "$(value listen)"
 is rate '0 default ' "$(value rate)"
 is tls-cert ' not set ' "$(value tls-cert)"
+is insecure 'false default ' "$(value insecure)"
+is store 'sqlite in the folder default ' "$(value store)"
+is archive-max '9999 default ' "$(value archive-max)"
 
 # Without --effective only what somebody set; in a table as well.
 expect 0 config show --config good.yaml

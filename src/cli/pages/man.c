@@ -49,9 +49,9 @@ static void put_option(FILE *file, const struct cli_option *option)
         put_in(file, " \\fI", option->value, "\\fR");
     if (option->note == CLI_REPEATS)
         fputs(" ...", file);
-    put_in(file, "\n", option->help, option->fallback ? " (default " : "\n");
-    if (option->fallback)
-        put_in(file, "", option->fallback, ")\n");
+    put_in(file, "\n", option->help, cli_default(option) ? " (default " : "\n");
+    if (cli_default(option))
+        put_in(file, "", cli_default(option), ")\n");
 }
 
 static void put_options(FILE *file, const char *title, const struct cli_option *options, size_t n)

@@ -46,9 +46,9 @@ static void put_option(FILE *file, const struct cli_option *option)
     put_code(file, name[0] == ' ' ? name + 1 : name);
     fputs(" | ", file);
     put(file, option->help);
-    if (option->fallback) {
+    if (cli_default(option)) {
         fputs(" (default ", file);
-        put_code(file, option->fallback);
+        put_code(file, cli_default(option));
         fputc(')', file);
     }
     fputs(" |\n", file);
@@ -103,8 +103,8 @@ static void put_settings(FILE *file)
         char variable[64];
         settings_variable(row, variable);
         fprintf(file, "| `%s` | `%s` | ", row->name, variable);
-        if (row->fallback)
-            put_code(file, row->fallback);
+        if (cli_default(row))
+            put_code(file, cli_default(row));
         fputs(" | ", file);
         put(file, row->help);
         fputs(" |\n", file);
