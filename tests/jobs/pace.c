@@ -35,7 +35,7 @@ static void run_one(struct rig *rig, size_t n, const char *what)
     mr_mono since = mr_mono_now(mr_clock_system());
     rig_load(rig, RIG_JOB(), "line %zu of a text that is neither long nor short\n", n, id);
     double loaded = seconds_since(since);
-    while (!mr_job_state_is_end(rig_state(rig, id)))
+    while (!rig_is_end(rig_state(rig, id)))
         rig_sleep_ms(20);
     double all = seconds_since(since);
     struct rig_job job = rig_job(rig, id);

@@ -372,7 +372,7 @@ void rig_await_end(struct rig *rig, const char *id)
     mr_mono since = mr_mono_now(mr_clock_system());
     for (struct rig_job job, last = {.version = 0};; last = job) {
         job = rig_job(rig, id);
-        if (mr_job_state_is_end(job.state))
+        if (rig_is_end(job.state))
             return;
         if (job.version != last.version)
             since = mr_mono_now(mr_clock_system());

@@ -124,6 +124,10 @@ struct rig_job {
 };
 struct rig_job rig_job(struct rig *rig, const char *id);
 enum mr_job_state rig_state(struct rig *rig, const char *id);
+static inline bool rig_is_end(enum mr_job_state state)
+{
+    return state >= MR_JOB_SUCCEEDED;
+}
 uint64_t rig_ended(struct rig *rig, const char *id); /* parts */
 /* However long that takes, as long as it goes on. */
 void rig_await_end(struct rig *rig, const char *id);

@@ -148,7 +148,7 @@ static void test_104_lost_workers_repeats_and_failures_change_nothing(void **sta
     rig_work(rig, 0, 2);
     rig_load(rig, RIG_JOB(.max_retry = 100), "sleep 3 %zu\n", n, id);
     struct rig_watch *watch = rig_watch(rig, 0, id, 0);
-    for (size_t round = 0; !mr_job_state_is_end(rig_state(rig, id)); round++) {
+    for (size_t round = 0; !rig_is_end(rig_state(rig, id)); round++) {
         struct child *child = &children[round % 2];
         child->broker_url = rig->broker_url;
         child->store_url = rig->store_url;

@@ -86,8 +86,8 @@ static enum mr_err decide_fail(struct mr_engine *engine, const struct task *task
         to_archive(engine, change);
         return MR_OK;
     }
-    bool gate = queue_of(&engine->state, task)->settings.retry_mode != MR_RETRY_ORDER;
-    change->state = gate ? MR_RETRY : MR_PENDING;
+    bool waits = queue_of(&engine->state, task)->settings.retry_mode != MR_RETRY_ORDER;
+    change->state = waits ? MR_RETRY : MR_PENDING;
     change->retried++;
     change->key = engine->now_up_ms + item->delay_ms;
     return MR_OK;
