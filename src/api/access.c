@@ -5,6 +5,7 @@
 #include <strings.h>
 
 #include "job/def.h"
+#include "wire/task.h"
 
 /* ---- who ------------------------------------------------------------------------------------ */
 
@@ -114,8 +115,7 @@ bool mr_access_queue(const struct mr_token *token, struct mr_slice queue)
     if (mr_access_all_queues(token))
         return true;
     struct mr_slice pattern = mr_slice_str(token->queue);
-    if (queue.len == 0)
-        queue = MR_SLICE_LIT("default");
+    queue = mr_queue_or_default(queue);
     if (mr_glob_match(pattern, queue))
         return true;
     const char *text = queue.data;
@@ -128,8 +128,7 @@ bool mr_access_queue(const struct mr_token *token, struct mr_slice queue)
 void mr_access_not_covered(const struct mr_token *token, struct mr_slice queue,
                            struct mr_detail *detail)
 {
-    if (queue.len == 0)
-        queue = MR_SLICE_LIT("default");
+    queue = mr_queue_or_default(queue);
     mr_detail_set(detail, "token %s is for queues %s, not for %.*s", token->id, token->queue,
                   (int)mr_utf8_cut(queue, MR_NAME_MAX), (const char *)queue.data);
 }

@@ -6,9 +6,8 @@
  */
 #include "api/http_internal.h"
 #include "api/task_json.h"
+#include "wire/task.h"
 #include "wire/trace.h"
-
-#define RETENTION_MS (60 * 60 * 1000LL) /* where nothing is said */
 
 /* An object of a task, with an object of headers. */
 static const struct http_bounds bounds = {
@@ -48,7 +47,7 @@ static enum mr_err read_item(struct http_call *call, struct item *item, json_t *
 {
     struct mr_http_api *api = call->api;
     struct mr_detail detail = {.text = ""};
-    *task = (struct mr_task_options){.retention_ms = RETENTION_MS};
+    *task = (struct mr_task_options){.retention_ms = MR_PEOPLE_RETENTION_MS};
     const struct posting *posting = call->data;
     enum mr_err err = mr_task_from_json(json, &call->req.head.arena, task, &detail);
     if (err == MR_OK)

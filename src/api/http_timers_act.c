@@ -421,7 +421,7 @@ static void act(struct mr_http_request *request, struct mr_http_api *api, enum c
     if (has_body && !read_body(call))
         return;
     if (changing->app.len == 0)
-        changing->app = MR_SLICE_LIT("default");
+        changing->app = MR_SLICE_LIT(MR_TIMER_APP);
     if (read_names(call))
         begin(call);
 }

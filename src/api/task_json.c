@@ -10,6 +10,7 @@
 
 #include "base/text.h"
 #include "broker/broker.h"
+#include "wire/task.h"
 
 struct reading {
     struct mr_task_options *task;
@@ -276,7 +277,7 @@ enum mr_err mr_task_from_json(json_t *json, struct mr_arena *arena, struct mr_ta
 bool mr_task_refusal(const struct mr_task_options *task, const struct mr_enqueue_result *result,
                      struct mr_detail *detail)
 {
-    struct mr_slice queue = task->queue.len > 0 ? task->queue : MR_SLICE_LIT("default");
+    struct mr_slice queue = mr_queue_or_default(task->queue);
     if (result->err == MR_CONFLICT)
         mr_detail_set(detail, "a task with the id %s exists (%s)", result->id,
                       mr_state_name(result->state));

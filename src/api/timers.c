@@ -4,6 +4,7 @@
  * token for some queues is for the apps of the same names.
  */
 #include "api/internal.h"
+#include "timer/def.h"
 #include "timer/door.h"
 #include "timer/look.h"
 
@@ -161,7 +162,7 @@ enum mr_err timers_may(const struct mr_token *token, const struct mr_timer_opera
     const struct mr_slice names[] = {timer.app, op->app.len > 0 ? op->app : timer.app,
                                      timer.queue.len > 0 ? timer.queue : timer.app};
     for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-        struct mr_slice name = names[i].len > 0 ? names[i] : MR_SLICE_LIT("default");
+        struct mr_slice name = names[i].len > 0 ? names[i] : MR_SLICE_LIT(MR_TIMER_APP);
         if (mr_access_queue(token, name))
             continue;
         mr_detail_set(detail, "token %s is for apps and queues %s, not for %.*s", token->id,

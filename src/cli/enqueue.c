@@ -9,8 +9,7 @@
 #include "broker/broker.h"
 #include "cli/enqueue.h"
 #include "cli/out.h"
-
-enum { RETENTION_DEFAULT_MS = 60 * 60 * 1000 };
+#include "wire/task.h"
 
 static int check_flags(struct cli *cli, const struct enqueue_args *args)
 {
@@ -89,7 +88,7 @@ static int fill_template(struct cli *cli, const struct enqueue_args *args,
         .max_retry = (int32_t)args->retry.number,
         .timeout_ms = args->timeout.number,
         .deadline_ms = args->deadline.number,
-        .retention_ms = args->retention.given ? args->retention.number : RETENTION_DEFAULT_MS,
+        .retention_ms = args->retention.given ? args->retention.number : MR_PEOPLE_RETENTION_MS,
         .unique_ms = args->unique.number,
         .unique_key = text_of(&args->unique_key),
         .on_duplicate = (enum mr_on_duplicate)args->on_duplicate.number,

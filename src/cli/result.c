@@ -3,6 +3,7 @@
 #include "cli/cli.h"
 #include "cli/jw.h"
 #include "cli/out.h"
+#include "wire/task.h"
 
 /* A command that takes and ends cannot beat; whoever reads its output has so long to commit. */
 #define LEASE_MS (60 * MR_MS_PER_S)
@@ -76,7 +77,7 @@ static void show(const struct cli *cli, const struct mr_result_list *list)
 static int run_take(struct cli *cli, void *args_)
 {
     const struct take_args *args = args_;
-    const char *topic = args->topic.given ? args->topic.text : "default";
+    const char *topic = args->topic.given ? args->topic.text : MR_DEFAULT_TOPIC;
     struct mr_slice topics[] = {mr_slice_str(topic)};
     struct mr_master_options options = {.topics = topics, .topics_n = 1, .lease_ms = LEASE_MS};
     struct mr_master *master;

@@ -8,12 +8,13 @@
 
 #include "base/text.h"
 #include "cli/listing.h"
+#include "timer/def.h"
 
 enum { NEXT_DEFAULT = 10, NEXT_SHOWN = 5 };
 
 struct mr_slice timer_app(const struct cli_value *app)
 {
-    return mr_slice_str(app->given ? app->text : "default");
+    return mr_slice_str(app->given ? app->text : MR_TIMER_APP);
 }
 
 /* It may be the store of the timers that is out of reach, of a broker that is not: the latter knows why. */

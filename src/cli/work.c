@@ -23,6 +23,7 @@
 #include "cli/out.h"
 #include "cli/server.h"
 #include "cli/work_names.h"
+#include "wire/task.h"
 #include "worker/exec.h"
 
 struct work_args {
@@ -156,7 +157,7 @@ static int add_queue(struct work *work, const struct work_args *args, const char
 static int add_queues(struct work *work, const struct work_args *args)
 {
     if (args->queue.items_n == 0)
-        return add_queue(work, args, "default");
+        return add_queue(work, args, MR_DEFAULT_QUEUE);
     int code = CLI_OK;
     for (size_t i = 0; code == CLI_OK && i < args->queue.items_n; i++)
         code = add_queue(work, args, args->queue.items[i]);

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 
 #include "client/job.h"
+#include "wire/task.h"
 #include "worker/worker.h"
 
 struct more {
@@ -132,7 +133,7 @@ static enum mr_err copy_queues(struct more *more, const struct mr_worker_options
     more->queues = mr_arena_calloc(&more->arena, n, sizeof *more->queues);
     if (more->queues == NULL)
         return MR_NOMEM;
-    more->queues[0] = MR_SLICE_LIT("default");
+    more->queues[0] = MR_SLICE_LIT(MR_DEFAULT_QUEUE);
     more->queues_n = n;
     for (size_t i = 0; i < options->queues_n; i++)
         MR_TRY(mr_arena_copy(&more->arena, options->queues[i].name, &more->queues[i]));

@@ -4,6 +4,7 @@
 #include "broker/broker.h"
 #include "job/reduce.h"
 #include "job/split.h"
+#include "wire/task.h"
 
 #define PERIOD_MAX_MS    (100 * 366 * 24 * 3600000LL) /* of retention and speculation: for ever */
 #define SPECULATE_MIN_MS 1000
@@ -91,10 +92,9 @@ static enum mr_err canonical_reduce(struct mr_slice *reduce, struct mr_arena *ar
 enum mr_err mr_job_canonical(const struct mr_job_options *options, struct mr_arena *arena,
                              struct mr_job_options *ret_options, struct mr_detail *detail)
 {
-    static const struct mr_slice stages[] = {{"task", 4}};
+    static const struct mr_slice stages[] = {MR_SLICE_LIT(MR_DEFAULT_TYPE)};
     struct mr_job_options o = *options;
-    if (o.queue.len == 0)
-        o.queue = MR_SLICE_LIT("default");
+    o.queue = mr_queue_or_default(o.queue);
     if (o.stages_n == 0) {
         o.stages = stages;
         o.stages_n = 1;

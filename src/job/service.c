@@ -10,7 +10,7 @@
 enum { CROWDED_MS = 50 }; /* how often a full queue is looked at, if nothing is heard of it */
 
 static const struct mr_job_settings defaults = {
-    .window = 64,
+    .window = MR_JOB_WINDOW,
     .lease_ms = 10 * 1000,
     .master_ms = 15 * 1000,
     .look_ms = 1000,

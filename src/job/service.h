@@ -27,18 +27,23 @@ struct mr_job_service;
 
 /* ---- opening --------------------------------------------------------------------------------- */
 
+enum { MR_JOB_WINDOW = 64 };
+
 /* Zero is the default everywhere. Tests shorten times by it. */
 struct mr_job_settings {
-    uint32_t window;   /* 64: tasks in the broker for each slot of a worker that serves the queue */
+    /* MR_JOB_WINDOW: tasks in the broker for each slot of a worker that serves the queue. */
+    uint32_t window;
     int64_t lease_ms;  /* 10 s: a queue is ours so long beyond the last renewal */
     int64_t renew_ms;  /* 3 s */
     int64_t master_ms; /* 15 s: what is in hand of one that is gone comes to others after this */
     int64_t look_ms;   /* 1 s: how often it looks for jobs, workers, and what others have changed */
     int64_t watch_ms;  /* 200 ms: the same for a job that somebody watches */
-    uint32_t segment_parts; /* 100000: with so many a segment is full, and the next one begins */
-    uint32_t retry_parts;   /* 10000: a retry goes through so many in one step */
-    int64_t load_ms;        /* 10 min: a load that nobody has had in hand for so long is removed */
-    int64_t retention_ms;   /* 7 days: of a job that has ended, where it says nothing itself */
+    /* MR_STORE_SEGMENT_PARTS: with so many a segment is full, and the next one begins. */
+    uint32_t segment_parts;
+    uint32_t retry_parts; /* 10000: a retry goes through so many in one step */
+    int64_t load_ms;      /* 10 min: a load that nobody has had in hand for so long is removed */
+    /* MR_JOB_RETENTION_MS: of a job that has ended, where it says nothing itself. */
+    int64_t retention_ms;
     int64_t segment_ms; /* retention_ms: a segment all of whose parts have ended is kept so long */
     int64_t govern_ms;  /* 60 s: how often what is old is removed */
     int64_t reconcile_ms; /* 30 s: a job that did not move for so long is held against its tasks */
@@ -93,11 +98,6 @@ void mr_job_service_run(struct mr_job_service *service);
 void mr_job_service_close(struct mr_job_service *service);
 
 /* ---- jobs as they are shown ------------------------------------------------------------------ */
-
-static inline bool mr_job_state_is_end(enum mr_job_state state)
-{
-    return state >= MR_JOB_SUCCEEDED;
-}
 
 /* A job with the bytes of its definition, so that nobody has to encode it again: see mr_job_info_encode. */
 struct mr_job_shown {

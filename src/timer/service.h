@@ -21,23 +21,29 @@ struct mr_replica_options;
 struct mr_store;
 struct mr_timer_service;
 
-enum { MR_TIMER_LEVELS_MAX = 18 };
+enum {
+    MR_TIMER_LEVELS_MAX = 18,
+    MR_TIMER_LEASE_MS = 10 * 1000,
+    MR_TIMER_MISFIRE_MS = 1000,
+};
+#define MR_TIMER_CATCH_UP_MS (24 * 3600000LL)
+#define MR_TIMER_HISTORY_MS  (30 * 24 * 3600000LL)
 
 /* What the parts may be told; zero is the default everywhere. Tests shorten times by it. */
 struct mr_timer_settings {
-    int64_t lease_ms;      /* 10 s: an app is ours so long beyond the last renewal */
+    int64_t lease_ms;      /* MR_TIMER_LEASE_MS: an app is ours so long beyond the last renewal */
     int64_t renew_ms;      /* 3 s */
     int64_t window_ms;     /* 10 s: timers due within it are in memory */
-    int64_t misfire_ms;    /* 1 s: later than this is a misfire */
-    int64_t catch_up_ms;   /* 24 h: misfires older than this are not made up for */
+    int64_t misfire_ms;    /* MR_TIMER_MISFIRE_MS: later than this is a misfire */
+    int64_t catch_up_ms;   /* MR_TIMER_CATCH_UP_MS: misfires older than this are not made up for */
     uint32_t catch_up_max; /* 1000 of one timer */
     uint32_t backlog_max;  /* 20 000: timers in memory before what is overdue is read on */
-    int64_t history_ms;    /* 30 days: ended firings are kept so long */
+    int64_t history_ms;    /* MR_TIMER_HISTORY_MS: ended firings are kept so long */
     int64_t ahead_ms;      /* MR_TIMER_AHEAD_MS: versions further ahead of our clock are refused */
     int64_t reconcile_ms;  /* 1 min: how often open firings are held against the broker's tasks */
     /* Of the planner (docs/nameserver.md): */
     int64_t give_ms;  /* 5 s: who has a subApp is given so long to leave it */
-    int64_t merge_ms; /* 30 s: subApps are merged when there were too few workers for so long */
+    int64_t merge_ms; /* MR_SUBAPP_MERGE_MS: subApps with too few workers for so long are merged */
     int64_t cool_ms;  /* 60 s: between two moves for balance */
     int64_t stay_ms;  /* 10 min: a subApp that has moved for balance stays so long */
     int64_t balance_floor; /* 60: who has dispatched less in a minute gives nothing away */

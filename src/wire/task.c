@@ -95,7 +95,7 @@ size_t mr_task_msg_bound(const struct mr_task_options *options, struct mr_slice 
 {
     size_t n = MR_TASK_FIXED + 5 * 8 + 4 + 2 + options->unique_key.len + options->group.len +
                options->topic.len + options->key.len + options->queue.len + options->type.len +
-               id.len + options->payload.len + sizeof "default" + sizeof MR_DEFAULT_TYPE;
+               id.len + options->payload.len + sizeof MR_DEFAULT_QUEUE + sizeof MR_DEFAULT_TYPE;
     for (size_t i = 0; i < options->headers_n; i++)
         n += 4 + options->headers[i].name.len + options->headers[i].value.len;
     return n;
@@ -104,7 +104,7 @@ size_t mr_task_msg_bound(const struct mr_task_options *options, struct mr_slice 
 enum mr_err mr_task_msg_encode(const struct mr_task_options *options, struct mr_slice id,
                                struct mr_buf *buf)
 {
-    struct mr_slice queue = options->queue.len ? options->queue : MR_SLICE_LIT("default");
+    struct mr_slice queue = mr_queue_or_default(options->queue);
     struct mr_slice type = options->type.len ? options->type : MR_SLICE_LIT(MR_DEFAULT_TYPE);
     MR_TRY(mr_buf_reserve(buf, mr_task_msg_bound(options, id)));
     uint8_t *start = buf->data + buf->len;

@@ -23,9 +23,18 @@
 
 enum { MR_TASK_VERSION = 1, MR_TASK_FIXED = 12 };
 
+#define MR_DEFAULT_QUEUE      "default"
+#define MR_DEFAULT_TOPIC      "default" /* that a master takes from */
 #define MR_DEFAULT_TYPE       "task"
 #define MR_DEFAULT_MAX_RETRY  25
 #define MR_DEFAULT_TIMEOUT_MS (30 * 60 * 1000LL)
+/* Of what comes from the command line or by HTTP; from programs none. */
+#define MR_PEOPLE_RETENTION_MS (60 * 60 * 1000LL)
+
+static inline struct mr_slice mr_queue_or_default(struct mr_slice queue)
+{
+    return queue.len > 0 ? queue : MR_SLICE_LIT(MR_DEFAULT_QUEUE);
+}
 
 /* The static part of a task, defaults filled in; names and payload as slices. */
 struct mr_task_msg {

@@ -7,11 +7,12 @@
 #include <stdio.h>
 
 #include "wire/node.h"
+#include "wire/task.h"
 #include "worker/internal.h"
 
 enum { FALL_MS = 60 * 1000 };
 
-static const struct mr_worker_queue only = {MR_SLICE_LIT("default"), 1};
+static const struct mr_worker_queue only = {MR_SLICE_LIT(MR_DEFAULT_QUEUE), 1};
 
 enum mr_err mr_addresses_check(const struct mr_worker_options *o)
 {

@@ -5,13 +5,14 @@
  */
 #include <stdlib.h>
 
+#include "wire/task.h"
 #include "worker/internal.h"
 
 /* ---- making --------------------------------------------------------------------------------- */
 
 static enum mr_err check_one(const struct mr_worker_options *o, const struct mr_machine *machine)
 {
-    static const struct mr_slice fallback = MR_SLICE_LIT("default");
+    static const struct mr_slice fallback = MR_SLICE_LIT(MR_DEFAULT_QUEUE);
     if ((machine->types_n > 0 && !machine->types) || (machine->queues_n > 0 && !machine->queues))
         return MR_INVALID;
     if (machine->types_n > MR_NODE_TYPES_MAX)

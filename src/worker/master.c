@@ -8,6 +8,7 @@
 
 #include "base/diag.h"
 #include "broker/result.h"
+#include "wire/task.h"
 #include "worker/internal.h"
 
 /* A result in hand. */
@@ -225,7 +226,7 @@ static enum mr_err check_options(const struct mr_master_options *o)
 
 static enum mr_err set_options(struct mr_master *m, const struct mr_master_options *o)
 {
-    static const struct mr_slice only = MR_SLICE_LIT("default");
+    static const struct mr_slice only = MR_SLICE_LIT(MR_DEFAULT_TOPIC);
     const struct mr_slice *topics = o->topics_n > 0 ? o->topics : &only;
     char name[MR_NAME_MAX + 1];
     m->beat_ms = o->beat_ms ? o->beat_ms : BEAT_MS;

@@ -12,6 +12,11 @@
 #include <cmocka.h>
 
 #include "cli/settings.h"
+#include "job/service.h"
+#include "log/log.h"
+#include "names/subapp.h"
+#include "store/jobs.h"
+#include "timer/service.h"
 
 static char file_path[] = P_tmpdir "/millrace-settings-XXXXXX";
 static char said_path[] = P_tmpdir "/millrace-said-XXXXXX";
@@ -133,6 +138,24 @@ static void without_anything_the_defaults_hold(void **state)
     assert_false(settings.insecure.given);
     assert_false(settings.tls_cert.given);
     settings_done(&settings);
+}
+
+/* They stand in the rows as people write them. */
+static void the_defaults_are_those_of_the_services(void **state)
+{
+    (void)state;
+    struct settings s = {0};
+    assert_int_equal(load(&s), CLI_OK);
+    assert_int_equal(s.timer_lease.number, MR_TIMER_LEASE_MS);
+    assert_int_equal(s.timer_misfire.number, MR_TIMER_MISFIRE_MS);
+    assert_int_equal(s.timer_catch_up.number, MR_TIMER_CATCH_UP_MS);
+    assert_int_equal(s.timer_history.number, MR_TIMER_HISTORY_MS);
+    assert_int_equal(s.subapp_merge_after.number, MR_SUBAPP_MERGE_MS);
+    assert_int_equal(s.job_window.number, MR_JOB_WINDOW);
+    assert_int_equal(s.job_segment.number, MR_STORE_SEGMENT_PARTS);
+    assert_int_equal(s.job_retention.number, MR_JOB_RETENTION_MS);
+    assert_int_equal(s.log_segment.number, MR_SEGMENT_BYTES_DEFAULT);
+    settings_done(&s);
 }
 
 static void flag_beats_environment_beats_file_beats_default(void **state)
@@ -262,6 +285,7 @@ int main(void)
     const struct CMUnitTest tests[] = {
         TEST(every_row_has_a_name_a_value_and_a_default_of_its_kind),
         TEST(without_anything_the_defaults_hold),
+        TEST(the_defaults_are_those_of_the_services),
         TEST(flag_beats_environment_beats_file_beats_default),
         TEST(the_file_may_be_named_by_the_environment),
         TEST(a_switch_can_be_turned_off_again),

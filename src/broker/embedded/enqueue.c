@@ -7,6 +7,7 @@
 #include <stdlib.h>
 
 #include "broker/embedded/carry.h"
+#include "wire/task.h"
 
 enum { PREFETCH_AHEAD = 8 }; /* items of a batch whose place in the id map is fetched ahead */
 
@@ -48,7 +49,7 @@ static enum mr_err prepare_one(struct mr_engine *engine, const struct mr_task_op
     MR_TRY(prepared->inner ? mr_inner_task_check(options, engine->payload_max)
                            : mr_task_options_check(options, engine->payload_max, NULL));
     choose_id(engine, options, prepared->now, item, text);
-    item->queue = options->queue.len ? options->queue : MR_SLICE_LIT("default");
+    item->queue = mr_queue_or_default(options->queue);
     item->priority_ms = mr_priority_ms(options->priority_s);
     int32_t retry = options->max_retry == 0 ? MR_DEFAULT_MAX_RETRY : options->max_retry;
     item->max_retry = (uint16_t)(retry < 0 ? 0 : retry);

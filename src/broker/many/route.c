@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Which server. */
 #include "broker/many/internal.h"
+#include "wire/task.h"
 
 uint64_t mr_many_hash(struct mr_slice bytes)
 {
@@ -82,7 +83,7 @@ static bool is_name(struct mr_slice name)
 /* What is unique without a key of its own is so by queue, type and payload. */
 static uint64_t hash_content(const struct mr_task_options *task)
 {
-    struct mr_slice queue = task->queue.len > 0 ? task->queue : MR_SLICE_LIT("default");
+    struct mr_slice queue = mr_queue_or_default(task->queue);
     uint64_t names = hash_pair(queue, task->type.data != NULL ? task->type : MR_SLICE_LIT(""));
     struct mr_slice payload = task->payload.data != NULL ? task->payload : MR_SLICE_LIT("");
     return mr_many_rank(names, mr_many_hash(payload)) | 1;

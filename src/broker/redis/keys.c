@@ -8,6 +8,7 @@
 #include <stdlib.h>
 
 #include "broker/redis/internal.h"
+#include "wire/task.h"
 
 enum { USED_AGAIN_MS = 5000 }; /* a queue in use is put among all queues so often */
 
@@ -108,7 +109,7 @@ struct rqueue *rqueue_get(struct engine *engine, struct mr_slice name)
 
 struct rqueue *rqueue_of(struct engine *engine, struct mr_slice queue)
 {
-    return rqueue_get(engine, queue.len > 0 ? queue : MR_SLICE_LIT("default"));
+    return rqueue_get(engine, mr_queue_or_default(queue));
 }
 
 void rqueue_free(struct rqueue *queue)

@@ -123,7 +123,7 @@ static enum mr_err make(const struct engine *engine, const struct mr_task_option
         .type = options->type.len > 0 ? options->type : MR_SLICE_LIT(MR_DEFAULT_TYPE),
         .payload = options->payload,
         .id = id,
-        .queue = options->queue.len > 0 ? options->queue : MR_SLICE_LIT("default"),
+        .queue = mr_queue_or_default(options->queue),
         .retry = retry < 0 ? 0 : retry,
         .group = options->group,
         .headers = options->headers,

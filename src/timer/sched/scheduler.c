@@ -17,13 +17,13 @@ enum {
 };
 
 static const struct mr_timer_settings defaults = {
-    .lease_ms = 10 * 1000,
+    .lease_ms = MR_TIMER_LEASE_MS,
     .window_ms = 10 * 1000,
-    .misfire_ms = 1000,
-    .catch_up_ms = 24 * 3600000LL,
+    .misfire_ms = MR_TIMER_MISFIRE_MS,
+    .catch_up_ms = MR_TIMER_CATCH_UP_MS,
     .catch_up_max = 1000,
     .backlog_max = 20000,
-    .history_ms = 30 * 24 * 3600000LL,
+    .history_ms = MR_TIMER_HISTORY_MS,
     .reconcile_ms = 60 * 1000,
     .give_ms = 5 * 1000,
     .merge_ms = MR_SUBAPP_MERGE_MS,
