@@ -112,6 +112,7 @@ static enum mr_err scan_from(struct scan *scan, struct place place)
             return measure_tail(scan, place);
         MR_TRY(err);
         MR_TRY(pass_damage(scan, &place));
+        scan->end = place; /* also where no record is left behind what was set aside */
     }
 }
 

@@ -237,6 +237,8 @@ enum mr_err leave_room(struct scan *scan, struct place from, struct later *next,
     if (first || next->place.at - room_at >= MR_RECORD_HEADER)
         return MR_OK;
     MR_TRY(scan_record(scan, next->place, &next->record)); /* the window may have moved on */
+    if (next->record.term > scan->term)
+        scan->term = next->record.term;
     next->place.at = mr_record_next(&next->record, next->place.at);
     *ret_seq = seq_behind(&next->record);
     return MR_OK;

@@ -359,7 +359,7 @@ static inline void log_assert_refused(struct log_rig *rig, enum mr_err err, cons
     assert_int_equal(log_digest(rig), before);
 }
 
-/* Repairs; then a plain open finds the same, and the log can be written on. */
+/* Repairs and writes on at once; then a plain open finds the same, and the log can be written on. */
 static inline void log_repair_holds(struct log_rig *rig)
 {
     rig->recovery.mode = MR_FSCK_REPAIR;
@@ -368,6 +368,8 @@ static inline void log_repair_holds(struct log_rig *rig)
     size_t found = 0, again = 0;
     for (size_t i = 0; i < rig->found_n; i++)
         found += rig->found[i].type != MR_RECORD_SKIP;
+    log_put_durable(rig, 2, LOG_LEN);
+    found += 2;
     rig->recovery.mode = MR_FSCK_CHECK;
     for (int round = 0; round < 3; round++) {
         log_open(rig);

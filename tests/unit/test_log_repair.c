@@ -109,13 +109,14 @@ static void the_smallest_record_can_be_repaired_too(void **state)
 
 /* Records 2 and 3 fill the second sector, record 4 the third and 24 bytes: swapped, 3 ends so close
  * before 5 that no skip record fits between them, and 4 is missing. */
-static void swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired(void **state)
+static void put_swapped(struct log_rig *rig, size_t behind)
 {
     enum { SECTOR = 512 };
-    static const size_t sizes[] = {SECTOR, SECTOR / 2, SECTOR / 2, SECTOR + 24, 64, 64, 64};
-    struct log_rig *rig = *state;
+    static const size_t sizes[] = {SECTOR, SECTOR / 2, SECTOR / 2, SECTOR + 24};
     for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++)
         log_put_durable(rig, 1, sizes[i] - MR_RECORD_HEADER);
+    for (size_t i = 0; i < behind; i++)
+        log_put_durable(rig, 1, 64 - MR_RECORD_HEADER);
     log_drop(rig);
     size_t file = log_file(rig, "log-00000001");
     uint8_t second[SECTOR], third[SECTOR];
@@ -123,10 +124,26 @@ static void swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired(void *
     memcpy(third, simfs_file_data(rig->sim, file) + 3 * SECTOR, SECTOR);
     simfs_overwrite(rig->sim, file, 2 * SECTOR, third, SECTOR);
     simfs_overwrite(rig->sim, file, 3 * SECTOR, second, SECTOR);
+}
+
+static void swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired(void **state)
+{
+    struct log_rig *rig = *state;
+    put_swapped(rig, 3);
     log_repair_holds(rig);
     assert_true(log_found_seq(rig, 1));
     assert_true(log_found_seq(rig, 6));
     assert_true(log_found_seq(rig, 7));
+}
+
+/* Then 5, which goes as well, is the last one: the log goes on behind it, and not over what says so. */
+static void what_is_set_aside_at_the_end_is_not_written_over(void **state)
+{
+    struct log_rig *rig = *state;
+    put_swapped(rig, 1);
+    log_repair_holds(rig);
+    assert_true(log_found_seq(rig, 1));
+    assert_true(log_found_seq(rig, 6));
 }
 
 /* The first segment is full to its last byte. The first record of the second fills its first sector
@@ -695,6 +712,7 @@ int main(void)
         TEST(a_repair_of_many_places_and_of_neighbours_is_remembered),
         TEST(the_smallest_record_can_be_repaired_too),
         TEST(swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired),
+        TEST(what_is_set_aside_at_the_end_is_not_written_over),
         TEST(the_start_of_a_segment_without_room_for_a_skip_can_be_repaired),
         TEST(a_repair_cut_off_at_any_point_can_be_repeated),
         TEST(the_last_record_is_guarded_once_a_mark_stands_behind_it),
