@@ -416,5 +416,7 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
         fact_forget_counts(fact);
         doubt_holders(oracle, op->token);
     }
-    fact->announced = false;
+    /* Of several under way nobody knows which one was announced. */
+    if (fact->enqueues == 0)
+        fact->announced = false;
 }

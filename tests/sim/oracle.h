@@ -188,6 +188,12 @@ void oracle_mode_answered(struct oracle *oracle, const char *queue, enum mr_retr
                           enum mr_err err);
 
 /* ---- crashes and checks */
+/* A broker that answers so has to be opened again, and only then is known what became of it. */
+static inline bool is_doubt(enum mr_err err)
+{
+    return err == MR_IO || err == MR_CLOSED;
+}
+
 void oracle_crashed(struct oracle *oracle, enum oracle_crash kind);
 /* One answer about one task: MR_OK with the task, or MR_NOT_FOUND. version is that of the task when
  * it was asked for; if more was heard since, the answer may be older than that and only its bytes

@@ -36,6 +36,19 @@ static bool is_damaged(const struct mr_task *task)
     return task->type.len == 0;
 }
 
+/* It expired, its record went with the segment since the disk was full, and by a clock that was set back it is there once
+ * more. */
+static bool is_leftover(const struct oracle *oracle, const struct mr_task *task)
+{
+    return is_damaged(task) && task->state == MR_COMPLETED && oracle->short_of_space &&
+           oracle->era > 0;
+}
+
+static bool is_excused(const struct oracle *oracle, const struct mr_task *task)
+{
+    return is_leftover(oracle, task) || (is_damaged(task) && oracle->reads_failed > 0);
+}
+
 /* In the archive, and only a failed read can explain that. */
 static void count_quarantined(struct oracle *oracle, struct fact *fact)
 {
@@ -75,7 +88,7 @@ void oracle_saw(struct oracle *oracle, uint32_t token, uint32_t version, enum mr
                 const struct mr_task *task)
 {
     struct fact *fact = fact_at(oracle, token);
-    if (err == MR_OK && is_damaged(task) && oracle->reads_failed)
+    if (err == MR_OK && is_excused(oracle, task))
         return;
     if (fact->version != version) {
         if (err == MR_OK && token_of(oracle, task) == token)
@@ -99,7 +112,7 @@ void oracle_awaited(struct oracle *oracle, uint32_t token, uint32_t version, enu
                     const struct mr_task *task)
 {
     struct fact *fact = fact_at(oracle, token);
-    bool shown = err == MR_OK && !(is_damaged(task) && oracle->reads_failed);
+    bool shown = err == MR_OK && !is_excused(oracle, task);
     if (!shown || token_of(oracle, task) != token) {
         oracle_saw(oracle, token, version, err, task);
         return;
@@ -133,8 +146,8 @@ static size_t check_listed(struct oracle *oracle, const struct oracle_view *view
     for (size_t i = 0; i < view->tasks_n; i++) {
         const struct mr_task *task = &view->tasks[i];
         uint32_t token = token_of(oracle, task);
-        if ((oracle->allow_loss || oracle->reads_failed) && is_damaged(task)) {
-            damaged++;
+        if (is_excused(oracle, task) || (oracle->allow_loss && is_damaged(task))) {
+            damaged += !is_leftover(oracle, task);
             continue;
         }
         if (token == UINT32_MAX) {
@@ -261,7 +274,7 @@ void oracle_check_stopped(struct oracle *oracle, const struct oracle_view *view)
     for (size_t i = 0; i < view->tasks_n; i++) {
         const struct mr_task *task = &view->tasks[i];
         uint32_t token = token_of(oracle, task);
-        if (is_damaged(task) && oracle->reads_failed) {
+        if (is_excused(oracle, task)) {
             damaged++;
             continue;
         }

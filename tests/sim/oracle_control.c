@@ -141,7 +141,7 @@ void oracle_remove_answered(struct oracle *oracle, const char *queue, const stru
             fact->sure |= GONE, fact->in_doubt = true;
     }
     oracle_pause_answered(oracle, queue, false, refused ? MR_FAILED : err);
-    parts_settled(oracle, queue, 0);
+    parts_settled(oracle, queue, 0, err);
     mode_settled(oracle, queue, err, MR_RETRY_GATE);
 }
 

@@ -127,7 +127,9 @@ void fact_forget_counts(struct fact *fact);
 struct queue_fact *queue_at(struct oracle *oracle, const char *name);
 /* How many partitions a queue has may change from now on; and no longer, n of them (0: not known). */
 void parts_unsettled(struct oracle *oracle, const char *queue);
-void parts_settled(struct oracle *oracle, const char *queue, uint32_t n);
+/* n: as many as there are now; 0: nobody knows. What is in doubt stays unsettled: as it is shown now it need not be
+ * after the next start. */
+void parts_settled(struct oracle *oracle, const char *queue, uint32_t n, enum mr_err err);
 void parts_crashed(struct oracle *oracle);
 /* Its enqueue was carried out; false: where it went may have changed since. Or it was refused. */
 bool part_begins(struct oracle *oracle, struct fact *fact);

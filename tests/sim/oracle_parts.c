@@ -27,11 +27,13 @@ void parts_unsettled(struct oracle *oracle, const char *name)
     }
 }
 
-void parts_settled(struct oracle *oracle, const char *name, uint32_t n)
+void parts_settled(struct oracle *oracle, const char *name, uint32_t n, enum mr_err err)
 {
     struct queue_fact *queue = queue_at(oracle, name);
+    if (is_doubt(err))
+        return;
     bool last = --queue->splits == 0;
-    queue->parts = last ? n : 0;
+    queue->parts = last && err == MR_OK ? n : 0;
     queue->parts_seq = oracle->seq;
 }
 
@@ -42,7 +44,7 @@ void oracle_split_sent(struct oracle *oracle, const char *name)
 
 void oracle_split_answered(struct oracle *oracle, const char *name, uint32_t n, enum mr_err err)
 {
-    parts_settled(oracle, name, err == MR_OK ? n : 0);
+    parts_settled(oracle, name, n, err);
 }
 
 void parts_crashed(struct oracle *oracle)

@@ -13,6 +13,8 @@ void mode_unsettled(struct oracle *oracle, const char *name)
 void mode_settled(struct oracle *oracle, const char *name, enum mr_err err, enum mr_retry_mode mode)
 {
     struct queue_fact *queue = queue_at(oracle, name);
+    if (is_doubt(err))
+        return;
     bool last = --queue->modes == 0;
     queue->mode = mode;
     queue->mode_doubt = !last || err != MR_OK;

@@ -113,19 +113,25 @@ static void check_times(struct oracle *oracle, uint32_t token)
                     (long long)(fact->not_before_ms - latest_ms));
 }
 
-/* It is not known which life of the id this is: the one before, or that of the enqueue under way.
- */
+/* It is not known which life of the id this is: the one before, or that of an enqueue under way. So what
+ * was done to the one before may have been done to this one. */
 static void announce(struct oracle *oracle, struct fact *fact)
 {
-    bool surely_new = !(fact->sure & LIVE);
-    struct range retried = fact->retried, crashes = fact->crashes;
+    bool surely_new = !(fact->sure & LIVE) && fact->enqueues == 1;
+    struct fact before = *fact;
     fact_begin(oracle, fact);
     fact->announced = true;
     if (surely_new)
         return;
-    fact->retried = (struct range){0, retried.max};
-    fact->crashes = (struct range){0, crashes.max};
-    fact->plain = false;
+    fact->retried = (struct range){0, before.retried.max};
+    fact->crashes = (struct range){0, before.crashes.max};
+    fact->cancelled |= before.cancelled;
+    fact->doomed |= before.doomed;
+    fact->keyless |= before.keyless;
+    fact->completed |= before.completed;
+    fact->reordered |= before.reordered;
+    fact->plain = fact->grouped = false;
+    fact->part = 0;
     fact->not_before_ms = 0;
 }
 

@@ -7,7 +7,7 @@
 
 static void note_failure(struct world *world, enum mr_err err)
 {
-    if (err == MR_IO || err == MR_CLOSED)
+    if (is_doubt(err))
         world->restart = true;
 }
 
