@@ -6,6 +6,7 @@
 #include "base/id.h"
 #include "client/client.h"
 #include "names/service.h"
+#include "support/ports.h"
 #include "unit/temp_dir.h"
 
 bool rig_full(void)
@@ -114,19 +115,6 @@ uint64_t rig_passed(struct rig *rig)
 }
 
 /* ---- nameservers ------------------------------------------------------------------------------ */
-
-/* Nobody else has it at the moment. */
-static uint16_t free_port(void)
-{
-    struct mr_addr addr, bound;
-    size_t n;
-    int fd;
-    assert_int_equal(mr_host_resolve("127.0.0.1", 0, MR_RESOLVE_NUMBERS, &addr, 1, &n, NULL),
-                     MR_OK);
-    assert_int_equal(mr_net_listen(&addr, &fd, &bound), MR_OK);
-    mr_net_close(fd);
-    return mr_addr_port(&bound);
-}
 
 static uint16_t way(const struct rig *rig, size_t from, size_t to)
 {
@@ -410,7 +398,7 @@ struct rig *rig_make(size_t nameservers, enum rig_ways ways)
     name_logs(rig);
     rig->nameservers_n = nameservers;
     for (size_t i = 0; i < nameservers; i++)
-        rig->ports[i] = free_port();
+        assert_int_not_equal(rig->ports[i] = free_port(), 0);
     if (ways == RIG_CUTTABLE)
         make_ways(rig);
     assert_int_equal(mr_rpc_new("eyes", NULL, &rig->rpc), MR_OK);

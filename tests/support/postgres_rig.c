@@ -7,7 +7,6 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <libpq-fe.h>
-#include <netinet/in.h>
 #include <pwd.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -23,10 +22,9 @@
 #include "base/clock.h"
 #include "base/rand.h"
 #include "support/look.h"
+#include "support/ports.h"
 
 enum {
-    PORT_FIRST = 10240, /* below the ports that the system gives to clients */
-    PORT_LAST = 32767,
     WAIT_MS = 60000, /* a server that is not up by then never will be */
     PATH_BYTES = 256,
     ARGS_MAX = 48,
@@ -113,33 +111,6 @@ static void make_folders(struct postgres_rig *rig)
     make_folder(rig, rig->data, sizeof rig->data, "data");
     make_folder(rig, rig->sockets, sizeof rig->sockets, "s");
     PRINT(rig->log, "%s/log", rig->dir);
-}
-
-static bool port_is_free(unsigned port)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int one = 1;
-    if (fd < 0)
-        die("socket: %s", strerror(errno));
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    bool is_free = bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
-    (void)close(fd);
-    return is_free;
-}
-
-static unsigned free_port(void)
-{
-    struct mr_rand rand;
-    mr_rand_seed_system(&rand);
-    for (int tries = 0; tries < 1000; tries++) {
-        unsigned port = PORT_FIRST + (unsigned)mr_rand_below(&rand, PORT_LAST - PORT_FIRST + 1);
-        if (port_is_free(port))
-            return port;
-    }
-    die("no free port");
 }
 
 /* ---- processes ------------------------------------------------------------------------------ */
@@ -288,6 +259,8 @@ struct postgres_rig *postgres_rig_start(const struct postgres_rig_options *optio
     make_folders(rig);
     start_sweeper(rig);
     rig->port = free_port();
+    if (rig->port == 0)
+        die("no free port");
     PRINT(rig->url, "postgresql://mill@/postgres?host=%s&port=%u", rig->sockets, rig->port);
     PRINT(rig->tcp_url, "postgresql://mill@127.0.0.1:%u/postgres", rig->port);
     make_cluster(rig);

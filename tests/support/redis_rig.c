@@ -4,7 +4,6 @@
 
 #include <errno.h>
 #include <fcntl.h>
-#include <netinet/in.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,13 +16,12 @@
 
 #include "base/spawn.h"
 #include "support/look.h"
+#include "support/ports.h"
 #include "support/redis_rig_own.h"
 
 enum {
     /* Below the ports that the system gives to clients, so that none of those is taken while a server
      * is away. */
-    PORT_FIRST = 10240,
-    PORT_LAST = 32767,
     ANSWER_S = 20, /* a server that does not answer for so long never will */
     ANSWER_BYTES_MAX = 64 * 1024 * 1024,
 };
@@ -118,32 +116,6 @@ static void start_sweeper(struct redis_rig *rig)
     rig->sweeper_fd = ends[1];
 }
 
-static bool port_is_free(unsigned port)
-{
-    struct sockaddr_in at = {.sin_family = AF_INET,
-                             .sin_port = htons((uint16_t)port),
-                             .sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-    int fd = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    int one = 1;
-    if (fd < 0)
-        rig_die("socket: %s", strerror(errno));
-    (void)setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof one);
-    bool is_free = bind(fd, (struct sockaddr *)&at, sizeof at) == 0;
-    (void)close(fd);
-    return is_free;
-}
-
-static uint16_t free_port(struct redis_rig *rig)
-{
-    for (int tries = 0; tries < 1000; tries++) {
-        unsigned port =
-            PORT_FIRST + (unsigned)mr_rand_below(&rig->rand, PORT_LAST - PORT_FIRST + 1);
-        if (port_is_free(port))
-            return (uint16_t)port;
-    }
-    rig_die("no free port");
-}
-
 static void random_id(struct redis_rig *rig, char id[REDIS_RIG_ID_LEN + 1])
 {
     for (int i = 0; i < REDIS_RIG_ID_LEN; i++)
@@ -192,8 +164,10 @@ struct redis_rig *rig_new(enum rig_kind kind, const struct redis_rig_options *op
     for (size_t i = 0; i < n; i++) {
         struct redis_rig_server *server = &rig->servers[i];
         *server = (struct redis_rig_server){.rig = rig, .pidfd = -1, .conn = -1};
-        server->port = free_port(rig);
-        server->bus_port = free_port(rig);
+        server->port = free_port();
+        server->bus_port = free_port();
+        if (server->port == 0 || server->bus_port == 0)
+            rig_die("no free port");
         random_id(rig, server->id);
         RIG_PRINT(server->dir, "%s/%zu", rig->dir, i);
         RIG_PRINT(server->socket, "%s/%zu/sock", rig->dir, i);

@@ -63,6 +63,19 @@ static struct bench *start(void)
     return bench;
 }
 
+/* Where the machine has so much to do that one of them stands still for longer than its lease, the next one goes on with what
+ * it had handed out. */
+static bool lost_any(struct bench *bench)
+{
+    uint64_t lost = 0;
+    for (size_t i = 0; i < SERVERS; i++) {
+        struct mr_scheduler_figures figures;
+        mr_scheduler_figures(bench->servers[i].scheduler, &figures);
+        lost += figures.lost;
+    }
+    return lost > 0;
+}
+
 static void servers_without_memory_share_an_app_and_fire_each_time_once(void **state)
 {
     (void)state;
@@ -82,6 +95,7 @@ static void servers_without_memory_share_an_app_and_fire_each_time_once(void **s
     }
     long failed = fail_alloc_of_stop();
     assert_true(failed > ROUNDS || !FAILING_ALLOC);
+    bench->repeats = lost_any(bench);
     bench_check_all(bench, TIMERS, bench_now_ms(bench));
     bench_free(bench);
 }
