@@ -54,14 +54,14 @@ static void submit(struct work *w, struct mr_store_req *req, enum mr_store_op op
     req->op = op;
     req->done = done;
     req->arg = w;
-    mr_store_submit(w->s->store, req);
+    mr_store_submit(w->s->desk.store, req);
 }
 
 static enum mr_err add_job(struct work *w, const struct mr_store_job *row,
                            struct mr_slice definition)
 {
     struct mr_job_ask *ask = w->ask;
-    int64_t now_ms = mr_wall_ms(mr_wall_now(w->s->clock));
+    int64_t now_ms = mr_wall_ms(mr_wall_now(w->s->desk.clock));
     return job_show(row, definition, now_ms, &ask->arena, &ask->jobs[ask->jobs_n++]);
 }
 
@@ -247,7 +247,7 @@ static void changed_deliver(struct mr_msg *msg, void *receiver)
 {
     struct changed *c = mr_container(msg, struct changed, msg);
     struct mr_job_service *s = receiver;
-    if (c->state == MR_JOBROW_CANCELLED && !s->stopping)
+    if (c->state == MR_JOBROW_CANCELLED && !s->desk.stopping)
         job_sweep(s, &c->uid, c->round);
     free(c);
 }
@@ -262,7 +262,7 @@ static void tell_changed(struct mr_job_service *s, const struct mr_store_job *ro
     c->uid = row->uid;
     c->state = row->state;
     c->round = row->round;
-    job_send(s, &c->msg);
+    mr_desk_send(&s->desk, &c->msg);
 }
 
 static void retry(struct work *w, uint32_t round)

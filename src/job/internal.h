@@ -2,7 +2,7 @@
 /*
  * Inside the service of jobs: its map.
  *
- *   service.c    the thread, its clock and wheel; opening and closing
+ *   service.c    what is done in every turn at the desk; opening and closing
  *   queues.c     queues with live jobs; whose they are, and what begins and ends with that
  *   live.c       the live jobs of the queues that are ours, in memory
  *   slots.c      how many slots of workers serve each queue
@@ -28,24 +28,20 @@
 #ifndef MR_JOB_INTERNAL_H
 #define MR_JOB_INTERNAL_H
 
-#include "base/chan.h"
 #include "base/diag.h"
 #include "base/exec.h"
 #include "base/map.h"
-#include "broker/broker.h"
 #include "broker/gate.h"
+#include "desk/intake.h"
 #include "job/def.h"
 #include "job/id.h"
 #include "job/service.h"
 #include "store/jobs.h"
-#include "wheel/wheel.h"
 
 enum {
     AGAIN_MS = 1000,  /* what failed for a passing reason is tried again after this */
     COMMANDS_MAX = 4, /* reduces that are commands, at once */
     PAGE_MAX = 1000,  /* rows of one answer */
-    NODE_BEATS = 3,   /* within its lease, of the node that takes results */
-    RESULTS_WAIT_MS = 30000,
 };
 
 #define PUMP_LEASE   "pump:" /* and the name of the queue */
@@ -55,18 +51,6 @@ struct queue;
 struct live;
 struct reducing;
 struct governing;
-
-/* ---- errands --------------------------------------------------------------------------------- */
-
-/* The head of everything that is under way. */
-struct errand {
-    struct mr_msg msg;
-    struct mr_job_service *s;
-    void (*done)(struct errand *errand); /* on the service's thread; frees it */
-};
-
-void job_errand_store(struct errand *errand, struct mr_store_req *req);
-void job_errand_broker(struct errand *errand, struct mr_req *req);
 
 /* ---- live jobs ------------------------------------------------------------------------------- */
 
@@ -141,30 +125,14 @@ struct queue {
 
 /* ---- the service ----------------------------------------------------------------------------- */
 
-/* A node of the broker that takes results. */
-struct results {
-    uint64_t node; /* 0: none */
-    bool wanted;   /* there are live jobs, or were a moment ago */
-    mr_mono live_at;
-    bool taking, opening;
-    unsigned writing;       /* batches that are in hand ... */
-    struct mr_link written; /* ... those */
-    struct mr_timer beat, again;
-};
-
 struct mr_job_service {
-    struct mr_broker *broker;
-    struct mr_store *store;
-    struct mr_clock *clock;
+    struct mr_desk desk;
     struct mr_job_settings settings;
     size_t payload_max;
-    char owner[MR_STORE_OWNER_MAX + 1];
     char temp_dir[512];
     void (*step)(enum mr_job_step step, void *arg);
     void *step_arg;
     bool running;
-    struct mr_wheel *wheel;
-    mr_mono base; /* tick 0 */
     struct mr_link queues;
     bool listing, listed; /* which of them have live jobs is being asked; it was once */
     struct mr_gate *gate; /* of the broker; NULL: it hands out whatever it has */
@@ -176,21 +144,15 @@ struct mr_job_service {
     bool slots_asking;
     struct mr_timer look, govern, watch_look;
     struct governing *governing; /* NULL: nothing is removed now */
-    struct results results;
+    struct mr_intake results;
+    mr_mono live_at; /* there are live jobs, or were then */
     struct mr_exec_thread *reducer;
     /* Commands have threads of their own: how long they last nobody knows. */
     struct mr_exec_thread *commanders[COMMANDS_MAX];
     size_t commands[COMMANDS_MAX]; /* that each of them has */
     size_t sweeping;
-    struct mr_link sweeps; /* that wait until others are through */
-    bool stopping;
-    size_t under_way; /* errands, and what the reducer has */
-    struct mr_chan inbox;
-    _Atomic uint32_t answering; /* threads that are sending to it what they were asked */
-    _Atomic uint32_t asking;    /* asks and loads that talk to the store */
-    pthread_t thread;
-    bool thread_there;
-    struct mr_msg stop_msg;
+    struct mr_link sweeps;   /* that wait until others are through */
+    _Atomic uint32_t asking; /* asks and loads that talk to the store */
     /* Who watches: see watch.c. */
     struct mr_lock watch_lock; /* over what follows */
     struct mr_link watched;
@@ -212,16 +174,18 @@ struct mr_job_service {
         mr_lock_leave(&(s)->lock);                                                                 \
     } while (0)
 
+static inline struct mr_job_service *job_of(const struct mr_errand *errand)
+{
+    return errand->desk->options.service;
+}
+
 /* service.c */
 static inline void job_step(const struct mr_job_service *s, enum mr_job_step step)
 {
     if (s->step != NULL)
         s->step(step, s->step_arg);
 }
-void job_after(struct mr_job_service *s, struct mr_timer *timer, int64_t ms);
 int64_t job_since_ms(const struct mr_job_service *s, mr_mono since);
-/* Something that was sent to the service's thread by another one. */
-void job_send(struct mr_job_service *s, struct mr_msg *msg);
 /* Rows as they are after a request: jobs in memory are brought up to them, watchers are told. */
 void job_changed(struct mr_job_service *s, const struct mr_store_jobs_changed *changed);
 void job_changed_one(struct mr_job_service *s, const struct mr_store_job *row);
@@ -278,7 +242,6 @@ void job_results_init(struct mr_job_service *s);
 /* There are live jobs, whoever has them; and there are none: soon results are wanted no more. */
 void job_results_want(struct mr_job_service *s);
 void job_results_linger(struct mr_job_service *s);
-void job_results_end(struct mr_job_service *s);
 /* Outcomes, known by whatever means; copied. done (may be NULL): with what the store says of the whole. */
 typedef void ends_done(struct mr_job_service *s, enum mr_err err, void *arg);
 void job_ends_write(struct mr_job_service *s, const struct mr_store_end *ends, size_t n,

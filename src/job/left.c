@@ -19,7 +19,7 @@ static const enum mr_state states[] = {MR_SCHEDULED, MR_PENDING, MR_RETRY};
 enum { STATES_N = sizeof states / sizeof *states };
 
 struct leaving {
-    struct errand errand;
+    struct mr_errand errand;
     size_t state; /* of states */
     char cursor[MR_CURSOR_MAX];
     struct mr_req_list list;
@@ -35,7 +35,7 @@ static void list_page(struct leaving *l);
 
 static void leaving_end(struct leaving *l, enum mr_err err)
 {
-    struct mr_job_service *s = l->errand.s;
+    struct mr_job_service *s = job_of(&l->errand);
     if (l->dropped > 0)
         mr_diag(MR_DIAG_INFO, "job.moved", "deleted=%zu go on elsewhere", l->dropped);
     if (err != MR_OK)
@@ -56,7 +56,7 @@ static void page_end(struct leaving *l)
     mr_req_done(&l->control.req);
     l->control = (struct mr_req_control){.n = 0};
     l->state += l->cursor[0] == '\0';
-    if (l->state == STATES_N || l->errand.s->stopping)
+    if (l->state == STATES_N || job_of(&l->errand)->desk.stopping)
         leaving_end(l, MR_OK);
     else
         list_page(l);
@@ -89,16 +89,16 @@ static enum whose whose_is(const struct mr_job_service *s, struct mr_slice name)
 
 /* ---- deleting --------------------------------------------------------------------------------- */
 
-static void control(struct leaving *l, size_t n, void (*done)(struct errand *errand))
+static void control(struct leaving *l, size_t n, void (*done)(struct mr_errand *errand))
 {
     mr_req_done(&l->control.req);
     l->control = (struct mr_req_control){
         .req.op = MR_OP_CONTROL, .items = l->items, .n = n, .errs = l->errs};
     l->errand.done = done;
-    job_errand_broker(&l->errand, &l->control.req);
+    mr_errand_broker(&l->errand, &l->control.req);
 }
 
-static void controlled(struct errand *errand)
+static void controlled(struct mr_errand *errand)
 {
     struct leaving *l = mr_container(errand, struct leaving, errand);
     enum mr_err err = l->control.req.err;
@@ -111,7 +111,7 @@ static void controlled(struct errand *errand)
 }
 
 /* Those that have not begun. */
-static void archived(struct errand *errand)
+static void archived(struct mr_errand *errand)
 {
     struct leaving *l = mr_container(errand, struct leaving, errand);
     size_t n = 0;
@@ -120,7 +120,7 @@ static void archived(struct errand *errand)
         return;
     }
     for (size_t i = 0; i < l->control.n; i++) {
-        bool is_ours = whose_is(errand->s, l->tasks[i]->queue) == OURS;
+        bool is_ours = whose_is(job_of(errand), l->tasks[i]->queue) == OURS;
         if (l->errs[i] == MR_OK)
             l->items[n++] = (struct mr_control){.verb = is_ours ? MR_VERB_RUN : MR_VERB_DELETE,
                                                 .id = l->items[i].id};
@@ -131,7 +131,7 @@ static void archived(struct errand *errand)
         page_end(l);
 }
 
-static void page_known(struct errand *errand)
+static void page_known(struct mr_errand *errand)
 {
     struct leaving *l = mr_container(errand, struct leaving, errand);
     size_t n = 0;
@@ -141,7 +141,7 @@ static void page_known(struct errand *errand)
     }
     for (size_t i = 0; i < l->list.n; i++) {
         const struct mr_task *task = &l->list.tasks[i];
-        enum whose whose = is_part(task) ? whose_is(errand->s, task->queue) : OURS;
+        enum whose whose = is_part(task) ? whose_is(job_of(errand), task->queue) : OURS;
         l->again = l->again || whose == NOT_KNOWN;
         if (whose != ANOTHERS)
             continue;
@@ -163,7 +163,7 @@ static void list_page(struct leaving *l)
                     .limit = MR_BATCH_MAX},
     };
     l->errand.done = page_known;
-    job_errand_broker(&l->errand, &l->list.req);
+    mr_errand_broker(&l->errand, &l->list.req);
 }
 
 /* ---- when ------------------------------------------------------------------------------------- */
@@ -175,11 +175,12 @@ void job_left_note(struct mr_job_service *s)
 
 void job_left_look(struct mr_job_service *s)
 {
-    bool is_due = s->gate != NULL && s->left_rounds > 0 && s->listed && !s->leaving && !s->stopping;
+    bool is_due =
+        s->gate != NULL && s->left_rounds > 0 && s->listed && !s->leaving && !s->desk.stopping;
     struct leaving *l = is_due ? calloc(1, sizeof *l) : NULL;
     if (l == NULL)
         return;
     s->leaving = true;
-    l->errand.s = s;
+    l->errand.desk = &s->desk;
     list_page(l);
 }

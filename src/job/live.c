@@ -162,7 +162,7 @@ void job_live_update(struct live *live, const struct mr_store_job *row)
     if (row->version < live->version || row->stages_n > MR_JOB_STAGES_MAX)
         return;
     if (row->version > live->version) {
-        live->moved = live->queue->heard = mr_mono_now(s->clock);
+        live->moved = live->queue->heard = mr_mono_now(s->desk.clock);
     }
     if (row->round != live->round)
         job_live_restart(live);
@@ -220,7 +220,7 @@ static enum mr_err live_new(struct queue *queue, const struct mr_store_job *row,
     live->order_ms = row->order_ms;
     live->pipeline = row->pipeline;
     live->round = row->round;
-    live->moved = mr_mono_now(s->clock);
+    live->moved = mr_mono_now(s->desk.clock);
     enum mr_err err = open_definition(live, row->definition);
     if (err == MR_OK && live->options.stages_n != row->stages_n)
         err = MR_DAMAGED;
@@ -245,7 +245,7 @@ static enum mr_err live_new(struct queue *queue, const struct mr_store_job *row,
 /* ---- the walk -------------------------------------------------------------------------------- */
 
 struct walk {
-    struct errand errand;
+    struct mr_errand errand;
     struct queue *queue;
     uint64_t generation;
     struct mr_store_job_live req;
@@ -265,7 +265,8 @@ static void walk_free(struct walk *w)
 
 static bool is_current(const struct walk *w)
 {
-    return w->queue->owned && w->queue->generation == w->generation && !w->errand.s->stopping;
+    return w->queue->owned && w->queue->generation == w->generation &&
+           !job_of(&w->errand)->desk.stopping;
 }
 
 static void walk_end(struct walk *w, enum mr_err err)
@@ -298,22 +299,22 @@ static enum mr_err note(struct walk *w, const struct mr_uuid *uid)
     return MR_OK;
 }
 
-static void send_get(struct walk *w, bool brief, void (*done)(struct errand *errand))
+static void send_get(struct walk *w, bool brief, void (*done)(struct mr_errand *errand))
 {
     size_t n = w->uids_n < PAGE_MAX ? w->uids_n : PAGE_MAX;
     mr_store_req_done(&w->get.req);
     w->get = (struct mr_store_job_get){
         .req.op = MR_STORE_JOB_GET, .uids = w->uids + w->uids_n - n, .n = n, .brief = brief};
     w->errand.done = done;
-    job_errand_store(&w->errand, &w->get.req);
+    mr_errand_store(&w->errand, &w->get.req);
 }
 
-static void gone_known(struct errand *errand)
+static void gone_known(struct mr_errand *errand)
 {
     struct walk *w = mr_container(errand, struct walk, errand);
     enum mr_err err = w->get.req.err;
     for (size_t i = 0; err == MR_OK && is_current(w) && i < w->get.n; i++) {
-        struct live *live = job_live_find(errand->s, &w->get.uids[i]);
+        struct live *live = job_live_find(job_of(errand), &w->get.uids[i]);
         if (live == NULL || live->queue != w->queue)
             continue;
         if (w->get.jobs[i].state == MR_JOBROW_NONE)
@@ -345,14 +346,14 @@ static void find_gone(struct walk *w)
         walk_end(w, err);
 }
 
-static void new_known(struct errand *errand)
+static void new_known(struct mr_errand *errand)
 {
     struct walk *w = mr_container(errand, struct walk, errand);
     enum mr_err err = w->get.req.err;
     for (size_t i = 0; err == MR_OK && is_current(w) && i < w->get.n; i++) {
         const struct mr_store_job *row = &w->get.jobs[i];
         struct live *live;
-        if (!mr_jobrow_is_live(row->state) || job_live_find(errand->s, &row->uid) != NULL)
+        if (!mr_jobrow_is_live(row->state) || job_live_find(job_of(errand), &row->uid) != NULL)
             continue;
         enum mr_err new_err = live_new(w->queue, row, &live);
         if (new_err == MR_OK) {
@@ -374,7 +375,7 @@ static void new_known(struct errand *errand)
 
 static void read_page(struct walk *w);
 
-static void page_known(struct errand *errand)
+static void page_known(struct mr_errand *errand)
 {
     struct walk *w = mr_container(errand, struct walk, errand);
     enum mr_err err = w->req.req.err;
@@ -384,7 +385,7 @@ static void page_known(struct errand *errand)
     }
     for (size_t i = 0; err == MR_OK && i < w->req.n; i++) {
         const struct mr_store_job *row = &w->req.jobs[i];
-        struct live *live = job_live_find(errand->s, &row->uid);
+        struct live *live = job_live_find(job_of(errand), &row->uid);
         w->req.after_ms = row->order_ms;
         w->req.after_no = row->no;
         if (live == NULL) {
@@ -416,7 +417,7 @@ static void read_page(struct walk *w)
                                         .max = PAGE_MAX,
                                         .brief = true};
     w->errand.done = page_known;
-    job_errand_store(&w->errand, &w->req.req);
+    mr_errand_store(&w->errand, &w->req.req);
 }
 
 void job_live_walk(struct queue *queue)
@@ -428,7 +429,7 @@ void job_live_walk(struct queue *queue)
     struct walk *w = calloc(1, sizeof *w);
     if (w == NULL)
         return;
-    w->errand.s = queue->s;
+    w->errand.desk = &queue->s->desk;
     w->queue = queue;
     w->generation = queue->generation;
     queue->walking = true;

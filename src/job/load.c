@@ -149,7 +149,7 @@ static void send_chunk(struct mr_job_load *load)
         .inputs = chunk->parts,
         .n = chunk->n,
         .segment_parts = load->s->settings.segment_parts};
-    mr_store_submit(load->s->store, &chunk->req.req);
+    mr_store_submit(load->s->desk.store, &chunk->req.req);
 }
 
 static enum mr_err add_one(struct mr_job_load *load, struct mr_slice part)
@@ -270,7 +270,7 @@ static void committed(struct mr_store_req *req)
     job_step(s, MR_JOB_STEP_COMMITTED);
     load->committed = err == MR_OK;
     if (err == MR_OK)
-        err = job_show(&load->act.job, load->definition, mr_wall_ms(mr_wall_now(s->clock)),
+        err = job_show(&load->act.job, load->definition, mr_wall_ms(mr_wall_now(s->desk.clock)),
                        &load->arena, &load->shown);
     mr_store_req_done(req);
     if (load->committed) {
@@ -298,7 +298,7 @@ static void send_commit(struct mr_job_load *load)
         .req = {.op = MR_STORE_JOB_COMMIT, .done = committed, .arg = load},
         .uid = load->uid,
         .total = load->count};
-    mr_store_submit(load->s->store, &load->act.req);
+    mr_store_submit(load->s->desk.store, &load->act.req);
 }
 
 void mr_job_load_commit(struct mr_job_load *load)
@@ -360,7 +360,7 @@ void job_loads_look(struct mr_job_service *s)
 {
     if (job_since_ms(s, s->loads_looked) < s->settings.load_ms / LOOKS)
         return;
-    s->loads_looked = mr_mono_now(s->clock);
+    s->loads_looked = mr_mono_now(s->desk.clock);
     mr_lock_enter(&s->lock);
     for (struct mr_link *at = s->loads.next; at != &s->loads; at = at->next)
         touch(mr_container(at, struct mr_job_load, link));
@@ -409,7 +409,7 @@ static void send_begin(struct mr_job_load *load, void (*done)(struct mr_store_re
         .priority_ms = (int64_t)(load->job.priority_s * (double)MR_MS_PER_S),
         .retention_ms = load->job.retention_ms,
     };
-    mr_store_submit(load->s->store, &load->begin.req);
+    mr_store_submit(load->s->desk.store, &load->begin.req);
 }
 
 /* A load that nobody goes on with is there as long as whoever began it: they are not to fill the memory by being many. */
@@ -443,7 +443,7 @@ enum mr_err mr_job_load_new(struct mr_job_service *service,
         free(load);
         return err;
     }
-    mr_uuid_make(&load->uid, mr_wall_now(service->clock), mr_rand_of_thread());
+    mr_uuid_make(&load->uid, mr_wall_now(service->desk.clock), mr_rand_of_thread());
     mr_uuid_format(&load->uid, load->id);
     send_begin(load, begun);
     mr_lock_enter(&service->lock);
@@ -477,7 +477,7 @@ static void send_abort(struct mr_job_load *load)
     a->act = (struct mr_store_job_act){.req = {.op = MR_STORE_JOB_ABORT, .done = aborted, .arg = a},
                                        .uid = load->uid};
     atomic_fetch_add(&load->s->asking, 1);
-    mr_store_submit(load->s->store, &a->act.req);
+    mr_store_submit(load->s->desk.store, &a->act.req);
 }
 
 static void load_end(struct mr_job_load *load)

@@ -30,7 +30,7 @@ enum batch_state {
 };
 
 struct batch {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_link link; /* in its job's batches */
     struct live *live;
     uint32_t generation; /* of the job, when it was begun */
@@ -72,7 +72,7 @@ static void batch_discard(struct batch *b)
     for (size_t i = 0; ids != NULL && i < b->n; i++)
         ids[i] = b->tasks[i].id;
     if (ids != NULL)
-        job_sweep_tasks(b->errand.s, ids, b->n);
+        job_sweep_tasks(job_of(&b->errand), ids, b->n);
     free(ids);
     batch_free(b);
 }
@@ -103,7 +103,7 @@ static void pause_pump(struct queue *queue, const char *what, enum mr_err err)
     mr_diag(MR_DIAG_WARN, "job.pump", "queue=%s step=%s error=%s", queue->name, what,
             mr_err_name(err));
     queue->paused = true;
-    job_after(queue->s, &queue->again, AGAIN_MS);
+    mr_desk_after(&queue->s->desk, &queue->again, AGAIN_MS);
 }
 
 /* The row is not as it was thought: it is read again. */
@@ -125,7 +125,7 @@ static bool is_refusal(enum mr_err err)
 /* What the broker will never take: these parts have failed. The cursor passes them first. */
 static void end_refused(struct batch *b)
 {
-    struct mr_job_service *s = b->errand.s;
+    struct mr_job_service *s = job_of(&b->errand);
     for (size_t i = 0; i < b->n; i++) {
         enum mr_err err = b->results[i].err;
         if (!is_refusal(err))
@@ -153,7 +153,7 @@ static enum mr_err first_passing(const struct batch *b)
     return MR_OK;
 }
 
-static void enqueued(struct errand *errand)
+static void enqueued(struct mr_errand *errand)
 {
     struct batch *b = mr_container(errand, struct batch, errand);
     if (!is_current(b)) {
@@ -170,9 +170,9 @@ static void enqueued(struct errand *errand)
             pause_pump(queue, "enqueue", err);
         return;
     }
-    job_step(errand->s, MR_JOB_STEP_SUBMITTED);
+    job_step(job_of(errand), MR_JOB_STEP_SUBMITTED);
     b->state = BATCH_ENQUEUED;
-    JOB_COUNT(errand->s, submitted, b->n);
+    JOB_COUNT(job_of(errand), submitted, b->n);
     mr_store_req_done(&b->read.req); /* the payloads are of no use any more */
     mr_store_req_done(&b->ready.req);
 }
@@ -184,12 +184,12 @@ static void enqueue(struct batch *b)
         b->state = BATCH_ENQUEUED;
         return;
     }
-    job_step(b->errand.s, MR_JOB_STEP_SUBMIT);
+    job_step(job_of(&b->errand), MR_JOB_STEP_SUBMIT);
     b->state = BATCH_ENQUEUEING;
     b->errand.done = enqueued;
     b->enqueue = (struct mr_req_enqueue){
         .req.op = MR_OP_ENQUEUE, .tasks = b->tasks, .n = b->n, .results = b->results};
-    job_errand_broker(&b->errand, &b->enqueue.req);
+    mr_errand_broker(&b->errand, &b->enqueue.req);
 }
 
 static enum mr_err make_task(struct batch *b, const struct mr_part_id *part, struct mr_slice bytes)
@@ -280,7 +280,7 @@ static enum mr_err look_at_read(struct batch *b)
     return MR_OK;
 }
 
-static void read_done(struct errand *errand)
+static void read_done(struct mr_errand *errand)
 {
     struct batch *b = mr_container(errand, struct batch, errand);
     struct live *live = b->live;
@@ -309,7 +309,7 @@ static void read_batch(struct live *live, uint32_t stage, uint64_t n)
     struct batch *b = calloc(1, sizeof *b);
     if (b == NULL)
         return;
-    b->errand = (struct errand){.s = live->queue->s, .done = read_done};
+    b->errand = (struct mr_errand){.desk = &live->queue->s->desk, .done = read_done};
     b->live = job_live_ref(live);
     b->generation = live->generation;
     b->stage = stage;
@@ -324,7 +324,7 @@ static void read_batch(struct live *live, uint32_t stage, uint64_t n)
                                                 .uid = live->uid,
                                                 .after = live->ready_next,
                                                 .max = (size_t)n};
-        job_errand_store(&b->errand, &b->ready.req);
+        mr_errand_store(&b->errand, &b->ready.req);
     } else {
         b->from = live->next[stage];
         b->read = (struct mr_store_parts_read){.req.op = MR_STORE_PARTS_READ,
@@ -332,7 +332,7 @@ static void read_batch(struct live *live, uint32_t stage, uint64_t n)
                                                .stage = stage,
                                                .from = live->next[stage],
                                                .max = (size_t)n};
-        job_errand_store(&b->errand, &b->read.req);
+        mr_errand_store(&b->errand, &b->read.req);
     }
 }
 
@@ -457,7 +457,7 @@ void job_pump(struct queue *queue)
 /* ---- the cursors ----------------------------------------------------------------------------- */
 
 struct advancing {
-    struct errand errand;
+    struct mr_errand errand;
     struct queue *queue;
     uint64_t generation;
     struct mr_store_job_advance req;
@@ -469,13 +469,13 @@ struct advancing {
 
 /* Tasks that the cursor did not pass: whether they are wanted. */
 struct doubt {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_job_get get;
     struct mr_uuid uid;
     struct batch *batch;
 };
 
-static void doubt_known(struct errand *errand)
+static void doubt_known(struct mr_errand *errand)
 {
     struct doubt *d = mr_container(errand, struct doubt, errand);
     if (d->get.req.err == MR_OK) {
@@ -498,10 +498,10 @@ static void look_at_job(struct batch *b)
     }
     d->batch = b;
     d->uid = b->live->uid;
-    d->errand = (struct errand){.s = b->errand.s, .done = doubt_known};
+    d->errand = (struct mr_errand){.desk = b->errand.desk, .done = doubt_known};
     d->get = (struct mr_store_job_get){
         .req.op = MR_STORE_JOB_GET, .uids = &d->uid, .n = 1, .brief = true};
-    job_errand_store(&d->errand, &d->get.req);
+    mr_errand_store(&d->errand, &d->get.req);
 }
 
 static void advanced_one(struct batch *b, enum mr_err err)
@@ -538,7 +538,7 @@ static void advance_failed(struct advancing *a, enum mr_err err)
         pause_pump(a->queue, "advance", err);
 }
 
-static void advanced(struct errand *errand)
+static void advanced(struct mr_errand *errand)
 {
     struct advancing *a = mr_container(errand, struct advancing, errand);
     enum mr_err err = a->req.req.err;
@@ -547,10 +547,10 @@ static void advanced(struct errand *errand)
     if (err != MR_OK) {
         advance_failed(a, err);
     } else {
-        job_step(errand->s, MR_JOB_STEP_ADVANCED);
+        job_step(job_of(errand), MR_JOB_STEP_ADVANCED);
         for (size_t i = 0; i < a->n; i++)
             advanced_one(a->batches[i], a->results[i]);
-        job_changed(errand->s, &a->req.changed);
+        job_changed(job_of(errand), &a->req.changed);
     }
     mr_store_req_done(&a->req.req);
     free(a);
@@ -593,7 +593,7 @@ void job_advance(struct queue *queue)
         return;
     for (struct mr_link *at = queue->jobs.next; at != &queue->jobs; at = at->next)
         collect(a, mr_container(at, struct live, link));
-    a->errand = (struct errand){.s = queue->s, .done = advanced};
+    a->errand = (struct mr_errand){.desk = &queue->s->desk, .done = advanced};
     a->queue = queue;
     a->generation = queue->generation;
     a->req = (struct mr_store_job_advance){.req.op = MR_STORE_JOB_ADVANCE,
@@ -602,5 +602,5 @@ void job_advance(struct queue *queue)
                                            .n = a->n,
                                            .results = a->results};
     queue->advancing = true;
-    job_errand_store(&a->errand, &a->req.req);
+    mr_errand_store(&a->errand, &a->req.req);
 }

@@ -58,7 +58,7 @@ void job_queues_free(struct mr_job_service *s)
 /* ---- those with live jobs -------------------------------------------------------------------- */
 
 struct listing {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_job_queues req;
     char after[MR_NAME_MAX + 1];
 };
@@ -86,10 +86,10 @@ static void all_listed(struct mr_job_service *s)
         job_results_linger(s);
 }
 
-static void listed(struct errand *errand)
+static void listed(struct mr_errand *errand)
 {
     struct listing *l = mr_container(errand, struct listing, errand);
-    struct mr_job_service *s = errand->s;
+    struct mr_job_service *s = job_of(errand);
     bool more = l->req.req.err == MR_OK && l->req.more && l->req.n > 0;
     s->listing = false;
     for (size_t i = 0; l->req.req.err == MR_OK && i < l->req.n; i++) {
@@ -102,9 +102,9 @@ static void listed(struct errand *errand)
             snprintf(l->after, sizeof l->after, "%s", queue->name);
     }
     s->listed = s->listed || (l->req.req.err == MR_OK && !more);
-    if (more && !s->stopping) {
+    if (more && !s->desk.stopping) {
         list_from(s, l->after);
-    } else if (!s->stopping) {
+    } else if (!s->desk.stopping) {
         job_queues_look(s);
         if (l->req.req.err == MR_OK)
             all_listed(s);
@@ -119,11 +119,11 @@ static void list_from(struct mr_job_service *s, const char *after)
     if (l == NULL)
         return;
     snprintf(l->after, sizeof l->after, "%s", after);
-    l->errand = (struct errand){.s = s, .done = listed};
+    l->errand = (struct mr_errand){.desk = &s->desk, .done = listed};
     l->req = (struct mr_store_job_queues){
         .req.op = MR_STORE_JOB_QUEUES, .after = mr_slice_str(l->after), .max = PAGE_MAX};
     s->listing = true;
-    job_errand_store(&l->errand, &l->req.req);
+    mr_errand_store(&l->errand, &l->req.req);
 }
 
 void job_queues_list(struct mr_job_service *s)
@@ -167,7 +167,7 @@ static void dropped(struct queue *queue)
     queue->hands_over = false;
     open_until(queue, (mr_mono){0});
     job_left_note(s);
-    mr_wheel_stop(s->wheel, &queue->again);
+    mr_desk_cancel(&s->desk, &queue->again);
     mr_lock_enter(&s->lock);
     s->figures.queues--;
     mr_lock_leave(&s->lock);
@@ -185,7 +185,7 @@ void job_queue_lost(struct queue *queue, enum mr_err err)
 /* ---- asking ---------------------------------------------------------------------------------- */
 
 struct asking {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_lease req;
     mr_mono at;
     size_t n;
@@ -215,8 +215,8 @@ static struct asking *asking_new(struct mr_job_service *s, size_t max)
         asking_free(a);
         return NULL;
     }
-    a->errand.s = s;
-    a->at = mr_mono_now(s->clock);
+    a->errand.desk = &s->desk;
+    a->at = mr_mono_now(s->desk.clock);
     return a;
 }
 
@@ -226,12 +226,12 @@ static void asking_add(struct asking *a, struct queue *queue, enum mr_lease_verb
     a->queues[a->n] = queue;
     a->items[a->n++] = (struct mr_store_lease_item){.verb = verb,
                                                     .name = mr_slice_str(queue->lease),
-                                                    .owner = mr_slice_str(s->owner),
+                                                    .owner = mr_slice_str(s->desk.owner),
                                                     .token = queue->token,
                                                     .ttl_ms = s->settings.lease_ms};
 }
 
-static void asking_send(struct asking *a, void (*done)(struct errand *errand))
+static void asking_send(struct asking *a, void (*done)(struct mr_errand *errand))
 {
     if (a == NULL || a->n == 0) {
         if (a != NULL)
@@ -241,7 +241,7 @@ static void asking_send(struct asking *a, void (*done)(struct errand *errand))
     a->errand.done = done;
     a->req = (struct mr_store_lease){
         .req.op = MR_STORE_LEASE, .items = a->items, .n = a->n, .results = a->results};
-    job_errand_store(&a->errand, &a->req.req);
+    mr_errand_store(&a->errand, &a->req.req);
 }
 
 static size_t count_queues(const struct mr_job_service *s)
@@ -287,25 +287,25 @@ static void give_back(struct asking *a)
         queue->token = a->results[i].token;
         JOB_COUNT(queue->s, queues, 1);
     }
-    job_queues_release(a->errand.s);
+    job_queues_release(job_of(&a->errand));
 }
 
-static void answered(struct errand *errand)
+static void answered(struct mr_errand *errand)
 {
     struct asking *a = mr_container(errand, struct asking, errand);
     for (size_t i = 0; i < a->n; i++) {
         a->queues[i]->asking = false;
-        if (a->req.req.err == MR_OK && !errand->s->stopping)
+        if (a->req.req.err == MR_OK && !job_of(errand)->desk.stopping)
             answered_one(a, i);
     }
-    if (a->req.req.err == MR_OK && errand->s->stopping)
+    if (a->req.req.err == MR_OK && job_of(errand)->desk.stopping)
         give_back(a);
     if (a->req.req.err != MR_OK)
         mr_diag(MR_DIAG_WARN, "job.lease", "error=%s", mr_err_name(a->req.req.err));
     asking_free(a);
 }
 
-static void released(struct errand *errand)
+static void released(struct mr_errand *errand)
 {
     asking_free(mr_container(errand, struct asking, errand));
 }
@@ -331,7 +331,7 @@ static void release_idle(struct mr_job_service *s)
 
 void job_queues_look(struct mr_job_service *s)
 {
-    mr_mono now = mr_mono_now(s->clock);
+    mr_mono now = mr_mono_now(s->desk.clock);
     struct asking *a = asking_new(s, count_queues(s) + 1);
     for (struct mr_link *at = s->queues.next; a != NULL && at != &s->queues; at = at->next) {
         struct queue *queue = mr_container(at, struct queue, link);
@@ -357,7 +357,7 @@ void job_queue_give_up(struct queue *queue, enum mr_err err)
             mr_err_name(err));
     asking_add(a, queue, MR_LEASE_RELEASE);
     dropped(queue);
-    queue->shunned = mr_mono_add_ms(mr_mono_now(s->clock), SHUN_LOOKS * s->settings.look_ms);
+    queue->shunned = mr_mono_add_ms(mr_mono_now(s->desk.clock), SHUN_LOOKS * s->settings.look_ms);
     asking_send(a, released);
 }
 

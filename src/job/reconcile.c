@@ -70,14 +70,14 @@ static void note_second(struct live *live, const struct mr_part_id *part)
 struct walk;
 
 struct look_up {
-    struct errand errand;
+    struct mr_errand errand;
     struct walk *walk;
     struct mr_req_get get;
     char id[MR_PART_ID_MAX + 1];
 };
 
 struct walk {
-    struct errand errand;
+    struct mr_errand errand;
     struct live *live; /* a reference */
     uint32_t generation;
     enum mr_again_kind kind; /* MR_AGAIN_SECOND: stragglers */
@@ -107,7 +107,8 @@ static void walk_free(struct walk *w)
 
 static bool is_current(const struct walk *w)
 {
-    return w->live->queue != NULL && w->live->generation == w->generation && !w->errand.s->stopping;
+    return w->live->queue != NULL && w->live->generation == w->generation &&
+           !job_of(&w->errand)->desk.stopping;
 }
 
 static void read_page(struct walk *w);
@@ -127,10 +128,10 @@ static void page_end(struct walk *w)
     read_page(w);
 }
 
-static void put_back(struct errand *errand)
+static void put_back(struct mr_errand *errand)
 {
     struct walk *w = mr_container(errand, struct walk, errand);
-    struct mr_job_service *s = errand->s;
+    struct mr_job_service *s = job_of(errand);
     uint64_t n = 0;
     for (size_t i = 0; w->again.req.err == MR_OK && i < w->again.n; i++) {
         const struct mr_store_again *item = &w->items[i];
@@ -170,7 +171,7 @@ static void send_again(struct walk *w)
                                              .n = n,
                                              .results = w->results};
     w->errand.done = put_back;
-    job_errand_store(&w->errand, &w->again.req);
+    mr_errand_store(&w->errand, &w->again.req);
 }
 
 static void add_again(struct walk *w, const struct mr_store_part *part)
@@ -220,7 +221,7 @@ static enum verdict judge_part(const struct look_up *ups, bool two, struct mr_st
 /* All tasks of the page are known. */
 static void judge(struct walk *w)
 {
-    struct mr_job_service *s = w->errand.s;
+    struct mr_job_service *s = job_of(&w->errand);
     struct mr_store_end *ends = calloc(w->list.n + 1, sizeof *ends);
     size_t n = 0;
     for (size_t i = 0; ends != NULL && i < w->list.n; i++) {
@@ -244,7 +245,7 @@ static void judge(struct walk *w)
     send_again(w);
 }
 
-static void looked_up(struct errand *errand)
+static void looked_up(struct mr_errand *errand)
 {
     struct look_up *up = mr_container(errand, struct look_up, errand);
     struct walk *w = up->walk;
@@ -272,18 +273,18 @@ static void look_up_tasks(struct walk *w)
         if (i % 2 == 1 && !part->again)
             continue;
         up->walk = w;
-        up->errand = (struct errand){.s = w->errand.s, .done = looked_up};
+        up->errand = (struct mr_errand){.desk = w->errand.desk, .done = looked_up};
         up->get = (struct mr_req_get){.req.op = MR_OP_GET,
                                       .id = mr_slice_make(up->id, mr_part_id_format(&id, up->id))};
         w->pending++;
-        job_errand_broker(&up->errand, &up->get.req);
+        mr_errand_broker(&up->errand, &up->get.req);
     }
     w->pending--; /* answers come by messages: none is here yet */
 }
 
 /* ---- the store ------------------------------------------------------------------------------- */
 
-static void listed(struct errand *errand)
+static void listed(struct mr_errand *errand)
 {
     struct walk *w = mr_container(errand, struct walk, errand);
     enum mr_err err = w->list.req.err;
@@ -324,7 +325,7 @@ static void read_page(struct walk *w)
                                            .from = w->from,
                                            .max = PAGE_MAX};
     w->errand.done = listed;
-    job_errand_store(&w->errand, &w->list.req);
+    mr_errand_store(&w->errand, &w->list.req);
 }
 
 static void walk_begin(struct live *live, enum mr_again_kind kind)
@@ -332,7 +333,7 @@ static void walk_begin(struct live *live, enum mr_again_kind kind)
     struct walk *w = calloc(1, sizeof *w);
     if (w == NULL)
         return;
-    w->errand.s = live->queue->s;
+    w->errand.desk = &live->queue->s->desk;
     w->live = job_live_ref(live);
     w->generation = live->generation;
     w->kind = kind;
@@ -352,7 +353,7 @@ static bool is_stalled(const struct live *live)
 /* The first stage with open parts, when all that can be submitted is, for long enough; else stages_n. */
 static size_t straggling_stage(const struct live *live)
 {
-    int64_t now_ms = mr_wall_ms(mr_wall_now(live->queue->s->clock));
+    int64_t now_ms = mr_wall_ms(mr_wall_now(live->queue->s->desk.clock));
     if (live->options.speculate_ms == 0 || live->state != MR_JOBROW_RUNNING ||
         !mr_list_empty(&live->batches) || job_pump_has_more(live))
         return live->stages_n;
@@ -375,7 +376,7 @@ void job_reconcile_look(struct queue *queue)
         if (live->walking || open == 0)
             continue;
         if (is_stalled(live)) {
-            live->stalled = mr_mono_now(queue->s->clock);
+            live->stalled = mr_mono_now(queue->s->desk.clock);
             walk_begin(live, MR_AGAIN_SAME);
         } else if (stage < live->stages_n && live->sped != sped) {
             live->sped = sped;

@@ -28,7 +28,7 @@ enum {
 
 struct reducing {
     struct mr_chore chore;
-    struct errand errand;
+    struct mr_errand errand;
     struct queue *queue;
     uint64_t generation, token;
     struct live *live;      /* a reference */
@@ -80,7 +80,7 @@ static enum mr_err add_chunk(struct mr_slice chunk, void *arg)
                                       .round = r->round,
                                       .seq = r->chunks,
                                       .bytes = chunk};
-    r->store_err = mr_store_call(r->errand.s->store, &add.req);
+    r->store_err = mr_store_call(job_of(&r->errand)->desk.store, &add.req);
     mr_store_req_done(&add.req);
     if (r->store_err == MR_OK) {
         r->chunks++;
@@ -91,7 +91,7 @@ static enum mr_err add_chunk(struct mr_slice chunk, void *arg)
 
 static enum mr_err begin(struct reducing *r)
 {
-    struct mr_job_service *s = r->errand.s;
+    struct mr_job_service *s = job_of(&r->errand);
     if (r->spec.kind == MR_REDUCE_COMMAND) {
         struct job_command options = {.command = r->spec.command,
                                       .job_id = r->id,
@@ -136,7 +136,7 @@ static enum mr_err add_page(struct reducing *r, uint64_t from, uint64_t *ret_nex
                                        .stage = r->stages_n,
                                        .from = from,
                                        .max = MR_STORE_BATCH_MAX};
-    enum mr_err err = mr_store_call(r->errand.s->store, &read.req);
+    enum mr_err err = mr_store_call(job_of(&r->errand)->desk.store, &read.req);
     if (err == MR_EMPTY)
         mr_detail_set(&r->why, "results of its parts are not kept any more");
     else
@@ -183,7 +183,8 @@ static void wait_a_while(struct live *live)
 {
     int64_t ms = live->reduce_wait_ms * 2;
     live->reduce_wait_ms = ms > WAIT_MAX_MS ? WAIT_MAX_MS : ms > 0 ? ms : AGAIN_MS / 4;
-    live->reduce_again = mr_mono_add_ms(mr_mono_now(live->queue->s->clock), live->reduce_wait_ms);
+    live->reduce_again =
+        mr_mono_add_ms(mr_mono_now(live->queue->s->desk.clock), live->reduce_wait_ms);
 }
 
 static void put_off(struct reducing *r, enum mr_err err)
@@ -205,10 +206,10 @@ void job_reduce_forget(struct live *live)
     live->reducing = NULL;
 }
 
-static void ended(struct errand *errand)
+static void ended(struct mr_errand *errand)
 {
     struct reducing *r = mr_container(errand, struct reducing, errand);
-    struct mr_job_service *s = errand->s;
+    struct mr_job_service *s = job_of(errand);
     enum mr_err err = r->act.req.err;
     if (err != MR_OK) {
         put_off(r, err);
@@ -226,7 +227,7 @@ static void ended(struct errand *errand)
 static void end_job(struct reducing *r)
 {
     bool ok = r->err == MR_OK;
-    job_step(r->errand.s, MR_JOB_STEP_REDUCED);
+    job_step(job_of(&r->errand), MR_JOB_STEP_REDUCED);
     if (!ok && r->why.text[0] == '\0')
         mr_detail_set(&r->why, "the reduce failed: %s", mr_err_text(r->err));
     r->act = (struct mr_store_job_act){
@@ -240,18 +241,18 @@ static void end_job(struct reducing *r)
         .bytes = ok ? r->bytes : 0,
     };
     r->errand.done = ended;
-    job_errand_store(&r->errand, &r->act.req);
+    mr_errand_store(&r->errand, &r->act.req);
 }
 
 static void made(struct mr_chore *chore)
 {
     struct reducing *r = mr_container(chore, struct reducing, chore);
-    struct mr_job_service *s = r->errand.s;
+    struct mr_job_service *s = job_of(&r->errand);
     bool ours = r->queue->owned && r->queue->generation == r->generation;
-    s->under_way--;
+    mr_desk_release(&s->desk);
     if (r->commander < COMMANDS_MAX)
         s->commands[r->commander]--;
-    if (atomic_load(&r->cancelled) || s->stopping || !ours)
+    if (atomic_load(&r->cancelled) || s->desk.stopping || !ours)
         put_off(r, MR_CANCELLED);
     else if (r->store_err != MR_OK)
         put_off(r, r->store_err);
@@ -266,7 +267,7 @@ static enum mr_err reducing_new(struct live *live, struct reducing **ret_reducin
     struct mr_slice text;
     if (r == NULL)
         return MR_NOMEM;
-    r->errand.s = queue->s;
+    r->errand.desk = &queue->s->desk;
     r->queue = queue;
     r->generation = queue->generation;
     r->token = queue->token;
@@ -318,7 +319,7 @@ static void clean(struct mr_chore *chore)
 static void cleaned(struct mr_chore *chore)
 {
     struct cleaning *c = mr_container(chore, struct cleaning, chore);
-    c->s->under_way--;
+    mr_desk_release(&c->s->desk);
     free(c);
 }
 
@@ -329,7 +330,7 @@ void job_reduces_begin(struct mr_job_service *s)
         return;
     mr_chore_init(&c->chore, clean, cleaned);
     c->s = s;
-    s->under_way++;
+    mr_desk_hold(&s->desk);
     struct mr_exec *exec = mr_exec_thread_exec(s->commanders[0]);
     exec->submit(exec, &c->chore);
 }
@@ -340,7 +341,7 @@ static bool leave_to_others(struct live *live)
     struct queue *queue = live->queue;
     struct mr_job_service *s = queue->s;
     int64_t look_ms = s->settings.look_ms;
-    mr_mono now = mr_mono_now(s->clock);
+    mr_mono now = mr_mono_now(s->desk.clock);
     /* A while without such jobs: there may be others by now. */
     if (queue->commandless.ns == 0 ||
         job_since_ms(s, queue->commandless_seen) > HAND_OVER_MAX * look_ms) {
@@ -363,7 +364,8 @@ void job_reduce(struct live *live)
 {
     struct reducing *r;
     struct mr_job_service *s = live->queue->s;
-    if (live->reducing != NULL || s->stopping || mr_mono_now(s->clock).ns < live->reduce_again.ns)
+    if (live->reducing != NULL || s->desk.stopping ||
+        mr_mono_now(s->desk.clock).ns < live->reduce_again.ns)
         return;
     enum mr_err err = reducing_new(live, &r);
     if (err != MR_OK) {
@@ -377,7 +379,7 @@ void job_reduce(struct live *live)
     }
     job_step(s, MR_JOB_STEP_REDUCE);
     live->reducing = r;
-    s->under_way++;
+    mr_desk_hold(&s->desk);
     if (command && !s->settings.commands) {
         r->err = MR_UNSUPPORTED;
         mr_detail_set(&r->why, "no server that is there runs commands for jobs");
@@ -392,15 +394,15 @@ void job_reduce(struct live *live)
 /* ---- without a result ------------------------------------------------------------------------ */
 
 struct failing {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_job_act act;
 };
 
-static void failed(struct errand *errand)
+static void failed(struct mr_errand *errand)
 {
     struct failing *f = mr_container(errand, struct failing, errand);
     if (f->act.req.err == MR_OK)
-        job_changed_one(errand->s, &f->act.job);
+        job_changed_one(job_of(errand), &f->act.job);
     mr_store_req_done(&f->act.req);
     free(f);
 }
@@ -411,12 +413,12 @@ void job_fail(struct live *live, const char *why)
     struct failing *f = calloc(1, sizeof *f);
     if (f == NULL)
         return; /* it is tried again */
-    f->errand = (struct errand){.s = queue->s, .done = failed};
+    f->errand = (struct mr_errand){.desk = &queue->s->desk, .done = failed};
     f->act = (struct mr_store_job_act){.req.op = MR_STORE_JOB_END,
                                        .fence = job_fence(queue),
                                        .uid = live->uid,
                                        .round = live->round,
                                        .state = MR_JOBROW_FAILED,
                                        .reason = mr_slice_str(why)};
-    job_errand_store(&f->errand, &f->act.req);
+    mr_errand_store(&f->errand, &f->act.req);
 }

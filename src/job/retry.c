@@ -9,13 +9,13 @@
 #include "job/internal.h"
 
 struct step {
-    struct errand errand;
+    struct mr_errand errand;
     struct live *live; /* a reference */
     uint32_t generation;
     struct mr_store_job_act act;
 };
 
-static void step_done(struct errand *errand)
+static void step_done(struct mr_errand *errand)
 {
     struct step *step = mr_container(errand, struct step, errand);
     struct live *live = step->live;
@@ -23,8 +23,8 @@ static void step_done(struct errand *errand)
     if (live->generation == step->generation)
         live->stepping = false;
     if (err == MR_OK) {
-        job_step(errand->s, MR_JOB_STEP_FORGIVEN);
-        job_changed_one(errand->s, &step->act.job);
+        job_step(job_of(errand), MR_JOB_STEP_FORGIVEN);
+        job_changed_one(job_of(errand), &step->act.job);
     } else {
         mr_diag(MR_DIAG_WARN, "job.retry", "job=%s error=%s", live->id, mr_err_name(err));
     }
@@ -36,10 +36,10 @@ static void step_done(struct errand *errand)
 void job_retry_go_on(struct live *live)
 {
     struct mr_job_service *s = live->queue->s;
-    struct step *step = live->stepping || s->stopping ? NULL : calloc(1, sizeof *step);
+    struct step *step = live->stepping || s->desk.stopping ? NULL : calloc(1, sizeof *step);
     if (step == NULL)
         return;
-    step->errand = (struct errand){.s = s, .done = step_done};
+    step->errand = (struct mr_errand){.desk = &s->desk, .done = step_done};
     step->live = job_live_ref(live);
     step->generation = live->generation;
     step->act = (struct mr_store_job_act){.req.op = MR_STORE_JOB_RETRY,
@@ -47,5 +47,5 @@ void job_retry_go_on(struct live *live)
                                           .round = live->round - 2,
                                           .max = s->settings.retry_parts};
     live->stepping = true;
-    job_errand_store(&step->errand, &step->act.req);
+    mr_errand_store(&step->errand, &step->act.req);
 }

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The service's thread: messages, then the wheel, then what can be submitted. */
+/* The service at its desk: what is done in every turn, and once in a while; opening and closing. */
 #include "job/service.h"
 
 #include <stdio.h>
@@ -23,74 +23,9 @@ static const struct mr_job_settings defaults = {
     .reconcile_ms = 30 * 1000,
 };
 
-/* ---- errands --------------------------------------------------------------------------------- */
-
-static void errand_deliver(struct mr_msg *msg, void *receiver)
-{
-    struct errand *errand = mr_container(msg, struct errand, msg);
-    struct mr_job_service *s = receiver;
-    mr_assert(s->under_way > 0);
-    s->under_way--;
-    errand->done(errand);
-}
-
-void job_send(struct mr_job_service *s, struct mr_msg *msg)
-{
-    /* It may have ended before this returns, but is not freed before. */
-    atomic_fetch_add(&s->answering, 1);
-    mr_chan_send(&s->inbox, msg);
-    atomic_fetch_sub(&s->answering, 1);
-}
-
-static void store_done(struct mr_store_req *req)
-{
-    struct errand *errand = req->arg;
-    job_send(errand->s, &errand->msg);
-}
-
-static void broker_done(struct mr_req *req)
-{
-    struct errand *errand = req->arg;
-    job_send(errand->s, &errand->msg);
-}
-
-static void errand_begin(struct errand *errand)
-{
-    errand->msg.deliver = errand_deliver;
-    errand->s->under_way++;
-}
-
-void job_errand_store(struct errand *errand, struct mr_store_req *req)
-{
-    errand_begin(errand);
-    req->done = store_done;
-    req->arg = errand;
-    mr_store_submit(errand->s->store, req);
-}
-
-void job_errand_broker(struct errand *errand, struct mr_req *req)
-{
-    errand_begin(errand);
-    req->done = broker_done;
-    req->arg = errand;
-    mr_broker_submit(errand->s->broker, req);
-}
-
-/* ---- time ------------------------------------------------------------------------------------ */
-
-static uint64_t tick_now(const struct mr_job_service *s)
-{
-    return (uint64_t)((mr_mono_now(s->clock).ns - s->base.ns) / MR_NS_PER_MS);
-}
-
-void job_after(struct mr_job_service *s, struct mr_timer *timer, int64_t ms)
-{
-    mr_wheel_start(s->wheel, timer, tick_now(s) + (uint64_t)ms + (ms > 0));
-}
-
 int64_t job_since_ms(const struct mr_job_service *s, mr_mono since)
 {
-    return (mr_mono_now(s->clock).ns - since.ns) / MR_NS_PER_MS;
+    return (mr_mono_now(s->desk.clock).ns - since.ns) / MR_NS_PER_MS;
 }
 
 /* ---- what is new ----------------------------------------------------------------------------- */
@@ -122,7 +57,7 @@ static void news_deliver(struct mr_msg *msg, void *receiver)
 {
     struct news *news = mr_container(msg, struct news, msg);
     struct mr_job_service *s = receiver;
-    struct queue *queue = s->running && !s->stopping && news->len > 0
+    struct queue *queue = s->running && !s->desk.stopping && news->len > 0
                               ? job_queue(s, mr_slice_make(news->queue, news->len))
                               : NULL;
     job_watch_changed(s, &news->uid);
@@ -146,7 +81,7 @@ void job_stir(struct mr_job_service *s, struct mr_slice queue, const struct mr_u
     news->len = queue.len;
     if (queue.len > 0)
         memcpy(news->queue, queue.data, queue.len);
-    job_send(s, &news->msg);
+    mr_desk_send(&s->desk, &news->msg);
 }
 
 /* ---- once in a while ------------------------------------------------------------------------- */
@@ -159,9 +94,9 @@ static int64_t look_ms(const struct mr_job_service *s)
 static void look(struct mr_timer *timer, void *arg)
 {
     struct mr_job_service *s = arg;
-    if (s->stopping)
+    if (s->desk.stopping)
         return;
-    job_after(s, timer, look_ms(s));
+    mr_desk_after(&s->desk, timer, look_ms(s));
     job_queues_list(s);
     job_queues_look(s);
     job_slots_look(s);
@@ -179,36 +114,26 @@ static void look(struct mr_timer *timer, void *arg)
 static void look_closer(struct queue *queue)
 {
     if (job_pump_waits(queue) && job_since_ms(queue->s, queue->heard) >= CROWDED_MS) {
-        queue->heard = mr_mono_now(queue->s->clock);
+        queue->heard = mr_mono_now(queue->s->desk.clock);
         job_live_walk(queue);
     }
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- at the desk ----------------------------------------------------------------------------- */
 
-static int64_t wait_ns(const struct mr_job_service *s)
+static int64_t rest_ns(const void *service)
 {
-    uint64_t next = mr_wheel_next(s->wheel);
-    int64_t max_ns = MR_NS_PER_S;
+    const struct mr_job_service *s = service;
     for (const struct mr_link *at = s->queues.next; at != &s->queues; at = at->next) {
         if (job_pump_waits(mr_container(at, struct queue, link)))
-            max_ns = CROWDED_MS * MR_NS_PER_MS;
+            return CROWDED_MS * MR_NS_PER_MS;
     }
-    if (next >= UINT64_MAX / MR_NS_PER_MS)
-        return max_ns;
-    int64_t ns = s->base.ns + (int64_t)next * MR_NS_PER_MS - mr_mono_now(s->clock).ns;
-    return ns > max_ns ? max_ns : ns > 0 ? ns : 0;
+    return MR_NS_PER_S;
 }
 
-static void turn(struct mr_job_service *s)
+static void turn(void *service)
 {
-    struct mr_msg *msg = mr_chan_take_all(&s->inbox);
-    while (msg != NULL) {
-        struct mr_msg *next = msg->next;
-        msg->deliver(msg, s);
-        msg = next;
-    }
-    mr_wheel_advance(s->wheel, tick_now(s), s);
+    struct mr_job_service *s = service;
     for (struct mr_link *at = s->queues.next; at != &s->queues; at = at->next) {
         struct queue *queue = mr_container(at, struct queue, link);
         if (queue->hands_over)
@@ -223,37 +148,24 @@ static void turn(struct mr_job_service *s)
     job_loads_look(s);
 }
 
-static void *run(void *arg)
-{
-    struct mr_job_service *s = arg;
-    while (!s->stopping || s->under_way > 0) {
-        turn(s);
-        if (!s->stopping || s->under_way > 0)
-            mr_chan_wait(&s->inbox, wait_ns(s));
-    }
-    return NULL;
-}
-
 static void begin_running(struct mr_msg *msg, void *receiver)
 {
     struct mr_job_service *s = receiver;
     free(msg);
-    if (s->running || s->stopping)
+    if (s->running || s->desk.stopping)
         return;
     s->running = true;
     job_left_note(s);
     job_reduces_begin(s);
-    job_after(s, &s->look, 0);
+    mr_desk_after(&s->desk, &s->look, 0);
     job_govern_begin(s);
 }
 
-static void stop(struct mr_msg *msg, void *receiver)
+static void stop(void *service)
 {
-    struct mr_job_service *s = receiver;
-    (void)msg;
-    s->stopping = true;
+    struct mr_job_service *s = service;
     job_watch_close(s);
-    job_results_end(s);
+    mr_intake_end(&s->results);
     job_sweeps_end(s);
     if (s->running)
         job_govern_end(s);
@@ -288,30 +200,24 @@ static void set_settings(struct mr_job_settings *to, const struct mr_job_setting
     DEFAULT(to, reconcile_ms);
 }
 
-/* Two servers of one machine, and two lives of one server, are different owners. */
-static void name_owner(struct mr_job_service *s, const char *node)
+static enum mr_err begin(struct mr_job_service *s, const struct mr_job_service_options *options)
 {
-    struct mr_uuid uuid;
-    char text[MR_UUID_TEXT_LEN + 1];
-    mr_uuid_make(&uuid, mr_wall_now(s->clock), mr_rand_of_thread());
-    mr_uuid_format(&uuid, text);
-    snprintf(s->owner, sizeof s->owner, "%.*s%s%s", (int)MR_NAME_MAX, node != NULL ? node : "",
-             node != NULL && node[0] != '\0' ? "/" : "", text);
-}
-
-static enum mr_err begin(struct mr_job_service *s)
-{
-    s->base = mr_mono_now(s->clock);
-    MR_TRY(mr_wheel_new(0, &s->wheel));
+    MR_TRY(mr_desk_init(&s->desk, &(struct mr_desk_options){.broker = options->broker,
+                                                            .store = options->store,
+                                                            .clock = options->clock,
+                                                            .node = options->node,
+                                                            .thread = "mr-jobs",
+                                                            .service = s,
+                                                            .turn = turn,
+                                                            .rest_ns = rest_ns,
+                                                            .stop = stop}));
     MR_TRY(job_lives_init(s));
-    MR_TRY(mr_exec_thread_new("mr-reduce", false, &s->inbox, &s->reducer));
+    MR_TRY(mr_exec_thread_new("mr-reduce", false, &s->desk.inbox, &s->reducer));
     for (size_t i = 0; s->settings.commands && i < COMMANDS_MAX; i++)
-        MR_TRY(mr_exec_thread_new("mr-command", false, &s->inbox, &s->commanders[i]));
+        MR_TRY(mr_exec_thread_new("mr-command", false, &s->desk.inbox, &s->commanders[i]));
     mr_timer_init(&s->look, look);
     job_results_init(s);
-    MR_TRY(mr_thread_start(&s->thread, "mr-jobs", run, s));
-    s->thread_there = true;
-    return MR_OK;
+    return mr_desk_start(&s->desk);
 }
 
 static void service_free(struct mr_job_service *s)
@@ -321,7 +227,7 @@ static void service_free(struct mr_job_service *s)
         mr_exec_thread_free(s->commanders[i]);
     job_queues_free(s);
     job_lives_done(s);
-    mr_wheel_free(s->wheel);
+    mr_desk_done(&s->desk);
     mr_lock_done(&s->lock);
     job_watch_done(s);
     free(s);
@@ -341,9 +247,6 @@ enum mr_err mr_job_service_open(const struct mr_job_service_options *options,
     struct mr_job_service *s = calloc(1, sizeof *s);
     if (s == NULL)
         return MR_NOMEM;
-    s->broker = options->broker;
-    s->store = options->store;
-    s->clock = options->clock != NULL ? options->clock : mr_clock_system();
     s->step = options->step;
     s->step_arg = options->step_arg;
     s->gate = options->gate;
@@ -355,11 +258,9 @@ enum mr_err mr_job_service_open(const struct mr_job_service_options *options,
     mr_list_init(&s->loads);
     mr_lock_init(&s->lock);
     job_watch_init(s);
-    mr_chan_init(&s->inbox);
     set_settings(&s->settings, &options->settings);
     set_temp_dir(s, options->settings.temp_dir);
-    name_owner(s, options->node);
-    enum mr_err err = begin(s);
+    enum mr_err err = begin(s, options);
     if (err != MR_OK) {
         mr_detail_set(detail, "jobs: %s", mr_err_text(err));
         service_free(s);
@@ -377,7 +278,7 @@ void mr_job_service_run(struct mr_job_service *service)
     if (msg == NULL)
         return;
     msg->deliver = begin_running;
-    job_send(service, msg);
+    mr_desk_send(&service->desk, msg);
 }
 
 void mr_job_service_close(struct mr_job_service *service)
@@ -389,19 +290,14 @@ void mr_job_service_close(struct mr_job_service *service)
     mr_event_init(&never);
     while (atomic_load(&s->asking) > 0) /* the store answers them, with or without success */
         (void)mr_event_wait(&never, MR_NS_PER_MS);
-    s->stop_msg.deliver = stop;
-    mr_chan_send(&s->inbox, &s->stop_msg);
-    mr_thread_join(s->thread);
-    turn(s);                               /* what came too late */
-    while (atomic_load(&s->answering) > 0) /* what they said was heard before they are through */
-        (void)mr_event_wait(&never, MR_NS_PER_MS);
+    mr_desk_stop(&s->desk);
     service_free(s);
 }
 
 void mr_job_service_health(struct mr_job_service *service, struct mr_job_health *ret_health)
 {
     struct mr_detail line = {.text = ""};
-    enum mr_err problem = mr_store_problem(service->store, &line);
+    enum mr_err problem = mr_store_problem(service->desk.store, &line);
     mr_lock_enter(&service->lock);
     *ret_health = service->figures;
     mr_lock_leave(&service->lock);

@@ -5,7 +5,7 @@
 #include "job/internal.h"
 
 struct looking {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_req_node_list req;
 };
 
@@ -29,10 +29,10 @@ static uint64_t slots_of(const struct mr_req_node_list *list, struct mr_slice qu
     return slots;
 }
 
-static void looked(struct errand *errand)
+static void looked(struct mr_errand *errand)
 {
     struct looking *l = mr_container(errand, struct looking, errand);
-    struct mr_job_service *s = errand->s;
+    struct mr_job_service *s = job_of(errand);
     s->slots_asking = false;
     for (struct mr_link *at = s->queues.next; at != &s->queues; at = at->next) {
         struct queue *queue = mr_container(at, struct queue, link);
@@ -57,8 +57,8 @@ void job_slots_look(struct mr_job_service *s)
     struct looking *l = s->slots_asking || !are_wanted(s) ? NULL : calloc(1, sizeof *l);
     if (l == NULL)
         return;
-    l->errand = (struct errand){.s = s, .done = looked};
+    l->errand = (struct mr_errand){.desk = &s->desk, .done = looked};
     l->req.req.op = MR_OP_NODE_LIST;
     s->slots_asking = true;
-    job_errand_broker(&l->errand, &l->req.req);
+    mr_errand_broker(&l->errand, &l->req.req);
 }

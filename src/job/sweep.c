@@ -10,7 +10,7 @@
 /* ---- tasks ----------------------------------------------------------------------------------- */
 
 struct tasks {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_arena arena;
     struct mr_req_control control;
     struct mr_control *items;
@@ -25,20 +25,20 @@ static void tasks_free(struct tasks *t)
     free(t);
 }
 
-static void send(struct tasks *t, void (*done)(struct errand *errand))
+static void send(struct tasks *t, void (*done)(struct mr_errand *errand))
 {
     t->errand.done = done;
     t->control = (struct mr_req_control){
         .req.op = MR_OP_CONTROL, .items = t->items, .n = t->n, .errs = t->errs};
-    job_errand_broker(&t->errand, &t->control.req);
+    mr_errand_broker(&t->errand, &t->control.req);
 }
 
-static void cancelled(struct errand *errand)
+static void cancelled(struct mr_errand *errand)
 {
     tasks_free(mr_container(errand, struct tasks, errand));
 }
 
-static void deleted(struct errand *errand)
+static void deleted(struct mr_errand *errand)
 {
     struct tasks *t = mr_container(errand, struct tasks, errand);
     size_t n = 0;
@@ -83,7 +83,7 @@ void job_sweep_tasks(struct mr_job_service *s, const struct mr_slice *ids, size_
                 tasks_free(t);
             return;
         }
-        t->errand.s = s;
+        t->errand.desk = &s->desk;
         send(t, deleted);
         ids += some;
         n -= some;
@@ -95,7 +95,7 @@ void job_sweep_tasks(struct mr_job_service *s, const struct mr_slice *ids, size_
 enum { SWEEPS_MAX = 64 }; /* at once */
 
 struct sweep {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_link link; /* in the service's sweeps while it waits */
     struct mr_store_parts_list list;
     struct mr_uuid uid;
@@ -107,7 +107,7 @@ static void sweep_page(struct sweep *w);
 
 static void sweep_free(struct sweep *w)
 {
-    struct mr_job_service *s = w->errand.s;
+    struct mr_job_service *s = job_of(&w->errand);
     struct mr_link *next = mr_list_pop_front(&s->sweeps);
     mr_store_req_done(&w->list.req);
     free(w);
@@ -145,16 +145,16 @@ static void sweep_parts(struct sweep *w)
         }
     }
     if (n > 0)
-        job_sweep_tasks(w->errand.s, ids, n);
+        job_sweep_tasks(job_of(&w->errand), ids, n);
     free(texts);
     free(ids);
 }
 
-static void swept(struct errand *errand)
+static void swept(struct mr_errand *errand)
 {
     struct sweep *w = mr_container(errand, struct sweep, errand);
     bool fine = w->list.req.err == MR_OK && !is_retried(w);
-    bool more = fine && w->list.next > w->from && !errand->s->stopping;
+    bool more = fine && w->list.next > w->from && !job_of(errand)->desk.stopping;
     if (fine)
         sweep_parts(w);
     w->from = w->list.next;
@@ -173,15 +173,15 @@ static void sweep_page(struct sweep *w)
                                            .from = w->from,
                                            .max = MR_STORE_BATCH_MAX};
     w->errand.done = swept;
-    job_errand_store(&w->errand, &w->list.req);
+    mr_errand_store(&w->errand, &w->list.req);
 }
 
 void job_sweep(struct mr_job_service *s, const struct mr_uuid *uid, uint32_t round)
 {
-    struct sweep *w = !s->stopping ? calloc(1, sizeof *w) : NULL;
+    struct sweep *w = !s->desk.stopping ? calloc(1, sizeof *w) : NULL;
     if (w == NULL)
         return;
-    w->errand.s = s;
+    w->errand.desk = &s->desk;
     w->uid = *uid;
     w->round = round;
     if (s->sweeping == SWEEPS_MAX) {

@@ -175,7 +175,7 @@ static void make_dirty(struct watched *watched, struct mr_job_service *s)
 /* ---- versions between ------------------------------------------------------------------------ */
 
 struct versions {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_uuid uid;
     struct mr_store_job_events req;
 };
@@ -192,10 +192,10 @@ static void skip_versions(struct watched *watched, uint64_t after)
     }
 }
 
-static void versions_known(struct errand *errand)
+static void versions_known(struct mr_errand *errand)
 {
     struct versions *v = mr_container(errand, struct versions, errand);
-    struct mr_job_service *s = errand->s;
+    struct mr_job_service *s = job_of(errand);
     enum mr_err err = v->req.req.err;
     mr_lock_enter(&s->watch_lock);
     struct watched *watched = find(s, &v->uid);
@@ -224,17 +224,17 @@ static void read_versions(struct mr_job_service *s, struct watched *watched, uin
         return;
     }
     watched->reading = true;
-    v->errand = (struct errand){.s = s, .done = versions_known};
+    v->errand = (struct mr_errand){.desk = &s->desk, .done = versions_known};
     v->uid = watched->uid;
     v->req = (struct mr_store_job_events){
         .req.op = MR_STORE_JOB_EVENTS, .uid = v->uid, .after = after, .max = PAGE_MAX};
-    job_errand_store(&v->errand, &v->req.req);
+    mr_errand_store(&v->errand, &v->req.req);
 }
 
 /* ---- looking --------------------------------------------------------------------------------- */
 
 struct looking {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_job_get get;
     size_t n;
     struct mr_uuid uids[PAGE_MAX];
@@ -267,10 +267,10 @@ static void row_known(struct mr_job_service *s, struct watched *watched,
         read_versions(s, watched, least); /* then it is looked at again */
 }
 
-static void looked(struct errand *errand)
+static void looked(struct mr_errand *errand)
 {
     struct looking *l = mr_container(errand, struct looking, errand);
-    struct mr_job_service *s = errand->s;
+    struct mr_job_service *s = job_of(errand);
     mr_lock_enter(&s->watch_lock);
     s->watch_reading = false;
     for (size_t i = 0; i < l->n && !s->watch_closed; i++) {
@@ -332,18 +332,18 @@ void job_watch_look(struct mr_job_service *s)
     s->watch_reading = s->watch_reading || (l != NULL && l->n > 0);
     bool any = !mr_list_empty(&s->watched);
     mr_lock_leave(&s->watch_lock);
-    if (any && !mr_timer_running(&s->watch_look) && !s->stopping)
-        job_after(s, &s->watch_look, s->settings.watch_ms);
+    if (any && !mr_timer_running(&s->watch_look) && !s->desk.stopping)
+        mr_desk_after(&s->desk, &s->watch_look, s->settings.watch_ms);
     if (l == NULL)
         return;
     if (l->n == 0) {
         free(l);
         return;
     }
-    l->errand = (struct errand){.s = s, .done = looked};
+    l->errand = (struct mr_errand){.desk = &s->desk, .done = looked};
     l->get = (struct mr_store_job_get){
         .req.op = MR_STORE_JOB_GET, .uids = l->uids, .n = l->n, .brief = brief, .settled = true};
-    job_errand_store(&l->errand, &l->get.req);
+    mr_errand_store(&l->errand, &l->get.req);
 }
 
 /* Others change jobs as well. */
@@ -391,7 +391,7 @@ void job_watch_row(struct mr_job_service *s, const struct mr_store_job *row)
 
 void job_watch_close(struct mr_job_service *s)
 {
-    mr_wheel_stop(s->wheel, &s->watch_look);
+    mr_desk_cancel(&s->desk, &s->watch_look);
     mr_lock_enter(&s->watch_lock);
     s->watch_closed = true;
     for (struct mr_link *at = s->watched.next; at != &s->watched; at = at->next)
@@ -453,7 +453,7 @@ enum mr_err mr_job_service_watch(struct mr_job_service *service,
         return err;
     }
     JOB_COUNT(s, watches, 1);
-    mr_chan_wake(&s->inbox);
+    mr_chan_wake(&s->desk.inbox);
     return MR_OK;
 }
 

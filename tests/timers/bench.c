@@ -43,7 +43,7 @@ static void wake_all(struct bench *bench)
 {
     for (size_t i = 0; i < BENCH_SERVERS_MAX; i++) {
         if (bench->servers[i].scheduler != NULL)
-            mr_chan_wake(&bench->servers[i].scheduler->inbox);
+            mr_chan_wake(&bench->servers[i].scheduler->desk.inbox);
     }
 }
 

@@ -9,7 +9,7 @@
 #include "timer/sched/internal.h"
 
 struct acting {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_firing_act *act;
     struct def *def;
     struct mr_store_timer_key key;
@@ -54,26 +54,26 @@ static const struct mr_store_timer *timer_of(const struct acting *a)
     return &a->get.timers[0];
 }
 
-static void step(struct acting *a, struct mr_store_req *req, void (*done)(struct errand *errand))
+static void step(struct acting *a, struct mr_store_req *req, void (*done)(struct mr_errand *errand))
 {
     a->errand.done = done;
     sched_errand_store(&a->errand, req);
 }
 
-static void fire(struct acting *a, void (*done)(struct errand *errand))
+static void fire(struct acting *a, void (*done)(struct mr_errand *errand))
 {
     a->fire = (struct mr_store_fire_batch){.req.op = MR_STORE_FIRE,
-                                           .app = mr_slice_str(a->errand.app->name),
+                                           .app = mr_slice_str(sched_app_of(&a->errand)->name),
                                            .items = &a->item,
                                            .n = 1,
                                            .results = &a->fired};
     step(a, &a->fire.req, done);
 }
 
-static void change(struct acting *a, void (*done)(struct errand *errand))
+static void change(struct acting *a, void (*done)(struct mr_errand *errand))
 {
     a->set = (struct mr_store_firing_set){.req.op = MR_STORE_FIRING_SET,
-                                          .app = mr_slice_str(a->errand.app->name),
+                                          .app = mr_slice_str(sched_app_of(&a->errand)->name),
                                           .items = &a->change,
                                           .n = 1,
                                           .results = &a->changed};
@@ -82,7 +82,7 @@ static void change(struct acting *a, void (*done)(struct errand *errand))
 
 static void dispatch_one(struct acting *a, int64_t planned_ms, uint32_t run, struct mr_slice target)
 {
-    struct app *app = a->errand.app;
+    struct app *app = sched_app_of(&a->errand);
     struct mr_uuid uid = a->act->uid;
     struct entry *entry = app->owned ? sched_entry_find(app, &uid) : NULL;
     struct shot *shot = a->held ? NULL : sched_shot_new(a->def, &uid, planned_ms, run, target);
@@ -103,15 +103,15 @@ static void dispatch_one(struct acting *a, int64_t planned_ms, uint32_t run, str
 static void tell_nobody(const struct acting *a)
 {
     struct mr_scheduler_alarm alarm = {.kind = MR_ALARM_NO_WORKER,
-                                       .app = mr_slice_str(a->errand.app->name),
+                                       .app = mr_slice_str(sched_app_of(&a->errand)->name),
                                        .name = a->def->options.name,
                                        .uid = a->act->uid,
                                        .planned_ms = a->item.planned_ms,
                                        .reason = a->item.reason};
-    sched_alarm(a->errand.s, &alarm);
+    sched_alarm(sched_of(&a->errand), &alarm);
 }
 
-static void run_fired(struct errand *errand)
+static void run_fired(struct mr_errand *errand)
 {
     struct acting *a = mr_container(errand, struct acting, errand);
     enum mr_err err = a->fire.req.err != MR_OK ? a->fire.req.err : a->fired.err;
@@ -119,10 +119,11 @@ static void run_fired(struct errand *errand)
         look(a);
         return;
     }
-    if (err == MR_OK && a->fired.existed && errand->app->owned)
-        sched_recover_timer(errand->app, &a->act->uid); /* where it goes was decided before */
+    if (err == MR_OK && a->fired.existed && sched_app_of(errand)->owned)
+        sched_recover_timer(sched_app_of(errand),
+                            &a->act->uid); /* where it goes was decided before */
     else if (err == MR_OK && !a->fired.existed && a->fired.state == MR_LEDGER_WAITING &&
-             sched_claim_holds(errand->s, a->item.fired_ms))
+             sched_claim_holds(sched_of(errand), a->item.fired_ms))
         dispatch_one(a, a->item.planned_ms, a->fired.run, a->item.target);
     else if (err == MR_OK && !a->fired.existed && a->fired.state == MR_LEDGER_FAILED)
         tell_nobody(a);
@@ -131,7 +132,7 @@ static void run_fired(struct errand *errand)
 
 static void run_row(struct acting *a, uint32_t running, uint32_t held)
 {
-    int64_t now_ms = sched_now_ms(a->errand.s);
+    int64_t now_ms = sched_now_ms(sched_of(&a->errand));
     a->item = (struct mr_store_fire){.uid = a->act->uid,
                                      .planned_ms = a->act->planned_ms,
                                      .kind = MR_LEDGER_MANUAL,
@@ -140,20 +141,20 @@ static void run_row(struct acting *a, uint32_t running, uint32_t held)
     a->item.limit = sched_fire_limit(a->def, a->item.state, a->held);
     if (a->held || a->item.state == MR_LEDGER_SKIPPED)
         a->item.reason = a->held ? sched_why_held : sched_why_skipped;
-    enum mr_err err =
-        sched_target(a->errand.app, a->def, timer_of(a)->fired, &a->arena, &a->item.target);
+    enum mr_err err = sched_target(sched_app_of(&a->errand), a->def, timer_of(a)->fired, &a->arena,
+                                   &a->item.target);
     if (err != MR_OK && a->item.state == MR_LEDGER_WAITING) {
         a->item.state = MR_LEDGER_FAILED;
         a->item.reason = sched_why_nowhere(err);
     }
     /* Whoever owns the app must not make a second task of it. */
     if (a->item.state == MR_LEDGER_WAITING && !a->held)
-        a->item.home = mr_slice_str(a->errand.s->home);
+        a->item.home = mr_slice_str(sched_of(&a->errand)->home);
     fire(a, run_fired);
 }
 
 /* The policy for overlaps is of people's runs as well. */
-static void run_open(struct errand *errand)
+static void run_open(struct mr_errand *errand)
 {
     struct acting *a = mr_container(errand, struct acting, errand);
     const struct mr_store_firing *oldest = NULL;
@@ -173,7 +174,7 @@ static void run_open(struct errand *errand)
             oldest = row;
     }
     if (running >= a->def->limit && a->def->options.overlap == MR_OVERLAP_CANCEL)
-        sched_stop_task(errand->app, &oldest->uid, oldest->planned_ms, oldest->run,
+        sched_stop_task(sched_app_of(errand), &oldest->uid, oldest->planned_ms, oldest->run,
                         "the next firing takes its place");
     run_row(a, running, held);
 }
@@ -185,7 +186,7 @@ static void run_begin(struct acting *a)
         return;
     }
     a->open = (struct mr_store_firing_open){.req.op = MR_STORE_FIRING_OPEN,
-                                            .app = mr_slice_str(a->errand.app->name),
+                                            .app = mr_slice_str(sched_app_of(&a->errand)->name),
                                             .uid = a->act->uid,
                                             .max = PAGE_MAX};
     step(a, &a->open.req, run_open);
@@ -193,12 +194,12 @@ static void run_begin(struct acting *a)
 
 /* ---- stop ------------------------------------------------------------------------------------ */
 
-static void stop_next_done(struct errand *errand)
+static void stop_next_done(struct mr_errand *errand)
 {
     struct acting *a = mr_container(errand, struct acting, errand);
     enum mr_err err = a->fire.req.err != MR_OK ? a->fire.req.err : a->fired.err;
     if (err == MR_OK)
-        sched_window_moved(errand->app, &a->act->uid);
+        sched_window_moved(sched_app_of(errand), &a->act->uid);
     if (err == MR_STALE || (err == MR_OK && a->fired.state != MR_LEDGER_CANCELLED))
         err = MR_WRONG_STATE; /* its time has come meanwhile */
     answer(a, err);
@@ -209,7 +210,7 @@ static void stop_next(struct acting *a)
 {
     const struct mr_store_timer *timer = timer_of(a);
     int64_t next_ms = mr_rule_next(a->def->rule, timer->fired, timer->next_ms), now_ms;
-    now_ms = sched_now_ms(a->errand.s);
+    now_ms = sched_now_ms(sched_of(&a->errand));
     if (mr_rule_kind_of(a->def->rule) == MR_TIMER_AFTER_DONE)
         next_ms = mr_rule_next(a->def->rule, timer->fired, now_ms);
     a->item = (struct mr_store_fire){
@@ -226,12 +227,12 @@ static void stop_next(struct acting *a)
     fire(a, stop_next_done);
 }
 
-static void stop_waiting_done(struct errand *errand)
+static void stop_waiting_done(struct mr_errand *errand)
 {
     struct acting *a = mr_container(errand, struct acting, errand);
     enum mr_err err = a->set.req.err != MR_OK ? a->set.req.err : a->changed.err;
     if (err == MR_WRONG_STATE && mr_ledger_is_open(a->changed.state)) {
-        sched_stop_task(errand->app, &a->change.uid, a->change.planned_ms, a->change.run,
+        sched_stop_task(sched_app_of(errand), &a->change.uid, a->change.planned_ms, a->change.run,
                         "stopped");
         err = MR_OK; /* it has become a task meanwhile */
     }
@@ -239,9 +240,9 @@ static void stop_waiting_done(struct errand *errand)
         look(a);
         return;
     }
-    if (err == MR_OK && errand->app->owned) {
-        sched_window_moved(errand->app, &a->act->uid);
-        sched_recover_timer(errand->app, &a->act->uid);
+    if (err == MR_OK && sched_app_of(errand)->owned) {
+        sched_window_moved(sched_app_of(errand), &a->act->uid);
+        sched_recover_timer(sched_app_of(errand), &a->act->uid);
     }
     answer(a, err);
 }
@@ -259,11 +260,11 @@ static void stop_row(struct acting *a, const struct mr_store_firing *row)
                                           .from = MR_LEDGER_BIT(MR_LEDGER_WAITING),
                                           .to = MR_LEDGER_CANCELLED,
                                           .reason = MR_SLICE_LIT("cancelled"),
-                                          .finished_ms = sched_now_ms(a->errand.s)};
+                                          .finished_ms = sched_now_ms(sched_of(&a->errand))};
         a->change.move = sched_end_move(a->def->rule, timer, a->change.finished_ms);
         change(a, stop_waiting_done);
     } else if (mr_ledger_is_open(row->state)) {
-        sched_stop_task(a->errand.app, &row->uid, row->planned_ms, row->run, "stopped");
+        sched_stop_task(sched_app_of(&a->errand), &row->uid, row->planned_ms, row->run, "stopped");
         answer(a, MR_OK);
     } else {
         answer(a, row->state == MR_LEDGER_NONE ? MR_NOT_FOUND : MR_WRONG_STATE);
@@ -272,7 +273,7 @@ static void stop_row(struct acting *a, const struct mr_store_firing *row)
 
 /* ---- again ----------------------------------------------------------------------------------- */
 
-static void rerun_done(struct errand *errand)
+static void rerun_done(struct mr_errand *errand)
 {
     struct acting *a = mr_container(errand, struct acting, errand);
     enum mr_err err = a->set.req.err != MR_OK ? a->set.req.err : a->changed.err;
@@ -295,15 +296,15 @@ static void rerun_row(struct acting *a, const struct mr_store_firing *row)
                                               MR_LEDGER_BIT(MR_LEDGER_STOPPED) |
                                               MR_LEDGER_BIT(MR_LEDGER_CANCELLED),
                                       .to = MR_LEDGER_WAITING};
-    if (sched_target(a->errand.app, a->def, timer_of(a)->fired, &a->arena, &a->change.target) !=
-        MR_OK)
-        a->change.target = sched_queue_of(a->errand.app, a->def); /* whoever comes */
+    if (sched_target(sched_app_of(&a->errand), a->def, timer_of(a)->fired, &a->arena,
+                     &a->change.target) != MR_OK)
+        a->change.target = sched_queue_of(sched_app_of(&a->errand), a->def); /* whoever comes */
     change(a, rerun_done);
 }
 
 /* ---- what is meant --------------------------------------------------------------------------- */
 
-static void firing_known(struct errand *errand)
+static void firing_known(struct mr_errand *errand)
 {
     struct acting *a = mr_container(errand, struct acting, errand);
     if (a->firing.req.err != MR_OK)
@@ -318,13 +319,13 @@ static void firing_known(struct errand *errand)
 static bool look_again(struct acting *a)
 {
     if (a->act->verb == MR_TIMER_STOP || !sched_needs_nodes(&a->def->options) ||
-        sched_nodes_ready(a->errand.s) || a->looks++ == LOOKS_MAX)
+        sched_nodes_ready(sched_of(&a->errand)) || a->looks++ == LOOKS_MAX)
         return false;
     look(a);
     return true;
 }
 
-static void timer_known(struct errand *errand)
+static void timer_known(struct mr_errand *errand)
 {
     struct acting *a = mr_container(errand, struct acting, errand);
     const struct mr_store_timer *timer = a->get.req.err == MR_OK ? timer_of(a) : NULL;
@@ -333,14 +334,14 @@ static void timer_known(struct errand *errand)
         return;
     }
     /* Only now: for a name that nobody has made a timer of nothing is kept. */
-    struct app *app = sched_app(errand->s, a->act->app);
+    struct app *app = sched_app(sched_of(errand), a->act->app);
     if (app == NULL) {
         answer(a, MR_NOMEM);
         return;
     }
     a->act->uid = timer->uid;
-    errand->app = sched_app_for(app, &timer->uid);
-    a->def = sched_def_new(errand->s, timer);
+    errand->of = sched_app_for(app, &timer->uid);
+    a->def = sched_def_new(sched_of(errand), timer);
     if (a->def == NULL) {
         answer(a, MR_DAMAGED);
     } else if (look_again(a)) {
@@ -379,14 +380,14 @@ static void sched_act_receive(struct mr_msg *msg, void *receiver)
 {
     struct mr_firing_act *act = mr_container(msg, struct mr_firing_act, msg);
     struct mr_scheduler *s = receiver;
-    struct acting *a = s->stopping ? NULL : calloc(1, sizeof *a);
+    struct acting *a = s->desk.stopping ? NULL : calloc(1, sizeof *a);
     if (a == NULL) {
-        act->err = s->stopping ? MR_CLOSED : MR_NOMEM;
+        act->err = s->desk.stopping ? MR_CLOSED : MR_NOMEM;
         act->done(act);
         return;
     }
     a->act = act;
-    a->errand.s = s;
+    a->errand.desk = &s->desk;
     a->key = (struct mr_store_timer_key){.app = act->app, .name = act->name};
     look(a);
 }
@@ -394,5 +395,5 @@ static void sched_act_receive(struct mr_msg *msg, void *receiver)
 void mr_scheduler_act(struct mr_scheduler *scheduler, struct mr_firing_act *act)
 {
     act->msg.deliver = sched_act_receive;
-    mr_chan_send(&scheduler->inbox, &act->msg);
+    mr_chan_send(&scheduler->desk.inbox, &act->msg);
 }

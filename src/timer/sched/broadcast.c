@@ -9,14 +9,14 @@
 #include "timer/strategy.h"
 
 struct part {
-    struct errand errand;
+    struct mr_errand errand;
     struct broadcast *broadcast;
     struct mr_req_get get;
     char id[MR_BROADCAST_ID_MAX];
 };
 
 struct broadcast {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_link link; /* in app->broadcasts */
     struct app *app;
     struct mr_store_firing_key key;
@@ -47,7 +47,7 @@ static void release(struct broadcast *b)
 
 static void finish(struct broadcast *b)
 {
-    bool again = b->again && !b->app->s->stopping;
+    bool again = b->again && !b->app->s->desk.stopping;
     release(b);
     if (again) {
         b->again = false;
@@ -88,7 +88,7 @@ static bool end_of_all(const struct broadcast *b, struct end *ret_end)
     return true;
 }
 
-static void part_known(struct errand *errand)
+static void part_known(struct mr_errand *errand)
 {
     struct broadcast *b = mr_container(errand, struct part, errand)->broadcast;
     struct end end;
@@ -114,7 +114,8 @@ static enum mr_err ask_parts(struct broadcast *b)
     for (size_t i = 0; i < n; i++) {
         struct part *part = &b->parts[i];
         part->broadcast = b;
-        part->errand = (struct errand){.s = b->app->s, .app = b->app, .done = part_known};
+        part->errand =
+            (struct mr_errand){.desk = &b->app->s->desk, .of = b->app, .done = part_known};
         mr_broadcast_id(mr_slice_str(id), targets[i].incarnation, part->id);
         part->get = (struct mr_req_get){.req.op = MR_OP_GET, .id = mr_slice_str(part->id)};
     }
@@ -123,7 +124,7 @@ static enum mr_err ask_parts(struct broadcast *b)
     return MR_OK;
 }
 
-static void row_known(struct errand *errand)
+static void row_known(struct mr_errand *errand)
 {
     struct broadcast *b = mr_container(errand, struct broadcast, errand);
     bool open = b->row.req.err == MR_OK && mr_ledger_is_open(b->row.firings[0].state) &&
@@ -134,7 +135,7 @@ static void row_known(struct errand *errand)
 
 static void look(struct broadcast *b)
 {
-    b->errand = (struct errand){.s = b->app->s, .app = b->app, .done = row_known};
+    b->errand = (struct mr_errand){.desk = &b->app->s->desk, .of = b->app, .done = row_known};
     b->row = (struct mr_store_firing_get){.req.op = MR_STORE_FIRING_GET, .keys = &b->key, .n = 1};
     sched_errand_store(&b->errand, &b->row.req);
 }

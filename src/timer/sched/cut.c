@@ -83,7 +83,7 @@ static void follow_part(struct app *base, const struct cut *cut, const struct mr
     if (app->owned && app->token != part->epoch)
         sched_lease_drop(app); /* under other slots */
     if (app->owned && app->share && !stays)
-        app->leave = mr_mono_add_ms(mr_mono_now(app->s->clock), LEAVE_MS);
+        app->leave = mr_mono_add_ms(mr_mono_now(app->s->desk.clock), LEAVE_MS);
     if (!app->owned) {
         app->slots = part->slots;
         app->lease_token = part->epoch;

@@ -11,7 +11,7 @@
 #include "timer/strategy.h"
 
 struct dispatching {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_req_enqueue enqueue;
     struct mr_store_firing_set set;
     struct mr_link shots;
@@ -73,9 +73,9 @@ static void dispatching_free(struct dispatching *d)
     mr_req_done(&d->enqueue.req);
     mr_store_req_done(&d->set.req);
     mr_arena_done(&d->arena);
-    mr_wheel_stop(d->errand.s->wheel, &d->later);
+    mr_desk_cancel(d->errand.desk, &d->later);
     mr_list_remove(&d->link);
-    d->errand.app->dispatching -= d->fenced;
+    sched_app_of(&d->errand)->dispatching -= d->fenced;
     free(d->sets);
     free(d->set_results);
     free(d->of_set);
@@ -90,20 +90,20 @@ static void take_back(struct app *app, const struct shot *shot)
     sched_stop_task(app, &shot->uid, shot->planned_ms, shot->run, "");
 }
 
-static void set_done(struct errand *errand)
+static void set_done(struct mr_errand *errand)
 {
     struct dispatching *d = mr_container(errand, struct dispatching, errand);
-    struct app *app = errand->app;
+    struct app *app = sched_app_of(errand);
     for (size_t i = 0; d->set.req.err == MR_OK && i < d->sets_n; i++) {
         if (d->set_results[i].err != MR_WRONG_STATE)
             continue;
         if (d->set_results[i].state == MR_LEDGER_CANCELLED)
             take_back(app, d->of_set[i]);
         else
-            errand->s->sweep_due = true; /* another one was first */
+            sched_of(errand)->sweep_due = true; /* another one was first */
     }
     if (!d->fenced) /* likewise, perhaps */
-        errand->s->sweep_due = true;
+        sched_of(errand)->sweep_due = true;
     if (d->set.req.err == MR_STALE && sched_errand_current(errand))
         sched_lease_lost(app, MR_STALE);
     else if (d->set.req.err != MR_OK) /* found as an open row later */
@@ -116,7 +116,7 @@ static void note_lateness(struct mr_scheduler *s, const struct shot *shot)
 {
     if (shot->due_ms == 0)
         return;
-    int64_t late_us = mr_wall_now(s->clock).us - shot->due_ms * MR_US_PER_MS;
+    int64_t late_us = mr_wall_now(s->desk.clock).us - shot->due_ms * MR_US_PER_MS;
     mr_lock_enter(&s->lock);
     mr_hist_add(&s->figures.lateness, late_us > 0 ? late_us : 0);
     mr_meter_add(&s->figures.lateness_us, mr_meter_us, late_us);
@@ -132,12 +132,12 @@ static void add_set(struct dispatching *d, struct shot *shot)
         .run = shot->run,
         .from = shot->adopts ? MR_LEDGER_OPEN : MR_LEDGER_BIT(MR_LEDGER_WAITING),
         .to = MR_LEDGER_DISPATCHED,
-        .home = mr_slice_str(d->errand.s->home)};
+        .home = mr_slice_str(sched_of(&d->errand)->home)};
 }
 
 static void write_sets(struct dispatching *d)
 {
-    struct app *app = d->errand.app;
+    struct app *app = sched_app_of(&d->errand);
     d->set = (struct mr_store_firing_set){.req.op = MR_STORE_FIRING_SET,
                                           .app = mr_slice_str(app->name),
                                           .items = d->sets,
@@ -151,7 +151,7 @@ static void write_sets(struct dispatching *d)
 
 static void write_now(struct dispatching *d)
 {
-    mr_wheel_stop(d->errand.s->wheel, &d->later);
+    mr_desk_cancel(d->errand.desk, &d->later);
     mr_list_remove(&d->link);
     write_sets(d);
 }
@@ -165,13 +165,13 @@ static void later(struct mr_timer *timer, void *arg)
 /* That the rows say so is in no hurry: what is found to be waiting is dispatched once more at worst. */
 static void write_soon(struct dispatching *d)
 {
-    struct app *app = d->errand.app;
+    struct app *app = sched_app_of(&d->errand);
     if (!d->fenced || !sched_is_firing(app)) {
         write_sets(d);
         return;
     }
     mr_list_push_back(&app->dispatched, &d->link);
-    sched_after(app->s, &d->later, LATER_MS);
+    mr_desk_after(&app->s->desk, &d->later, LATER_MS);
 }
 
 void sched_dispatch_flush(struct app *app)
@@ -198,14 +198,14 @@ static void refused(struct app *app, struct shot *shot, enum mr_err err)
 /* It stays waiting; if nobody here tries again, who has the app finds it. */
 static void try_again(struct dispatching *d, struct shot *shot, enum mr_err err)
 {
-    struct app *app = d->errand.app;
+    struct app *app = sched_app_of(&d->errand);
     mr_diag(MR_DIAG_WARN, "timer.dispatch", "id=%s error=%s", shot->id, mr_err_name(err));
     if (!d->fenced)
         return;
     mr_list_remove(&shot->link);
     mr_list_push_back(&app->shots, &shot->link);
     if (!mr_timer_running(&app->dispatch_again))
-        sched_after(app->s, &app->dispatch_again, AGAIN_MS);
+        mr_desk_after(&app->s->desk, &app->dispatch_again, AGAIN_MS);
 }
 
 /* All of its tasks are there, or what is wrong with the first that is not. */
@@ -225,43 +225,44 @@ static void count_load(struct app *app, const struct mr_enqueue_result *results,
     for (size_t i = 0; i < n; i++)
         made += results[i].err == MR_OK;
     mr_lock_enter(&app->s->lock);
-    mr_balance_count(&app->load, mr_mono_now(app->s->clock), made);
+    mr_balance_count(&app->load, mr_mono_now(app->s->desk.clock), made);
     mr_lock_leave(&app->s->lock);
 }
 
-static void enqueued(struct errand *errand)
+static void enqueued(struct mr_errand *errand)
 {
     struct dispatching *d = mr_container(errand, struct dispatching, errand);
     size_t i = 0;
     if (d->fenced && !sched_errand_current(errand)) {
-        if (errand->s->home[0] == '\0') {
+        if (sched_of(errand)->home[0] == '\0') {
             dispatching_free(d);
             return;
         }
         d->fenced = false; /* its tasks are in our own broker: whose the app is now is told so */
-        errand->app->dispatching--;
+        sched_app_of(errand)->dispatching--;
     }
     /* The broker is away for longer than it takes to come back: what is written waits for one who reaches it. */
     if (d->fenced && d->enqueue.req.err == MR_UNAVAILABLE) {
-        sched_share_give_up(errand->s, MR_UNAVAILABLE);
+        sched_share_give_up(sched_of(errand), MR_UNAVAILABLE);
         dispatching_free(d);
         return;
     }
-    count_load(errand->app, d->results, d->n);
+    count_load(sched_app_of(errand), d->results, d->n);
     for (struct mr_link *at = d->shots.next, *next; at != &d->shots; at = next) {
         struct shot *shot = mr_container(at, struct shot, link);
         enum mr_err err = outcome(d->results + i, shot->tasks_n);
         next = at->next;
         i += shot->tasks_n;
         if (err == MR_OK) {
-            note_lateness(errand->s, shot);
+            note_lateness(sched_of(errand), shot);
             if (d->fenced && shot->tasks_n == 1)
-                sched_expire(errand->app, shot->def, &shot->uid, shot->planned_ms, shot->run);
+                sched_expire(sched_app_of(errand), shot->def, &shot->uid, shot->planned_ms,
+                             shot->run);
             add_set(d, shot);
         } else if (mr_err_retriable(err) || err == MR_CLOSED || err == MR_IO) {
             try_again(d, shot, err);
         } else {
-            refused(errand->app, shot, err);
+            refused(sched_app_of(errand), shot, err);
         }
     }
     if (d->sets_n > 0)
@@ -275,11 +276,11 @@ static struct dispatching *dispatching_new(struct app *app)
     struct dispatching *d = calloc(1, sizeof *d);
     if (d == NULL)
         return NULL;
-    d->errand.s = app->s;
+    d->errand.desk = &app->s->desk;
     mr_list_init(&d->shots);
     mr_list_init(&d->link);
     mr_timer_init(&d->later, later);
-    d->errand = (struct errand){.s = app->s, .app = app, .done = enqueued};
+    d->errand = (struct mr_errand){.desk = &app->s->desk, .of = app, .done = enqueued};
     d->fenced = app->owned;
     app->dispatching += d->fenced;
     return d;
@@ -297,7 +298,7 @@ static struct mr_task_options task_of(struct app *app, const struct shot *shot)
 /* The tasks of a firing: one, or one for each worker of a broadcast. MR_TOO_BIG: they do not fit any more. */
 static enum mr_err add_tasks(struct dispatching *d, struct shot *shot)
 {
-    struct app *app = d->errand.app;
+    struct app *app = sched_app_of(&d->errand);
     struct mr_slice text = {shot->target, shot->target_len};
     struct mr_target *targets;
     size_t n;
@@ -330,7 +331,7 @@ static enum mr_err fill(struct dispatching *d, struct mr_link *shots)
         if (err == MR_TOO_BIG && d->n > 0)
             break; /* with the next request */
         if (err != MR_OK && err != MR_NOMEM) {
-            refused(d->errand.app, shot, err);
+            refused(sched_app_of(&d->errand), shot, err);
             sched_shot_free(shot);
         } else if (err != MR_OK) {
             return err;
@@ -345,7 +346,8 @@ static enum mr_err fill(struct dispatching *d, struct mr_link *shots)
 void sched_dispatch(struct app *app, struct mr_link *shots)
 {
     /* We stood still: whoever has it now finds the rows, and makes tasks of them. */
-    if (!mr_list_empty(shots) && app->owned && mr_mono_now(app->s->clock).ns >= app->until.ns) {
+    if (!mr_list_empty(shots) && app->owned &&
+        mr_mono_now(app->s->desk.clock).ns >= app->until.ns) {
         sched_shots_free(shots);
         sched_lease_lost(app, MR_TIMEOUT);
     }
@@ -386,7 +388,7 @@ void sched_dispatch_init(struct app *app)
 /* Nobody else can see that its tasks are there. */
 static void write_unfenced(struct dispatching *d)
 {
-    d->errand.app->dispatching -= d->fenced;
+    sched_app_of(&d->errand)->dispatching -= d->fenced;
     d->fenced = false;
     write_now(d);
 }

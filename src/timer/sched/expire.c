@@ -8,7 +8,7 @@
 #include "timer/sched/internal.h"
 
 struct expiry {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_link link; /* in app->expiries */
     struct mr_timer timer;
     struct app *app;
@@ -26,14 +26,14 @@ static const struct mr_slice why = MR_SLICE_LIT("no worker took it in time");
 
 static void expiry_free(struct expiry *e)
 {
-    mr_wheel_stop(e->app->s->wheel, &e->timer);
+    mr_desk_cancel(&e->app->s->desk, &e->timer);
     mr_list_remove(&e->link);
     mr_req_done(&e->get.req);
     mr_req_done(&e->control.req);
     free(e);
 }
 
-static void archived(struct errand *errand)
+static void archived(struct mr_errand *errand)
 {
     struct expiry *e = mr_container(errand, struct expiry, errand);
     if (e->control.req.err == MR_OK && e->err == MR_OK && sched_errand_current(errand)) {
@@ -42,7 +42,7 @@ static void archived(struct errand *errand)
                           .run = e->run,
                           .final = true,
                           .state = MR_LEDGER_FAILED,
-                          .finished_ms = sched_now_ms(errand->s),
+                          .finished_ms = sched_now_ms(sched_of(errand)),
                           .reason = why,
                           .no_worker = true};
         sched_end_write(e->app, &end);
@@ -51,7 +51,7 @@ static void archived(struct errand *errand)
 }
 
 /* A worker that takes it right now wins: what runs is not archived. */
-static void looked(struct errand *errand)
+static void looked(struct mr_errand *errand)
 {
     struct expiry *e = mr_container(errand, struct expiry, errand);
     bool waits = e->get.req.err == MR_OK && e->get.task.started_ms == 0 &&
@@ -76,7 +76,7 @@ static void over(struct mr_timer *timer, void *arg)
         return;
     }
     mr_list_remove(&e->link); /* under way: it finds out itself when the app is lost */
-    e->errand = (struct errand){.s = e->app->s, .app = e->app, .done = looked};
+    e->errand = (struct mr_errand){.desk = &e->app->s->desk, .of = e->app, .done = looked};
     e->get = (struct mr_req_get){.req.op = MR_OP_GET, .id = mr_slice_str(e->id)};
     sched_errand_broker(&e->errand, &e->get.req);
 }

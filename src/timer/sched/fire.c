@@ -14,7 +14,7 @@ static const struct mr_slice why_misfired = MR_SLICE_LIT("nobody was there at it
 enum { NODES_SOON_MS = 20 }; /* the list of workers is asked for, and comes so soon */
 
 struct firing {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_fire_batch req;
     size_t n;
     struct entry *entries[FIRE_MAX];
@@ -103,7 +103,7 @@ static void add_row(struct firing *f, struct entry *entry, struct mr_plan_step *
         item->until_ms = step->until_ms > step->planned_ms ? step->until_ms : 0;
     } else if (row_state(f, entry, step, item) != MR_OK) { /* the workers are not known yet */
         entry->state = ENTRY_WAITS;
-        sched_after(entry->app->s, &entry->timer, NODES_SOON_MS);
+        mr_desk_after(&entry->app->s->desk, &entry->timer, NODES_SOON_MS);
         return;
     }
     item->move = (struct mr_store_move){
@@ -246,13 +246,13 @@ static void not_fired(struct app *app, struct firing *f, enum mr_err err)
         mr_list_push_front(&app->due, &entry->link);
     }
     app->fires_paused = true;
-    sched_after(app->s, &app->fire_again, AGAIN_MS);
+    mr_desk_after(&app->s->desk, &app->fire_again, AGAIN_MS);
 }
 
-static void fired(struct errand *errand)
+static void fired(struct mr_errand *errand)
 {
     struct firing *f = mr_container(errand, struct firing, errand);
-    struct app *app = errand->app;
+    struct app *app = sched_app_of(errand);
     struct mr_link shots;
     mr_list_init(&shots);
     if (sched_errand_current(errand)) {
@@ -288,7 +288,7 @@ void sched_fire_due(struct app *app)
             free(f);
             return;
         }
-        f->errand = (struct errand){.s = app->s, .app = app, .done = fired};
+        f->errand = (struct mr_errand){.desk = &app->s->desk, .of = app, .done = fired};
         f->req = (struct mr_store_fire_batch){.req.op = MR_STORE_FIRE,
                                               .fence = {mr_slice_str(app->lease), app->token},
                                               .app = mr_slice_str(app->name),

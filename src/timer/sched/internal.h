@@ -36,16 +36,14 @@
 
 #include "base/diag.h"
 #include "base/map.h"
-#include "broker/broker.h"
 #include "broker/gate.h"
+#include "desk/intake.h"
 #include "names/balance.h"
 #include "names/subapp.h"
-#include "store/store.h"
 #include "timer/plan.h"
 #include "timer/plan_view.h"
 #include "timer/scheduler.h"
 #include "timer/share.h"
-#include "wheel/wheel.h"
 
 enum {
     LOOK_MS = 1000,  /* how often it looks for what others have changed */
@@ -57,32 +55,33 @@ enum {
     LATER_MS = 500,  /* what can wait is put off by this at most while there is something to fire */
     PAGE_MAX = 1000, /* rows of one answer */
     NODE_LEASE_MS = 15000, /* of the node that takes results */
-    NODE_BEAT_MS = 5000,
-    RESULTS_WAIT_MS = 30000,
-    RECONCILE_MAX = 1000, /* rows of an app that are held against their tasks at a time */
+    RECONCILE_MAX = 1000,  /* rows of an app that are held against their tasks at a time */
 };
 
 #define PLAN_LEASE "plan" /* whoever holds it plans */
 
+struct mr_scheduler;
 struct app;
 struct reading;
 
 /* ---- errands --------------------------------------------------------------------------------- */
 
-/* The head of everything that is under way. */
-struct errand {
-    struct mr_msg msg;
-    struct mr_scheduler *s;
-    struct app *app; /* or NULL */
-    uint64_t generation;
-    void (*done)(struct errand *errand); /* frees it */
-};
+/* An errand is of an app, or of NULL. */
+static inline struct mr_scheduler *sched_of(const struct mr_errand *errand)
+{
+    return errand->desk->options.service;
+}
+
+static inline struct app *sched_app_of(const struct mr_errand *errand)
+{
+    return errand->of;
+}
 
 /* Submits; done is called on the scheduler's thread. */
-void sched_errand_store(struct errand *errand, struct mr_store_req *req);
-void sched_errand_broker(struct errand *errand, struct mr_req *req);
+void sched_errand_store(struct mr_errand *errand, struct mr_store_req *req);
+void sched_errand_broker(struct mr_errand *errand, struct mr_req *req);
 /* Whether the app is still ours, as when it was submitted. */
-bool sched_errand_current(const struct errand *errand);
+bool sched_errand_current(const struct mr_errand *errand);
 
 /* ---- timers in memory ------------------------------------------------------------------------ */
 
@@ -130,17 +129,6 @@ struct entry {
 
 /* ---- apps ------------------------------------------------------------------------------------ */
 
-/* A node of the broker that takes the results of an app: of its base. */
-struct results {
-    bool on;
-    uint64_t round; /* so often it was begun or ended */
-    uint64_t node;  /* 0: none */
-    bool taking;
-    unsigned writing;       /* batches that are in hand ... */
-    struct mr_link written; /* ... those */
-    struct mr_timer beat, again;
-};
-
 struct app {
     struct mr_link link;
     struct mr_scheduler *s;
@@ -185,7 +173,7 @@ struct app {
     struct mr_timer dispatch_again, reconcile;
     int64_t walk_ms; /* the walk through the open rows is here */
     struct mr_uuid walk_uid;
-    struct results results;
+    struct mr_intake results;  /* of a base */
     struct mr_link broadcasts; /* that are looked at */
     struct mr_link expiries;   /* of firings that may not wait for ever */
 };
@@ -232,14 +220,11 @@ struct planner {
 };
 
 struct mr_scheduler {
-    struct mr_broker *broker;
-    struct mr_store *store;
-    struct mr_clock *clock;
+    struct mr_desk desk;
     struct mr_timer_settings settings;
     void (*alarm)(const struct mr_scheduler_alarm *alarm, void *arg);
     void *alarm_arg;
-    char owner[MR_STORE_OWNER_MAX + 1];
-    uint64_t id; /* the same, as tables have it */
+    uint64_t id; /* of the desk's owner, as tables have it */
     char
         home[MR_STORE_OWNER_MAX + 1]; /* of the broker, where each server has its own; else empty */
     struct mr_arena homes_arena;
@@ -254,8 +239,6 @@ struct mr_scheduler {
     struct planner planner;
     bool all_apps;
     struct mr_zones *zones;
-    struct mr_wheel *wheel;
-    mr_mono base;      /* tick 0 */
     int64_t offset_us; /* from the monotonic to the wall clock */
     struct mr_link apps;
     struct mr_timer look, share, retain;
@@ -280,21 +263,13 @@ struct mr_scheduler {
     struct mr_event swept; /* they were once, or there are none */
     uint64_t found;        /* rows that were found and dispatched */
     struct mr_link
-        finds;        /* shots of such rows, of which these may still say that they are others' */
-    size_t under_way; /* errands */
-    struct mr_chan inbox;
-    _Atomic uint32_t answering; /* threads that are sending to it what they were asked */
-    pthread_t thread;
-    bool thread_there;
-    bool stopping;
-    struct mr_msg stop_msg;
+        finds; /* shots of such rows, of which these may still say that they are others' */
     struct mr_lock lock; /* over figures */
     struct mr_scheduler_figures figures;
 };
 
 /* scheduler.c */
 int64_t sched_now_ms(const struct mr_scheduler *s); /* wall clock, as of this turn */
-void sched_after(struct mr_scheduler *s, struct mr_timer *timer, int64_t ms);
 void sched_at(struct mr_scheduler *s, struct mr_timer *timer, int64_t wall_ms);
 void sched_alarm(struct mr_scheduler *s, const struct mr_scheduler_alarm *alarm);
 /* Under the lock: figures.FIELD += n. */

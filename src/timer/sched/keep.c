@@ -22,7 +22,7 @@ void sched_keep_init(struct mr_scheduler *s)
 
 void sched_keep_beaten(struct mr_scheduler *s, mr_mono at)
 {
-    if (mr_mono_now(s->clock).ns >= s->row_until.ns) { /* it was over, or there was none yet */
+    if (mr_mono_now(s->desk.clock).ns >= s->row_until.ns) { /* it was over, or there was none yet */
         s->row_life++;
         s->row_swept = false;
         s->sweep_due = true;

@@ -11,7 +11,7 @@
 enum { TRIES_MAX = 20 }; /* then the walk through the open rows finds it */
 
 struct late {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_arena arena; /* of all that follows */
     size_t n;
     struct end *ends;
@@ -36,7 +36,7 @@ static void late_free(struct late *l)
 static void late_end(struct late *l, enum mr_err err)
 {
     if (l->done != NULL)
-        l->done(l->errand.app, err, l->arg);
+        l->done(sched_app_of(&l->errand), err, l->arg);
     late_free(l);
 }
 
@@ -51,7 +51,7 @@ static bool was_changed(const struct late *l)
     return false;
 }
 
-static void written(struct errand *errand)
+static void written(struct mr_errand *errand)
 {
     struct late *l = mr_container(errand, struct late, errand);
     enum mr_err err = l->set.req.err;
@@ -61,7 +61,7 @@ static void written(struct errand *errand)
     }
     for (size_t i = 0; err == MR_OK && i < l->n; i++) {
         if (l->results[i].err == MR_OK && l->ends[i].final)
-            sched_end_told(errand->app, &l->ends[i]);
+            sched_end_told(sched_app_of(errand), &l->ends[i]);
     }
     late_end(l, err);
 }
@@ -72,7 +72,7 @@ static void fill_item(struct late *l, size_t i)
     const struct end *end = &l->ends[i];
     struct def *def = NULL;
     if (end->final && timer->state != MR_ROW_NONE)
-        def = sched_def_new(l->errand.s, timer);
+        def = sched_def_new(sched_of(&l->errand), timer);
     l->items[i] = sched_end_set(end);
     if (def != NULL)
         l->items[i].move = sched_end_move(def->rule, timer, end->finished_ms);
@@ -85,7 +85,7 @@ static void write_all(struct late *l)
     for (size_t i = 0; i < l->n; i++)
         fill_item(l, i);
     l->set = (struct mr_store_firing_set){.req.op = MR_STORE_FIRING_SET,
-                                          .app = mr_slice_str(l->errand.app->name),
+                                          .app = mr_slice_str(sched_app_of(&l->errand)->name),
                                           .items = l->items,
                                           .n = l->n,
                                           .results = l->results};
@@ -96,7 +96,7 @@ static void write_all(struct late *l)
 /* Of the owner, for one of its own timers. */
 static bool write_ours(struct late *l)
 {
-    struct app *app = l->errand.app;
+    struct app *app = sched_app_of(&l->errand);
     if (!app->owned || l->n > 1 || sched_entry_find(app, &l->ends[0].uid) == NULL)
         return false;
     (void)sched_entry_load(app, &l->get.timers[0]);
@@ -107,7 +107,7 @@ static bool write_ours(struct late *l)
     return true;
 }
 
-static void known(struct errand *errand)
+static void known(struct mr_errand *errand)
 {
     struct late *l = mr_container(errand, struct late, errand);
     if (l->get.req.err != MR_OK)
@@ -148,7 +148,7 @@ static void begin(struct app *app, const struct end *ends, size_t n, struct late
     enum mr_err err = MR_NOMEM;
     if (l != NULL) {
         *l = with;
-        l->errand = (struct errand){.s = app->s, .app = app};
+        l->errand = (struct mr_errand){.desk = &app->s->desk, .of = app};
         err = fill(l, ends, n);
     }
     if (err == MR_OK) {

@@ -8,7 +8,7 @@
 #include "timer/sched/internal.h"
 
 struct asking {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_lease req;
     mr_mono at;
     size_t n;
@@ -38,8 +38,8 @@ static struct asking *asking_new(struct mr_scheduler *s, size_t max)
         asking_free(a);
         return NULL;
     }
-    a->errand.s = s;
-    a->at = mr_mono_now(s->clock);
+    a->errand.desk = &s->desk;
+    a->at = mr_mono_now(s->desk.clock);
     return a;
 }
 
@@ -52,12 +52,12 @@ static void asking_add(struct asking *a, struct app *app, enum mr_lease_verb ver
     a->items[a->n++] =
         (struct mr_store_lease_item){.verb = resumes ? MR_LEASE_RESUME : verb,
                                      .name = mr_slice_str(app->lease),
-                                     .owner = mr_slice_str(s->owner),
+                                     .owner = mr_slice_str(s->desk.owner),
                                      .token = resumes ? app->lease_token : app->token,
                                      .ttl_ms = s->settings.lease_ms};
 }
 
-static void asking_send(struct asking *a, void (*done)(struct errand *errand))
+static void asking_send(struct asking *a, void (*done)(struct mr_errand *errand))
 {
     a->errand.done = done;
     a->req = (struct mr_store_lease){
@@ -115,7 +115,7 @@ void sched_lease_lost(struct app *app, enum mr_err err)
     app->s->beat = (mr_mono){0};
     app->s->sweep_due = true;              /* and who has it may have taken us for dead */
     app->s->share_again = app->s->sharing; /* that look has not seen it */
-    sched_after(app->s, &app->s->share, 0);
+    mr_desk_after(&app->s->desk, &app->s->share, 0);
 }
 
 void sched_lease_drop(struct app *app)
@@ -160,14 +160,14 @@ static void give_back(struct asking *a)
         app->token = a->results[i].token;
         SCHED_COUNT(app->s, apps_owned, 1);
     }
-    sched_lease_release_all(a->errand.s);
+    sched_lease_release_all(sched_of(&a->errand));
 }
 
-static void answered(struct errand *errand)
+static void answered(struct mr_errand *errand)
 {
     struct asking *a = mr_container(errand, struct asking, errand);
-    struct mr_scheduler *s = errand->s;
-    bool is_there = s->present && !s->stopping;
+    struct mr_scheduler *s = sched_of(errand);
+    bool is_there = s->present && !s->desk.stopping;
     for (size_t i = 0; i < a->n; i++) {
         a->apps[i]->asking = false;
         if (a->req.req.err == MR_OK && is_there)
@@ -213,7 +213,7 @@ void sched_lease_take(struct mr_scheduler *s)
 
 void sched_lease_check(struct mr_scheduler *s)
 {
-    mr_mono now = mr_mono_now(s->clock);
+    mr_mono now = mr_mono_now(s->desk.clock);
     for (struct mr_link *at = s->apps.next; at != &s->apps; at = at->next) {
         struct app *app = mr_container(at, struct app, link);
         if (app->owned && now.ns >= app->until.ns)
@@ -221,7 +221,7 @@ void sched_lease_check(struct mr_scheduler *s)
     }
 }
 
-static void released(struct errand *errand)
+static void released(struct mr_errand *errand)
 {
     asking_free(mr_container(errand, struct asking, errand));
 }
@@ -230,7 +230,8 @@ static void released(struct errand *errand)
 void sched_lease_leave(struct app *app)
 {
     bool is_quiet = app->fires == 0 && app->dispatching == 0;
-    if (!app->owned || app->share || (!is_quiet && mr_mono_now(app->s->clock).ns < app->leave.ns))
+    if (!app->owned || app->share ||
+        (!is_quiet && mr_mono_now(app->s->desk.clock).ns < app->leave.ns))
         return;
     struct asking *a = asking_new(app->s, 1);
     if (a == NULL)

@@ -63,7 +63,7 @@ void sched_names_free(struct mr_scheduler *s)
 /* ---- writing ------------------------------------------------------------------------------------- */
 
 struct writing {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_subapps_set req;
     struct mr_buf table, wish;
     struct mr_arena arena; /* of what follows */
@@ -73,7 +73,7 @@ struct writing {
 
 static void writing_free(struct writing *w)
 {
-    w->errand.s->planner.writing--;
+    sched_of(&w->errand)->planner.writing--;
     mr_store_req_done(&w->req.req);
     mr_buf_done(&w->table);
     mr_buf_done(&w->wish);
@@ -81,17 +81,17 @@ static void writing_free(struct writing *w)
     free(w);
 }
 
-static void written(struct errand *errand)
+static void written(struct mr_errand *errand)
 {
     struct writing *w = mr_container(errand, struct writing, errand);
-    struct mr_scheduler *s = errand->s;
+    struct mr_scheduler *s = sched_of(errand);
     enum mr_err err = w->req.req.err;
     mr_diag(err == MR_OK ? MR_DIAG_INFO : MR_DIAG_WARN, "timer.plan",
             "app=%.*s version=%llu wish=%s error=%s", (int)w->req.app.len,
             (const char *)w->req.app.data, (unsigned long long)w->req.version + 1,
             w->req.wish.len > 0 ? "yes" : "no", mr_err_name(err));
     writing_free(w);
-    if (err == MR_OK && !s->stopping)
+    if (err == MR_OK && !s->desk.stopping)
         sched_share_look(s);
 }
 
@@ -100,7 +100,7 @@ static struct writing *writing_new(struct mr_scheduler *s)
     struct writing *w = calloc(1, sizeof *w);
     if (w == NULL)
         return NULL;
-    w->errand = (struct errand){.s = s, .done = written};
+    w->errand = (struct mr_errand){.desk = &s->desk, .done = written};
     s->planner.writing++;
     return w;
 }
@@ -117,7 +117,7 @@ static enum mr_err lease_name(struct writing *w, struct mr_slice app, uint32_t p
 static enum mr_err add_lease(struct writing *w, struct mr_slice app, uint32_t part, uint64_t owner,
                              uint64_t token)
 {
-    struct mr_scheduler *s = w->errand.s;
+    struct mr_scheduler *s = sched_of(&w->errand);
     struct mr_store_subapp_lease *lease = &w->leases[w->req.leases_n++];
     *lease = (struct mr_store_subapp_lease){.token = token, .ttl_ms = s->settings.lease_ms};
     MR_TRY(mr_arena_copy(&w->arena, sched_name_of(s, owner), &lease->owner));
@@ -156,7 +156,7 @@ static enum mr_err add_leases(struct writing *w, struct mr_slice app, const stru
 
 static enum mr_err add_moves(struct writing *w, const struct plan_change *change)
 {
-    struct mr_scheduler *s = w->errand.s;
+    struct mr_scheduler *s = sched_of(&w->errand);
     w->moves = mr_arena_calloc(&w->arena, change->changes_n + 1, sizeof *w->moves);
     if (w->moves == NULL)
         return MR_NOMEM;
@@ -204,7 +204,7 @@ void sched_plan_write(struct mr_scheduler *s, const struct plan_change *change)
 /* ---- what was wished ----------------------------------------------------------------------------- */
 
 struct carrying {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_lease_list list;
     struct mr_arena arena;
     struct cut cut;
@@ -232,15 +232,15 @@ static bool is_held(const struct carrying *c, uint32_t part)
     return false;
 }
 
-static void leases_known(struct errand *errand)
+static void leases_known(struct mr_errand *errand)
 {
     struct carrying *c = mr_container(errand, struct carrying, errand);
-    struct mr_scheduler *s = errand->s;
+    struct mr_scheduler *s = sched_of(errand);
     bool is_free = c->list.req.err == MR_OK && !c->list.more;
     for (size_t i = 0; is_free && i < c->waits_n; i++)
         is_free = !is_held(c, c->waits_for[i]);
     s->planner.writing--;
-    if (is_free && !s->stopping)
+    if (is_free && !s->desk.stopping)
         carry_out(s, &c->cut);
     mr_store_req_done(&c->list.req);
     mr_arena_done(&c->arena);
@@ -267,7 +267,7 @@ void sched_plan_carry_out(struct mr_scheduler *s, const struct sight *sight, con
     }
     snprintf(c->prefix, sizeof c->prefix, MR_SUBAPP_LEASE_PREFIX "%.*s/", (int)cut->app.len,
              (const char *)cut->app.data);
-    c->errand = (struct errand){.s = s, .done = leases_known};
+    c->errand = (struct mr_errand){.desk = &s->desk, .done = leases_known};
     c->list = (struct mr_store_lease_list){
         .req.op = MR_STORE_LEASE_LIST, .prefix = mr_slice_str(c->prefix), .max = PAGE_MAX};
     s->planner.writing++;

@@ -17,17 +17,17 @@ enum { MOVES_MAX = 100 }; /* that are remembered */
 /* ---- who plans -------------------------------------------------------------------------------- */
 
 struct leading {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_lease req;
     struct mr_store_lease_item item;
     struct mr_store_lease_result result;
     mr_mono at;
 };
 
-static void led(struct errand *errand)
+static void led(struct mr_errand *errand)
 {
     struct leading *l = mr_container(errand, struct leading, errand);
-    struct mr_scheduler *s = errand->s;
+    struct mr_scheduler *s = sched_of(errand);
     struct planner *p = &s->planner;
     int64_t again_ms = s->settings.renew_ms;
     bool is_ours = l->req.req.err == MR_OK && l->result.err == MR_OK;
@@ -46,22 +46,22 @@ static void led(struct errand *errand)
     p->again = mr_mono_add_ms(l->at, again_ms > SHARE_MS ? again_ms : SHARE_MS);
     mr_store_req_done(&l->req.req);
     free(l);
-    if (is_ours && (s->stopping || !s->present))
+    if (is_ours && (s->desk.stopping || !s->present))
         sched_plan_end(s);
 }
 
 /* False: for want of memory; with the next look. */
 static bool ask(struct mr_scheduler *s, enum mr_lease_verb verb,
-                void (*done)(struct errand *errand))
+                void (*done)(struct mr_errand *errand))
 {
     struct leading *l = calloc(1, sizeof *l);
     if (l == NULL)
         return false;
-    l->at = mr_mono_now(s->clock);
-    l->errand = (struct errand){.s = s, .done = done};
+    l->at = mr_mono_now(s->desk.clock);
+    l->errand = (struct mr_errand){.desk = &s->desk, .done = done};
     l->item = (struct mr_store_lease_item){.verb = verb,
                                            .name = MR_SLICE_LIT(PLAN_LEASE),
-                                           .owner = mr_slice_str(s->owner),
+                                           .owner = mr_slice_str(s->desk.owner),
                                            .token = s->planner.token,
                                            .ttl_ms = s->settings.lease_ms};
     l->req = (struct mr_store_lease){
@@ -73,13 +73,13 @@ static bool ask(struct mr_scheduler *s, enum mr_lease_verb verb,
 static bool leads(struct mr_scheduler *s)
 {
     struct planner *p = &s->planner;
-    mr_mono now = mr_mono_now(s->clock);
+    mr_mono now = mr_mono_now(s->desk.clock);
     if (!p->asking && now.ns >= p->again.ns)
         p->asking = ask(s, MR_LEASE_ACQUIRE, led);
     return p->token != 0 && now.ns < p->until.ns;
 }
 
-static void left(struct errand *errand)
+static void left(struct mr_errand *errand)
 {
     struct leading *l = mr_container(errand, struct leading, errand);
     mr_store_req_done(&l->req.req);
@@ -150,7 +150,7 @@ static void see_app(struct work *w, struct mr_slice app, const struct mr_subapps
 static int64_t few_ms(struct work *w, struct mr_slice app, size_t workers_n, size_t parts_n)
 {
     struct app *base = sched_app(w->s, app);
-    mr_mono now = mr_mono_now(w->s->clock);
+    mr_mono now = mr_mono_now(w->s->desk.clock);
     if (base == NULL)
         return 0;
     bool few = sched_view_complete(w->s) &&
@@ -251,7 +251,7 @@ static void note_move(struct mr_scheduler *s, struct mr_slice app, uint32_t part
     struct planner *p = &s->planner;
     struct move *move = calloc(1, sizeof *move);
     p->has_moved = true;
-    p->moved = mr_mono_now(s->clock);
+    p->moved = mr_mono_now(s->desk.clock);
     if (move == NULL)
         return;
     move->at = p->moved;
@@ -370,7 +370,7 @@ static void balance(struct work *w)
                                        .moved = s->planner.moved,
                                        .may = may,
                                        .arg = &b};
-        enum mr_balance_verdict verdict = mr_balance(&seen, mr_mono_now(s->clock), &move);
+        enum mr_balance_verdict verdict = mr_balance(&seen, mr_mono_now(s->desk.clock), &move);
         note_verdict(s, mr_balance_verdict_name(verdict));
         if (verdict == MR_BALANCE_MOVE)
             carry(&b, &move);

@@ -20,7 +20,7 @@ enum {
 };
 
 struct look_up {
-    struct errand errand;
+    struct mr_errand errand;
     struct walk *walk;
     struct mr_req_get get;
     const struct mr_store_firing *row;
@@ -28,7 +28,7 @@ struct look_up {
 };
 
 struct walk {
-    struct errand errand;
+    struct mr_errand errand;
     enum walk_kind kind;
     struct mr_store_firing_open open;
     struct mr_store_timer_get get;
@@ -53,8 +53,9 @@ static void page_end(struct walk *w);
 
 static bool is_current(const struct walk *w)
 {
-    const struct app *app = w->errand.app;
-    return w->kind == WALK_LEFT ? app->cut && !app->s->stopping : sched_errand_current(&w->errand);
+    const struct app *app = sched_app_of(&w->errand);
+    return w->kind == WALK_LEFT ? app->cut && !app->s->desk.stopping
+                                : sched_errand_current(&w->errand);
 }
 
 /* Piece by piece, as time goes by. */
@@ -78,7 +79,7 @@ static void page_free(struct walk *w)
 
 static void walk_end(struct walk *w, enum mr_err err)
 {
-    struct app *app = w->errand.app;
+    struct app *app = sched_app_of(&w->errand);
     bool current = is_current(w);
     enum walk_kind kind = w->kind;
     page_free(w);
@@ -90,8 +91,8 @@ static void walk_end(struct walk *w, enum mr_err err)
         sched_window_read(app);
         sched_results_begin(app); /* an end is written when it is known what else is open */
     }
-    sched_after(app->s, &app->reconcile,
-                app->recovering ? AGAIN_MS : app->s->settings.reconcile_ms);
+    mr_desk_after(&app->s->desk, &app->reconcile,
+                  app->recovering ? AGAIN_MS : app->s->settings.reconcile_ms);
 }
 
 /* ---- what a task says ------------------------------------------------------------------------ */
@@ -139,7 +140,7 @@ static bool end_of_look_up(struct app *app, const struct look_up *up, struct end
 
 static void looked_up_all(struct walk *w)
 {
-    struct app *app = w->errand.app;
+    struct app *app = sched_app_of(&w->errand);
     struct end *ends = calloc(w->look_ups_n, sizeof *ends);
     size_t n = 0;
     for (size_t i = 0; ends != NULL && i < w->look_ups_n; i++) {
@@ -160,7 +161,7 @@ static void looked_up_all(struct walk *w)
     page_end(w);
 }
 
-static void looked_up(struct errand *errand)
+static void looked_up(struct mr_errand *errand)
 {
     struct walk *w = mr_container(errand, struct look_up, errand)->walk;
     if (--w->pending == 0)
@@ -190,9 +191,9 @@ bool sched_claim_holds(const struct mr_scheduler *s, int64_t fired_ms)
 /* It is to become a task, or has been one that is not there any more. */
 static bool is_loose(const struct walk *w, const struct mr_store_firing *row)
 {
-    enum home home = sched_home(w->errand.s, row->home);
+    enum home home = sched_home(sched_of(&w->errand), row->home);
     if (is_waiting(row) && home == HOME_OTHERS) /* a person asked for it there */
-        return sched_now_ms(w->errand.s) - row->fired_ms > CLAIM_MS;
+        return sched_now_ms(sched_of(&w->errand)) - row->fired_ms > CLAIM_MS;
     return is_waiting(row) || home == HOME_GONE;
 }
 
@@ -200,7 +201,7 @@ static void row_waits(struct walk *w, const struct mr_store_firing *row,
                       const struct mr_store_timer *timer, struct entry *entry,
                       struct mr_link *shots)
 {
-    struct app *app = w->errand.app;
+    struct app *app = sched_app_of(&w->errand);
     struct def *def = entry != NULL ? sched_def_ref(entry->def) : NULL;
     if (timer->state == MR_ROW_NONE) {
         sched_stop_task(app, &row->uid, row->planned_ms, row->run, "its timer was deleted");
@@ -231,14 +232,14 @@ static void row_runs(struct walk *w, const struct mr_store_firing *row, struct e
 {
     sched_entry_maybe_opened(entry, row->planned_ms, row->run, false);
     if (w->kind == WALK_RECOVERS && !sched_is_broadcast(row->target) &&
-        sched_home(w->errand.s, row->home) == HOME_OURS)
-        sched_expire(w->errand.app, entry->def, &row->uid, row->planned_ms, row->run);
+        sched_home(sched_of(&w->errand), row->home) == HOME_OURS)
+        sched_expire(sched_app_of(&w->errand), entry->def, &row->uid, row->planned_ms, row->run);
 }
 
 /* First what runs, then what waits for that. */
 static void rows_known(struct walk *w)
 {
-    struct app *app = w->errand.app;
+    struct app *app = sched_app_of(&w->errand);
     struct mr_link shots;
     int64_t fresh_ms = fresh_since(app->s);
     mr_list_init(&shots);
@@ -269,7 +270,8 @@ static void look_up(struct walk *w, const struct mr_store_firing *row)
     struct look_up *up = &w->look_ups[w->look_ups_n++];
     up->walk = w;
     up->row = row;
-    up->errand = (struct errand){.s = w->errand.s, .app = w->errand.app, .done = looked_up};
+    up->errand = (struct mr_errand){
+        .desk = w->errand.desk, .of = sched_app_of(&w->errand), .done = looked_up};
     mr_firing_id(&row->uid, row->planned_ms, row->run, up->id);
     up->get = (struct mr_req_get){.req.op = MR_OP_GET, .id = mr_slice_str(up->id)};
     w->pending++;
@@ -278,15 +280,15 @@ static void look_up(struct walk *w, const struct mr_store_firing *row)
 /* Whether there is anything to be waited for. */
 static bool look_up_tasks(struct walk *w)
 {
-    int64_t fresh_ms = fresh_since(w->errand.s);
+    int64_t fresh_ms = fresh_since(sched_of(&w->errand));
     w->look_ups = calloc(w->open.n, sizeof *w->look_ups);
     for (size_t i = 0; w->look_ups != NULL && i < w->open.n; i++) {
         const struct mr_store_firing *row = &w->open.firings[i];
         if (is_waiting(row) || row->fired_ms > fresh_ms ||
-            sched_home(w->errand.s, row->home) != HOME_OURS)
+            sched_home(sched_of(&w->errand), row->home) != HOME_OURS)
             continue;
         if (sched_is_broadcast(row->target))
-            sched_broadcast_look(w->errand.app, &row->uid, row->planned_ms);
+            sched_broadcast_look(sched_app_of(&w->errand), &row->uid, row->planned_ms);
         else
             look_up(w, row);
     }
@@ -297,7 +299,7 @@ static bool look_up_tasks(struct walk *w)
 
 /* ---- pages ----------------------------------------------------------------------------------- */
 
-static void timers_known(struct errand *errand)
+static void timers_known(struct mr_errand *errand)
 {
     struct walk *w = mr_container(errand, struct walk, errand);
     if (!is_current(w) || w->get.req.err != MR_OK) {
@@ -313,7 +315,7 @@ static void timers_known(struct errand *errand)
 /* The open rows of a timer, if they are one page: others may have ended some of those that are in memory. */
 static void all_of_timer(struct walk *w)
 {
-    struct app *app = w->errand.app;
+    struct app *app = sched_app_of(&w->errand);
     struct entry *entry = sched_errand_current(&w->errand) ? sched_entry_find(app, &w->only) : NULL;
     if (entry == NULL || w->open.req.err != MR_OK || w->open.more || w->seen > 0)
         return;
@@ -322,15 +324,15 @@ static void all_of_timer(struct walk *w)
         sched_entry_settle(entry);
 }
 
-static void page_known(struct errand *errand)
+static void page_known(struct mr_errand *errand)
 {
     struct walk *w = mr_container(errand, struct walk, errand);
     if (w->kind == WALK_RELEASES)
         all_of_timer(w);
     if (!is_current(w) || w->open.req.err != MR_OK || w->open.n == 0) {
         if (is_slow(w) && w->open.req.err == MR_OK && w->open.n == 0 && is_current(w)) {
-            w->errand.app->walk_ms = 0; /* it was the last page */
-            w->errand.app->walk_uid = (struct mr_uuid){0};
+            sched_app_of(&w->errand)->walk_ms = 0; /* it was the last page */
+            sched_app_of(&w->errand)->walk_uid = (struct mr_uuid){0};
         }
         walk_end(w, w->open.req.err);
         return;
@@ -350,7 +352,7 @@ static void page_known(struct errand *errand)
 
 static void page_end(struct walk *w)
 {
-    struct app *app = w->errand.app;
+    struct app *app = sched_app_of(&w->errand);
     const struct mr_store_firing *last = &w->open.firings[w->open.n - 1];
     bool more = w->open.more && is_current(w);
     w->after_ms = last->planned_ms;
@@ -382,7 +384,7 @@ static uint64_t slots_left(const struct app *base)
 
 static void page_next(struct walk *w)
 {
-    struct app *app = w->errand.app;
+    struct app *app = sched_app_of(&w->errand);
     bool left = w->kind == WALK_LEFT;
     w->open = (struct mr_store_firing_open){.req.op = MR_STORE_FIRING_OPEN,
                                             .app = mr_slice_str(app->name),
@@ -403,7 +405,7 @@ static struct walk *walk_new(struct app *app, enum walk_kind kind)
     if (w == NULL)
         return NULL;
     w->kind = kind;
-    w->errand = (struct errand){.s = app->s, .app = app};
+    w->errand = (struct mr_errand){.desk = &app->s->desk, .of = app};
     return w;
 }
 
@@ -411,17 +413,17 @@ static void reconcile(struct mr_timer *timer, void *arg)
 {
     struct app *app = mr_container(timer, struct app, reconcile);
     (void)arg;
-    if (app->s->stopping || !(app->owned || app->cut))
+    if (app->s->desk.stopping || !(app->owned || app->cut))
         return;
     if (app->cut && slots_left(app) == 0) { /* all are ours: each walks through its own */
-        sched_after(app->s, timer, app->s->settings.reconcile_ms);
+        mr_desk_after(&app->s->desk, timer, app->s->settings.reconcile_ms);
         return;
     }
     struct walk *w = walk_new(app, app->cut          ? WALK_LEFT
                                    : app->recovering ? WALK_RECOVERS
                                                      : WALK_RECONCILES);
     if (w == NULL) {
-        sched_after(app->s, timer, AGAIN_MS);
+        mr_desk_after(&app->s->desk, timer, AGAIN_MS);
         return;
     }
     if (is_slow(w)) {
@@ -445,7 +447,7 @@ void sched_recover_begin(struct app *app)
 void sched_recover_left(struct app *base)
 {
     if (base->s->home[0] != '\0')
-        sched_after(base->s, &base->reconcile, base->s->settings.reconcile_ms);
+        mr_desk_after(&base->s->desk, &base->reconcile, base->s->settings.reconcile_ms);
 }
 
 void sched_recover_drop(struct app *app)
@@ -453,7 +455,7 @@ void sched_recover_drop(struct app *app)
     app->recovering = false;
     app->walk_ms = 0;
     app->walk_uid = (struct mr_uuid){0};
-    mr_wheel_stop(app->s->wheel, &app->reconcile);
+    mr_desk_cancel(&app->s->desk, &app->reconcile);
 }
 
 void sched_recover_timer(struct app *app, const struct mr_uuid *uid)

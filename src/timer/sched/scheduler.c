@@ -1,7 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * The scheduler's thread: messages, then the wheel, then what is due. Planned times are of the wall clock, and are
- * waited for by the monotonic one; once a second at least both are held against each other, and when the wall clock
+ * The scheduler at its desk: in every turn, what is due. Planned times are of the wall clock, and are waited for by the monotonic one; once a second at least both are held against each other, and when the wall clock
  * has been set, everything is put into the wheel anew. Nothing happens before the wall clock says so.
  */
 #include <stdio.h>
@@ -34,98 +33,45 @@ static const struct mr_timer_settings defaults = {
 
 /* ---- errands --------------------------------------------------------------------------------- */
 
-static void errand_deliver(struct mr_msg *msg, void *receiver)
+static void note_generation(struct mr_errand *errand)
 {
-    struct errand *errand = mr_container(msg, struct errand, msg);
-    struct mr_scheduler *s = receiver;
-    mr_assert(s->under_way > 0);
-    s->under_way--;
-    errand->done(errand);
+    struct app *app = sched_app_of(errand);
+    errand->generation = app != NULL ? app->generation : 0;
 }
 
-/* The scheduler is told. It may have ended before this returns, but is not freed before. */
-static void answer(struct errand *errand)
+void sched_errand_store(struct mr_errand *errand, struct mr_store_req *req)
 {
-    struct mr_scheduler *s = errand->s;
-    atomic_fetch_add(&s->answering, 1);
-    mr_chan_send(&s->inbox, &errand->msg);
-    atomic_fetch_sub(&s->answering, 1);
+    note_generation(errand);
+    mr_errand_store(errand, req);
 }
 
-static void store_done(struct mr_store_req *req)
+void sched_errand_broker(struct mr_errand *errand, struct mr_req *req)
 {
-    struct errand *errand = req->arg;
-    answer(errand);
+    note_generation(errand);
+    mr_errand_broker(errand, req);
 }
 
-static void broker_done(struct mr_req *req)
+bool sched_errand_current(const struct mr_errand *errand)
 {
-    struct errand *errand = req->arg;
-    answer(errand);
-}
-
-static void errand_begin(struct errand *errand)
-{
-    errand->msg.deliver = errand_deliver;
-    errand->generation = errand->app != NULL ? errand->app->generation : 0;
-    errand->s->under_way++;
-}
-
-void sched_errand_store(struct errand *errand, struct mr_store_req *req)
-{
-    errand_begin(errand);
-    req->done = store_done;
-    req->arg = errand;
-    mr_store_submit(errand->s->store, req);
-}
-
-void sched_errand_broker(struct errand *errand, struct mr_req *req)
-{
-    errand_begin(errand);
-    req->done = broker_done;
-    req->arg = errand;
-    mr_broker_submit(errand->s->broker, req);
-}
-
-bool sched_errand_current(const struct errand *errand)
-{
-    return errand->app->owned && errand->app->generation == errand->generation;
+    return sched_app_of(errand)->owned && sched_app_of(errand)->generation == errand->generation;
 }
 
 /* ---- time ------------------------------------------------------------------------------------ */
 
 int64_t sched_now_ms(const struct mr_scheduler *s)
 {
-    return mr_wall_ms(mr_wall_now(s->clock));
-}
-
-/* Rounded up: never early. */
-static uint64_t tick_of(const struct mr_scheduler *s, int64_t mono_ns)
-{
-    int64_t ns = mono_ns - s->base.ns;
-    return ns > 0 ? (uint64_t)((ns - 1) / MR_NS_PER_MS + 1) : 0;
-}
-
-static uint64_t tick_now(const struct mr_scheduler *s)
-{
-    return (uint64_t)((mr_mono_now(s->clock).ns - s->base.ns) / MR_NS_PER_MS);
-}
-
-void sched_after(struct mr_scheduler *s, struct mr_timer *timer, int64_t ms)
-{
-    mr_wheel_start(s->wheel, timer, tick_of(s, mr_mono_now(s->clock).ns + ms * MR_NS_PER_MS));
+    return mr_wall_ms(mr_wall_now(s->desk.clock));
 }
 
 void sched_at(struct mr_scheduler *s, struct mr_timer *timer, int64_t wall_ms)
 {
     /* The monotonic one first: who is held up between the two looks too early, and once more, instead of too late. */
-    int64_t now_ns = mr_mono_now(s->clock).ns;
-    int64_t left_us = wall_ms * MR_US_PER_MS - mr_wall_now(s->clock).us;
+    int64_t now_ns = mr_mono_now(s->desk.clock).ns;
+    int64_t left_us = wall_ms * MR_US_PER_MS - mr_wall_now(s->desk.clock).us;
     /* Who waits so long is looked at on the way. */
     if (left_us > MR_MS_PER_DAY * MR_US_PER_MS)
         left_us = MR_MS_PER_DAY * MR_US_PER_MS;
-    mr_wheel_start(s->wheel, timer,
-                   tick_of(s, now_ns + (left_us > 0 ? left_us * MR_NS_PER_US : 0)));
+    mr_desk_at(&s->desk, timer, (mr_mono){now_ns + (left_us > 0 ? left_us * MR_NS_PER_US : 0)});
 }
 
 /* From the monotonic to the wall clock; read closely together. */
@@ -133,9 +79,9 @@ static int64_t clock_offset_us(const struct mr_scheduler *s)
 {
     int64_t offset_us = 0;
     for (int i = 0; i < 3; i++) {
-        int64_t before_us = mr_mono_now(s->clock).ns / MR_NS_PER_US;
-        int64_t wall_us = mr_wall_now(s->clock).us;
-        int64_t after_us = mr_mono_now(s->clock).ns / MR_NS_PER_US;
+        int64_t before_us = mr_mono_now(s->desk.clock).ns / MR_NS_PER_US;
+        int64_t wall_us = mr_wall_now(s->desk.clock).us;
+        int64_t after_us = mr_mono_now(s->desk.clock).ns / MR_NS_PER_US;
         offset_us = wall_us - after_us;
         if (after_us - before_us < STEP_US / 10)
             break;
@@ -272,9 +218,9 @@ static void app_free(struct app *app)
 static void look(struct mr_timer *timer, void *arg)
 {
     struct mr_scheduler *s = arg;
-    if (s->stopping)
+    if (s->desk.stopping)
         return;
-    sched_after(s, timer, LOOK_MS);
+    mr_desk_after(&s->desk, timer, LOOK_MS);
     if (s->nodes_wanted)
         (void)sched_nodes_ready(s);
     for (struct mr_link *at = s->apps.next; at != &s->apps; at = at->next) {
@@ -285,22 +231,22 @@ static void look(struct mr_timer *timer, void *arg)
 }
 
 struct retaining {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_retain req;
 };
 
-static void retained(struct errand *errand)
+static void retained(struct mr_errand *errand)
 {
     struct retaining *r = mr_container(errand, struct retaining, errand);
-    struct mr_scheduler *s = errand->s;
+    struct mr_scheduler *s = sched_of(errand);
     enum mr_err err = r->req.req.err;
     bool more = err == MR_OK && (r->req.firings == RETAIN_MAX || r->req.tombstones == RETAIN_MAX);
     if (err == MR_OK)
         SCHED_COUNT(s, retained, r->req.firings + r->req.tombstones);
     else
         mr_diag(MR_DIAG_WARN, "timer.retain", "error=%s", mr_err_name(err));
-    if (!s->stopping)
-        sched_after(s, &s->retain, more ? RETAIN_PAUSE : RETAIN_MS);
+    if (!s->desk.stopping)
+        mr_desk_after(&s->desk, &s->retain, more ? RETAIN_PAUSE : RETAIN_MS);
     mr_store_req_done(&r->req.req);
     free(r);
 }
@@ -309,12 +255,12 @@ static void retained(struct errand *errand)
 static void retain(struct mr_timer *timer, void *arg)
 {
     struct mr_scheduler *s = arg;
-    struct retaining *r = s->stopping ? NULL : calloc(1, sizeof *r);
+    struct retaining *r = s->desk.stopping ? NULL : calloc(1, sizeof *r);
     if (r == NULL) {
-        sched_after(s, timer, RETAIN_MS);
+        mr_desk_after(&s->desk, timer, RETAIN_MS);
         return;
     }
-    r->errand = (struct errand){.s = s, .done = retained};
+    r->errand = (struct mr_errand){.desk = &s->desk, .done = retained};
     r->req = (struct mr_store_retain){.req.op = MR_STORE_RETAIN,
                                       .firings_ms = s->settings.history_ms,
                                       .tombstones_ms = MR_TIMER_BURIED_MS,
@@ -328,28 +274,22 @@ void sched_alarm(struct mr_scheduler *s, const struct mr_scheduler_alarm *alarm)
         s->alarm(alarm, s->alarm_arg);
 }
 
-/* ---- the thread ------------------------------------------------------------------------------ */
+/* ---- at the desk ----------------------------------------------------------------------------- */
 
-static int64_t wait_ns(const struct mr_scheduler *s)
+static int64_t rest_ns(const void *service)
 {
-    uint64_t next = mr_wheel_next(s->wheel);
-    int64_t max_ns = LOOK_MS * MR_NS_PER_MS;
-    if (next >= UINT64_MAX / MR_NS_PER_MS)
-        return max_ns;
-    int64_t ns = s->base.ns + (int64_t)next * MR_NS_PER_MS - mr_mono_now(s->clock).ns;
-    return ns > max_ns ? max_ns : ns > 0 ? ns : 0;
+    (void)service;
+    return LOOK_MS * MR_NS_PER_MS;
 }
 
-static void turn(struct mr_scheduler *s)
+static void heard(void *service)
 {
-    struct mr_msg *msg = mr_chan_take_all(&s->inbox);
-    while (msg != NULL) {
-        struct mr_msg *next = msg->next;
-        msg->deliver(msg, s);
-        msg = next;
-    }
-    watch_clock(s);
-    mr_wheel_advance(s->wheel, tick_now(s), s);
+    watch_clock(service);
+}
+
+static void turn(void *service)
+{
+    struct mr_scheduler *s = service;
     for (struct mr_link *at = s->apps.next; at != &s->apps; at = at->next) {
         struct app *app = mr_container(at, struct app, link);
         sched_fire_due(app);
@@ -362,22 +302,9 @@ static void turn(struct mr_scheduler *s)
     }
 }
 
-static void *run(void *arg)
+static void stop(void *service)
 {
-    struct mr_scheduler *s = arg;
-    while (!s->stopping || s->under_way > 0) {
-        turn(s);
-        if (!s->stopping || s->under_way > 0)
-            mr_chan_wait(&s->inbox, wait_ns(s));
-    }
-    return NULL;
-}
-
-static void stop(struct mr_msg *msg, void *receiver)
-{
-    struct mr_scheduler *s = receiver;
-    (void)msg;
-    s->stopping = true;
+    struct mr_scheduler *s = service;
     sched_share_end(s);
     for (struct mr_link *at = s->apps.next; at != &s->apps; at = at->next)
         sched_results_end(mr_container(at, struct app, link));
@@ -412,18 +339,6 @@ static void set_settings(struct mr_timer_settings *to, const struct mr_timer_set
     DEFAULT(to, balance_floor);
 }
 
-/* Two servers of one machine, and two lives of one server, are different owners. */
-static void name_owner(struct mr_scheduler *s, const char *node)
-{
-    struct mr_uuid uuid;
-    char text[MR_UUID_TEXT_LEN + 1];
-    mr_uuid_make(&uuid, mr_wall_now(s->clock), mr_rand_of_thread());
-    mr_uuid_format(&uuid, text);
-    snprintf(s->owner, sizeof s->owner, "%.*s%s%s", (int)MR_NAME_MAX, node != NULL ? node : "",
-             node != NULL && node[0] != '\0' ? "/" : "", text);
-    s->id = sched_server_id(mr_slice_str(s->owner));
-}
-
 static enum mr_err name_apps(struct mr_scheduler *s, const struct mr_scheduler_options *o)
 {
     size_t len = 0;
@@ -446,9 +361,18 @@ static enum mr_err name_apps(struct mr_scheduler *s, const struct mr_scheduler_o
 
 static enum mr_err begin(struct mr_scheduler *s, const struct mr_scheduler_options *o)
 {
-    s->base = mr_mono_now(s->clock);
+    MR_TRY(mr_desk_init(&s->desk, &(struct mr_desk_options){.broker = o->broker,
+                                                            .store = o->store,
+                                                            .clock = o->clock,
+                                                            .node = o->node,
+                                                            .thread = "mr-timers",
+                                                            .service = s,
+                                                            .heard = heard,
+                                                            .turn = turn,
+                                                            .rest_ns = rest_ns,
+                                                            .stop = stop}));
+    s->id = sched_server_id(mr_slice_str(s->desk.owner));
     s->offset_us = clock_offset_us(s);
-    MR_TRY(mr_wheel_new(0, &s->wheel));
     MR_TRY(mr_zones_new(mr_fs_system(), NULL, &s->zones));
     MR_TRY(name_apps(s, o));
     sched_share_init(s);
@@ -457,11 +381,9 @@ static enum mr_err begin(struct mr_scheduler *s, const struct mr_scheduler_optio
     s->sweep_due = true;
     mr_timer_init(&s->look, look);
     mr_timer_init(&s->retain, retain);
-    sched_after(s, &s->look, 0);
-    sched_after(s, &s->retain, RETAIN_MS);
-    MR_TRY(mr_thread_start(&s->thread, "mr-timers", run, s));
-    s->thread_there = true;
-    return MR_OK;
+    mr_desk_after(&s->desk, &s->look, 0);
+    mr_desk_after(&s->desk, &s->retain, RETAIN_MS);
+    return mr_desk_start(&s->desk);
 }
 
 static void scheduler_free(struct mr_scheduler *s)
@@ -473,7 +395,7 @@ static void scheduler_free(struct mr_scheduler *s)
     sched_planner_done(s);
     mr_arena_done(&s->homes_arena);
     free(s->apps_text);
-    mr_wheel_free(s->wheel);
+    mr_desk_done(&s->desk);
     mr_zones_free(s->zones);
     mr_lock_done(&s->lock);
     free(s);
@@ -485,9 +407,6 @@ enum mr_err mr_scheduler_start(const struct mr_scheduler_options *options,
     struct mr_scheduler *s = calloc(1, sizeof *s);
     if (s == NULL)
         return MR_NOMEM;
-    s->broker = options->broker;
-    s->store = options->store;
-    s->clock = options->clock != NULL ? options->clock : mr_clock_system();
     s->alarm = options->alarm;
     s->alarm_arg = options->arg;
     s->all_apps = options->apps_n == 0;
@@ -496,9 +415,7 @@ enum mr_err mr_scheduler_start(const struct mr_scheduler_options *options,
     mr_list_init(&s->planner.moves);
     mr_list_init(&s->planner.names);
     mr_lock_init(&s->lock);
-    mr_chan_init(&s->inbox);
     set_settings(&s->settings, options->settings);
-    name_owner(s, options->node);
     if (options->home != NULL)
         snprintf(s->home, sizeof s->home, "%s", options->home);
     s->gate = s->home[0] != '\0' ? options->gate : NULL;
@@ -516,14 +433,7 @@ void mr_scheduler_stop(struct mr_scheduler *scheduler)
     struct mr_scheduler *s = scheduler;
     if (s == NULL)
         return;
-    s->stop_msg.deliver = stop;
-    mr_chan_send(&s->inbox, &s->stop_msg);
-    mr_thread_join(s->thread);
-    turn(s); /* acts that came too late */
-    struct mr_event never;
-    mr_event_init(&never);
-    while (atomic_load(&s->answering) > 0) /* what they said was heard before they are through */
-        (void)mr_event_wait(&never, MR_NS_PER_MS);
+    mr_desk_stop(&s->desk);
     scheduler_free(s);
 }
 
@@ -567,12 +477,12 @@ void mr_scheduler_changed(struct mr_scheduler *scheduler, struct mr_slice app)
     c->msg.deliver = change_deliver;
     c->len = app.len;
     memcpy(c->app, app.data, app.len);
-    mr_chan_send(&scheduler->inbox, &c->msg);
+    mr_chan_send(&scheduler->desk.inbox, &c->msg);
 }
 
 const char *mr_scheduler_owner(const struct mr_scheduler *scheduler)
 {
-    return scheduler->owner;
+    return scheduler->desk.owner;
 }
 
 void mr_scheduler_figures(struct mr_scheduler *scheduler, struct mr_scheduler_figures *ret_figures)

@@ -21,19 +21,19 @@ enum {
 /* ---- that it is there ------------------------------------------------------------------------- */
 
 struct beating {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_server_beat req;
     mr_mono at;
 };
 
-static void beaten(struct errand *errand)
+static void beaten(struct mr_errand *errand)
 {
     struct beating *b = mr_container(errand, struct beating, errand);
     if (b->req.req.err != MR_OK) {
         mr_diag(MR_DIAG_WARN, "timer.beat", "error=%s", mr_err_name(b->req.req.err));
-        errand->s->beat = (mr_mono){0}; /* with the next look */
-    } else if (b->req.ttl_ms > 0 && errand->s->present) {
-        sched_keep_beaten(errand->s, b->at);
+        sched_of(errand)->beat = (mr_mono){0}; /* with the next look */
+    } else if (b->req.ttl_ms > 0 && sched_of(errand)->present) {
+        sched_keep_beaten(sched_of(errand), b->at);
     }
     mr_store_req_done(&b->req.req);
     free(b);
@@ -44,10 +44,10 @@ static void say(struct mr_scheduler *s, int64_t ttl_ms)
     struct beating *b = calloc(1, sizeof *b);
     if (b == NULL)
         return;
-    b->errand = (struct errand){.s = s, .done = beaten};
-    b->at = mr_mono_now(s->clock);
+    b->errand = (struct mr_errand){.desk = &s->desk, .done = beaten};
+    b->at = mr_mono_now(s->desk.clock);
     b->req = (struct mr_store_server_beat){.req.op = MR_STORE_SERVER_BEAT,
-                                           .server = mr_slice_str(s->owner),
+                                           .server = mr_slice_str(s->desk.owner),
                                            .apps = mr_slice_str(s->apps_text),
                                            .home = mr_slice_str(s->home),
                                            .ttl_ms = ttl_ms};
@@ -56,7 +56,7 @@ static void say(struct mr_scheduler *s, int64_t ttl_ms)
 
 static void beat(struct mr_scheduler *s)
 {
-    mr_mono now = mr_mono_now(s->clock);
+    mr_mono now = mr_mono_now(s->desk.clock);
     if (now.ns < s->beat.ns)
         return;
     s->beat = mr_mono_add_ms(now, s->settings.renew_ms);
@@ -67,20 +67,20 @@ static void beat(struct mr_scheduler *s)
 /* ---- whether it can be ------------------------------------------------------------------------ */
 
 struct probe {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_req_queue_list req;
     struct mr_queue_info info;
 };
 
-static void probed(struct errand *errand)
+static void probed(struct mr_errand *errand)
 {
     struct probe *p = mr_container(errand, struct probe, errand);
-    struct mr_scheduler *s = errand->s;
+    struct mr_scheduler *s = sched_of(errand);
     enum mr_err err = p->req.req.err;
     s->probing = false;
     mr_req_done(&p->req.req);
     free(p);
-    if (s->stopping || (err != MR_OK && err != MR_NOT_FOUND)) /* nobody has made a timer yet */
+    if (s->desk.stopping || (err != MR_OK && err != MR_NOT_FOUND)) /* nobody has made a timer yet */
         return;
     s->present = true;
     s->beat = (mr_mono){0};
@@ -89,12 +89,12 @@ static void probed(struct errand *errand)
 
 static void probe(struct mr_scheduler *s)
 {
-    bool not_now = s->probing || mr_mono_now(s->clock).ns < s->back.ns;
+    bool not_now = s->probing || mr_mono_now(s->desk.clock).ns < s->back.ns;
     struct probe *p = not_now ? NULL : calloc(1, sizeof *p);
     if (p == NULL)
         return;
     s->probing = true;
-    p->errand = (struct errand){.s = s, .done = probed};
+    p->errand = (struct mr_errand){.desk = &s->desk, .done = probed};
     p->req = (struct mr_req_queue_list){.req.op = MR_OP_QUEUE_LIST,
                                         .only = mr_slice_str(MR_TIMERS_QUEUE),
                                         .infos = &p->info,
@@ -105,7 +105,7 @@ static void probe(struct mr_scheduler *s)
 /* ---- what is to be ours ----------------------------------------------------------------------- */
 
 struct looking {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_subapps_list tables;
     struct mr_store_server_list list;
     struct mr_store_app_list page;
@@ -182,7 +182,7 @@ static void decide_one(struct mr_scheduler *s, const struct mr_share_app *to, bo
     if (app == NULL)
         return;
     if (app->share && !is_ours)
-        app->leave = mr_mono_add_ms(mr_mono_now(s->clock), LEAVE_MS);
+        app->leave = mr_mono_add_ms(mr_mono_now(s->desk.clock), LEAVE_MS);
     app->share = is_ours;
     app->free = is_free;
 }
@@ -217,9 +217,9 @@ static void note_homes(struct mr_scheduler *s, const struct mr_store_server_list
 /* Not when we are not seen ourselves: then the others do not count us, either. */
 static void decide(struct looking *l)
 {
-    struct mr_scheduler *s = l->errand.s;
+    struct mr_scheduler *s = sched_of(&l->errand);
     struct sight *sight = &l->sight;
-    size_t us = sight->us = server_of(sight, mr_slice_str(s->owner));
+    size_t us = sight->us = server_of(sight, mr_slice_str(s->desk.owner));
     s->others = sight->servers_n - (us != MR_SHARE_NOBODY);
     s->wished = false;
     for (size_t i = 0; i < sight->cuts_n; i++)
@@ -247,10 +247,10 @@ static void decide(struct looking *l)
 
 static void end_look(struct looking *l, enum mr_err err)
 {
-    struct mr_scheduler *s = l->errand.s;
+    struct mr_scheduler *s = sched_of(&l->errand);
     bool again = s->share_again;
     s->sharing = s->share_again = false;
-    if (err == MR_OK && s->present && !s->stopping)
+    if (err == MR_OK && s->present && !s->desk.stopping)
         decide(l);
     looking_free(l);
     if (again)
@@ -259,14 +259,14 @@ static void end_look(struct looking *l, enum mr_err err)
 
 static void ask_apps(struct looking *l, struct mr_slice after);
 
-static void apps_listed(struct errand *errand)
+static void apps_listed(struct mr_errand *errand)
 {
     struct looking *l = mr_container(errand, struct looking, errand);
     enum mr_err err = l->page.req.err;
     struct mr_slice last = {0};
     for (size_t i = 0; err == MR_OK && i < l->page.n; i++)
         err = add_app(&l->sight, l->page.apps[i].name, l->page.apps[i].owner);
-    bool more = err == MR_OK && l->page.more && l->page.n > 0 && !errand->s->stopping;
+    bool more = err == MR_OK && l->page.more && l->page.n > 0 && !sched_of(errand)->desk.stopping;
     if (more)
         err = mr_arena_copy(&l->sight.arena, l->page.apps[l->page.n - 1].name, &last);
     mr_store_req_done(&l->page.req);
@@ -284,7 +284,7 @@ static void ask_apps(struct looking *l, struct mr_slice after)
     sched_errand_store(&l->errand, &l->page.req);
 }
 
-static void servers_listed(struct errand *errand)
+static void servers_listed(struct mr_errand *errand)
 {
     struct looking *l = mr_container(errand, struct looking, errand);
     struct sight *sight = &l->sight;
@@ -306,7 +306,7 @@ static void servers_listed(struct errand *errand)
 static void ask_tables(struct looking *l, struct mr_slice after);
 
 /* Who lives is asked behind that: of whom a table takes a subApp, since it is dead, is not there any more, then. */
-static void tables_listed(struct errand *errand)
+static void tables_listed(struct mr_errand *errand)
 {
     struct looking *l = mr_container(errand, struct looking, errand);
     enum mr_err err = l->tables.req.err;
@@ -314,7 +314,7 @@ static void tables_listed(struct errand *errand)
         err = sched_cuts_add(&l->sight, &l->tables);
     bool more = l->tables.more && l->tables.n > 0;
     mr_store_req_done(&l->tables.req);
-    if (err != MR_OK || errand->s->stopping) {
+    if (err != MR_OK || sched_of(errand)->desk.stopping) {
         end_look(l, err);
         return;
     }
@@ -341,13 +341,13 @@ static void list(struct mr_scheduler *s)
     if (l == NULL)
         return;
     s->sharing = true;
-    l->errand.s = s;
+    l->errand.desk = &s->desk;
     ask_tables(l, (struct mr_slice){0});
 }
 
 static void go(struct mr_scheduler *s)
 {
-    if (s->stopping)
+    if (s->desk.stopping)
         return;
     if (!s->present) {
         probe(s);
@@ -370,16 +370,16 @@ static void look(struct mr_timer *timer, void *arg)
 {
     struct mr_scheduler *s = arg;
     int64_t ms = s->present && (s->others > 0 || s->wished) ? SHARE_MS : LOOK_MS;
-    if (s->stopping)
+    if (s->desk.stopping)
         return;
-    sched_after(s, timer, s->settings.renew_ms < ms ? s->settings.renew_ms : ms);
+    mr_desk_after(&s->desk, timer, s->settings.renew_ms < ms ? s->settings.renew_ms : ms);
     go(s);
 }
 
 void sched_share_init(struct mr_scheduler *s)
 {
     mr_timer_init(&s->share, look);
-    sched_after(s, &s->share, 0);
+    mr_desk_after(&s->desk, &s->share, 0);
 }
 
 /* It is gone before its apps are free: so they go to others at once. */
@@ -399,5 +399,5 @@ void sched_share_give_up(struct mr_scheduler *s, enum mr_err err)
             mr_err_name(err));
     SCHED_COUNT(s, lost, s->figures.apps_owned);
     sched_share_end(s);
-    s->back = mr_mono_add_ms(mr_mono_now(s->clock), SHUN_LEASES * s->settings.lease_ms);
+    s->back = mr_mono_add_ms(mr_mono_now(s->desk.clock), SHUN_LEASES * s->settings.lease_ms);
 }

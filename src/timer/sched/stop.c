@@ -9,7 +9,7 @@
 #include "timer/strategy.h"
 
 struct stopping {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_firing_key key;
     struct mr_store_firing_get row;
     struct mr_arena arena;
@@ -32,7 +32,7 @@ static void stopping_free(struct stopping *st)
     free(st);
 }
 
-static void looked(struct errand *errand)
+static void looked(struct mr_errand *errand)
 {
     struct stopping *st = mr_container(errand, struct stopping, errand);
     struct end end = {.uid = st->key.uid,
@@ -43,19 +43,19 @@ static void looked(struct errand *errand)
     bool ended = st->get.req.err == MR_NOT_FOUND ||
                  (st->get.req.err == MR_OK && sched_end_of_task(&st->get.task, &end));
     if (end.finished_ms == 0)
-        end.finished_ms = sched_now_ms(errand->s);
+        end.finished_ms = sched_now_ms(sched_of(errand));
     if (st->why[0] != '\0' && (end.state == MR_LEDGER_CANCELLED || end.state == MR_LEDGER_STOPPED))
         end.reason = mr_slice_str(st->why);
     if (ended)
-        sched_end_write(errand->app, &end);
+        sched_end_write(sched_app_of(errand), &end);
     stopping_free(st);
 }
 
-static void controlled(struct errand *errand)
+static void controlled(struct mr_errand *errand)
 {
     struct stopping *st = mr_container(errand, struct stopping, errand);
     if (st->n > 1) {
-        sched_broadcast_look(errand->app, &st->key.uid, st->key.planned_ms);
+        sched_broadcast_look(sched_app_of(errand), &st->key.uid, st->key.planned_ms);
         stopping_free(st);
         return;
     }
@@ -69,7 +69,7 @@ static enum mr_err name_tasks(struct stopping *st)
 {
     struct mr_target *targets;
     size_t n;
-    MR_TRY(mr_targets_read(st->row.firings[0].target, mr_slice_str(st->errand.app->name),
+    MR_TRY(mr_targets_read(st->row.firings[0].target, mr_slice_str(sched_app_of(&st->errand)->name),
                            &st->arena, &targets, &n));
     st->n = n < MR_BATCH_MAX ? n : MR_BATCH_MAX;
     st->items = mr_arena_calloc(&st->arena, st->n, sizeof *st->items);
@@ -87,7 +87,7 @@ static enum mr_err name_tasks(struct stopping *st)
     return MR_OK;
 }
 
-static void row_known(struct errand *errand)
+static void row_known(struct mr_errand *errand)
 {
     struct stopping *st = mr_container(errand, struct stopping, errand);
     if (st->row.req.err != MR_OK || st->row.firings[0].state == MR_LEDGER_NONE ||
@@ -111,7 +111,7 @@ void sched_stop_task(struct app *app, const struct mr_uuid *uid, int64_t planned
     st->run = run;
     st->why = why;
     mr_firing_id(uid, planned_ms, run, st->id);
-    st->errand = (struct errand){.s = app->s, .app = app, .done = row_known};
+    st->errand = (struct mr_errand){.desk = &app->s->desk, .of = app, .done = row_known};
     st->row = (struct mr_store_firing_get){.req.op = MR_STORE_FIRING_GET, .keys = &st->key, .n = 1};
     sched_errand_store(&st->errand, &st->row.req);
 }

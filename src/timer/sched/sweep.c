@@ -27,7 +27,7 @@ static const int64_t pauses_ms[] = {0, 2000, 10000};
 enum { STATES_N = sizeof states / sizeof *states, ROUNDS = sizeof pauses_ms / sizeof *pauses_ms };
 
 struct sweep {
-    struct errand errand;
+    struct mr_errand errand;
     uint64_t life; /* of our row, when it was begun */
     size_t state;  /* of states */
     char cursor[MR_CURSOR_MAX];
@@ -57,23 +57,23 @@ static void page_free(struct sweep *sw)
 
 static void sweep_end(struct sweep *sw, enum mr_err err)
 {
-    struct mr_scheduler *s = sw->errand.s;
+    struct mr_scheduler *s = sched_of(&sw->errand);
     if (sw->dropped > 0)
         mr_diag(MR_DIAG_INFO, "timer.moved", "deleted=%zu go on elsewhere", sw->dropped);
     if (err != MR_OK)
         mr_diag(MR_DIAG_WARN, "timer.moved", "error=%s trying again", mr_err_name(err));
     SCHED_COUNT(s, moved, sw->dropped);
-    if (err == MR_OK && !s->stopping)
+    if (err == MR_OK && !s->desk.stopping)
         sched_keep_swept(s, sw->life);
     page_free(sw);
     free(sw);
     s->sweeping = false;
-    s->sweep_ended = mr_mono_now(s->clock);
+    s->sweep_ended = mr_mono_now(s->desk.clock);
     if (err == MR_OK)
         mr_event_set(&s->swept);
     s->sweep_round += err == MR_OK;
-    if (s->sweep_round < ROUNDS && !s->stopping)
-        sched_after(s, &s->sweep, err == MR_OK ? pauses_ms[s->sweep_round] : AGAIN_MS);
+    if (s->sweep_round < ROUNDS && !s->desk.stopping)
+        mr_desk_after(&s->desk, &s->sweep, err == MR_OK ? pauses_ms[s->sweep_round] : AGAIN_MS);
 }
 
 static void page_end(struct sweep *sw)
@@ -81,7 +81,7 @@ static void page_end(struct sweep *sw)
     memcpy(sw->cursor, sw->list.next, sizeof sw->cursor);
     page_free(sw);
     sw->state += sw->cursor[0] == '\0';
-    if (sw->state == STATES_N || sw->errand.s->stopping)
+    if (sw->state == STATES_N || sched_of(&sw->errand)->desk.stopping)
         sweep_end(sw, MR_OK);
     else
         list_page(sw);
@@ -89,7 +89,7 @@ static void page_end(struct sweep *sw)
 
 /* ---- deleting --------------------------------------------------------------------------------- */
 
-static void control(struct sweep *sw, size_t n, void (*done)(struct errand *errand))
+static void control(struct sweep *sw, size_t n, void (*done)(struct mr_errand *errand))
 {
     mr_req_done(&sw->control.req);
     sw->control = (struct mr_req_control){
@@ -98,7 +98,7 @@ static void control(struct sweep *sw, size_t n, void (*done)(struct errand *erra
     sched_errand_broker(&sw->errand, &sw->control.req);
 }
 
-static void controlled(struct errand *errand)
+static void controlled(struct mr_errand *errand)
 {
     struct sweep *sw = mr_container(errand, struct sweep, errand);
     enum mr_err err = sw->control.req.err;
@@ -111,10 +111,10 @@ static void controlled(struct errand *errand)
 }
 
 /* Those that have not begun. What may have come back to us takes its place again. */
-static void archived(struct errand *errand)
+static void archived(struct mr_errand *errand)
 {
     struct sweep *sw = mr_container(errand, struct sweep, errand);
-    enum mr_verb verb = sw->found == errand->s->found ? MR_VERB_DELETE : MR_VERB_RUN;
+    enum mr_verb verb = sw->found == sched_of(errand)->found ? MR_VERB_DELETE : MR_VERB_RUN;
     size_t n = 0;
     if (sw->control.req.err != MR_OK) {
         sweep_end(sw, sw->control.req.err);
@@ -154,7 +154,7 @@ static bool is_elsewhere(const struct mr_scheduler *s, const struct mr_task *tas
            mr_slice_equal(task->topic, mr_firing_topic(row->app, topic)) && !is_found(s, row);
 }
 
-static void rows_known(struct errand *errand)
+static void rows_known(struct mr_errand *errand)
 {
     struct sweep *sw = mr_container(errand, struct sweep, errand);
     size_t n = 0;
@@ -162,7 +162,7 @@ static void rows_known(struct errand *errand)
         sweep_end(sw, sw->get.req.err);
         return;
     }
-    if (sw->found != errand->s->found) {
+    if (sw->found != sched_of(errand)->found) {
         if (sw->tries++ < TRIES_MAX)
             ask_rows(sw);
         else
@@ -170,7 +170,7 @@ static void rows_known(struct errand *errand)
         return;
     }
     for (size_t i = 0; i < sw->n; i++) {
-        if (is_elsewhere(errand->s, sw->tasks[i], &sw->get.firings[i]))
+        if (is_elsewhere(sched_of(errand), sw->tasks[i], &sw->get.firings[i]))
             sw->items[n++] = (struct mr_control){.verb = MR_VERB_ARCHIVE, .id = sw->tasks[i]->id};
     }
     if (n > 0)
@@ -182,7 +182,7 @@ static void rows_known(struct errand *errand)
 static void ask_rows(struct sweep *sw)
 {
     mr_store_req_done(&sw->get.req);
-    sw->found = sw->errand.s->found;
+    sw->found = sched_of(&sw->errand)->found;
     sw->get =
         (struct mr_store_firing_get){.req.op = MR_STORE_FIRING_GET, .keys = sw->keys, .n = sw->n};
     sw->errand.done = rows_known;
@@ -191,7 +191,7 @@ static void ask_rows(struct sweep *sw)
 
 /* ---- tasks ------------------------------------------------------------------------------------ */
 
-static void page_known(struct errand *errand)
+static void page_known(struct mr_errand *errand)
 {
     struct sweep *sw = mr_container(errand, struct sweep, errand);
     if (sw->list.req.err != MR_OK) {
@@ -232,15 +232,15 @@ static void list_page(struct sweep *sw)
 static void begin(struct mr_timer *timer, void *arg)
 {
     struct mr_scheduler *s = arg;
-    struct sweep *sw = s->sweeping || s->stopping ? NULL : calloc(1, sizeof *sw);
-    if (s->stopping)
+    struct sweep *sw = s->sweeping || s->desk.stopping ? NULL : calloc(1, sizeof *sw);
+    if (s->desk.stopping)
         return;
     if (sw == NULL) {
-        sched_after(s, timer, AGAIN_MS);
+        mr_desk_after(&s->desk, timer, AGAIN_MS);
         return;
     }
     s->sweeping = true;
-    sw->errand.s = s;
+    sw->errand.desk = &s->desk;
     sw->life = s->row_life;
     list_page(sw);
 }
@@ -260,10 +260,10 @@ void sched_sweep_look(struct mr_scheduler *s, bool is_shared)
     if (!s->sweep_due)
         return;
     bool is_soon = s->sweep_ended.ns != 0 &&
-                   mr_mono_now(s->clock).ns < mr_mono_add_ms(s->sweep_ended, AGAIN_MS).ns;
+                   mr_mono_now(s->desk.clock).ns < mr_mono_add_ms(s->sweep_ended, AGAIN_MS).ns;
     s->sweep_due = false;
     s->sweep_round = 0;
-    sched_after(s, &s->sweep, is_soon ? AGAIN_MS : 0);
+    mr_desk_after(&s->desk, &s->sweep, is_soon ? AGAIN_MS : 0);
 }
 
 bool mr_scheduler_await_swept(struct mr_scheduler *scheduler, int64_t max_ms)

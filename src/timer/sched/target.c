@@ -20,7 +20,7 @@ struct roster {
 };
 
 struct nodes {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_req_node_list req;
     mr_mono at;
     struct mr_arena arena;
@@ -36,12 +36,12 @@ void sched_nodes_free(struct nodes *nodes)
     free(nodes);
 }
 
-static void nodes_listed(struct errand *errand)
+static void nodes_listed(struct mr_errand *errand)
 {
     struct nodes *nodes = mr_container(errand, struct nodes, errand);
-    struct mr_scheduler *s = errand->s;
+    struct mr_scheduler *s = sched_of(errand);
     s->nodes_asking = false;
-    nodes->at = mr_mono_now(s->clock);
+    nodes->at = mr_mono_now(s->desk.clock);
     if (nodes->req.req.err != MR_OK) {
         s->nodes_again = mr_mono_add_ms(nodes->at, AGAIN_MS);
         sched_nodes_free(nodes);
@@ -53,20 +53,21 @@ static void nodes_listed(struct errand *errand)
 
 static void ask_nodes(struct mr_scheduler *s)
 {
-    bool not_now = s->nodes_asking || mr_mono_now(s->clock).ns < s->nodes_again.ns;
+    bool not_now = s->nodes_asking || mr_mono_now(s->desk.clock).ns < s->nodes_again.ns;
     struct nodes *nodes = not_now ? NULL : calloc(1, sizeof *nodes);
     if (nodes == NULL)
         return;
     s->nodes_asking = true;
-    nodes->errand = (struct errand){.s = s, .done = nodes_listed};
+    nodes->errand = (struct mr_errand){.desk = &s->desk, .done = nodes_listed};
     nodes->req.req.op = MR_OP_NODE_LIST;
     sched_errand_broker(&nodes->errand, &nodes->req.req);
 }
 
 bool sched_nodes_ready(struct mr_scheduler *s)
 {
-    int64_t age_ms =
-        s->nodes != NULL ? (mr_mono_now(s->clock).ns - s->nodes->at.ns) / MR_NS_PER_MS : INT64_MAX;
+    int64_t age_ms = s->nodes != NULL
+                         ? (mr_mono_now(s->desk.clock).ns - s->nodes->at.ns) / MR_NS_PER_MS
+                         : INT64_MAX;
     if (age_ms > NODES_OLD_MS)
         ask_nodes(s);
     return age_ms <= NODES_TOO_OLD_MS;

@@ -143,7 +143,7 @@ enum mr_err mr_scheduler_set_view(struct mr_scheduler *scheduler, const struct m
         sched_view_free(copy);
         return err;
     }
-    mr_chan_send(&scheduler->inbox, &copy->msg);
+    mr_chan_send(&scheduler->desk.inbox, &copy->msg);
     return MR_OK;
 }
 
@@ -203,7 +203,7 @@ static int compare_greatest(const void *a, const void *b)
 
 static enum mr_err fill_loads(struct mr_scheduler *s, struct mr_loads *loads)
 {
-    mr_mono now = mr_mono_now(s->clock);
+    mr_mono now = mr_mono_now(s->desk.clock);
     size_t n = 0;
     for (struct mr_link *at = s->apps.next; at != &s->apps; at = at->next)
         n++;
@@ -222,7 +222,7 @@ static enum mr_err fill_loads(struct mr_scheduler *s, struct mr_loads *loads)
     }
     qsort(loads->loads, loads->n, sizeof *loads->loads, compare_greatest);
     loads->balance = mr_slice_str(s->planner.verdict != NULL ? s->planner.verdict : "");
-    return mr_arena_copy(&loads->arena, mr_slice_str(s->owner), &loads->server);
+    return mr_arena_copy(&loads->arena, mr_slice_str(s->desk.owner), &loads->server);
 }
 
 /* Apps are only added, and under the lock; they stay until the scheduler is stopped. */

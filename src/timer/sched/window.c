@@ -84,7 +84,7 @@ struct entry *sched_entry_find(struct app *app, const struct mr_uuid *uid)
 /* Into the list of what is due. */
 static void sched_entry_due(struct entry *entry)
 {
-    mr_wheel_stop(entry->app->s->wheel, &entry->timer);
+    mr_desk_cancel(&entry->app->s->desk, &entry->timer);
     mr_list_remove(&entry->link);
     mr_list_push_back(&entry->app->due, &entry->link);
     entry->state = ENTRY_DUE;
@@ -153,7 +153,7 @@ static void entry_free(struct entry *entry)
         mr_assert(err == MR_OK);
     }
     app->entries_n--;
-    mr_wheel_stop(app->s->wheel, &entry->timer);
+    mr_desk_cancel(&app->s->desk, &entry->timer);
     mr_list_remove(&entry->link);
     sched_def_unref(entry->def);
     free(entry->open);
@@ -173,7 +173,7 @@ void sched_entry_settle(struct entry *entry)
                  mr_plan_due_ms(entry->def->rule, &entry->uid, entry->plan.next_ms));
     } else if (entry->open_n > 0) {
         entry->state = ENTRY_RESTS;
-        mr_wheel_stop(app->s->wheel, &entry->timer);
+        mr_desk_cancel(&app->s->desk, &entry->timer);
     } else {
         entry_free(entry);
     }
@@ -285,18 +285,18 @@ static void entry_unplan(struct entry *entry)
 }
 
 struct asking {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_uuid uid;
     struct mr_store_timer_key key;
     struct mr_store_timer_get get;
     struct mr_store_firing_open open;
 };
 
-static void open_asked(struct errand *errand)
+static void open_asked(struct mr_errand *errand)
 {
     struct asking *a = mr_container(errand, struct asking, errand);
     struct entry *entry =
-        sched_errand_current(errand) ? sched_entry_find(errand->app, &a->uid) : NULL;
+        sched_errand_current(errand) ? sched_entry_find(sched_app_of(errand), &a->uid) : NULL;
     if (entry != NULL && entry->state == ENTRY_ASKS) {
         if (a->open.req.err == MR_OK)
             sched_entry_open_are(entry, a->open.firings, a->open.n);
@@ -310,14 +310,14 @@ static void open_asked(struct errand *errand)
     free(a);
 }
 
-static struct asking *ask_new(struct entry *entry, void (*done)(struct errand *errand))
+static struct asking *ask_new(struct entry *entry, void (*done)(struct mr_errand *errand))
 {
     struct asking *a = calloc(1, sizeof *a);
     if (a == NULL)
         return NULL;
-    a->errand = (struct errand){.s = entry->app->s, .app = entry->app, .done = done};
+    a->errand = (struct mr_errand){.desk = &entry->app->s->desk, .of = entry->app, .done = done};
     a->uid = entry->uid;
-    mr_wheel_stop(entry->app->s->wheel, &entry->timer);
+    mr_desk_cancel(&entry->app->s->desk, &entry->timer);
     mr_list_remove(&entry->link);
     entry->state = ENTRY_ASKS;
     return a;
@@ -403,14 +403,14 @@ struct entry *sched_entry_rest(struct app *app, const struct mr_store_timer *row
     return entry;
 }
 
-static void row_asked(struct errand *errand)
+static void row_asked(struct mr_errand *errand)
 {
     struct asking *a = mr_container(errand, struct asking, errand);
     struct entry *entry =
-        sched_errand_current(errand) ? sched_entry_find(errand->app, &a->uid) : NULL;
+        sched_errand_current(errand) ? sched_entry_find(sched_app_of(errand), &a->uid) : NULL;
     if (entry != NULL && entry->state == ENTRY_ASKS && a->get.req.err == MR_OK) {
         const struct mr_store_timer *row = &a->get.timers[0];
-        struct def *def = row->state == MR_ROW_ACTIVE ? sched_def_new(errand->s, row) : NULL;
+        struct def *def = row->state == MR_ROW_ACTIVE ? sched_def_new(sched_of(errand), row) : NULL;
         entry->state = ENTRY_RESTS;
         if (def != NULL)
             entry_take(entry, row, def);
@@ -442,7 +442,7 @@ void sched_entry_ask(struct entry *entry)
 /* ---- reading --------------------------------------------------------------------------------- */
 
 struct reading {
-    struct errand errand;
+    struct mr_errand errand;
     struct mr_store_due req;
     bool extends;    /* reads what is behind the old end of the window */
     int64_t from_ms; /* that old end; 0: there was none */
@@ -453,10 +453,10 @@ struct reading {
 static void read_next(struct reading *r)
 {
     struct mr_store_due req = {.req.op = MR_STORE_DUE,
-                               .app = mr_slice_str(r->errand.app->name),
-                               .slots = r->errand.app->slots,
-                               .until_ms = r->errand.app->until_ms,
-                               .since = r->extends ? 0 : r->errand.app->since,
+                               .app = mr_slice_str(sched_app_of(&r->errand)->name),
+                               .slots = sched_app_of(&r->errand)->slots,
+                               .until_ms = sched_app_of(&r->errand)->until_ms,
+                               .since = r->extends ? 0 : sched_app_of(&r->errand)->since,
                                .after_ms = r->req.after_ms,
                                .after_uid = r->req.after_uid,
                                .max = PAGE_MAX};
@@ -464,14 +464,14 @@ static void read_next(struct reading *r)
     sched_errand_store(&r->errand, &r->req.req);
 }
 
-static void read_done(struct errand *errand);
+static void read_done(struct mr_errand *errand);
 
 static void read_begin(struct app *app, bool extends)
 {
     struct reading *r = calloc(1, sizeof *r);
     if (r == NULL)
         return;
-    r->errand = (struct errand){.s = app->s, .app = app, .done = read_done};
+    r->errand = (struct mr_errand){.desk = &app->s->desk, .of = app, .done = read_done};
     r->extends = extends;
     r->from_ms = app->until_ms;
     if (extends && app->until_ms != 0) {
@@ -493,7 +493,7 @@ static bool half_over(const struct app *app)
 
 static void read_end(struct reading *r, enum mr_err err)
 {
-    struct app *app = r->errand.app;
+    struct app *app = sched_app_of(&r->errand);
     bool extends = r->extends;
     free(r);
     app->reading = false;
@@ -507,7 +507,7 @@ static void read_end(struct reading *r, enum mr_err err)
 
 static void read_page(struct reading *r)
 {
-    struct app *app = r->errand.app;
+    struct app *app = sched_app_of(&r->errand);
     if (!r->begun)
         r->changed = r->req.changed; /* of the first page: what comes between is said again */
     r->begun = true;
@@ -526,7 +526,7 @@ static void read_page(struct reading *r)
  * fired first. */
 static bool is_too_much(const struct reading *r)
 {
-    const struct app *app = r->errand.app;
+    const struct app *app = sched_app_of(&r->errand);
     return app->entries_n >= app->s->settings.backlog_max && r->req.after_ms < sched_now_ms(app->s);
 }
 
@@ -539,7 +539,7 @@ void sched_window_go_on(struct app *app)
     read_next(r);
 }
 
-static void read_done(struct errand *errand)
+static void read_done(struct mr_errand *errand)
 {
     struct reading *r = mr_container(errand, struct reading, errand);
     enum mr_err err = r->req.req.err;
@@ -548,12 +548,12 @@ static void read_done(struct errand *errand)
     if (current && err == MR_OK)
         read_page(r);
     else if (current && r->extends)
-        errand->app->until_ms = r->from_ms; /* not read: once more, later */
+        sched_app_of(errand)->until_ms = r->from_ms; /* not read: once more, later */
     mr_store_req_done(&r->req.req);
     if (!current)
         free(r); /* the app has begun anew, or not at all */
     else if (r->more && is_too_much(r))
-        errand->app->held = r;
+        sched_app_of(errand)->held = r;
     else if (r->more)
         read_next(r);
     else
