@@ -188,7 +188,7 @@ foreach(source IN LISTS units)
     add_test_program(${name} "${source}" ${more})
     set(labels sample unit)
     # Events are made on one loop, and those of 12 000 queues take a minute under TSan.
-    if(name MATCHES "^test_(chan|exec|embedded|worker|client|http|api|rpc|remote|many|redis|timer_zone|names_(service|client))"
+    if(name MATCHES "^test_(chan|exec|desk|embedded|worker|client|http|api|rpc|remote|many|redis|timer_zone|names_(service|client))"
         AND NOT name STREQUAL "test_api_events")
         list(APPEND labels threads)
     endif()
