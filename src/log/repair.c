@@ -255,6 +255,8 @@ enum mr_err pass_damage(struct scan *scan, struct place *place)
          from = (struct place){from.i + 1, MR_SEGMENT_HEADER}) {
         uint64_t to = from.i == next.place.i ? next.place.at : scan->log->segments[from.i].bytes;
         MR_TRY(cover_damage(scan, from, to, next_seq));
+        if (from.i < next.place.i) /* it goes with what says that they are missing, not before */
+            scan->log->segments[from.i].last_seq = next_seq - 1;
     }
     if (repairs(scan) && scan->expected != next_seq && next.place.at == MR_SEGMENT_HEADER)
         MR_TRY(resume_here(scan, next.place.i, next_seq));

@@ -146,6 +146,30 @@ static void what_is_set_aside_at_the_end_is_not_written_over(void **state)
     assert_true(log_found_seq(rig, 6));
 }
 
+/* The last snapshot may end right before what was set aside at the end of a segment, where the skip record stands. */
+static void a_segment_does_not_go_before_what_says_that_its_end_is_missing(void **state)
+{
+    struct log_rig *rig = *state;
+    struct mr_segment_info first;
+    while (mr_log_segments(rig->log) < 2)
+        log_put_durable(rig, 1, LOG_LEN);
+    log_put_durable(rig, 5, LOG_LEN);
+    mr_log_segment_at(rig->log, 0, &first);
+    log_drop(rig);
+    log_damage(rig, "log-00000001", log_place(first.last_seq) + 50);
+    rig->recovery.after_seq = first.last_seq - 1;
+    rig->recovery.mode = MR_FSCK_REPAIR;
+    log_open(rig);
+    mr_log_trim(rig->log, first.last_seq - 1);
+    log_run_chores(rig);
+    rig->recovery.mode = MR_FSCK_CHECK;
+    log_open(rig);
+    assert_int_equal(rig->recovery.damaged, 0);
+    mr_log_trim(rig->log, first.last_seq);
+    log_run_chores(rig);
+    assert_false(mr_log_has_segment(rig->log, 1));
+}
+
 /* The first segment is full to its last byte. The first record of the second fills its first sector
  * and 24 bytes: swapped with the next one, it is missing, and what follows it stands too close behind
  * the header. */
@@ -713,6 +737,7 @@ int main(void)
         TEST(the_smallest_record_can_be_repaired_too),
         TEST(swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired),
         TEST(what_is_set_aside_at_the_end_is_not_written_over),
+        TEST(a_segment_does_not_go_before_what_says_that_its_end_is_missing),
         TEST(the_start_of_a_segment_without_room_for_a_skip_can_be_repaired),
         TEST(a_repair_cut_off_at_any_point_can_be_repeated),
         TEST(the_last_record_is_guarded_once_a_mark_stands_behind_it),
