@@ -51,6 +51,7 @@ struct segment {
     uint64_t unsaid;    /* the last that was let go without a record: see mr_log_unsaid */
     bool sealed;
     bool removing; /* a chore is taking it away */
+    bool stuck;    /* one could not; it is tried again with mr_log_retry_space */
 };
 
 /* One block of the read cache. */
@@ -132,7 +133,7 @@ struct mr_log {
     struct sync_chore *newest; /* of the two, the one submitted last */
     struct file_chore filing;
     enum mr_err full; /* why the next segment could not be made; MR_OK: it could */
-    bool stuck;       /* an old segment could not be taken away */
+    bool stuck;       /* some segment is */
     enum mr_err failure;
     unsigned pins;
     bool chores_held; /* the start makes its segments itself */

@@ -194,7 +194,7 @@ uint64_t mr_log_disk_bytes(const struct mr_log *log);
 bool mr_log_has_segment(const struct mr_log *log, uint32_t number);
 
 /* Removes or recycles sealed segments that nothing lives in and whose records are all covered by
- * snap_seq. Where that failed, not before mr_log_retry_space. */
+ * snap_seq. One for which that failed is passed over until mr_log_retry_space. */
 void mr_log_trim(struct mr_log *log, uint64_t snap_seq);
 /* While pinned nothing is removed. Pins nest. */
 void mr_log_pin(struct mr_log *log);

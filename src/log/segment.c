@@ -299,7 +299,7 @@ static void give_back(struct mr_log *log, const struct file_chore *chore)
     mr_assert(segment != NULL && segment->removing);
     segment->removing = false;
     segment->file = chore->file;
-    log->stuck = true;
+    segment->stuck = log->stuck = true;
 }
 
 /* No failure here can lose anything, and all of it is tried again later: see mr_log_retry_space. While a new
@@ -406,6 +406,8 @@ void segment_prepare(struct mr_log *log)
 void mr_log_retry_space(struct mr_log *log)
 {
     log->stuck = false;
+    for (size_t i = 0; i < log->segments_n; i++)
+        log->segments[i].stuck = false;
     if (log->full != MR_OK)
         make_another(log);
     mr_log_trim(log, log->trim_seq);
@@ -435,7 +437,7 @@ bool segment_unsaid(const struct mr_log *log, const struct segment *segment)
  * that files were lost. */
 static bool removable(const struct mr_log *log, const struct segment *segment)
 {
-    return segment->sealed && !segment->removing && segment->live == 0 &&
+    return segment->sealed && !segment->removing && !segment->stuck && segment->live == 0 &&
            segment->last_seq <= log->trim_seq && !segment_unsaid(log, segment) &&
            segment->dead_seq <= log->durable_seq && segment->last_seq < log->durable_seq &&
            !being_synced(log, segment->file);
@@ -444,7 +446,7 @@ static bool removable(const struct mr_log *log, const struct segment *segment)
 void mr_log_trim(struct mr_log *log, uint64_t snap_seq)
 {
     log->trim_seq = snap_seq;
-    if (log->pins > 0 || log->filing.kind != FILE_IDLE || log->failure != MR_OK || log->stuck)
+    if (log->pins > 0 || log->filing.kind != FILE_IDLE || log->failure != MR_OK)
         return;
     for (size_t i = 0; i + 1 < log->segments_n; i++) {
         struct segment *segment = &log->segments[i];

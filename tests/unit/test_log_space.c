@@ -233,7 +233,7 @@ static void a_segment_that_cannot_be_removed_does_no_harm(void **state)
     assert_int_equal(rig->found_n, 30);
 }
 
-/* It stays as it was and is counted, nothing else waits for it, and it goes once the disk lets it. */
+/* It stays as it was and is counted, and it goes once the disk lets it. */
 static void a_segment_that_cannot_be_removed_is_tried_again(void **state)
 {
     struct log_rig *rig = *state;
@@ -246,8 +246,9 @@ static void a_segment_that_cannot_be_removed_is_tried_again(void **state)
             log_run_chores(rig);
         }
         assert_true(mr_log_wants_retry(rig->log));
-        assert_int_equal(simfs_count(rig->sim, SIMFS_REMOVE), tries + round); /* once a retry */
+        assert_int_equal(simfs_count(rig->sim, SIMFS_REMOVE), tries + 2 * round); /* once a retry */
         assert_true(mr_log_has_segment(rig->log, 2)); /* the first one was recycled */
+        assert_true(mr_log_has_segment(rig->log, 3));
         assert_int_equal(mr_log_failure(rig->log), MR_OK);
         assert_int_equal(mr_log_full(rig->log), MR_OK);
         log_put_durable(rig, 1, SMALL);
@@ -265,6 +266,23 @@ static void a_segment_that_cannot_be_removed_is_tried_again(void **state)
     rig->recovery.after_seq = last;
     log_open(rig);
     assert_int_equal(rig->found_n, 33);
+}
+
+/* One file that the disk holds on to must not fill it with all that come after. */
+static void a_segment_that_cannot_be_removed_keeps_no_other(void **state)
+{
+    struct log_rig *rig = *state;
+    log_fill_segments(rig, 4);
+    simfs_fail(rig->sim, SIMFS_REMOVE, 0, 1, MR_IO);
+    mr_log_trim(rig->log, mr_log_last_seq(rig->log));
+    log_run_chores(rig);
+    assert_true(mr_log_has_segment(rig->log, 2));
+    assert_false(mr_log_has_segment(rig->log, 3));
+    assert_true(mr_log_wants_retry(rig->log));
+    mr_log_retry_space(rig->log);
+    log_run_chores(rig);
+    assert_false(mr_log_has_segment(rig->log, 2));
+    assert_false(mr_log_wants_retry(rig->log));
 }
 
 /* Each call on the way fails once. What lost its name is dropped, and leaves no file that is nobody's. */
@@ -312,6 +330,7 @@ int main(void)
         TEST(a_segment_goes_only_when_no_sync_has_it),
         TEST(a_segment_that_cannot_be_removed_does_no_harm),
         TEST(a_segment_that_cannot_be_removed_is_tried_again),
+        TEST(a_segment_that_cannot_be_removed_keeps_no_other),
         TEST(a_segment_that_cannot_be_recycled_leaves_nothing_behind),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
