@@ -223,6 +223,26 @@ static void carried(void)
     at_once = false;
 }
 
+/* Likewise, and it ran there: one under an epoch ahead of all here, but behind the ceiling. */
+static void carried_with_epochs(void)
+{
+    at_once = true;
+    carry((struct mr_task){.id = mr_slice_str("c-ran"),
+                           .state = MR_PENDING,
+                           .retried = 1,
+                           .epoch = 1790001300000000},
+          true);
+    carry((struct mr_task){.id = mr_slice_str("c-ended"),
+                           .state = MR_COMPLETED,
+                           .epoch = 1780000002500000,
+                           .started_ms = 1780000002000,
+                           .finished_ms = 1780000003000,
+                           .retention_ms = 3650 * day_ms,
+                           .result = mr_slice_str("it ran there")},
+          true);
+    at_once = false;
+}
+
 static void what_a_snapshot_will_cover(uint64_t node)
 {
     enqueue((struct mr_task_options){.id = mr_slice_str("kept"),
@@ -358,14 +378,20 @@ static void crashes(void)
     mr_lease_free(lease);
     node = node_open();
     enqueue((struct mr_task_options){.id = mr_slice_str("active"), .priority_s = 9000});
-    mr_lease_free(take(node.node, "active"));
+    lease = take(node.node, "active");
+    printf("active under %llu\n", (unsigned long long)lease->epoch);
+    mr_lease_free(lease);
 }
 
-static void die(void)
+enum leave { LEAVE_DEAD, LEAVE_CLOSED };
+
+static void leave(enum leave how)
 {
     struct mr_rand rand;
     mr_rand_seed(&rand, 1);
     rig_run(&rig, rig.clock.mono_ns + MR_NS_PER_S);
+    if (how == LEAVE_CLOSED)
+        mr_engine_finish(rig.engine);
     simfs_stop(rig.fs);
     rig_kill(&rig);
     simfs_crash(rig.fs, &rand, SIMFS_KEEP_ALL);
@@ -445,7 +471,7 @@ int main(int argc, char **argv)
     rig_run(&rig, rig.clock.mono_ns + 6 * 60 * MR_NS_PER_S); /* the ceiling is renewed */
     everything_said();
     waiting();
-    die();
+    leave(LEAVE_DEAD);
     damage_and_repair();
     enqueue((struct mr_task_options){.queue = mr_slice_str("gone"), .payload = mr_slice_str("x")});
     struct mr_req_queue_remove remove = {
@@ -454,7 +480,8 @@ int main(int argc, char **argv)
     rig_run(&rig, rig.clock.mono_ns + 6 * 60 * MR_NS_PER_S);
     carried();
     crashes();
-    die();
+    carried_with_epochs();
+    leave(LEAVE_CLOSED);
     unsigned counts[MR_RECORD_TYPE_COUNT] = {0};
     size_t file[MR_RECORD_TYPE_COUNT];
     uint64_t at[MR_RECORD_TYPE_COUNT];

@@ -70,7 +70,7 @@ refuses 1 'format version 2' --broker "$redis" serve --data "$room/none" --liste
 number=1
 for (( ; ; number++)); do
     [ -e "$golden/http/$number.txt" ] || break
-    missing=$(comm -23 "$golden/http/$number.txt" "$room/routes")
+    missing=$(LC_ALL=C comm -23 "$golden/http/$number.txt" "$room/routes")
     [ -z "$missing" ] || fail "of version $number of the HTTP API is missing:"$'\n'"$(head -n 5 <<<"$missing")"
 done
 if [ "${MR_GOLDEN:-}" = make ]; then
@@ -79,3 +79,5 @@ if [ "${MR_GOLDEN:-}" = make ]; then
     number=$((number + 1))
 fi
 [ "$number" -gt 1 ] || fail "there is no list of routes in $golden/http"
+unlisted=$(LC_ALL=C comm -13 <(LC_ALL=C sort -u "$golden"/http/*.txt) "$room/routes")
+[ -z "$unlisted" ] || fail "in no list of $golden/http, where MR_GOLDEN=make puts it:"$'\n'"$(head -n 5 <<<"$unlisted")"

@@ -1,7 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Stores written by earlier versions open and say what they said then. tests/golden/v1 to
- * v7 are copied to a disk in memory, opened at a fixed time and compared field by field. Stores of a version
+ * v8 are copied to a disk in memory, opened at a fixed time and compared field by field. Stores of a version
  * still to come are made from it by raising one number, and are refused.
  */
 #include <setjmp.h>
@@ -27,6 +27,10 @@
 
 /* An hour after the last thing that happened in it. */
 #define GOLDEN_OPENED_US ((1790000799LL + 3600) * 1000000)
+/* The greatest that came from another broker: ahead of all that were handed out, behind the ceiling. */
+#define BROUGHT_EPOCH 1790001300000000ULL
+
+enum { BOARD_SLOT_AT = 64 };
 
 static void copy_file(struct mr_fs *fs, const char *dir, const char *name)
 {
@@ -57,13 +61,17 @@ static const struct golden {
     bool parts;                /* before, a queue was one */
     bool limits;               /* before, there were none */
     bool carried;              /* before, none came from another broker */
-} goldens[] = {{"v1", 1, 5, 15, 1790000052000, false, false, false, false, false},
-               {"v2", 2, 6, 15, 1790000050000, false, false, false, false, false},
-               {"v3", 3, 6, 15, 1790000050000, true, false, false, false, false},
-               {"v4", 3, 6, 15, 1790000050000, true, true, false, false, false},
-               {"v5", 4, 6, 14, 1790000050000, true, true, true, false, false},
-               {"v6", 4, 6, 14, 1790000050000, true, true, true, true, false},
-               {"v7", 4, 6, 14, 1790000050000, true, true, true, true, true}};
+    bool closed;               /* before, it died; and what came brought no epoch */
+    uint64_t active_epoch;     /* 0: that which stands on the board of v1 */
+} goldens[] = {
+    {"v1", 1, 5, 15, 1790000052000, false, false, false, false, false, false, 0},
+    {"v2", 2, 6, 15, 1790000050000, false, false, false, false, false, false, 0},
+    {"v3", 3, 6, 15, 1790000050000, true, false, false, false, false, false, 0},
+    {"v4", 3, 6, 15, 1790000050000, true, true, false, false, false, false, 0},
+    {"v5", 4, 6, 14, 1790000050000, true, true, true, false, false, false, 0},
+    {"v6", 4, 6, 14, 1790000050000, true, true, true, true, false, false, 0},
+    {"v7", 4, 6, 14, 1790000050000, true, true, true, true, true, false, 0},
+    {"v8", 4, 6, 14, 1790000050000, true, true, true, true, true, true, 1790001029000002}};
 static const struct golden *golden = goldens;
 
 static int begin(void **state)
@@ -162,19 +170,35 @@ static const char *const parted[] = {
 enum { PARTED = sizeof parted / sizeof *parted };
 
 /* Last of all. */
-static const char *const carried[] = {
-    "c-later: scheduled queue=zz-carried type=moved payload=c-later unique=carried "
-    "order=1780000000000 due=1893456000000 attempt=1 max_retry=25 timeout=1800000 "
-    "created=1780000000000",
-    "c-pending: pending queue=zz-carried type=moved payload=c-pending order=1780000000000 "
-    "attempt=4 "
-    "retried=2 max_retry=25 crashes=1 timeout=1800000 created=1780000000000 failed=1780000001000 "
-    "error=failed there",
-    "c-gone: completed queue=zz-carried type=moved payload=c-gone attempt=1 max_retry=25 "
-    "timeout=1800000 created=1780000000000 finished=1790000791000 error=moved to redis://elsewhere",
-    "c-completed: completed queue=zz-carried type=moved payload=c-completed attempt=1 max_retry=25 "
-    "timeout=1800000 retention=315360000000 created=1780000000000 finished=1780000002000 "
-    "result=done there",
+static const struct {
+    const char *text;
+    bool closed; /* only there */
+} carried[] = {
+    {"c-later: scheduled queue=zz-carried type=moved payload=c-later unique=carried "
+     "order=1780000000000 due=1893456000000 attempt=1 max_retry=25 timeout=1800000 "
+     "created=1780000000000",
+     false},
+    {"c-pending: pending queue=zz-carried type=moved payload=c-pending order=1780000000000 "
+     "attempt=4 "
+     "retried=2 max_retry=25 crashes=1 timeout=1800000 created=1780000000000 failed=1780000001000 "
+     "error=failed there",
+     false},
+    {"c-ran: pending queue=zz-carried type=moved payload=c-ran order=1780000000000 attempt=2 "
+     "retried=1 max_retry=25 timeout=1800000 created=1780000000000",
+     true},
+    {"c-gone: completed queue=zz-carried type=moved payload=c-gone attempt=1 max_retry=25 "
+     "timeout=1800000 created=1780000000000 finished=1790000791000 error=moved to "
+     "redis://elsewhere",
+     false},
+    {"c-completed: completed queue=zz-carried type=moved payload=c-completed attempt=1 "
+     "max_retry=25 "
+     "timeout=1800000 retention=315360000000 created=1780000000000 finished=1780000002000 "
+     "result=done there",
+     false},
+    {"c-ended: completed queue=zz-carried type=moved payload=c-ended attempt=1 max_retry=25 "
+     "timeout=1800000 retention=315360000000 created=1780000000000 started=1780000002000 "
+     "finished=1780000003000 result=it ran there",
+     true},
 };
 enum { CARRIED = sizeof carried / sizeof *carried };
 
@@ -183,9 +207,30 @@ static size_t parted_n(void)
     return golden->parts ? PARTED : 0;
 }
 
+static bool is_carried(size_t i)
+{
+    return golden->carried && (golden->closed || !carried[i].closed);
+}
+
+static size_t carried_n(void)
+{
+    size_t n = 0;
+    for (size_t i = 0; i < CARRIED; i++)
+        n += is_carried(i);
+    return n;
+}
+
+static const char *carried_at(size_t place)
+{
+    size_t i = 0;
+    while (!is_carried(i) || place-- > 0)
+        i++;
+    return carried[i].text;
+}
+
 static size_t tasks_n(void)
 {
-    return TASKS + (golden->groups ? GROUPED : 1) + parted_n() + (golden->carried ? CARRIED : 0);
+    return TASKS + (golden->groups ? GROUPED : 1) + parted_n() + carried_n();
 }
 
 static const char *task_at(size_t i)
@@ -202,7 +247,7 @@ static const char *task_at(size_t i)
     if (i < parted_n())
         return parted[i];
     i -= parted_n();
-    return i == 0 ? grouped[GROUPED - 1] : carried[i - 1];
+    return i == 0 ? grouped[GROUPED - 1] : carried_at(i - 1);
 }
 
 static void assert_line(const struct mr_buf *buf, const char *expected)
@@ -312,6 +357,17 @@ static void what_came_from_another_broker_is_held_until_it_is_released(void **st
         assert_int_equal(list.tasks[0].state, MR_PENDING);
     }
     mr_req_done(&list.req);
+}
+
+static void what_came_from_another_broker_has_the_epoch_that_it_brought(void **state)
+{
+    struct store_rig *f = *state;
+    if (!golden->closed)
+        return;
+    store_rig_open(f);
+    struct mr_req_get req = store_rig_get(f, "c-ran");
+    assert_int_equal(req.task.epoch, BROUGHT_EPOCH);
+    mr_req_done(&req.req);
 }
 
 static void limits_are_as_they_were_written(void **state)
@@ -435,6 +491,8 @@ static void a_new_epoch_is_above_every_old_one_even_if_the_clock_was_set_back(vo
     struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node.node, .max = 1};
     assert_int_equal(rig_call(&f->rig, &take.req), MR_OK);
     assert_true(take.leases->epoch > 1790000798000000);
+    if (golden->closed) /* what was left up to the ceiling is not used up */
+        assert_int_equal(take.leases->epoch, BROUGHT_EPOCH + 1);
     assert_int_equal(mr_broker_lease_open(mr_engine_broker(f->rig.engine), take.leases), MR_OK);
     assert_true(mr_slice_equal(take.leases->task.id, MR_SLICE_LIT("active")));
     mr_lease_free(take.leases);
@@ -454,6 +512,22 @@ static void it_can_be_written_on_and_opened_again(void **state)
     }
 }
 
+static size_t file_index(const struct store_rig *f, const char *part)
+{
+    for (size_t i = 0; i < simfs_file_count(f->fs); i++)
+        if (strstr(simfs_file_path(f->fs, i), part) != NULL)
+            return i;
+    fail();
+    return 0;
+}
+
+static void patch(struct store_rig *f, size_t file, uint64_t at, uint32_t value)
+{
+    uint8_t bytes[4];
+    mr_store32(bytes, value);
+    simfs_overwrite(f->fs, file, at, bytes, sizeof bytes);
+}
+
 /* The board is no part of a store that is copied, so it stands by itself: with it the last run of
  * "active" had begun. */
 static void add_board(struct store_rig *f)
@@ -463,6 +537,10 @@ static void add_board(struct store_rig *f)
     const char *source = getenv("MR_SOURCE_DIR");
     snprintf(path, sizeof path, "%s/tests/golden/v1-board", source != NULL ? source : ".");
     copy_file(fs, path, "board");
+    if (golden->active_epoch != 0) {
+        patch(f, file_index(f, "/board"), BOARD_SLOT_AT, (uint32_t)golden->active_epoch);
+        patch(f, file_index(f, "/board"), BOARD_SLOT_AT + 4, golden->active_epoch >> 32);
+    }
     assert_int_equal(fs->ops->dir_sync(fs, RIG_DIR), MR_OK);
 }
 
@@ -487,25 +565,9 @@ static void the_board_is_believed_in_the_boot_that_wrote_it_and_in_no_other(void
 
 /* ---- stores of a version still to come ------------------------------------------------------ */
 
-static size_t file_index(const struct store_rig *f, const char *part)
-{
-    for (size_t i = 0; i < simfs_file_count(f->fs); i++)
-        if (strstr(simfs_file_path(f->fs, i), part) != NULL)
-            return i;
-    fail();
-    return 0;
-}
-
 static uint32_t salt_of(const struct store_rig *f)
 {
     return mr_load32(simfs_file_data(f->fs, file_index(f, "/meta")) + 12);
-}
-
-static void patch(struct store_rig *f, size_t file, uint64_t at, uint32_t value)
-{
-    uint8_t bytes[4];
-    mr_store32(bytes, value);
-    simfs_overwrite(f->fs, file, at, bytes, sizeof bytes);
 }
 
 static void assert_newer(struct store_rig *f, const char *part)
@@ -599,6 +661,7 @@ int main(void)
         TEST(an_ended_task_still_has_its_order_time),
         TEST(queues_are_as_they_were_written),
         TEST(what_came_from_another_broker_is_held_until_it_is_released),
+        TEST(what_came_from_another_broker_has_the_epoch_that_it_brought),
         TEST(limits_are_as_they_were_written),
         TEST(counters_are_as_they_were_written),
         TEST(groups_go_on_where_they_were),

@@ -294,6 +294,72 @@ static void write_waiting(struct mr_broker *broker)
                                              .partition = i});
 }
 
+/* A run that had begun, and its worker went. */
+static void write_lost(struct mr_broker *broker)
+{
+    struct mr_worker_queue queue = {.name = MR_SLICE_LIT("default")};
+    struct mr_req_node_open open = {.req.op = MR_OP_NODE_OPEN,
+                                    .role = MR_NODE_WORKER,
+                                    .name = MR_SLICE_LIT("lost"),
+                                    .queues = &queue,
+                                    .queues_n = 1,
+                                    .slots = 1,
+                                    .lease_ms = 10000,
+                                    .events.stop = ignore_stop};
+    put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("crashed")});
+    assert_int_equal(mr_broker_call(broker, &open.req), MR_OK);
+    struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = open.node, .max = 1, .wait_ms = 10000};
+    assert_int_equal(mr_broker_call(broker, &take.req), MR_OK);
+    mr_broker_begun(broker, open.first_slot, take.leases->epoch);
+    struct mr_req_node_close close = {.req.op = MR_OP_NODE_CLOSE, .node = open.node};
+    assert_int_equal(mr_broker_call(broker, &close.req), MR_OK);
+    assert_int_equal(state_of(broker, "crashed"), MR_PENDING);
+    mr_lease_free(take.leases);
+    mr_req_done(&take.req);
+    mr_req_done(&close.req);
+    mr_req_done(&open.req);
+}
+
+/* As it stood at another broker. It is held. */
+static void carry(struct mr_broker *broker, struct mr_task task)
+{
+    struct mr_enqueue_result result;
+    task.queue = MR_SLICE_LIT("carried");
+    task.type = MR_SLICE_LIT("moved");
+    task.created_ms = task.order_time_ms = 1780000000000;
+    task.max_retry = 25;
+    task.timeout_ms = 1800000;
+    struct mr_task_options options = mr_carried_options(&task);
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &options, .carried = &task, .n = 1, .results = &result};
+    assert_int_equal(mr_broker_call(broker, &req.req), MR_OK);
+    assert_int_equal(result.err, MR_OK);
+    mr_req_done(&req.req);
+}
+
+static void write_carried(struct mr_broker *broker)
+{
+    const uint64_t ahead = 4102444800000000; /* microseconds: of 2100 */
+    carry(broker, (struct mr_task){.id = MR_SLICE_LIT("c-held"),
+                                   .state = MR_PENDING,
+                                   .retried = 2,
+                                   .crashes = 1,
+                                   .last_failed_ms = 1780000001000,
+                                   .last_error = MR_SLICE_LIT("failed there"),
+                                   .epoch = 1780000000500000});
+    carry(broker,
+          (struct mr_task){.id = MR_SLICE_LIT("c-ran"), .state = MR_PENDING, .epoch = ahead});
+    act(broker, MR_VERB_RELEASE, "c-ran");
+    carry(broker, (struct mr_task){.id = MR_SLICE_LIT("c-ended"),
+                                   .state = MR_COMPLETED,
+                                   .epoch = ahead - 1,
+                                   .started_ms = 1780000002000,
+                                   .finished_ms = 1780000003000,
+                                   .retention_ms = 1LL << 40,
+                                   .result = MR_SLICE_LIT("it ran there")});
+    act(broker, MR_VERB_RELEASE, "c-ended");
+}
+
 /* ---- what is shown ---------------------------------------------------------------------------- */
 
 static void show_tasks(struct mr_broker *broker, struct mr_buf *buf)
@@ -307,10 +373,30 @@ static void show_tasks(struct mr_broker *broker, struct mr_buf *buf)
         if (get.task.started_ms == 0)
             get.task.started_ms = (int64_t)(get.task.epoch / MR_US_PER_MS);
         put_task(buf, &get.task);
+        put_bytes(buf, "past", get.task.past);
         put_text(buf, "\n");
         mr_req_done(&get.req);
     }
     mr_req_done(&list.req);
+}
+
+/* Those that came from another broker, and the epochs that they brought. */
+static void show_carried(struct mr_broker *broker, struct mr_buf *buf)
+{
+    static const char *const ids[] = {"c-held", "c-ran", "c-ended"};
+    for (size_t i = 0; i < sizeof ids / sizeof *ids; i++) {
+        struct mr_req_get get = {.req.op = MR_OP_GET, .id = mr_slice_str(ids[i])};
+        enum mr_err err = mr_broker_call(broker, &get.req);
+        if (err == MR_OK) {
+            put_task(buf, &get.task);
+            put_number(buf, "held", get.task.held);
+            put_number(buf, "epoch", (int64_t)get.task.epoch);
+            put_text(buf, "\n");
+        } else {
+            assert_int_equal(err, MR_NOT_FOUND);
+        }
+        mr_req_done(&get.req);
+    }
 }
 
 static void show_queues(struct mr_broker *broker, struct mr_buf *buf)
@@ -382,6 +468,7 @@ static void show(struct mr_broker *broker, struct mr_buf *buf)
 {
     put_text(buf, "# SPDX-License-Identifier: Apache-2.0\n");
     show_tasks(broker, buf);
+    show_carried(broker, buf);
     show_queues(broker, buf);
     show_result(broker, buf);
     check_lock(broker);
@@ -426,7 +513,9 @@ static void make(struct fixture *f, unsigned number)
     struct mr_buf keys = {0}, said = {0};
     open_broker(f);
     write_ended(f->broker);
+    write_lost(f->broker);
     write_waiting(f->broker);
+    write_carried(f->broker);
     close_broker(f);
     dump(f, &keys);
     write_file(number, ".txt", &keys);
