@@ -258,7 +258,8 @@ enum job_json_verdict job_json_read(struct job_json *json, struct mr_slice bytes
     return JOB_JSON_MORE;
 }
 
-enum job_json_verdict job_json_end(struct job_json *json)
+/* Nothing comes any more. */
+static enum job_json_verdict end(struct job_json *json)
 {
     bool number = json->state == ZERO || json->state == DIGITS || json->state == FRACTION ||
                   json->state == EXPONENT;
@@ -275,6 +276,6 @@ bool job_json_valid(struct mr_slice text)
     job_json_begin(&json);
     enum job_json_verdict verdict = job_json_read(&json, text, &used);
     if (verdict == JOB_JSON_MORE)
-        verdict = job_json_end(&json);
+        verdict = end(&json);
     return verdict == JOB_JSON_DONE && used == text.len;
 }

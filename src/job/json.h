@@ -37,8 +37,6 @@ void job_json_begin(struct job_json *json);
 /* JOB_JSON_MORE: all of it was read. JOB_JSON_DONE: the value ends with byte ret_used, which may be 0: that a number is
  * whole is seen by what comes behind it. JOB_JSON_BAD: by byte ret_used. */
 enum job_json_verdict job_json_read(struct job_json *json, struct mr_slice bytes, size_t *ret_used);
-/* Nothing comes any more. Not JOB_JSON_MORE. */
-enum job_json_verdict job_json_end(struct job_json *json);
 /* Whether this is one value, and nothing else. */
 bool job_json_valid(struct mr_slice text);
 

@@ -43,17 +43,6 @@ size_t mr_subapps_find(const struct mr_subapps *table, uint32_t id)
     return SIZE_MAX;
 }
 
-size_t mr_subapps_of(const struct mr_subapps *table, uint32_t slot)
-{
-    mr_assert(slot < MR_SLOTS);
-    for (size_t i = 0; i < table->n; i++) {
-        if ((table->parts[i].slots >> slot & 1) != 0)
-            return i;
-    }
-    mr_assert(false);
-    return SIZE_MAX;
-}
-
 static const char *const reason_names[] = {
     [MR_SUBAPP_SPLIT] = "split", [MR_SUBAPP_MERGED] = "merged", [MR_SUBAPP_LOST] = "owner lost",
     [MR_SUBAPP_FIRST] = "first", [MR_SUBAPP_MOVED] = "moved",

@@ -47,8 +47,6 @@ void mr_subapps_init(struct mr_subapps *table);
 bool mr_subapps_valid(const struct mr_subapps *table);
 /* SIZE_MAX: none. */
 size_t mr_subapps_find(const struct mr_subapps *table, uint32_t id);
-/* The subApp of a slot. */
-size_t mr_subapps_of(const struct mr_subapps *table, uint32_t slot);
 
 /* A server that lives, by the store. */
 struct mr_subapp_server {

@@ -41,9 +41,6 @@ struct mr_webhook {
 /* MR_INVALID with detail. */
 MR_MUST_USE enum mr_err mr_webhook_parse(const char *url, struct mr_webhook *ret_hook,
                                          struct mr_detail *detail);
-/* "sha256=" and the HMAC of the body in hexadecimal digits. */
-enum { MR_WEBHOOK_SIGNATURE_MAX = 80 };
-void mr_webhook_sign(const char *secret, struct mr_slice body, char text[MR_WEBHOOK_SIGNATURE_MAX]);
 /* One POST of JSON; MR_OK when it was answered with 2xx. secret may be NULL. Waits up to max_ms. */
 MR_MUST_USE enum mr_err mr_webhook_post(const struct mr_webhook *hook, const char *secret,
                                         struct mr_slice body, int64_t max_ms,

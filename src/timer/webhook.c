@@ -12,7 +12,7 @@
 #include "timer/alarm.h"
 #include "tls/tls.h"
 
-enum { HTTP_PORT = 80, HTTPS_PORT = 443, ADDRESSES_MAX = 4, ANSWER_MAX = 512 };
+enum { HTTP_PORT = 80, HTTPS_PORT = 443, ADDRESSES_MAX = 4, ANSWER_MAX = 512, SIGNATURE_MAX = 80 };
 
 enum mr_err mr_webhook_parse(const char *url, struct mr_webhook *ret_hook, struct mr_detail *detail)
 {
@@ -41,14 +41,15 @@ enum mr_err mr_webhook_parse(const char *url, struct mr_webhook *ret_hook, struc
     return MR_OK;
 }
 
-void mr_webhook_sign(const char *secret, struct mr_slice body, char text[MR_WEBHOOK_SIGNATURE_MAX])
+/* "sha256=" and the HMAC of the body in hexadecimal digits. */
+static void sign(const char *secret, struct mr_slice body, char text[SIGNATURE_MAX])
 {
     unsigned char mac[EVP_MAX_MD_SIZE];
     unsigned int len = 0;
-    size_t at = (size_t)snprintf(text, MR_WEBHOOK_SIGNATURE_MAX, "sha256=");
+    size_t at = (size_t)snprintf(text, SIGNATURE_MAX, "sha256=");
     mr_assert(HMAC(EVP_sha256(), secret, (int)strlen(secret), body.data, body.len, mac, &len));
     for (unsigned int i = 0; i < len; i++)
-        at += (size_t)snprintf(text + at, MR_WEBHOOK_SIGNATURE_MAX - at, "%02x", mac[i]);
+        at += (size_t)snprintf(text + at, SIGNATURE_MAX - at, "%02x", mac[i]);
 }
 
 /* ---- a connection ---------------------------------------------------------------------------- */
@@ -166,7 +167,7 @@ static enum mr_err read_status(struct post *post, int *ret_status)
 static enum mr_err put_request(const struct mr_webhook *hook, const char *secret,
                                struct mr_slice body, struct mr_buf *buf)
 {
-    char signature[MR_WEBHOOK_SIGNATURE_MAX];
+    char signature[SIGNATURE_MAX];
     bool is_v6 = strchr(hook->host, ':') != NULL;
     MR_TRY(mr_buf_printf(buf,
                          "POST %s HTTP/1.1\r\nHost: %s%s%s:%u\r\nContent-Type: application/json\r\n"
@@ -174,7 +175,7 @@ static enum mr_err put_request(const struct mr_webhook *hook, const char *secret
                          hook->path, is_v6 ? "[" : "", hook->host, is_v6 ? "]" : "", hook->port,
                          body.len));
     if (secret != NULL) {
-        mr_webhook_sign(secret, body, signature);
+        sign(secret, body, signature);
         MR_TRY(mr_buf_printf(buf, "Millrace-Signature: %s\r\n", signature));
     }
     MR_TRY(mr_buf_append(buf, "\r\n", 2));

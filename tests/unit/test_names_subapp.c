@@ -35,12 +35,20 @@ static size_t slots(const struct mr_subapp *part)
     return (size_t)__builtin_popcountll(part->slots);
 }
 
+static uint32_t part_of(const struct mr_subapps *table, uint32_t slot)
+{
+    size_t i = 0;
+    while ((table->parts[i].slots >> slot & 1) == 0)
+        i++;
+    return table->parts[i].id;
+}
+
 /* How many slots have another owner than before. */
 static size_t moved_slots(const struct mr_subapps *a, const struct mr_subapps *b)
 {
     size_t n = 0;
     for (uint32_t slot = 0; slot < MR_SLOTS; slot++)
-        n += a->parts[mr_subapps_of(a, slot)].id != b->parts[mr_subapps_of(b, slot)].id;
+        n += part_of(a, slot) != part_of(b, slot);
     return n;
 }
 
