@@ -898,7 +898,8 @@ MR_MUST_USE enum mr_err mr_master_take(struct mr_master *master, size_t max, int
 /*
  * These n <= MR_BATCH_MAX results were dealt with: they are gone once it is answered. ret_errs has n
  * entries: MR_OK; MR_NOT_FOUND: it was committed before, which does no harm, or never given here;
- * MR_STALE: the lease was lost, and another master has got it since; MR_INVALID: this is no receipt.
+ * MR_STALE: the lease was lost, and another master has got it since; MR_INVALID: this is no receipt;
+ * MR_UNAVAILABLE: of several servers the one that may have it is away.
  */
 MR_MUST_USE enum mr_err mr_master_commit(struct mr_master *master, const struct mr_slice *receipts,
                                          size_t n, enum mr_err *ret_errs);

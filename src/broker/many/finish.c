@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
  * Finishes go where the task was taken, whatever has become of that server's place in the list. Those that do not say where
- * (of another process, by a receipt) are asked of all servers that are there: who has the task decides.
+ * (of another process, by a receipt) are asked of all servers that are there: who has the task decides. Where none of them has
+ * it, a server that is away may.
  */
 #include <stdlib.h>
 
@@ -65,6 +66,7 @@ static struct share *share_new(struct many *many, struct finishing *finishing,
                                const struct origin *origin, size_t n)
 {
     struct mr_req_finish *outer = finishing->outer;
+    bool has_gaps = (listed_origins(many) & ~up_origins(many)) != 0;
     struct mr_arena *arena = &outer->req.arena;
     struct share *share = mr_arena_calloc(arena, 1, sizeof *share);
     struct mr_finish *items = mr_arena_calloc(arena, n, sizeof *items);
@@ -82,7 +84,7 @@ static struct share *share_new(struct many *many, struct finishing *finishing,
         items[at].epoch = own_epoch(item->epoch);
         if (origin == NULL)
             items[at].ref = 0;
-        outer->errs[i] = MR_NOT_FOUND; /* until somebody has it */
+        outer->errs[i] = has_gaps ? MR_UNAVAILABLE : MR_NOT_FOUND; /* until somebody has it */
         places[at++] = i;
     }
     share->finishing = finishing;
@@ -135,6 +137,8 @@ void begin_finish(struct many *many, struct mr_req *req)
     enum mr_err err = finishing == NULL ? MR_NOMEM : outer->n > MR_BATCH_MAX ? MR_TOO_BIG : MR_OK;
     if (err == MR_OK) {
         finishing->outer = outer;
+        for (size_t i = 0; i < outer->n; i++)
+            outer->errs[i] = MR_UNAVAILABLE; /* of what nobody can be asked for */
         err = make_shares(many, finishing, sending);
     }
     if (err != MR_OK || finishing->pending == 0) {
