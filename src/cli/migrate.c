@@ -89,6 +89,14 @@ struct batch {
     size_t lists_n;
 };
 
+/* Then the task is as it was. After any other error it may have been done: so nothing is taken back, and the next run
+ * looks. */
+static bool is_refusal(enum mr_err err)
+{
+    return err == MR_RUNNING || err == MR_NOT_FOUND || err == MR_WRONG_STATE || err == MR_CONFLICT;
+}
+
+/* MR_OK: of each task it is known whether it was done. */
 static enum mr_err act(struct cli *side, struct batch *batch, enum mr_verb verb,
                        struct mr_slice text)
 {
@@ -97,7 +105,12 @@ static enum mr_err act(struct cli *side, struct batch *batch, enum mr_verb verb,
         batch->items[i].text = text;
         batch->items[i].id = batch->tasks[i].id;
     }
-    return batch->n == 0 ? MR_OK : mr_control(side->client, batch->items, batch->n, batch->errs);
+    enum mr_err err =
+        batch->n == 0 ? MR_OK : mr_control(side->client, batch->items, batch->n, batch->errs);
+    for (size_t i = 0; err == MR_OK && i < batch->n; i++)
+        if (batch->errs[i] != MR_OK && !is_refusal(batch->errs[i]))
+            err = batch->errs[i];
+    return err;
 }
 
 /* Keeps the tasks at these places only. */
@@ -218,22 +231,12 @@ static int take_back(struct move *move, struct batch *batch)
     return err == MR_OK ? CLI_OK : failed(move, err, &move->to, "cannot take tasks back");
 }
 
-/* Then the task is where it was. After any other error the mark may be there: so it stays held at TO, and the next
- * run looks. */
-static bool is_unmarked(enum mr_err err)
-{
-    return err == MR_RUNNING || err == MR_NOT_FOUND || err == MR_WRONG_STATE || err == MR_CONFLICT;
-}
-
 static int mark(struct move *move, struct batch *batch)
 {
     static struct batch back;
     bool marked[PAGE];
     back.n = 0;
     enum mr_err err = act(&move->from, batch, MR_VERB_MOVED, mr_slice_str(move->to.shown));
-    for (size_t i = 0; err == MR_OK && i < batch->n; i++)
-        if (batch->errs[i] != MR_OK && !is_unmarked(batch->errs[i]))
-            err = batch->errs[i];
     if (err != MR_OK)
         return failed(move, err, &move->from, "cannot mark tasks as moved");
     for (size_t i = 0; i < batch->n; i++) {

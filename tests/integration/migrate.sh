@@ -123,7 +123,23 @@ r flushall >/dev/null
 
 start
 far=$MILLRACE_BROKER
+folder=$data data=$room/data-redis
+start --broker "$redis"
+both=$far,${MILLRACE_BROKER#millrace://} data=$folder
 unset MILLRACE_BROKER
+
+# ---- one of two servers does not release what it holds ------------------------------------------
+
+# The other one says that it does not have those: that is no answer. The queue before it is the one that is tried out.
+on "file:$room/held" enqueue -q before first >/dev/null
+seq 20 | on "file:$room/held" enqueue -q later --lines --quiet
+r set 'asynq:{later}:mr:keep' odd >/dev/null
+expect 1 migrate --yes "file:$room/held" "$both"
+grep -q 'cannot release tasks at .*run it again' "$room/err" || fail "said: $(cat "$room/err")"
+r del 'asynq:{later}:mr:keep' >/dev/null
+expect 0 migrate --yes "file:$room/held" "$both"
+is "all are there" 20 "$(on "$both" queue show later --json | jq .pending)"
+is "and none is held" '[]' "$(on "$both" task list --held --json)"
 
 # ---- the epoch of a task rises wherever it goes ------------------------------------------------
 
