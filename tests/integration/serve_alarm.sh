@@ -40,7 +40,8 @@ sleep 0.6 # no condition: time has to pass without a server
 start --timer-misfire 100ms --alarm "cat >>'$room/told'"
 until_true lines "$room/told" 3
 is "the misfire" 'misfired default skipped' "$(events "$room/told" | tail -n 1)"
-is "from when to when" true "$(tail -n 1 "$room/told" | jq '.until_ms >= .planned_ms')"
+# On a busy machine there are more behind it, of one time each.
+is "from when to when" true "$(sed -n 3p "$room/told" | jq '.until_ms >= .planned_ms')"
 expect 0 timer rm skipped
 stop 0
 
