@@ -1,9 +1,20 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /*
- * Ids: UUID version 7 (RFC 9562) and its text, and SipHash-2-4 with 128 bits of output (Aumasson and
- * Bernstein). Format and parse run for every task, so they are plain loops over tables.
+ * Ids: UUID version 7 (RFC 9562) and its text, SipHash-2-4 with 128 bits of output (Aumasson and
+ * Bernstein), and 64-bit ids that rise. Format and parse run for every task, so they are plain
+ * loops over tables.
  */
 #include "base/id.h"
+
+enum {
+    ID_COUNTER_BITS = 12,
+    ID_NODE_BITS = 10,
+    ID_MS_SHIFT = ID_COUNTER_BITS + ID_NODE_BITS,
+    ID_NODE_MAX = (1 << ID_NODE_BITS) - 1,
+    ID_COUNTER_MAX = (1 << ID_COUNTER_BITS) - 1,
+};
+#define ID_MS_MAX ((1ULL << 42) - 1)
+_Static_assert(ID_MS_SHIFT + 42 == 64, "milliseconds, node and counter fill the id");
 
 /* ---- UUID ----------------------------------------------------------------------------------- */
 
@@ -124,4 +135,34 @@ struct mr_uuid mr_hash128(struct mr_hash_key key, struct mr_slice bytes)
     sip_rounds(&sip, 4);
     mr_store64(hash.bytes + 8, sip.v0 ^ sip.v1 ^ sip.v2 ^ sip.v3);
     return hash;
+}
+
+/* ---- 64-bit ids ------------------------------------------------------------------------------ */
+
+static uint64_t id_make(uint64_t ms, uint16_t node, uint64_t counter)
+{
+    return ms << ID_MS_SHIFT | (uint64_t)node << ID_COUNTER_BITS | counter;
+}
+
+/* When the clock stands still, was set back or the counter is used up, ids run ahead of the clock.
+ */
+uint64_t mr_id_next(struct mr_id_source *source, mr_wall now)
+{
+    mr_assert(source->node <= ID_NODE_MAX);
+    int64_t ms = mr_wall_ms(now);
+    uint64_t now_ms = ms < 0 ? 0 : (uint64_t)ms > ID_MS_MAX ? ID_MS_MAX : (uint64_t)ms;
+    uint64_t last_ms = source->last >> ID_MS_SHIFT;
+    uint64_t counter = source->last & ID_COUNTER_MAX;
+    uint64_t id = 0;
+    if (now_ms > last_ms)
+        id = id_make(now_ms, source->node, 0);
+    else if (counter < ID_COUNTER_MAX)
+        id = id_make(last_ms, source->node, counter + 1);
+    /* The counter is used up, or the last id came from a node with a higher number. */
+    if (id <= source->last) {
+        mr_assert(last_ms < ID_MS_MAX);
+        id = id_make(last_ms + 1, source->node, 0);
+    }
+    source->last = id;
+    return id;
 }

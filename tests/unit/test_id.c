@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Ids: UUIDs and their text, SipHash. */
+/* Ids: UUIDs and their text, SipHash, 64-bit ids that rise whatever the clock does. */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -168,6 +168,65 @@ static void table_hashes_of_neighbouring_uuids_spread(void **state)
     }
 }
 
+static void an_id_holds_time_node_and_counter(void **state)
+{
+    (void)state;
+    struct mr_id_source source = {.node = 1023};
+    int64_t ms = 1700000000123;
+    uint64_t id = mr_id_next(&source, (mr_wall){ms * 1000});
+    assert_int_equal(id >> 22, ms);
+    assert_int_equal(id >> 12 & 1023, 1023);
+    assert_int_equal(id & 4095, 0);
+    assert_int_equal(mr_id_next(&source, (mr_wall){ms * 1000}), id + 1);
+}
+
+static void ids_rise_when_the_counter_of_a_millisecond_is_used_up(void **state)
+{
+    (void)state;
+    struct mr_id_source source = {.node = 5};
+    uint64_t last = 0;
+    for (int i = 0; i < 10000; i++) {
+        uint64_t id = mr_id_next(&source, (mr_wall){1000000});
+        assert_true(id > last);
+        assert_int_equal(id >> 12 & 1023, 5);
+        assert_int_equal(id >> 22, 1000 + i / 4096);
+        last = id;
+    }
+    /* Once the clock has caught up, it leads again. */
+    assert_int_equal(mr_id_next(&source, (mr_wall){2000000}) >> 22, 2000);
+}
+
+static void ids_rise_when_the_clock_is_set_back_or_jumps(void **state)
+{
+    (void)state;
+    struct mr_rand rand = seeded(6);
+    struct mr_id_source source = {.node = 0};
+    uint64_t last = 0;
+    int64_t us = 1700000000000000;
+    for (int i = 0; i < 100000; i++) {
+        us += (int64_t)mr_rand_below(&rand, 4000) - 2000;
+        if (mr_rand_one_in(&rand, 1000))
+            us -= 3600000000;
+        uint64_t id = mr_id_next(&source, (mr_wall){us});
+        assert_true(id > last);
+        last = id;
+    }
+    assert_true(mr_id_next(&source, (mr_wall){-1}) > last);
+}
+
+static void ids_rise_over_a_change_of_node(void **state)
+{
+    (void)state;
+    struct mr_id_source source = {.node = 900};
+    uint64_t last = mr_id_next(&source, (mr_wall){5000});
+    source.node = 3;
+    for (int i = 0; i < 5000; i++) {
+        uint64_t id = mr_id_next(&source, (mr_wall){5000});
+        assert_true(id > last);
+        last = id;
+    }
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
@@ -178,6 +237,10 @@ int main(void)
         cmocka_unit_test(siphash_gives_the_published_vectors),
         cmocka_unit_test(another_key_gives_another_hash),
         cmocka_unit_test(table_hashes_of_neighbouring_uuids_spread),
+        cmocka_unit_test(an_id_holds_time_node_and_counter),
+        cmocka_unit_test(ids_rise_when_the_counter_of_a_millisecond_is_used_up),
+        cmocka_unit_test(ids_rise_when_the_clock_is_set_back_or_jumps),
+        cmocka_unit_test(ids_rise_over_a_change_of_node),
     };
     return cmocka_run_group_tests(tests, NULL, NULL);
 }
