@@ -21,10 +21,11 @@
 enum {
     MR_BALANCE_RATIO = 200,              /* percent of the least */
     MR_BALANCE_FLOOR = 60,               /* dispatches in a window */
-    MR_BALANCE_COOL_MS = 60 * 1000,      /* after a move */
     MR_BALANCE_STAY_MS = 10 * 60 * 1000, /* of what has moved */
     MR_BALANCE_WINDOW_MS = 60 * 1000,
     MR_BALANCE_WINDOW_STEPS = 12,
+    /* After a move: a window, and until nobody is heard any more who counted before it. */
+    MR_BALANCE_COOL_MS = MR_BALANCE_WINDOW_MS + 15 * 1000,
 };
 
 /* Dispatches of the last window, in steps. Zeroed is empty. */

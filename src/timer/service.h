@@ -44,7 +44,7 @@ struct mr_timer_settings {
     /* Of the planner (docs/nameserver.md): */
     int64_t give_ms;  /* 5 s: who has a subApp is given so long to leave it */
     int64_t merge_ms; /* MR_SUBAPP_MERGE_MS: subApps with too few workers for so long are merged */
-    int64_t cool_ms;  /* 60 s: between two moves for balance */
+    int64_t cool_ms;  /* 75 s: between two moves for balance */
     int64_t stay_ms;  /* 10 min: a subApp that has moved for balance stays so long */
     int64_t balance_floor; /* 60: who has dispatched less in a minute gives nothing away */
     /* An operation that the store did not take is tried again after these; 0: 5 s, 10 s. */
