@@ -212,7 +212,8 @@ enum mr_err pass_lost_log(struct scan *scan)
 }
 
 /* Where the log goes on behind damage: at the record with the lowest number above the expected one.
- * The first that is found need not be it: sectors may have changed places. */
+ * The first that is found need not be it: sectors may have changed places. But what stands behind a
+ * higher term is the remains of a torn tail. */
 static enum mr_err find_next(struct scan *scan, struct place from, struct later *ret_next)
 {
     MR_TRY(scan_later(scan, from, LATER_ANY, ret_next));
@@ -223,7 +224,7 @@ static enum mr_err find_next(struct scan *scan, struct place from, struct later 
         if (err == MR_NOT_FOUND || (err == MR_OK && other.place.i != ret_next->place.i))
             return MR_OK;
         MR_TRY(err);
-        if (other.record.seq < ret_next->record.seq)
+        if (other.record.seq < ret_next->record.seq && other.record.term >= ret_next->record.term)
             *ret_next = other;
     }
     return MR_OK;

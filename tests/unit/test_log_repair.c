@@ -170,6 +170,36 @@ static void a_segment_does_not_go_before_what_says_that_its_end_is_missing(void 
     assert_false(mr_log_has_segment(rig->log, 1));
 }
 
+/* What a power cut left of writes nobody was told of has a lower term than what was written over its beginning,
+ * though perhaps a lower number than the first of that which is whole. */
+static void the_remains_of_a_torn_tail_are_not_where_the_log_goes_on(void **state)
+{
+    enum { SHORT = 16, BEFORE = 10, LOST = 4, AGAIN = 8 };
+    static const uint8_t zeroes[LOG_SIZE];
+    struct log_rig *rig = *state;
+    log_put_durable(rig, BEFORE, LOG_LEN);
+    for (int i = 0; i < 10; i++)
+        log_put(rig, LOG_LEN, MR_LOG_LAZY, NULL);
+    assert_int_equal(mr_log_write(rig->log), MR_OK);
+    log_drop(rig);
+    size_t file = log_file(rig, "log-00000001");
+    simfs_overwrite(rig->sim, file, log_place(BEFORE + 1), zeroes, sizeof zeroes);
+    log_open(rig);
+    assert_int_equal(mr_log_last_seq(rig->log), BEFORE);
+    log_put_durable(rig, AGAIN, SHORT);
+    log_drop(rig);
+    for (uint64_t i = 0; i < LOST; i++)
+        log_damage(rig, "log-00000001", log_place(BEFORE + 1) + i * (MR_RECORD_HEADER + SHORT));
+    rig->recovery.mode = MR_FSCK_REPAIR;
+    log_open(rig);
+    assert_int_equal(mr_log_last_seq(rig->log), BEFORE + AGAIN);
+    for (size_t i = 0; i < rig->found_n; i++)
+        assert_true(rig->found[i].type == MR_RECORD_SKIP ||
+                    rig->found[i].len == (rig->found[i].seq <= BEFORE ? LOG_LEN : SHORT));
+    for (uint64_t seq = BEFORE + LOST + 1; seq <= BEFORE + AGAIN; seq++)
+        assert_true(log_found_seq(rig, seq));
+}
+
 /* The first segment is full to its last byte. The first record of the second fills its first sector
  * and 24 bytes: swapped with the next one, it is missing, and what follows it stands too close behind
  * the header. */
@@ -738,6 +768,7 @@ int main(void)
         TEST(swapped_sectors_that_leave_no_room_for_a_skip_can_be_repaired),
         TEST(what_is_set_aside_at_the_end_is_not_written_over),
         TEST(a_segment_does_not_go_before_what_says_that_its_end_is_missing),
+        TEST(the_remains_of_a_torn_tail_are_not_where_the_log_goes_on),
         TEST(the_start_of_a_segment_without_room_for_a_skip_can_be_repaired),
         TEST(a_repair_cut_off_at_any_point_can_be_repeated),
         TEST(the_last_record_is_guarded_once_a_mark_stands_behind_it),
