@@ -268,6 +268,34 @@ static void a_snapshot_damaged_beyond_its_parity_is_set_aside_and_the_log_serves
     store_rig_close(f);
 }
 
+/* Its queue was made in a segment that is long gone; the copy of the task has the name. */
+static void a_task_that_was_copied_forward_is_served_without_the_snapshot(void **state)
+{
+    struct store_rig *f = *state;
+    struct mr_task_options task = {.id = MR_SLICE_LIT("kept"), .queue = MR_SLICE_LIT("quiet")};
+    struct mr_enqueue_result result;
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = &task, .n = 1, .results = &result};
+    store_rig_open(f);
+    assert_int_equal(rig_call(&f->rig, &req.req), MR_OK);
+    mr_req_done(&req.req);
+    for (uint64_t n = 1; store_rig_file(f, "log-00000001") != SIZE_MAX; n++)
+        store_rig_churn(f, n);
+    store_rig_close(f);
+    size_t snap = snapshot_file(f);
+    simfs_unreadable(f->fs, snap, 4096, 2 * 4096);
+    struct found found;
+    assert_int_equal(run(f, MR_FSCK_REPAIR, &found), MR_OK);
+    for (int round = 0; round < 2; round++) {
+        store_rig_open(f);
+        struct mr_req_get get = store_rig_get(f, "kept");
+        assert_int_equal(get.task.state, MR_PENDING);
+        assert_memory_equal(get.task.queue.data, "quiet", 5);
+        mr_req_done(&get.req);
+        store_rig_close(f);
+    }
+}
+
 /* ---- the description ------------------------------------------------------------------------ */
 
 static void a_lost_description_is_told_counted_and_restored(void **state)
@@ -395,6 +423,7 @@ int main(void)
         TEST(a_completed_task_lost_with_its_segment_is_told_until_its_time_is_over),
         TEST(a_damaged_sector_of_the_snapshot_is_told_and_mended),
         TEST(a_snapshot_damaged_beyond_its_parity_is_set_aside_and_the_log_serves),
+        TEST(a_task_that_was_copied_forward_is_served_without_the_snapshot),
         TEST(a_lost_description_is_told_counted_and_restored),
         TEST(a_store_without_log_is_damaged),
         TEST(a_board_of_a_newer_version_is_refused_as_by_every_command),

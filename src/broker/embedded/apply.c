@@ -646,6 +646,8 @@ static enum mr_err replay_copy(struct state *state, const struct mr_record *reco
     uint32_t size = (uint32_t)(MR_RECORD_HEADER + record->body.len);
     if (handle == NO_HANDLE) {
         /* Its own record was lost to damage; the copy brings it back as it was. */
+        if (!queue_known(state, entry.queue))
+            MR_TRY(queue_restore(state, entry.queue, message));
         entry.segment = pos.segment;
         entry.offset = pos.offset;
         entry.size = size;
