@@ -204,6 +204,26 @@ static void so_does_one_after_a_restart_on_the_full_disk(void **state)
     await_room(f, 500);
 }
 
+/* What finishing needs is not used up by producers that come, add a task, and go. */
+static void whoever_opens_a_store_on_a_full_disk_adds_nothing_either(void **state)
+{
+    struct fixture *f = *state;
+    fill_up(f, 500, &(struct mr_task_options){0});
+    enum mr_err err = MR_OK;
+    for (int i = 0; i < 200; i++) {
+        rig_kill(&f->rig);
+        simfs_crash(f->fs, &f->rig.rand, SIMFS_KEEP_ALL);
+        simfs_set_capacity(f->fs, simfs_used(f->fs));
+        assert_int_equal(rig_open(&f->rig), MR_OK);
+        err = enqueue(f, 500, &(struct mr_task_options){0});
+        f->accepted += err == MR_OK;
+    }
+    assert_int_equal(err, MR_DISK_FULL);
+    drain(f, (struct mr_slice){0});
+    assert_int_equal(stats(f).tasks, 0);
+    await_room(f, 500);
+}
+
 static void results_that_do_not_fit_are_left_out_before_an_end_is(void **state)
 {
     static const char result[8000];
@@ -280,6 +300,7 @@ int main(void)
         TEST(so_does_one_of_small_tasks),
         TEST(so_does_one_that_is_taken_in_any_order),
         TEST(so_does_one_after_a_restart_on_the_full_disk),
+        TEST(whoever_opens_a_store_on_a_full_disk_adds_nothing_either),
         TEST(who_repeats_an_enqueue_is_told_so_on_a_full_disk),
         TEST(results_that_do_not_fit_are_left_out_before_an_end_is),
         TEST(nothing_is_handed_out_that_could_not_be_finished),

@@ -528,6 +528,7 @@ enum mr_err mr_engine_open(const struct mr_engine_options *options, struct mr_en
     mr_timer_init(&engine->ceiling_timer, ceiling_again);
     mr_timer_init(&engine->watch_timer, watch_over);
     fall_init(engine);
+    spare_begin(engine);
     mr_wheel_start(engine->wheel, &engine->ceiling_timer, CEILING_AHEAD_US / 2000);
     *ret_engine = engine;
     return MR_OK;

@@ -507,6 +507,8 @@ MR_MUST_USE enum mr_err log_room_beside(struct mr_engine *engine, size_t body_le
 MR_MUST_USE enum mr_err log_room_finish(struct mr_engine *engine, size_t size, size_t text_len);
 /* Bytes of the log beside those that finishing what is in hand may take. */
 uint64_t log_left_beside(const struct mr_engine *engine);
+/* Looks at the disk, once the store is open. */
+void spare_begin(struct mr_engine *engine);
 /* Keeps the space for the next snapshot. */
 void spare_keep(struct mr_engine *engine);
 void spare_retry(struct mr_engine *engine);

@@ -9,8 +9,8 @@
  *   the snapshot            the file `spare`, as big as the next snapshot will be, which is written
  *                           over it; without a snapshot no segment can go, however dead
  *
- * As long as the disk has space in plenty, looked at whenever a segment is begun, none of it is
- * taken.
+ * As long as the disk has space in plenty, looked at when the store is opened and whenever a segment
+ * is begun, none of it is taken.
  */
 #include "broker/embedded/engine.h"
 #include "broker/embedded/snapfile.h"
@@ -30,8 +30,11 @@ enum mr_err log_room(struct mr_engine *engine, size_t body_len, enum mr_log_use 
 {
     if (engine->failure != MR_OK)
         return engine->failure;
-    if (use == MR_LOG_NEW_WORK && engine->spare.err != MR_OK)
-        return engine->spare.err;
+    if (use == MR_LOG_NEW_WORK) {
+        MR_TRY(engine->spare.err);
+        if (engine->spare.needed && !engine->spare.known)
+            return MR_BUSY; /* until what is kept of it stands, or does not fit */
+    }
     return mr_log_room(engine->log, body_len, use);
 }
 
@@ -147,6 +150,7 @@ static void resize_done(struct mr_chore *chore)
 {
     struct spare *spare = mr_container(chore, struct spare, chore);
     spare->busy = false;
+    spare->known = true;
     spare->waits = spare->chore_err != MR_OK;
     if (spare->chore_err == MR_OK)
         spare->size = spare->wanted;
@@ -183,6 +187,13 @@ static void look_at_space(struct mr_engine *engine)
     mr_log_keep_reserve(engine->log, spare->needed);
 }
 
+/* Before the first request: producers that open a full store, add a task and go would use up, one by
+ * one, what finishing needs. */
+void spare_begin(struct mr_engine *engine)
+{
+    look_at_space(engine);
+}
+
 void spare_keep(struct mr_engine *engine)
 {
     struct spare *spare = &engine->spare;
@@ -195,7 +206,7 @@ void spare_keep(struct mr_engine *engine)
     if ((fits && spare->known) || spare->waits)
         return;
     spare->wanted = spare->needed ? size_for(&engine->state) : (struct spare_size){0};
-    spare->busy = spare->known = true;
+    spare->busy = true;
     mr_chore_init(&spare->chore, resize_run, resize_done);
     engine->options.file_exec->submit(engine->options.file_exec, &spare->chore);
 }
