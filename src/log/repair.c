@@ -30,12 +30,29 @@ enum mr_err damage_found(struct scan *scan, const char *text)
     return MR_DAMAGED;
 }
 
+/* Behind the snapshot no segment ever goes: the file that should be next to this one, 0: it is there. A lost
+ * snapshot looks the same. */
+static uint32_t missing_beside(const struct scan *scan, struct place place)
+{
+    const struct segment *segment = &scan->log->segments[place.i];
+    if (scan->expected <= scan->r->after_seq)
+        return 0;
+    if (place.i == 0 && place.at == MR_SEGMENT_HEADER && segment->first_seq > scan->expected)
+        return segment->number - 1;
+    bool last = place.i + 1 == scan->log->segments_n;
+    return last || segment[1].number == segment->number + 1 ? 0 : segment->number + 1;
+}
+
 enum mr_err damage_record(struct scan *scan, struct place place)
 {
     char text[128];
-    snprintf(text, sizeof text, "log-%08x at offset %llu: damaged record %llu",
-             scan->log->segments[place.i].number, (unsigned long long)place.at,
-             (unsigned long long)scan->expected);
+    uint32_t missing = missing_beside(scan, place);
+    int len = snprintf(text, sizeof text, "log-%08x at offset %llu: damaged record %llu",
+                       scan->log->segments[place.i].number, (unsigned long long)place.at,
+                       (unsigned long long)scan->expected);
+    if (missing != 0)
+        snprintf(text + len, sizeof text - (size_t)len, "; log-%08x, or a snapshot, is missing",
+                 missing);
     return damage_found(scan, text);
 }
 

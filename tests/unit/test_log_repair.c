@@ -312,7 +312,7 @@ static void a_lost_segment_is_refused_and_repaired(void **state)
     mr_log_segment_at(rig->log, 1, &second);
     log_drop(rig);
     simfs_lose(rig->sim, log_file(rig, "log-00000002"));
-    log_assert_refused(rig, MR_DAMAGED, "damaged record");
+    log_assert_refused(rig, MR_DAMAGED, "; log-00000002, or a snapshot, is missing; ");
     log_repair_holds(rig);
     assert_true(log_found_seq(rig, 1) && log_found_seq(rig, last));
     assert_false(log_found_seq(rig, second.last_seq));
@@ -327,7 +327,9 @@ static void a_lost_first_segment_is_refused_and_repaired(void **state)
     uint64_t last = mr_log_last_seq(rig->log);
     log_drop(rig);
     simfs_lose(rig->sim, log_file(rig, "log-00000001"));
-    log_assert_refused(rig, MR_DAMAGED, "log-00000002 at offset 512");
+    log_assert_refused(rig, MR_DAMAGED,
+                       "log-00000002 at offset 512: damaged record 1; log-00000001, or a snapshot, "
+                       "is missing; ");
     log_repair_holds(rig);
     for (uint64_t seq = 1; seq <= last; seq++)
         assert_int_equal(log_found_seq(rig, seq), seq > first.last_seq);
@@ -387,7 +389,7 @@ static void the_segment_in_use_lost_as_a_file_is_noticed_by_its_successor(void *
         log_put_durable(rig, 1, LOG_LEN);
     log_drop(rig);
     simfs_lose(rig->sim, log_file(rig, "log-00000003"));
-    log_assert_refused(rig, MR_DAMAGED, "log-00000002");
+    log_assert_refused(rig, MR_DAMAGED, "; log-00000003, or a snapshot, is missing; ");
     log_repair_holds(rig);
     assert_true(log_found_seq(rig, 1));
 }
