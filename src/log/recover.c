@@ -335,6 +335,42 @@ static enum mr_err sync_found(struct scan *scan, size_t from)
     return log->fs->ops->dir_sync(log->fs, log->dir);
 }
 
+/* The first record of the segment where the scan begins is not there. Where the first that is stands no further
+ * than right behind the snapshot's end, what should stand before it was durable: damage, whatever others knew, and
+ * no reason to give up any record behind the snapshot. */
+static enum mr_err pass_damaged_start(struct scan *scan)
+{
+    struct later first;
+    struct place place = scan->end;
+    uint64_t next_seq = scan->expected;
+    scan->expected = 0;
+    scan->term = 0;
+    scan->stop_i = place.i + 1;
+    enum mr_err err = scan_later(scan, place, LATER_ANY, &first);
+    bool covered = err == MR_OK && first.record.seq > 1 && first.record.seq <= next_seq;
+    scan->expected = next_seq;
+    scan->term = scan->r->after_term;
+    scan->stop_i = scan->log->segments_n;
+    if (!covered)
+        return err == MR_NOT_FOUND ? MR_OK : err;
+    scan->expected = first.record.seq - 1;
+    MR_TRY(damage_record(scan, place));
+    MR_TRY(cover_damage(scan, place, first.place.at, first.record.seq));
+    scan->expected = first.record.seq;
+    scan->end = first.place;
+    return MR_OK;
+}
+
+static enum mr_err begin_at(struct scan *scan, size_t start)
+{
+    uint64_t first = scan->log->segments[start].first_seq, next = scan->r->after_seq + 1;
+    scan->expected = first > 0 && first <= next ? first : next;
+    scan->term = scan->r->after_term;
+    scan->stop_i = scan->log->segments_n;
+    scan->end = (struct place){start, MR_SEGMENT_HEADER};
+    return first == 0 ? pass_damaged_start(scan) : MR_OK;
+}
+
 static enum mr_err recover(struct scan *scan)
 {
     struct mr_log *log = scan->log;
@@ -350,13 +386,10 @@ static enum mr_err recover(struct scan *scan)
     MR_TRY(find_start(scan, &start));
     if (scan->r->read_only || scan->r->mode == MR_FSCK_REPAIR)
         MR_TRY(check_all_sealed(scan, start));
-    uint64_t first = log->segments[start].first_seq;
-    scan->expected = first > 0 && first <= scan->r->after_seq + 1 ? first : scan->r->after_seq + 1;
-    scan->term = scan->r->after_term;
-    scan->stop_i = log->segments_n;
-    scan->end = (struct place){start, MR_SEGMENT_HEADER};
+    MR_TRY(begin_at(scan, start));
     bool ignored; /* after a repair it may go on behind a gap */
-    MR_TRY(begins_with_expected(scan, start, &ignored));
+    if (scan->end.at == MR_SEGMENT_HEADER)
+        MR_TRY(begins_with_expected(scan, start, &ignored));
     MR_TRY(scan_from(scan, scan->end));
     if (scan->expected <= scan->r->after_seq)
         MR_TRY(bridge_to_snapshot(scan));

@@ -228,16 +228,38 @@ enum mr_err pass_lost_log(struct scan *scan)
     return MR_OK;
 }
 
+/* In the unused end of a segment, which the next one has gone on from: the remains of a torn tail. */
+static bool is_beyond(const struct scan *scan, const struct later *later)
+{
+    size_t next = later->place.i + 1;
+    uint64_t first = next < scan->log->segments_n ? scan->log->segments[next].first_seq : 0;
+    return first != 0 && later->record.seq >= first;
+}
+
+static enum mr_err scan_on(struct scan *scan, struct place from, struct later *ret_later)
+{
+    for (;; from.at += MR_RECORD_ALIGN) {
+        MR_TRY(scan_later(scan, from, LATER_ANY, ret_later));
+        if (!is_beyond(scan, ret_later))
+            return MR_OK;
+        from = ret_later->place;
+    }
+}
+
 /* Where the log goes on behind damage: at the record with the lowest number above the expected one.
  * The first that is found need not be it: sectors may have changed places. But what stands behind a
- * higher term is the remains of a torn tail. */
+ * higher term is the remains of a torn tail. And the first may be the expected one, where what was
+ * damaged had no number of its own: see write_skip. */
 static enum mr_err find_next(struct scan *scan, struct place from, struct later *ret_next)
 {
-    MR_TRY(scan_later(scan, from, LATER_ANY, ret_next));
+    scan->expected--;
+    enum mr_err found = scan_on(scan, from, ret_next);
+    scan->expected++;
+    MR_TRY(found);
     struct later other = *ret_next;
     while (ret_next->record.seq > scan->expected + 1) {
         other.place.at += MR_RECORD_ALIGN;
-        enum mr_err err = scan_later(scan, other.place, LATER_ANY, &other);
+        enum mr_err err = scan_on(scan, other.place, &other);
         if (err == MR_NOT_FOUND || (err == MR_OK && other.place.i != ret_next->place.i))
             return MR_OK;
         MR_TRY(err);

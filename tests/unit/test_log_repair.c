@@ -200,6 +200,94 @@ static void the_remains_of_a_torn_tail_are_not_where_the_log_goes_on(void **stat
         assert_true(log_found_seq(rig, seq));
 }
 
+/* So do those in the end of a segment that a bigger record did not fit, though all before them is damaged. */
+static void nor_are_those_in_the_unused_end_of_a_segment(void **state)
+{
+    enum { BEFORE = 115, BIG = 1500 };
+    static const uint8_t zeroes[LOG_SIZE];
+    struct log_rig *rig = *state;
+    log_put_durable(rig, BEFORE, LOG_LEN);
+    for (int i = 0; i < 8; i++)
+        log_put(rig, LOG_LEN, MR_LOG_LAZY, NULL);
+    assert_int_equal(mr_log_write(rig->log), MR_OK);
+    log_drop(rig);
+    simfs_overwrite(rig->sim, log_file(rig, "log-00000001"), log_place(BEFORE + 1), zeroes,
+                    sizeof zeroes);
+    log_open(rig);
+    log_put_durable(rig, 3, BIG);
+    assert_true(mr_log_has_segment(rig->log, 2));
+    log_drop(rig);
+    log_damage(rig, "log-00000001", log_place(BEFORE));
+    rig->recovery.mode = MR_FSCK_REPAIR;
+    log_open(rig);
+    assert_int_equal(mr_log_last_seq(rig->log), BEFORE + 3);
+    assert_int_equal(rig->found_n, BEFORE - 1 + 3);
+    for (size_t i = 0; i < rig->found_n; i++)
+        assert_int_equal(rig->found[i].len, rig->found[i].seq < BEFORE ? LOG_LEN : BIG);
+}
+
+/* Damage before the end of the snapshot is no reason to give up what stands right behind it. */
+static void damage_that_the_snapshot_covers_takes_nothing_behind_it(void **state)
+{
+    enum { ALL = 20 };
+    struct log_rig *rig = *state;
+    log_put_durable(rig, ALL, LOG_LEN);
+    log_drop(rig);
+    log_damage(rig, "log-00000001", log_place(1));
+    struct simfs *damaged = simfs_clone(rig->sim);
+    static const uint64_t ends[] = {
+        10, ALL - 1}; /* of the last record nobody knew that it was durable */
+    for (size_t i = 0; i < sizeof ends / sizeof *ends; i++) {
+        simfs_free(rig->sim);
+        rig->sim = simfs_clone(damaged);
+        rig->fs = simfs_fs(rig->sim);
+        rig->recovery.after_seq = ends[i];
+        rig->recovery.after_term = 1;
+        log_assert_refused(rig, MR_DAMAGED, "log-00000001 at offset 512: damaged record 1; ");
+        log_repair_holds(rig);
+        for (uint64_t seq = ends[i] + 1; seq <= ALL; seq++)
+            assert_true(log_found_seq(rig, seq));
+        log_drop(rig);
+    }
+    simfs_free(damaged);
+}
+
+/* The very first record stands behind the second: nothing was before it. */
+static void a_log_whose_first_two_sectors_are_swapped_can_be_repaired(void **state)
+{
+    enum { SECTOR = 512 };
+    struct log_rig *rig = *state;
+    uint8_t first[SECTOR];
+    for (int i = 0; i < 4; i++)
+        log_put_durable(rig, 1, SECTOR - MR_RECORD_HEADER);
+    log_drop(rig);
+    size_t file = log_file(rig, "log-00000001");
+    memcpy(first, simfs_file_data(rig->sim, file) + SECTOR, SECTOR);
+    simfs_overwrite(rig->sim, file, SECTOR, simfs_file_data(rig->sim, file) + 2 * SECTOR, SECTOR);
+    simfs_overwrite(rig->sim, file, 2 * SECTOR, first, SECTOR);
+    log_repair_holds(rig);
+    for (uint64_t seq = 3; seq <= 4; seq++)
+        assert_true(log_found_seq(rig, seq));
+}
+
+/* The skip record over the beginning of the second segment has no number of its own. */
+static void what_stands_behind_a_repair_that_is_damaged_in_its_turn_is_kept(void **state)
+{
+    struct log_rig *rig = *state;
+    struct mr_segment_info first;
+    log_put_durable(rig, 1, LOG_LEN / 2); /* so that the first segment has room at its end */
+    log_three_segments(rig);
+    mr_log_segment_at(rig->log, 0, &first);
+    uint64_t last = mr_log_last_seq(rig->log);
+    for (int round = 0; round < 2; round++) {
+        log_drop(rig);
+        log_damage(rig, "log-00000002", MR_SEGMENT_HEADER + 4);
+        log_repair_holds(rig);
+        for (uint64_t seq = 1; seq <= last; seq++)
+            assert_int_equal(log_found_seq(rig, seq), seq != first.last_seq + 1);
+    }
+}
+
 /* The first segment is full to its last byte. The first record of the second fills its first sector
  * and 24 bytes: swapped with the next one, it is missing, and what follows it stands too close behind
  * the header. */
@@ -771,6 +859,10 @@ int main(void)
         TEST(what_is_set_aside_at_the_end_is_not_written_over),
         TEST(a_segment_does_not_go_before_what_says_that_its_end_is_missing),
         TEST(the_remains_of_a_torn_tail_are_not_where_the_log_goes_on),
+        TEST(nor_are_those_in_the_unused_end_of_a_segment),
+        TEST(damage_that_the_snapshot_covers_takes_nothing_behind_it),
+        TEST(a_log_whose_first_two_sectors_are_swapped_can_be_repaired),
+        TEST(what_stands_behind_a_repair_that_is_damaged_in_its_turn_is_kept),
         TEST(the_start_of_a_segment_without_room_for_a_skip_can_be_repaired),
         TEST(a_repair_cut_off_at_any_point_can_be_repeated),
         TEST(the_last_record_is_guarded_once_a_mark_stands_behind_it),
