@@ -113,6 +113,90 @@ static void of_a_batch_that_meets_a_lock_of_another_type_nothing_is_left(void **
     assert_int_equal(RIG_INT(server(), "EXISTS", Q "t:first", Q "t:second"), 0);
 }
 
+/* ---- the key of a task ----------------------------------------------------------------------- */
+
+/* Takes all there is; the ids, in their order. */
+static const char *take_ids(struct mr_broker *broker, int64_t lease_ms)
+{
+    static char ids[256];
+    struct mr_req_take take = {
+        .req.op = MR_OP_TAKE, .node = open_node(broker, lease_ms), .max = 8, .wait_ms = 10000};
+    assert_int_equal(mr_broker_call(broker, &take.req), MR_OK);
+    mr_req_done(&take.req);
+    ids[0] = '\0';
+    for (struct mr_lease *lease = take.leases, *next; lease != NULL; lease = next) {
+        next = lease->next;
+        assert_int_equal(mr_broker_lease_open(broker, lease), MR_OK);
+        size_t len = strlen(ids);
+        (void)snprintf(ids + len, sizeof ids - len, "%.*s ", (int)lease->task.id.len,
+                       (const char *)lease->task.id.data);
+        mr_lease_free(lease);
+    }
+    return ids;
+}
+
+static void make_another_type(const char *key)
+{
+    RIG(server(), "DEL", key);
+    RIG(server(), "SET", key, "of another type");
+}
+
+/* Those that are taken with it are neither lost nor kept back. */
+static void a_task_whose_key_is_of_another_type_is_none(void **state)
+{
+    static const struct mr_task_options hows[] = {
+        {.delay_ms = 0}, {.delay_ms = 1}, {.priority_s = 5}, {.topic = MR_SLICE_LIT("t")}};
+    for (size_t i = 0; i < sizeof hows / sizeof *hows; i++) {
+        struct mr_task_options task = hows[i];
+        static const char *const ids[] = {"a", "b", "c"};
+        for (size_t k = 0; k < sizeof ids / sizeof *ids; k++) {
+            task.id = mr_slice_str(ids[k]);
+            put(*state, task);
+        }
+        make_another_type(Q "t:b");
+        assert_string_equal(take_ids(*state, 600000), "a c ");
+        assert_string_equal(RIG(server(), "LRANGE", Q "active", "0", "-1"), "c\na");
+        assert_int_equal(RIG_INT(server(), "EXISTS", Q "pending", Q "scheduled"), 0);
+        (void)teardown(state);
+        (void)setup(state);
+    }
+}
+
+static void an_id_whose_key_is_of_another_type_is_taken(void **state)
+{
+    const struct mr_task_options tasks[] = {{.id = MR_SLICE_LIT("first")},
+                                            {.id = MR_SLICE_LIT("second")},
+                                            {.id = MR_SLICE_LIT("third")}};
+    struct mr_enqueue_result results[3];
+    struct mr_req_enqueue req = {
+        .req.op = MR_OP_ENQUEUE, .tasks = tasks, .n = 3, .results = results};
+    RIG(server(), "SET", Q "t:second", "of another type");
+    assert_int_equal(mr_broker_call(*state, &req.req), MR_OK);
+    assert_int_equal(results[0].err, MR_OK);
+    assert_int_equal(results[1].err, MR_CONFLICT);
+    assert_int_equal(results[2].err, MR_OK);
+    mr_req_done(&req.req);
+    assert_string_equal(RIG(server(), "LRANGE", Q "pending", "0", "-1"), "third\nfirst");
+}
+
+/* The others of its worker come back all the same. */
+static void a_lost_run_whose_key_is_of_another_type_is_forgotten(void **state)
+{
+    struct mr_broker *gone;
+    struct mr_redis_broker_options options = {.url = redis_rig_url(rig)};
+    assert_int_equal(mr_redis_broker_open(&options, &gone, NULL), MR_OK);
+    put(gone, (struct mr_task_options){.id = MR_SLICE_LIT("a")});
+    put(gone, (struct mr_task_options){.id = MR_SLICE_LIT("b")});
+    assert_string_equal(take_ids(gone, 1000), "a b ");
+    make_another_type(Q "t:a");
+    mr_broker_close(gone);
+    struct mr_lease *lease = take_one(*state);
+    assert_true(mr_slice_equal(lease->task.id, MR_SLICE_LIT("b")));
+    mr_lease_free(lease);
+    while (strcmp(RIG(server(), "LRANGE", Q "active", "0", "-1"), "b") != 0)
+        ;
+}
+
 /* ---- ends of runs ---------------------------------------------------------------------------- */
 
 static void set_event(struct mr_req *req)
@@ -264,6 +348,9 @@ int main(void)
         CASE(a_take_that_meets_a_key_of_another_type_takes_nothing),
         CASE(an_enqueue_that_meets_a_key_of_another_type_leaves_nothing),
         CASE(of_a_batch_that_meets_a_lock_of_another_type_nothing_is_left),
+        CASE(a_task_whose_key_is_of_another_type_is_none),
+        CASE(an_id_whose_key_is_of_another_type_is_taken),
+        CASE(a_lost_run_whose_key_is_of_another_type_is_forgotten),
         CASE(an_end_that_meets_a_key_of_another_type_is_kept),
         CASE(a_lost_run_that_meets_a_key_of_another_type_comes_back_later),
         CASE(a_list_of_queues_names_the_one_with_a_key_of_another_type),

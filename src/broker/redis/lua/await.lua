@@ -7,7 +7,7 @@ local id, first = ARGV[1], ARGV[2] == '1'
 local kept = P .. 'mr:end:' .. id
 local fields = first and {} or call('HGETALL', kept)
 if #fields > 0 then return { 2, { id, 6, false, false, fields } } end
-fields = call('HGETALL', TASK .. id)
+fields = ask('HGETALL', TASK .. id)
 local at = field_at(fields, 'state')
 if not at then return { 0 } end
 local number, score, ours = standing(id, fields[at])

@@ -11,7 +11,7 @@ for i = 2, #ARGV, 3 do ids[#ids + 1] = ARGV[i] end
 local before = #ids > 0 and call('ZMSCORE', P .. 'lease', unpack(ids))
 for i = 2, #ARGV, 3 do
   local id, number = ARGV[i], (i + 1) / 3
-  local hash = call('HMGET', TASK .. id, 'state', 'mr:i', 'mr:x')
+  local hash = ask('HMGET', TASK .. id, 'state', 'mr:i', 'mr:x')
   local epoch, ends, node = hold_of(hash[2])
   if hash[1] == 'active' and epoch == ARGV[i + 1] and before[number] == ceil_s(ends) then
     n = n + 1

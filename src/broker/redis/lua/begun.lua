@@ -5,7 +5,7 @@
 begin_when_full()
 for i = 1, #ARGV, 3 do
   local key = TASK .. ARGV[i]
-  if hold_of(call('HGET', key, 'mr:i')) == ARGV[i + 1] then
+  if hold_of(ask('HGET', key, 'mr:i')) == ARGV[i + 1] then
     if ARGV[i + 2] == '1' then
       call('HSET', key, 'mr:b', ARGV[i + 1])
     else

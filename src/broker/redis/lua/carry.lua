@@ -20,7 +20,7 @@ while i <= #ARGV do
   local id, lock, fields = ARGV[i], ARGV[i + 3], tonumber(ARGV[i + 8])
   local key = TASK .. id
   if call('EXISTS', key) == 1 then
-    local state = shown_state(id, call('HGET', key, 'state'))
+    local state = shown_state(id, ask('HGET', key, 'state'))
     for _, value in ipairs({ number, 1, state or '', id }) do answer[#answer + 1] = value end
   else
     local hash = { 'msg', ARGV[i + 1], 'state', 'held', 'mr:h', ARGV[i + 2], 'mr:e', now_us_text }

@@ -31,7 +31,7 @@ end
 local function finish(id, epoch, outcome)
   local topic = find(id)
   if not topic then return 2 end
-  local state, last, order, created, hold = unpack(call('HMGET', TASK .. id, 'state', 'mr:e', 'mr:o', 'mr:t', 'mr:i'))
+  local state, last, order, created, hold = unpack(ask('HMGET', TASK .. id, 'state', 'mr:e', 'mr:o', 'mr:t', 'mr:i'))
   local held = hold_of(hold) or last
   if held ~= epoch or state ~= 'active' and outcome ~= DONE then return 1 end
   touched[topic] = true

@@ -230,7 +230,7 @@ local out, checked = {}, false
 for i = 2, #ARGV, 3 do
   local item = { verb = ARGV[i], id = ARGV[i + 1], value = tonumber(ARGV[i + 2]), text = ARGV[i + 2],
     number = (i - 2) / 3 }
-  local state = call('HGET', TASK .. item.id, 'state')
+  local state = ask('HGET', TASK .. item.id, 'state')
   if state and not checked then
     check_places()
     checked = true

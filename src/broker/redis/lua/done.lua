@@ -16,7 +16,7 @@ local text, second -- of one batch most leases end at the same time
 -- The lease in force is ours: only what runs has one.
 local function is_ours(k, key)
   local lease, epoch = leases[k], ARGV[many + k]
-  local hold = lease and call('HGET', key, 'mr:i')
+  local hold = lease and ask('HGET', key, 'mr:i')
   if not hold or sub(hold, 1, #epoch) ~= epoch then return false end
   local ends = sub(hold, #epoch + 1, #epoch + MS_DIGITS + 2)
   if ends ~= text then

@@ -114,8 +114,7 @@ local function check_all()
   local i, grouped = 1, false
   while i <= #ARGV do
     local lock, group = ARGV[i + 5], ARGV[i + 8]
-    local holder = lock ~= '' and call('GET', lock)
-    if holder then call('HGET', TASK .. holder, 'state') end
+    if lock ~= '' then call('GET', lock) end
     if group ~= '' then
       grouped = true
       call('ZCARD', P .. 'g:' .. group)
@@ -139,10 +138,10 @@ while i <= #ARGV do
   if due_ms and due_ms <= now_ms then due_ms = false end
   local there = call('EXISTS', key) == 1
   local holder = lock ~= '' and call('GET', lock)
-  local held = holder and call('HGET', TASK .. holder, 'state')
+  local held = holder and ask('HGET', TASK .. holder, 'state')
   if there or held then put_new() end -- it may be one of them
   if there then
-    say(number, 1, shown_state(id, call('HGET', key, 'state')), id)
+    say(number, 1, shown_state(id, ask('HGET', key, 'state')), id)
   elseif held then
     local code, state, action = 2, shown_state(holder, held), ARGV[i + 7]
     if action == '1' then code = 4 end

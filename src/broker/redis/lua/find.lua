@@ -5,7 +5,7 @@
 -- Returns  for each the state that is shown, '' where there is none
 local answer = {}
 for i = 1, #ARGV do
-  local state = call('HGET', TASK .. ARGV[i], 'state')
+  local state = ask('HGET', TASK .. ARGV[i], 'state')
   answer[i] = state and shown_state(ARGV[i], state) or ''
 end
 return answer

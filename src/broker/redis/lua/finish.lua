@@ -29,13 +29,13 @@ local limited = call('EXISTS', P .. 'mr:limits') == 1
 local function check_all()
   check_places()
   for i = 1, call('ZCARD', OPEN) > 0 and #ids or 0 do
-    local topic = call('HGET', TASK .. ids[i], 'mr:k')
+    local topic = ask('HGET', TASK .. ids[i], 'mr:k')
     if topic then check_topic(topic) end
   end
 end
 
 local function verdict(k, id, epoch, leaves_nothing)
-  local hash = call('HMGET', TASK .. id, 'state', 'mr:e', 'mr:i')
+  local hash = ask('HMGET', TASK .. id, 'state', 'mr:e', 'mr:i')
   if not hash[1] then return again and leaves_nothing and 3 or 2, false end
   if hash[1] ~= 'active' then return (again and hash[2] == epoch) and 0 or 1, false end
   local held, ends = hold_of(hash[3])

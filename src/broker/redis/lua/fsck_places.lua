@@ -70,7 +70,7 @@ local OURS = {
   ['mr:order'] = function(id) return is_ready(id) end,
   ['mr:due'] = function(id, score) return is_same(id, score, { 'scheduled', 'retry' }) end,
   ['mr:late'] = function(id, score) return is_same(id, score, { 'retry' }) end,
-  ['mr:held'] = function(id) return call('HGET', TASK .. id, 'state') == 'held' end,
+  ['mr:held'] = function(id) return ask('HGET', TASK .. id, 'state') == 'held' end,
   ['mr:keep'] = function(id, score) return is_same(id, score, { 'completed' }) end,
   ['mr:lease'] = function(id, score) return is_same(id, score, { 'lease' }) end,
 }
@@ -86,7 +86,7 @@ local function check_entry(id, score)
       say(STALE, id)
       drop(id)
     end
-  elseif place == 'scheduled' and tonumber(score) == READY_SCORE and call('EXISTS', TASK .. id) == 1
+  elseif place == 'scheduled' and tonumber(score) == READY_SCORE and ask('HGET', TASK .. id, 'state')
     and not call('ZSCORE', P .. 'mr:order', id) then
     say(NOT_IN_ORDER, id)
     if mend then

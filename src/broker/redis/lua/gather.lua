@@ -69,7 +69,7 @@ local function make_set(name)
   local members = call('ZRANGE', group, 0, most - 1, 'WITHSCORES')
   for i = 1, #members, 2 do
     local id, score = members[i], members[i + 1]
-    local fields = call('HGETALL', TASK .. id)
+    local fields = ask('HGETALL', TASK .. id)
     local at = field_at(fields, 'msg')
     if at then
       if #out >= FIRST_VIEW and #fields[at] > room then break end

@@ -39,7 +39,7 @@ local function refusal()
   local state = call('HGET', TASK .. id, 'state')
   if state then return CONFLICT, shown_state(id, state), id end
   local holder = lock ~= '' and call('GET', lock)
-  state = holder and not call('ZSCORE', set, holder) and call('HGET', TASK .. holder, 'state')
+  state = holder and not call('ZSCORE', set, holder) and ask('HGET', TASK .. holder, 'state')
   if state then return DUPLICATE, shown_state(holder, state), holder end
   if is_full() then return FULL, '', id end
   return nil
@@ -48,7 +48,7 @@ end
 local code, state, other = refusal()
 if code then return { 0, code, state, other } end
 for _, member in ipairs(members) do
-  local held, msg = unpack(call('HMGET', TASK .. member, 'unique_key', 'msg'))
+  local held, msg = unpack(ask('HMGET', TASK .. member, 'unique_key', 'msg'))
   unlock(member, held or message_read(msg).unique_key)
   call('DEL', TASK .. member)
   tell_end(member)

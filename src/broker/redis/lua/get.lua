@@ -5,7 +5,7 @@
 -- Returns: per id that is in this queue {id, state, score, ours, {fields}}.
 local out = {}
 for _, id in ipairs(ARGV) do
-  local fields = call('HGETALL', TASK .. id)
+  local fields = ask('HGETALL', TASK .. id)
   local at = field_at(fields, 'state')
   if at then
     local number, score, ours = standing(id, fields[at])

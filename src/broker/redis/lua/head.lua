@@ -50,8 +50,17 @@ local function ms_of(ns) -- in two parts: as one number they would not be exact
   return (tonumber(string.sub(ns, 1, -7)) or 0) + tonumber(string.sub(ns, -6)) / 1000000
 end
 
+-- What HGET, HMGET or HGETALL says of a task. A key of another type, set by hand, is no task: else it would end each script
+-- that comes across its id, and what that had in hand would be in no place. Any other refusal ends it as with call.
+local function ask(...)
+  local found = redis.pcall(...)
+  if type(found) ~= 'table' or not found.err then return found end
+  if not string.find(found.err, 'WRONGTYPE', 1, true) then return call(...) end
+  return select(1, ...) ~= 'HGET' and {}
+end
+
 local function since(id)
-  return id and call('HGET', TASK .. id, 'pending_since')
+  return id and ask('HGET', TASK .. id, 'pending_since')
 end
 
 -- The day of a time in seconds as Asynq writes it, UTC.

@@ -49,7 +49,7 @@ local function open_limits()
     if not call('SET', L .. 'mr:l:v:' .. w, '1', 'PX', 1000, 'NX') then return end
     local entries = call('ZRANGE', L .. 'mr:l:a:' .. w, 0, -1, 'WITHSCORES')
     for i = 1, #entries, 2 do
-      local hash = call('HMGET', entries[i], 'state', 'mr:i')
+      local hash = ask('HMGET', entries[i], 'state', 'mr:i')
       if hash[1] ~= 'active' or tonumber(hold_of(hash[2]) or 0) ~= tonumber(entries[i + 1]) then
         call('ZREM', L .. 'mr:l:a:' .. w, entries[i])
       end

@@ -23,7 +23,7 @@ if id == '' then
   for _, name in ipairs(names) do say(name, name, rules[name]) end
   return out
 end
-local hash = call('HMGET', TASK .. id, 'msg', 'mr:y')
+local hash = ask('HMGET', TASK .. id, 'msg', 'mr:y')
 if not hash[1] then return { 0 } end
 for w in gmatch('q\n' .. limits.track_of(hash[1], hash[2]), '[^\n]+') do
   local rule = limits.rule_of(w)

@@ -25,7 +25,7 @@ end
 -- Whether the page ends before this task. If not, it is on it now, if it is wanted.
 local function ends_before(id, number, score, ours)
   if #views == limit or tired() then return true end
-  local fields = call('HGETALL', TASK .. id)
+  local fields = ask('HGETALL', TASK .. id)
   local at, cost = field_at(fields, 'msg'), 0
   if at then read = read + #fields[at] end
   if not at or wanted ~= '' and type_of(fields[at]) ~= wanted then

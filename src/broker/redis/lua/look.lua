@@ -63,7 +63,7 @@ local STATES = { scheduled = 1, pending = 2, active = 3, retry = 4, archived = 5
 
 -- The same as standing says, of a held task: as it was where it came from.
 local function held_standing(id)
-  local state, at, order, created = unpack(call('HMGET', TASK .. id, 'mr:h', 'mr:w', 'mr:o', 'mr:t'))
+  local state, at, order, created = unpack(ask('HMGET', TASK .. id, 'mr:h', 'mr:w', 'mr:o', 'mr:t'))
   local number = STATES[state] or 0
   if number == 1 or number == 4 then return number, at and ceil_s(at), at end
   if number ~= 2 then return number, false, false end
@@ -140,7 +140,7 @@ end
 
 -- When a member joined: scores are whole seconds, but ours have their time in the hash.
 local function joined_ms(id, score)
-  local ns = call('HGET', TASK .. id, 'mr:t')
+  local ns = ask('HGET', TASK .. id, 'mr:t')
   if ns and floor(ms_of(ns) / 1000) == tonumber(score) then return ms_of(ns) end
   return tonumber(score) * 1000
 end

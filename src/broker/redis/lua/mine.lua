@@ -5,7 +5,7 @@
 -- Returns  for each, the newest first: its id, its epoch
 local holder, least, answer = ARGV[1], tonumber(ARGV[2]), {}
 for _, id in ipairs(call('LRANGE', P .. 'active', 0, 999)) do
-  local hash = call('HMGET', TASK .. id, 'mr:i', 'mr:b')
+  local hash = ask('HMGET', TASK .. id, 'mr:i', 'mr:b')
   local epoch, _, node = hold_of(hash[1])
   if node == holder and tonumber(epoch) >= least and hash[2] ~= epoch then
     answer[#answer + 1] = id

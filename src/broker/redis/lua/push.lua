@@ -9,14 +9,16 @@ local room = 1000
 if max > 0 then
   room = max - waiting()
 end
-call('LLEN', P .. 'pending') -- a key of another type ends the script here, while nothing is half done
+-- A key of another type ends the script here, while nothing is half done.
+call('LLEN', P .. 'pending')
+call('ZCARD', P .. 'mr:order')
 local answer, ids, n = {}, {}, 0
 for i = 1, #ARGV, 2 do
   local id = ARGV[i]
   local key = TASK .. id
   if call('EXISTS', key) == 1 then
-    local state = call('ZSCORE', P .. 'mr:order', id) and 'pending' or call('HGET', key, 'mr:h')
-      or call('HGET', key, 'state')
+    local state = call('ZSCORE', P .. 'mr:order', id) and 'pending' or ask('HGET', key, 'mr:h')
+      or ask('HGET', key, 'state')
     for _, value in ipairs({ (i - 1) / 2, 1, state or '', id }) do answer[#answer + 1] = value end
   elseif n >= room then
     for _, value in ipairs({ (i - 1) / 2, 3, '', id }) do answer[#answer + 1] = value end

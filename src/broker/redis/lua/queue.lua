@@ -24,7 +24,7 @@ local function oldest()
   local ordered = call('ZRANGE', P .. 'mr:order', 0, OLDEST_LOOK - 1, 'WITHSCORES')
   for i = 1, #ordered, 2 do
     local ready = tonumber(call('ZSCORE', P .. 'scheduled', ordered[i]) or 0) == READY_SCORE
-    local priority = ready and call('HGET', TASK .. ordered[i], 'mr:p')
+    local priority = ready and ask('HGET', TASK .. ordered[i], 'mr:p')
     if ready then first = math.min(first, tonumber(order_of(ordered[i + 1])) + tonumber(priority or 0)) end
   end
   return floor(now_ms - first)
@@ -44,7 +44,7 @@ local ready = call('ZCOUNT', P .. 'scheduled', '-inf', READY_SCORE)
 local function over_now()
   local n = call('ZCOUNT', P .. 'lease', '-inf', now_s)
   for _, id in ipairs(call('ZRANGEBYSCORE', P .. 'lease', now_s + 1, now_s + 1)) do
-    local _, ends = hold_of(call('HGET', TASK .. id, 'mr:i'))
+    local _, ends = hold_of(ask('HGET', TASK .. id, 'mr:i'))
     if ends and tonumber(ends) <= now_ms then n = n + 1 end
   end
   return n

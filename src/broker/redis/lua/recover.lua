@@ -40,7 +40,7 @@ end
 local function leave_hand(id, near)
   check_all()
   if limited == nil then limited = call('EXISTS', P .. 'mr:limits') == 1 end
-  local held = limited and call('HGET', TASK .. id, 'mr:w')
+  local held = limited and ask('HGET', TASK .. id, 'mr:w')
   if held then
     release(id, held)
     call('HDEL', TASK .. id, 'mr:w')
@@ -51,7 +51,7 @@ local function leave_hand(id, near)
 end
 
 local function read(id)
-  local hash = call('HMGET', TASK .. id, 'state', 'mr:e', 'mr:b', 'mr:c', 'mr:x', 'mr:t', 'mr:o', 'mr:p', 'msg',
+  local hash = ask('HMGET', TASK .. id, 'state', 'mr:e', 'mr:b', 'mr:c', 'mr:x', 'mr:t', 'mr:o', 'mr:p', 'msg',
     'unique_key', 'mr:k', 'mr:v', 'mr:i', 'mr:s')
   local epoch, _, node = hold_of(hash[13])
   epoch = epoch or hash[2]
@@ -115,7 +115,7 @@ end
 -- When a lease of ours ends, ms; nil: it is another program's. second: what `lease` says. What an older Millrace has in
 -- hand says its holder, and ends with its second. One of nothing is over.
 local function end_of_ours(id, second)
-  local hash = call('HMGET', TASK .. id, 'mr:i', 'mr:n', 'state')
+  local hash = ask('HMGET', TASK .. id, 'mr:i', 'mr:n', 'state')
   local _, ends = hold_of(hash[1])
   if ends and ceil_s(ends) == second then return tonumber(ends) end
   if not hash[3] or not ends and hash[2] then return tonumber(second) * 1000 end
@@ -213,7 +213,7 @@ end
 local function expire()
   local n = 0
   local function remove(id)
-    local hash = call('HMGET', TASK .. id, 'state', 'unique_key')
+    local hash = ask('HMGET', TASK .. id, 'state', 'unique_key')
     call('ZREM', P .. 'completed', id)
     if hash[1] == 'completed' then
       unlock(id, hash[2])

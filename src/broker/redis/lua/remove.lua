@@ -18,7 +18,7 @@ local function filled()
 end
 
 local function drop(id)
-  local lock, msg = unpack(call('HMGET', TASK .. id, 'unique_key', 'msg'))
+  local lock, msg = unpack(ask('HMGET', TASK .. id, 'unique_key', 'msg'))
   unlock(id, lock or message_read(msg).unique_key)
   call('DEL', TASK .. id)
   tell_end(id)

@@ -32,7 +32,7 @@ call('SADD', L .. 'mr:l:p', P)
 
 -- What runs counts, for the limits that there are now.
 for _, id in ipairs(call('LRANGE', P .. 'active', 0, -1)) do
-  local hash = call('HMGET', TASK .. id, 'msg', 'mr:y', 'mr:i', 'mr:w')
+  local hash = ask('HMGET', TASK .. id, 'msg', 'mr:y', 'mr:i', 'mr:w')
   local epoch = hold_of(hash[3])
   local held = {}
   for one in gmatch(hash[4] or '', '\n([^\n]+)') do call('ZREM', L .. 'mr:l:a:' .. one, TASK .. id) end

@@ -44,7 +44,7 @@ local function task_of(id, hash)
 end
 
 local function read(id)
-  return task_of(id, call('HGETALL', TASK .. id))
+  return task_of(id, ask('HGETALL', TASK .. id))
 end
 
 -- ---- what is due
@@ -68,7 +68,7 @@ end
 -- With all of its fields only while it can be handed out.
 local function read_due(id)
   if #fresh < room and fresh_bytes < bytes_max then return read(id) end
-  local hash = call('HMGET', TASK .. id, 'state', 'group', 'mr:p')
+  local hash = ask('HMGET', TASK .. id, 'state', 'group', 'mr:p')
   return hash[1] and { id = id, group = hash[2], priority = hash[3] }
 end
 
@@ -338,15 +338,16 @@ local function give_from_list()
     end
     local id = popped[i]
     local key = TASK .. id
-    local since, message = call('HGET', key, 'pending_since'), nil
-    if since and call('HLEN', key) == PLAIN then message = call('HGET', key, 'msg') end
+    local plain = redis.pcall('HLEN', key) == PLAIN -- a refusal is told by read
+    local since = plain and call('HGET', key, 'pending_since')
+    local message = since and call('HGET', key, 'msg')
     if message then give_plain(id, key, message, since) else give(read(id)) end
   end
 end
 
 -- A score in mr:order says less than a time in ns: of what came back it is known what that was.
 local function exact_time(id, order_ms)
-  local hash = call('HMGET', TASK .. id, 'mr:o', 'mr:t', 'mr:p')
+  local hash = ask('HMGET', TASK .. id, 'mr:o', 'mr:t', 'mr:p')
   local ns = not hash[3] and (hash[1] or hash[2])
   return ns and ms_of(ns) == order_ms and ns or nil
 end
@@ -521,7 +522,7 @@ local function take_limited()
 
   -- Whether it is kept back, as most are behind one that is. What is odd is looked at one by one.
   local function is_kept_back(task, by_order)
-    local hash = call('HMGET', TASK .. task.id, 'msg', 'mr:y', 'pending_since')
+    local hash = ask('HMGET', TASK .. task.id, 'msg', 'mr:y', 'pending_since')
     task.ns = task.ns or hash[3]
     if not hash[1] or not task.ns then return false end
     if by_order and call('ZSCORE', P .. 'scheduled', task.id) ~= '1' then return false end
@@ -632,11 +633,12 @@ local function take_limited()
     for _ = 1, DUE_MAX do
       local id, at = first_late(now_ms - wait)
       if not id then break end
-      put_in_order(id, at - AHEAD_OF_ALL_MS)
+      if read_due(id) then put_in_order(id, at - AHEAD_OF_ALL_MS) end
     end
     if is_more() then return end
     local id, at = first_late(now_ms)
-    if id then put_ready(id, ns_of(at - tonumber(call('HGET', TASK .. id, 'mr:p') or 0))) end
+    local task = id and read_due(id)
+    if task then put_ready(id, ns_of(at - tonumber(task.priority or 0))) end
   end
 
   if late then ready_late() end
@@ -661,7 +663,7 @@ local function falls_in()
   local right = call('LINDEX', list, -1)
   local at = right and ms_of(since(right) or '0')
   if first and order_ms < PARKED and (not at or order_ms < at) then
-    at = order_ms + math.max(0, tonumber(call('HGET', TASK .. first, 'mr:p') or 0))
+    at = order_ms + math.max(0, tonumber(ask('HGET', TASK .. first, 'mr:p') or 0))
   end
   if not at and late then at = tonumber(call('ZRANGE', late_key, 0, 0, 'WITHSCORES')[2] or now_ms) end
   if not at then return first and 0 or -1 end

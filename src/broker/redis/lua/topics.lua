@@ -28,7 +28,7 @@ local LOOKED = P .. 'mr:looked'
 local found = 0
 
 local function read(id)
-  local hash = call('HMGET', TASK .. id, 'state', 'msg', 'mr:k', 'mr:v', 'mr:c', 'mr:x', 'mr:r', 'result', 'unique_key',
+  local hash = ask('HMGET', TASK .. id, 'state', 'msg', 'mr:k', 'mr:v', 'mr:c', 'mr:x', 'mr:r', 'result', 'unique_key',
     'mr:f')
   if not hash[1] or not hash[2] or not hash[3] then return nil end
   local task = message_read(hash[2])
