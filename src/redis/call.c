@@ -241,6 +241,13 @@ static bool has_word(struct mr_slice text, const char *word)
            (text.len == len || ((const char *)text.data)[len] == ' ');
 }
 
+/* What a user's rights refuse to a command in a script has a word of its own from Redis 7.2 on only. */
+static bool is_denied(struct mr_slice text)
+{
+    static const char why[] = "The user executing the script can't";
+    return memmem(text.data, text.len, why, sizeof why - 1) != NULL;
+}
+
 static void refuse(struct mr_redis_call *call, enum mr_err err, const struct mr_reply *reply)
 {
     redis_call_answer(call, err, reply);
@@ -272,7 +279,7 @@ static void cure(struct redis_line *line, struct mr_redis_call *call, const stru
 {
     struct mr_slice text = unwrapped(reply->text);
     enum cure how = CURE_NONE;
-    enum mr_err err = MR_FAILED;
+    enum mr_err err = is_denied(text) ? MR_DENIED : MR_FAILED;
     for (size_t i = 0; i < sizeof refusals / sizeof refusals[0]; i++) {
         if (has_word(text, refusals[i].word)) {
             how = refusals[i].cure;

@@ -69,6 +69,8 @@ refuses 2 'not supported' backup "$room/copy"
 r acl setuser led on '>x' '~asynq:{*' '~asynq:[^m]*' '~asynq:mr:[^c]*' '&*' +@all >/dev/null
 refuses 5 'cannot see who leads' --broker "${redis/:\/\//:\/\/led:x@}" node leader
 refuses 3 'nobody has led' node leader
+r acl setuser poor on '>x' '~*' '&*' +@all -zadd >/dev/null # which is given by a script
+refuses 5 'cannot enqueue' --broker "${redis/:\/\//:\/\/poor:x@}" enqueue -q mail --priority 5 x
 
 # ---- namespaces -----------------------------------------------------------------------------
 

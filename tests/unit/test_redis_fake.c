@@ -337,6 +337,11 @@ static void what_does_not_pass_is_told(void **state)
         {"-ERR unknown command\r\n", MR_FAILED},
         {"-NOPERM this user has no permissions\r\n", MR_DENIED},
         {"-NOAUTH Authentication required.\r\n", MR_DENIED},
+        {"-ERR The user executing the script can't run this command or subcommand script: f_1\r\n",
+         MR_DENIED},
+        {"-ERR Error running script (call to f_1): @user_script:1: @user_script: 1: The user "
+         "executing the script can't access at least one of the keys\r\n",
+         MR_DENIED},
         {"-OOM command not allowed when used memory > 'maxmemory'.\r\n", MR_DISK_FULL},
         {"-ERR Error running script (call to f_1): @user_script:1: -OOM command not "
          "allowed\r\n",

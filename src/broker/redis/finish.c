@@ -266,7 +266,8 @@ static void load_answered(struct mr_redis_call *call, enum mr_err err, const str
     struct rqueue *queue = load->queue;
     struct engine *engine = queue->engine;
     bool away = err == MR_UNAVAILABLE || err == MR_TIMEOUT;
-    bool broken = err == MR_FAILED; /* something is wrong with this queue: somebody may mend it */
+    /* Something is wrong with this queue, or with the rights of the user: somebody may mend it. */
+    bool broken = err == MR_FAILED || err == MR_DENIED;
     size_t head = load->kind == LOAD_DONE || load->kind == LOAD_COMMIT ? 0 : 1;
     if (broken)
         queue->finish_after = mr_mono_add_ms(mr_redis_now(engine->redis), FAILED_MS);

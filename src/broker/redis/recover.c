@@ -59,7 +59,7 @@ static void answered(struct mr_redis_call *call, enum mr_err err, const struct m
         back(queue);
         return;
     }
-    if (err == MR_FAILED)
+    if (err == MR_FAILED || err == MR_DENIED)
         (void)rqueue_refused(queue, err, reply);
     int64_t next_ms = err == MR_OK ? mr_reply_int(mr_reply_at(reply, 1), -1) : -1;
     int64_t now_ms = mr_wall_ms(mr_wall_now(mr_clock_system()));
