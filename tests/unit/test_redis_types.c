@@ -32,6 +32,16 @@ static enum mr_err take_soon(struct mr_broker *broker)
     return err;
 }
 
+/* What its nodes hold goes back. */
+static void open_again(void **state)
+{
+    struct mr_redis_broker_options options = {.url = redis_rig_url(rig)};
+    struct mr_broker *broker;
+    (void)teardown(state);
+    assert_int_equal(mr_redis_broker_open(&options, &broker, NULL), MR_OK);
+    *state = broker;
+}
+
 static void put_some(struct mr_broker *broker)
 {
     put(broker, (struct mr_task_options){.id = MR_SLICE_LIT("plain")});
@@ -57,11 +67,7 @@ static void a_take_that_meets_a_key_of_another_type_takes_nothing(void **state)
         assert_int_not_equal(take_soon(*state), MR_OK);
         assert_untouched();
         RIG(server(), "DEL", keys[i]);
-        (void)teardown(state);
-        struct mr_redis_broker_options options = {.url = redis_rig_url(rig)};
-        struct mr_broker *broker; /* another one, which does not wait until it tries again */
-        assert_int_equal(mr_redis_broker_open(&options, &broker, NULL), MR_OK);
-        *state = broker;
+        open_again(state); /* another one, which does not wait until it tries again */
         struct mr_lease *lease = take_one(*state);
         assert_true(mr_slice_equal(lease->task.id, MR_SLICE_LIT("plain")));
         mr_lease_free(lease);
@@ -115,22 +121,22 @@ static void of_a_batch_that_meets_a_lock_of_another_type_nothing_is_left(void **
 
 /* ---- the key of a task ----------------------------------------------------------------------- */
 
-/* Takes all there is; the ids, in their order. */
-static const char *take_ids(struct mr_broker *broker, int64_t lease_ms)
+/* Takes so many, which are all there are; their ids, in their order. */
+static const char *take_ids(struct mr_broker *broker, int64_t lease_ms, size_t n)
 {
     static char ids[256];
-    struct mr_req_take take = {
-        .req.op = MR_OP_TAKE, .node = open_node(broker, lease_ms), .max = 8, .wait_ms = 10000};
-    assert_int_equal(mr_broker_call(broker, &take.req), MR_OK);
-    mr_req_done(&take.req);
-    ids[0] = '\0';
-    for (struct mr_lease *lease = take.leases, *next; lease != NULL; lease = next) {
-        next = lease->next;
-        assert_int_equal(mr_broker_lease_open(broker, lease), MR_OK);
-        size_t len = strlen(ids);
-        (void)snprintf(ids + len, sizeof ids - len, "%.*s ", (int)lease->task.id.len,
-                       (const char *)lease->task.id.data);
-        mr_lease_free(lease);
+    uint64_t node = open_node(broker, lease_ms);
+    for (size_t len = 0; n > 0;) {
+        struct mr_req_take take = {.req.op = MR_OP_TAKE, .node = node, .max = 8, .wait_ms = 10000};
+        assert_int_equal(mr_broker_call(broker, &take.req), MR_OK);
+        mr_req_done(&take.req);
+        for (struct mr_lease *lease = take.leases, *next; lease != NULL; lease = next, n--) {
+            next = lease->next;
+            assert_int_equal(mr_broker_lease_open(broker, lease), MR_OK);
+            len += (size_t)snprintf(ids + len, sizeof ids - len, "%.*s ", (int)lease->task.id.len,
+                                    (const char *)lease->task.id.data);
+            mr_lease_free(lease);
+        }
     }
     return ids;
 }
@@ -154,11 +160,29 @@ static void a_task_whose_key_is_of_another_type_is_none(void **state)
             put(*state, task);
         }
         make_another_type(Q "t:b");
-        assert_string_equal(take_ids(*state, 600000), "a c ");
+        assert_string_equal(take_ids(*state, 600000, 2), "a c ");
         assert_string_equal(RIG(server(), "LRANGE", Q "active", "0", "-1"), "c\na");
         assert_int_equal(RIG_INT(server(), "EXISTS", Q "pending", Q "scheduled"), 0);
         (void)teardown(state);
         (void)setup(state);
+    }
+}
+
+static void a_task_with_a_time_that_is_no_number_is_as_one_without(void **state)
+{
+    static const char *const times[] = {"x", "", "1.5e18"};
+    for (size_t i = 0; i < sizeof times / sizeof *times; i++) {
+        struct mr_queue_info infos[4];
+        struct mr_req_queue_list list = {.req.op = MR_OP_QUEUE_LIST, .infos = infos, .max = 4};
+        put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("a")});
+        put(*state, (struct mr_task_options){.id = MR_SLICE_LIT("b"), .priority_s = 1});
+        RIG(server(), "HSET", Q "t:a", "pending_since", times[i]);
+        assert_int_equal(mr_broker_call(*state, &list.req), MR_OK);
+        mr_req_done(&list.req);
+        assert_string_equal(take_ids(*state, 600000, 2), "a b ");
+        open_again(state);
+        assert_string_equal(take_ids(*state, 600000, 2), "a b ");
+        RIG_ALL(rig, "FLUSHALL");
     }
 }
 
@@ -187,7 +211,7 @@ static void a_lost_run_whose_key_is_of_another_type_is_forgotten(void **state)
     assert_int_equal(mr_redis_broker_open(&options, &gone, NULL), MR_OK);
     put(gone, (struct mr_task_options){.id = MR_SLICE_LIT("a")});
     put(gone, (struct mr_task_options){.id = MR_SLICE_LIT("b")});
-    assert_string_equal(take_ids(gone, 1000), "a b ");
+    assert_string_equal(take_ids(gone, 1000, 2), "a b ");
     make_another_type(Q "t:a");
     mr_broker_close(gone);
     struct mr_lease *lease = take_one(*state);
@@ -349,6 +373,7 @@ int main(void)
         CASE(an_enqueue_that_meets_a_key_of_another_type_leaves_nothing),
         CASE(of_a_batch_that_meets_a_lock_of_another_type_nothing_is_left),
         CASE(a_task_whose_key_is_of_another_type_is_none),
+        CASE(a_task_with_a_time_that_is_no_number_is_as_one_without),
         CASE(an_id_whose_key_is_of_another_type_is_taken),
         CASE(a_lost_run_whose_key_is_of_another_type_is_forgotten),
         CASE(an_end_that_meets_a_key_of_another_type_is_kept),

@@ -47,7 +47,7 @@ local function ns_of(ms)
 end
 
 local function ms_of(ns) -- in two parts: as one number they would not be exact
-  return (tonumber(string.sub(ns, 1, -7)) or 0) + tonumber(string.sub(ns, -6)) / 1000000
+  return (tonumber(string.sub(ns, 1, -7)) or 0) + (tonumber(string.sub(ns, -6)) or 0) / 1000000
 end
 
 -- What HGET, HMGET or HGETALL says of a task. A key of another type, set by hand, is no task: else it would end each script
@@ -59,8 +59,10 @@ local function ask(...)
   return select(1, ...) ~= 'HGET' and {}
 end
 
+-- Since when it is ready; nil where another program has not written that, or something that is no number.
 local function since(id)
-  return id and ask('HGET', TASK .. id, 'pending_since')
+  local ns = id and ask('HGET', TASK .. id, 'pending_since')
+  return ns and string.match(ns, '^%d+$')
 end
 
 -- The day of a time in seconds as Asynq writes it, UTC.
