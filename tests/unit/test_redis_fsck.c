@@ -190,6 +190,36 @@ static void a_full_redis_is_mended_as_well(void **state)
 }
 
 /* The words of Redis say which command it is. */
+static void end_all(const char *text, void *arg)
+{
+    RIG_ALL(rig, "FLUSHALL");
+    add_line(text, arg);
+}
+
+/* Keys are found first, and looked at then: it is in use meanwhile. */
+static void tasks_that_end_while_it_looks_are_no_damage(void **state)
+{
+    (void)state;
+    struct mr_broker *broker = open_broker();
+    struct mr_buf lines = {0};
+    struct mr_fsck_report report;
+    struct mr_detail detail;
+    char id[16];
+    for (int i = 0; i < 200; i++) { /* more than are looked at together */
+        (void)snprintf(id, sizeof id, "%d", i);
+        put(broker, (struct mr_task_options){.id = mr_slice_str(id)});
+    }
+    RIG(server(), "DEL", Q "pending"); /* so the first of them are told */
+    struct mr_redis_check check = {
+        .url = redis_rig_url(rig), .mode = MR_FSCK_CHECK, .line = end_all, .arg = &lines};
+    assert_int_equal(mr_redis_fsck(&check, &report, &detail), MR_OK);
+    assert_int_equal(mr_buf_append(&lines, "", 1), MR_OK);
+    assert_non_null(strstr((const char *)lines.data, "a task in no place"));
+    assert_null(strstr((const char *)lines.data, "a task without a message"));
+    mr_buf_done(&lines);
+    mr_broker_close(broker);
+}
+
 static void what_the_user_may_not_do_is_told(void **state)
 {
     (void)state;
@@ -516,6 +546,7 @@ int main(void)
         CASE(an_id_without_its_task_leaves_every_place),
         CASE(a_task_in_no_place_is_pending_again),
         CASE(a_full_redis_is_mended_as_well),
+        CASE(tasks_that_end_while_it_looks_are_no_damage),
         CASE(what_the_user_may_not_do_is_told),
         CASE(an_ended_task_in_no_place_does_not_run_again),
         CASE(a_held_task_in_no_place_is_held_again),

@@ -23,6 +23,7 @@ end
 local function check(id)
   local state, msg = unpack(call('HMGET', TASK .. id, 'state', 'msg'))
   local message = msg and message_read(msg)
+  if not msg and call('EXISTS', TASK .. id) == 0 then return end -- it has ended since its key was found
   if not msg then
     out[#out + 1], out[#out + 2] = NO_MESSAGE, id
     if mend then call('DEL', TASK .. id) end
