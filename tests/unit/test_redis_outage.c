@@ -663,6 +663,24 @@ static void a_user_who_may_neither_wait_nor_listen_looks_once_a_second_and_says_
     mr_broker_close(poor);
 }
 
+/* What is not in the list is pushed to nobody, and Redis 7 gives a new user no channels. */
+static void a_worker_that_waits_finds_what_nobody_may_tell_of(void **state)
+{
+    struct scene *scene = *state;
+    struct mr_req_node_open node = open_node_for(scene->broker, 60000);
+    char url[128];
+    RIG(scene->server, "ACL", "SETUSER", "silent", "on", ">x", "~*", "+@all", "resetchannels");
+    (void)snprintf(url, sizeof url, "redis://silent:x@127.0.0.1:%u", (unsigned)scene->server->port);
+    struct mr_redis_broker_options options = {.url = url};
+    struct mr_broker *silent = NULL;
+    assert_int_equal(mr_redis_broker_open(&options, &silent, NULL), MR_OK);
+    assert_int_equal(take(scene->broker, node.node, 300), MR_EMPTY);
+    struct mr_task_options task = {.priority_s = 1};
+    put_task(silent, &task);
+    assert_int_equal(take(scene->broker, node.node, 5000), MR_OK);
+    mr_broker_close(silent);
+}
+
 static struct mr_req_beat beat(struct mr_broker *broker, uint64_t node)
 {
     struct mr_req_beat req = {.req.op = MR_OP_BEAT, .node = node};
@@ -718,6 +736,7 @@ int main(int argc, char **argv)
         TEST(a_look_that_redis_comes_to_late_takes_nothing_away),
         TEST(an_end_that_is_asked_for_twice_where_its_task_never_was_stays_another_s),
         TEST(a_user_who_may_neither_wait_nor_listen_looks_once_a_second_and_says_why),
+        TEST(a_worker_that_waits_finds_what_nobody_may_tell_of),
         TEST(a_user_who_may_not_touch_the_cluster_works_without_a_leader_and_says_so_once),
         TEST(a_worker_goes_on_when_redis_can_write_its_disk_again),
         TEST(a_beat_that_is_answered_with_an_error_ends_nothing),

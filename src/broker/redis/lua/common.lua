@@ -56,9 +56,6 @@ end
 
 -- ---- ready tasks
 
--- Tasks that limits keep back (limit.lua) stand in mr:order behind all others: so many ms behind their order time.
-local PARKED = 1e15
-
 local function order_of(score)
   local ms = tonumber(score)
   return ms and ms >= PARKED and format('%.17g', ms - PARKED) or score

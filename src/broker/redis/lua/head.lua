@@ -6,6 +6,8 @@ local call, P = redis.call, KEYS[1]
 local floor, byte, char, sub, format = math.floor, string.byte, string.char, string.sub, string.format
 local TASK = P .. 't:'
 local READY_SCORE = 1
+-- Tasks that limits keep back (limit.lua) stand in mr:order behind all others: so many ms behind their order time.
+local PARKED = 1e15
 local time = call('TIME')
 local now_s = tonumber(time[1])
 local now_ms = now_s * 1000 + tonumber(time[2]) / 1000 -- with its fraction

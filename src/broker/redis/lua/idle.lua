@@ -3,8 +3,8 @@
 -- KEYS     their prefixes
 -- ARGV     of each of them: '1' if nobody waits for what is pushed into its list
 -- Returns  the time in ms; then for each queue that has something: its number from 0, in how many ms something of
---          scheduled or retry is due, by its seconds, or 0 if that list has any (-1: nothing is there), 1 if something runs, 2 if something is
---          only kept
+--          scheduled or retry is due, by its seconds, or 0 if that list has any or something else is ready (-1: nothing is there), 1 if
+--          something runs, 2 if something is only kept
 local RUNS, KEPT = { 'lease', 'active' }, { 'mr:keep', 'completed' }
 local ALL = { 'scheduled', 'retry', 'mr:keep', 'completed', unpack(RUNS) }
 local answer = { floor(now_ms) }
@@ -24,13 +24,21 @@ local function wait_ms(entry)
   return entry[2] and math.max(0, math.ceil(tonumber(entry[2]) * 1000 - now_ms))
 end
 
+-- Whether something is ready beside the list. Whoever put it there has told us; but not every user may send messages, and
+-- a Cluster may lose one.
+local function is_ready(i)
+  local first = redis.pcall('ZRANGE', KEYS[i] .. 'mr:order', 0, 0, 'WITHSCORES')
+  if first.err or not first[2] then return first.err end
+  return tonumber(first[2]) < PARKED or there(i, i, { 'mr:l:y' })
+end
+
 local function look_at(i)
   local scheduled = wait_ms(redis.pcall('ZRANGEBYSCORE', KEYS[i] .. 'scheduled', READY_SCORE + 1, '+inf', 'WITHSCORES',
     'LIMIT', 0, 1))
   local retry = wait_ms(redis.pcall('ZRANGE', KEYS[i] .. 'retry', 0, 0, 'WITHSCORES'))
   local n = #answer
   answer[n + 1] = i - 1
-  answer[n + 2] = ARGV[i] == '1' and there(i, i, { 'pending' }) and 0
+  answer[n + 2] = (ARGV[i] == '1' and there(i, i, { 'pending' }) or is_ready(i)) and 0
     or math.min(scheduled or retry or -1, retry or scheduled or -1)
   answer[n + 3] = there(i, i, RUNS) and 1 or there(i, i, KEPT) and 2 or 0
 end
