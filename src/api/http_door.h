@@ -36,6 +36,11 @@ struct http_row {
 
 extern const struct http_row http_rows[];
 extern const size_t http_rows_n;
+/* What /metrics has, in its order; the names are without METRICS_PREFIX. False: no more of them. */
+struct http_figure {
+    const char *name, *type, *help;
+};
+bool http_figure_at(size_t i, struct http_figure *ret_figure);
 /* Of the route that the request came by. */
 const struct http_row *http_row_of(const struct mr_http_request *request);
 

@@ -550,6 +550,14 @@ static const struct metric metrics[] = {
 };
 /* clang-format on */
 
+bool http_figure_at(size_t i, struct http_figure *ret_figure)
+{
+    if (i >= sizeof metrics / sizeof *metrics)
+        return false;
+    *ret_figure = (struct http_figure){metrics[i].name, metrics[i].type, metrics[i].help};
+    return true;
+}
+
 static void put_stage(struct scrape *scrape, enum stage stage)
 {
     for (size_t i = 0; i < sizeof metrics / sizeof *metrics; i++)

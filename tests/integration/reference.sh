@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # SPDX-License-Identifier: Apache-2.0
 #
-# What the documents say of the program is so: the reference that is made from its tables has each command, option, setting, error and
-# route; the catalogue of errors has each code with its numbers, a cause and a cure; there is something to do about each alert; each
+# What the documents say of the program is so: the reference that is made from its tables has each command, option, setting, error,
+# route and figure; the catalogue of errors has each code with its numbers, a cause and a cure; there is something to do about each alert; each
 # document is in the index, and each link between them leads somewhere.
 
 set -euo pipefail
@@ -67,6 +67,12 @@ for name, text, again, code, grpc, http in rows:
         problems.append(f"docs/errors.md: {name} has no cause or no cure")
     if f"| `{name}` | {text} | {'yes' if again == '1' else 'no'} | {code} | {grpc} | {http} |" not in made:
         problems.append(f"the reference lacks {name}")
+
+# ---- figures: docs/metrics.md has those that a server answers with (http_metrics.py), and the reference the same
+figures = re.findall(r"^\| (`millrace_\w+`) \| (\w+) \| [^|]*\| ([^|]+) \|$", read("docs/metrics.md"), flags=re.M)
+listed = re.findall(r"^\| (`millrace_\w+`) \| (\w+) \| ([^|]+) \|$", made, flags=re.M)
+if len(figures) < 40 or figures != listed:
+    problems.append("the reference has not the figures of docs/metrics.md, in their order")
 
 # ---- links
 documents = ["README.md"] + sorted("docs/" + name for name in os.listdir(os.path.join(root, "docs")) if name.endswith(".md"))

@@ -1,6 +1,7 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* The reference in Markdown: commands, settings, errors and routes, each from the table that the program itself goes by. */
+/* The reference in Markdown: commands, settings, errors, routes and figures, each from the table that the program itself goes by. */
 #include "api/http_door.h"
+#include "api/metrics_text.h"
 #include "api/tokens.h"
 #include "cli/pages/pages.h"
 #include "cli/settings.h"
@@ -154,17 +155,32 @@ static void put_routes(FILE *file)
     }
 }
 
+static void put_figures(FILE *file)
+{
+    struct http_figure figure;
+    fputs(
+        "\n## Figures\n\nOf `GET /metrics`. Their labels, and how they are counted: metrics.md.\n",
+        file);
+    put_head(file, "name | type | what");
+    for (size_t i = 0; http_figure_at(i, &figure); i++) {
+        fprintf(file, "| `" METRICS_PREFIX "%s` | %s | ", figure.name, figure.type);
+        put(file, figure.help);
+        fputs(" |\n", file);
+    }
+}
+
 void page_reference(FILE *file)
 {
     fprintf(file,
             "# Reference\n\nMillrace %s. Made from the tables of the program when it was built: "
             "commands, options, "
-            "settings, errors, routes.\n",
+            "settings, errors, routes, figures.\n",
             mr_version());
     put_commands(file);
     put_settings(file);
     put_errors(file);
     put_routes(file);
+    put_figures(file);
 }
 
 /* Those that the unit of systemd gives itself are left out. */

@@ -19,7 +19,7 @@ void page_man_command(FILE *file, const struct cli_command *command);
 
 /* ---- markdown.c ----------------------------------------------------------------------------- */
 
-/* All commands, options, settings, errors and routes. */
+/* All commands, options, settings, errors, routes and figures. */
 void page_reference(FILE *file);
 /* A file of settings that sets none: each of them is there behind a #. */
 void page_settings(FILE *file);
