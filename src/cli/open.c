@@ -68,6 +68,9 @@ static const char *advice(const char *why)
         {"certificate of the peer", "--tls-ca FILE names whom to trust"},
         {"certificate required", "--tls-cert and --tls-key show one"},
         {"alert unknown ca", "the server does not trust the certificate of --tls-cert"},
+        {"the connection ended",
+         "is it a Millrace server, and its port for gRPC? That is 7401 unless "
+         "it was told otherwise; 7400 is for HTTP"},
         {"the connection broke", "a server with TLS may want a certificate: --tls-cert, --tls-key"},
     };
     for (size_t i = 0; i < CLI_LEN(rows); i++)
@@ -87,6 +90,11 @@ int cli_fail_open(const struct cli *cli, enum mr_err err, const struct mr_detail
                          cli->shown);
     if (err == MR_UNAVAILABLE && detail->text[0]) /* it names the address */
         return cli_fail(mr_err_exit_code(err), "%s; %s", detail->text, advice(detail->text));
+    if (err == MR_IN_USE && detail->text[0]) /* mostly it is the server that one has just started */
+        return cli_fail(mr_err_exit_code(err),
+                        "cannot open %s: %s; if that one is a server, use it: "
+                        "--broker millrace://127.0.0.1:7401",
+                        cli->shown, detail->text);
     return cli_fail_detail(err, "cannot open", cli->shown, detail);
 }
 

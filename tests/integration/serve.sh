@@ -37,7 +37,10 @@ is "health by gRPC" 0 "$(call grpc.health.v1.Health/Check)"
 
 # The folder has one owner, which is named.
 refuses 6 "in use by process $server" serve --data "$data" --listen 127.0.0.1:0 --grpc 127.0.0.1:0
+refuses 6 "if that one is a server, use it: --broker millrace://127.0.0.1:7401" queue list --broker "file:$data"
 refuses 6 "in use by process $server" token create --role admin --data "$data"
+# Who takes the port of HTTP for that of gRPC is told.
+refuses 6 "its port for gRPC" queue list --broker "millrace://$http"
 # So have ports.
 refuses 6 "$http: the port is in use" serve --data "$room/b" --listen "$http" --grpc 127.0.0.1:0
 refuses 6 "$grpc: the port is in use by another process; stop that, or give --grpc another one" \
