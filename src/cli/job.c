@@ -120,7 +120,7 @@ static int show_once(struct cli *cli, void *args_)
     if (cli->json)
         job_print_json(mr_job_list_at(list, 0));
     else
-        job_text(mr_job_list_at(list, 0));
+        job_text(cli, mr_job_list_at(list, 0));
     mr_job_list_free(list);
     return CLI_OK;
 }

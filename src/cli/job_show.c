@@ -1,7 +1,10 @@
 /* SPDX-License-Identifier: Apache-2.0 */
 /* Jobs and their parts, in JSON and for people. */
+#include <stdlib.h>
+
 #include "base/text.h"
 #include "cli/job.h"
+#include "client/why.h"
 #include "wire/job_json.h"
 
 void job_print_json(const struct mr_job_info *job)
@@ -93,6 +96,49 @@ void part_row(struct out_table *table, const struct mr_part_info *part)
     out_cell_bytes(table, OUT_PLAIN, part->error);
 }
 
+/* ---- what keeps it --------------------------------------------------------------------------- */
+
+/* Its parts wait as a task of its stage would; only what somebody has to do something about is of interest. */
+static void why_parts_wait(const struct mr_job_info *job, const struct mr_queue_info *queue,
+                           const struct mr_node_list *nodes, char text[JOB_HINDRANCE_MAX])
+{
+    struct mr_task task = {
+        .queue = job->job.queue, .type = job->stages[job_stage(job)].type, .state = MR_PENDING};
+    struct mr_why_facts facts = {.task = &task,
+                                 .queue = queue,
+                                 .nodes = mr_node_list_at(nodes, 0),
+                                 .nodes_n = mr_node_list_count(nodes),
+                                 .now_ms = out_now_ms()};
+    struct mr_why *why = cli_alloc(1, sizeof *why);
+    mr_why(&facts, why);
+    enum mr_why_reason reason = why->n > 0 ? why->reasons[0].reason : MR_WHY_NEXT;
+    if (reason == MR_WHY_NO_WORKER)
+        snprintf(text, JOB_HINDRANCE_MAX, "%.700s: millrace work -q %.*s -- CMD",
+                 why->reasons[0].text, (int)task.queue.len, (const char *)task.queue.data);
+    else if (reason == MR_WHY_PAUSED || reason == MR_WHY_NO_HANDLER)
+        snprintf(text, JOB_HINDRANCE_MAX, "%s", why->reasons[0].text);
+    free(why);
+}
+
+void job_hindrance(const struct cli *cli, const struct mr_job_info *job,
+                   char text[JOB_HINDRANCE_MAX])
+{
+    struct mr_node_list *nodes = NULL;
+    struct mr_queue_info queue;
+    text[0] = '\0';
+    if (job->state >= MR_JOB_SUCCEEDED || job->reducing || job->stages_n == 0)
+        return;
+    enum mr_err err = mr_queue_get(cli->client, job->job.queue, &queue);
+    if (err == MR_NOT_FOUND) /* nothing was in it yet */
+        queue = (struct mr_queue_info){.paused = false};
+    else if (err != MR_OK)
+        return;
+    if (mr_node_list_get(cli->client, &nodes) != MR_OK)
+        return;
+    why_parts_wait(job, &queue, nodes, text);
+    mr_node_list_free(nodes);
+}
+
 /* ---- one ------------------------------------------------------------------------------------- */
 
 static void stage_lines(const struct mr_job_info *job)
@@ -133,9 +179,9 @@ static void how_lines(const struct mr_job_info *job)
     show_field("segments", OUT_PLAIN, text);
 }
 
-void job_text(const struct mr_job_info *job)
+void job_text(const struct cli *cli, const struct mr_job_info *job)
 {
-    char line[160], size[32];
+    char line[160], size[32], hindrance[JOB_HINDRANCE_MAX];
     show_bytes("id", OUT_BOLD, job->id);
     show_bytes("name", OUT_PLAIN, job->job.name);
     show_bytes("queue", OUT_PLAIN, job->job.queue);
@@ -143,6 +189,8 @@ void job_text(const struct mr_job_info *job)
     show_bytes("reason", OUT_RED, job->reason);
     job_progress(job, line, sizeof line);
     show_field("progress", OUT_PLAIN, line);
+    job_hindrance(cli, job, hindrance);
+    show_bytes("waits", OUT_YELLOW, mr_slice_str(hindrance));
     stage_lines(job);
     how_lines(job);
     if (job->state == MR_JOB_SUCCEEDED) {

@@ -43,14 +43,20 @@ static void put_bar(double share, char text[BAR + 4], bool with_bar)
     memcpy(text + 1 + BAR, "] ", sizeof "] ");
 }
 
-/* The stage that is at work, where there are several. */
-static void put_stage(const struct mr_job_info *job, char *text, size_t room)
+size_t job_stage(const struct mr_job_info *job)
 {
     size_t at = 0;
-    struct mr_buf type = {0};
     while (at + 1 < job->stages_n &&
            job->stages[at].done + job->stages[at].failed >= job->stages[at].total)
         at++;
+    return at;
+}
+
+/* Where there are several. */
+static void put_stage(const struct mr_job_info *job, char *text, size_t room)
+{
+    size_t at = job_stage(job);
+    struct mr_buf type = {0};
     text[0] = '\0';
     if (job->stages_n > 1)
         snprintf(text, room, "  stage %zu/%zu %.40s", at + 1, job->stages_n,
@@ -138,10 +144,26 @@ int job_check_watch(const struct cli *cli)
                           "alone, and nobody works meanwhile");
 }
 
+/* Who looks at a bar that stands still wants to know why; with --json there is no bar. */
+static void note_hindrance(const struct cli *cli, const char *id)
+{
+    char text[JOB_HINDRANCE_MAX];
+    struct mr_buf line = {0};
+    struct mr_job_list *list = NULL;
+    if (cli->quiet || cli->json || mr_job_get(cli->client, mr_slice_str(id), &list) != MR_OK)
+        return;
+    job_hindrance(cli, mr_job_list_at(list, 0), text);
+    if (text[0])
+        cli_note(cli, "job %s waits: %s", id, out_escaped(&line, mr_slice_str(text)));
+    mr_buf_done(&line);
+    mr_job_list_free(list);
+}
+
 int job_watch(struct cli *cli, const char *id)
 {
     struct watching watching = {.cli = cli};
     char line[MR_JOB_ID_MAX + 80];
+    note_hindrance(cli, id);
     snprintf(line, sizeof line, "interrupted; job %.36s goes on: millrace job watch shows it again",
              id);
     interrupt_say(line);

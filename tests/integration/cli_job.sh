@@ -46,6 +46,7 @@ done
 is "the list" "$id" "$(m job list --json | jq -r '.[].id')"
 is "in another state" '[]' "$(m --quiet job list --state failed --json)"
 m job list | grep -q "^$id  first  default  created  *0/50" || fail "no line"
+m job show "$id" | grep -qx 'waits  *no worker takes from its queue default: millrace work -q default -- CMD' || fail "not why it waits"
 refuses 2 'the input is empty' job submit /dev/null
 refuses 3 'cannot read nowhere' job submit nowhere
 refuses 2 'split' job submit --split slices lines
@@ -64,6 +65,7 @@ servers+=("$!")
 expect 0 job watch "$id"
 grep -q "job $id succeeded: 50 of 50 parts" "$room/err" || fail "said: $(cat "$room/err")"
 [ ! -s "$room/out" ] || fail "stdout of a watch: $(cat "$room/out")"
+! m job show "$id" | grep -q '^waits' || fail "it waits for nothing any more"
 is "the result" "$(tr a-z A-Z <lines)" "$(m job result "$id")"
 refuses 4 'it has ended: see millrace job show' job cancel "$id"
 refuses 4 'nothing of it has failed: see millrace job show' job retry "$id"
@@ -108,7 +110,13 @@ is "all of it now" 'succeeded 3 0' "$(m job show "$partly" --json | jq -r '[.sta
 
 expect 0 job submit -q idle lines
 gone=$(cat "$room/out")
+"$MILLRACE" job watch "$gone" 2>"$room/watched" &
+watched=$!
+until_true grep -qx "millrace: job $gone waits: no worker takes from its queue idle: millrace work -q idle -- CMD" "$room/watched"
 expect 0 job cancel "$gone"
+ended=0
+wait "$watched" || ended=$?
+is "who watched it" 8 "$ended"
 is "cancelled" cancelled "$(of "$gone" state)"
 expect 8 job watch "$gone"
 
