@@ -41,6 +41,11 @@ int timer_look_failed(const struct cli *cli, enum mr_err err, const char *name)
                         cli->shown, cli->shown);
     if (name == NULL)
         return cli_fail_err(err, "cannot list timers");
+    if (err == MR_NOT_FOUND) /* mostly it is of another app than the default one */
+        return cli_fail(mr_err_exit_code(err),
+                        "timer %s: not found; --app APP says whose, millrace timer list has those "
+                        "of all apps",
+                        name);
     return cli_fail_err(err, "timer %s", name);
 }
 
@@ -272,8 +277,12 @@ static int next_of_stored(struct cli *cli, const struct timer_args *args, int64_
     enum mr_err err = mr_timer_get(cli->client, app, name, &list);
     if (err == MR_OK)
         err = mr_timer_next(cli->client, app, name, times_ms, max, &n);
-    if (err == MR_OK)
+    if (err == MR_OK) {
         print_times(cli, timer_zone(mr_timer_list_at(list, 0)->timer.tz), times_ms, n);
+        if (mr_timer_list_at(list, 0)->state == MR_TIMER_PAUSED)
+            cli_note(cli, "timer %s is paused, so it fires at none of them before it is resumed",
+                     cli->words[0]);
+    }
     mr_timer_list_free(list);
     return err == MR_OK ? CLI_OK : timer_look_failed(cli, err, cli->words[0]);
 }

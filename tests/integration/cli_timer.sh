@@ -75,7 +75,7 @@ code=0
 head -c 1100000 /dev/zero | tr '\0' x | m timer create bad --manual - 2>"$room/err" || code=$?
 is "of a long payload" 2 "$code"
 grep -q 'over the limit of 1048576 bytes' "$room/err" || fail "a long payload: $(cat "$room/err")"
-refuses 3 'timer bad: not found' timer show bad
+refuses 3 'timer bad: not found; --app APP says whose' timer show bad
 is "dead letters of them" '[]' "$(m dead list --json)"
 
 # ---- changing -----------------------------------------------------------------------------------
@@ -95,6 +95,8 @@ refuses 2 'nothing to change' timer update nightly
 refuses 3 'timer bad: not found' timer update bad --manual
 expect 0 timer pause nightly
 is "paused" 'paused 0' "$(of nightly state) $(of nightly next_ms)"
+expect 0 timer next nightly
+grep -q 'timer nightly is paused, so it fires at none of them' "$room/err" || fail "said: $(cat "$room/err")"
 expect 0 timer resume nightly
 is "resumed" active "$(of nightly state)"
 refuses 3 'timer bad: not found' timer pause bad
