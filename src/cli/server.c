@@ -254,8 +254,32 @@ static enum mr_err call_at(const char *url, const struct cli_tls *chosen, const 
     return call_address(&at, one);
 }
 
-int cli_call(const struct cli *cli, const char *what, const char *path, struct mr_slice request,
-             struct mr_buf *ret_answer)
+/* One server after the other, until one is there. */
+static enum mr_err call_list(const char *url, const struct cli_tls *tls, const char *authorization,
+                             struct one_call *one)
+{
+    const char *at = url + strlen(is_secure(url) ? TLS_SCHEME : PLAIN_SCHEME);
+    int scheme = (int)(at - url);
+    for (;;) {
+        int len = (int)strcspn(at, ",");
+        char each[MR_SERVER_MAX + sizeof TLS_SCHEME];
+        (void)snprintf(each, sizeof each, "%.*s%.*s", scheme, url, len, at);
+        enum mr_err err = call_at(each, tls, authorization, one);
+        if ((err != MR_UNAVAILABLE && err != MR_TIMEOUT) || at[len] == '\0')
+            return err;
+        at += len + 1;
+        mr_buf_clear(one->answer);
+        *one = (struct one_call){
+            .path = one->path, .ms = one->ms, .request = one->request, .answer = one->answer};
+        mr_event_init(&one->ended);
+    }
+}
+
+typedef enum mr_err call_way(const char *url, const struct cli_tls *tls, const char *authorization,
+                             struct one_call *one);
+
+static int call_by(call_way *way, const struct cli *cli, const char *what, const char *path,
+                   struct mr_slice request, struct mr_buf *ret_answer)
 {
     struct one_call one = {.path = path, .ms = CALL_MS, .request = request, .answer = ret_answer};
     struct mr_buf token = {0}, authorization = {0};
@@ -267,12 +291,24 @@ int cli_call(const struct cli *cli, const char *what, const char *path, struct m
     if (code == CLI_OK) {
         cli_must(mr_buf_printf(&authorization, "Bearer %s", (const char *)token.data));
         cli_must(mr_buf_append(&authorization, "", 1));
-        enum mr_err err = call_at(cli->broker, &tls,
-                                  token.len > 0 ? (const char *)authorization.data : NULL, &one);
+        enum mr_err err =
+            way(cli->broker, &tls, token.len > 0 ? (const char *)authorization.data : NULL, &one);
         if (err != MR_OK)
             code = cli_fail_detail(err, what, cli->shown, &one.why);
     }
     mr_buf_done(&token);
     mr_buf_done(&authorization);
     return code;
+}
+
+int cli_call(const struct cli *cli, const char *what, const char *path, struct mr_slice request,
+             struct mr_buf *ret_answer)
+{
+    return call_by(call_at, cli, what, path, request, ret_answer);
+}
+
+int cli_call_any(const struct cli *cli, const char *what, const char *path, struct mr_slice request,
+                 struct mr_buf *ret_answer)
+{
+    return call_by(call_list, cli, what, path, request, ret_answer);
 }

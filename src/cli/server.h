@@ -40,6 +40,10 @@ bool cli_is_server(const char *url);
 int cli_call(const struct cli *cli, const char *what, const char *path, struct mr_slice request,
              struct mr_buf *ret_answer);
 
+/* The same, where any of the servers of millrace://H1:P1,H2:P2 will do: the first one that is there. */
+int cli_call_any(const struct cli *cli, const char *what, const char *path, struct mr_slice request,
+                 struct mr_buf *ret_answer);
+
 /* A server or nameserver by its address. */
 struct cli_address {
     const char *address;
