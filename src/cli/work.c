@@ -420,6 +420,23 @@ static void tell_end(const struct work *work)
     mr_buf_done(&line);
 }
 
+/* Who wanted the queues empty is told of those that nothing is handed out of. A hint: who may not look is told nothing. */
+static void tell_paused(const struct work *work)
+{
+    struct mr_buf name = {0};
+    for (size_t i = 0; i < work->queues_n; i++) {
+        struct mr_queue_info queue;
+        enum mr_err err = mr_queue_get(work->cli->client, work->queues[i].name, &queue);
+        if (err != MR_OK || !queue.paused || queue.counts[MR_PENDING] == 0)
+            continue;
+        const char *shown = out_escaped(&name, mr_slice_str(queue.name));
+        cli_note(work->cli, "queue %s is paused, %llu task%s in it: millrace queue resume %s",
+                 shown, (unsigned long long)queue.counts[MR_PENDING],
+                 queue.counts[MR_PENDING] == 1 ? " waits" : "s wait", shown);
+    }
+    mr_buf_done(&name);
+}
+
 static int run(struct cli *cli, void *args_)
 {
     const struct work_args *args = args_;
@@ -447,6 +464,8 @@ static int run(struct cli *cli, void *args_)
         work_names_close(work->registered);
         if (runs && work->err == MR_OK)
             tell_end(work);
+        if (runs && code == CLI_OK && args->burst.given && work->stops_n == 0)
+            tell_paused(work);
         mr_worker_free(work->worker);
         mr_diag_set_sink(NULL, NULL);
     }

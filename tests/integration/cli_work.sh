@@ -32,6 +32,15 @@ seq 7 | m enqueue -q slow --lines --quiet
 expect 0 work -q slow --burst -- true
 is "none is left behind a rate" 0 "$(m queue show slow --json | jq -r .pending)"
 
+# Nor is a paused queue empty, but nobody knows how long it is so: that is told.
+enqueue -q held x
+expect 0 queue pause held
+expect 0 work -q held --burst -- true
+grep -qx 'millrace: queue held is paused, 1 task waits in it: millrace queue resume held' "$room/err" || fail "$(cat "$room/err")"
+expect 0 queue resume held
+expect 0 work -q held --burst -- true
+! grep -q 'is paused' "$room/err" || fail "$(cat "$room/err")"
+
 # The environment of a run.
 enqueue --id env -q jobs -t resize --header Trace-Id=abc x
 expect 0 work -q jobs --burst -- env
