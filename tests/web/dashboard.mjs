@@ -378,9 +378,11 @@ const tests = {
         await until("it runs again", async () => (await api("GET", `/jobs/${job}`)).round > round);
         const slow = await api("POST", "/jobs", { queue: "nobody", parts: ["a", "b"], name: "slow" });
         await go(page, `#/jobs/${slow.id}`, ".figures");
+        await page.getByText("No worker takes from its queue nobody.").waitFor();
         await button("Cancel").click();
         await carryOut(page, "Cancel the job", `millrace job cancel ${slow.id}`);
         await page.waitForSelector("main .state-cancelled");
+        await page.getByText("No worker takes from its queue").waitFor({ state: "detached" });
 
         await go(page, "#/dead", "table tbody tr");
         await api("POST", "/queues/broken/pause"); // what is made pending stays so

@@ -6,7 +6,8 @@ import { ApiError, get, getBytes, stream } from "../api";
 import { parse } from "../exact";
 import { bytes, count, duration, rate } from "../format";
 import { useAsked } from "../query";
-import { mayProduce, now } from "../store";
+import { link } from "../route";
+import { known, mayProduce, nodes, now, queues } from "../store";
 import { theme } from "../theme";
 import type { Job, Page, Part } from "../types";
 import { Act, note } from "../ui/dialog";
@@ -176,6 +177,20 @@ function Stages({ job }: { job: Job }) {
     );
 }
 
+// Why nothing of it goes on, where somebody has to do something about it: as `millrace job show` says it.
+function Waits({ job }: { job: Job }) {
+    if (ended(job) || job.reducing || !known.value) return null;
+    const paused = queues.value.get(job.queue)?.paused;
+    const served = [...nodes.value.values()].some((node) => node.role === "worker" && node.state !== "dead" && node.queues.includes(job.queue));
+    if (served && !paused) return null;
+    const text = paused ? `Its queue ${job.queue} is paused.` : `No worker takes from its queue ${job.queue}.`;
+    return (
+        <a class="alert" href={link(paused ? ["queues", job.queue] : ["nodes"])}>
+            <Name text={text} max={200} />
+        </a>
+    );
+}
+
 function left(job: Job): string {
     return job.state === "running" && job.eta_ms !== null ? duration(job.eta_ms) : "–";
 }
@@ -202,6 +217,7 @@ export function JobPage({ id }: { id: string }) {
                 {mayProduce.value && ended(job) && (job.failed > 0 || job.state !== "succeeded") && <Act action={() => jobAction("retry", job.id, again)}>Retry what failed</Act>}
             </Head>
             <Progress job={job} />
+            <Waits job={job} />
             <div class="figures">
                 <Figure name="Done" value={percent(job)} unit={`${count(job.done)} of ${count(job.total)}`} />
                 <Figure name="Running" value={count(job.running)} />
