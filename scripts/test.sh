@@ -134,7 +134,7 @@ sample() {
 long() {
     stage "build (ASan + UBSan)" compile build/asan all -DCMAKE_BUILD_TYPE=Debug -DMR_SANITIZE=address
     is_sound || return 0
-    begin "campaigns (ASan + UBSan)" run build/asan -j $((2 * jobs)) -L long
+    begin "campaigns (ASan + UBSan)" run build/asan -j $((2 * jobs + 1)) -L long
     stage "build (release)" compile build time_tests -DCMAKE_BUILD_TYPE=Release
     stage "planted bugs" nice -n 5 env JOBS=1 MR_PLANT_SECONDS=600 MR_IMAGES=3000 MR_SEEDS=1000 MR_FLIPS=2000 tests/integration/plants.sh
     finish

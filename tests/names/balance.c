@@ -3,6 +3,7 @@
  * 72 to 74: subApps move from a server that has more than twice the load of another. Load is that of the last minute, so these
  * last; what is decided by which numbers is in unit/test_names_balance.c.
  */
+#include <assert.h>
 #include <stdio.h>
 
 #include "names/balance.h"
