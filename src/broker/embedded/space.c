@@ -192,6 +192,7 @@ static void look_at_space(struct mr_engine *engine)
 void spare_begin(struct mr_engine *engine)
 {
     look_at_space(engine);
+    engine->spare.segment = 0; /* the first turn looks once more: others write, too */
 }
 
 void spare_keep(struct mr_engine *engine)
