@@ -167,6 +167,7 @@ static bool is_stuck(const struct mr_segment_info *info)
 
 static void measure(const struct mr_engine *engine, struct usage *usage)
 {
+    bool full = mr_log_full(engine->log) != MR_OK;
     *usage = (struct usage){0};
     for (size_t i = 0; i < mr_log_segments(engine->log); i++) {
         struct mr_segment_info info;
@@ -185,7 +186,8 @@ static void measure(const struct mr_engine *engine, struct usage *usage)
             usage->watched_live = info.live;
         bool emptier = usage->emptiest == 0 ||
                        info.live * usage->emptiest_bytes < usage->emptiest_live * info.bytes;
-        if (emptier && !is_stuck(&info)) {
+        /* On a full disk there may be no space for another snapshot: what this one does not cover would not go. */
+        if (emptier && !is_stuck(&info) && (covered || !full)) {
             usage->emptiest = info.number;
             usage->emptiest_live = info.live;
             usage->emptiest_bytes = info.bytes;
