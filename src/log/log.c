@@ -237,6 +237,7 @@ static void sync_done(struct mr_chore *base)
     } else if (log->failure == MR_OK) {
         /* The kernel may have dropped the pages: asking again could succeed and mean nothing. */
         log->failure = MR_IO;
+        seal_tail(log); /* what is not written yet is read from memory from now on */
     }
     log->changed(log->arg);
 }

@@ -69,16 +69,31 @@ static enum mr_err bytes_at(struct mr_log *log, const struct segment *segment, u
     return err == MR_IO ? MR_DAMAGED : err; /* what cannot be read is damaged, and harms no other */
 }
 
+/* What could not be written is still in memory: a copy of a task that was durable long before may be among it. */
+static enum mr_err bytes_unwritten(const struct mr_log *log, uint64_t offset, size_t size,
+                                   const uint8_t **ret_bytes)
+{
+    if (offset < log->buf_offset || offset + size > log->buf_offset + log->buf.len)
+        return MR_IO;
+    *ret_bytes = log->buf.data + (offset - log->buf_offset);
+    return MR_OK;
+}
+
 enum mr_err mr_log_read(struct mr_log *log, struct mr_log_pos pos, size_t size,
                         struct mr_record *ret_record)
 {
     const struct segment *segment = segment_find(log, pos.segment);
     if (segment == NULL || size < MR_RECORD_HEADER)
         return MR_DAMAGED;
-    if (segment == segment_current(log) && pos.offset + size > log->buf_offset)
-        MR_TRY(mr_log_write(log));
+    bool buffered = segment == segment_current(log) && pos.offset + size > log->buf_offset;
+    bool failed = log->failure != MR_OK;
     const uint8_t *bytes;
-    MR_TRY(bytes_at(log, segment, pos.offset, size, &bytes));
+    if (buffered && !failed)
+        MR_TRY(mr_log_write(log)); /* where this fails, so does who believed it had not */
+    if (buffered && failed)
+        MR_TRY(bytes_unwritten(log, pos.offset, size, &bytes));
+    else
+        MR_TRY(bytes_at(log, segment, pos.offset, size, &bytes));
     struct mr_record record;
     if (mr_record_parse(mr_slice_make(bytes, size), log->salt, &record) != MR_RECORD_GOOD ||
         record.segment != pos.segment)

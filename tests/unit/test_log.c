@@ -507,6 +507,26 @@ static void a_record_that_is_not_written_yet_can_be_read(void **state)
     log_check_body(&record);
 }
 
+/* A copy of a task that is durable elsewhere may be among it. */
+static void what_could_not_be_written_can_still_be_read(void **state)
+{
+    struct log_rig *rig = *state;
+    struct mr_log_pos written, pos;
+    struct mr_record record;
+    log_put(rig, SMALL, MR_LOG_DURABLE, &written);
+    log_flush(rig);
+    uint64_t seq = log_put(rig, SMALL, MR_LOG_LAZY, &pos);
+    simfs_fail(rig->sim, SIMFS_WRITE, 0, 1, MR_IO);
+    assert_int_equal(mr_log_read(rig->log, pos, MR_RECORD_HEADER + SMALL, &record), MR_IO);
+    assert_int_equal(mr_log_failure(rig->log), MR_IO);
+    assert_int_equal(mr_log_read(rig->log, pos, MR_RECORD_HEADER + SMALL, &record), MR_OK);
+    assert_int_equal(record.seq, seq);
+    log_check_body(&record);
+    assert_int_equal(mr_log_read(rig->log, written, MR_RECORD_HEADER + SMALL, &record), MR_OK);
+    pos.offset += MR_RECORD_HEADER + SMALL;
+    assert_int_equal(mr_log_read(rig->log, pos, MR_RECORD_HEADER + SMALL, &record), MR_IO);
+}
+
 static void every_read_is_checked(void **state)
 {
     struct log_rig *rig = *state;
@@ -705,6 +725,7 @@ int main(void)
         TEST(a_failed_sync_is_final_and_never_tried_again),
         TEST(no_memory_for_a_record_is_said_and_the_log_goes_on),
         TEST(a_record_that_is_not_written_yet_can_be_read),
+        TEST(what_could_not_be_written_can_still_be_read),
         TEST(every_read_is_checked),
         TEST(a_wrong_place_is_damage_not_a_crash),
         TEST(a_sector_that_cannot_be_read_harms_only_its_own_record),
