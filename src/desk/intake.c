@@ -4,8 +4,10 @@
 #include <stdlib.h>
 
 enum {
+    BATCHES_MAX = 4, /* in hand at once */
     NODE_BEATS = 3,  /* within its lease */
     WAIT_MS = 30000, /* of a take */
+    AGAIN_MS = 1000, /* a node that could not be opened, or was lost, is opened again after this */
 };
 
 /* ---- batches --------------------------------------------------------------------------------- */
@@ -68,7 +70,7 @@ static void node_lost(struct mr_intake *intake, uint64_t node, enum mr_err err)
     intake->node = 0;
     intake->taking = false;
     node_close(intake, node);
-    mr_desk_after(intake->desk, &intake->again, MR_INTAKE_AGAIN_MS);
+    mr_desk_after(intake->desk, &intake->again, AGAIN_MS);
 }
 
 /* It is done with; if too many were not, the next ones were not asked for. */
@@ -175,7 +177,7 @@ static void took(struct mr_errand *errand)
         return;
     }
     mr_list_push_back(&intake->batches, &t->batch.link);
-    if (++intake->batches_n < MR_INTAKE_BATCHES)
+    if (++intake->batches_n < BATCHES_MAX)
         take(intake);
     mr_intake_now(&t->batch);
 }
@@ -268,7 +270,7 @@ static void opened(struct mr_errand *errand)
         take(intake);
     } else if (ours) {
         intake->calls->trouble(intake, err);
-        mr_desk_after(intake->desk, &intake->again, MR_INTAKE_AGAIN_MS);
+        mr_desk_after(intake->desk, &intake->again, AGAIN_MS);
     }
     beating_free(b);
 }
@@ -283,7 +285,7 @@ static void node_open(struct mr_intake *intake)
 {
     struct beating *b = beating_new(intake, opened);
     if (b == NULL) {
-        mr_desk_after(intake->desk, &intake->again, MR_INTAKE_AGAIN_MS);
+        mr_desk_after(intake->desk, &intake->again, AGAIN_MS);
         return;
     }
     b->queue.name = mr_result_queue(mr_slice_str(intake->topic), b->queue_name);

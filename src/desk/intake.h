@@ -13,11 +13,6 @@
 #include "broker/result.h"
 #include "desk/desk.h"
 
-enum {
-    MR_INTAKE_BATCHES = 4,     /* in hand at once */
-    MR_INTAKE_AGAIN_MS = 1000, /* what failed for a passing reason is tried again after this */
-};
-
 struct mr_intake;
 
 /* Results in hand. */

@@ -176,6 +176,15 @@ static size_t add_result(struct office *office, struct mr_buf *bytes)
                                                     .payload = mr_buf_slice(bytes)});
 }
 
+/* The same, while nothing can be written. */
+static size_t begin_refusing(struct office *office, struct mr_buf *bytes)
+{
+    office->refuses = true;
+    size_t result = add_result(office, bytes);
+    mr_desk_send(&office->desk, &office->begin_msg);
+    return result;
+}
+
 /* ---- desks ----------------------------------------------------------------------------------- */
 
 static void each_life_of_a_desk_is_another_owner(void **state)
@@ -288,9 +297,7 @@ static void what_cannot_be_written_is_tried_again(void **state)
 {
     struct office *office = *state;
     struct mr_buf bytes = {0};
-    office->refuses = true;
-    size_t result = add_result(office, &bytes);
-    mr_desk_send(&office->desk, &office->begin_msg);
+    size_t result = begin_refusing(office, &bytes);
     UNTIL(office->writes >= 3);
     assert_int_equal(fake_look(office->fake, result).finishes, 0);
     assert_int_equal(office->ends, 0);
@@ -306,9 +313,7 @@ static void a_node_that_is_gone_is_opened_again_without_what_it_held(void **stat
 {
     struct office *office = *state;
     struct mr_buf bytes = {0};
-    office->refuses = true;
-    size_t result = add_result(office, &bytes);
-    mr_desk_send(&office->desk, &office->begin_msg);
+    size_t result = begin_refusing(office, &bytes);
     UNTIL(office->writes >= 1);
     fake_answer_beats(office->fake, MR_NOT_FOUND);
     UNTIL(office->ends == 1);
@@ -337,9 +342,7 @@ static void an_intake_that_is_ended_lets_go_of_what_waits(void **state)
 {
     struct office *office = *state;
     struct mr_buf bytes = {0};
-    office->refuses = true;
-    size_t result = add_result(office, &bytes);
-    mr_desk_send(&office->desk, &office->begin_msg);
+    size_t result = begin_refusing(office, &bytes);
     UNTIL(office->writes >= 1);
     mr_desk_send(&office->desk, &office->end_msg);
     UNTIL(office->ends == 1);
