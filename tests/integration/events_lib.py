@@ -30,6 +30,7 @@ class Reader:
 
     def __init__(self, path, after=None, token=None, small=False):
         self.bytes, self.events, self.comments, self.closed, self.status = b"", [], 0, False, None
+        self.taken = 0  # bytes, in all
         self.socket = socket.socket()
         if small:  # it will not read; nobody must hold much for it
             self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 2048)
@@ -49,6 +50,7 @@ class Reader:
         except ConnectionError:
             more = b""
         self.closed = not more
+        self.taken += len(more)
         self.bytes += more
         if self.status is None and b"\r\n\r\n" in self.bytes:
             head, self.bytes = self.bytes.split(b"\r\n\r\n", 1)
