@@ -20,7 +20,7 @@
 
 enum {
     MR_BALANCE_RATIO = 200,              /* percent of the least */
-    MR_BALANCE_FLOOR = 60,               /* dispatches in a window */
+    MR_BALANCE_FLOOR = MR_LOAD_FEW,      /* dispatches in a window */
     MR_BALANCE_STAY_MS = 10 * 60 * 1000, /* of what has moved */
     MR_BALANCE_WINDOW_MS = 60 * 1000,
     MR_BALANCE_WINDOW_STEPS = 12,

@@ -235,12 +235,19 @@ static int compare(int64_t a, int64_t b)
     return (a > b) - (a < b);
 }
 
+/* Few dispatches say nothing: what is left of a start, or what others have that is not reported yet. */
+static int64_t weighty_load(const struct planning *p, const struct mr_subapp_server *server)
+{
+    int64_t few = p->seen->few_load > 0 ? p->seen->few_load : MR_LOAD_FEW;
+    return server->load < few ? 0 : server->load;
+}
+
 /* By load, then by how many of this app's they own, then by how many at all: each for its weight. */
 static bool has_less(const struct planning *p, const struct mr_subapp_server *a,
                      const struct mr_subapp_server *b)
 {
     int64_t a_weight = weight_of(a), b_weight = weight_of(b);
-    int order = compare(a->load * b_weight, b->load * a_weight);
+    int order = compare(weighty_load(p, a) * b_weight, weighty_load(p, b) * a_weight);
     if (order == 0)
         order = compare((int64_t)parts_of_owner(p->table, a->id) * b_weight,
                         (int64_t)parts_of_owner(p->table, b->id) * a_weight);

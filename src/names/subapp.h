@@ -23,6 +23,7 @@ enum {
     MR_SUBAPP_MERGE_MS = 30 * 1000, /* default of merge_after_ms */
     MR_WEIGHT = 100,                /* of a server that says nothing */
     MR_WEIGHT_MAX = 1000,
+    MR_LOAD_FEW = 60, /* dispatches in a window: who has fewer is as good as idle */
     MR_SUBAPP_CHANGES = 3 * MR_SUBAPPS_MAX, /* that a plan can have */
 };
 #define MR_LOAD_MAX (1LL << 40) /* dispatches in a window; more count as so many */
@@ -65,6 +66,7 @@ struct mr_subapp_seen {
     size_t workers_n;       /* that live, by the registry */
     bool complete;          /* the registry: if not, nothing is merged */
     int64_t few_ms;         /* for so long there have been fewer workers than the subApps need */
+    int64_t few_load;       /* of a server: less is none. 0: default */
     uint32_t threshold;     /* workers of a subApp; 0: default */
     int64_t merge_after_ms; /* 0: default */
 };

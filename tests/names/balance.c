@@ -21,11 +21,11 @@ static int64_t now_ms(const struct rig *rig)
     return bench_now_ms(rig->bench);
 }
 
-/* With the lease of the default: a machine that is late for shorter ones would lose owners, and what they had moves. */
+/* Nobody dies here, and what an owner had that is late would move. */
 static struct rig *make(void)
 {
     struct rig *rig = rig_make(1, RIG_STRAIGHT);
-    rig->lease_ms = 10 * 1000;
+    rig->lease_ms = RIG_LONG_LEASE_MS;
     return rig;
 }
 

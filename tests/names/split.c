@@ -35,16 +35,18 @@ static void come_to(size_t workers, size_t parts)
         if (rig->workers[i].pid == 0)
             rig_work(rig, i);
     BENCH_UNTIL(rig_is_seen(rig, RIG_SERVERS, workers));
-    load();
+    if (rig->timers_n == 0)
+        rig_load(rig, 1, "400ms", 0); /* more would be a load of servers that own nothing yet */
     BENCH_UNTIL(rig_is_cut(rig, parts));
+    load();
 }
 
-/* The plan with a server for each of so many parts. On a busy machine a server may be late with its beat when the app is cut; then
- * its part comes to it a little later. */
+/* The plan with a server for each of so many parts. */
 static struct rig_plan plan_of_owners(size_t owners)
 {
-    BENCH_UNTIL(rig_judges_time() || rig_plan(rig).owners == owners);
     struct rig_plan plan = rig_plan(rig);
+    if (plan.owners != owners)
+        rig_print_moves(rig);
     assert_int_equal(plan.owners, owners);
     assert_true(plan.most - plan.least <= 1);
     return plan;
@@ -177,6 +179,7 @@ int names_split(void)
         cmocka_unit_test(test_71_cut_and_joined_under_load),
     };
     rig = rig_make(RIG_NAMESERVERS, RIG_STRAIGHT);
+    rig->lease_ms = RIG_LONG_LEASE_MS; /* who is late when the app is cut is given no part of it */
     int failed = NAMES_RUN("split", tests);
     rig_free(rig);
     return failed;

@@ -124,9 +124,9 @@ static void test_an_app_begins_as_one_and_goes_to_the_least_loaded_server(void *
     (void)state;
     struct rig rig;
     make(&rig, 3);
-    rig.servers[0].load = 10;
-    rig.servers[1].load = 5;
-    rig.servers[2].load = 7;
+    rig.servers[0].load = 100;
+    rig.servers[1].load = 70;
+    rig.servers[2].load = 80;
     workers(&rig, 1);
     assert_int_equal(rig.table.n, 1);
     assert_int_equal(rig.table.parts[0].slots, UINT64_MAX);
@@ -201,20 +201,43 @@ static void test_new_ones_go_where_there_is_least(void **state)
     workers(&rig, 6);
     for (uint64_t server = 1; server <= 3; server++)
         assert_int_equal(owns(&rig, server), 1);
-    /* A split takes load off who gives slots: the other two have 50 and 20, the giver 100 before. */
+    /* A split takes load off who gives slots: the other two have 500 and 200, the giver 1000 before. */
     make(&rig, 3);
     rig.table.parts[0].owner = 1;
-    rig.servers[0].load = 100;
-    rig.servers[1].load = 50;
-    rig.servers[2].load = 20;
-    int64_t loads[1] = {100};
+    rig.servers[0].load = 1000;
+    rig.servers[1].load = 500;
+    rig.servers[2].load = 200;
+    int64_t loads[1] = {1000};
     go(&rig, (struct mr_subapp_seen){.workers_n = 5, .complete = true, .loads = loads});
     assert_int_equal(rig.table.n, 3);
     assert_int_equal(rig.table.parts[0].owner, 1);
-    assert_int_equal(rig.table.parts[1].owner, 3); /* 20 + 33 */
-    assert_int_equal(rig.table.parts[2].owner, 1); /* 34, the others have 50 and 53 */
-    assert_in_range(rig.servers[0].load, 65, 68);
-    assert_in_range(rig.servers[2].load, 51, 54);
+    assert_int_equal(rig.table.parts[1].owner, 3); /* 200 + 330 */
+    assert_int_equal(rig.table.parts[2].owner, 1); /* 340, the others have 500 and 530 */
+    assert_in_range(rig.servers[0].load, 650, 680);
+    assert_in_range(rig.servers[2].load, 510, 540);
+}
+
+/* What others dispatched before there was an owner is still in their windows, and what he dispatches is not reported yet. */
+static void test_few_dispatches_are_no_load(void **state)
+{
+    (void)state;
+    struct rig rig;
+    make(&rig, 2);
+    rig.table.parts[0].owner = 1;
+    rig.servers[1].load = MR_LOAD_FEW - 1;
+    workers(&rig, 3);
+    assert_int_equal(rig.table.parts[1].owner, 2);
+    make(&rig, 2);
+    rig.table.parts[0].owner = 1;
+    rig.servers[1].load = MR_LOAD_FEW;
+    workers(&rig, 3);
+    assert_int_equal(rig.table.parts[1].owner, 1);
+    make(&rig, 2);
+    rig.table.parts[0].owner = 1;
+    rig.servers[1].load = MR_LOAD_FEW;
+    go(&rig,
+       (struct mr_subapp_seen){.workers_n = 3, .complete = true, .few_load = MR_LOAD_FEW + 1});
+    assert_int_equal(rig.table.parts[1].owner, 2);
 }
 
 static void test_weights_count(void **state)
@@ -402,6 +425,7 @@ int main(int argc, char **argv)
         cmocka_unit_test(test_a_merge_moves_the_slots_of_the_one_that_goes),
         cmocka_unit_test(test_nothing_merges_at_once_nor_by_what_is_not_complete),
         cmocka_unit_test(test_new_ones_go_where_there_is_least),
+        cmocka_unit_test(test_few_dispatches_are_no_load),
         cmocka_unit_test(test_weights_count),
         cmocka_unit_test(test_what_a_dead_server_had_goes_to_others_and_nothing_else_moves),
         cmocka_unit_test(test_a_server_that_may_not_have_the_app_has_nothing_of_it),

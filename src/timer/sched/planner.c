@@ -192,8 +192,10 @@ static void write_plan(struct work *w, const struct cut *cut, const char *why)
 static void plan_cut(struct work *w, const struct cut *cut)
 {
     struct mr_scheduler *s = w->s;
-    struct mr_subapp_seen seen = {
-        .servers = w->servers, .servers_n = w->sight->servers_n, .loads = w->loads};
+    struct mr_subapp_seen seen = {.servers = w->servers,
+                                  .servers_n = w->sight->servers_n,
+                                  .loads = w->loads,
+                                  .few_load = s->settings.balance_floor};
     if (cut->has_wish) {
         w->wishes = true;
         sched_plan_carry_out(s, w->sight, cut);
@@ -217,7 +219,9 @@ static void plan_cut(struct work *w, const struct cut *cut)
 static void plan_new(struct work *w, const struct mr_share_app *app)
 {
     struct mr_subapps table;
-    struct mr_subapp_seen seen = {.servers = w->servers, .servers_n = w->sight->servers_n};
+    struct mr_subapp_seen seen = {.servers = w->servers,
+                                  .servers_n = w->sight->servers_n,
+                                  .few_load = w->s->settings.balance_floor};
     mr_subapps_init(&table);
     see_app(w, app->name, &table);
     if (app->owner != MR_SHARE_NOBODY && w->servers[app->owner].may) {
