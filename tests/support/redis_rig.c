@@ -293,7 +293,34 @@ void rig_await_ping(struct redis_rig_server *server)
     RIG_UNTIL(is_ready(server));
 }
 
+/* A half of a transaction is cut off, which the server itself would leave in the file. */
+static void mend(const struct redis_rig_server *server)
+{
+    static const char script[] =
+        "cd \"$0/appendonlydir\" 2>/dev/null || exit 0; echo y | redis-check-aof --fix *.manifest";
+    const char *argv[] = {"sh", "-c", script, server->dir, NULL};
+    char log[REDIS_RIG_PATH_MAX + 16];
+    int pidfd = -1, status = 0;
+    pid_t pid = 0;
+    RIG_PRINT(log, "%s/mended", server->dir);
+    int null = open("/dev/null", O_RDWR | O_CLOEXEC);
+    int out = open(log, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    start_process(argv, (int[]){null, out, out, null}, &pid, &pidfd);
+    (void)close(null);
+    (void)close(out);
+    (void)close(pidfd);
+    if (waitpid(pid, &status, 0) != pid || status != 0)
+        rig_die("redis-check-aof could not mend the files of %s: see %s", server->dir, log);
+}
+
 void redis_rig_start(struct redis_rig_server *server)
+{
+    if (server->pid == 0)
+        mend(server);
+    redis_rig_start_unmended(server);
+}
+
+void redis_rig_start_unmended(struct redis_rig_server *server)
 {
     struct redis_rig_server *primary = NULL;
     char port[16] = "";

@@ -73,8 +73,11 @@ struct redis_rig_server *redis_rig_server(struct redis_rig *rig, size_t i);
 /* kill -9, and waits for its end. */
 void redis_rig_kill(struct redis_rig_server *server);
 /* Starts it again, with the port and the folder of before, and waits until it answers. Without
- * persistence (the default) it comes back empty. */
+ * persistence (the default) it comes back empty. A file that was torn is mended before, as docs/redis.md
+ * has it. */
 void redis_rig_start(struct redis_rig_server *server);
+/* The same without that: it mends what is torn by itself. */
+void redis_rig_start_unmended(struct redis_rig_server *server);
 /* SIGSTOP and SIGCONT. */
 void redis_rig_freeze(struct redis_rig_server *server);
 void redis_rig_thaw(struct redis_rig_server *server);

@@ -29,7 +29,11 @@ static struct mr_slice text(const char *chars)
 /* save NULL: it does not tell. */
 static void add(struct redis_facts *facts, const char *info, const char *fsync, const char *save)
 {
-    redis_facts_add(facts, text(info), text(fsync), text(save ? save : ""), save != NULL);
+    redis_facts_add(facts, &(struct redis_says){.info = text(info),
+                                                .appendfsync = text(fsync),
+                                                .truncated = text("no"),
+                                                .save = text(save ? save : ""),
+                                                .save_known = save != NULL});
 }
 
 static void says(const char *info, const char *fsync, const char *save, uint32_t wait,
@@ -51,6 +55,24 @@ static void a_redis_that_syncs_every_write_loses_nothing(void **state)
     says(APPEND NO_LIMIT NO_REPLICA, "always", "", 0, /* no limit: nothing is evicted */
          "this Redis (appendonly yes, appendfsync always, maxmemory-policy allkeys-lru, replicas "
          "0, wait-replicas 0) loses nothing that it has acknowledged");
+}
+
+static void a_torn_write_and_a_second_crash_are_a_risk(void **state)
+{
+    struct redis_facts facts = {.replicas = INT32_MAX};
+    struct redis_says says = {.info = text(APPEND SAFE NO_REPLICA),
+                              .appendfsync = text("always"),
+                              .truncated = text("yes")};
+    struct mr_detail got;
+    (void)state;
+    redis_facts_add(&facts, &says);
+    redis_facts_line(&facts, &got);
+    assert_string_equal(got.text,
+                        "this Redis (appendonly yes, appendfsync always, aof-load-truncated yes, "
+                        "maxmemory-policy noeviction, replicas 0, wait-replicas 0) can lose the "
+                        "places of tasks in a second crash, until fsck --repair");
+    add(&facts, APPEND SAFE NO_REPLICA, "always", ""); /* another that refuses torn files */
+    assert_int_equal(facts.files, REDIS_FILES_HALVES);
 }
 
 static void each_way_to_keep_files_has_its_loss(void **state)
@@ -176,6 +198,7 @@ int main(void)
 {
     const struct CMUnitTest tests[] = {
         cmocka_unit_test(a_redis_that_syncs_every_write_loses_nothing),
+        cmocka_unit_test(a_torn_write_and_a_second_crash_are_a_risk),
         cmocka_unit_test(each_way_to_keep_files_has_its_loss),
         cmocka_unit_test(a_failover_loses_what_was_not_waited_for),
         cmocka_unit_test(eviction_is_named),

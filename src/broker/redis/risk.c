@@ -32,8 +32,7 @@ static bool is(struct mr_slice text, const char *word)
     return mr_slice_equal(text, mr_slice_str(word));
 }
 
-static enum redis_files files_of(struct mr_slice info, struct mr_slice appendfsync,
-                                 struct mr_slice save, bool save_known)
+static enum redis_files files_of(const struct redis_says *says)
 {
     static const struct {
         const char *word;
@@ -43,11 +42,13 @@ static enum redis_files files_of(struct mr_slice info, struct mr_slice appendfsy
         {"everysec", REDIS_FILES_SECOND},
         {"no", REDIS_FILES_KERNEL},
     };
-    struct mr_slice enabled = info_value(info, "aof_enabled");
+    struct mr_slice enabled = info_value(says->info, "aof_enabled");
     if (is(enabled, "0"))
-        return save_known && save.len == 0 ? REDIS_FILES_NONE : REDIS_FILES_SNAPSHOTS;
+        return says->save_known && says->save.len == 0 ? REDIS_FILES_NONE : REDIS_FILES_SNAPSHOTS;
+    if (is(enabled, "1") && is(says->appendfsync, "always") && is(says->truncated, "yes"))
+        return REDIS_FILES_HALVES;
     for (size_t i = 0; is(enabled, "1") && i < sizeof rows / sizeof *rows; i++)
-        if (is(appendfsync, rows[i].word))
+        if (is(says->appendfsync, rows[i].word))
             return rows[i].files;
     return is(enabled, "1") ? REDIS_FILES_SYNC_UNKNOWN : REDIS_FILES_UNKNOWN;
 }
@@ -80,13 +81,12 @@ static int32_t replicas_of(struct mr_slice info)
     return n;
 }
 
-void redis_facts_add(struct redis_facts *facts, struct mr_slice info, struct mr_slice appendfsync,
-                     struct mr_slice save, bool save_known)
+void redis_facts_add(struct redis_facts *facts, const struct redis_says *says)
 {
-    enum redis_files files = files_of(info, appendfsync, save, save_known);
-    struct mr_slice policy = info_value(info, "maxmemory_policy");
-    enum redis_evicts evicts = evicts_of(info, policy);
-    int32_t replicas = replicas_of(info);
+    enum redis_files files = files_of(says);
+    struct mr_slice policy = info_value(says->info, "maxmemory_policy");
+    enum redis_evicts evicts = evicts_of(says->info, policy);
+    int32_t replicas = replicas_of(says->info);
     if (files > facts->files)
         facts->files = files;
     if (evicts >= facts->evicts) {
@@ -105,6 +105,8 @@ static const struct {
     const char *loss; /* NULL: none */
 } files_rows[] = {
     [REDIS_FILES_ALWAYS] = {"appendonly yes, appendfsync always", NULL},
+    [REDIS_FILES_HALVES] = {"appendonly yes, appendfsync always, aof-load-truncated yes",
+                            "the places of tasks in a second crash, until fsck --repair"},
     [REDIS_FILES_SECOND] = {"appendonly yes, appendfsync everysec",
                             "the last second of acknowledged work in a crash"},
     [REDIS_FILES_KERNEL] = {"appendonly yes, appendfsync no",
@@ -168,7 +170,7 @@ void redis_facts_line(const struct redis_facts *facts, struct mr_detail *ret_lin
 
 /* ---- asking --------------------------------------------------------------------------------- */
 
-enum { ASK_INFO, ASK_FSYNC, ASK_SAVE, ASKS };
+enum { ASK_INFO, ASK_FSYNC, ASK_TRUNCATED, ASK_SAVE, ASKS };
 
 static const struct {
     const char *words[3];
@@ -176,6 +178,7 @@ static const struct {
 } asks[ASKS] = {
     [ASK_INFO] = {{"INFO"}, 1},
     [ASK_FSYNC] = {{"CONFIG", "GET", "appendfsync"}, 3},
+    [ASK_TRUNCATED] = {{"CONFIG", "GET", "aof-load-truncated"}, 3},
     [ASK_SAVE] = {{"CONFIG", "GET", "save"}, 3},
 };
 
@@ -237,9 +240,12 @@ static enum mr_err tell(struct asking *asking, uint32_t wait_replicas, struct mr
 {
     struct redis_facts facts = {.replicas = INT32_MAX, .wait_replicas = wait_replicas};
     for (size_t i = 0; i < asking->n; i++)
-        redis_facts_add(&facts, mr_buf_slice(&asking->texts[ASK_INFO][i]),
-                        mr_buf_slice(&asking->texts[ASK_FSYNC][i]),
-                        mr_buf_slice(&asking->texts[ASK_SAVE][i]), asking->known[ASK_SAVE][i]);
+        redis_facts_add(&facts, &(struct redis_says){
+                                    .info = mr_buf_slice(&asking->texts[ASK_INFO][i]),
+                                    .appendfsync = mr_buf_slice(&asking->texts[ASK_FSYNC][i]),
+                                    .truncated = mr_buf_slice(&asking->texts[ASK_TRUNCATED][i]),
+                                    .save = mr_buf_slice(&asking->texts[ASK_SAVE][i]),
+                                    .save_known = asking->known[ASK_SAVE][i]});
     if (asking->err != MR_OK || asking->n == 0)
         return asking->err != MR_OK ? asking->err : MR_UNAVAILABLE;
     redis_facts_line(&facts, ret_line);

@@ -9,6 +9,7 @@
 /* From best to worst, what is not known behind all: of several primaries the worst counts. */
 enum redis_files {
     REDIS_FILES_ALWAYS,       /* appendonly, appendfsync always */
+    REDIS_FILES_HALVES,       /* the same with aof-load-truncated: see docs/redis.md */
     REDIS_FILES_SECOND,       /* appendfsync everysec */
     REDIS_FILES_KERNEL,       /* appendfsync no */
     REDIS_FILES_SNAPSHOTS,    /* appendonly no, save ... */
@@ -32,10 +33,14 @@ struct redis_facts {
     uint32_t wait_replicas;
 };
 
-/* Begins with {.replicas = INT32_MAX}. What one primary says: its INFO, and the values of appendfsync and
- * save; an empty slice where it does not tell. */
-void redis_facts_add(struct redis_facts *facts, struct mr_slice info, struct mr_slice appendfsync,
-                     struct mr_slice save, bool save_known);
+/* What one primary says: its INFO, and the values of these settings; an empty slice where it does not tell. */
+struct redis_says {
+    struct mr_slice info, appendfsync, truncated, save;
+    bool save_known; /* it may be empty */
+};
+
+/* Begins with {.replicas = INT32_MAX}. */
+void redis_facts_add(struct redis_facts *facts, const struct redis_says *says);
 /* One line for people. */
 void redis_facts_line(const struct redis_facts *facts, struct mr_detail *ret_line);
 
