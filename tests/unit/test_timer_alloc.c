@@ -100,9 +100,34 @@ static void servers_without_memory_share_an_app_and_fire_each_time_once(void **s
     bench_free(bench);
 }
 
+/* They are read while every other allocation fails: then there is nothing that would have them read again. */
+static void timers_that_found_no_memory_are_not_forgotten(void **state)
+{
+    enum { MANY = 60 };
+    (void)state;
+    struct bench *bench = bench_new(0);
+    bench_put(bench, BENCH_TIMER("first", MR_TIMER_EVERY, "400ms"));
+    BENCH_UNTIL(bench_count(bench, "first", MR_LEDGER_OPEN) > 0);
+    fail_alloc_of("mr-timers", 2);
+    bench_put_many(bench,
+                   BENCH_TIMER("", MR_TIMER_EVERY, "1s", .misfire = MR_MISFIRE_ALL,
+                               .payload = MR_SLICE_LIT("sleep 100")),
+                   "t-%zu", MANY);
+    BENCH_UNTIL(!FAILING_ALLOC || atomic_load(&allocs_of_failed) > MANY);
+    (void)fail_alloc_of_stop();
+    int64_t to_ms = bench_now_ms(bench);
+    char name[32];
+    for (size_t i = 0; i < MANY; i++) {
+        (void)snprintf(name, sizeof name, "t-%zu", i);
+        BENCH_UNTIL(bench_caught_up(bench, name, to_ms));
+    }
+    bench_free(bench);
+}
+
 int main(void)
 {
     const struct CMUnitTest tests[] = {
+        cmocka_unit_test(timers_that_found_no_memory_are_not_forgotten),
         cmocka_unit_test(servers_without_memory_share_an_app_and_fire_each_time_once),
     };
     themes_prepare(); /* what they say of it is not heard */

@@ -341,9 +341,9 @@ static void timer_known(struct mr_errand *errand)
     }
     a->act->uid = timer->uid;
     errand->of = sched_app_for(app, &timer->uid);
-    a->def = sched_def_new(sched_of(errand), timer);
-    if (a->def == NULL) {
-        answer(a, MR_DAMAGED);
+    enum mr_err err = sched_def_new(sched_of(errand), timer, &a->def);
+    if (err != MR_OK) {
+        answer(a, err == MR_NOMEM ? err : MR_DAMAGED);
     } else if (look_again(a)) {
         return;
     } else if (a->act->verb == MR_TIMER_RUN) {

@@ -166,6 +166,7 @@ struct app {
     int64_t until_ms; /* the window was read up to here */
     uint64_t since;   /* and changes up to here */
     bool reading, read_again, recovering;
+    bool forgot; /* there was no memory for a timer: the whole window is to be read again */
     struct reading *held;      /* goes on when some of what is overdue has been fired */
     struct mr_link shots;      /* to be dispatched again */
     unsigned dispatching;      /* requests that make tasks */
@@ -367,7 +368,9 @@ void sched_lease_decline(struct app *app);
 void sched_lease_release_all(struct mr_scheduler *s);
 
 /* window.c */
-struct def *sched_def_new(struct mr_scheduler *s, const struct mr_store_timer *row);
+/* MR_NOMEM; anything else: the definition is damaged, which is told. */
+MR_MUST_USE enum mr_err sched_def_new(struct mr_scheduler *s, const struct mr_store_timer *row,
+                                      struct def **ret_def);
 struct def *sched_def_ref(struct def *def);
 void sched_def_unref(struct def *def);
 void sched_window_read(struct app *app); /* what is due soon, and changes */

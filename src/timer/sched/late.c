@@ -66,24 +66,31 @@ static void written(struct mr_errand *errand)
     late_end(l, err);
 }
 
-static void fill_item(struct late *l, size_t i)
+static enum mr_err fill_item(struct late *l, size_t i)
 {
     const struct mr_store_timer *timer = &l->get.timers[i];
     const struct end *end = &l->ends[i];
     struct def *def = NULL;
+    enum mr_err err = MR_OK;
     if (end->final && timer->state != MR_ROW_NONE)
-        def = sched_def_new(sched_of(&l->errand), timer);
+        err = sched_def_new(sched_of(&l->errand), timer, &def);
     l->items[i] = sched_end_set(end);
     if (def != NULL)
         l->items[i].move = sched_end_move(def->rule, timer, end->finished_ms);
     sched_def_unref(def);
+    return err == MR_NOMEM ? err : MR_OK; /* one that is damaged moves no more */
 }
 
 /* Without the lease: whoever has it is told by the store that something was changed. */
 static void write_all(struct late *l)
 {
-    for (size_t i = 0; i < l->n; i++)
-        fill_item(l, i);
+    enum mr_err err = MR_OK;
+    for (size_t i = 0; i < l->n && err == MR_OK; i++)
+        err = fill_item(l, i);
+    if (err != MR_OK) { /* found as an open row later */
+        late_end(l, err);
+        return;
+    }
     l->set = (struct mr_store_firing_set){.req.op = MR_STORE_FIRING_SET,
                                           .app = mr_slice_str(sched_app_of(&l->errand)->name),
                                           .items = l->items,

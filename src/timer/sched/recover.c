@@ -207,10 +207,8 @@ static void row_waits(struct walk *w, const struct mr_store_firing *row,
         sched_stop_task(app, &row->uid, row->planned_ms, row->run, "its timer was deleted");
         return;
     }
-    if (def == NULL)
-        def = sched_def_new(app->s, timer);
-    if (def == NULL)
-        return;
+    if (def == NULL && sched_def_new(app->s, timer, &def) != MR_OK)
+        return; /* the next walk comes by again */
     bool held = entry != NULL && is_waiting(row) && def->options.overlap == MR_OVERLAP_QUEUE &&
                 sched_entry_running_without(entry, row->planned_ms) >= def->limit;
     if (entry != NULL)

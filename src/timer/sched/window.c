@@ -28,22 +28,24 @@ static enum mr_err def_fill(struct mr_scheduler *s, const struct mr_store_timer 
     return MR_OK;
 }
 
-struct def *sched_def_new(struct mr_scheduler *s, const struct mr_store_timer *row)
+enum mr_err sched_def_new(struct mr_scheduler *s, const struct mr_store_timer *row,
+                          struct def **ret_def)
 {
     struct mr_detail detail = {0};
     char name[MR_NAME_MAX * 4];
-    struct def *def = calloc(1, sizeof *def);
-    enum mr_err err = MR_NOMEM;
-    if (def != NULL) {
-        def->refs = 1;
-        err = def_fill(s, row, def, &detail);
-    }
+    struct def *def = *ret_def = calloc(1, sizeof *def);
+    if (def == NULL)
+        return MR_NOMEM;
+    def->refs = 1;
+    enum mr_err err = def_fill(s, row, def, &detail);
     if (err == MR_OK)
-        return def;
-    mr_diag(MR_DIAG_ERROR, "timer.definition", "timer=\"%s\" error=%s text=\"%s\" ignoring",
-            mr_diag_escape(row->name, name, sizeof name), mr_err_name(err), detail.text);
+        return MR_OK;
+    if (err != MR_NOMEM)
+        mr_diag(MR_DIAG_ERROR, "timer.definition", "timer=\"%s\" error=%s text=\"%s\" ignoring",
+                mr_diag_escape(row->name, name, sizeof name), mr_err_name(err), detail.text);
     sched_def_unref(def);
-    return NULL;
+    *ret_def = NULL;
+    return err;
 }
 
 struct def *sched_def_ref(struct def *def)
@@ -274,6 +276,13 @@ uint32_t sched_entry_running_without(const struct entry *entry, int64_t planned_
 
 /* ---- rows become entries --------------------------------------------------------------------- */
 
+/* There is no memory to look at it now: it is read again as if it were new. */
+static void entry_forget(struct entry *entry)
+{
+    entry->seen = 0;
+    entry->app->forgot = true;
+}
+
 /* A timer that fires no more is kept for its runs only. */
 static void entry_unplan(struct entry *entry)
 {
@@ -326,9 +335,10 @@ static struct asking *ask_new(struct entry *entry, void (*done)(struct mr_errand
 void sched_entry_ask_open(struct entry *entry)
 {
     struct asking *a = ask_new(entry, open_asked);
-    entry->unsure = false;
+    entry->unsure = a == NULL;
     if (a == NULL) {
         entry->state = ENTRY_RESTS;
+        entry_forget(entry);
         sched_entry_settle(entry);
         return;
     }
@@ -375,10 +385,14 @@ struct entry *sched_entry_load(struct app *app, const struct mr_store_timer *row
         entry->changed = true;
         return entry;
     }
-    struct def *def = sched_def_new(app->s, row);
-    if (def != NULL && entry == NULL)
+    struct def *def;
+    enum mr_err err = sched_def_new(app->s, row, &def);
+    if (err == MR_OK && entry == NULL)
         entry = entry_new(app, &row->uid);
-    if (def == NULL || entry == NULL) {
+    if (err == MR_OK && entry == NULL)
+        err = MR_NOMEM;
+    if (err != MR_OK) {
+        app->forgot |= err == MR_NOMEM;
         sched_def_unref(def);
         return NULL;
     }
@@ -388,8 +402,9 @@ struct entry *sched_entry_load(struct app *app, const struct mr_store_timer *row
 
 struct entry *sched_entry_rest(struct app *app, const struct mr_store_timer *row)
 {
-    struct def *def = sched_def_new(app->s, row);
-    struct entry *entry = def != NULL && def->watched ? entry_new(app, &row->uid) : NULL;
+    struct def *def;
+    enum mr_err err = sched_def_new(app->s, row, &def);
+    struct entry *entry = err == MR_OK && def->watched ? entry_new(app, &row->uid) : NULL;
     if (entry == NULL) {
         sched_def_unref(def);
         return NULL;
@@ -410,9 +425,13 @@ static void row_asked(struct mr_errand *errand)
         sched_errand_current(errand) ? sched_entry_find(sched_app_of(errand), &a->uid) : NULL;
     if (entry != NULL && entry->state == ENTRY_ASKS && a->get.req.err == MR_OK) {
         const struct mr_store_timer *row = &a->get.timers[0];
-        struct def *def = row->state == MR_ROW_ACTIVE ? sched_def_new(sched_of(errand), row) : NULL;
+        struct def *def = NULL;
+        enum mr_err err = row->state == MR_ROW_ACTIVE ? sched_def_new(sched_of(errand), row, &def)
+                                                      : MR_WRONG_STATE;
         entry->state = ENTRY_RESTS;
-        if (def != NULL)
+        if (err == MR_NOMEM)
+            entry_forget(entry);
+        if (err == MR_OK)
             entry_take(entry, row, def);
         else
             entry_unplan(entry);
@@ -431,6 +450,7 @@ void sched_entry_ask(struct entry *entry)
     entry->changed = false;
     if (a == NULL) {
         entry->state = ENTRY_RESTS;
+        entry_forget(entry);
         entry_unplan(entry);
         return;
     }
@@ -445,6 +465,7 @@ struct reading {
     struct mr_errand errand;
     struct mr_store_due req;
     bool extends;    /* reads what is behind the old end of the window */
+    bool anew;       /* ... and what is before it */
     int64_t from_ms; /* that old end; 0: there was none */
     uint64_t changed;
     bool begun, more;
@@ -472,15 +493,17 @@ static void read_begin(struct app *app, bool extends)
     if (r == NULL)
         return;
     r->errand = (struct mr_errand){.desk = &app->s->desk, .of = app, .done = read_done};
-    r->extends = extends;
-    r->from_ms = app->until_ms;
-    if (extends && app->until_ms != 0) {
-        r->req.after_ms = app->until_ms;
+    r->anew = app->forgot;
+    r->extends = extends || r->anew;
+    r->from_ms = r->anew ? 0 : app->until_ms;
+    app->forgot = false;
+    if (extends && r->from_ms != 0) {
+        r->req.after_ms = r->from_ms;
         memset(&r->req.after_uid, 0xff, sizeof r->req.after_uid);
     }
     /* From here on what moves into the new part of the window stays in memory, so that it does not
      * matter whether it is moved before or after it is read. */
-    if (extends)
+    if (r->extends)
         app->until_ms = sched_now_ms(app->s) + app->s->settings.window_ms;
     app->reading = true;
     read_next(r);
@@ -547,8 +570,10 @@ static void read_done(struct mr_errand *errand)
     r->more = false;
     if (current && err == MR_OK)
         read_page(r);
+    else if (current && r->anew) /* not read: once more, later */
+        sched_app_of(errand)->forgot = true;
     else if (current && r->extends)
-        sched_app_of(errand)->until_ms = r->from_ms; /* not read: once more, later */
+        sched_app_of(errand)->until_ms = r->from_ms;
     mr_store_req_done(&r->req.req);
     if (!current)
         free(r); /* the app has begun anew, or not at all */
@@ -604,7 +629,7 @@ void sched_window_drop(struct app *app)
     app->held = NULL;
     app->until_ms = 0;
     app->since = 0;
-    app->reading = app->read_again = false;
+    app->reading = app->read_again = app->forgot = false;
     app->fires = 0;
 }
 
