@@ -246,6 +246,7 @@ void oracle_enqueue_sent(struct oracle *oracle, uint32_t token, struct oracle_op
     *ret_op = (struct oracle_op){
         .token = token,
         .adds = LIVE,
+        .epoch = fact->epoch,
         .seq = ++oracle->seq,
         .sent_ms = oracle->now_ms,
         .era = oracle->era,
@@ -334,12 +335,23 @@ static uint32_t token_by_id(const struct oracle *oracle, const char *id)
     return UINT32_MAX;
 }
 
+/* The holder of its key may be one of which we have heard nothing yet: answers may come in another order than what was done. */
+static bool holder_is_under_way(const struct oracle *oracle, uint32_t token)
+{
+    for (uint32_t i = 0; i < oracle->n; i++)
+        if (i != token && oracle->facts[i].enqueues > 0 &&
+            same_key(&oracle->facts[i].spec, &oracle->facts[token].spec))
+            return true;
+    return false;
+}
+
 static void accepted(struct oracle *oracle, const struct oracle_op *op,
                      const struct mr_enqueue_result *result)
 {
     struct fact *fact = fact_at(oracle, op->token);
     bool may_join = fact->spec.unique && fact->spec.on_duplicate != MR_DUPLICATE_REJECT;
     uint32_t other = may_join ? token_by_id(oracle, result->id) : UINT32_MAX;
+    bool joins_unheard = may_join && holder_is_under_way(oracle, op->token);
     if (other != UINT32_MAX && other != op->token) {
         struct fact *holder = fact_at(oracle, other);
         if (!same_key(&holder->spec, &fact->spec))
@@ -355,13 +367,21 @@ static void accepted(struct oracle *oracle, const struct oracle_op *op,
     if (!(may(oracle, fact) & GONE))
         oracle_fail(oracle, "enqueue of id %s accepted although the task exists", fact->id);
     /* A generated id is new each time. */
-    if (fact->spec.id[0] && strcmp(fact->id, result->id) != 0)
+    bool is_another = fact->spec.id[0] && strcmp(fact->id, result->id) != 0;
+    if (is_another && joins_unheard)
+        return;
+    if (is_another)
         oracle_fail(oracle, "task %u asked for id %s, got %s", op->token, fact->id, result->id);
     snprintf(fact->id, sizeof fact->id, "%s", result->id);
     fact->sent_seq = op->seq;
     fact->sent_ms = op->sent_ms;
     fact->sent_era = op->era;
     fact_begin(oracle, fact);
+    if (joins_unheard) { /* or not: a generated id does not tell */
+        fact->sure |= GONE;
+        fact->plain = fact->grouped = false;
+        fact->not_before_ms = 0;
+    }
     check_new_key(oracle, op->token);
 }
 
@@ -401,7 +421,8 @@ void oracle_enqueue_answered(struct oracle *oracle, const struct oracle_op *op, 
     } else if (err == MR_CONFLICT) {
         if (!(fates & ~GONE))
             oracle_fail(oracle, "enqueue of id %s: conflict with a task that is gone", fact->id);
-        else if (!(fate_of(result->state) & fates))
+        else if (!(fate_of(result->state) & fates) &&
+                 fact->epoch == op->epoch) /* not handed out since */
             oracle_fail(oracle, "conflict of id %s names state %s", fact->id,
                         mr_state_name(result->state));
     } else if (err == MR_DUPLICATE) {
