@@ -68,7 +68,7 @@ static void controlled(struct oracle *oracle, const struct oracle_op *op)
             fact->retried.min = fact->crashes.min = fact->unseen = 0;
             fact->open = fact->begun = false; /* it was not running */
         }
-        fact->cancelled = fact->adds[2] > 0;
+        fact->cancelled = fact->adds[2] > 0 || fact->adds[0] > 0; /* by what was sent behind it */
         return;
     case MR_VERB_ARCHIVE:
         fact->sure = ARCHIVED;
