@@ -101,12 +101,13 @@ wait "$worker" || true
 
 # lossy NEEDLE PORT...: a network that loses the answer to that; ways to it are $ways.
 lossy() {
+    rm -f "$room/mute.out" # of the one before: its ways would be taken for the new ones
     "$here/mute.py" "$1" "${@:2}" >"$room/mute.out" &
     servers+=("$!")
     until_true heard 127
     read -r -a ways < <(head -n 1 "$room/mute.out")
 }
-heard() { grep -q "^$1" "$room/mute.out"; }
+heard() { grep -qs "^$1" "$room/mute.out"; }
 
 # The server that has the task is killed before anybody hears of it.
 lossy needle "${ports[@]#*:}"
