@@ -377,7 +377,7 @@ static void accepted(struct oracle *oracle, const struct oracle_op *op,
     fact->sent_ms = op->sent_ms;
     fact->sent_era = op->era;
     fact_begin(oracle, fact);
-    if (joins_unheard) { /* or not: a generated id does not tell */
+    if (joins_unheard && !fact->spec.id[0]) { /* or not: a generated id does not tell */
         fact->sure |= GONE;
         fact->plain = fact->grouped = false;
         fact->not_before_ms = 0;

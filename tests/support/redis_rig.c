@@ -297,7 +297,8 @@ void rig_await_ping(struct redis_rig_server *server)
 static void mend(const struct redis_rig_server *server)
 {
     static const char script[] =
-        "cd \"$0/appendonlydir\" 2>/dev/null || exit 0; echo y | redis-check-aof --fix *.manifest";
+        "cd \"$0/appendonlydir\" 2>/dev/null && test -f appendonly.aof.manifest || exit 0\n"
+        "echo y | redis-check-aof --fix appendonly.aof.manifest";
     const char *argv[] = {"sh", "-c", script, server->dir, NULL};
     char log[REDIS_RIG_PATH_MAX + 16];
     int pidfd = -1, status = 0;
