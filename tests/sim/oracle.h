@@ -158,6 +158,8 @@ void oracle_begun(struct oracle *oracle, uint32_t token, uint64_t epoch);
 void oracle_note(uint32_t token, uint64_t epoch, size_t len, char *ret_text);
 void oracle_finish_sent(struct oracle *oracle, uint32_t token, const struct mr_finish *finish,
                         bool alive, struct oracle_op *ret_op);
+/* Its node was told that this lease is over. */
+void oracle_lease_lost(struct oracle *oracle, uint64_t epoch);
 void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err);
 
 /* ---- groups */

@@ -48,6 +48,7 @@ struct fact {
     int64_t born_ms;   /* when the enqueue that made it was sent */
     uint64_t epoch;    /* of the newest lease */
     uint64_t accepted; /* the newest epoch with an accepted outcome */
+    uint64_t lost;     /* the newest epoch of which its node was told that it is over */
     uint64_t seq;      /* order of submission */
     struct range retried, crashes;
     uint32_t unseen;       /* crashes that a power cut could still undo, within crashes.min */

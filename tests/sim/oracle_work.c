@@ -277,6 +277,13 @@ static void finished(struct oracle *oracle, const struct oracle_op *op)
         fact->not_before_ms = op->era == oracle->era ? op->not_before_ms : 0;
 }
 
+void oracle_lease_lost(struct oracle *oracle, uint64_t epoch)
+{
+    for (size_t i = 0; i < oracle->n; i++)
+        if (oracle->facts[i].epoch == epoch)
+            oracle->facts[i].lost = epoch;
+}
+
 void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, enum mr_err err)
 {
     struct fact *fact = fact_at(oracle, op->token);
@@ -286,7 +293,8 @@ void oracle_finish_answered(struct oracle *oracle, const struct oracle_op *op, e
         results_accepted(oracle, op);
         finished(oracle, op);
     } else if (err == MR_STALE || err == MR_NOT_FOUND) {
-        if (op->must && fact->epoch == op->epoch)
+        /* It may have waited for the disk for longer than its node was heard. */
+        if (op->must && fact->epoch == op->epoch && fact->lost != op->epoch)
             oracle_fail(oracle, "task %u: live lease %llu refused (%s)", op->token,
                         (unsigned long long)op->epoch, mr_err_name(err));
         if (fact->epoch == op->epoch && op->adds) {

@@ -178,6 +178,8 @@ static void told_to_stop(uint64_t epoch, enum mr_stop_reason reason, void *arg)
 {
     struct world *world = arg;
     world_trace(world, "stop", epoch, reason);
+    if (reason == MR_STOP_LOST)
+        oracle_lease_lost(world->oracle, epoch);
     for (size_t n = 0; reason == MR_STOP_LOST && n < WORLD_NODES; n++)
         for (size_t i = 0; i < WORLD_HANDS; i++) {
             struct hand *hand = &world->nodes[n].hands[i];
