@@ -68,8 +68,8 @@ static enum mr_err sse_say(struct sse *sse, struct mr_slice bytes)
     sse->said = mr_mono_now(mr_clock_system());
     sse->alive = false;
     sse->jobs->credit -= (int64_t)bytes.len;
-    sse->jobs->thin =
-        sse->jobs->thin || sse->jobs->credit < 0; /* more has come since they were woken */
+    if (sse->jobs->credit < 0) /* more has come since they were woken */
+        sse->jobs->thin = true;
     return mr_http_stream_write(sse->stream, bytes);
 }
 

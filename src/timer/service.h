@@ -46,8 +46,7 @@ struct mr_timer_settings {
     int64_t merge_ms; /* MR_SUBAPP_MERGE_MS: subApps with too few workers for so long are merged */
     int64_t cool_ms;  /* 75 s: between two moves for balance */
     int64_t stay_ms;  /* 10 min: a subApp that has moved for balance stays so long */
-    int64_t
-        balance_floor; /* 60: who has dispatched less in a minute gives nothing away, and is idle */
+    int64_t balance_floor; /* 60: a server that dispatched less in a minute is idle */
     /* An operation that the store did not take is tried again after these; 0: 5 s, 10 s. */
     int64_t levels_ms[MR_TIMER_LEVELS_MAX];
     size_t levels_n;

@@ -22,8 +22,7 @@ enum {
     RIG_SERVERS = 3,
     RIG_WORKERS = 12,
     RIG_LEASE_MS = 2000,
-    RIG_LONG_LEASE_MS =
-        10 * 1000, /* of the default: a machine that is late for shorter ones would lose owners */
+    RIG_LONG_LEASE_MS = 10 * 1000, /* the default: a busy machine is late for shorter ones */
     RIG_PATH_MAX = PROGRAM_TEXT_MAX,
 };
 

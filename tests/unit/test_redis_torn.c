@@ -111,7 +111,7 @@ static void add_line(const char *text, void *arg)
         abort();
 }
 
-/* So much was mended, all of it this. */
+/* How much was mended; if any was, this is said of it. */
 static size_t mended(const struct scene *scene, const char *what)
 {
     struct mr_buf lines = {0};
